@@ -1,0 +1,51 @@
+# Libraries. The system's packages come first; what the release lacks is put in .deps/prefix by './dev deps'.
+#   PkgConfig::UV CURL SQLITE YAML CMOCKA    from the system
+#   dep::yyjson dep::llhttp                  the system's, else the static ones of .deps
+#   dep::yyjson_static llhttp_static uv_static   for the agent, which links everything statically
+set(ENV{PKG_CONFIG_PATH} "$ENV{PKG_CONFIG_PATH}:${CMAKE_SOURCE_DIR}/.deps/prefix/lib/pkgconfig")
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+set(SANDPOOL_DEPS_PREFIX ${CMAKE_SOURCE_DIR}/.deps/prefix)
+
+function(need_package var module)
+  pkg_check_modules(${var} QUIET IMPORTED_TARGET GLOBAL ${module})
+  if(NOT ${var}_FOUND)
+    message(FATAL_ERROR "${module} was not found: run ./dev deps")
+  endif()
+endfunction()
+
+need_package(UV "libuv>=1.44")
+need_package(CURL "libcurl>=7.88")
+need_package(SQLITE "sqlite3>=3.40")
+need_package(YAML yaml-0.1)
+need_package(YYJSON "yyjson>=0.10")
+need_package(LLHTTP "libllhttp>=9")
+if(SANDPOOL_TESTS)
+  need_package(CMOCKA "cmocka>=1.1.5")
+endif()
+
+add_library(sandpool_yyjson INTERFACE)
+target_link_libraries(sandpool_yyjson INTERFACE PkgConfig::YYJSON)
+add_library(dep::yyjson ALIAS sandpool_yyjson)
+add_library(sandpool_llhttp INTERFACE)
+target_link_libraries(sandpool_llhttp INTERFACE PkgConfig::LLHTTP)
+add_library(dep::llhttp ALIAS sandpool_llhttp)
+
+# need_archive(<name> <header> <file>...) defines dep::<name>_static from the first archive found.
+function(need_archive name header)
+  find_library(SANDPOOL_${name}_ARCHIVE NAMES ${ARGN} HINTS ${SANDPOOL_DEPS_PREFIX}/lib)
+  find_path(SANDPOOL_${name}_INCLUDE ${header} HINTS ${SANDPOOL_DEPS_PREFIX}/include)
+  mark_as_advanced(SANDPOOL_${name}_ARCHIVE SANDPOOL_${name}_INCLUDE)
+  if(NOT SANDPOOL_${name}_ARCHIVE OR NOT SANDPOOL_${name}_INCLUDE)
+    message(FATAL_ERROR "no static library of ${name}: run ./dev deps")
+  endif()
+  add_library(dep::${name}_static STATIC IMPORTED GLOBAL)
+  set_target_properties(dep::${name}_static PROPERTIES
+    IMPORTED_LOCATION ${SANDPOOL_${name}_ARCHIVE}
+    INTERFACE_INCLUDE_DIRECTORIES ${SANDPOOL_${name}_INCLUDE}
+    INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS}")
+endfunction()
+
+need_archive(yyjson yyjson.h libyyjson.a)
+need_archive(llhttp llhttp.h libllhttp.a)
+need_archive(uv uv.h libuv_a.a libuv.a)
