@@ -1,7 +1,7 @@
 # Libraries. The system's packages come first; what the release lacks is put in .deps/prefix by './dev deps'.
 #   PkgConfig::UV CURL SQLITE YAML CMOCKA    from the system
 #   dep::yyjson dep::llhttp                  the system's, else the static ones of .deps
-#   dep::yyjson_static llhttp_static uv_static   for the agent, which links everything statically
+#   dep::{yyjson,llhttp,uv}_static           the archives; a static program gets them by itself
 set(ENV{PKG_CONFIG_PATH} "$ENV{PKG_CONFIG_PATH}:${CMAKE_SOURCE_DIR}/.deps/prefix/lib/pkgconfig")
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -24,13 +24,6 @@ if(SANDPOOL_TESTS)
   need_package(CMOCKA "cmocka>=1.1.5")
 endif()
 
-add_library(sandpool_yyjson INTERFACE)
-target_link_libraries(sandpool_yyjson INTERFACE PkgConfig::YYJSON)
-add_library(dep::yyjson ALIAS sandpool_yyjson)
-add_library(sandpool_llhttp INTERFACE)
-target_link_libraries(sandpool_llhttp INTERFACE PkgConfig::LLHTTP)
-add_library(dep::llhttp ALIAS sandpool_llhttp)
-
 # need_archive(<name> <header> <file>...) defines dep::<name>_static from the first archive found.
 function(need_archive name header)
   find_library(SANDPOOL_${name}_ARCHIVE NAMES ${ARGN} HINTS ${SANDPOOL_DEPS_PREFIX}/lib)
@@ -49,3 +42,21 @@ endfunction()
 need_archive(yyjson yyjson.h libyyjson.a)
 need_archive(llhttp llhttp.h libllhttp.a)
 need_archive(uv uv.h libuv_a.a libuv.a)
+
+# The same library target serves both kinds of program: one that is linked statically (it carries the
+# property SANDPOOL_STATIC) gets the archive, every other the system's shared object. libcurl has no
+# archive worth linking; a static program must not use it.
+function(choose_archive module archive)
+  get_target_property(shared PkgConfig::${module} INTERFACE_LINK_LIBRARIES)
+  set(is_static $<BOOL:$<TARGET_PROPERTY:SANDPOOL_STATIC>>)
+  set_property(TARGET PkgConfig::${module} PROPERTY INTERFACE_LINK_LIBRARIES
+    "$<${is_static}:${archive}>" "$<$<NOT:${is_static}>:${shared}>")
+endfunction()
+
+choose_archive(YYJSON dep::yyjson_static)
+choose_archive(LLHTTP dep::llhttp_static)
+choose_archive(UV dep::uv_static)
+choose_archive(CURL "")
+
+add_library(dep::yyjson ALIAS PkgConfig::YYJSON)
+add_library(dep::llhttp ALIAS PkgConfig::LLHTTP)

@@ -18,7 +18,7 @@ if(SANDPOOL_FAULTS)
   add_compile_definitions(SANDPOOL_FAULTS=1)
 endif()
 
-# Position independent everywhere; CMake adds -fPIE and -pie (a static program opts out, see targets.cmake).
+# Position independent everywhere; CMake adds -fPIE and -pie.
 check_pie_supported(LANGUAGES C)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack)

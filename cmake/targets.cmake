@@ -38,8 +38,10 @@ function(sandpool_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   # Sanitizers need the dynamic loader, so an instrumented build links the program normally.
   if(arg_STATIC AND NOT SANDPOOL_INSTRUMENTED)
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_link_options(${name} PRIVATE -static)
+    set_property(TARGET ${name} PROPERTY SANDPOOL_STATIC ON)
+    set_property(TARGET ${name} PROPERTY POSITION_INDEPENDENT_CODE) # else CMake's -pie undoes it
+    target_compile_options(${name} PRIVATE -fPIE)
+    target_link_options(${name} PRIVATE -static-pie)
   endif()
 endfunction()
 
