@@ -49,7 +49,7 @@ static int replay_dir(const char *dir)
         free(names[i]);
         if (replayed < 0 || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
             continue;
-        replayed = replay_file(path, (size_t)st.st_size) == 0 ? replayed + 1 : -1;
+        replayed = replay_file(path, (size_t) st.st_size) == 0 ? replayed + 1 : -1;
     }
     free(names);
     return replayed;

@@ -1,0 +1,99 @@
+"""The include rules of layers.txt against every #include (and some calls) of the tree."""
+
+import os
+import re
+import sys
+
+import tree
+
+LIBRARIES = re.compile(r"^(uv(/.*)?|curl/.*|sqlite3.*|yaml|yyjson|llhttp|cmocka)\.h$")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+# Code that is shipped. Tests and benches may look anywhere; they are what proves the layers.
+SHIPPED = ("src", "include", "pool", "store")
+
+
+def load_rules(path):
+    rules = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            if len(words) < 2 or words[1] not in ("sees", "uses", "not", "calls-not"):
+                sys.exit(f"{path}:{number}: not a rule")
+            rules.append((words[0], words[1], words[2:]))
+    return rules
+
+
+def gather(rules, path, verb):
+    """All items that the rules give to this file; None when no rule names it."""
+    items, named = [], False
+    for where, what, things in rules:
+        if path == where or path.startswith(where + "/"):
+            named = True
+            if what == verb:
+                items += things
+    return items if named else None
+
+
+def module_of(path):
+    """src/base/x.c -> base, pool/x.c -> pool, include/sandpool/x.h -> sandpool."""
+    parts = path.split("/")
+    return parts[1] if parts[0] in ("src", "include") and len(parts) > 2 else parts[0]
+
+
+def is_allowed(header, items):
+    return any(header == i or header.startswith(i + "/") for i in items)
+
+
+def check_include(root, rules, path, quoted, header):
+    if not quoted:
+        if f"<{header}>" in gather(rules, path, "not"):
+            return f"<{header}> is not for this directory"
+        if LIBRARIES.match(header) and not is_allowed(header, gather(rules, path, "uses")):
+            return f"<{header}> may only be seen where layers.txt says so"
+        return None
+    if LIBRARIES.match(header):
+        return f'"{header}" is a library: include it with <>'
+    if "/" not in header:
+        local = os.path.join(root, os.path.dirname(path), header)
+        if os.path.exists(local):
+            return f'write "{module_of(path)}/{header}", from the top of the include directories'
+        return f'"{header}" does not say which directory it is of'
+    own = header.split("/")[0] == module_of(path)
+    if header.endswith("/internal.h") and not own:
+        return f'"{header}" belongs to its directory alone'
+    if own:
+        return None
+    if header in gather(rules, path, "not") or not is_allowed(header, gather(rules, path, "sees")):
+        return f'"{header}" is not among what this directory may see'
+    return None
+
+
+def check_file(root, rules, path):
+    offences = []
+    if gather(rules, path, "sees") is None:
+        return [(path, 1, "no rule in layers.txt names this directory")]
+    text = tree.read(root, path)
+    for match in INCLUDE.finditer(tree.code_only(text, keep_strings=True)):
+        why = check_include(root, rules, path, match.group(1) == '"', match.group(2))
+        if why:
+            offences.append((path, text.count("\n", 0, match.start(2)) + 1, why))
+    calls = gather(rules, path, "calls-not")
+    if calls:
+        code = tree.code_only(text)
+        for match in re.finditer(r"(?<![\w.>])(" + "|".join(calls) + r")\s*\(", code):
+            line = text.count("\n", 0, match.start()) + 1
+            offences.append((path, line, f"{match.group(1)}() must not be called here"))
+    return offences
+
+
+def main():
+    root = sys.argv[1]
+    rules = load_rules(os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.txt"))
+    rules.append(("include", "sees", ["sandpool"]))
+    paths = tree.files(root, SHIPPED, (".c", ".h"))
+    tree.finish("layers", len(paths), [o for p in paths for o in check_file(root, rules, p)])
+
+
+main()

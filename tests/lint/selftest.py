@@ -1,0 +1,78 @@
+"""Proves the checks: a small tree with one offence of each kind, and every check must name its line."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MARK = "TO" + "DO"
+
+CLEAN = "/* Fine. */\n#include <stddef.h>\n"
+# check, file, text, line that must be named, words that must be in the report
+CASES = (
+    ("layers", "pool/a.c", '#include "store/store.h"\n', 1, "may see"),
+    ("layers", "pool/a.c", '#include "base/rt.h"\n', 1, "may see"),
+    ("layers", "pool/a.c", "#include <stddef.h>\n#include <uv.h>\n", 2, "layers.txt"),
+    ("layers", "pool/a.c", "#include <time.h>\n", 1, "not for this"),
+    ("layers", "pool/a.c", "int f(void)\n{\n    return (int) time(NULL);\n}\n", 3, "time()"),
+    ("layers", "store/a.c", "#include <uv.h>\n", 1, "layers.txt"),
+    ("layers", "src/base/a.c", "#include <yyjson.h>\n", 1, "layers.txt"),
+    ("layers", "src/engine/a.c", '#include "http/conn.h"\n', 1, "may see"),
+    ("layers", "src/engine/a.c", '#include "pool/internal.h"\n', 1, "alone"),
+    ("layers", "src/cli/a.c", '#include "daemon/daemon.h"\n', 1, "may see"),
+    ("layers", "src/http/a.c", "#include <curl/curl.h>\n", 1, "layers.txt"),
+    ("layers", "src/http/a.c", '/* . */\n#include "conn.h"\n', 2, "which directory"),
+    ("layers", "src/nowhere/a.c", CLEAN, 1, "no rule"),
+    ("length", "src/base/a.c", "/* . */\n" * 501, 501, "split"),
+    ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 61 + "}\n", 2, "f() has 61"),
+    ("banned", "src/base/a.c", "int f(char *a)\n{\n    return atoi(a);\n}\n", 3, "atoi()"),
+    ("banned", "src/base/a.c", "/* . */\nint a; // b\n", 2, "comments"),
+    ("banned", "src/base/a.c", "/* . */\ntypedef struct a b;\n", 2, "typedef"),
+    ("words", "src/base/a.c", f"\n/* {MARK}: later */\n", 2, MARK),
+    ("words", "docs/a.md", f"a\nb {MARK}\n", 2, MARK),
+    ("format", "src/base/a.c", "int a;\nint   b;\n", 2, "format"),
+)
+# What looks like an offence and is none.
+HARMLESS = (
+    ("layers", "pool/a.c", '/* #include "store/store.h" */\n#include "base/list.h"\n'),
+    ("layers", "src/base/json_read.c", "#include <yyjson.h>\n"),
+    ("layers", "src/engine/a.c", '#include "pool/pool.h"\n#include "engine/internal.h"\n'),
+    ("banned", "src/base/a.c", '/* atoi() */\nconst char *a = "strcpy(a, b) // c";\nint my_atoi(int);\n'),
+    ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 60 + "}\n"),
+)
+
+
+def run(check, path, text):
+    with tempfile.TemporaryDirectory() as root:
+        for name, body in (("src/base/ok.c", CLEAN), (path, text)):
+            full = os.path.join(root, name)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as f:
+                f.write(body)
+        with open(os.path.join(HERE, "../../.clang-format"), encoding="utf-8") as f:
+            style = f.read()
+        with open(os.path.join(root, ".clang-format"), "w", encoding="utf-8") as f:
+            f.write(style)
+        command = [sys.executable, "-B", os.path.join(HERE, check + ".py"), root]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def main():
+    wrong = 0
+    for check, path, text, line, words in CASES:
+        done = run(check, path, text)
+        hits = [o for o in done.stdout.split("\n") if o.startswith(f"{path}:{line}: ") and words in o]
+        if done.returncode != 1 or not hits:
+            wrong += 1
+            print(f"{check} missed {path}:{line} ({words}):\n{text[:200]}\n{done.stdout}{done.stderr}")
+    for check, path, text in HARMLESS:
+        done = run(check, path, text)
+        if done.returncode != 0:
+            wrong += 1
+            print(f"{check} refused what is right:\n{text[:200]}\n{done.stdout}{done.stderr}")
+    print(f"{len(CASES) + len(HARMLESS)} cases, {wrong} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+main()

@@ -1,0 +1,50 @@
+"""What every check shares: which files are ours, and how an offence is reported (file:line: why)."""
+
+import os
+import re
+import sys
+
+C_DIRS = ("src", "include", "pool", "store", "tests", "bench")
+SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__"}
+COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def files(root, dirs=(".",), endings=None):
+    """Paths relative to root, sorted."""
+    found = set()
+    for top in dirs:
+        for here, subdirs, names in os.walk(os.path.join(root, top)):
+            subdirs[:] = [d for d in subdirs if d not in SKIP]
+            for name in names:
+                if endings is None or name.endswith(endings):
+                    found.add(os.path.relpath(os.path.join(here, name), root))
+    return sorted(found)
+
+
+def c_files(root):
+    return files(root, C_DIRS, (".c", ".h"))
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def code_only(text, keep_strings=False):
+    """The text with comments (and strings) blanked; line numbers stay."""
+
+    def blank(match):
+        found = match.group(0)
+        if keep_strings and found[0] in "\"'":
+            return found
+        return re.sub(r"[^\n]", " ", found)
+
+    return COMMENT_OR_STRING.sub(blank, text)
+
+
+def finish(name, checked, offences):
+    """Prints the offences and ends the check. A check that looked at nothing has failed."""
+    for path, line, why in offences:
+        print(f"{path}:{line}: {why}")
+    print(f"{name}: {checked} checked, {len(offences)} offences")
+    sys.exit(1 if offences or not checked else 0)
