@@ -1,0 +1,428 @@
+/* pool.h - the pool: a deterministic state machine with no I/O, no clock and no allocation after
+ * pool_new(). Events go in, effects come out:
+ *
+ *     pool_step(pool, now_ns, &event);
+ *     while (pool_next_fx(pool, &fx)) perform(&fx);
+ *
+ * Whoever performs an effect answers it with exactly one event that carries the same box and
+ * epoch. An answer whose epoch is not the box's current one is counted and dropped, except
+ * POOL_EV_CREATED, which is answered with POOL_FX_DESTROY: a box nobody knows must not stay alive.
+ *
+ *            intent stored      created           probe ok          acquire (commit)
+ *   INTENT -----------> CREATING -----> STARTING ----------> BLANK -----> LEASING ---> LEASED
+ *     |                    |               |                   |             |  ^         | release
+ *     |                    | fail          | fail, timeout     | drift, age, |  |         v (commit)
+ *     |                    |               |                   | shrink,dead |  +--- PARKED <- PARKING
+ *     v                    v               v                   v             v         |
+ *   (free)              DOOMED  <----------+-------------------+-------------+---------+
+ *                          | `deleting` stored
+ *                          v
+ *                      DESTROYING --- gone ---> FORGETTING --- row removed ---> (free)
+ *
+ * Rules (they never bend): a row is committed before the backend is asked to create or destroy;
+ * a reply that promises a box follows the commit; only BLANK boxes meet a new owner; a check that
+ * failed says nothing about the box; max_boxes counts boxes being made and being destroyed. */
+#ifndef POOL_POOL_H
+#define POOL_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+#define POOL_NAME_MAX 64   /* profile, backend */
+#define POOL_OWNER_MAX 128 /* user_id, thread_id */
+#define POOL_ID_MAX 64     /* public sandbox_id */
+#define POOL_URL_MAX 192
+#define POOL_TOKEN_MAX 64
+#define POOL_REF_MAX 128 /* the backend's own name of the box */
+#define POOL_REASON_MAX 160
+#define POOL_PROFILES_MAX 64
+#define POOL_NEVER UINT64_MAX
+
+/* Ids are structs so that the compiler catches a mix-up. Zero is no id. */
+struct box_id {
+    uint64_t v;
+};
+struct req_id {
+    uint64_t v;
+};
+
+enum pool_state {
+    POOL_FREE,       /* slot not in use */
+    POOL_INTENT,     /* intent row on its way to the store */
+    POOL_CREATING,   /* backend asked */
+    POOL_STARTING,   /* exists; being probed until ready */
+    POOL_BLANK,      /* ready, never owned */
+    POOL_LEASING,    /* lease row on its way to the store */
+    POOL_LEASED,     /* owned */
+    POOL_PARKING,    /* parked row on its way to the store */
+    POOL_PARKED,     /* released, kept for the same thread only */
+    POOL_DOOMED,     /* `deleting` row on its way to the store */
+    POOL_DESTROYING, /* backend asked to destroy */
+    POOL_FORGETTING, /* gone; row being removed */
+    POOL_STATE_COUNT
+};
+const char *pool_state_name(enum pool_state state); /* "free", "intent", ... */
+
+/* How an acquire was served; the `source` of the API. */
+enum pool_source {
+    POOL_SRC_NONE,
+    POOL_SRC_KEPT,       /* the thread's leased box */
+    POOL_SRC_PARKED,     /* the thread's parked box */
+    POOL_SRC_DISCOVERED, /* ran already under this id */
+    POOL_SRC_WARM,       /* a blank box */
+    POOL_SRC_COLD,       /* made for it */
+    POOL_SRC_RESTORED,   /* from a snapshot */
+    POOL_SRC_COUNT
+};
+const char *pool_source_name(enum pool_source source);
+
+/* Why a box ended; shown to its owner and in events. */
+enum pool_end {
+    POOL_END_NONE,
+    POOL_END_RELEASED, /* release with destroy, anonymous release, abandoned delivery */
+    POOL_END_DESTROYED,
+    POOL_END_TTL,
+    POOL_END_IDLE,
+    POOL_END_EVICTED,
+    POOL_END_DIED, /* the backend says it is dead or it is absent from a clean list */
+    POOL_END_AGED,
+    POOL_END_DRIFT,
+    POOL_END_SHRUNK,
+    POOL_END_DRAINED,
+    POOL_END_CREATE_FAILED,
+    POOL_END_NOT_READY,
+    POOL_END_ORPHAN,
+    POOL_END_COUNT
+};
+const char *pool_end_name(enum pool_end end);
+
+enum pool_verdict { POOL_UNKNOWN, POOL_ALIVE, POOL_DEAD, POOL_VERDICT_COUNT };
+
+enum pool_mode { POOL_RUNNING, POOL_PAUSED, POOL_DRAINING, POOL_MODE_COUNT };
+const char *pool_mode_name(enum pool_mode mode);
+
+/* A profile as the pool sees it; all durations in ns, 0 means "never" where it says so. */
+struct pool_profile {
+    char name[POOL_NAME_MAX + 1];
+    uint64_t spec_hash; /* what a box is made from; a blank box with another hash has drifted */
+    unsigned backend;   /* index the engine gave it */
+    bool is_retired;    /* no longer in the config: nothing new, its blanks go */
+    bool want_discover; /* ask the backend for the id before using a blank box */
+    bool is_watched;    /* the backend tells of deaths by itself, so kept boxes need no check */
+    unsigned warm_min;
+    unsigned warm_max;
+    unsigned create_max;        /* creates in flight */
+    uint64_t create_timeout_ns; /* backend's part */
+    uint64_t ready_timeout_ns;  /* the probe's part */
+    uint64_t destroy_timeout_ns;
+    uint64_t ttl_ns;         /* default lease time; 0 never */
+    uint64_t idle_ns;        /* leased box without activity; 0 never */
+    uint64_t park_ns;        /* parked box; 0: release destroys */
+    uint64_t max_age_ns;     /* blank box, jittered down by up to a tenth; 0 never */
+    uint64_t shrink_ns;      /* surplus blank boxes are kept this long */
+    uint64_t check_after_ns; /* unwatched: a kept or parked box unseen this long is checked first */
+    uint64_t backoff_min_ns; /* after a failed create */
+    uint64_t backoff_max_ns;
+    unsigned breaker_after; /* consecutive failures that open the circuit */
+};
+
+struct pool_config {
+    unsigned max_boxes;   /* hard cap */
+    unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
+    uint64_t seed;        /* ids, jitter */
+    unsigned profile_count;
+    struct pool_profile profiles[POOL_PROFILES_MAX];
+};
+
+/* One box, as views, effects and the store see it. Times are monotonic ns. */
+struct pool_box {
+    struct box_id id;
+    uint64_t epoch; /* changes whenever an answer to an older effect must no longer count */
+    enum pool_state state;
+    unsigned profile;
+    uint64_t spec_hash;
+    char sandbox_id[POOL_ID_MAX + 1]; /* "" while blank */
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1]; /* "" when anonymous */
+    uint64_t principal;              /* who acquired it: uid, or a token's id */
+    uint64_t generation;
+    char url[POOL_URL_MAX + 1];
+    char token[POOL_TOKEN_MAX + 1];
+    char ref[POOL_REF_MAX + 1];
+    uint64_t order; /* grows with every box: listing and paging follow it */
+    uint64_t created_ns;
+    uint64_t ready_ns;
+    uint64_t leased_ns;
+    uint64_t parked_ns;
+    uint64_t active_ns; /* last activity of its owner */
+    uint64_t seen_ns;   /* last proof of life */
+    uint64_t expires_ns; /* lease deadline, POOL_NEVER for none */
+    uint64_t idle_ns;    /* lease's idle limit, POOL_NEVER for none */
+    unsigned busy;       /* commands and streams running: the idle clock holds still */
+    enum pool_end end;   /* why it is doomed */
+    bool is_unseen;      /* restored, and no listing has shown it yet */
+};
+
+/* --- events --- */
+
+enum pool_event_kind {
+    /* from callers; each is answered with one POOL_FX_REPLY, unless abandoned before */
+    POOL_EV_ACQUIRE,
+    POOL_EV_RELEASE,
+    POOL_EV_RENEW,
+    POOL_EV_DESTROY,
+    POOL_EV_ABANDON,     /* the caller of `req` hung up: no reply wanted */
+    POOL_EV_UNDELIVERED, /* the acquire reply for `req` on `box` could not be sent: undo */
+    POOL_EV_ACTIVITY,    /* u.activity.delta: +1 work starts, -1 ends, 0 a touch */
+    /* answers of backends */
+    POOL_EV_CREATED,
+    POOL_EV_CREATE_FAILED,
+    POOL_EV_PROBED,
+    POOL_EV_CHECKED,
+    POOL_EV_DISCOVERED,
+    POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
+    POOL_EV_DIED,      /* told by the backend, no epoch */
+    POOL_EV_LISTED,    /* what a backend runs; the join of section "restart" */
+    /* answers of the store */
+    POOL_EV_STORED,
+    POOL_EV_STORE_FAILED,
+    POOL_EV_STORE_STATE,
+    /* the world */
+    POOL_EV_WAKE,
+    POOL_EV_RECONFIG,
+    POOL_EV_MODE,
+    POOL_EV_COUNT
+};
+
+struct pool_acquire {
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];  /* "": anonymous */
+    char sandbox_id[POOL_ID_MAX + 1]; /* never "": computed, given or random by the caller */
+    uint64_t principal;
+    bool is_operator; /* may take over a box another principal holds */
+    unsigned profile;
+    bool is_profile_named; /* false: whatever profile the thread's box has is fine */
+    uint64_t deadline_ns;  /* absolute; now: do not wait */
+    uint64_t ttl_ns;       /* 0: the profile's */
+    uint64_t idle_ns;      /* 0: the profile's */
+};
+
+/* What a backend says about one box it runs. */
+struct pool_seen {
+    struct box_id id;
+    char sandbox_id[POOL_ID_MAX + 1];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    uint64_t generation;
+    char profile[POOL_NAME_MAX + 1];
+    uint64_t spec_hash;
+    char url[POOL_URL_MAX + 1];
+    char token[POOL_TOKEN_MAX + 1];
+    char ref[POOL_REF_MAX + 1];
+};
+
+struct pool_event {
+    enum pool_event_kind kind;
+    struct req_id req; /* caller events */
+    struct box_id box; /* answers; and DESTROY/DIED/ACTIVITY by internal id when not 0 */
+    uint64_t epoch;    /* answers */
+    union {
+        struct pool_acquire acquire;
+        struct {
+            char sandbox_id[POOL_ID_MAX + 1];
+            uint64_t generation; /* 0: whatever it is */
+            uint64_t principal;
+            bool is_operator;
+            bool want_destroy; /* RELEASE: destroy instead of park */
+            uint64_t ttl_ns;   /* RENEW: from now; 0: the profile's */
+            bool is_quick;     /* DESTROY: reply when committed, do not wait until it is gone */
+        } on; /* RELEASE, RENEW, DESTROY */
+        struct {
+            int delta;
+        } activity;
+        struct {
+            char url[POOL_URL_MAX + 1];
+            char ref[POOL_REF_MAX + 1];
+            bool is_ready; /* the backend vouches for readiness: no probe */
+        } created;
+        struct {
+            int code; /* enum sp_error; SP_OK for success where the event has both */
+            char reason[POOL_REASON_MAX + 1];
+        } failed; /* CREATE_FAILED, PROBED, DESTROYED, STORE_FAILED */
+        enum pool_verdict verdict; /* CHECKED */
+        struct {
+            bool is_found;
+            bool is_unknown; /* the question itself failed */
+            struct pool_seen seen;
+        } discovered;
+        struct {
+            unsigned backend;
+            bool is_clean;       /* false: the listing failed, nothing follows from it */
+            uint64_t started_ns; /* boxes that changed after this are left alone */
+            const struct pool_seen *seen;
+            size_t count;
+        } listed;
+        struct {
+            uint64_t write; /* of POOL_FX_STORE */
+        } stored; /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
+        bool is_store_up;                  /* STORE_STATE */
+        const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
+        struct {
+            enum pool_mode mode;
+            bool want_parked_gone; /* DRAINING: parked boxes go too */
+        } mode;
+    } u;
+};
+
+/* --- effects --- */
+
+enum pool_fx_kind {
+    POOL_FX_STORE,    /* write what `what` says of the box; answer STORED or STORE_FAILED */
+    POOL_FX_CREATE,   /* answer CREATED or CREATE_FAILED */
+    POOL_FX_PROBE,    /* poll until ready; answer PROBED */
+    POOL_FX_CHECK,    /* is_alive; answer CHECKED */
+    POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
+    POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
+    POOL_FX_BIND,     /* tell the backend the new owner (labels, name); no answer */
+    POOL_FX_REPLY,    /* answer `req` */
+    POOL_FX_EVENT,    /* audit trail and live events; no answer */
+    POOL_FX_COUNT
+};
+
+enum pool_write {
+    POOL_WRITE_BOX,     /* box row as it is now (state column from `state`) */
+    POOL_WRITE_LEASE,   /* box row and its lease row (binds the id, or renews, or parks) */
+    POOL_WRITE_DELETING, /* box row says `deleting`; its lease row, if any, is ended with `end` */
+    POOL_WRITE_FORGET,  /* box row removed */
+    POOL_WRITE_MODE,    /* the pool's mode (no box) */
+    POOL_WRITE_COUNT
+};
+
+enum pool_fact { /* kinds of POOL_FX_EVENT */
+    POOL_FACT_CREATED,
+    POOL_FACT_READY,
+    POOL_FACT_LEASED,
+    POOL_FACT_RENEWED,
+    POOL_FACT_PARKED,
+    POOL_FACT_DOOMED,
+    POOL_FACT_GONE,
+    POOL_FACT_LOST,
+    POOL_FACT_ADOPTED,
+    POOL_FACT_CREATE_FAILED,
+    POOL_FACT_BREAKER_OPEN,
+    POOL_FACT_BREAKER_CLOSED,
+    POOL_FACT_MODE,
+    POOL_FACT_COUNT
+};
+const char *pool_fact_name(enum pool_fact fact);
+
+struct pool_fx {
+    enum pool_fx_kind kind;
+    struct box_id box;
+    uint64_t epoch;
+    uint64_t deadline_ns; /* CREATE PROBE CHECK DISCOVER DESTROY */
+    struct req_id req;    /* REPLY */
+    union {
+        struct {
+            enum pool_write what;
+            uint64_t write; /* number of this write, to be given back */
+        } store;
+        struct {
+            int code;
+            enum pool_source source;
+            uint64_t retry_after_ns; /* 0: no idea */
+            enum pool_end lost;      /* SP_SANDBOX_LOST: why */
+            uint64_t queued_ns;      /* how long the acquire waited */
+        } reply;
+        struct {
+            enum pool_fact fact;
+            enum pool_end end;
+        } event;
+    } u;
+    /* The box as it was when the effect was made (REPLY with SP_OK, STORE, EVENT and all backend
+     * effects); box.id is 0 when there is none. Copied, so it stays true while queued. */
+    struct pool_box snapshot;
+    char reason[POOL_REASON_MAX + 1]; /* REPLY failures, EVENT details */
+};
+
+/* --- the pool --- */
+
+struct pool;
+
+MUST_CHECK struct pool *pool_new(const struct pool_config *config);
+struct pool *pool_free(struct pool *p);
+
+/* Boot only, before the first step: one call per row of the store. Leased, parked and blank rows
+ * stand as they were and are `is_unseen`; intent rows wait for a listing; deleting rows are
+ * destroyed again. False when the row does not fit (no slot left, bad profile index). `token` and
+ * the rest come from the row. Times are already monotonic, and may lie before `now`. */
+MUST_CHECK bool pool_restore_box(struct pool *p, const struct pool_box *row);
+/* Ended bindings that must not be forgotten: the id's last generation and why it ended. */
+void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
+                       enum pool_end end, uint64_t principal);
+void pool_restore_mode(struct pool *p, enum pool_mode mode);
+
+void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev);
+/* Takes the oldest effect; false when there is none. */
+bool pool_next_fx(struct pool *p, struct pool_fx *ret);
+/* When POOL_EV_WAKE is due; POOL_NEVER when nothing waits for time. */
+uint64_t pool_next_wake(const struct pool *p);
+
+/* --- views, valid until the next step --- */
+
+const struct pool_box *pool_find_box(const struct pool *p, struct box_id id);
+const struct pool_box *pool_find_sandbox(const struct pool *p, const char *sandbox_id);
+/* How an id that is bound no longer ended; POOL_END_NONE when unknown. */
+enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint64_t *ret_generation,
+                             uint64_t *ret_principal);
+/* Slots from 0; NULL for a free slot or past the end. */
+const struct pool_box *pool_slot(const struct pool *p, size_t index);
+size_t pool_slot_count(const struct pool *p);
+
+struct pool_profile_view {
+    const struct pool_profile *profile;
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned target; /* blank boxes wanted now */
+    unsigned waiting;
+    uint64_t oldest_wait_ns; /* how long the oldest waiter has waited */
+    double arrivals_per_s;
+    uint64_t provision_ns; /* measured time from intent to ready */
+    unsigned failures;     /* consecutive */
+    bool is_open;          /* circuit breaker */
+    uint64_t retry_at_ns;
+    char reason[POOL_REASON_MAX + 1];
+    uint64_t warm_hits;
+    uint64_t cold_starts;
+};
+
+struct pool_stats {
+    enum pool_mode mode;
+    bool is_store_up;
+    unsigned max_boxes;
+    unsigned total; /* everything but FREE */
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned waiting;
+    unsigned max_waiters;
+    unsigned profile_count;
+    uint64_t acquires[POOL_SRC_COUNT];
+    uint64_t refusals;
+    uint64_t late_answers; /* dropped for their epoch */
+    uint64_t creates;
+    uint64_t create_failures;
+    uint64_t destroys;
+    uint64_t lost;
+};
+
+void pool_get_stats(const struct pool *p, struct pool_stats *ret);
+void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
+                      struct pool_profile_view *ret);
+/* Index by name; -1 when unknown. */
+int pool_profile_index(const struct pool *p, const char *name);
+
+/* Invariants. NULL when all hold, else a sentence. Tests call it after every step. */
+const char *pool_check(const struct pool *p);
+
+#endif

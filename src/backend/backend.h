@@ -1,0 +1,139 @@
+/* backend.h - the contract of every backend: where boxes come from.
+ *
+ * All calls are operations (base/op.h): asynchronous, cancellable, with an absolute deadline, one
+ * completion, truth wins. A call whose deadline passed may still have happened at the other side;
+ * that is why create is idempotent by box id and destroy of something absent is a success. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "base/buf.h"
+#include "base/op.h"
+#include "config/config.h"
+#include "loop/httpc.h"
+#include "loop/loop.h"
+
+#define BACKEND_ID_LEN 16
+#define BACKEND_LABEL_MAX 128
+#define BACKEND_URL_MAX 192
+#define BACKEND_REF_MAX 128
+#define BACKEND_TOKEN_MAX 64
+
+/* What a backend object carries, so that reconciliation never guesses. */
+struct backend_labels {
+    char instance[BACKEND_LABEL_MAX + 1]; /* of the daemon; boxes of others are never touched */
+    uint64_t box_id;
+    char profile[BACKEND_LABEL_MAX + 1];
+    uint64_t spec_hash;
+    char sandbox_id[BACKEND_LABEL_MAX + 1]; /* "" until bound */
+    char user[BACKEND_LABEL_MAX + 1];
+    char thread[BACKEND_LABEL_MAX + 1];
+    uint64_t generation;
+};
+
+/* One box as its backend sees it. */
+struct backend_box {
+    struct backend_labels labels;
+    char url[BACKEND_URL_MAX + 1];
+    char ref[BACKEND_REF_MAX + 1]; /* the backend's own name */
+    char token[BACKEND_TOKEN_MAX + 1];
+    bool is_ready; /* vouched for: needs no probe */
+};
+
+enum backend_verdict { BACKEND_UNKNOWN, BACKEND_ALIVE, BACKEND_DEAD, BACKEND_VERDICT_COUNT };
+
+struct backend_create {
+    struct op op;
+    const struct config_profile *profile; /* borrowed until on_done() */
+    struct backend_labels labels;
+    char token[BACKEND_TOKEN_MAX + 1]; /* the box's bearer token */
+    struct backend_box box;            /* result */
+    void *priv;
+};
+
+struct backend_destroy {
+    struct op op;
+    const struct config_profile *profile; /* may be NULL: the profile is gone from the config */
+    struct backend_box box; /* ref may be "" when a create was cut short: find it by its labels */
+    char report[256];       /* result: what was cleaned, a sentence */
+    void *priv;
+};
+
+struct backend_check {
+    struct op op; /* SP_OK: `verdict` is valid; anything else means unknown */
+    struct backend_box box;
+    enum backend_verdict verdict;
+    void *priv;
+};
+
+struct backend_discover {
+    struct op op;
+    char sandbox_id[BACKEND_LABEL_MAX + 1];
+    bool is_found;
+    struct backend_box box;
+    void *priv;
+};
+
+struct backend_list {
+    struct op op;              /* SP_OK: a clean and complete listing */
+    struct backend_box *boxes; /* from malloc, owned by the request: backend_list_fini() */
+    size_t count;
+    void *priv;
+};
+
+struct backend_bind {
+    struct op op;
+    struct backend_box box; /* with the new labels */
+    void *priv;
+};
+
+/* Told by the backend at any time, from the loop, never from inside a call. */
+struct backend_events {
+    void *ctx;
+    void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
+    void (*on_resync)(void *ctx); /* "I may have missed something": list again */
+};
+
+struct backend_env {
+    struct loop *loop;
+    struct httpc *http;
+    const char *instance;
+    const char *state_dir;
+    const struct backend_events *events;
+};
+
+struct backend; /* one running backend: the vtable's own object begins with struct backend */
+
+struct backend_ops {
+    const char *name;
+    bool is_local;   /* boxes die with this machine: `durability: auto` means process */
+    bool is_watched; /* deaths are told by on_died() */
+    bool can_discover;
+    bool can_bind;
+    /* `profile` is the first profile that names this backend; backends with the same
+     * config_backend_key() share one object. */
+    int (*open)(const struct backend_env *env, const struct config_profile *profile,
+                struct backend **ret, struct err *err);
+    void (*close)(struct backend *b, void (*on_closed)(void *ctx), void *ctx);
+    void (*create)(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+    void (*destroy)(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+    void (*is_alive)(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+    void (*discover)(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *)); /* NULL unless can_discover */
+    void (*list)(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+    void (*bind)(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *)); /* NULL unless can_bind */
+};
+
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* NULL when there is no such backend. */
+const struct backend_ops *backend_by_name(const char *name);
+void backend_list_fini(struct backend_list *r);
+
+#endif

@@ -1,0 +1,87 @@
+/* json.h - the only door to the JSON library. Reading is strict: bounded size and depth, no
+ * duplicate keys, no invalid UTF-8, numbers checked for range. Writing is a builder that ends in
+ * a buffer. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* --- reading --- */
+
+#define JSON_DEPTH_MAX 32
+
+struct json_doc; /* owns every value below it */
+struct json;     /* one value; lives as long as its document */
+
+/* Parses one document of at most `max` bytes; NULL and SP_BAD_REQUEST / SP_BODY_TOO_LARGE in err. */
+MUST_CHECK struct json_doc *json_parse(const char *text, size_t len, size_t max, struct err *err);
+struct json_doc *json_doc_free(struct json_doc *doc); /* NULL is fine; returns NULL */
+const struct json *json_root(const struct json_doc *doc);
+
+bool json_is_obj(const struct json *v);
+bool json_is_arr(const struct json *v);
+bool json_is_str(const struct json *v);
+bool json_is_null(const struct json *v);
+bool json_is_bool(const struct json *v);
+bool json_is_num(const struct json *v);
+
+/* NULL when `v` is not an object or has no such key. */
+const struct json *json_get(const struct json *v, const char *key);
+/* NULL when `v` is not a string; the text has no NUL inside. */
+const char *json_str(const struct json *v);
+bool json_bool(const struct json *v);
+/* False when it is no whole number in [0, 2^63). */
+MUST_CHECK bool json_u64(const struct json *v, uint64_t *ret);
+double json_num(const struct json *v);
+size_t json_len(const struct json *v);
+const struct json *json_at(const struct json *v, size_t index);
+/* Walks the members of an object: i from 0 while it returns true. O(i); for small objects. */
+bool json_member(const struct json *v, size_t i, const char **ret_key, const struct json **ret_val);
+
+/* Typed fields of an object. Absent or null: *ret is left alone and SP_OK is returned. A wrong
+ * type, length or range: SP_INVALID_FIELD with the field's name in err. */
+MUST_CHECK int json_field_str(const struct json *obj, const char *key, size_t max_len,
+                              const char **ret, struct err *err);
+MUST_CHECK int json_field_u64(const struct json *obj, const char *key, uint64_t min, uint64_t max,
+                              uint64_t *ret, struct err *err);
+MUST_CHECK int json_field_bool(const struct json *obj, const char *key, bool *ret, struct err *err);
+/* An object, whatever is in it. */
+MUST_CHECK int json_field_obj(const struct json *obj, const char *key, const struct json **ret,
+                              struct err *err);
+/* SP_INVALID_FIELD naming the first member that is not in `known` (ends with NULL). */
+MUST_CHECK int json_only_fields(const struct json *obj, const char *const *known, struct err *err);
+
+/* A value as compact text, appended to out. */
+void json_print(const struct json *v, struct buf *out);
+
+/* --- writing ---
+ * struct json_out o; json_out_init(&o); json_begin_obj(&o, NULL); json_put_str(&o, "k", "v");
+ * json_end(&o); json_out_finish(&o, &buf);
+ * `key` is NULL for the root and inside arrays. Strings are copied. Nesting up to JSON_DEPTH_MAX. */
+struct json_out {
+    void *doc;
+    void *stack[JSON_DEPTH_MAX];
+    unsigned depth;
+};
+
+void json_out_init(struct json_out *o);
+void json_begin_obj(struct json_out *o, const char *key);
+void json_begin_arr(struct json_out *o, const char *key);
+void json_end(struct json_out *o);
+void json_put_str(struct json_out *o, const char *key, const char *v); /* NULL v: null */
+void json_put_u64(struct json_out *o, const char *key, uint64_t v);
+void json_put_i64(struct json_out *o, const char *key, int64_t v);
+void json_put_num(struct json_out *o, const char *key, double v);
+void json_put_bool(struct json_out *o, const char *key, bool v);
+void json_put_null(struct json_out *o, const char *key);
+/* Text that is JSON already (from json_print or the store). */
+void json_put_raw(struct json_out *o, const char *key, const char *text);
+/* Appends the text to out and frees the builder. */
+void json_out_finish(struct json_out *o, struct buf *out);
+
+#endif

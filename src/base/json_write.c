@@ -1,0 +1,111 @@
+/* json_write.c - builder for JSON texts. The library's mutable document is behind it. */
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/json.h"
+
+static yyjson_mut_doc *doc_of(struct json_out *o)
+{
+    return o->doc;
+}
+
+static yyjson_mut_val *top(struct json_out *o)
+{
+    return o->depth > 0 ? o->stack[o->depth - 1] : NULL;
+}
+
+void json_out_init(struct json_out *o)
+{
+    memset(o, 0, sizeof(*o));
+    o->doc = yyjson_mut_doc_new(NULL);
+    if (o->doc == NULL)
+        abort(); /* a few hundred bytes; see mem.h for the policy */
+}
+
+static void add(struct json_out *o, const char *key, yyjson_mut_val *v)
+{
+    yyjson_mut_val *parent = top(o);
+
+    if (parent == NULL)
+        yyjson_mut_doc_set_root(doc_of(o), v);
+    else if (key != NULL)
+        (void) yyjson_mut_obj_add(parent, yyjson_mut_strcpy(doc_of(o), key), v);
+    else
+        (void) yyjson_mut_arr_append(parent, v);
+}
+
+static void push(struct json_out *o, const char *key, yyjson_mut_val *v)
+{
+    assert(o->depth < JSON_DEPTH_MAX);
+    add(o, key, v);
+    o->stack[o->depth] = v;
+    o->depth++;
+}
+
+void json_begin_obj(struct json_out *o, const char *key)
+{
+    push(o, key, yyjson_mut_obj(doc_of(o)));
+}
+
+void json_begin_arr(struct json_out *o, const char *key)
+{
+    push(o, key, yyjson_mut_arr(doc_of(o)));
+}
+
+void json_end(struct json_out *o)
+{
+    assert(o->depth > 0);
+    o->depth--;
+}
+
+void json_put_str(struct json_out *o, const char *key, const char *v)
+{
+    add(o, key, v != NULL ? yyjson_mut_strcpy(doc_of(o), v) : yyjson_mut_null(doc_of(o)));
+}
+
+void json_put_u64(struct json_out *o, const char *key, uint64_t v)
+{
+    add(o, key, yyjson_mut_uint(doc_of(o), v));
+}
+
+void json_put_i64(struct json_out *o, const char *key, int64_t v)
+{
+    add(o, key, yyjson_mut_sint(doc_of(o), v));
+}
+
+void json_put_num(struct json_out *o, const char *key, double v)
+{
+    add(o, key, yyjson_mut_real(doc_of(o), v));
+}
+
+void json_put_bool(struct json_out *o, const char *key, bool v)
+{
+    add(o, key, yyjson_mut_bool(doc_of(o), v));
+}
+
+void json_put_null(struct json_out *o, const char *key)
+{
+    add(o, key, yyjson_mut_null(doc_of(o)));
+}
+
+void json_put_raw(struct json_out *o, const char *key, const char *text)
+{
+    add(o, key, yyjson_mut_rawcpy(doc_of(o), text));
+}
+
+void json_out_finish(struct json_out *o, struct buf *out)
+{
+    size_t len = 0;
+    char *text;
+
+    assert(o->depth == 0);
+    text = yyjson_mut_write(doc_of(o), YYJSON_WRITE_ALLOW_INVALID_UNICODE, &len);
+    if (text == NULL)
+        out->is_failed = true;
+    else
+        buf_append(out, text, len);
+    free(text);
+    yyjson_mut_doc_free(doc_of(o));
+    o->doc = NULL;
+}

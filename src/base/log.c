@@ -1,0 +1,182 @@
+/* log.c - the ring, the sink and the rate limit. Formatting is in log_line.c. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/map.h"
+
+enum {
+    RING_SIZE = 256 * 1024,
+    LINE_MAX_LEN = 8 * 1024,
+    RATE_SLOTS = 64,
+    RATE_PER_SECOND = 20,
+    CHUNK = 4096, /* a pipe that polls writable takes this much without blocking */
+};
+
+struct rate_slot {
+    uint64_t event_hash;
+    uint64_t second;
+    unsigned count;
+    uint64_t suppressed;
+};
+
+static struct {
+    int fd;
+    enum log_level level;
+    enum log_format format;
+    char ring[RING_SIZE];
+    size_t start;
+    size_t len;
+    uint64_t dropped;
+    uint64_t dropped_told;
+    struct rate_slot rates[RATE_SLOTS];
+} sink = {.fd = -1, .level = LOG_INFO};
+
+void log_setup(int fd, enum log_level level, enum log_format format)
+{
+    sink.fd = fd;
+    log_set_level(level, format);
+}
+
+void log_set_level(enum log_level level, enum log_format format)
+{
+    sink.level = level;
+    sink.format = format;
+}
+
+static uint64_t wall_ms_now(void)
+{
+    struct timespec ts;
+
+    (void) clock_gettime(CLOCK_REALTIME, &ts); /* cannot fail for this clock */
+    return (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / 1000000;
+}
+
+static void ring_put(const char *data, size_t len)
+{
+    size_t at;
+    size_t first;
+
+    if (len > RING_SIZE - sink.len) {
+        sink.dropped++;
+        return;
+    }
+    at = (sink.start + sink.len) % RING_SIZE;
+    first = len < RING_SIZE - at ? len : RING_SIZE - at;
+    memcpy(sink.ring + at, data, first);
+    memcpy(sink.ring, data + first, len - first);
+    sink.len += len;
+}
+
+static void put_line(uint64_t wall_ms, enum log_level level, const char *event,
+                     const struct log_field *fields)
+{
+    struct buf line;
+
+    buf_init(&line, LINE_MAX_LEN);
+    log_format_line(&line, sink.format, wall_ms, level, event, fields);
+    buf_putc(&line, '\n');
+    if (buf_failed(&line))
+        sink.dropped++;
+    else
+        ring_put(line.data, line.len);
+    buf_fini(&line);
+}
+
+/* False when this event had its share of the current second. `*ret_suppressed` is how many were
+ * kept back since the last one that passed. Two events that share a slot only limit each other. */
+static bool rate_allows(const char *event, uint64_t second, uint64_t *ret_suppressed)
+{
+    uint64_t hash = hash_str(event);
+    struct rate_slot *slot = &sink.rates[hash % RATE_SLOTS];
+
+    *ret_suppressed = 0;
+    if (slot->event_hash != hash || slot->second != second) {
+        if (slot->event_hash == hash)
+            *ret_suppressed = slot->suppressed;
+        *slot = (struct rate_slot){.event_hash = hash, .second = second};
+    }
+    slot->count++;
+    if (slot->count <= RATE_PER_SECOND)
+        return true;
+    slot->suppressed++;
+    return false;
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields)
+{
+    uint64_t wall_ms;
+    uint64_t suppressed;
+
+    if (sink.fd < 0 || level < sink.level)
+        return;
+    wall_ms = wall_ms_now();
+    if (!rate_allows(event, wall_ms / 1000, &suppressed))
+        return;
+    if (suppressed > 0)
+        put_line(wall_ms, LOG_WARN, "log.suppressed",
+                 (struct log_field[]){LF_STR("of", event), LF_U64("count", suppressed), LF_END});
+    put_line(wall_ms, level, event, fields);
+}
+
+static bool sink_is_writable(int timeout_ms)
+{
+    struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
+
+    return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLOUT) != 0;
+}
+
+static bool flush_until_stuck(int timeout_ms)
+{
+    while (sink.len > 0) {
+        size_t n = sink.len < CHUNK ? sink.len : CHUNK;
+        ssize_t written;
+
+        if (n > RING_SIZE - sink.start)
+            n = RING_SIZE - sink.start;
+        if (!sink_is_writable(timeout_ms))
+            return false;
+        written = write(sink.fd, sink.ring + sink.start, n);
+        if (written < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno != EAGAIN) { /* the sink is gone: there is nobody to tell */
+                sink.dropped++;
+                sink.len = 0;
+            }
+            return sink.len == 0;
+        }
+        sink.start = (sink.start + (size_t) written) % RING_SIZE;
+        sink.len -= (size_t) written;
+    }
+    return true;
+}
+
+bool log_flush(void)
+{
+    if (sink.fd < 0 || sink.len == 0)
+        return true;
+    if (sink.dropped != sink.dropped_told && sink.len < RING_SIZE / 2) {
+        uint64_t count = sink.dropped - sink.dropped_told;
+
+        sink.dropped_told = sink.dropped;
+        put_line(wall_ms_now(), LOG_WARN, "log.dropped",
+                 (struct log_field[]){LF_U64("count", count), LF_END});
+    }
+    return flush_until_stuck(0);
+}
+
+void log_flush_wait(void)
+{
+    if (sink.fd >= 0)
+        (void) flush_until_stuck(1000); /* what a sink stuck for a second misses is lost */
+}
+
+uint64_t log_dropped(void)
+{
+    return sink.dropped;
+}

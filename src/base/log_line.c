@@ -1,0 +1,132 @@
+/* log_line.c - turns one event into one line of logfmt or JSON, with secrets left out. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "base/str.h"
+
+static const char *const level_names[LOG_LEVEL_COUNT] = {"debug", "info", "warn", "error"};
+static const char *const format_names[LOG_FORMAT_COUNT] = {"logfmt", "json"};
+
+static const char *const secret_words[] = {"token",         "secret", "password",
+                                           "authorization", "cookie", "api_key"};
+
+static int name_index(const char *s, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(s, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+bool log_level_parse(const char *s, enum log_level *ret)
+{
+    int i = name_index(s, level_names, LOG_LEVEL_COUNT);
+
+    if (i >= 0)
+        *ret = (enum log_level) i;
+    return i >= 0;
+}
+
+bool log_format_parse(const char *s, enum log_format *ret)
+{
+    int i = name_index(s, format_names, LOG_FORMAT_COUNT);
+
+    if (i >= 0)
+        *ret = (enum log_format) i;
+    return i >= 0;
+}
+
+static bool is_secret(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(secret_words); i++)
+        if (strcasestr(key, secret_words[i]) != NULL)
+            return true;
+    return false;
+}
+
+static void put_quoted(struct buf *out, const char *s)
+{
+    buf_putc(out, '"');
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char) *s;
+
+        if (c == '"' || c == '\\')
+            buf_printf(out, "\\%c", c);
+        else if (c == '\n')
+            buf_puts(out, "\\n");
+        else if (c < 0x20 || c == 0x7f)
+            buf_printf(out, "\\u%04x", c);
+        else
+            buf_putc(out, (char) c);
+    }
+    buf_putc(out, '"');
+}
+
+static bool needs_quotes(const char *s)
+{
+    if (*s == '\0')
+        return true;
+    for (; *s != '\0'; s++)
+        if ((unsigned char) *s <= ' ' || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f)
+            return true;
+    return false;
+}
+
+static void put_str(struct buf *out, enum log_format format, const char *s)
+{
+    if (format == LOG_JSON || needs_quotes(s))
+        put_quoted(out, s);
+    else
+        buf_puts(out, s);
+}
+
+static void put_value(struct buf *out, enum log_format format, const struct log_field *f)
+{
+    char hex[17];
+
+    if (is_secret(f->key)) {
+        put_str(out, format, "[redacted]");
+        return;
+    }
+    switch (f->type) {
+    case LOG_FIELD_STR:
+        put_str(out, format, f->str != NULL ? f->str : "");
+        break;
+    case LOG_FIELD_U64:
+        buf_printf(out, "%llu", (unsigned long long) f->num);
+        break;
+    case LOG_FIELD_I64:
+        buf_printf(out, "%lld", (long long) (int64_t) f->num);
+        break;
+    case LOG_FIELD_HEX64:
+        str_hex64(hex, f->num);
+        put_str(out, format, hex);
+        break;
+    case LOG_FIELD_END:
+        break;
+    }
+}
+
+void log_format_line(struct buf *out, enum log_format format, uint64_t wall_ms,
+                     enum log_level level, const char *event, const struct log_field *fields)
+{
+    char ts[32];
+
+    str_iso8601(ts, wall_ms);
+    if (format == LOG_JSON)
+        buf_printf(out, "{\"ts\":\"%s\",\"level\":\"%s\",\"event\":\"%s\"", ts, level_names[level],
+                   event);
+    else
+        buf_printf(out, "ts=%s level=%s event=%s", ts, level_names[level], event);
+    for (const struct log_field *f = fields; f->type != LOG_FIELD_END; f++) {
+        if (format == LOG_JSON)
+            buf_printf(out, ",\"%s\":", f->key);
+        else
+            buf_printf(out, " %s=", f->key);
+        put_value(out, format, f);
+    }
+    if (format == LOG_JSON)
+        buf_putc(out, '}');
+}

@@ -1,0 +1,40 @@
+/* map.h - intrusive hash table with a fixed number of buckets. Nodes live in the objects; after
+ * map_init() nothing is allocated. The caller hashes and compares. */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct map_node {
+    struct map_node *next;
+    uint64_t hash;
+    bool is_linked;
+};
+
+struct map {
+    struct map_node **buckets;
+    size_t mask;
+    size_t len;
+};
+
+/* True when the object that holds `node` has this key. */
+typedef bool (*map_eq_fn)(const struct map_node *node, const void *key);
+
+/* Makes room for about `expected` nodes (more are fine, only slower). */
+void map_init(struct map *m, size_t expected);
+void map_fini(struct map *m);
+
+void map_insert(struct map *m, struct map_node *n, uint64_t hash);
+/* Removing a node that is not linked does nothing. */
+void map_remove(struct map *m, struct map_node *n);
+struct map_node *map_find(const struct map *m, uint64_t hash, map_eq_fn eq, const void *key);
+
+uint64_t hash_u64(uint64_t v);
+uint64_t hash_bytes(const void *data, size_t len);
+uint64_t hash_str(const char *s);
+
+#endif

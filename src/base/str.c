@@ -1,0 +1,154 @@
+/* str.c - bounded string helpers. */
+#include "base/str.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+bool str_copy_n(char *dst, size_t cap, const char *src, size_t len)
+{
+    assert(cap > 0);
+    if (len >= cap) {
+        dst[0] = '\0';
+        return false;
+    }
+    memcpy(dst, src, len);
+    dst[len] = '\0';
+    return true;
+}
+
+bool str_copy(char *dst, size_t cap, const char *src)
+{
+    return str_copy_n(dst, cap, src, strlen(src));
+}
+
+void str_copy_cut(char *dst, size_t cap, const char *src)
+{
+    size_t len = strlen(src);
+
+    assert(cap > 0);
+    if (len >= cap)
+        len = cap - 1;
+    memcpy(dst, src, len);
+    dst[len] = '\0';
+}
+
+bool str_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    if (*s == '\0')
+        return false;
+    for (; *s != '\0'; s++) {
+        unsigned digit = (unsigned) (*s - '0');
+
+        if (digit > 9 || v > (UINT64_MAX - digit) / 10)
+            return false;
+        v = v * 10 + digit;
+    }
+    if (v < min || v > max)
+        return false;
+    *ret = v;
+    return true;
+}
+
+bool str_parse_hex64(const char *s, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < 16; i++) {
+        if (s[i] >= '0' && s[i] <= '9')
+            v = v << 4 | (uint64_t) (s[i] - '0');
+        else if (s[i] >= 'a' && s[i] <= 'f')
+            v = v << 4 | (uint64_t) (s[i] - 'a' + 10);
+        else
+            return false;
+    }
+    if (s[16] != '\0')
+        return false;
+    *ret = v;
+    return true;
+}
+
+bool str_parse_size(const char *s, uint64_t *ret)
+{
+    static const char units[] = "kmgt";
+    char digits[24];
+    size_t len = strlen(s);
+    unsigned shift = 0;
+    uint64_t v;
+
+    if (len > 0 && isalpha((unsigned char) s[len - 1])) {
+        const char *unit = strchr(units, tolower((unsigned char) s[len - 1]));
+
+        if (unit == NULL)
+            return false;
+        shift = 10 * (unsigned) (unit - units + 1);
+        len--;
+    }
+    if (!str_copy_n(digits, sizeof(digits), s, len) ||
+        !str_parse_u64(digits, 0, UINT64_MAX >> shift, &v))
+        return false;
+    *ret = v << shift;
+    return true;
+}
+
+void str_hex(char *dst, const void *data, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i++) {
+        *dst++ = digits[p[i] >> 4];
+        *dst++ = digits[p[i] & 15];
+    }
+    *dst = '\0';
+}
+
+void str_hex64(char *dst, uint64_t v)
+{
+    unsigned char bytes[8];
+
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char) (v >> (56 - 8 * i));
+    str_hex(dst, bytes, sizeof(bytes));
+}
+
+bool str_is_name(const char *s, size_t max, const char *extra)
+{
+    size_t len = strlen(s);
+
+    if (len == 0 || len > max)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char) s[i];
+
+        if (c >= 128 || (!isalnum(c) && strchr(extra, c) == NULL))
+            return false;
+    }
+    return true;
+}
+
+bool str_equal_secret(const char *a, const char *b)
+{
+    size_t len = strlen(a);
+    volatile unsigned char diff = 0;
+
+    if (strlen(b) != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        diff = (unsigned char) (diff | (unsigned char) (a[i] ^ b[i]));
+    return diff == 0;
+}
+
+void str_iso8601(char *dst, uint64_t wall_ms)
+{
+    time_t seconds = (time_t) (wall_ms / 1000);
+    struct tm tm;
+    size_t len;
+
+    (void) gmtime_r(&seconds, &tm);
+    len = strftime(dst, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+    (void) snprintf(dst + len, 32 - len, ".%03uZ", (unsigned) (wall_ms % 1000));
+}

@@ -1,0 +1,144 @@
+/* config.h - the configuration as the daemon uses it. Every key is described once, in the table of
+ * config/schema.c: that table parses, validates, prints and documents it. */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#define CONFIG_NAME_MAX 64
+#define CONFIG_PATH_MAX 256
+#define CONFIG_TEXT_MAX 1024
+#define CONFIG_PROFILES_MAX 64
+#define CONFIG_MAP_MAX 64
+#define CONFIG_FILE_MAX (1024 * 1024)
+
+/* Name to text, in the order of the file. */
+struct config_map {
+    unsigned count;
+    struct config_pair {
+        char *key;
+        char *value;
+    } *pairs;
+};
+
+enum config_durability {
+    CONFIG_DURABILITY_AUTO,
+    CONFIG_DURABILITY_PROCESS,
+    CONFIG_DURABILITY_POWER,
+    CONFIG_DURABILITY_COUNT
+};
+
+struct config_profile {
+    char name[CONFIG_NAME_MAX + 1];
+    char backend[CONFIG_NAME_MAX + 1];
+    struct {
+        uint64_t min;
+        uint64_t max;
+        uint64_t shrink_after_s;
+    } warm;
+    struct {
+        uint64_t concurrency;
+        uint64_t timeout_s;
+        uint64_t backoff_min_ms;
+        uint64_t backoff_max_ms;
+        uint64_t breaker_failures;
+    } create;
+    uint64_t ready_timeout_s;
+    uint64_t destroy_timeout_s;
+    uint64_t ttl_s;          /* 0: never */
+    uint64_t idle_timeout_s; /* 0: never */
+    uint64_t park_timeout_s; /* 0: release destroys */
+    uint64_t max_age_s;      /* 0: never */
+    uint64_t check_after_s;
+    bool discover;
+    struct config_map env;
+    struct {
+        char socket[CONFIG_PATH_MAX + 1]; /* of sandpool-sim; "": in this process */
+        uint64_t create_ms;
+        uint64_t create_jitter_ms;
+        uint64_t ready_ms; /* sandpool-sim: how long /v1/sandbox answers 503 first */
+        uint64_t destroy_ms;
+        uint64_t fail_percent;
+        uint64_t hang_percent;
+        uint64_t seed;
+    } sim;
+};
+
+struct config {
+    char instance[CONFIG_NAME_MAX + 1]; /* "": made up at first start and kept in the store */
+    char state_dir[CONFIG_PATH_MAX + 1];
+    struct {
+        enum log_level level;
+        enum log_format format;
+    } log;
+    struct {
+        char path[CONFIG_PATH_MAX + 1];
+        uint64_t mode; /* octal in the file */
+        char group[CONFIG_NAME_MAX + 1];
+    } socket;
+    struct {
+        char listen[CONFIG_NAME_MAX + 1]; /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
+        struct config_map tokens;         /* caller's name to bearer token */
+        char operators[CONFIG_TEXT_MAX + 1]; /* names among them, comma separated */
+    } tcp;
+    char operator_uids[CONFIG_TEXT_MAX + 1]; /* beside root and the daemon's own, comma separated */
+    struct {
+        uint64_t max_connections;
+        uint64_t max_header_bytes;
+        uint64_t max_body_bytes;
+        uint64_t header_timeout_s;
+        uint64_t idle_timeout_s;
+        uint64_t write_timeout_s;
+    } http;
+    struct {
+        uint64_t max_boxes;
+        uint64_t max_waiters;
+        uint64_t default_wait_ms;
+        uint64_t max_wait_ms;
+        uint64_t reconcile_interval_s;
+    } pool;
+    struct {
+        enum config_durability durability;
+        uint64_t queue_max;
+        uint64_t events_max;
+    } store;
+    unsigned profile_count;
+    struct config_profile *profiles; /* sorted by name; `default` always exists */
+};
+
+/* Reads a file (or text) into a complete, validated configuration. Errors carry file:line:column
+ * and a "did you mean" where one is near; several problems are joined in err->msg as far as they fit (the
+ * first is always whole). `path` NULL: all defaults. ${NAME} and ${NAME:-default} in values are taken from the
+ * environment; $$ is a dollar. */
+MUST_CHECK int config_load(const char *path, struct config **ret, struct err *err);
+MUST_CHECK int config_parse(const char *name, const char *text, size_t len, struct config **ret,
+                            struct err *err);
+struct config *config_free(struct config *c); /* NULL is fine; returns NULL */
+
+/* SP_CONFIG naming the first key that differs and cannot change while running. */
+MUST_CHECK int config_can_reload(const struct config *from, const struct config *to,
+                                 struct err *err);
+
+const struct config_profile *config_find_profile(const struct config *c, const char *name);
+/* What a box of this profile is made from: a box with another hash has drifted. Sizes, timeouts
+ * and pool settings do not count. */
+uint64_t config_spec_hash(const struct config_profile *p);
+/* Profiles with the same key share one backend object, e.g. "sim:/run/sim.sock". */
+void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
+/* SP_CONFIG when it is not one of the backends named here. Set by the daemon before loading, so
+ * that config knows the names without knowing backends. NULL-terminated, static. */
+void config_set_backend_names(const char *const *names);
+
+/* The effective configuration as YAML, secrets replaced: `sandpoold --check --print`. */
+void config_print(const struct config *c, struct buf *out);
+/* Every key with its default, range, meaning and whether SIGHUP changes it: the text of
+ * config.example.yaml. */
+void config_print_example(struct buf *out);
+
+#endif

@@ -1,0 +1,173 @@
+/* http.h - HTTP/1.1 server: what handlers see. One exchange is one request and its answer. One
+ * exchange at a time per connection: the next request is parsed only when the answer is written,
+ * so a pipelining client is served in order and cannot fill memory.
+ *
+ * Lifetime: an exchange belongs to its connection. A handler that answers later keeps the pointer;
+ * it stays valid until on_gone() has been called or the answer has been ended, whichever is first.
+ * After http_reply()/http_end() the handler must not touch it, except in the on_sent() it gave. */
+#ifndef HTTP_HTTP_H
+#define HTTP_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "loop/loop.h"
+
+enum http_method {
+    HTTP_METHOD_GET,
+    HTTP_METHOD_HEAD,
+    HTTP_METHOD_POST,
+    HTTP_METHOD_PUT,
+    HTTP_METHOD_PATCH,
+    HTTP_METHOD_DELETE,
+    HTTP_METHOD_OTHER,
+    HTTP_METHOD_COUNT
+};
+const char *http_method_name(enum http_method m);
+
+/* Who is at the other end. */
+struct http_peer {
+    bool is_tcp;
+    uint32_t uid; /* Unix socket: SO_PEERCRED */
+    uint32_t gid;
+    int32_t pid;
+    char address[64]; /* TCP: for logs */
+};
+
+struct http_exchange;
+
+struct http_param {
+    char name[24];
+    char value[136]; /* decoded */
+};
+
+enum { HTTP_PARAMS_MAX = 4 };
+
+/* --- the request --- */
+enum http_method http_method(const struct http_exchange *ex);
+const char *http_path(const struct http_exchange *ex);  /* decoded, without the query */
+const char *http_target(const struct http_exchange *ex); /* raw path and query */
+/* Path parameter of the matched pattern ("/v1/sandboxes/{id}"); NULL when the pattern has none. */
+const char *http_path_param(const struct http_exchange *ex, const char *name);
+/* Decoded query parameter copied to dst; false when absent (dst "") ; SP errors are not raised:
+ * a value that does not fit is absent. */
+bool http_query(const struct http_exchange *ex, const char *name, char *dst, size_t cap);
+/* Header value, NULL when absent; names in any case. */
+const char *http_header(const struct http_exchange *ex, const char *name);
+const struct http_peer *http_peer(const struct http_exchange *ex);
+/* The whole body of a buffered route. */
+const char *http_body(const struct http_exchange *ex, size_t *ret_len);
+void *http_server_ctx(const struct http_exchange *ex);
+struct loop *http_loop(const struct http_exchange *ex);
+
+/* The handler's own data; `on_gone` is called once if the client goes away (or the server closes)
+ * before the answer was ended. */
+void http_set_ctx(struct http_exchange *ex, void *ctx, void (*on_gone)(void *ctx));
+void *http_ctx(const struct http_exchange *ex);
+
+/* --- streamed request bodies (routes with HTTP_STREAM) ---
+ * The handler is called when the headers are in, and sets these before it returns. `on_data` gets
+ * the bytes as they come; after http_body_pause() none come (and the peer is slowed by TCP) until
+ * http_body_resume(). `on_end` comes once, when the body is complete. */
+void http_body_start(struct http_exchange *ex,
+                     void (*on_data)(struct http_exchange *ex, const char *data, size_t len),
+                     void (*on_end)(struct http_exchange *ex));
+void http_body_pause(struct http_exchange *ex);
+void http_body_resume(struct http_exchange *ex);
+
+/* --- the answer --- */
+/* Adds a header to the answer; before http_reply()/http_begin(). Invalid characters are refused by
+ * assertion: values from outside must be checked first. */
+void http_add_header(struct http_exchange *ex, const char *name, const char *value);
+/* Called once when the answer has been handed to the kernel (SP_OK) or could not be (SP_IO). */
+void http_on_sent(struct http_exchange *ex, void (*on_sent)(void *ctx, int result), void *ctx);
+
+/* A whole answer with Content-Length. The body is copied. For HEAD only the headers are sent. */
+void http_reply(struct http_exchange *ex, int status, const char *content_type, const char *body,
+                size_t len);
+/* Takes the builder's text. */
+void http_reply_json(struct http_exchange *ex, int status, struct json_out *o);
+/* The one error form. retry_after_ms 0: none. Adds Retry-After where it fits. */
+void http_reply_error(struct http_exchange *ex, int code, const char *message,
+                      uint64_t retry_after_ms);
+void http_reply_err(struct http_exchange *ex, const struct err *err);
+
+/* A streamed answer, chunked (or until close for HTTP/1.0). http_write() copies and returns the
+ * bytes not yet taken by the kernel; above HTTP_HIGH_WATER the writer should wait for on_drain.
+ * Above http_limits.stream_max the connection is closed. */
+#define HTTP_HIGH_WATER (256 * 1024)
+void http_begin(struct http_exchange *ex, int status, const char *content_type);
+size_t http_write(struct http_exchange *ex, const char *data, size_t len);
+void http_set_drain(struct http_exchange *ex, void (*on_drain)(struct http_exchange *ex));
+void http_end(struct http_exchange *ex);
+/* A stream that cannot be completed: closes the connection so that the client notices. */
+void http_abort(struct http_exchange *ex);
+
+/* --- routes --- */
+enum {
+    HTTP_STREAM = 1 << 0,    /* handler reads the body itself */
+    HTTP_OPERATOR = 1 << 1,  /* for the guard: operators only */
+    HTTP_OPEN = 1 << 2,      /* for the guard: no token needed (health) */
+};
+
+struct http_route {
+    enum http_method method; /* GET serves HEAD too */
+    const char *pattern;     /* "/v1/sandboxes/{id}/release" */
+    void (*handle)(struct http_exchange *ex);
+    unsigned flags;
+    size_t body_max; /* 0: the server's limit */
+    const char *summary; /* one line, for docs and tests */
+};
+
+/* --- the server --- */
+struct http_limits {
+    unsigned max_connections;
+    size_t max_header_bytes; /* request line and headers together */
+    size_t max_body_bytes;   /* buffered bodies */
+    size_t stream_max;       /* unsent bytes of a streamed answer */
+    uint64_t header_timeout_ms; /* first byte to end of headers, and pauses inside a body */
+    uint64_t idle_timeout_ms;   /* kept-alive connection without a request */
+    uint64_t write_timeout_ms;  /* reader that takes nothing */
+};
+
+struct http_server_config {
+    struct http_limits limits;
+    const struct http_route *routes; /* ends with .pattern NULL; static */
+    void *ctx;
+    /* Asked before every handler; SP_OK or a code that is answered (err filled). May be NULL. */
+    int (*guard)(struct http_exchange *ex, const struct http_route *route, struct err *err);
+};
+
+struct http_server;
+
+struct http_server *http_server_new(struct loop *l, const struct http_server_config *config);
+/* Takes over a bound, listening socket. */
+MUST_CHECK int http_server_listen_fd(struct http_server *s, int fd, struct err *err);
+/* Unix socket: checks the length, refuses when something answers there, removes a stale one, binds with no access, then
+ * sets mode and group (gid (uint32_t) -1: leave). */
+MUST_CHECK int http_server_listen_unix(struct http_server *s, const char *path, unsigned mode,
+                                       uint32_t gid, struct err *err);
+/* "127.0.0.1:8001", "[::1]:0"; the port is given back. */
+MUST_CHECK int http_server_listen_tcp(struct http_server *s, const char *address, int *ret_port,
+                                      struct err *err);
+void http_server_set_limits(struct http_server *s, const struct http_limits *limits);
+/* Stops accepting and closes idle connections; running exchanges go on and are then closed. */
+void http_server_stop(struct http_server *s);
+size_t http_server_connections(const struct http_server *s);
+/* Closes everything (on_gone() of running exchanges comes), then frees. Unix sockets bound here are unlinked. */
+void http_server_close(struct http_server *s, void (*on_closed)(void *ctx), void *ctx);
+
+struct http_stats {
+    uint64_t accepted;
+    uint64_t refused; /* over max_connections */
+    uint64_t requests;
+    uint64_t bad_requests;
+    size_t open;
+};
+void http_server_get_stats(const struct http_server *s, struct http_stats *ret);
+
+#endif

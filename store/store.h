@@ -1,0 +1,150 @@
+/* store.h - what must survive a crash, in SQLite, written by one thread of its own.
+ *
+ * The loop submits writes; the writer thread takes everything that is queued, commits it as one
+ * transaction and hands it back; store_drain() on the loop then finishes the operations in the
+ * order they were submitted. A write is durable when its on_done() says SP_OK.
+ *
+ * When the disk fails (full, I/O error) the whole batch and everything queued behind it fail with
+ * SP_STORE_UNAVAILABLE, the store is down, and every later write fails at once; the writer tries
+ * again by itself and tells when it is up. A write that is wrong in itself fails alone.
+ *
+ * Times in rows are wall clock ms since 1970; 0 means none. Reads at run time come from memory
+ * (the pool), never from here: the only read is store_load(), before the thread starts. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/op.h"
+
+#define STORE_SCHEMA_VERSION 1
+
+/* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
+struct store_box {
+    uint64_t id;
+    const char *state; /* intent starting blank leased parked deleting */
+    const char *profile;
+    const char *backend;
+    uint64_t spec_hash;
+    const char *sandbox_id; /* '' while nobody owns it */
+    const char *user;
+    const char *thread;
+    uint64_t principal;
+    uint64_t generation;
+    const char *url;
+    const char *token;
+    const char *ref;
+    const char *meta; /* metadata as a JSON object, or '' */
+    uint64_t created_ms;
+    uint64_t ready_ms;
+    uint64_t leased_ms;
+    uint64_t parked_ms;
+    uint64_t active_ms;
+    uint64_t expires_ms; /* 0: never */
+    uint64_t idle_limit_ms;  /* 0: never */
+    const char *end;         /* why it is being deleted, or '' */
+};
+
+/* One binding of a public id that has ended. */
+struct store_past {
+    const char *sandbox_id;
+    uint64_t generation;
+    uint64_t principal;
+    const char *end;
+    uint64_t ended_ms;
+};
+
+/* One line of the audit trail. */
+struct store_event {
+    uint64_t id; /* grows by one; the writer of the event numbers them */
+    uint64_t at_ms;
+    const char *kind;
+    const char *body; /* JSON object */
+};
+
+enum store_kind {
+    STORE_PUT_BOX,   /* insert or replace the box row */
+    STORE_PUT_LEASE, /* box row, and the lease row of its sandbox_id (generation, owner, times) */
+    STORE_DELETING,  /* box row; its lease row, if it still names this box, is ended with box.end */
+    STORE_FORGET,    /* remove the box row (box.id) */
+    STORE_PUT_META,  /* key, value */
+    STORE_ADD_EVENT,
+    STORE_KIND_COUNT
+};
+
+struct store_write {
+    struct op op;
+    enum store_kind kind;
+    bool want_power; /* must survive a power cut (FULL), not only a crash of the process */
+    union {
+        struct store_box box;
+        struct store_event event;
+        struct {
+            const char *key;
+            const char *value;
+        } meta;
+    } u;
+    struct list_node queue_link; /* the store's own */
+    struct err failure;          /* the store's own: written by the thread, read by the loop */
+    int outcome;
+};
+
+struct store_config {
+    const char *path;
+    struct rt *rt;
+    unsigned queue_max;  /* writes in flight; one more fails with SP_STORE_UNAVAILABLE */
+    unsigned batch_max;  /* writes per transaction */
+    uint64_t events_max; /* audit trail: oldest are removed beyond this */
+    uint64_t past_max;   /* ended leases kept */
+    /* Called on the writer thread, must only wake the loop, which then calls store_drain(). */
+    void (*wake)(void *ctx);
+    /* Called on the loop, from store_drain(), when the store goes down or comes back. */
+    void (*on_state)(void *ctx, bool is_up, const char *reason);
+    void *ctx;
+};
+
+struct store;
+
+/* Opens (creating it with mode 0600), checks and migrates the database. An unreadable, foreign or newer one is
+ * refused with a sentence that says what to do. The thread does not run yet. */
+MUST_CHECK int store_open(const struct store_config *config, struct store **ret, struct err *err);
+
+struct store_reader {
+    void *ctx;
+    /* Rows come ordered by created_ms, then id. Returning false stops the load with SP_INTERNAL. */
+    bool (*on_box)(void *ctx, const struct store_box *box);
+    bool (*on_past)(void *ctx, const struct store_past *past);   /* oldest first */
+    bool (*on_event)(void *ctx, const struct store_event *event); /* the newest `events_tail`, oldest first */
+    bool (*on_meta)(void *ctx, const char *key, const char *value);
+    unsigned events_tail;
+};
+/* Synchronous, before store_start(). */
+MUST_CHECK int store_load(struct store *s, const struct store_reader *reader, struct err *err);
+
+MUST_CHECK int store_start(struct store *s, struct err *err);
+
+/* Everything `w` points to is borrowed until on_done(). */
+void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct op *));
+/* On the loop, after a wake: finishes what the thread has handed back. */
+void store_drain(struct store *s);
+
+bool store_is_up(const struct store *s);
+size_t store_pending(const struct store *s);
+
+struct store_stats {
+    uint64_t commits;
+    uint64_t writes;
+    uint64_t failures;
+    uint64_t commit_ns_max; /* slowest since the last call */
+    uint64_t wal_pages;
+};
+void store_get_stats(struct store *s, struct store_stats *ret);
+
+/* Waits for what is queued (bounded: it is at most queue_max rows), finishes it, checkpoints,
+ * joins the thread, closes. on_done() of everything still in flight is deferred to the run queue
+ * before this returns. NULL is fine; returns NULL. */
+struct store *store_close(struct store *s);
+
+#endif
