@@ -19,7 +19,7 @@ def load_rules(path):
             words = line.split("#")[0].split()
             if not words:
                 continue
-            if len(words) < 2 or words[1] not in ("sees", "uses", "not", "calls-not"):
+            if len(words) < 2 or words[1] not in ("sees", "uses", "not", "calls-not", "calls"):
                 sys.exit(f"{path}:{number}: not a rule")
             rules.append((words[0], words[1], words[2:]))
     return rules
@@ -79,10 +79,10 @@ def check_file(root, rules, path):
         why = check_include(root, rules, path, match.group(1) == '"', match.group(2))
         if why:
             offences.append((path, text.count("\n", 0, match.start(2)) + 1, why))
-    calls = gather(rules, path, "calls-not")
+    calls = set(gather(rules, path, "calls-not")) - set(gather(rules, path, "calls"))
     if calls:
         code = tree.code_only(text)
-        for match in re.finditer(r"(?<![\w.>])(" + "|".join(calls) + r")\s*\(", code):
+        for match in re.finditer(r"(?<![\w.>])(" + "|".join(sorted(calls)) + r")\s*\(", code):
             line = text.count("\n", 0, match.start()) + 1
             offences.append((path, line, f"{match.group(1)}() must not be called here"))
     return offences
