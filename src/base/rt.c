@@ -23,6 +23,7 @@ static void init_queues(struct rt *rt)
 {
     heap_init(&rt->timers, 0);
     list_init(&rt->tasks);
+    rt->is_stale = false;
 }
 
 void rt_init(struct rt *rt)
@@ -47,7 +48,7 @@ void rt_fini(struct rt *rt)
 
 uint64_t rt_wall_ms(const struct rt *rt)
 {
-    return rt_wall_at(rt, rt->now_ns);
+    return rt_wall_at(rt, rt_now(rt));
 }
 
 uint64_t rt_wall_at(const struct rt *rt, uint64_t at_ns)
@@ -66,6 +67,7 @@ void rt_refresh(struct rt *rt)
 {
     uint64_t wall_ms;
 
+    rt->is_stale = false;
     if (rt->read_clock == NULL)
         return;
     rt->now_ns = rt->read_clock();

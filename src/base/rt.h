@@ -25,7 +25,8 @@ struct rt_timer {
 };
 
 struct rt {
-    uint64_t now_ns;                 /* monotonic, taken once per turn */
+    uint64_t now_ns;                 /* monotonic, taken once per turn; read it with rt_now() */
+    bool is_stale;                   /* the loop may have slept since: read the clock first */
     int64_t wall_offset_ms;          /* wall clock minus monotonic clock, in ms */
     uint64_t (*read_clock)(void);    /* NULL: the test moves now_ns by hand */
     struct heap timers;
@@ -38,8 +39,15 @@ void rt_init(struct rt *rt);
 void rt_init_fake(struct rt *rt, uint64_t now_ns, uint64_t wall_ms);
 void rt_fini(struct rt *rt);
 
+/* Reads the clocks again: at the start of a turn, and before arming a timer in a long one. */
+void rt_refresh(struct rt *rt);
+
+/* The first call after the loop slept reads the clock, so that an I/O callback never counts from
+ * the time before the sleep. */
 static inline uint64_t rt_now(const struct rt *rt)
 {
+    if (rt->is_stale)
+        rt_refresh((struct rt *) (uintptr_t) rt); /* a cache: not part of what const protects */
     return rt->now_ns;
 }
 
@@ -49,8 +57,6 @@ uint64_t rt_wall_ms(const struct rt *rt);
 uint64_t rt_wall_at(const struct rt *rt, uint64_t at_ns);
 uint64_t rt_mono_at(const struct rt *rt, uint64_t wall_ms);
 
-/* Reads the clocks again: at the start of a turn, and before arming a timer in a long one. */
-void rt_refresh(struct rt *rt);
 /* Tests: moves the fake clock forward. */
 void rt_advance(struct rt *rt, uint64_t by_ns);
 
