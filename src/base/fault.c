@@ -1,0 +1,50 @@
+/* fault.c - dying at a named point, for crash tests. SIGKILL and not abort(): no handler, no
+ * atexit, no flush may run, because none does in the crash that is being tested. */
+#include "base/fault.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#define FAULT_ENTRY(arg, name) name,
+
+static const char *const names[] = {FAULT_TABLE(FAULT_ENTRY, 0) NULL};
+
+/* Hits of the armed point only, so that what happened before it was armed does not count. */
+static atomic_uint_fast64_t hits;
+
+void fault_hit(const char *name)
+{
+    const char *armed = getenv("SANDPOOL_CRASH_AT");
+    size_t len = strlen(name);
+    uint64_t at = 1;
+
+    if (armed == NULL || strncmp(armed, name, len) != 0)
+        return;
+    if (armed[len] == ':') {
+        if (!str_parse_u64(armed + len + 1, 1, UINT64_MAX, &at))
+            return;
+    } else if (armed[len] != '\0') {
+        return;
+    }
+    if (atomic_fetch_add(&hits, 1) + 1 == at)
+        (void) raise(SIGKILL); /* does not return */
+}
+
+const char *const *fault_names(void)
+{
+    return names;
+}
+
+bool fault_is_built_in(void)
+{
+#ifdef SANDPOOL_FAULTS
+    return true;
+#else
+    return false;
+#endif
+}

@@ -1,0 +1,51 @@
+/* fault.h - named points at which a test build can be made to die as if by kill -9.
+ *
+ * FAULT_POINT("store.before_commit") costs nothing unless the build defines SANDPOOL_FAULTS. Then
+ * the environment decides: SANDPOOL_CRASH_AT=store.before_commit dies at the first hit,
+ * SANDPOOL_CRASH_AT=store.before_commit:3 at the third. A name that is not in the table does not
+ * compile. May be hit from any thread. */
+#ifndef BASE_FAULT_H
+#define BASE_FAULT_H
+
+#include <stdbool.h>
+
+/* X(arg, name): every point of the tree. */
+#define FAULT_TABLE(X, arg)         \
+    X(arg, "store.before_commit")   \
+    X(arg, "store.after_commit")    \
+    X(arg, "engine.before_create")  \
+    X(arg, "engine.after_create")   \
+    X(arg, "engine.before_destroy") \
+    X(arg, "engine.after_destroy")  \
+    X(arg, "engine.before_reply")   \
+    X(arg, "engine.after_reply")    \
+    X(arg, "engine.before_listen")  \
+    X(arg, "recover.after_load")    \
+    X(arg, "recover.after_list")
+
+#define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
+#define FAULT_CHECK_NAME(name) \
+    _Static_assert(0 FAULT_TABLE(FAULT_IS_NAME, name), "no such fault point: add it to FAULT_TABLE")
+
+#ifdef SANDPOOL_FAULTS
+#define FAULT_POINT(name)       \
+    do {                        \
+        FAULT_CHECK_NAME(name); \
+        fault_hit(name);        \
+    } while (0)
+#else
+#define FAULT_POINT(name)       \
+    do {                        \
+        FAULT_CHECK_NAME(name); \
+    } while (0)
+#endif
+
+/* What FAULT_POINT() calls. */
+void fault_hit(const char *name);
+
+/* All names, ending with NULL. */
+const char *const *fault_names(void);
+/* Whether this build dies where it is told to. */
+bool fault_is_built_in(void);
+
+#endif
