@@ -133,6 +133,11 @@ struct pool_config {
     unsigned max_boxes;   /* hard cap */
     unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
     uint64_t seed;        /* ids, jitter */
+    unsigned restore_max; /* room for this many restored boxes, when more than max_boxes */
+    /* Fills in the bearer token of a new box (POOL_TOKEN_MAX + 1 bytes) before its intent is
+     * stored. Not from the seeded generator, so it comes from outside. NULL: no tokens. */
+    void (*make_token)(void *ctx, char *dst);
+    void *make_token_ctx;
     unsigned profile_count;
     struct pool_profile profiles[POOL_PROFILES_MAX];
 };
@@ -363,6 +368,8 @@ MUST_CHECK bool pool_restore_box(struct pool *p, const struct pool_box *row);
 /* Ended bindings that must not be forgotten: the id's last generation and why it ended. */
 void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
                        enum pool_end end, uint64_t principal);
+/* No id unknown to the past was ever bound with a generation above this one. */
+void pool_restore_floor(struct pool *p, uint64_t generation);
 void pool_restore_mode(struct pool *p, enum pool_mode mode);
 
 void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev);
