@@ -1,0 +1,242 @@
+/* acquire.c - POST /v1/acquire. The promise is made by the pool after its commit; if the answer
+ * cannot be handed to the caller, the lease is undone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/str.h"
+
+enum { METADATA_MAX = 4096, TTL_MAX_S = 30 * 24 * 3600 };
+
+struct acquire {
+    struct engine_call call;
+    struct api *api;
+    struct http_exchange *ex;
+    struct api_caller caller;
+    uint64_t started_ns;
+    struct box_id box; /* after the reply */
+    bool is_kept;
+    char *metadata;
+};
+
+static const char *const fields[] = {"thread_id", "user_id", "profile",        "sandbox_id",
+                                     "wait_ms",   "ttl_s",   "idle_timeout_s", "envs",
+                                     "metadata",  "mounts",  "snapshot_id",    NULL};
+
+static void acquire_free(struct acquire *a)
+{
+    free(a->metadata);
+    free(a);
+}
+
+static int check_name(const char *field, const char *value, size_t max, const char *extra,
+                      struct err *err)
+{
+    if (str_is_name(value, max, extra))
+        return SP_OK;
+    return err_set(err, SP_INVALID_FIELD,
+                   "'%s' must be 1 to %zu characters from letters, digits and '%s'", field, max,
+                   extra);
+}
+
+/* Fills in who the box is for; the public id follows from it unless the caller names one. */
+static int decode_identity(const struct json *body, struct pool_acquire *ret, struct err *err)
+{
+    const char *user = "default";
+    const char *thread = "";
+    const char *id = "";
+    uint64_t random_id;
+    int r = json_field_str(body, "user_id", POOL_OWNER_MAX, &user, err);
+
+    if (r == SP_OK)
+        r = check_name("user_id", user, POOL_OWNER_MAX, "_.@-", err);
+    if (r == SP_OK)
+        r = json_field_str(body, "thread_id", POOL_OWNER_MAX, &thread, err);
+    if (r == SP_OK && !str_is_empty(thread))
+        r = check_name("thread_id", thread, POOL_OWNER_MAX, "_.-", err);
+    if (r == SP_OK)
+        r = json_field_str(body, "sandbox_id", POOL_ID_MAX, &id, err);
+    if (r == SP_OK && !str_is_empty(id))
+        r = check_name("sandbox_id", id, POOL_ID_MAX, "_-", err);
+    if (r != SP_OK)
+        return r;
+    if (!str_is_empty(id) && str_is_empty(thread))
+        thread = id; /* an id of the caller's own is its thread */
+    str_copy_cut(ret->user, sizeof(ret->user), user);
+    str_copy_cut(ret->thread, sizeof(ret->thread), thread);
+    if (!str_is_empty(id)) {
+        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), id);
+    } else if (!str_is_empty(thread)) {
+        api_sandbox_id(user, thread, ret->sandbox_id);
+    } else {
+        rand_secure(&random_id, sizeof(random_id));
+        str_hex64(ret->sandbox_id, random_id);
+    }
+    return SP_OK;
+}
+
+static int decode_profile(struct api *api, const struct json *body, struct pool_acquire *ret,
+                          struct err *err)
+{
+    const char *name = NULL;
+    int r = json_field_str(body, "profile", POOL_NAME_MAX, &name, err);
+    int index;
+
+    if (r != SP_OK)
+        return r;
+    ret->is_profile_named = name != NULL;
+    if (name == NULL)
+        name = "default";
+    index = pool_profile_index(engine_pool(api->engine), name);
+    if (index < 0 || config_find_profile(engine_config(api->engine), name) == NULL)
+        return err_set(err, SP_INVALID_FIELD, "there is no profile '%s'", name);
+    ret->profile = (unsigned) index;
+    return SP_OK;
+}
+
+static int decode_times(struct api *api, const struct json *body, struct pool_acquire *ret,
+                        struct err *err)
+{
+    const struct config *c = engine_config(api->engine);
+    struct rt *rt = engine_rt(api->engine);
+    uint64_t wait_ms = c->pool.default_wait_ms;
+    uint64_t ttl_s = 0;
+    uint64_t idle_s = 0;
+    int r = json_field_u64(body, "wait_ms", 0, c->pool.max_wait_ms, &wait_ms, err);
+
+    if (r == SP_OK)
+        r = json_field_u64(body, "ttl_s", 1, TTL_MAX_S, &ttl_s, err);
+    if (r == SP_OK)
+        r = json_field_u64(body, "idle_timeout_s", 1, TTL_MAX_S, &idle_s, err);
+    if (r != SP_OK)
+        return r;
+    rt_refresh(rt);
+    ret->deadline_ns = rt_after(rt_now(rt), wait_ms * NS_PER_MS);
+    ret->ttl_ns = ttl_s * NS_PER_S;
+    ret->idle_ns = idle_s * NS_PER_S;
+    return SP_OK;
+}
+
+static int decode_extras(const struct json *body, struct acquire *a, struct err *err)
+{
+    static const char *const unsupported[] = {"envs", "mounts", "snapshot_id"};
+    const struct json *metadata = NULL;
+    struct buf text;
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(unsupported); i++) {
+        const struct json *v = json_get(body, unsupported[i]);
+
+        if (v != NULL && !json_is_null(v))
+            return err_set(err, SP_UNSUPPORTED, "the backend cannot apply '%s'", unsupported[i]);
+    }
+    r = json_field_obj(body, "metadata", &metadata, err);
+    if (r != SP_OK || metadata == NULL)
+        return r;
+    buf_init(&text, METADATA_MAX);
+    json_print(metadata, &text);
+    if (buf_failed(&text)) {
+        buf_fini(&text);
+        return err_set(err, SP_INVALID_FIELD, "'metadata' is longer than %d bytes", METADATA_MAX);
+    }
+    a->metadata = buf_take(&text, NULL);
+    return SP_OK;
+}
+
+static void on_sent(void *ctx, int result)
+{
+    struct acquire *a = ctx;
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .req = a->call.req, .box = a->box};
+
+    if (result != SP_OK && a->box.v != 0 && !a->is_kept)
+        engine_post(a->api->engine, &ev);
+    acquire_free(a);
+}
+
+static void reply_lease(struct acquire *a, const struct pool_fx *fx)
+{
+    const struct rt *rt = engine_rt(a->api->engine);
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "source", pool_source_name(fx->u.reply.source));
+    api_put_box(&o, a->api, &a->caller, &fx->snapshot);
+    json_begin_obj(&o, "timings_ms");
+    json_put_num(&o, "queued", (double) (fx->u.reply.queued_ns / NS_PER_US) / 1000);
+    json_put_num(&o, "total", (double) ((rt_now(rt) - a->started_ns) / NS_PER_US) / 1000);
+    json_end(&o);
+    json_end(&o);
+    http_reply_json(a->ex, 200, &o);
+}
+
+static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+{
+    struct acquire *a = container_of(call, struct acquire, call);
+
+    http_on_sent(a->ex, on_sent, a);
+    if (fx->u.reply.code != SP_OK) {
+        api_reply_failure(a->ex, fx);
+        return;
+    }
+    a->box = fx->box;
+    a->is_kept = fx->u.reply.source == POOL_SRC_KEPT;
+    reply_lease(a, fx);
+}
+
+static void on_gone(void *ctx)
+{
+    struct acquire *a = ctx;
+
+    engine_call_abandon(a->api->engine, &a->call);
+    acquire_free(a);
+}
+
+static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
+                  struct err *err)
+{
+    int r = json_only_fields(body, fields, err);
+
+    if (r == SP_OK)
+        r = decode_identity(body, ret, err);
+    if (r == SP_OK)
+        r = decode_profile(a->api, body, ret, err);
+    if (r == SP_OK)
+        r = decode_times(a->api, body, ret, err);
+    if (r == SP_OK)
+        r = decode_extras(body, a, err);
+    return r;
+}
+
+void api_acquire(struct http_exchange *ex)
+{
+    struct json_doc *doc = api_parse_body(ex);
+    struct acquire *a;
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
+    struct err err;
+
+    if (doc == NULL)
+        return;
+    a = xcalloc(1, sizeof(*a));
+    a->api = api_of(ex);
+    a->ex = ex;
+    (void) api_identify(ex, &a->caller); /* the guard has let it in */
+    if (decode(a, json_root(doc), &ev.u.acquire, &err) != SP_OK) {
+        http_reply_err(ex, &err);
+        acquire_free(a);
+        (void) json_doc_free(doc);
+        return;
+    }
+    (void) json_doc_free(doc);
+    a->started_ns = rt_now(engine_rt(a->api->engine));
+    ev.u.acquire.principal = a->caller.principal;
+    ev.u.acquire.is_operator = a->caller.is_operator;
+    a->call.metadata = a->metadata;
+    a->call.on_reply = on_reply;
+    str_copy_cut(a->call.sandbox_id, sizeof(a->call.sandbox_id), ev.u.acquire.sandbox_id);
+    http_set_ctx(ex, a, on_gone);
+    engine_call_start(a->api->engine, &a->call, &ev);
+}

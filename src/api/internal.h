@@ -1,0 +1,57 @@
+/* internal.h - what the files of the API share. */
+#ifndef API_INTERNAL_H
+#define API_INTERNAL_H
+
+#include "api/api.h"
+#include "base/json.h"
+
+/* Who asks. A uid for callers on the Unix socket; for a token a number made from its name, with
+ * the highest bit set so that it is never a uid. */
+struct api_caller {
+    uint64_t principal;
+    bool is_operator;
+};
+
+static inline struct api *api_of(const struct http_exchange *ex)
+{
+    return http_server_ctx(ex);
+}
+
+/* access.c: false when a TCP caller has no valid token. */
+bool api_identify(struct http_exchange *ex, struct api_caller *ret);
+
+/* codec.c */
+/* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */
+struct json_doc *api_parse_body(struct http_exchange *ex);
+/* Members of one box, into the object that is open. The token is shown to its owner only. */
+void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
+                 const struct pool_box *box);
+/* What a caller may know of a state; the steps in between are the daemon's own business. */
+const char *api_state_name(enum pool_state state);
+void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns);
+/* Answers a pool refusal. */
+void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
+/* Id of the path: a sandbox_id, or "box:" and a box id. Answers and returns false when bad. */
+bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
+/* SHA-256 of "user:thread", first 16 hex digits. */
+void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
+
+/* handlers */
+void api_acquire(struct http_exchange *ex);
+void api_release(struct http_exchange *ex);
+void api_renew(struct http_exchange *ex);
+void api_destroy(struct http_exchange *ex);
+void api_get(struct http_exchange *ex);
+void api_list(struct http_exchange *ex);
+void api_pool(struct http_exchange *ex);
+void api_pause(struct http_exchange *ex);
+void api_resume(struct http_exchange *ex);
+void api_drain(struct http_exchange *ex);
+void api_reconcile(struct http_exchange *ex);
+void api_reload(struct http_exchange *ex);
+void api_events(struct http_exchange *ex);
+void api_healthz(struct http_exchange *ex);
+void api_readyz(struct http_exchange *ex);
+void api_version(struct http_exchange *ex);
+
+#endif

@@ -1,0 +1,217 @@
+/* sandboxes.c - looking at boxes: one, or a page of many. Answers come from memory; only
+ * ?alive=1 asks the backend. A caller that is no operator sees its own boxes only. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000 };
+
+static bool may_see(const struct api_caller *caller, const struct pool_box *box)
+{
+    return caller->is_operator ||
+           (!str_is_empty(box->sandbox_id) && box->principal == caller->principal);
+}
+
+/* --- one --- */
+
+struct get_call {
+    struct api *api;
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct api_caller caller;
+    struct box_id box;
+};
+
+static void reply_box(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
+                      const struct pool_box *box, enum pool_verdict verdict, bool was_asked)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    api_put_box(&o, api, caller, box);
+    if (was_asked && verdict == POOL_UNKNOWN)
+        json_put_null(&o, "alive");
+    else if (was_asked)
+        json_put_bool(&o, "alive", verdict == POOL_ALIVE);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static void on_checked(void *ctx, enum pool_verdict verdict)
+{
+    struct get_call *c = ctx;
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    if (c->ex != NULL && box != NULL)
+        reply_box(c->ex, c->api, &c->caller, box, verdict, true);
+    else if (c->ex != NULL)
+        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
+    free(c);
+}
+
+static void on_get_gone(void *ctx)
+{
+    struct get_call *c = ctx;
+
+    c->ex = NULL; /* the backend still answers; on_checked() frees */
+}
+
+static void reply_absent(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
+                         const char *sandbox_id)
+{
+    struct pool_fx fx = {.kind = POOL_FX_REPLY};
+    uint64_t generation;
+    uint64_t principal;
+
+    fx.u.reply.code = SP_NOT_FOUND;
+    fx.u.reply.lost = pool_find_past(engine_pool(api->engine), sandbox_id, &generation, &principal);
+    if (fx.u.reply.lost != POOL_END_NONE && fx.u.reply.lost != POOL_END_RELEASED &&
+        fx.u.reply.lost != POOL_END_DESTROYED &&
+        (caller->is_operator || principal == caller->principal))
+        fx.u.reply.code = SP_SANDBOX_LOST;
+    api_reply_failure(ex, &fx);
+}
+
+void api_get(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const struct pool *pool = engine_pool(api->engine);
+    const struct pool_box *box;
+    struct api_caller caller;
+    struct box_id id;
+    char sandbox_id[POOL_ID_MAX + 1];
+    char alive[8];
+
+    if (!api_path_id(ex, sandbox_id, &id))
+        return;
+    (void) api_identify(ex, &caller); /* the guard has let it in */
+    box = id.v != 0 ? pool_find_box(pool, id) : pool_find_sandbox(pool, sandbox_id);
+    if (box == NULL || !may_see(&caller, box)) {
+        reply_absent(ex, api, &caller, sandbox_id);
+    } else if (http_query(ex, "alive", alive, sizeof(alive)) && strcmp(alive, "1") == 0) {
+        struct get_call *c = xcalloc(1, sizeof(*c));
+
+        *c = (struct get_call){.api = api, .ex = ex, .caller = caller, .box = box->id};
+        http_set_ctx(ex, c, on_get_gone);
+        engine_check_box(api->engine, box->id, on_checked, c);
+    } else {
+        reply_box(ex, api, &caller, box, POOL_UNKNOWN, false);
+    }
+}
+
+/* --- many --- */
+
+struct filter {
+    struct api_caller caller;
+    int profile; /* -1: any */
+    char state[16];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    uint64_t after; /* order of the last box of the page before */
+    uint64_t limit;
+};
+
+static bool matches(const struct filter *f, const struct pool_box *box)
+{
+    return box->order > f->after && may_see(&f->caller, box) &&
+           (f->profile < 0 || (unsigned) f->profile == box->profile) &&
+           (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
+           (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
+           (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0);
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const struct pool_box *x = *(const struct pool_box *const *) a;
+    const struct pool_box *y = *(const struct pool_box *const *) b;
+
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static bool decode_filter(struct http_exchange *ex, struct filter *f)
+{
+    static const char *const states[] = {"starting", "blank", "leased", "parked", "deleting"};
+    struct api *api = api_of(ex);
+    char text[POOL_NAME_MAX + 1];
+    bool is_known = false;
+
+    *f = (struct filter){.profile = -1, .limit = PAGE_DEFAULT};
+    (void) api_identify(ex, &f->caller);                              /* the guard has let it in */
+    (void) http_query(ex, "user_id", f->user, sizeof(f->user));       /* absent: any */
+    (void) http_query(ex, "thread_id", f->thread, sizeof(f->thread)); /* absent: any */
+    if (http_query(ex, "state", f->state, sizeof(f->state))) {
+        for (size_t i = 0; i < ARRAY_LEN(states); i++)
+            is_known = is_known || strcmp(states[i], f->state) == 0;
+        if (!is_known) {
+            http_reply_error(ex, SP_INVALID_FIELD,
+                             "'state' must be starting, blank, leased, parked or deleting", 0);
+            return false;
+        }
+    }
+    if (http_query(ex, "profile", text, sizeof(text))) {
+        f->profile = pool_profile_index(engine_pool(api->engine), text);
+        if (f->profile < 0) {
+            http_reply_error(ex, SP_INVALID_FIELD, "'profile': there is no such profile", 0);
+            return false;
+        }
+    }
+    if ((http_query(ex, "limit", text, sizeof(text)) &&
+         !str_parse_u64(text, 1, PAGE_MAX, &f->limit)) ||
+        (http_query(ex, "cursor", text, sizeof(text)) &&
+         !str_parse_u64(text, 0, UINT64_MAX, &f->after))) {
+        http_reply_error(ex, SP_INVALID_FIELD,
+                         "'limit' must be 1 to 1000, 'cursor' what next_cursor said", 0);
+        return false;
+    }
+    return true;
+}
+
+void api_list(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const struct pool *pool = engine_pool(api->engine);
+    size_t slots = pool_slot_count(pool);
+    AUTO_FREE const struct pool_box **found = xcalloc(slots > 0 ? slots : 1, sizeof(*found));
+    struct filter f;
+    struct json_out o;
+    size_t count = 0;
+    size_t shown;
+
+    if (!decode_filter(ex, &f))
+        return;
+    for (size_t i = 0; i < slots; i++) {
+        const struct pool_box *box = pool_slot(pool, i);
+
+        if (box != NULL && matches(&f, box)) {
+            found[count] = box;
+            count++;
+        }
+    }
+    qsort(found, count, sizeof(*found), by_order);
+    shown = count < f.limit ? count : (size_t) f.limit;
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_begin_arr(&o, "sandboxes");
+    for (size_t i = 0; i < shown; i++) {
+        json_begin_obj(&o, NULL);
+        api_put_box(&o, api, &f.caller, found[i]);
+        json_end(&o);
+    }
+    json_end(&o);
+    if (shown < count) {
+        char cursor[24];
+
+        (void) snprintf(cursor, sizeof(cursor), "%llu",
+                        (unsigned long long) found[shown - 1]->order);
+        json_put_str(&o, "next_cursor", cursor);
+    } else {
+        json_put_null(&o, "next_cursor");
+    }
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}

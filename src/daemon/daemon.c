@@ -1,0 +1,326 @@
+/* daemon.c - start order and stop order, each a list one can read.
+ *
+ * Start: config, log, lock, limits, loop, signals, HTTP client, engine (store loaded), ask the
+ * backends, listen, ready. Stop: no new connections, running requests get a moment, close
+ * connections, engine (operations, store), HTTP client, loop. A second signal skips the moment. */
+#include "daemon/daemon.h"
+
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "backend/backend.h"
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "daemon/notify.h"
+#include "daemon/single.h"
+#include "engine/engine.h"
+#include "http/http.h"
+#include "loop/httpc.h"
+#include "loop/signals.h"
+#include "sandpool/version.h"
+
+#define STOP_GRACE_NS (2 * NS_PER_S)
+#define STOP_POLL_NS (10 * NS_PER_MS)
+
+enum {
+    FILES_RESERVED = 256, /* for everything that is not a caller's connection */
+    STREAM_MAX = 4 * 1024 * 1024,
+};
+
+struct daemon {
+    const struct daemon_options *options;
+    struct loop loop;
+    struct signals signals;
+    struct httpc *http_client;
+    struct http_server *server;
+    struct engine *engine;
+    struct api api;
+    uint64_t file_limit;
+    struct rt_timer stop_timer;
+    uint64_t stop_deadline_ns;
+    struct rt_timer watchdog_timer;
+    bool is_stopping;
+    bool is_closing;
+    int exit_status;
+};
+
+int daemon_load_config(const struct daemon_options *options, struct config **ret, struct err *err)
+{
+    struct config *c = NULL;
+    int r = config_load(options->config_path, &c, err);
+
+    if (r != SP_OK)
+        return r;
+    if (options->state_dir != NULL &&
+        !str_copy(c->state_dir, sizeof(c->state_dir), options->state_dir))
+        r = err_set(err, SP_CONFIG, "--state-dir is too long");
+    else if (options->socket != NULL &&
+             !str_copy(c->socket.path, sizeof(c->socket.path), options->socket))
+        r = err_set(err, SP_CONFIG, "--socket is too long");
+    if (r != SP_OK)
+        c = config_free(c);
+    else
+        *ret = c;
+    return r;
+}
+
+/* --- limits --- */
+
+static struct http_limits limits_of(const struct daemon *d, const struct config *c)
+{
+    struct http_limits limits = {
+        .max_connections = (unsigned) c->http.max_connections,
+        .max_header_bytes = (size_t) c->http.max_header_bytes,
+        .max_body_bytes = (size_t) c->http.max_body_bytes,
+        .stream_max = STREAM_MAX,
+        .header_timeout_ms = c->http.header_timeout_s * 1000,
+        .idle_timeout_ms = c->http.idle_timeout_s * 1000,
+        .write_timeout_ms = c->http.write_timeout_s * 1000,
+    };
+
+    /* Refusing a connection ourselves beats the kernel dropping it without a word. */
+    if (d->file_limit < FILES_RESERVED + limits.max_connections) {
+        limits.max_connections =
+            d->file_limit > 2 * FILES_RESERVED ? (unsigned) d->file_limit - FILES_RESERVED : 64;
+        log_warn("http.connections_limited", LF_U64("max_connections", limits.max_connections),
+                 LF_U64("open_files", d->file_limit));
+    }
+    return limits;
+}
+
+/* --- reload --- */
+
+static int reload(void *ctx, struct err *err)
+{
+    struct daemon *d = ctx;
+    struct config *c = NULL;
+    struct http_limits limits;
+    int r = daemon_load_config(d->options, &c, err);
+
+    notify_send("RELOADING=1");
+    if (r == SP_OK)
+        r = engine_reload(d->engine, c, err); /* takes it over */
+    if (r != SP_OK) {
+        log_error("config.reload_failed", LF_STR("reason", err->msg));
+    } else {
+        log_set_level(c->log.level, c->log.format);
+        limits = limits_of(d, c);
+        http_server_set_limits(d->server, &limits);
+    }
+    notify_send("READY=1");
+    return r;
+}
+
+/* --- stop --- */
+
+static void on_all_closed(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    loop_stop(&d->loop);
+}
+
+static void on_engine_closed(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    d->engine = NULL;
+    httpc_close(d->http_client, on_all_closed, d);
+}
+
+static void on_server_closed(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    d->server = NULL;
+    engine_close(d->engine, on_engine_closed, d);
+}
+
+static void close_everything(struct daemon *d)
+{
+    if (d->is_closing)
+        return;
+    d->is_closing = true;
+    rt_timer_cancel(&d->loop.rt, &d->stop_timer);
+    rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
+    signals_close(&d->signals);
+    if (d->server != NULL)
+        http_server_close(d->server, on_server_closed, d);
+    else
+        on_server_closed(d);
+}
+
+/* Only while stopping: looks whether the last running request has been answered. */
+static void on_stop_timer(struct rt_timer *timer)
+{
+    struct daemon *d = container_of(timer, struct daemon, stop_timer);
+    struct rt *rt = &d->loop.rt;
+
+    if (d->server == NULL || http_server_connections(d->server) == 0 ||
+        rt_now(rt) >= d->stop_deadline_ns)
+        close_everything(d);
+    else
+        rt_timer_set(rt, timer, rt_after(rt_now(rt), STOP_POLL_NS), on_stop_timer);
+}
+
+static void stop(struct daemon *d, const char *why)
+{
+    if (d->is_stopping) {
+        close_everything(d);
+        return;
+    }
+    d->is_stopping = true;
+    notify_send("STOPPING=1");
+    log_info("daemon.stopping", LF_STR("why", why));
+    if (d->server != NULL)
+        http_server_stop(d->server);
+    d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
+    on_stop_timer(&d->stop_timer);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    struct daemon *d = ctx;
+    struct err err;
+
+    if (signum == SIGHUP) {
+        if (d->server != NULL && !d->is_stopping)
+            (void) reload(d, &err); /* logged there; a bad file changes nothing */
+        return;
+    }
+    stop(d, signum == SIGINT ? "SIGINT" : "SIGTERM");
+}
+
+/* --- start --- */
+
+static void on_watchdog(struct rt_timer *timer)
+{
+    struct daemon *d = container_of(timer, struct daemon, watchdog_timer);
+    uint64_t every_ns = notify_watchdog_ns();
+
+    if (every_ns == 0)
+        return;
+    notify_send("WATCHDOG=1");
+    rt_timer_set(&d->loop.rt, timer, rt_after(rt_now(&d->loop.rt), every_ns), on_watchdog);
+}
+
+static int socket_gid(const struct config *c, uint32_t *ret, struct err *err)
+{
+    const struct group *g;
+
+    *ret = (uint32_t) -1;
+    if (str_is_empty(c->socket.group))
+        return SP_OK;
+    g = getgrnam(c->socket.group); /* at start only: it may read files */
+    if (g == NULL)
+        return err_set(err, SP_CONFIG, "socket.group: there is no group '%s'", c->socket.group);
+    *ret = g->gr_gid;
+    return SP_OK;
+}
+
+static int start_listening(struct daemon *d, struct err *err)
+{
+    const struct config *c = engine_config(d->engine);
+    struct http_server_config sc = {
+        .limits = limits_of(d, c), .routes = api_routes, .ctx = &d->api, .guard = api_guard};
+    uint32_t gid;
+    int port = 0;
+    int r = socket_gid(c, &gid, err);
+
+    if (r != SP_OK)
+        return r;
+    FAULT_POINT("engine.before_listen");
+    d->server = http_server_new(&d->loop, &sc);
+    r = http_server_listen_unix(d->server, c->socket.path, (unsigned) c->socket.mode, gid, err);
+    if (r == SP_OK && !str_is_empty(c->tcp.listen))
+        r = http_server_listen_tcp(d->server, c->tcp.listen, &port, err);
+    if (r != SP_OK)
+        return r;
+    log_info("daemon.ready", LF_STR("socket", c->socket.path), LF_STR("tcp", c->tcp.listen),
+             LF_U64("port", port), LF_STR("instance", engine_instance(d->engine)));
+    return SP_OK;
+}
+
+static void on_recovered(void *ctx)
+{
+    struct daemon *d = ctx;
+    struct err err;
+
+    if (d->is_stopping)
+        return;
+    if (start_listening(d, &err) != SP_OK) {
+        log_error("daemon.cannot_listen", LF_STR("reason", err.msg));
+        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        d->exit_status = 1;
+        stop(d, "cannot listen");
+        return;
+    }
+    notify_send("READY=1");
+    on_watchdog(&d->watchdog_timer);
+}
+
+static int start(struct daemon *d, struct config *config, struct err *err)
+{
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, 0};
+    struct httpc_limits limits = {
+        .connections = 512, .connections_per_host = 64, .connect_timeout_ms = 5000};
+    int r = loop_init(&d->loop, err);
+
+    if (r == SP_OK)
+        r = signals_init(&d->signals, &d->loop, signums, on_signal, d, err);
+    if (r == SP_OK)
+        r = httpc_new(&d->loop, &limits, &d->http_client, err);
+    if (r != SP_OK) {
+        (void) config_free(config); /* returns NULL by convention */
+        return r;
+    }
+    r = engine_new(&d->loop, d->http_client, config, &d->engine, err); /* takes it over */
+    if (r != SP_OK)
+        return r;
+    d->api = (struct api){
+        .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
+    engine_recover(d->engine, on_recovered, d);
+    return SP_OK;
+}
+
+int daemon_run(const struct daemon_options *options)
+{
+    struct daemon *d = calloc(1, sizeof(*d));
+    struct config *config = NULL;
+    struct err err;
+    int lock_fd = -1;
+    int r = d != NULL ? daemon_load_config(options, &config, &err)
+                      : err_set(&err, SP_NO_MEMORY, "out of memory");
+
+    if (r == SP_OK) {
+        log_setup(STDERR_FILENO, config->log.level, config->log.format);
+        d->options = options;
+        d->file_limit = single_raise_file_limit();
+        r = single_lock(config->state_dir, options->want_standby, &lock_fd, &err);
+    }
+    if (r == SP_OK) {
+        log_info("daemon.starting", LF_STR("version", SANDPOOL_VERSION), LF_U64("pid", getpid()),
+                 LF_STR("state_dir", config->state_dir));
+        r = start(d, TAKE_PTR(config), &err);
+    }
+    if (r != SP_OK) {
+        log_flush_wait();
+        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        (void) config_free(config);
+        return 1; /* the process ends here: nothing half-open is unwound */
+    }
+    loop_run(&d->loop);
+    loop_fini(&d->loop);
+    log_info("daemon.stopped", LF_I64("status", d->exit_status));
+    log_flush_wait();
+    r = d->exit_status;
+    free(d);
+    (void) close(lock_fd); /* last of all: now another daemon may start */
+    return r;
+}

@@ -1,0 +1,133 @@
+/* main.c - the command line of sandpoold. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/registry.h"
+#include "base/buf.h"
+#include "daemon/daemon.h"
+#include "sandpool/version.h"
+
+static const char usage[] =
+    "usage: sandpoold [options]\n"
+    "\n"
+    "Keeps sandboxes warm and hands them out over a Unix socket.\n"
+    "\n"
+    "  -c, --config FILE     configuration (default: built-in defaults; see config.example.yaml)\n"
+    "      --state-dir DIR   where the database and the lock are (overrides state_dir)\n"
+    "      --socket PATH     where to listen (overrides socket.path)\n"
+    "      --standby         if another daemon uses the state directory, wait and take over\n"
+    "      --check           check the configuration and exit\n"
+    "      --print           with --check: print the effective configuration\n"
+    "      --example         print a configuration with every key and its default\n"
+    "  -V, --version         print the version\n"
+    "  -h, --help            print this\n"
+    "\n"
+    "Runs in the foreground and logs to standard error. SIGHUP reads the configuration again,\n"
+    "SIGTERM stops; sandboxes are left running and are found again at the next start.\n"
+    "\n"
+    "  sandpoold --config sandpool.yaml --state-dir ./state --socket ./sandpool.sock\n"
+    "  SANDPOOL_SOCKET=./sandpool.sock sandpool acquire --thread demo\n";
+
+enum { OPT_STATE_DIR = 256, OPT_SOCKET, OPT_STANDBY, OPT_CHECK, OPT_PRINT, OPT_EXAMPLE };
+
+static const struct option long_options[] = {
+    {"config", required_argument, NULL, 'c'},
+    {"state-dir", required_argument, NULL, OPT_STATE_DIR},
+    {"socket", required_argument, NULL, OPT_SOCKET},
+    {"standby", no_argument, NULL, OPT_STANDBY},
+    {"check", no_argument, NULL, OPT_CHECK},
+    {"print", no_argument, NULL, OPT_PRINT},
+    {"example", no_argument, NULL, OPT_EXAMPLE},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static int print_buf(struct buf *text)
+{
+    int r = buf_failed(text) || fputs(buf_str(text), stdout) == EOF || fflush(stdout) != 0;
+
+    buf_fini(text);
+    return r;
+}
+
+static int check_config(const struct daemon_options *options, bool want_print)
+{
+    struct config *config = NULL;
+    struct buf text;
+    struct err err;
+
+    if (daemon_load_config(options, &config, &err) != SP_OK) {
+        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        return 1;
+    }
+    buf_init(&text, CONFIG_FILE_MAX);
+    if (want_print)
+        config_print(config, &text);
+    else
+        buf_puts(&text, "configuration is fine\n");
+    (void) config_free(config);
+    return print_buf(&text);
+}
+
+static int print_example(void)
+{
+    struct buf text;
+
+    buf_init(&text, CONFIG_FILE_MAX);
+    config_print_example(&text);
+    return print_buf(&text);
+}
+
+int main(int argc, char **argv)
+{
+    struct daemon_options options = {.config_path = NULL};
+    bool want_check = false;
+    bool want_print = false;
+
+    (void) signal(SIGPIPE, SIG_IGN); /* a caller that hangs up must not end the daemon */
+    config_set_backend_names(backend_names());
+    for (;;) {
+        int opt = getopt_long(argc, argv, "c:Vh", long_options, NULL);
+
+        if (opt == -1)
+            break;
+        switch (opt) {
+        case 'c':
+            options.config_path = optarg;
+            break;
+        case OPT_STATE_DIR:
+            options.state_dir = optarg;
+            break;
+        case OPT_SOCKET:
+            options.socket = optarg;
+            break;
+        case OPT_STANDBY:
+            options.want_standby = true;
+            break;
+        case OPT_CHECK:
+            want_check = true;
+            break;
+        case OPT_PRINT:
+            want_print = true;
+            break;
+        case OPT_EXAMPLE:
+            return print_example();
+        case 'V':
+            return puts("sandpoold " SANDPOOL_VERSION) == EOF;
+        case 'h':
+            return fputs(usage, stdout) == EOF;
+        default:
+            (void) fputs("try 'sandpoold --help'\n", stderr);
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        (void) fprintf(stderr, "sandpoold: unexpected argument '%s'; try --help\n", argv[optind]);
+        return 2;
+    }
+    return want_check ? check_config(&options, want_print) : daemon_run(&options);
+}

@@ -1,0 +1,332 @@
+/* engine.c - events in, effects out. pool_step() is called here and nowhere else; an event raised
+ * while one is being worked off waits in a short queue, so nothing is ever re-entered. */
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+static void on_wake_timer(struct rt_timer *timer);
+static void perform(struct engine *e, const struct pool_fx *fx);
+
+static void queue_push(struct engine *e, const struct pool_event *ev)
+{
+    if (e->queue_len == e->queue_cap) {
+        e->queue_cap = e->queue_cap > 0 ? e->queue_cap * 2 : ENGINE_EVENTS_MAX;
+        e->queue = xrealloc(e->queue, e->queue_cap * sizeof(*e->queue));
+    }
+    e->queue[e->queue_len] = *ev;
+    e->queue_len++;
+}
+
+static void step(struct engine *e, const struct pool_event *ev)
+{
+    struct pool_fx fx;
+
+    pool_step(e->pool, rt_now(e->rt), ev);
+    while (pool_next_fx(e->pool, &fx))
+        perform(e, &fx);
+}
+
+void engine_post(struct engine *e, const struct pool_event *ev)
+{
+    if (e->is_stepping) {
+        queue_push(e, ev);
+        return;
+    }
+    /* The clock of this turn may date from before the poll: deadlines start from the present. */
+    rt_refresh(e->rt);
+    e->is_stepping = true;
+    step(e, ev);
+    for (size_t i = 0; i < e->queue_len; i++) {
+        struct pool_event next = e->queue[i]; /* the queue may move while it is worked off */
+
+        step(e, &next);
+    }
+    e->queue_len = 0;
+    e->is_stepping = false;
+    rt_timer_set(e->rt, &e->wake_timer, e->is_closing ? RT_NEVER : pool_next_wake(e->pool),
+                 on_wake_timer);
+}
+
+static void on_wake_timer(struct rt_timer *timer)
+{
+    struct engine *e = container_of(timer, struct engine, wake_timer);
+    struct pool_event ev = {.kind = POOL_EV_WAKE};
+
+    engine_post(e, &ev);
+}
+
+/* --- calls --- */
+
+static bool is_req(const struct map_node *node, const void *key)
+{
+    const struct req_id *id = key;
+
+    return container_of(node, struct engine_call, node)->req.v == id->v;
+}
+
+static struct engine_call *call_find(struct engine *e, struct req_id req)
+{
+    struct map_node *n = map_find(&e->calls, hash_u64(req.v), is_req, &req);
+
+    return n != NULL ? container_of(n, struct engine_call, node) : NULL;
+}
+
+static void call_unlink(struct engine *e, struct engine_call *call)
+{
+    map_remove(&e->calls, &call->node);
+    map_remove(&e->pending, &call->pending_node);
+}
+
+void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev)
+{
+    call->req.v = e->next_req;
+    e->next_req++;
+    ev->req = call->req;
+    map_insert(&e->calls, &call->node, hash_u64(call->req.v));
+    if (call->metadata != NULL)
+        map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
+    engine_post(e, ev);
+}
+
+void engine_call_abandon(struct engine *e, struct engine_call *call)
+{
+    struct pool_event ev = {.kind = POOL_EV_ABANDON, .req = call->req};
+
+    if (!call->node.is_linked)
+        return;
+    call_unlink(e, call);
+    engine_post(e, &ev);
+}
+
+static void reply(struct engine *e, const struct pool_fx *fx)
+{
+    struct engine_call *call = call_find(e, fx->req);
+
+    if (call == NULL)
+        return; /* abandoned in the same step */
+    call_unlink(e, call);
+    FAULT_POINT("engine.before_reply");
+    call->on_reply(call, fx); /* the call may be gone from here on */
+    FAULT_POINT("engine.after_reply");
+}
+
+static bool asks_backend(enum pool_fx_kind kind)
+{
+    return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
+           kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY || kind == POOL_FX_BIND;
+}
+
+static void perform(struct engine *e, const struct pool_fx *fx)
+{
+    if (e->is_closing && asks_backend(fx->kind))
+        return; /* its row says what was wanted; the next start does it */
+    switch (fx->kind) {
+    case POOL_FX_STORE:
+        fx_store(e, fx);
+        break;
+    case POOL_FX_CREATE:
+        fx_create(e, fx);
+        break;
+    case POOL_FX_PROBE:
+        fx_probe(e, fx);
+        break;
+    case POOL_FX_CHECK:
+        fx_check(e, fx);
+        break;
+    case POOL_FX_DISCOVER:
+        fx_discover(e, fx);
+        break;
+    case POOL_FX_DESTROY:
+        fx_destroy(e, fx);
+        break;
+    case POOL_FX_BIND:
+        fx_bind(e, fx);
+        break;
+    case POOL_FX_REPLY:
+        reply(e, fx);
+        break;
+    case POOL_FX_EVENT:
+        fx_event(e, fx);
+        break;
+    case POOL_FX_COUNT:
+        assert(!"no such effect");
+        break;
+    }
+}
+
+/* --- store --- */
+
+static void on_store_wake(void *ctx)
+{
+    struct engine *e = ctx;
+
+    store_drain(e->store);
+}
+
+static void wake_loop(void *ctx)
+{
+    struct engine *e = ctx;
+
+    wake_send(&e->store_wake);
+}
+
+static void on_store_state(void *ctx, bool is_up, const char *reason)
+{
+    struct engine *e = ctx;
+    struct pool_event ev = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = is_up};
+
+    if (is_up)
+        log_info("store.up", LF_STR("reason", reason != NULL ? reason : ""));
+    else
+        log_error("store.down", LF_STR("reason", reason != NULL ? reason : ""));
+    engine_post(e, &ev);
+}
+
+static int open_store(struct engine *e, struct err *err)
+{
+    const struct config *c = e->config->config;
+    char path[CONFIG_PATH_MAX + 32];
+    struct store_config sc = {.path = path,
+                              .rt = e->rt,
+                              .queue_max = (unsigned) c->store.queue_max,
+                              .batch_max = 256,
+                              .events_max = c->store.events_max,
+                              .past_max = c->pool.max_boxes * 4 + 1024,
+                              .wake = wake_loop,
+                              .on_state = on_store_state,
+                              .ctx = e};
+
+    (void) snprintf(path, sizeof(path), "%s/sandpool.db", c->state_dir); /* both are bounded */
+    return store_open(&sc, &e->store, err);
+}
+
+/* --- life --- */
+
+int engine_new(struct loop *l, struct httpc *http, struct config *config, struct engine **ret,
+               struct err *err)
+{
+    struct engine *e = xcalloc(1, sizeof(*e));
+    int r;
+
+    e->loop = l;
+    e->rt = &l->rt;
+    e->http = http;
+    e->config = config_ref_new(config);
+    e->next_req = 1;
+    list_init(&e->free_writes);
+    list_init(&e->extra_list);
+    list_init(&e->probes);
+    map_init(&e->calls, config->pool.max_waiters);
+    map_init(&e->pending, config->pool.max_waiters);
+    map_init(&e->extras, config->pool.max_boxes);
+    journal_init(&e->journal);
+    r = open_store(e, err);
+    if (r == SP_OK)
+        r = load_store(e, err);
+    if (r != SP_OK) {
+        e->store = store_close(e->store);
+        engine_free(e);
+        return r;
+    }
+    /* These two fail only when the machine has no descriptor or thread left; the caller ends the
+     * process then, so nothing is undone. */
+    r = wake_init(&e->store_wake, l, on_store_wake, e, err);
+    if (r == SP_OK)
+        r = store_start(e->store, err);
+    if (r != SP_OK)
+        return r;
+    if (e->is_instance_new) /* committed before the first intent, which is queued behind it */
+        fx_store_put_meta(e, "instance", e->instance);
+    *ret = e;
+    return SP_OK;
+}
+
+void engine_free(struct engine *e)
+{
+    if (e->pool != NULL)
+        e->pool = pool_free(e->pool);
+    fx_store_fini(e);
+    extras_fini(e);
+    map_fini(&e->calls);
+    map_fini(&e->pending);
+    journal_fini(&e->journal);
+    config_ref_put(e->config);
+    free(e->queue);
+    free(e);
+}
+
+int engine_reload(struct engine *e, struct config *config, struct err *err)
+{
+    struct pool_config *pc = xcalloc(1, sizeof(*pc));
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG};
+    int r = config_can_reload(e->config->config, config, err);
+
+    if (r == SP_OK)
+        r = profiles_open_backends(e, config, err);
+    if (r != SP_OK) {
+        (void) config_free(config); /* returns NULL by convention */
+        free(pc);
+        return r;
+    }
+    profiles_fill(e, config, pc);
+    ev.u.reconfig = pc;
+    config_ref_put(e->config);
+    e->config = config_ref_new(config);
+    engine_post(e, &ev);
+    reconcile_arm(e);
+    free(pc);
+    log_info("config.reloaded", LF_U64("profiles", config->profile_count));
+    return SP_OK;
+}
+
+/* --- views --- */
+
+const struct pool *engine_pool(const struct engine *e)
+{
+    return e->pool;
+}
+
+const struct config *engine_config(const struct engine *e)
+{
+    return e->config->config;
+}
+
+struct journal *engine_journal(struct engine *e)
+{
+    return &e->journal;
+}
+
+struct rt *engine_rt(struct engine *e)
+{
+    return e->rt;
+}
+
+const char *engine_instance(const struct engine *e)
+{
+    return e->instance;
+}
+
+bool engine_is_recovered(const struct engine *e)
+{
+    return e->is_recovered;
+}
+
+void engine_get_store_stats(struct engine *e, struct store_stats *ret)
+{
+    store_get_stats(e->store, ret);
+}
+
+const char *engine_backend_trouble(const struct engine *e)
+{
+    for (unsigned i = 0; i < e->backend_count; i++)
+        if (e->backends[i].trouble[0] != '\0')
+            return e->backends[i].trouble;
+    return NULL;
+}

@@ -1,0 +1,72 @@
+/* engine.h - the only place where events enter the pool and effects leave it. It owns the pool,
+ * the store, the backends and the journal, and performs each effect as one operation whose end is
+ * the next event. Loop thread only. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "base/map.h"
+#include "config/config.h"
+#include "engine/journal.h"
+#include "loop/httpc.h"
+#include "loop/loop.h"
+#include "pool/pool.h"
+#include "store/store.h"
+
+struct engine;
+
+/* One request to the pool that waits for its reply. The caller owns the memory and keeps it until
+ * on_reply() is entered or engine_call_abandon() returned. */
+struct engine_call {
+    struct map_node node;
+    struct map_node pending_node; /* acquires with metadata, by sandbox_id */
+    struct req_id req;
+    char sandbox_id[POOL_ID_MAX + 1];
+    const char *metadata; /* ACQUIRE: JSON object bound to the lease, or NULL; borrowed */
+    /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
+     * during the call. */
+    void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);
+};
+
+/* Takes the configuration over, also when it fails. Opens the store and loads it; the backends
+ * are not asked yet. */
+MUST_CHECK int engine_new(struct loop *l, struct httpc *http, struct config *config,
+                          struct engine **ret, struct err *err);
+/* Asks every backend what runs and joins it with the store; `on_ready` comes once, when all have
+ * answered or failed to in time. */
+void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx);
+/* Stops asking for anything, waits for what is in flight, closes backends and store, frees. The
+ * boxes are left running. */
+void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
+
+void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev);
+void engine_call_abandon(struct engine *e, struct engine_call *call);
+/* Events that want no reply. */
+void engine_post(struct engine *e, const struct pool_event *ev);
+
+/* Takes the new configuration over if it can be applied whole; else changes nothing. */
+MUST_CHECK int engine_reload(struct engine *e, struct config *config, struct err *err);
+
+/* Lists every backend and joins; on_done gets how many answered cleanly and how many did not. */
+void engine_reconcile(struct engine *e,
+                      void (*on_done)(void *ctx, unsigned clean, unsigned failed, size_t seen),
+                      void *ctx);
+/* Asks the backend whether a box lives; the answer is also given to the pool. */
+void engine_check_box(struct engine *e, struct box_id box,
+                      void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
+
+/* --- views --- */
+const struct pool *engine_pool(const struct engine *e);
+const struct config *engine_config(const struct engine *e);
+struct journal *engine_journal(struct engine *e);
+struct rt *engine_rt(struct engine *e);
+const char *engine_instance(const struct engine *e);
+/* Metadata of a box as JSON text; NULL for none. */
+const char *engine_metadata(const struct engine *e, struct box_id box);
+/* What the last destroy of the box cleaned; "" when not known (any more). */
+const char *engine_destroy_report(const struct engine *e, struct box_id box);
+/* NULL when every backend answered its last listing; else a sentence that names one. */
+const char *engine_backend_trouble(const struct engine *e);
+bool engine_is_recovered(const struct engine *e);
+void engine_get_store_stats(struct engine *e, struct store_stats *ret);
+
+#endif

@@ -1,0 +1,231 @@
+/* fx_backend.c - the short questions and orders to a backend: destroy, is it alive, discover,
+ * bind. Every answer becomes one event with the epoch of its effect. */
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret)
+{
+    *ret = (struct backend_box){.labels = {.box_id = box->id.v,
+                                           .spec_hash = box->spec_hash,
+                                           .generation = box->generation}};
+    str_copy_cut(ret->labels.instance, sizeof(ret->labels.instance), e->instance);
+    str_copy_cut(ret->labels.profile, sizeof(ret->labels.profile), profiles_name(e, box->profile));
+    str_copy_cut(ret->labels.sandbox_id, sizeof(ret->labels.sandbox_id), box->sandbox_id);
+    str_copy_cut(ret->labels.user, sizeof(ret->labels.user), box->user);
+    str_copy_cut(ret->labels.thread, sizeof(ret->labels.thread), box->thread);
+    str_copy_cut(ret->url, sizeof(ret->url), box->url);
+    str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
+    str_copy_cut(ret->token, sizeof(ret->token), box->token);
+}
+
+void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
+{
+    *ret = (struct pool_seen){.id = {box->labels.box_id},
+                              .generation = box->labels.generation,
+                              .spec_hash = box->labels.spec_hash};
+    str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), box->labels.sandbox_id);
+    str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);
+    str_copy_cut(ret->thread, sizeof(ret->thread), box->labels.thread);
+    str_copy_cut(ret->profile, sizeof(ret->profile), box->labels.profile);
+    str_copy_cut(ret->url, sizeof(ret->url), box->url);
+    str_copy_cut(ret->token, sizeof(ret->token), box->token);
+    str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
+}
+
+static enum pool_verdict pool_verdict_of(const struct backend_check *check)
+{
+    if (check->op.result != SP_OK || check->verdict == BACKEND_UNKNOWN)
+        return POOL_UNKNOWN;
+    return check->verdict == BACKEND_ALIVE ? POOL_ALIVE : POOL_DEAD;
+}
+
+/* --- destroy --- */
+
+struct destroy_op {
+    struct backend_destroy destroy;
+    struct engine *engine;
+    struct engine_config_ref *config;
+    uint64_t epoch;
+};
+
+static void on_destroyed(struct op *op)
+{
+    struct destroy_op *d = container_of(op, struct destroy_op, destroy.op);
+    struct engine *e = d->engine;
+    struct box_id box = {d->destroy.box.labels.box_id};
+    struct pool_event ev = {.kind = POOL_EV_DESTROYED, .box = box, .epoch = d->epoch};
+
+    FAULT_POINT("engine.after_destroy");
+    ev.u.failed.code = op->result;
+    if (op->result != SP_OK) {
+        str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
+        log_warn("box.destroy_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
+    } else {
+        struct engine_extra *x = extra_make(e, box);
+
+        str_copy_cut(x->report, sizeof(x->report), d->destroy.report);
+    }
+    config_ref_put(d->config);
+    free(d);
+    engine_post(e, &ev);
+    /* A box the pool does not know (a late create) has no row whose end would drop its notes. */
+    if (pool_find_box(e->pool, box) == NULL)
+        extra_drop(e, box);
+    engine_op_ended(e);
+}
+
+void fx_destroy(struct engine *e, const struct pool_fx *fx)
+{
+    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct destroy_op *d = xcalloc(1, sizeof(*d));
+
+    FAULT_POINT("engine.before_destroy");
+    d->engine = e;
+    d->epoch = fx->epoch;
+    d->config = config_ref_get(e->config);
+    d->destroy.profile = profiles_config(e, fx->snapshot.profile);
+    box_to_backend(e, &fx->snapshot, &d->destroy.box);
+    engine_op_begun(e);
+    backend->ops->destroy(backend, &d->destroy, fx->deadline_ns, on_destroyed);
+}
+
+/* --- is it alive --- */
+
+struct check_op {
+    struct backend_check check;
+    struct engine *engine;
+    uint64_t epoch;
+    void (*on_done)(void *ctx, enum pool_verdict verdict); /* asked from outside the pool */
+    void *ctx;
+};
+
+static void on_checked(struct op *op)
+{
+    struct check_op *c = container_of(op, struct check_op, check.op);
+    struct engine *e = c->engine;
+    enum pool_verdict verdict = pool_verdict_of(&c->check);
+    struct pool_event ev = {.kind = POOL_EV_CHECKED,
+                            .box = {c->check.box.labels.box_id},
+                            .epoch = c->epoch,
+                            .u.verdict = verdict};
+
+    if (c->on_done == NULL) {
+        engine_post(e, &ev);
+    } else {
+        c->on_done(c->ctx, verdict);
+        ev.kind = POOL_EV_DIED; /* told without having been asked by the pool: no epoch */
+        if (verdict == POOL_DEAD)
+            engine_post(e, &ev);
+    }
+    free(c);
+    engine_op_ended(e);
+}
+
+static void start_check(struct engine *e, const struct pool_box *box, struct check_op *c,
+                        uint64_t deadline_ns)
+{
+    struct backend *backend = profiles_backend(e, box->profile)->backend;
+
+    c->engine = e;
+    box_to_backend(e, box, &c->check.box);
+    engine_op_begun(e);
+    backend->ops->is_alive(backend, &c->check, deadline_ns, on_checked);
+}
+
+void fx_check(struct engine *e, const struct pool_fx *fx)
+{
+    struct check_op *c = xcalloc(1, sizeof(*c));
+
+    c->epoch = fx->epoch;
+    start_check(e, &fx->snapshot, c, fx->deadline_ns);
+}
+
+void engine_check_box(struct engine *e, struct box_id id,
+                      void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx)
+{
+    const struct pool_box *box = pool_find_box(e->pool, id);
+    struct check_op *c;
+
+    assert(box != NULL);
+    c = xcalloc(1, sizeof(*c));
+    c->on_done = on_done;
+    c->ctx = ctx;
+    start_check(e, box, c, rt_after(rt_now(e->rt), ENGINE_CHECK_TIMEOUT_NS));
+}
+
+/* --- discover --- */
+
+struct discover_op {
+    struct backend_discover discover;
+    struct engine *engine;
+    struct box_id box;
+    uint64_t epoch;
+};
+
+static void on_discovered(struct op *op)
+{
+    struct discover_op *d = container_of(op, struct discover_op, discover.op);
+    struct engine *e = d->engine;
+    struct pool_event ev = {.kind = POOL_EV_DISCOVERED, .box = d->box, .epoch = d->epoch};
+
+    ev.u.discovered.is_unknown = op->result != SP_OK;
+    ev.u.discovered.is_found = op->result == SP_OK && d->discover.is_found;
+    if (ev.u.discovered.is_found)
+        seen_from_backend(&d->discover.box, &ev.u.discovered.seen);
+    free(d);
+    engine_post(e, &ev);
+    engine_op_ended(e);
+}
+
+void fx_discover(struct engine *e, const struct pool_fx *fx)
+{
+    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct discover_op *d = xcalloc(1, sizeof(*d));
+
+    d->engine = e;
+    d->box = fx->box;
+    d->epoch = fx->epoch;
+    str_copy_cut(d->discover.sandbox_id, sizeof(d->discover.sandbox_id), fx->snapshot.sandbox_id);
+    engine_op_begun(e);
+    backend->ops->discover(backend, &d->discover, fx->deadline_ns, on_discovered);
+}
+
+/* --- bind --- */
+
+struct bind_op {
+    struct backend_bind bind;
+    struct engine *engine;
+};
+
+static void on_bound(struct op *op)
+{
+    struct bind_op *b = container_of(op, struct bind_op, bind.op);
+    struct engine *e = b->engine;
+
+    /* Labels are a second record; the row in the store is the first. So this is worth a line
+     * in the log, not a failure of the lease. */
+    if (op->result != SP_OK)
+        log_warn("box.bind_failed", LF_HEX("box", b->bind.box.labels.box_id),
+                 LF_STR("reason", op->err.msg));
+    free(b);
+    engine_op_ended(e);
+}
+
+void fx_bind(struct engine *e, const struct pool_fx *fx)
+{
+    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct bind_op *b;
+
+    if (!backend->ops->can_bind)
+        return;
+    b = xcalloc(1, sizeof(*b));
+    b->engine = e;
+    box_to_backend(e, &fx->snapshot, &b->bind.box);
+    engine_op_begun(e);
+    backend->ops->bind(backend, &b->bind, rt_after(rt_now(e->rt), ENGINE_BIND_TIMEOUT_NS),
+                       on_bound);
+}

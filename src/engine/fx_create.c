@@ -1,0 +1,104 @@
+/* fx_create.c - making a box and waiting until it answers. */
+#include <stdlib.h>
+
+#include "backend/probe.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+struct create_op {
+    struct backend_create create;
+    struct engine *engine;
+    struct engine_config_ref *config;
+    uint64_t epoch;
+};
+
+struct probe_op {
+    struct probe probe;
+    struct engine *engine;
+    struct box_id box;
+    uint64_t epoch;
+};
+
+static void post_failure(struct engine *e, enum pool_event_kind kind, struct box_id box,
+                         uint64_t epoch, int code, const char *reason)
+{
+    struct pool_event ev = {.kind = kind, .box = box, .epoch = epoch};
+
+    ev.u.failed.code = code;
+    str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
+    engine_post(e, &ev);
+}
+
+static void on_created(struct op *op)
+{
+    struct create_op *c = container_of(op, struct create_op, create.op);
+    struct engine *e = c->engine;
+    const struct backend_box *made = &c->create.box;
+    struct box_id box = {c->create.labels.box_id};
+    struct pool_event ev = {.kind = POOL_EV_CREATED, .box = box, .epoch = c->epoch};
+
+    FAULT_POINT("engine.after_create");
+    if (op->result == SP_OK) {
+        str_copy_cut(ev.u.created.url, sizeof(ev.u.created.url), made->url);
+        str_copy_cut(ev.u.created.ref, sizeof(ev.u.created.ref), made->ref);
+        ev.u.created.is_ready = made->is_ready;
+        engine_post(e, &ev);
+    } else {
+        post_failure(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
+    }
+    config_ref_put(c->config);
+    free(c);
+    engine_op_ended(e);
+}
+
+void fx_create(struct engine *e, const struct pool_fx *fx)
+{
+    const struct pool_box *box = &fx->snapshot;
+    const struct config_profile *profile = profiles_config(e, box->profile);
+    struct backend *backend = profiles_backend(e, box->profile)->backend;
+    struct backend_box as_backend;
+    struct create_op *c;
+
+    if (profile == NULL) {
+        post_failure(e, POOL_EV_CREATE_FAILED, fx->box, fx->epoch, SP_NOT_FOUND,
+                     "the profile is gone from the configuration");
+        return;
+    }
+    FAULT_POINT("engine.before_create");
+    c = xcalloc(1, sizeof(*c));
+    c->engine = e;
+    c->epoch = fx->epoch;
+    c->config = config_ref_get(e->config);
+    c->create.profile = profile;
+    box_to_backend(e, box, &as_backend);
+    c->create.labels = as_backend.labels;
+    str_copy_cut(c->create.token, sizeof(c->create.token), box->token);
+    engine_op_begun(e);
+    backend->ops->create(backend, &c->create, fx->deadline_ns, on_created);
+}
+
+static void on_probed(struct op *op)
+{
+    struct probe_op *p = container_of(op, struct probe_op, probe.op);
+    struct engine *e = p->engine;
+
+    post_failure(e, POOL_EV_PROBED, p->box, p->epoch, op->result,
+                 op->result == SP_OK ? "" : op->err.msg);
+    free(p);
+    engine_op_ended(e);
+}
+
+void fx_probe(struct engine *e, const struct pool_fx *fx)
+{
+    struct probe_op *p = xcalloc(1, sizeof(*p));
+
+    p->engine = e;
+    p->box = fx->box;
+    p->epoch = fx->epoch;
+    str_copy_cut(p->probe.url, sizeof(p->probe.url), fx->snapshot.url);
+    str_copy_cut(p->probe.token, sizeof(p->probe.token), fx->snapshot.token);
+    engine_op_begun(e);
+    probe_start(e->http, e->rt, &p->probe, &e->probes, fx->deadline_ns, on_probed);
+}

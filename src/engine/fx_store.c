@@ -1,0 +1,292 @@
+/* fx_store.c - effects that end in the store: rows of boxes and leases, the pool's mode, and the
+ * audit trail. Each write carries its own copy of what it writes until it is committed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+struct box_write {
+    struct store_write write;
+    struct list_node link; /* in free_writes while unused */
+    struct engine *engine;
+    enum pool_write what;
+    uint64_t number;
+    uint64_t epoch;
+    struct pool_box box;
+    char profile[POOL_NAME_MAX + 1];
+    char *metadata;
+};
+
+struct text_write { /* meta rows and events */
+    struct store_write write;
+    struct engine *engine;
+    char key[JOURNAL_KIND_MAX + 1];
+    char *text;
+};
+
+static const char *row_state(enum pool_state state)
+{
+    switch (state) {
+    case POOL_INTENT:
+    case POOL_CREATING:
+        return "intent";
+    case POOL_STARTING:
+        return "starting";
+    case POOL_BLANK:
+        return "blank";
+    case POOL_LEASING:
+    case POOL_LEASED:
+        return "leased";
+    case POOL_PARKING:
+    case POOL_PARKED:
+        return "parked";
+    case POOL_DOOMED:
+    case POOL_DESTROYING:
+    case POOL_FORGETTING:
+    case POOL_FREE:
+    case POOL_STATE_COUNT:
+        break;
+    }
+    return "deleting";
+}
+
+static uint64_t wall_or_zero(const struct engine *e, uint64_t at_ns)
+{
+    return at_ns == 0 || at_ns == POOL_NEVER ? 0 : rt_wall_at(e->rt, at_ns);
+}
+
+static void fill_row(struct box_write *w)
+{
+    struct engine *e = w->engine;
+    const struct pool_box *b = &w->box;
+
+    str_copy_cut(w->profile, sizeof(w->profile), profiles_name(e, b->profile));
+    w->write.u.box = (struct store_box){
+        .id = b->id.v,
+        .state = row_state(b->state),
+        .profile = w->profile,
+        .backend = profiles_backend(e, b->profile)->backend->ops->name,
+        .spec_hash = b->spec_hash,
+        .sandbox_id = b->sandbox_id,
+        .user = b->user,
+        .thread = b->thread,
+        .principal = b->principal,
+        .generation = b->generation,
+        .url = b->url,
+        .token = b->token,
+        .ref = b->ref,
+        .meta = w->metadata,
+        .created_ms = wall_or_zero(e, b->created_ns),
+        .ready_ms = wall_or_zero(e, b->ready_ns),
+        .leased_ms = wall_or_zero(e, b->leased_ns),
+        .parked_ms = wall_or_zero(e, b->parked_ns),
+        .active_ms = wall_or_zero(e, b->active_ns),
+        .expires_ms = wall_or_zero(e, b->expires_ns),
+        .idle_limit_ms = b->idle_ns == POOL_NEVER ? 0 : b->idle_ns / NS_PER_MS,
+        .end = b->end == POOL_END_NONE ? "" : pool_end_name(b->end),
+    };
+}
+
+static struct box_write *write_take(struct engine *e)
+{
+    struct list_node *n = list_pop_front(&e->free_writes);
+
+    if (n != NULL)
+        return container_of(n, struct box_write, link);
+    return xcalloc(1, sizeof(struct box_write));
+}
+
+static void write_give(struct engine *e, struct box_write *w)
+{
+    free(TAKE_PTR(w->metadata));
+    if (e->free_writes.len < 256)
+        list_push_back(&e->free_writes, &w->link);
+    else
+        free(w);
+}
+
+void fx_store_fini(struct engine *e)
+{
+    while (!list_is_empty(&e->free_writes))
+        free(container_of(list_pop_front(&e->free_writes), struct box_write, link));
+}
+
+static void on_box_written(struct op *op)
+{
+    struct box_write *w = container_of(op, struct box_write, write.op);
+    struct engine *e = w->engine;
+    struct box_id box = w->box.id;
+    enum pool_write what = w->what;
+    struct pool_event ev = {.kind = op->result == SP_OK ? POOL_EV_STORED : POOL_EV_STORE_FAILED,
+                            .box = box,
+                            .epoch = w->epoch,
+                            .u.stored.write = w->number};
+
+    if (op->result != SP_OK)
+        log_warn("store.write_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
+    write_give(e, w);
+    engine_post(e, &ev);
+    if (what == POOL_WRITE_FORGET && ev.kind == POOL_EV_STORED)
+        extra_drop(e, box);
+    engine_op_ended(e);
+}
+
+static bool has_sandbox_id(const struct map_node *node, const void *key)
+{
+    return strcmp(container_of(node, struct engine_call, pending_node)->sandbox_id, key) == 0;
+}
+
+/* The metadata of a lease is that of the acquire that asked for it last. */
+static void bind_metadata(struct engine *e, const struct pool_box *box)
+{
+    struct map_node *n =
+        map_find(&e->pending, hash_str(box->sandbox_id), has_sandbox_id, box->sandbox_id);
+    struct engine_extra *x;
+
+    if (n == NULL)
+        return;
+    x = extra_make(e, box->id);
+    free(x->metadata);
+    x->metadata = xstrdup(container_of(n, struct engine_call, pending_node)->metadata);
+}
+
+void fx_store(struct engine *e, const struct pool_fx *fx)
+{
+    static const enum store_kind kinds[POOL_WRITE_COUNT] = {
+        [POOL_WRITE_BOX] = STORE_PUT_BOX,       [POOL_WRITE_LEASE] = STORE_PUT_LEASE,
+        [POOL_WRITE_DELETING] = STORE_DELETING, [POOL_WRITE_FORGET] = STORE_FORGET,
+        [POOL_WRITE_MODE] = STORE_PUT_META,
+    };
+    struct box_write *w;
+
+    w = write_take(e);
+    w->engine = e;
+    w->what = fx->u.store.what;
+    w->number = fx->u.store.write;
+    w->epoch = fx->epoch;
+    w->box = fx->snapshot;
+    w->write.kind = kinds[w->what];
+    if (w->what == POOL_WRITE_MODE) {
+        struct pool_stats stats;
+
+        pool_get_stats(e->pool, &stats);
+        w->write.want_power = false;
+        w->write.u.meta.key = "mode";
+        w->write.u.meta.value = pool_mode_name(stats.mode);
+    } else {
+        const struct engine_extra *x;
+
+        if (w->what == POOL_WRITE_LEASE)
+            bind_metadata(e, &w->box);
+        x = extra_find(e, w->box.id);
+        if (x != NULL && x->metadata != NULL)
+            w->metadata = xstrdup(x->metadata);
+        w->write.want_power = profiles_want_power(e, w->box.profile);
+        fill_row(w);
+    }
+    engine_op_begun(e);
+    store_submit(e->store, &w->write, on_box_written);
+}
+
+/* --- meta and events --- */
+
+static void on_text_written(struct op *op)
+{
+    struct text_write *w = container_of(op, struct text_write, write.op);
+    struct engine *e = w->engine;
+
+    /* A lost line of the audit trail while the disk fails is told by store.down already. */
+    free(w->text);
+    free(w);
+    engine_op_ended(e);
+}
+
+static void submit_text(struct engine *e, struct text_write *w)
+{
+    w->engine = e;
+    engine_op_begun(e);
+    store_submit(e->store, &w->write, on_text_written);
+}
+
+void fx_store_put_meta(struct engine *e, const char *key, const char *value)
+{
+    struct text_write *w = xcalloc(1, sizeof(*w));
+
+    str_copy_cut(w->key, sizeof(w->key), key);
+    w->text = xstrdup(value);
+    w->write.kind = STORE_PUT_META;
+    w->write.u.meta.key = w->key;
+    w->write.u.meta.value = w->text;
+    submit_text(e, w);
+}
+
+static char *event_body(struct engine *e, const struct pool_fx *fx)
+{
+    const struct pool_box *b = &fx->snapshot;
+    struct json_out o;
+    struct buf text;
+    char hex[17];
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    if (b->id.v != 0) {
+        str_hex64(hex, b->id.v);
+        json_put_str(&o, "box_id", hex);
+        json_put_str(&o, "profile", profiles_name(e, b->profile));
+        if (!str_is_empty(b->sandbox_id)) {
+            json_put_str(&o, "sandbox_id", b->sandbox_id);
+            json_put_u64(&o, "generation", b->generation);
+            json_put_str(&o, "user_id", b->user);
+            if (!str_is_empty(b->thread))
+                json_put_str(&o, "thread_id", b->thread);
+        }
+    }
+    if (fx->u.event.end != POOL_END_NONE)
+        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
+    if (!str_is_empty(fx->reason))
+        json_put_str(&o, "reason", fx->reason);
+    json_end(&o);
+    buf_init(&text, 4096);
+    json_out_finish(&o, &text);
+    if (buf_failed(&text)) { /* every part is bounded, so this is out of memory */
+        buf_fini(&text);
+        return xstrdup("{}");
+    }
+    return buf_take(&text, NULL);
+}
+
+static void log_fact(const struct pool_fx *fx)
+{
+    const struct pool_box *b = &fx->snapshot;
+    struct log_field fields[] = {LF_HEX("box", b->id.v), LF_STR("sandbox_id", b->sandbox_id),
+                                 LF_STR("why", pool_end_name(fx->u.event.end)),
+                                 LF_STR("reason", fx->reason), LF_END};
+    enum pool_fact fact = fx->u.event.fact;
+    char name[48];
+    bool is_trouble =
+        fact == POOL_FACT_LOST || fact == POOL_FACT_CREATE_FAILED || fact == POOL_FACT_BREAKER_OPEN;
+
+    (void) snprintf(name, sizeof(name), "pool.%s", pool_fact_name(fact));
+    log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
+}
+
+void fx_event(struct engine *e, const struct pool_fx *fx)
+{
+    struct text_write *w = xcalloc(1, sizeof(*w));
+    const struct journal_event *ev;
+
+    log_fact(fx);
+    ev = journal_add(&e->journal, rt_wall_ms(e->rt), pool_fact_name(fx->u.event.fact),
+                     event_body(e, fx));
+    w->text = xstrdup(ev->body);
+    str_copy_cut(w->key, sizeof(w->key), ev->kind);
+    w->write.kind = STORE_ADD_EVENT;
+    w->write.u.event =
+        (struct store_event){.id = ev->id, .at_ms = ev->at_ms, .kind = w->key, .body = w->text};
+    submit_text(e, w);
+}

@@ -1,0 +1,138 @@
+/* internal.h - the engine's parts, shared by its files only. */
+#ifndef ENGINE_INTERNAL_H
+#define ENGINE_INTERNAL_H
+
+#include "backend/backend.h"
+#include "engine/engine.h"
+#include "loop/wake.h"
+
+enum {
+    ENGINE_BACKENDS_MAX = CONFIG_PROFILES_MAX,
+    ENGINE_EVENTS_MAX = 64,   /* events raised while one is being worked off */
+    ENGINE_EVENTS_TAIL = 512, /* stored events shown again after a restart */
+    ENGINE_INSTANCE_MAX = 64,
+};
+
+#define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
+#define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
+#define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
+
+/* A configuration stays while an operation still uses one of its profiles. */
+struct engine_config_ref {
+    struct config *config;
+    unsigned refs;
+};
+
+struct engine_backend {
+    char key[CONFIG_PATH_MAX + CONFIG_NAME_MAX + 2];
+    struct backend *backend;
+    struct engine *engine;
+    struct backend_events events;
+    bool is_listing;
+    bool want_relist;
+    char trouble[POOL_REASON_MAX + 1]; /* why the last listing failed, "" when it did not */
+};
+
+/* What the pool does not need to know of a box. */
+struct engine_extra {
+    struct map_node node;
+    struct list_node link;
+    struct box_id box;
+    char *metadata;
+    char report[256];
+};
+
+struct engine {
+    struct loop *loop;
+    struct rt *rt;
+    struct httpc *http;
+    struct engine_config_ref *config;
+    char instance[ENGINE_INSTANCE_MAX + 1];
+    bool is_instance_new; /* made up now: to be stored before it labels anything */
+
+    struct pool *pool;
+    struct rt_timer wake_timer;
+    bool is_stepping;
+    bool is_closing;
+    bool is_recovered;
+    struct pool_event *queue; /* events raised during a step */
+    size_t queue_len;
+    size_t queue_cap;
+
+    struct store *store;
+    struct wake store_wake;
+    struct list free_writes;
+
+    struct engine_backend backends[ENGINE_BACKENDS_MAX];
+    unsigned backend_count;
+    struct rt_timer reconcile_timer;
+    struct list probes; /* in flight */
+
+    struct journal journal;
+    struct map calls;   /* engine_call by req */
+    struct map pending; /* acquires with metadata by sandbox_id */
+    struct map extras;  /* engine_extra by box */
+    struct list extra_list;
+    uint64_t next_req;
+
+    size_t in_flight; /* operations of every kind: closing waits for zero */
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
+    struct rt_task close_task;
+    bool is_store_closed;
+};
+
+/* engine.c: the last act, when nothing is in flight any more */
+void engine_free(struct engine *e);
+
+/* config_ref.c */
+struct engine_config_ref *config_ref_new(struct config *config);
+struct engine_config_ref *config_ref_get(struct engine_config_ref *ref);
+void config_ref_put(struct engine_config_ref *ref);
+
+/* profiles.c: configuration -> what the pool wants to know */
+void profiles_fill(struct engine *e, const struct config *config, struct pool_config *ret);
+/* Opens a backend for every profile that has none yet. */
+MUST_CHECK int profiles_open_backends(struct engine *e, const struct config *config,
+                                      struct err *err);
+/* The backend of a pool profile, also of one that is gone from the configuration. */
+struct engine_backend *profiles_backend(struct engine *e, unsigned profile);
+/* The configuration's profile behind a pool profile; NULL when it is gone. */
+const struct config_profile *profiles_config(struct engine *e, unsigned profile);
+const char *profiles_name(struct engine *e, unsigned profile);
+bool profiles_want_power(struct engine *e, unsigned profile);
+
+/* load.c: the store -> pool, journal, extras */
+MUST_CHECK int load_store(struct engine *e, struct err *err);
+
+/* fx_store.c */
+void fx_store(struct engine *e, const struct pool_fx *fx);
+void fx_event(struct engine *e, const struct pool_fx *fx);
+void fx_store_fini(struct engine *e);
+void fx_store_put_meta(struct engine *e, const char *key, const char *value);
+/* fx_create.c, fx_backend.c */
+void fx_create(struct engine *e, const struct pool_fx *fx);
+void fx_probe(struct engine *e, const struct pool_fx *fx);
+void fx_check(struct engine *e, const struct pool_fx *fx);
+void fx_discover(struct engine *e, const struct pool_fx *fx);
+void fx_destroy(struct engine *e, const struct pool_fx *fx);
+void fx_bind(struct engine *e, const struct pool_fx *fx);
+/* The box in a backend's words, and back. */
+void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
+void seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
+
+/* reconcile.c */
+void reconcile_backend(struct engine *e, unsigned backend);
+void reconcile_arm(struct engine *e);
+
+/* extras.c */
+struct engine_extra *extra_find(const struct engine *e, struct box_id box);
+struct engine_extra *extra_make(struct engine *e, struct box_id box);
+void extra_drop(struct engine *e, struct box_id box);
+void extras_fini(struct engine *e);
+
+/* Operations in flight are counted, so that closing can wait for them. */
+void engine_op_begun(struct engine *e);
+void engine_op_ended(struct engine *e);
+
+#endif

@@ -1,0 +1,49 @@
+/* journal.h - the audit trail as seen from the loop: the newest events in a ring, subscribers that
+ * follow it at their own pace, and each event handed on to be stored. */
+#ifndef ENGINE_JOURNAL_H
+#define ENGINE_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+enum { JOURNAL_SIZE = 2048, JOURNAL_KIND_MAX = 31 };
+
+struct journal_event {
+    uint64_t id; /* from 1, without gaps */
+    uint64_t at_ms;
+    char kind[JOURNAL_KIND_MAX + 1];
+    char *body; /* JSON object */
+};
+
+struct journal {
+    uint64_t next_id;
+    struct journal_event ring[JOURNAL_SIZE];
+    struct list subscribers;
+};
+
+/* Told after an event was added; reads on from its own position with journal_get(). */
+struct journal_subscriber {
+    struct list_node link;
+    void (*on_event)(struct journal_subscriber *s);
+};
+
+void journal_init(struct journal *j);
+void journal_fini(struct journal *j);
+/* Takes `body` (from malloc) over. Returns the event, valid until the next one is added. */
+const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
+                                        char *body);
+/* Boot: events of earlier runs, oldest first. */
+void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
+                     const char *body);
+/* NULL when it is not (or no longer) in the ring. */
+const struct journal_event *journal_get(const struct journal *j, uint64_t id);
+uint64_t journal_oldest(const struct journal *j);
+uint64_t journal_newest(const struct journal *j);
+
+void journal_subscribe(struct journal *j, struct journal_subscriber *s);
+void journal_unsubscribe(struct journal *j, struct journal_subscriber *s);
+
+#endif

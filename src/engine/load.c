@@ -1,0 +1,228 @@
+/* load.c - what the store remembers becomes the pool: rows of boxes, ended leases, the pool's
+ * mode, the instance's name, the newest events. Runs before the loop. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+/* Rows are kept until all are read: a profile that only rows know must be in the pool's
+ * configuration before the first box is. */
+struct loaded_box {
+    struct pool_box box;
+    char profile[POOL_NAME_MAX + 1];
+    char *metadata;
+};
+
+struct loader {
+    struct engine *engine;
+    struct loaded_box *boxes;
+    size_t count;
+    size_t cap;
+    enum pool_mode mode;
+    uint64_t generation_floor;
+    struct store_past *past;
+    size_t past_count;
+    size_t past_cap;
+};
+
+static enum pool_state state_of_row(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum pool_state state;
+    } states[] = {{"intent", POOL_INTENT},
+                  {"starting", POOL_STARTING},
+                  {"blank", POOL_BLANK},
+                  {"leased", POOL_LEASED},
+                  {"parked", POOL_PARKED}};
+
+    for (size_t i = 0; i < ARRAY_LEN(states); i++)
+        if (strcmp(states[i].name, name) == 0)
+            return states[i].state;
+    return POOL_DOOMED; /* "deleting", and whatever a row should not say */
+}
+
+static enum pool_end end_of_name(const char *name)
+{
+    for (int i = 0; i < POOL_END_COUNT; i++)
+        if (strcmp(pool_end_name((enum pool_end) i), name) == 0)
+            return (enum pool_end) i;
+    return POOL_END_NONE;
+}
+
+static uint64_t mono_or(const struct rt *rt, uint64_t wall_ms, uint64_t none)
+{
+    return wall_ms == 0 ? none : rt_mono_at(rt, wall_ms);
+}
+
+static bool on_box(void *ctx, const struct store_box *row)
+{
+    struct loader *l = ctx;
+    const struct rt *rt = l->engine->rt;
+    struct loaded_box *to;
+    struct pool_box *b;
+
+    if (l->count == l->cap) {
+        l->cap = l->cap > 0 ? l->cap * 2 : 64;
+        l->boxes = xrealloc(l->boxes, l->cap * sizeof(*l->boxes));
+    }
+    to = &l->boxes[l->count];
+    l->count++;
+    memset(to, 0, sizeof(*to));
+    b = &to->box;
+    b->id.v = row->id;
+    b->state = state_of_row(row->state);
+    b->spec_hash = row->spec_hash;
+    b->principal = row->principal;
+    b->generation = row->generation;
+    b->created_ns = mono_or(rt, row->created_ms, 0);
+    b->ready_ns = mono_or(rt, row->ready_ms, 0);
+    b->leased_ns = mono_or(rt, row->leased_ms, 0);
+    b->parked_ns = mono_or(rt, row->parked_ms, 0);
+    b->active_ns = mono_or(rt, row->active_ms, 0);
+    b->expires_ns = mono_or(rt, row->expires_ms, POOL_NEVER);
+    b->idle_ns = row->idle_limit_ms == 0 ? POOL_NEVER : row->idle_limit_ms * NS_PER_MS;
+    b->end = end_of_name(row->end);
+    str_copy_cut(b->sandbox_id, sizeof(b->sandbox_id), row->sandbox_id);
+    str_copy_cut(b->user, sizeof(b->user), row->user);
+    str_copy_cut(b->thread, sizeof(b->thread), row->thread);
+    str_copy_cut(b->url, sizeof(b->url), row->url);
+    str_copy_cut(b->token, sizeof(b->token), row->token);
+    str_copy_cut(b->ref, sizeof(b->ref), row->ref);
+    str_copy_cut(to->profile, sizeof(to->profile), row->profile);
+    to->metadata = str_is_empty(row->meta) ? NULL : xstrdup(row->meta);
+    return true;
+}
+
+static bool on_past(void *ctx, const struct store_past *past)
+{
+    struct loader *l = ctx;
+
+    if (l->past_count == l->past_cap) {
+        l->past_cap = l->past_cap > 0 ? l->past_cap * 2 : 64;
+        l->past = xrealloc(l->past, l->past_cap * sizeof(*l->past));
+    }
+    l->past[l->past_count] = *past;
+    l->past[l->past_count].sandbox_id = xstrdup(past->sandbox_id);
+    l->past[l->past_count].end = pool_end_name(end_of_name(past->end)); /* static text */
+    l->past_count++;
+    return true;
+}
+
+static bool on_event(void *ctx, const struct store_event *ev)
+{
+    struct loader *l = ctx;
+
+    journal_restore(&l->engine->journal, ev->id, ev->at_ms, ev->kind, ev->body);
+    return true;
+}
+
+static bool on_meta(void *ctx, const char *key, const char *value)
+{
+    struct loader *l = ctx;
+
+    if (strcmp(key, "instance") == 0) {
+        str_copy_cut(l->engine->instance, sizeof(l->engine->instance), value);
+    } else if (strcmp(key, "mode") == 0) {
+        for (int i = 0; i < POOL_MODE_COUNT; i++)
+            if (strcmp(pool_mode_name((enum pool_mode) i), value) == 0)
+                l->mode = (enum pool_mode) i;
+    } else if (strcmp(key, "generation_floor") == 0) {
+        if (!str_parse_u64(value, 0, UINT64_MAX, &l->generation_floor))
+            return false;
+    }
+    return true;
+}
+
+/* A box whose profile is gone from the configuration still needs one in the pool: retired, on
+ * the first backend there is, which will say that it does not run the box. */
+static unsigned profile_for(struct pool_config *pc, const char *name)
+{
+    unsigned i = 0;
+
+    while (i < pc->profile_count && strcmp(pc->profiles[i].name, name) != 0)
+        i++;
+    if (i < pc->profile_count || i == POOL_PROFILES_MAX)
+        return i;
+    pc->profiles[i] = pc->profiles[0];
+    pc->profiles[i].is_retired = true;
+    pc->profiles[i].warm_min = 0;
+    pc->profiles[i].warm_max = 0;
+    str_copy_cut(pc->profiles[i].name, sizeof(pc->profiles[i].name), name);
+    pc->profile_count++;
+    return i;
+}
+
+static int build_pool(struct loader *l, struct err *err)
+{
+    struct engine *e = l->engine;
+    struct pool_config *pc = xcalloc(1, sizeof(*pc));
+    size_t refused = 0;
+
+    profiles_fill(e, e->config->config, pc);
+    for (size_t i = 0; i < l->count; i++)
+        l->boxes[i].box.profile = profile_for(pc, l->boxes[i].profile);
+    /* A cap that was lowered below what runs must not lose what runs. */
+    if (pc->max_boxes < l->count)
+        pc->restore_max = (unsigned) l->count;
+    e->pool = pool_new(pc);
+    free(pc);
+    pool_restore_mode(e->pool, l->mode);
+    pool_restore_floor(e->pool, l->generation_floor);
+    for (size_t i = 0; i < l->past_count; i++)
+        pool_restore_past(e->pool, l->past[i].sandbox_id, l->past[i].generation,
+                          end_of_name(l->past[i].end), l->past[i].principal);
+    for (size_t i = 0; i < l->count; i++) {
+        if (!pool_restore_box(e->pool, &l->boxes[i].box))
+            refused++;
+        else if (l->boxes[i].metadata != NULL)
+            extra_make(e, l->boxes[i].box.id)->metadata = TAKE_PTR(l->boxes[i].metadata);
+    }
+    if (refused > 0)
+        return err_set(err, SP_INTERNAL, "%zu rows of the store do not fit into the pool", refused);
+    return SP_OK;
+}
+
+static void choose_instance(struct engine *e)
+{
+    const char *configured = e->config->config->instance;
+    uint64_t v;
+
+    if (!str_is_empty(configured)) {
+        str_copy_cut(e->instance, sizeof(e->instance), configured);
+    } else if (str_is_empty(e->instance)) {
+        rand_secure(&v, sizeof(v));
+        str_hex64(e->instance, v);
+        e->is_instance_new = true;
+    }
+}
+
+int load_store(struct engine *e, struct err *err)
+{
+    struct loader l = {.engine = e};
+    struct store_reader reader = {.ctx = &l,
+                                  .on_box = on_box,
+                                  .on_past = on_past,
+                                  .on_event = on_event,
+                                  .on_meta = on_meta,
+                                  .events_tail = ENGINE_EVENTS_TAIL};
+    int r = store_load(e->store, &reader, err);
+
+    if (r == SP_OK) {
+        choose_instance(e);
+        r = profiles_open_backends(e, e->config->config, err);
+    }
+    if (r == SP_OK)
+        r = build_pool(&l, err);
+    for (size_t i = 0; i < l.count; i++)
+        free(l.boxes[i].metadata);
+    for (size_t i = 0; i < l.past_count; i++)
+        free((char *) (uintptr_t) l.past[i].sandbox_id);
+    free(l.boxes);
+    free(l.past);
+    return r;
+}

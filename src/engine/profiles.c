@@ -1,0 +1,164 @@
+/* profiles.c - from the configuration to the pool's view of it: profiles, and one backend object
+ * for all profiles that share one. */
+#include <string.h>
+
+#include "base/rand.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+static struct engine_backend *find_backend(struct engine *e, const char *key)
+{
+    for (unsigned i = 0; i < e->backend_count; i++)
+        if (strcmp(e->backends[i].key, key) == 0)
+            return &e->backends[i];
+    return NULL;
+}
+
+static void on_died(void *ctx, uint64_t box_id, const char *reason)
+{
+    struct engine_backend *b = ctx;
+    struct pool_event ev = {.kind = POOL_EV_DIED, .box = {box_id}};
+
+    log_warn("box.died", LF_HEX("box", box_id), LF_STR("reason", reason));
+    engine_post(b->engine, &ev);
+}
+
+static void on_resync(void *ctx)
+{
+    struct engine_backend *b = ctx;
+
+    reconcile_backend(b->engine, (unsigned) (b - b->engine->backends));
+}
+
+static int open_backend(struct engine *e, const struct config_profile *profile, const char *key,
+                        struct err *err)
+{
+    const struct backend_ops *ops = backend_by_name(profile->backend);
+    struct engine_backend *b = &e->backends[e->backend_count];
+    struct backend_env env = {.loop = e->loop,
+                              .http = e->http,
+                              .instance = e->instance,
+                              .state_dir = e->config->config->state_dir,
+                              .events = &b->events};
+    int r;
+
+    if (ops == NULL)
+        return err_set(err, SP_CONFIG, "profile '%s': there is no backend '%s'", profile->name,
+                       profile->backend);
+    if (e->backend_count == ENGINE_BACKENDS_MAX)
+        return err_set(err, SP_CONFIG, "more than %d different backends", ENGINE_BACKENDS_MAX);
+    b->engine = e;
+    b->events = (struct backend_events){.ctx = b, .on_died = on_died, .on_resync = on_resync};
+    str_copy_cut(b->key, sizeof(b->key), key);
+    r = ops->open(&env, profile, &b->backend, err);
+    if (r != SP_OK)
+        return err_wrap(err, "profile '%s'", profile->name);
+    e->backend_count++;
+    return SP_OK;
+}
+
+int profiles_open_backends(struct engine *e, const struct config *config, struct err *err)
+{
+    for (unsigned i = 0; i < config->profile_count; i++) {
+        char key[sizeof(e->backends[0].key)];
+        int r;
+
+        config_backend_key(&config->profiles[i], key, sizeof(key));
+        if (find_backend(e, key) != NULL)
+            continue;
+        r = open_backend(e, &config->profiles[i], key, err);
+        if (r != SP_OK)
+            return r;
+    }
+    return SP_OK;
+}
+
+static void fill_profile(struct engine *e, const struct config_profile *from,
+                         struct pool_profile *to)
+{
+    char key[sizeof(e->backends[0].key)];
+    const struct engine_backend *b;
+
+    config_backend_key(from, key, sizeof(key));
+    b = find_backend(e, key);
+    assert(b != NULL);
+    *to = (struct pool_profile){
+        .spec_hash = config_spec_hash(from),
+        .backend = (unsigned) (b - e->backends),
+        .want_discover = from->discover && b->backend->ops->can_discover,
+        .is_watched = b->backend->ops->is_watched,
+        .warm_min = (unsigned) from->warm.min,
+        .warm_max = (unsigned) from->warm.max,
+        .create_max = (unsigned) from->create.concurrency,
+        .create_timeout_ns = from->create.timeout_s * NS_PER_S,
+        .ready_timeout_ns = from->ready_timeout_s * NS_PER_S,
+        .destroy_timeout_ns = from->destroy_timeout_s * NS_PER_S,
+        .ttl_ns = from->ttl_s * NS_PER_S,
+        .idle_ns = from->idle_timeout_s * NS_PER_S,
+        .park_ns = from->park_timeout_s * NS_PER_S,
+        .max_age_ns = from->max_age_s * NS_PER_S,
+        .shrink_ns = from->warm.shrink_after_s * NS_PER_S,
+        .check_after_ns = from->check_after_s * NS_PER_S,
+        .backoff_min_ns = from->create.backoff_min_ms * NS_PER_MS,
+        .backoff_max_ns = from->create.backoff_max_ms * NS_PER_MS,
+        .breaker_after = (unsigned) from->create.breaker_failures,
+    };
+    str_copy_cut(to->name, sizeof(to->name), from->name);
+}
+
+/* 128 bits that nobody can guess: the bearer token of one box. */
+static void make_token(void *ctx UNUSED, char *dst)
+{
+    unsigned char bytes[16];
+
+    rand_secure(bytes, sizeof(bytes));
+    str_hex(dst, bytes, sizeof(bytes));
+}
+
+void profiles_fill(struct engine *e, const struct config *config, struct pool_config *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->max_boxes = (unsigned) config->pool.max_boxes;
+    ret->max_waiters = (unsigned) config->pool.max_waiters;
+    ret->make_token = make_token;
+    rand_secure(&ret->seed, sizeof(ret->seed));
+    ret->profile_count = config->profile_count;
+    for (unsigned i = 0; i < config->profile_count; i++)
+        fill_profile(e, &config->profiles[i], &ret->profiles[i]);
+}
+
+struct engine_backend *profiles_backend(struct engine *e, unsigned profile)
+{
+    struct pool_profile_view view;
+
+    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
+    return &e->backends[view.profile->backend];
+}
+
+const char *profiles_name(struct engine *e, unsigned profile)
+{
+    struct pool_profile_view view;
+
+    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
+    return view.profile->name;
+}
+
+const struct config_profile *profiles_config(struct engine *e, unsigned profile)
+{
+    return config_find_profile(e->config->config, profiles_name(e, profile));
+}
+
+bool profiles_want_power(struct engine *e, unsigned profile)
+{
+    switch (e->config->config->store.durability) {
+    case CONFIG_DURABILITY_PROCESS:
+        return false;
+    case CONFIG_DURABILITY_POWER:
+        return true;
+    case CONFIG_DURABILITY_AUTO:
+    case CONFIG_DURABILITY_COUNT:
+        break;
+    }
+    /* A local box dies with its machine, so its row need not outlive a power cut. */
+    return !profiles_backend(e, profile)->backend->ops->is_local;
+}

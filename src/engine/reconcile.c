@@ -1,0 +1,177 @@
+/* reconcile.c - asking the backends what runs and giving the answers to the pool, which joins
+ * them with what it knows: at start, every reconcile_interval_s, when a backend says it may have
+ * missed something, and when an operator asks. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "engine/internal.h"
+
+/* One round over all backends, for callers that wait for its end. */
+struct round {
+    unsigned left;
+    unsigned clean;
+    unsigned failed;
+    size_t seen;
+    void (*on_done)(void *ctx, unsigned clean, unsigned failed, size_t seen);
+    void *ctx;
+};
+
+struct list_op {
+    struct backend_list list;
+    struct engine *engine;
+    unsigned backend;
+    uint64_t started_ns;
+    struct round *round; /* NULL: nobody waits */
+};
+
+static void round_note(struct round *round, bool is_clean, size_t seen)
+{
+    if (round == NULL)
+        return;
+    round->left--;
+    round->seen += seen;
+    if (is_clean)
+        round->clean++;
+    else
+        round->failed++;
+    if (round->left > 0)
+        return;
+    round->on_done(round->ctx, round->clean, round->failed, round->seen);
+    free(round);
+}
+
+static void on_listed(struct op *op)
+{
+    struct list_op *l = container_of(op, struct list_op, list.op);
+    struct engine *e = l->engine;
+    struct engine_backend *b = &e->backends[l->backend];
+    size_t count = op->result == SP_OK ? l->list.count : 0;
+    struct pool_seen *seen = count > 0 ? xcalloc(count, sizeof(*seen)) : NULL;
+    struct pool_event ev = {.kind = POOL_EV_LISTED};
+
+    for (size_t i = 0; i < count; i++)
+        seen_from_backend(&l->list.boxes[i], &seen[i]);
+    ev.u.listed.backend = l->backend;
+    ev.u.listed.is_clean = op->result == SP_OK;
+    ev.u.listed.started_ns = l->started_ns;
+    ev.u.listed.seen = seen;
+    ev.u.listed.count = count;
+    b->trouble[0] = '\0';
+    if (op->result != SP_OK) {
+        (void) snprintf(b->trouble, sizeof(b->trouble), "backend %.40s: %.100s", b->key,
+                        op->err.msg);
+        log_warn("backend.list_failed", LF_STR("backend", b->key), LF_STR("reason", op->err.msg));
+    }
+    b->is_listing = false;
+    FAULT_POINT("recover.after_list");
+    engine_post(e, &ev);
+    free(seen);
+    backend_list_fini(&l->list);
+    round_note(l->round, op->result == SP_OK, count);
+    free(l);
+    if (b->want_relist && !e->is_closing) {
+        b->want_relist = false;
+        reconcile_backend(e, (unsigned) (b - e->backends));
+    }
+    engine_op_ended(e);
+}
+
+static void start_list(struct engine *e, unsigned backend, struct round *round)
+{
+    struct engine_backend *b = &e->backends[backend];
+    struct list_op *l = xcalloc(1, sizeof(*l));
+
+    rt_refresh(e->rt);
+    l->engine = e;
+    l->backend = backend;
+    l->started_ns = rt_now(e->rt);
+    l->round = round;
+    b->is_listing = true;
+    engine_op_begun(e);
+    b->backend->ops->list(b->backend, &l->list, rt_after(l->started_ns, ENGINE_LIST_TIMEOUT_NS),
+                          on_listed);
+}
+
+void reconcile_backend(struct engine *e, unsigned backend)
+{
+    if (e->is_closing)
+        return;
+    /* A listing that is under way may have missed what this one is asked for. */
+    if (e->backends[backend].is_listing)
+        e->backends[backend].want_relist = true;
+    else
+        start_list(e, backend, NULL);
+}
+
+void engine_reconcile(struct engine *e,
+                      void (*on_done)(void *ctx, unsigned clean, unsigned failed, size_t seen),
+                      void *ctx)
+{
+    struct round *round;
+
+    if (e->backend_count == 0) {
+        on_done(ctx, 0, 0, 0);
+        return;
+    }
+    round = xcalloc(1, sizeof(*round));
+    round->left = e->backend_count;
+    round->on_done = on_done;
+    round->ctx = ctx;
+    for (unsigned i = 0; i < e->backend_count; i++)
+        start_list(e, i, round);
+}
+
+static void on_interval(struct rt_timer *timer)
+{
+    struct engine *e = container_of(timer, struct engine, reconcile_timer);
+
+    for (unsigned i = 0; i < e->backend_count; i++)
+        reconcile_backend(e, i);
+    reconcile_arm(e);
+}
+
+void reconcile_arm(struct engine *e)
+{
+    uint64_t interval_ns = e->config->config->pool.reconcile_interval_s * NS_PER_S;
+
+    rt_timer_set(e->rt, &e->reconcile_timer,
+                 interval_ns > 0 && !e->is_closing ? rt_after(rt_now(e->rt), interval_ns)
+                                                   : RT_NEVER,
+                 on_interval);
+}
+
+/* --- start --- */
+
+struct recovery {
+    struct engine *engine;
+    void (*on_ready)(void *ctx);
+    void *ctx;
+};
+
+static void on_first_round(void *ctx, unsigned clean, unsigned failed, size_t seen)
+{
+    struct recovery *r = ctx;
+    struct engine *e = r->engine;
+    struct pool_stats stats;
+
+    pool_get_stats(e->pool, &stats);
+    e->is_recovered = true;
+    log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", seen),
+             LF_U64("backends", clean), LF_U64("backends_failed", failed));
+    reconcile_arm(e);
+    r->on_ready(r->ctx);
+    free(r);
+}
+
+void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
+{
+    struct recovery *r = xcalloc(1, sizeof(*r));
+
+    FAULT_POINT("recover.after_load");
+    r->engine = e;
+    r->on_ready = on_ready;
+    r->ctx = ctx;
+    engine_reconcile(e, on_first_round, r);
+}
