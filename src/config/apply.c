@@ -1,0 +1,196 @@
+/* apply.c - tree to configuration: finds the key of each node, puts the environment in, sets the
+ * value. It goes on after a problem, so that one run of --check shows as many as fit. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "config/schema.h"
+
+enum { VALUE_MAX = 16 * 1024, NAME_MAX_LEN = 200 };
+
+/* Where in the configuration a mapping of the file belongs. */
+struct scope {
+    struct config_problems *problems;
+    void *object; /* struct config or struct config_profile */
+    bool is_profile;
+    char prefix[NAME_MAX_LEN]; /* "" or a section of the object */
+    char shown[NAME_MAX_LEN];  /* the same for people: "profiles.small.warm." */
+};
+
+static void apply_scalar(const struct scope *s, const struct config_key *k,
+                         const struct config_node *n, const char *name)
+{
+    char why[CONFIG_WHY_MAX];
+    struct buf text;
+    bool is_set;
+
+    buf_init(&text, VALUE_MAX);
+    is_set = config_expand(n->is_null ? "" : n->text, &text, why);
+    if (is_set && k->type == CONFIG_TYPE_MAP)
+        is_set = config_map_add(k, s->object, n->key, buf_str(&text), why);
+    else if (is_set)
+        is_set = config_value_set(k, s->object, buf_str(&text), why);
+    if (!is_set)
+        config_problem(s->problems, n->line, n->column, "%s %s", name, why);
+    buf_fini(&text);
+}
+
+static void apply_map(const struct scope *s, const struct config_key *k,
+                      const struct config_node *n, const char *name)
+{
+    char member[NAME_MAX_LEN * 2];
+
+    if (n->kind != CONFIG_NODE_MAPPING) {
+        if (!n->is_null)
+            config_problem(s->problems, n->line, n->column,
+                           "%s must be a mapping of names to texts", name);
+        return;
+    }
+    for (const struct config_node *c = n->first; c != NULL; c = c->next) {
+        (void) snprintf(member, sizeof(member), "%s.%.64s", name, c->key);
+        if (c->kind != CONFIG_NODE_SCALAR)
+            config_problem(s->problems, c->line, c->column, "%s must be a text", member);
+        else
+            apply_scalar(s, k, c, member);
+    }
+}
+
+/* A sequence is set as its items with commas between. */
+static void apply_list(const struct scope *s, const struct config_key *k,
+                       const struct config_node *n, const char *name)
+{
+    char why[CONFIG_WHY_MAX];
+    struct buf text;
+
+    if (n->kind == CONFIG_NODE_SCALAR) {
+        apply_scalar(s, k, n, name);
+        return;
+    }
+    buf_init(&text, VALUE_MAX);
+    for (const struct config_node *c = n->first; c != NULL; c = c->next) {
+        if (c->kind != CONFIG_NODE_SCALAR || n->kind != CONFIG_NODE_SEQUENCE) {
+            config_problem(s->problems, c->line, c->column, "%s must be a list of words", name);
+            break;
+        }
+        buf_putc(&text, ',');
+        if (!config_expand(c->is_null ? "" : c->text, &text, why)) {
+            config_problem(s->problems, c->line, c->column, "%s %s", name, why);
+            break;
+        }
+    }
+    if (!config_value_set(k, s->object, buf_str(&text), why))
+        config_problem(s->problems, n->line, n->column, "%s %s", name, why);
+    buf_fini(&text);
+}
+
+static void apply_key(const struct scope *s, const struct config_key *k,
+                      const struct config_node *n, const char *name)
+{
+    if (k->type == CONFIG_TYPE_MAP)
+        apply_map(s, k, n, name);
+    else if (k->type == CONFIG_TYPE_LIST)
+        apply_list(s, k, n, name);
+    else if (n->kind != CONFIG_NODE_SCALAR)
+        config_problem(s->problems, n->line, n->column, "%s must be a single value", name);
+    else
+        apply_scalar(s, k, n, name);
+}
+
+static void report_unknown(const struct scope *s, const struct config_node *n)
+{
+    struct buf near;
+
+    buf_init(&near, NAME_MAX_LEN);
+    if (config_suggest(s->is_profile, s->prefix, n->key, &near))
+        config_problem(s->problems, n->key_line, n->key_column,
+                       "unknown key '%s%.64s', did you mean '%s'?", s->shown, n->key,
+                       buf_str(&near));
+    else
+        config_problem(s->problems, n->key_line, n->key_column, "unknown key '%s%.64s'", s->shown,
+                       n->key);
+    buf_fini(&near);
+}
+
+/* True when it is a mapping to walk; null is an empty one. */
+static bool expect_mapping(struct config_problems *p, const struct config_node *n, const char *name)
+{
+    if (n->kind != CONFIG_NODE_MAPPING && !n->is_null)
+        config_problem(p, n->line, n->column, "%s must be a mapping of keys to values", name);
+    return n->kind == CONFIG_NODE_MAPPING;
+}
+
+static void apply_members(const struct scope *s, const struct config_node *mapping)
+{
+    for (const struct config_node *n = mapping->first; n != NULL; n = n->next) {
+        struct scope inner = *s;
+        const struct config_key *k;
+        char path[NAME_MAX_LEN * 2];
+        char name[NAME_MAX_LEN * 2];
+
+        if (!s->is_profile && str_is_empty(s->prefix) && strcmp(n->key, "profiles") == 0)
+            continue;
+        (void) snprintf(path, sizeof(path), "%s%s%.64s", s->prefix,
+                        str_is_empty(s->prefix) ? "" : ".", n->key);
+        (void) snprintf(name, sizeof(name), "%s%.64s", s->shown, n->key);
+        k = strchr(n->key, '.') == NULL ? config_key_find(s->is_profile, path) : NULL;
+        if (k != NULL) {
+            apply_key(s, k, n, name);
+        } else if (config_section_exists(s->is_profile, path) && strchr(n->key, '.') == NULL) {
+            str_copy_cut(inner.prefix, sizeof(inner.prefix), path);
+            (void) snprintf(inner.shown, sizeof(inner.shown), "%.190s.", name);
+            if (expect_mapping(s->problems, n, name))
+                apply_members(&inner, n);
+        } else {
+            report_unknown(s, n);
+        }
+    }
+}
+
+static bool is_profile_name(const char *s)
+{
+    if (!str_is_name(s, CONFIG_NAME_MAX, "._-") || strchr("._-", s[0]) != NULL)
+        return false;
+    for (; *s != '\0'; s++) {
+        if (*s >= 'A' && *s <= 'Z')
+            return false;
+    }
+    return true;
+}
+
+static void apply_profile(struct config *c, const struct config_node *n, struct config_problems *p)
+{
+    struct scope s = {.problems = p, .is_profile = true};
+    char name[CONFIG_NAME_MAX + 16];
+
+    if (!is_profile_name(n->key)) {
+        config_problem(p, n->key_line, n->key_column,
+                       "'%.64s' cannot be a profile's name: it is up to %d of a-z 0-9 . _ -, "
+                       "a letter or digit first",
+                       n->key, CONFIG_NAME_MAX);
+        return;
+    }
+    if (c->profile_count == CONFIG_PROFILES_MAX) {
+        config_problem(p, n->key_line, n->key_column, "more than %d profiles", CONFIG_PROFILES_MAX);
+        return;
+    }
+    (void) snprintf(name, sizeof(name), "profiles.%s", n->key);
+    s.object = config_add_profile(c, n->key);
+    (void) snprintf(s.shown, sizeof(s.shown), "%s.", name);
+    if (expect_mapping(p, n, name))
+        apply_members(&s, n);
+}
+
+void config_apply(struct config *c, const struct config_node *root, struct config_problems *p)
+{
+    struct scope s = {.problems = p, .object = c};
+    const struct config_node *profiles;
+
+    if (!expect_mapping(p, root, "the file"))
+        return;
+    apply_members(&s, root);
+    profiles = config_node_get(root, "profiles", strlen("profiles"));
+    if (profiles == NULL || !expect_mapping(p, profiles, "profiles"))
+        return;
+    for (const struct config_node *n = profiles->first; n != NULL; n = n->next)
+        apply_profile(c, n, p);
+}

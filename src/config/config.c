@@ -1,0 +1,243 @@
+/* config.c - loading, freeing, comparing. A configuration is built whole and never changed after:
+ * a reload makes a new one and the daemon swaps the pointer. */
+#include "config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "config/schema.h"
+
+struct config *config_new(void)
+{
+    struct config *c = xcalloc(1, sizeof(*c));
+
+    config_set_defaults(false, c);
+    return c;
+}
+
+static void fini_values(bool is_profile, void *object)
+{
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (config_key_is_profile(k) == is_profile)
+            config_value_fini(k, object);
+    }
+}
+
+struct config *config_free(struct config *c)
+{
+    if (c == NULL)
+        return NULL;
+    for (unsigned i = 0; i < c->profile_count; i++)
+        fini_values(true, &c->profiles[i]);
+    free(c->profiles);
+    fini_values(false, c);
+    free(c);
+    return NULL;
+}
+
+/* The returned pointer is good until the next profile is added. */
+struct config_profile *config_add_profile(struct config *c, const char *name)
+{
+    unsigned at = 0;
+    struct config_profile *p;
+    bool is_whole;
+
+    while (at < c->profile_count && strcmp(c->profiles[at].name, name) < 0)
+        at++;
+    c->profiles = xrealloc(c->profiles, (c->profile_count + 1) * sizeof(*p));
+    p = &c->profiles[at];
+    memmove(p + 1, p, (c->profile_count - at) * sizeof(*p));
+    c->profile_count++;
+    memset(p, 0, sizeof(*p));
+    is_whole = str_copy(p->name, sizeof(p->name), name);
+    assert(is_whole);
+    config_set_defaults(true, p);
+    return p;
+}
+
+const struct config_profile *config_find_profile(const struct config *c, const char *name)
+{
+    for (unsigned i = 0; i < c->profile_count; i++) {
+        if (strcmp(c->profiles[i].name, name) == 0)
+            return &c->profiles[i];
+    }
+    return NULL;
+}
+
+int config_parse(const char *name, const char *text, size_t len, struct config **ret,
+                 struct err *err)
+{
+    struct config_problems problems = {.file = name, .err = err};
+    struct config *c = config_new();
+    struct config_node *root = NULL;
+    int r;
+
+    if (len > CONFIG_FILE_MAX)
+        config_problem(&problems, 1, 1, "the file is larger than %d bytes", CONFIG_FILE_MAX);
+    else
+        root = config_yaml_parse(text, len, &problems);
+    if (root != NULL)
+        config_apply(c, root, &problems);
+    if (config_find_profile(c, "default") == NULL)
+        (void) config_add_profile(c, "default");
+    if (problems.count == 0)
+        config_validate(c, root, &problems);
+    (void) config_node_free(root);
+    r = config_problems_end(&problems);
+    if (r == SP_OK)
+        *ret = TAKE_PTR(c);
+    (void) config_free(c);
+    return r;
+}
+
+/* One byte more than allowed is enough to know that it is too large. */
+static int read_file(const char *path, struct buf *out, struct err *err)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, SP_CONFIG, errno, "cannot open '%s'", path);
+    while (out->len <= CONFIG_FILE_MAX) {
+        char chunk[16 * 1024];
+        ssize_t n = read(fd, chunk, MIN_OF(sizeof(chunk), CONFIG_FILE_MAX + 1 - out->len));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, SP_CONFIG, errno, "cannot read '%s'", path);
+        if (n == 0)
+            break;
+        buf_append(out, chunk, (size_t) n);
+    }
+    if (buf_failed(out))
+        return err_set(err, SP_NO_MEMORY, "no memory to read '%s'", path);
+    return SP_OK;
+}
+
+int config_load(const char *path, struct config **ret, struct err *err)
+{
+    struct buf text;
+    int r;
+
+    if (path == NULL)
+        return config_parse("(defaults)", "", 0, ret, err);
+    buf_init(&text, CONFIG_FILE_MAX + 1);
+    r = read_file(path, &text, err);
+    if (r == SP_OK)
+        r = config_parse(path, buf_str(&text), text.len, ret, err);
+    buf_fini(&text);
+    return r;
+}
+
+int config_can_reload(const struct config *from, const struct config *to, struct err *err)
+{
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (config_key_is_profile(k) || (k->flags & CONFIG_RELOADABLE) != 0)
+            continue;
+        if (!config_value_equal(k, from, to))
+            return err_set(err, SP_CONFIG, "%s cannot change while the daemon runs: restart it",
+                           k->path);
+    }
+    return SP_OK;
+}
+
+/* False for the sections of other backends than the profile's own. */
+static bool applies(const struct config_key *k, const struct config_profile *p)
+{
+    const char *name = config_key_name(k);
+    size_t len = strcspn(name, ".");
+
+    return (k->flags & CONFIG_OF_BACKEND) == 0 ||
+           (strlen(p->backend) == len && strncmp(name, p->backend, len) == 0);
+}
+
+/* With its length before it, so that no two lists of texts look alike. */
+static void hash_text(struct sha256 *h, const char *s)
+{
+    char len[24];
+
+    (void) snprintf(len, sizeof(len), "%zu:", strlen(s));
+    sha256_add(h, len, strlen(len));
+    sha256_add(h, s, strlen(s));
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct config_pair *x = a;
+    const struct config_pair *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+/* The order in the file does not matter. */
+static void hash_map(struct sha256 *h, const struct config_map *map)
+{
+    struct config_pair pairs[CONFIG_MAP_MAX];
+
+    for (unsigned i = 0; i < map->count; i++)
+        pairs[i] = map->pairs[i];
+    qsort(pairs, map->count, sizeof(pairs[0]), compare_pairs);
+    for (unsigned i = 0; i < map->count; i++) {
+        hash_text(h, pairs[i].key);
+        hash_text(h, pairs[i].value);
+    }
+}
+
+/* Values that are the default are left out: a key that a later version adds changes no hash. */
+uint64_t config_spec_hash(const struct config_profile *p)
+{
+    struct config_profile *plain = xcalloc(1, sizeof(*plain));
+    unsigned char digest[32];
+    struct sha256 h;
+    uint64_t v = 0;
+
+    config_set_defaults(true, plain);
+    sha256_init(&h);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (!config_key_is_profile(k) || (k->flags & CONFIG_SPEC) == 0 || !applies(k, p) ||
+            config_value_equal(k, p, plain))
+            continue;
+        hash_text(&h, config_key_name(k));
+        if (k->type == CONFIG_TYPE_MAP) {
+            hash_map(&h, config_value_map(k, p));
+        } else {
+            struct buf text;
+
+            buf_init(&text, 2 * CONFIG_TEXT_MAX);
+            config_value_print(k, p, &text);
+            hash_text(&h, buf_str(&text));
+            buf_fini(&text);
+        }
+    }
+    sha256_end(&h, digest);
+    free(plain);
+    for (unsigned i = 0; i < 8; i++)
+        v = v << 8 | digest[i];
+    return v;
+}
+
+void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
+{
+    struct buf key;
+
+    buf_init(&key, 4 * CONFIG_TEXT_MAX);
+    buf_puts(&key, p->backend);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if ((k->flags & CONFIG_ADDRESS) == 0 || (k->flags & CONFIG_OF_BACKEND) == 0 ||
+            !applies(k, p))
+            continue;
+        assert(k->type == CONFIG_TYPE_STRING || k->type == CONFIG_TYPE_PATH);
+        buf_printf(&key, ":%s", (const char *) p + k->offset);
+    }
+    bool is_whole = str_copy(dst, cap, buf_str(&key));
+    assert(is_whole); /* a cut key would make two backends one */
+    buf_fini(&key);
+}

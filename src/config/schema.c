@@ -1,0 +1,217 @@
+/* schema.c - the one table of configuration keys. A key that is here is parsed, validated, printed,
+ * documented and compared at reload; nothing else in the tree lists keys. The field of struct
+ * config and the path in the file have the same name, so each entry says it once. */
+#include "config/schema.h"
+
+#include <string.h>
+
+static const char *const level_names[] = {"debug", "info", "warn", "error", NULL};
+static const char *const format_names[] = {"logfmt", "json", NULL};
+static const char *const durability_names[] = {"auto", "process", "power", NULL};
+
+static_assert(ARRAY_LEN(level_names) == LOG_LEVEL_COUNT + 1, "a name for each level");
+static_assert(ARRAY_LEN(format_names) == LOG_FORMAT_COUNT + 1, "a name for each format");
+static_assert(ARRAY_LEN(durability_names) == CONFIG_DURABILITY_COUNT + 1, "a name for each");
+static_assert(sizeof(enum log_level) == sizeof(unsigned), "value.c stores enums as unsigned");
+
+#define DAY (24 * 60 * 60)
+#define YEAR (366 * DAY)
+#define KIB 1024
+#define MIB (1024 * 1024)
+
+#define RELOAD CONFIG_RELOADABLE
+/* clang-format off */
+#define GLOBAL(field, kind, flag, lo, hi, value, text) \
+    {#field, CONFIG_TYPE_##kind, flag, offsetof(struct config, field), lo, hi, value, NULL, text}
+#define CHOICE(field, flag, names, value, text) \
+    {#field, CONFIG_TYPE_ENUM, flag, offsetof(struct config, field), 0, 0, value, names, text}
+#define PROFILE(field, kind, flag, lo, hi, value, text) \
+    {CONFIG_PROFILE_PREFIX #field, CONFIG_TYPE_##kind, RELOAD | (flag), \
+     offsetof(struct config_profile, field), lo, hi, value, NULL, text}
+/* clang-format on */
+
+const struct config_key config_keys[] = {
+    GLOBAL(instance, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Name of this daemon. Its boxes carry it, and boxes of other instances are "
+           "never touched. Empty: made up at the first start and kept in the state "
+           "directory."),
+    GLOBAL(state_dir, PATH, 0, 1, CONFIG_PATH_MAX, "/var/lib/sandpool",
+           "Directory of the database and the lock. One daemon per directory."),
+    GLOBAL(operator_uids, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
+           "User ids that may operate the pool (pause, drain, reload, see and destroy "
+           "the boxes of others) over the Unix socket, beside root and the daemon's own."),
+
+    CHOICE(log.level, RELOAD, level_names, "info", "What is logged: this level and worse."),
+    CHOICE(log.format, RELOAD, format_names, "logfmt", "How a line looks."),
+
+    GLOBAL(socket.path, PATH, 0, 1, CONFIG_PATH_MAX, "/run/sandpool/sandpool.sock",
+           "Where the API listens. At most 107 bytes: the kernel's limit for socket "
+           "paths."),
+    GLOBAL(socket.mode, MODE, 0, 0, 0777, "0660",
+           "File mode of the socket, octal. Who can write to it can use the API."),
+    GLOBAL(socket.group, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Group the socket is given to. Empty: the daemon's own group."),
+
+    GLOBAL(tcp.listen, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Address and port of the API on TCP, like 127.0.0.1:8001 or [::1]:8001. Needs "
+           "tokens. Empty: none."),
+    GLOBAL(tcp.tokens, MAP, RELOAD | CONFIG_SECRET, 16, 256, "",
+           "Caller's name to bearer token of at least 16 characters. Best kept out of "
+           "this file, like alice: ${ALICE_TOKEN}."),
+    GLOBAL(tcp.operators, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
+           "Names among the tokens whose callers may operate the pool."),
+
+    GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
+           "Open connections; one more is answered 503 and closed."),
+    GLOBAL(http.max_header_bytes, SIZE, RELOAD, KIB, MIB, "16k",
+           "Longest request line and headers together; more is answered 431."),
+    GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",
+           "Longest body that is held in memory; more is answered 413."),
+    GLOBAL(http.header_timeout_s, U64, RELOAD, 1, 3600, "10",
+           "Seconds a request may take to arrive once it has begun."),
+    GLOBAL(http.idle_timeout_s, U64, RELOAD, 1, DAY, "300",
+           "Seconds a connection may stay open without a request."),
+    GLOBAL(http.write_timeout_s, U64, RELOAD, 1, 3600, "30",
+           "Seconds a caller may take nothing of its answer before the connection is "
+           "closed."),
+
+    GLOBAL(pool.max_boxes, U64, 0, 1, 100000, "1000",
+           "Boxes that may exist at once, those being made and destroyed included. Never "
+           "exceeded."),
+    GLOBAL(pool.max_waiters, U64, 0, 1, 1000000, "4096",
+           "Callers that may wait for a box at once; one more is answered 429."),
+    GLOBAL(pool.default_wait_ms, U64, RELOAD, 0, 3600000, "30000",
+           "How long an acquire waits for a box when it does not say."),
+    GLOBAL(pool.max_wait_ms, U64, RELOAD, 0, 3600000, "600000",
+           "The longest wait an acquire may ask for."),
+    GLOBAL(pool.reconcile_interval_s, U64, RELOAD, 1, DAY, "60",
+           "Seconds between two comparisons of what the backends run with what is "
+           "recorded."),
+
+    CHOICE(store.durability, 0, durability_names, "auto",
+           "What a committed lease survives: process is any crash of the daemon, power "
+           "is also a crash of the machine. auto: power when a backend's boxes outlive "
+           "this machine, else process."),
+    GLOBAL(store.queue_max, U64, 0, 16, 10000000, "65536",
+           "Changes that may wait to be written; when full, new leases are answered 503."),
+    GLOBAL(store.events_max, U64, 0, 100, 100000000, "100000",
+           "Events kept in the audit trail; the oldest go first."),
+
+    PROFILE(backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "sim",
+            "Where the boxes come from. sim: simulated boxes, to try things out."),
+    PROFILE(warm.min, U64, 0, 0, 100000, "2", "Ready boxes that are always kept."),
+    PROFILE(warm.max, U64, 0, 0, 100000, "8",
+            "Ready boxes that are kept under load: the number in between follows the "
+            "arrivals."),
+    PROFILE(warm.shrink_after_s, U64, 0, 1, DAY, "60",
+            "Seconds without need after which a surplus box is removed."),
+    PROFILE(create.concurrency, U64, 0, 1, 1000, "4", "Boxes that are made at once."),
+    PROFILE(create.timeout_s, U64, 0, 1, 3600, "60", "Seconds the backend may take to make one."),
+    PROFILE(create.backoff_min_ms, U64, 0, 1, 3600000, "200",
+            "Pause after the first failure; doubled by each further one."),
+    PROFILE(create.backoff_max_ms, U64, 0, 1, 3600000, "30000", "The longest such pause."),
+    PROFILE(create.breaker_failures, U64, 0, 1, 1000, "5",
+            "Failures in a row after which callers are refused at once instead of "
+            "waiting."),
+    PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
+            "Seconds a new box may take to answer; then it is destroyed."),
+    PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
+            "Seconds the backend may take to destroy one; then it is asked again."),
+    PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
+            "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
+    PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
+            "Seconds a leased box may stand idle before it is destroyed. 0: never."),
+    PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
+            "Seconds a released box is kept for its thread. 0: release destroys it."),
+    PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
+            "Seconds after which a box that nobody holds is replaced (jittered). 0: "
+            "never."),
+    PROFILE(check_after_s, U64, 0, 0, DAY, "30",
+            "A box not seen alive for this many seconds is checked before it is handed "
+            "out. 0: always."),
+    PROFILE(discover, BOOL, 0, 0, 0, "true",
+            "Whether an acquire looks for a box that the backend already runs under the "
+            "thread's id."),
+    PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
+            "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
+    PROFILE(sim.socket, PATH, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX,
+            "",
+            "Socket of a sandpool-sim, whose boxes outlive this daemon. Empty: boxes "
+            "inside this process."),
+    PROFILE(sim.create_ms, U64, CONFIG_OF_BACKEND, 0, 3600000, "50",
+            "How long making a box takes."),
+    PROFILE(sim.create_jitter_ms, U64, CONFIG_OF_BACKEND, 0, 3600000, "20",
+            "Up to this much more, at random."),
+    PROFILE(sim.ready_ms, U64, CONFIG_OF_BACKEND, 0, 3600000, "0",
+            "How long a box of sandpool-sim answers 503 before it is ready."),
+    PROFILE(sim.destroy_ms, U64, CONFIG_OF_BACKEND, 0, 3600000, "10",
+            "How long destroying one takes."),
+    PROFILE(sim.fail_percent, U64, CONFIG_OF_BACKEND, 0, 100, "0",
+            "How many creates of a hundred fail."),
+    PROFILE(sim.hang_percent, U64, CONFIG_OF_BACKEND, 0, 100, "0",
+            "How many creates of a hundred never answer."),
+    PROFILE(sim.seed, U64, CONFIG_OF_BACKEND, 0, UINT64_MAX, "1",
+            "Start of the random numbers: the same seed, the same run."),
+    {.path = NULL},
+};
+
+const struct config_section config_sections[] = {
+    {"log", "Logs go to standard error."},
+    {"socket", "The API on a Unix socket."},
+    {"tcp", "The API on TCP, for callers on other machines."},
+    {"http", "Limits of the API's server, for both kinds of socket."},
+    {"pool", "Limits of the whole pool."},
+    {"store", "The database of boxes, leases and events."},
+    {"profiles",
+     "Recipes of boxes by name (lower-case letters, digits, '.', '_', '-'). `default` always "
+     "exists; what a profile leaves out has the value shown here."},
+    {"profiles.*.warm", "How many boxes are kept ready."},
+    {"profiles.*.create", "Making boxes, and what happens when that fails."},
+    {"profiles.*.sim", "Only for backend sim."},
+    {NULL, NULL},
+};
+
+bool config_key_is_profile(const struct config_key *k)
+{
+    return strncmp(k->path, CONFIG_PROFILE_PREFIX, strlen(CONFIG_PROFILE_PREFIX)) == 0;
+}
+
+const char *config_key_name(const struct config_key *k)
+{
+    return config_key_is_profile(k) ? k->path + strlen(CONFIG_PROFILE_PREFIX) : k->path;
+}
+
+const struct config_key *config_key_find(bool is_profile, const char *name)
+{
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (config_key_is_profile(k) == is_profile && strcmp(config_key_name(k), name) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+bool config_section_exists(bool is_profile, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        const char *path = config_key_name(k);
+
+        if (config_key_is_profile(k) == is_profile && strncmp(path, name, len) == 0 &&
+            path[len] == '.')
+            return true;
+    }
+    return false;
+}
+
+void config_set_defaults(bool is_profile, void *object)
+{
+    char why[CONFIG_WHY_MAX];
+
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (config_key_is_profile(k) != is_profile || k->type == CONFIG_TYPE_MAP)
+            continue;
+        bool is_set = config_value_set(k, object, k->def, why);
+        assert(is_set);
+    }
+}

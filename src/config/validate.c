@@ -1,0 +1,246 @@
+/* validate.c - what one key alone cannot tell: relations between keys, and texts that have a form.
+ * Runs on a configuration whose keys are each in range. Problems point at the key in the file, or
+ * at the nearest thing above it that is there. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/str.h"
+#include "config/schema.h"
+
+static const char *const only_sim[] = {"sim", NULL};
+static const char *const *backend_names = only_sim; /* set once, before the first load */
+
+struct check {
+    const struct config *c;
+    const struct config_node *root; /* may be NULL: nothing was in the file */
+    struct config_problems *problems;
+};
+
+void config_set_backend_names(const char *const *names)
+{
+    backend_names = names;
+}
+
+static const struct config_node *descend(const struct config_node *n, const char *path)
+{
+    while (n != NULL && *path != '\0') {
+        size_t len = strcspn(path, ".");
+        const struct config_node *child = config_node_get(n, path, len);
+
+        if (child == NULL)
+            return n;
+        n = child;
+        path += path[len] == '.' ? len + 1 : len;
+    }
+    return n;
+}
+
+/* A profile's name may have dots in it, so it is a step of its own. */
+static void complain(const struct check *k, const struct config_profile *p, const char *path,
+                     const char *text)
+{
+    const struct config_node *n = k->root;
+    unsigned line = 1;
+    unsigned column = 1;
+    char prefix[CONFIG_NAME_MAX + 16] = "";
+
+    if (p != NULL) {
+        (void) snprintf(prefix, sizeof(prefix), "profiles.%s.", p->name);
+        n = descend(n, "profiles");
+        if (n != NULL && n != k->root && config_node_get(n, p->name, strlen(p->name)) != NULL)
+            n = descend(config_node_get(n, p->name, strlen(p->name)), path);
+    } else {
+        n = descend(n, path);
+    }
+    if (n != NULL) {
+        bool is_value = n->kind == CONFIG_NODE_SCALAR && !n->is_null;
+
+        line = is_value ? n->line : n->key_line;
+        column = is_value ? n->column : n->key_column;
+    }
+    config_problem(k->problems, line, column, "%s%s %s", prefix, path, text);
+}
+
+static void complain_more(const struct check *k, const struct config_profile *p, const char *path,
+                          uint64_t value, const char *other, uint64_t limit)
+{
+    char text[CONFIG_WHY_MAX];
+
+    (void) snprintf(text, sizeof(text), "(%llu) is more than %s (%llu)", (unsigned long long) value,
+                    other, (unsigned long long) limit);
+    complain(k, p, path, text);
+}
+
+/* Calls for each word of a comma separated text; stops when the callback refuses. */
+static bool each_word(const char *list, bool (*check)(const struct config *c, const char *word),
+                      const struct config *c, char *ret_bad, size_t cap)
+{
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+        char word[CONFIG_TEXT_MAX + 1];
+        bool is_whole = str_copy_n(word, sizeof(word), list, len);
+
+        assert(is_whole); /* the list itself is no longer */
+        if (!check(c, word)) {
+            str_copy_cut(ret_bad, cap, word);
+            return false;
+        }
+        list += list[len] == ',' ? len + 1 : len;
+    }
+    return true;
+}
+
+static bool is_uid(const struct config *c UNUSED, const char *word)
+{
+    uint64_t uid;
+
+    return str_parse_u64(word, 0, UINT32_MAX - 1, &uid);
+}
+
+static bool is_token_name(const struct config *c, const char *word)
+{
+    for (unsigned i = 0; i < c->tcp.tokens.count; i++) {
+        if (strcmp(c->tcp.tokens.pairs[i].key, word) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_address(const char *s)
+{
+    const char *colon = strrchr(s, ':');
+    char host[CONFIG_NAME_MAX + 1];
+    struct in6_addr in;
+    uint64_t port;
+    size_t len;
+
+    if (colon == NULL || !str_parse_u64(colon + 1, 1, 65535, &port))
+        return false;
+    len = (size_t) (colon - s);
+    if (len >= 2 && s[0] == '[' && s[len - 1] == ']')
+        return str_copy_n(host, sizeof(host), s + 1, len - 2) &&
+               inet_pton(AF_INET6, host, &in) == 1;
+    return str_copy_n(host, sizeof(host), s, len) && inet_pton(AF_INET, host, &in) == 1;
+}
+
+static void check_tokens(const struct check *k)
+{
+    const struct config_map *tokens = &k->c->tcp.tokens;
+    char path[CONFIG_NAME_MAX * 2];
+
+    for (unsigned i = 0; i < tokens->count; i++) {
+        const struct config_pair *t = &tokens->pairs[i];
+
+        (void) snprintf(path, sizeof(path), "tcp.tokens.%.64s", t->key);
+        if (!str_is_name(t->key, CONFIG_NAME_MAX, "_-"))
+            complain(k, NULL, path, "cannot be a caller's name: use letters, digits, _ and -");
+        for (const char *s = t->value; *s != '\0'; s++) {
+            if (*s <= ' ' || *s > '~') {
+                complain(k, NULL, path, "may only have printable characters without spaces");
+                break;
+            }
+        }
+        for (unsigned j = 0; j < i; j++) {
+            if (strcmp(tokens->pairs[j].value, t->value) == 0)
+                complain(k, NULL, path, "is the same token as another caller's");
+        }
+    }
+}
+
+static void check_access(const struct check *k)
+{
+    const struct config *c = k->c;
+    char bad[40];
+    char text[CONFIG_WHY_MAX];
+
+    if (strlen(c->socket.path) >= sizeof(((struct sockaddr_un *) NULL)->sun_path))
+        complain(k, NULL, "socket.path", "is longer than the 107 bytes a socket may have");
+    if (!str_is_empty(c->tcp.listen)) {
+        if (!is_address(c->tcp.listen))
+            complain(k, NULL, "tcp.listen",
+                     "must be an address and a port like 127.0.0.1:8001 or [::1]:8001");
+        if (c->tcp.tokens.count == 0)
+            complain(k, NULL, "tcp.listen", "needs tcp.tokens: without one nobody could call");
+    }
+    check_tokens(k);
+    if (!each_word(c->tcp.operators, is_token_name, c, bad, sizeof(bad))) {
+        (void) snprintf(text, sizeof(text), "names '%s', which is not among tcp.tokens", bad);
+        complain(k, NULL, "tcp.operators", text);
+    }
+    if (!each_word(c->operator_uids, is_uid, c, bad, sizeof(bad))) {
+        (void) snprintf(text, sizeof(text), "must be numeric user ids, not '%s'", bad);
+        complain(k, NULL, "operator_uids", text);
+    }
+    if (!str_is_empty(c->instance) && !str_is_name(c->instance, CONFIG_NAME_MAX, "._-"))
+        complain(k, NULL, "instance", "may have letters, digits and . _ -");
+    if (!str_is_empty(c->socket.group) && !str_is_name(c->socket.group, CONFIG_NAME_MAX, "._-"))
+        complain(k, NULL, "socket.group", "may have letters, digits and . _ -");
+}
+
+static bool is_env_name(const char *s)
+{
+    return str_is_name(s, CONFIG_PATH_MAX, "_") && !(s[0] >= '0' && s[0] <= '9');
+}
+
+static void check_backend(const struct check *k, const struct config_profile *p)
+{
+    char text[CONFIG_WHY_MAX];
+    size_t len;
+
+    for (unsigned i = 0; backend_names[i] != NULL; i++) {
+        if (strcmp(backend_names[i], p->backend) == 0)
+            return;
+    }
+    (void) snprintf(text, sizeof(text), "'%.64s' is unknown; there is:", p->backend);
+    for (unsigned i = 0; backend_names[i] != NULL; i++) {
+        len = strlen(text);
+        (void) snprintf(text + len, sizeof(text) - len, " %s", backend_names[i]);
+    }
+    complain(k, p, "backend", text);
+}
+
+static void check_profile(const struct check *k, const struct config_profile *p)
+{
+    char path[CONFIG_PATH_MAX + 8];
+
+    check_backend(k, p);
+    if (p->warm.min > p->warm.max)
+        complain_more(k, p, "warm.min", p->warm.min, "warm.max", p->warm.max);
+    if (p->create.backoff_min_ms > p->create.backoff_max_ms)
+        complain_more(k, p, "create.backoff_min_ms", p->create.backoff_min_ms,
+                      "create.backoff_max_ms", p->create.backoff_max_ms);
+    if (strlen(p->sim.socket) >= sizeof(((struct sockaddr_un *) NULL)->sun_path))
+        complain(k, p, "sim.socket", "is longer than the 107 bytes a socket may have");
+    for (unsigned i = 0; i < p->env.count; i++) {
+        if (is_env_name(p->env.pairs[i].key))
+            continue;
+        (void) snprintf(path, sizeof(path), "env.%.64s", p->env.pairs[i].key);
+        complain(k, p, path, "cannot be the name of a variable");
+    }
+}
+
+void config_validate(const struct config *c, const struct config_node *root,
+                     struct config_problems *p)
+{
+    struct check k = {.c = c, .root = root, .problems = p};
+    uint64_t warm = 0;
+
+    check_access(&k);
+    if (c->pool.default_wait_ms > c->pool.max_wait_ms)
+        complain_more(&k, NULL, "pool.default_wait_ms", c->pool.default_wait_ms, "pool.max_wait_ms",
+                      c->pool.max_wait_ms);
+    for (unsigned i = 0; i < c->profile_count; i++) {
+        check_profile(&k, &c->profiles[i]);
+        warm += c->profiles[i].warm.min;
+    }
+    if (warm > c->pool.max_boxes) {
+        char text[CONFIG_WHY_MAX];
+
+        (void) snprintf(text, sizeof(text),
+                        "(%llu) is less than the warm.min of all profiles (%llu)",
+                        (unsigned long long) c->pool.max_boxes, (unsigned long long) warm);
+        complain(&k, NULL, "pool.max_boxes", text);
+    }
+}

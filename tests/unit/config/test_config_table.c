@@ -1,0 +1,372 @@
+/* The table against everything made from it: each key goes through a file and back, the example is
+ * the table, reload and hash follow the flags. What is expected of which key is written out here
+ * a second time where it matters (reload, spec), so that a slip in the table is seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* after the four above */
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+static struct config *load(const char *text)
+{
+    struct config *c = NULL;
+    struct err err = {0};
+
+    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
+        fail_msg("%s\nin:\n%s", err.msg, text);
+    return c;
+}
+
+/* A value other than the default that passes alone. */
+static const char *other_value(const struct config_key *k)
+{
+    static const struct {
+        const char *path;
+        const char *value;
+    } special[] = {
+        {"instance", "site-1"},
+        {"operator_uids", "[1000, 1001]"},
+        {"socket.group", "staff"},
+        {"tcp.listen", "\"127.0.0.1:8001\""},
+        {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
+        {"tcp.operators", "[bob]"},
+        {"pool.max_wait_ms", "600001"},
+        {"profiles.*.backend", "oci"},
+        {"profiles.*.warm.min", "3"},
+        {"profiles.*.create.backoff_max_ms", "30001"},
+        {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(special); i++) {
+        if (strcmp(special[i].path, k->path) == 0)
+            return special[i].value;
+    }
+    switch (k->type) {
+    case CONFIG_TYPE_STRING:
+    case CONFIG_TYPE_PATH:
+        return "\"/tmp/a \\\"b\\\" # $$c\"";
+    case CONFIG_TYPE_U64:
+        return k->min > 77 ? "777" : k->max < 100 ? "7" : "77";
+    case CONFIG_TYPE_SIZE:
+        return "5k";
+    case CONFIG_TYPE_MODE:
+        return "0600";
+    case CONFIG_TYPE_BOOL:
+        return strcmp(k->def, "true") == 0 ? "false" : "true";
+    case CONFIG_TYPE_ENUM:
+        return strcmp(k->def, k->names[1]) == 0 ? k->names[0] : k->names[1];
+    case CONFIG_TYPE_LIST:
+    case CONFIG_TYPE_MAP:
+    case CONFIG_TYPE_COUNT:
+        break;
+    }
+    fail_msg("give %s a value here", k->path);
+    return NULL;
+}
+
+/* A file that sets only this key (and what it cannot be without). */
+static struct config *load_with(const struct config_key *k, const char *value)
+{
+    const char *name = config_key_name(k);
+    const char *dot = strchr(name, '.');
+    char text[2048];
+    char inner[1024];
+
+    if (dot != NULL)
+        (void) snprintf(inner, sizeof(inner), "%.*s: {%s: %s%s}", (int) (dot - name), name, dot + 1,
+                        value,
+                        strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0
+                            ? ", tokens: {bob: 0123456789abcdef}"
+                            : "");
+    else
+        (void) snprintf(inner, sizeof(inner), "%s: %s", name, value);
+    if (strcmp(k->path, "profiles.*.warm.max") == 0)
+        (void) snprintf(inner, sizeof(inner), "warm: {max: %s}", value);
+    (void) snprintf(text, sizeof(text),
+                    config_key_is_profile(k) ? "{profiles: {default: {%s}}}" : "{%s}", inner);
+    return load(text);
+}
+
+static void *object_of(const struct config_key *k, struct config *c)
+{
+    return config_key_is_profile(k) ? (void *) &c->profiles[0] : c;
+}
+
+static void test_each_key_goes_through(void **state)
+{
+    (void) state;
+    static const char *const names[] = {"sim", "oci", NULL};
+    struct config *plain = load("");
+
+    config_set_backend_names(names);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *c = load_with(k, other_value(k));
+        struct buf text;
+
+        if (config_value_equal(k, object_of(k, c), object_of(k, plain)))
+            fail_msg("%s was not set", k->path);
+        /* nothing else was */
+        for (const struct config_key *o = config_keys; o->path != NULL; o++) {
+            if (o == k || strcmp(o->path, "tcp.tokens") == 0)
+                continue;
+            if (!config_value_equal(o, object_of(o, c), object_of(o, plain)))
+                fail_msg("%s changed %s", k->path, o->path);
+        }
+        buf_init(&text, 65536);
+        config_print(c, &text);
+        if ((k->flags & CONFIG_SECRET) == 0 && c->tcp.tokens.count == 0) {
+            struct config *again = load(buf_str(&text));
+
+            assert_true(config_value_equal(k, object_of(k, again), object_of(k, c)));
+            (void) config_free(again);
+        }
+        buf_fini(&text);
+        (void) config_free(c);
+    }
+    (void) config_free(plain);
+}
+
+static void test_secrets_are_not_printed(void **state)
+{
+    (void) state;
+    struct config *c = load("tcp: {tokens: {bob: hunter2hunter2hunter2}}\n"
+                            "profiles: {default: {env: {API: topsecret}}}\n");
+    struct buf text;
+
+    buf_init(&text, 65536);
+    config_print(c, &text);
+    assert_null(strstr(buf_str(&text), "hunter2"));
+    assert_null(strstr(buf_str(&text), "topsecret"));
+    assert_non_null(strstr(buf_str(&text), "    bob: \"(secret)\"\n"));
+    assert_non_null(strstr(buf_str(&text), "      API: \"(secret)\"\n"));
+    buf_fini(&text);
+    (void) config_free(c);
+}
+
+static void test_ranges_hold(void **state)
+{
+    (void) state;
+    char why[CONFIG_WHY_MAX];
+    char text[32];
+
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *c = load("");
+        void *object = object_of(k, c);
+
+        if (k->type == CONFIG_TYPE_U64 || k->type == CONFIG_TYPE_SIZE) {
+            (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) k->min);
+            assert_true(config_value_set(k, object, text, why));
+            (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) k->max);
+            assert_true(config_value_set(k, object, text, why));
+            if (k->max != UINT64_MAX) {
+                (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) k->max + 1);
+                assert_false(config_value_set(k, object, text, why));
+            }
+            if (k->min > 0) {
+                (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) k->min - 1);
+                assert_false(config_value_set(k, object, text, why));
+            }
+            assert_false(config_value_set(k, object, "99999999999999999999999", why));
+            assert_false(config_value_set(k, object, "1.5", why));
+        }
+        assert_true(strlen(k->help) > 10 && k->help[strlen(k->help) - 1] == '.');
+        (void) config_free(c);
+    }
+}
+
+/* Text fields are as large as the table says: the longest text arrives whole. */
+static void test_longest_texts(void **state)
+{
+    (void) state;
+    char why[CONFIG_WHY_MAX];
+    char longest[CONFIG_TEXT_MAX + 2];
+
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *c = load("");
+        void *object = object_of(k, c);
+
+        if (k->type == CONFIG_TYPE_STRING || k->type == CONFIG_TYPE_PATH ||
+            k->type == CONFIG_TYPE_LIST) {
+            assert_true(k->max <= CONFIG_TEXT_MAX);
+            memset(longest, 'x', sizeof(longest));
+            longest[k->max] = '\0';
+            assert_true(config_value_set(k, object, longest, why));
+            assert_string_equal((const char *) object + k->offset, longest);
+            longest[k->max] = 'x';
+            longest[k->max + 1] = '\0';
+            assert_false(config_value_set(k, object, longest, why));
+        }
+        (void) config_free(c);
+    }
+}
+
+static char *read_example(size_t *ret_len)
+{
+    const char *dir = getenv("SANDPOOL_SOURCE_DIR");
+    char path[512];
+    char *text = calloc(1, CONFIG_FILE_MAX);
+
+    assert_non_null(dir);
+    assert_non_null(text);
+    (void) snprintf(path, sizeof(path), "%s/config.example.yaml", dir);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    *ret_len = fread(text, 1, CONFIG_FILE_MAX - 1, f);
+    (void) fclose(f);
+    return text;
+}
+
+static void test_example_is_the_table(void **state)
+{
+    (void) state;
+    size_t len;
+    char *file = read_example(&len);
+    struct buf text;
+
+    buf_init(&text, CONFIG_FILE_MAX);
+    config_print_example(&text);
+    assert_string_equal(file, buf_str(&text));
+    assert_int_equal(len, text.len);
+
+    struct config *c = load(file);
+    struct config *plain = load("");
+    assert_int_equal(c->profile_count, 1);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++)
+        assert_true(config_value_equal(k, object_of(k, c), object_of(k, plain)));
+    (void) config_free(c);
+    (void) config_free(plain);
+    buf_fini(&text);
+    free(file);
+}
+
+static bool is_in(const char *const *list, const char *path)
+{
+    for (; *list != NULL; list++) {
+        size_t len = strlen(*list);
+
+        if ((*list)[len - 1] == '*' ? strncmp(*list, path, len - 1) == 0 : strcmp(*list, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void test_reload(void **state)
+{
+    (void) state;
+    static const char *const reloadable[] = {
+        "log.*",
+        "http.*",
+        "profiles.*",
+        "tcp.tokens",
+        "tcp.operators",
+        "operator_uids",
+        "pool.default_wait_ms",
+        "pool.max_wait_ms",
+        "pool.reconcile_interval_s",
+        NULL,
+    };
+    static const char *const names[] = {"sim", "oci", NULL};
+    struct config *plain = load("tcp: {tokens: {bob: 0123456789abcdef}}");
+    char want[160];
+
+    config_set_backend_names(names);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *c = load_with(k, other_value(k));
+        struct err err = {0};
+
+        if (is_in(reloadable, k->path)) {
+            assert_int_equal(config_can_reload(plain, c, &err), SP_OK);
+        } else {
+            assert_int_equal(config_can_reload(plain, c, &err), SP_CONFIG);
+            (void) snprintf(want, sizeof(want),
+                            "%s cannot change while the daemon runs: restart it", k->path);
+            assert_string_equal(err.msg, want);
+        }
+        (void) config_free(c);
+    }
+    struct config *more = load("profiles: {extra: {}}");
+    assert_int_equal(config_can_reload(plain, more, NULL), SP_OK);
+    assert_int_equal(config_can_reload(more, plain, NULL), SP_OK);
+    (void) config_free(more);
+    (void) config_free(plain);
+}
+
+static uint64_t hash_of(const char *profile)
+{
+    char text[512];
+
+    (void) snprintf(text, sizeof(text), "profiles: {default: {%s}}", profile);
+    struct config *c = load(text);
+    uint64_t h = config_spec_hash(&c->profiles[0]);
+    (void) config_free(c);
+    return h;
+}
+
+static void test_spec_hash(void **state)
+{
+    (void) state;
+    static const char *const spec[] = {"profiles.*.backend", "profiles.*.env",
+                                       "profiles.*.sim.socket", NULL};
+    static const char *const names[] = {"sim", "oci", NULL};
+    uint64_t plain = hash_of("");
+
+    config_set_backend_names(names);
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *c = load_with(k, other_value(k));
+
+        if ((config_spec_hash(&c->profiles[0]) != plain) != is_in(spec, k->path))
+            fail_msg("the hash and %s", k->path);
+        (void) config_free(c);
+    }
+    /* written down, because boxes outlive the daemon that hashed them */
+    assert_true(plain == 0xe3b0c44298fc1c14ULL);
+    assert_true(hash_of("env: {A: b, C: d}") == hash_of("env: {C: d, A: b}"));
+    assert_true(hash_of("env: {A: bc}") != hash_of("env: {Ab: c}"));
+    /* settings of another backend than its own do not matter */
+    assert_true(hash_of("backend: oci, sim: {socket: /x}") == hash_of("backend: oci"));
+    /* the name of the profile neither */
+    struct config *c = load("profiles: {other: {}}");
+    assert_true(config_spec_hash(config_find_profile(c, "other")) == plain);
+    (void) config_free(c);
+}
+
+static void test_backend_key(void **state)
+{
+    (void) state;
+    static const char *const names[] = {"sim", "oci", NULL};
+    char key[CONFIG_TEXT_MAX];
+
+    config_set_backend_names(names);
+    struct config *c = load("profiles:\n"
+                            "  a: {sim: {socket: /run/sim.sock, seed: 3}}\n"
+                            "  b: {backend: oci, sim: {socket: /run/sim.sock}}\n");
+    config_backend_key(config_find_profile(c, "a"), key, sizeof(key));
+    assert_string_equal(key, "sim:/run/sim.sock");
+    config_backend_key(config_find_profile(c, "b"), key, sizeof(key));
+    assert_string_equal(key, "oci");
+    config_backend_key(config_find_profile(c, "default"), key, sizeof(key));
+    assert_string_equal(key, "sim:");
+    (void) config_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_key_goes_through),
+        cmocka_unit_test(test_secrets_are_not_printed),
+        cmocka_unit_test(test_ranges_hold),
+        cmocka_unit_test(test_longest_texts),
+        cmocka_unit_test(test_example_is_the_table),
+        cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_spec_hash),
+        cmocka_unit_test(test_backend_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
