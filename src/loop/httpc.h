@@ -31,7 +31,8 @@ struct httpc_request {
     void *easy;
     void *header_list;
     struct httpc *client;
-    struct list_node zombie_link;
+    size_t header_len; /* of the answer's header lines so far: bounded like the body */
+    bool is_too_big;
     char error_text[256];
 };
 

@@ -48,7 +48,7 @@ static void arm(struct loop *l)
     uint64_t now_ms;
     int r;
 
-    if (at_ns == l->armed_ns)
+    if (at_ns == l->armed_ns && at_ns > l->rt.now_ns)
         return;
     l->armed_ns = at_ns;
     if (at_ns == RT_NEVER) {
@@ -57,6 +57,8 @@ static void arm(struct loop *l)
     }
     at_ms = at_ns / NS_PER_MS + (at_ns % NS_PER_MS != 0);
     now_ms = uv_now(&l->uv);
+    if (at_ns <= l->rt.now_ns) /* became due during the turn: do not round that up to a sleep */
+        at_ms = now_ms;
     r = uv_timer_start(&l->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
     assert(r == 0);
 }

@@ -1,0 +1,232 @@
+/* httpc_easy.c - options, bounds and errors of one transfer. The peer is not trusted: header and
+ * body are bounded as they arrive, and only addresses that need no resolver are accepted. */
+#include "loop/httpc_easy.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+enum { HEADER_MAX = 65536 }; /* all header lines of an answer together */
+
+/* --- errors --- */
+
+static int translate(const struct httpc_request *r, CURLcode curl_code)
+{
+    /* An enumeration of the library's, which grows: the rest is input and output. */
+    if (curl_code == CURLE_COULDNT_CONNECT || curl_code == CURLE_COULDNT_RESOLVE_HOST ||
+        curl_code == CURLE_SSL_CONNECT_ERROR || curl_code == CURLE_PEER_FAILED_VERIFICATION ||
+        curl_code == CURLE_OPERATION_TIMEDOUT) /* only the connect timeout is set */
+        return SP_CONNECT_FAILED;
+    if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY)
+        return SP_PROTOCOL;
+    if (curl_code == CURLE_FILESIZE_EXCEEDED || r->is_too_big)
+        return SP_TOO_BIG;
+    if (curl_code == CURLE_WRITE_ERROR || curl_code == CURLE_OUT_OF_MEMORY)
+        return SP_NO_MEMORY;
+    return SP_IO;
+}
+
+int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *err)
+{
+    int code = translate(r, (CURLcode) curl_code);
+    const char *text = r->error_text;
+
+    if (text[0] == '\0')
+        text = curl_easy_strerror((CURLcode) curl_code);
+    if (code == SP_TOO_BIG)
+        text = "the answer is larger than allowed";
+    (void) err_set(err, code, "%s", text);
+    err->sys = curl_code;
+    return code;
+}
+
+/* --- callbacks --- */
+
+/* Returning another number than was given ends the transfer with CURLE_WRITE_ERROR. */
+static size_t on_body(char *data, size_t size, size_t count, void *arg)
+{
+    struct httpc_request *r = arg;
+    size_t len = size * count;
+
+    if (len > r->response.max - r->response.len) {
+        r->is_too_big = true;
+        return 0;
+    }
+    buf_append(&r->response, data, len);
+    return buf_failed(&r->response) ? 0 : len;
+}
+
+static size_t on_header(char *data, size_t size, size_t count, void *arg)
+{
+    struct httpc_request *r = arg;
+    size_t len = size * count;
+
+    (void) data;
+    r->header_len += len;
+    if (r->header_len <= HEADER_MAX)
+        return len;
+    r->is_too_big = true;
+    return 0;
+}
+
+static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
+{
+    (void) arg;
+    (void) purpose;
+    return socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
+}
+
+/* --- what may be sent --- */
+
+static bool has_control_char(const char *s)
+{
+    for (; *s != '\0'; s++)
+        if ((unsigned char) *s < ' ' || *s == 0x7f)
+            return true;
+    return false;
+}
+
+/* A name would start a resolver thread, which cannot be cancelled. */
+static bool needs_no_resolver(const char *host)
+{
+    char literal[INET6_ADDRSTRLEN];
+    unsigned char addr[16];
+    size_t len = strlen(host);
+
+    if (strcasecmp(host, "localhost") == 0 || inet_pton(AF_INET, host, addr) == 1)
+        return true;
+    if (len < 3 || host[0] != '[' || host[len - 1] != ']' || len - 2 >= sizeof(literal))
+        return false;
+    memcpy(literal, host + 1, len - 2);
+    literal[len - 2] = '\0';
+    return inet_pton(AF_INET6, literal, addr) == 1;
+}
+
+/* libcurl's own parser says what scheme and host are, so it connects to the one that was checked. */
+static int check_url(const struct httpc_request *r, struct err *err)
+{
+    CURLU *url = curl_url();
+    char *scheme = NULL;
+    char *host = NULL;
+    int code = SP_OK;
+
+    if (url == NULL)
+        return err_set(err, SP_NO_MEMORY, "no memory for a request");
+    if (curl_url_set(url, CURLUPART_URL, r->url, 0) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+        code = err_set(err, SP_BAD_REQUEST, "'%.160s' is no HTTP address", r->url);
+    else if (r->unix_socket == NULL && !needs_no_resolver(host))
+        code = err_set(err, SP_BAD_REQUEST, "host '%.100s' is neither an IP address nor localhost",
+                       host);
+    curl_free(scheme);
+    curl_free(host);
+    curl_url_cleanup(url);
+    return code;
+}
+
+int httpc_easy_check(const struct httpc_request *r, struct err *err)
+{
+    if (has_control_char(r->method) || has_control_char(r->url))
+        return err_set(err, SP_BAD_REQUEST, "control character in a request line");
+    for (const char *const *h = r->headers; h != NULL && *h != NULL; h++)
+        if (has_control_char(*h)) /* it may hold a secret: do not show it */
+            return err_set(err, SP_BAD_REQUEST, "control character in a header");
+    return check_url(r, err);
+}
+
+/* --- options --- */
+
+/* libcurl's defaults that nobody asked for are taken out. */
+static bool add_headers(struct httpc_request *r)
+{
+    struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+    bool has_type = false;
+
+    for (const char *const *h = r->headers; h != NULL && *h != NULL && list != NULL; h++) {
+        struct curl_slist *longer = curl_slist_append(list, *h);
+
+        has_type = has_type || strncasecmp(*h, "content-type:", 13) == 0;
+        if (longer == NULL)
+            curl_slist_free_all(list);
+        list = longer;
+    }
+    if (list != NULL && !has_type)
+        (void) curl_slist_append(list, "Content-Type:"); /* without memory the next step fails */
+    r->header_list = list;
+    return list != NULL;
+}
+
+#define SET(option, value)                              \
+    do {                                                \
+        if (rc == CURLE_OK)                             \
+            rc = curl_easy_setopt(easy, option, value); \
+    } while (0)
+
+static CURLcode set_message(CURL *easy, const struct httpc_request *r)
+{
+    bool is_upload = r->body_len > 0 || strcmp(r->method, "POST") == 0 ||
+                     strcmp(r->method, "PUT") == 0 || strcmp(r->method, "PATCH") == 0;
+    CURLcode rc = CURLE_OK;
+
+    SET(CURLOPT_URL, r->url);
+    SET(CURLOPT_PATH_AS_IS, 1L);
+    SET(CURLOPT_HTTPHEADER, (struct curl_slist *) r->header_list);
+    if (is_upload) {
+        SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) r->body_len);
+        SET(CURLOPT_POSTFIELDS, r->body_len > 0 ? r->body : "");
+    }
+    if (strcmp(r->method, "HEAD") == 0)
+        SET(CURLOPT_NOBODY, 1L);
+    else if (r->response_max > 0)
+        SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t) r->response_max);
+    SET(CURLOPT_CUSTOMREQUEST, r->method);
+    return rc;
+}
+
+static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
+                              uint64_t connect_timeout_ms)
+{
+    /* Read only: libcurl walks the list when it connects. */
+    static char localhost_rule[] = "localhost::127.0.0.1:";
+    static struct curl_slist connect_to = {.data = localhost_rule, .next = NULL};
+    CURLcode rc = CURLE_OK;
+
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NOPROXY, "*");
+    SET(CURLOPT_CONNECT_TO, &connect_to);
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long) connect_timeout_ms);
+    SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
+    if (r->want_fresh) {
+        SET(CURLOPT_FRESH_CONNECT, 1L);
+        SET(CURLOPT_FORBID_REUSE, 1L);
+    }
+    return rc;
+}
+
+static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
+{
+    CURLcode rc = CURLE_OK;
+
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, r);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, r);
+    SET(CURLOPT_ERRORBUFFER, r->error_text);
+    SET(CURLOPT_PRIVATE, r);
+    return rc;
+}
+
+bool httpc_easy_set(struct httpc_request *r, uint64_t connect_timeout_ms)
+{
+    return add_headers(r) && set_message(r->easy, r) == CURLE_OK &&
+           set_transport(r->easy, r, connect_timeout_ms) == CURLE_OK &&
+           set_callbacks(r->easy, r) == CURLE_OK;
+}
