@@ -1,0 +1,33 @@
+/* registry.c - the backends by name. */
+#include "backend/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/sim.h"
+
+static const struct backend_ops *const all[] = {&sim_ops};
+
+const struct backend_ops *backend_by_name(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    return NULL;
+}
+
+const char *const *backend_names(void)
+{
+    static const char *names[ARRAY_LEN(all) + 1];
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        names[i] = all[i]->name;
+    return names;
+}
+
+void backend_list_fini(struct backend_list *r)
+{
+    free(r->boxes);
+    r->boxes = NULL;
+    r->count = 0;
+}

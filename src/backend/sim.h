@@ -1,0 +1,28 @@
+/* sim.h - the simulated backend, for tests, the bench and trying things out. Without a socket in
+ * the profile the machine is in this process and its boxes need no probe; with one it is
+ * sandpool-sim, and its boxes outlive the daemon and serve real HTTP. */
+#ifndef BACKEND_SIM_H
+#define BACKEND_SIM_H
+
+#include "backend/backend.h"
+#include "sim/world.h"
+
+/* Registered as "sim"; a backend that was opened with a socket carries sim_host_ops instead. */
+extern const struct backend_ops sim_ops;
+extern const struct backend_ops sim_host_ops;
+
+/* Tests: a box of the machine in this process dies by itself; on_died() follows. False when there
+ * is no such box. `b` must carry sim_ops. */
+bool sim_kill(struct backend *b, uint64_t box_id, const char *reason);
+/* The machine behind it, for tests and the bench. */
+const struct world *sim_world(const struct backend *b);
+
+/* The forms of the machine and those of the backend. The spec borrows the texts. */
+void sim_spec_from_labels(const struct backend_labels *labels, const char *token,
+                          struct world_spec *ret);
+void sim_manners_from_profile(const struct config_profile *profile, struct world_manners *ret);
+/* False when a text is too long for a box. */
+MUST_CHECK bool sim_box_from_spec(const struct world_spec *spec, const char *url,
+                                  struct backend_box *ret);
+
+#endif
