@@ -1,0 +1,225 @@
+/* main.c - sandpool-agent: runs inside a box. It serves on a socket that it inherits or binds,
+ * buries orphans when it is the box's init, and keeps its token out of what it starts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/serve.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "loop/signals.h"
+#include "sandpool/version.h"
+
+static const char usage_text[] =
+    "usage: sandpool-agent [--listen ADDRESS] [--port N] [--fd N] [--token-file FILE]\n"
+    "\n"
+    "Serves the sandbox it runs in.\n"
+    "\n"
+    "  --listen ADDRESS   IPv4 address or [IPv6 address] to bind (default 127.0.0.1)\n"
+    "  --port N           TCP port (default 8080; 0: any)\n"
+    "  --fd N             serve on this inherited listening descriptor instead\n"
+    "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
+    "  --version          print the version\n"
+    "  --help             this text\n";
+
+struct options {
+    const char *listen;
+    const char *token_file;
+    uint64_t port;
+    uint64_t fd;
+    bool has_fd;
+};
+
+static const struct http_limits limits = {
+    .max_connections = 256,
+    .max_header_bytes = 16 * 1024,
+    .max_body_bytes = 1024 * 1024,
+    .stream_max = 4 * 1024 * 1024,
+    .header_timeout_ms = 10000,
+    .idle_timeout_ms = 60000,
+    .write_timeout_ms = 60000,
+};
+
+/* Exits for --help, --version and mistakes. */
+static void parse_options(int argc, char **argv, struct options *ret)
+{
+    static const struct option longs[] = {{"listen", required_argument, NULL, 'l'},
+                                          {"port", required_argument, NULL, 'p'},
+                                          {"fd", required_argument, NULL, 'f'},
+                                          {"token-file", required_argument, NULL, 't'},
+                                          {"version", no_argument, NULL, 'v'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    bool is_bad = false;
+
+    for (;;) {
+        int c = getopt_long(argc, argv, "", longs, NULL);
+
+        if (c == -1)
+            break;
+        if (c == 'l')
+            ret->listen = optarg;
+        else if (c == 'p')
+            is_bad = is_bad || !str_parse_u64(optarg, 0, 65535, &ret->port);
+        else if (c == 'f') {
+            ret->has_fd = true;
+            is_bad = is_bad || !str_parse_u64(optarg, 3, 1024, &ret->fd);
+        } else if (c == 't')
+            ret->token_file = optarg;
+        else if (c == 'v' || c == 'h') {
+            (void) fputs(c == 'h' ? usage_text : "sandpool-agent " SANDPOOL_VERSION "\n", stdout);
+            exit(0);
+        } else
+            is_bad = true;
+    }
+    if (is_bad || optind != argc) {
+        (void) fputs(usage_text, stderr);
+        exit(2);
+    }
+}
+
+static int read_token_file(struct agent *a, const char *path, struct err *err)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char text[AGENT_TOKEN_MAX + 2]; /* a newline may follow */
+    ssize_t len;
+
+    if (fd < 0)
+        return err_sys(err, SP_CONFIG, errno, "token file '%.120s'", path);
+    len = read(fd, text, sizeof(text));
+    if (len < 0)
+        return err_sys(err, SP_CONFIG, errno, "token file '%.120s'", path);
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
+        len--;
+    if (len == 0 || !str_copy_n(a->token, sizeof(a->token), text, (size_t) len))
+        return err_set(err, SP_CONFIG, "token file '%.120s': 1 to %d characters are needed", path,
+                       (int) AGENT_TOKEN_MAX);
+    return SP_OK;
+}
+
+/* The variable is wiped where it lies, so that /proc does not show it to the box's programs. */
+static int read_token(struct agent *a, const char *path, struct err *err)
+{
+    char *env = getenv("SANDPOOL_AGENT_TOKEN");
+    bool is_fitting = true;
+
+    if (env != NULL) {
+        is_fitting = str_copy(a->token, sizeof(a->token), env);
+        explicit_bzero(env, strlen(env));
+        (void) unsetenv("SANDPOOL_AGENT_TOKEN"); /* the name is valid: it cannot fail */
+    }
+    if (path != NULL)
+        return read_token_file(a, path, err);
+    if (!is_fitting)
+        return err_set(err, SP_CONFIG, "SANDPOOL_AGENT_TOKEN is longer than %d characters",
+                       (int) AGENT_TOKEN_MAX);
+    return SP_OK;
+}
+
+static void reap_orphans(void)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+}
+
+static void on_closed(void *ctx)
+{
+    struct agent *a = ctx;
+
+    loop_stop(&a->loop);
+}
+
+static void stop(struct agent *a)
+{
+    if (a->is_closing)
+        return;
+    a->is_closing = true;
+    http_server_close(a->server, on_closed, a);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    struct agent *a = ctx;
+
+    if (signum == SIGCHLD)
+        reap_orphans();
+    else
+        stop(a);
+}
+
+static int start_listening(struct agent *a, const struct options *options, struct err *err)
+{
+    char address[80];
+    int port = 0;
+    int rc;
+
+    if (options->has_fd)
+        rc = http_server_listen_fd(a->server, (int) options->fd, err);
+    else {
+        (void) snprintf(address, sizeof(address), "%.64s:%u", options->listen,
+                        (unsigned) options->port);
+        rc = http_server_listen_tcp(a->server, address, &port, err);
+    }
+    if (rc != SP_OK)
+        return rc;
+    if (options->has_fd)
+        (void) printf("sandpool-agent: ready on descriptor %u\n", (unsigned) options->fd);
+    else
+        (void) printf("sandpool-agent: ready on %s:%d\n", options->listen, port);
+    (void) fflush(stdout);
+    return SP_OK;
+}
+
+static int run(struct agent *a, const struct options *options, struct err *err)
+{
+    /* Only an init is given children it did not start. */
+    const int signums[] = {SIGTERM, SIGINT, a->is_init ? SIGCHLD : 0, 0};
+    const struct http_server_config config = {
+        .limits = limits, .routes = agent_routes, .ctx = a, .guard = agent_guard};
+    struct signals signals = {0};
+    int rc = loop_init(&a->loop, err);
+
+    if (rc != SP_OK)
+        return rc;
+    a->started_ns = rt_now(&a->loop.rt);
+    a->server = http_server_new(&a->loop, &config);
+    rc = signals_init(&signals, &a->loop, signums, on_signal, a, err);
+    if (rc == SP_OK)
+        rc = start_listening(a, options, err);
+    if (rc == SP_OK)
+        reap_orphans(); /* those that ended before SIGCHLD was heard */
+    else
+        stop(a);
+    loop_run(&a->loop);
+    signals_close(&signals);
+    loop_fini(&a->loop);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent agent = {0};
+    struct options options = {.listen = "127.0.0.1", .port = 8080};
+    const char *home = getenv("HOME");
+    struct err err;
+
+    parse_options(argc, argv, &options);
+    log_setup(2, LOG_WARN, LOG_LOGFMT);
+    agent.is_init = getpid() == 1;
+    if (home == NULL || !str_copy(agent.home_dir, sizeof(agent.home_dir), home))
+        str_copy_cut(agent.home_dir, sizeof(agent.home_dir), "/");
+    if (read_token(&agent, options.token_file, &err) != SP_OK ||
+        run(&agent, &options, &err) != SP_OK) {
+        (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
+        return 1;
+    }
+    log_flush_wait();
+    return 0;
+}

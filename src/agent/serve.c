@@ -1,0 +1,86 @@
+/* serve.c - the agent's routes. The form of /v1/sandbox is fixed by the clients that exist:
+ * success, message, data, and what the box is like. */
+#include "agent/serve.h"
+
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "sandpool/version.h"
+
+int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
+{
+    static const char scheme[] = "Bearer ";
+    const struct agent *a = http_server_ctx(ex);
+    const char *given = http_header(ex, "authorization");
+
+    if ((route->flags & HTTP_OPEN) != 0)
+        return SP_OK;
+    if (given != NULL && !str_is_empty(a->token) && strncmp(given, scheme, strlen(scheme)) == 0 &&
+        str_equal_secret(given + strlen(scheme), a->token))
+        return SP_OK;
+    return err_set(err, SP_UNAUTHORIZED, "the token of this box is required");
+}
+
+static void put_system(struct json_out *o)
+{
+    struct utsname name;
+
+    json_begin_obj(o, "system");
+    if (uname(&name) == 0) {
+        json_put_str(o, "os", name.sysname);
+        json_put_str(o, "kernel", name.release);
+        json_put_str(o, "arch", name.machine);
+        json_put_str(o, "hostname", name.nodename);
+    }
+    json_end(o);
+}
+
+static void handle_sandbox(struct http_exchange *ex)
+{
+    const struct agent *a = http_server_ctx(ex);
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_bool(&o, "success", true);
+    json_put_str(&o, "message", "");
+    json_put_null(&o, "data");
+    json_put_str(&o, "home_dir", a->home_dir);
+    json_put_str(&o, "version", SANDPOOL_VERSION);
+    json_begin_obj(&o, "detail");
+    put_system(&o);
+    json_end(&o);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static void handle_agent(struct http_exchange *ex)
+{
+    const struct agent *a = http_server_ctx(ex);
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "version", SANDPOOL_VERSION);
+    json_put_i64(&o, "pid", getpid());
+    json_put_bool(&o, "is_init", a->is_init);
+    json_put_u64(&o, "uptime_ms", (rt_now(&a->loop.rt) - a->started_ns) / NS_PER_MS);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static void handle_health(struct http_exchange *ex)
+{
+    static const char body[] = "{\"status\":\"ok\"}";
+
+    http_reply(ex, 200, "application/json", body, strlen(body));
+}
+
+const struct http_route agent_routes[] = {
+    {HTTP_METHOD_GET, "/v1/sandbox", handle_sandbox, HTTP_OPEN, 0, "readiness, what the box is"},
+    {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN, 0, "the agent runs"},
+    {HTTP_METHOD_GET, "/v1/agent", handle_agent, 0, 0, "the agent itself"},
+    {.pattern = NULL},
+};

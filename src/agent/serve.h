@@ -1,0 +1,24 @@
+/* serve.h - what the agent serves inside its box. */
+#ifndef AGENT_SERVE_H
+#define AGENT_SERVE_H
+
+#include "http/http.h"
+
+enum { AGENT_TOKEN_MAX = 128 };
+
+struct agent {
+    struct loop loop;
+    struct http_server *server;
+    char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
+    char home_dir[256];
+    uint64_t started_ns;
+    bool is_init; /* process 1 of its box */
+    bool is_closing;
+};
+
+extern const struct http_route agent_routes[];
+
+/* The guard of the server: health is open, everything else wants the token. */
+int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
+
+#endif
