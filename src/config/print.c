@@ -136,7 +136,7 @@ static void print_range(const struct config_key *k, struct buf *out)
     case CONFIG_TYPE_COUNT:
         break;
     }
-    assert(!"unknown type");
+    assert(false && "unknown type");
 }
 
 static void print_map(const struct config_key *k, const void *object, unsigned depth,

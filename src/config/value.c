@@ -185,7 +185,7 @@ bool config_value_set(const struct config_key *k, void *object, const char *text
     case CONFIG_TYPE_COUNT:
         break;
     }
-    assert(!"a map is set pair by pair");
+    assert(false && "a map is set pair by pair");
     return false;
 }
 
@@ -246,7 +246,7 @@ bool config_value_equal(const struct config_key *k, const void *a, const void *b
     case CONFIG_TYPE_COUNT:
         break;
     }
-    assert(!"unknown type");
+    assert(false && "unknown type");
     return false;
 }
 
@@ -284,7 +284,7 @@ void config_value_print(const struct config_key *k, const void *object, struct b
     case CONFIG_TYPE_COUNT:
         break;
     }
-    assert(!"a map is printed pair by pair");
+    assert(false && "a map is printed pair by pair");
 }
 
 void config_value_fini(const struct config_key *k, void *object)
