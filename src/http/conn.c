@@ -1,0 +1,445 @@
+/* conn.c - one connection: read, parse, dispatch, write, next. conn_run() is the only place that
+ * moves it forward and update() the only one that decides what it waits for; everything else
+ * notes a fact and calls or defers conn_run(). */
+#include "http/conn.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/mem.h"
+
+static void update(struct conn *c);
+
+/* --- the end --- */
+
+static void on_handle_closed(void *ctx)
+{
+    struct conn *c = ctx;
+    struct http_server *s = c->server;
+
+    rt_undefer(&s->loop->rt, &c->task);
+    if (c->ex != NULL) {
+        exchange_lost(c->ex);
+        exchange_release(c->ex);
+    }
+    conn_drop_flight(c);
+    buf_fini(&c->ahead);
+    list_remove(c->is_refused ? &s->refusing : &s->conns, &c->link);
+    free(c);
+    server_check_closed(s);
+}
+
+void conn_close(struct conn *c)
+{
+    if (c->phase == CONN_CLOSED)
+        return;
+    c->phase = CONN_CLOSED;
+    rt_timer_cancel(&c->server->loop->rt, &c->timer);
+    loop_close_handle(&c->u.handle, on_handle_closed, c);
+    conn_defer(c); /* tells the handler */
+}
+
+/* The answer is out but the client may still be sending: closing now would reset the connection
+ * and could take the answer away from it. So say that we are done and read on for a while. */
+static void start_linger(struct conn *c)
+{
+    int fd;
+
+    if (uv_fileno(&c->u.handle, &fd) != 0 || shutdown(fd, SHUT_WR) != 0) {
+        conn_close(c);
+        return;
+    }
+    c->phase = CONN_LINGER;
+    buf_fini(&c->ahead);
+}
+
+/* --- the timer --- */
+
+static void on_timer(struct rt_timer *timer);
+
+static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
+{
+    const struct http_limits *l = &c->server->limits;
+
+    switch (wait) {
+    case CONN_WAIT_IDLE:
+        return l->idle_timeout_ms;
+    case CONN_WAIT_HEAD:
+    case CONN_WAIT_BODY:
+        return l->header_timeout_ms;
+    case CONN_WAIT_WRITE:
+        return l->write_timeout_ms;
+    case CONN_WAIT_LINGER:
+        return CONN_LINGER_MS;
+    case CONN_WAIT_NONE:
+    case CONN_WAIT_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* Waits for something else from now on. The timer itself is only moved when it would be late. */
+static void set_wait(struct conn *c, enum conn_wait wait)
+{
+    struct rt *rt = &c->server->loop->rt;
+
+    c->wait = wait;
+    if (wait == CONN_WAIT_NONE) {
+        c->deadline_ns = RT_NEVER;
+        return;
+    }
+    c->deadline_ns = rt_after(rt_now(rt), timeout_of(c, wait) * NS_PER_MS);
+    if (!heap_has(&c->timer.node) || c->timer.node.key > c->deadline_ns)
+        rt_timer_set(rt, &c->timer, c->deadline_ns, on_timer);
+}
+
+static void on_timeout(struct conn *c)
+{
+    uint64_t taken = c->sent - conn_unsent(c);
+
+    switch (c->wait) {
+    case CONN_WAIT_HEAD:
+        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request headers did not arrive in time", 0);
+        break;
+    case CONN_WAIT_BODY:
+        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request body did not arrive in time", 0);
+        break;
+    case CONN_WAIT_WRITE:
+        if (taken == c->taken_before)
+            conn_close(c);
+        c->taken_before = taken;
+        break;
+    case CONN_WAIT_IDLE:
+    case CONN_WAIT_LINGER:
+        conn_close(c);
+        break;
+    case CONN_WAIT_NONE:
+    case CONN_WAIT_COUNT:
+        return;
+    }
+    c->wait = CONN_WAIT_NONE;
+    conn_run(c);
+}
+
+static void on_timer(struct rt_timer *timer)
+{
+    struct conn *c = container_of(timer, struct conn, timer);
+    struct rt *rt = &c->server->loop->rt;
+
+    if (c->deadline_ns <= rt_now(rt))
+        on_timeout(c);
+    else if (c->deadline_ns != RT_NEVER)
+        rt_timer_set(rt, timer, c->deadline_ns, on_timer);
+}
+
+/* --- reading --- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct conn *c = container_of(handle, struct conn, u.handle);
+
+    (void) suggested;
+    *buf = uv_buf_init(c->server->read_buf, (unsigned) (CONN_READ_SIZE - c->ahead.len));
+}
+
+/* Takes one piece of input as far as this request goes; returns the bytes used. */
+static size_t feed(struct conn *c, const char *data, size_t len)
+{
+    struct http_exchange *ex = c->ex;
+    size_t used;
+
+    if (ex->input == EXCHANGE_BODY)
+        c->wait = CONN_WAIT_NONE; /* there is progress: the pause starts anew */
+    switch (parse_feed(&ex->req, data, len, &used)) {
+    case PARSE_MORE:
+        break;
+    case PARSE_PAUSED:
+        if (buf_failed(&ex->body))
+            exchange_refuse(ex, SP_NO_MEMORY, "not enough memory for the request body", 0);
+        break;
+    case PARSE_HEAD:
+        exchange_start(ex);
+        break;
+    case PARSE_DONE:
+        exchange_finish_body(ex);
+        break;
+    case PARSE_BAD:
+        exchange_refuse(ex, ex->req.error, ex->req.reason, 0);
+        break;
+    case PARSE_RESULT_COUNT:
+        assert(false);
+    }
+    return used;
+}
+
+/* The answer is ended. True when it is out and the connection can go on. */
+static bool settle(struct conn *c)
+{
+    struct http_exchange *ex = c->ex;
+    void (*on_sent)(void *, int) = ex->on_sent;
+    bool must_close = ex->must_close || c->server->is_stopping;
+    bool must_linger = ex->must_linger && !c->is_eof;
+
+    if (conn_unsent(c) > 0)
+        return false;
+    ex->on_sent = NULL;
+    if (on_sent != NULL)
+        on_sent(ex->sent_ctx, SP_OK);
+    c->ex = NULL;
+    exchange_release(ex);
+    conn_drop_flight(c);
+    c->wait = CONN_WAIT_NONE;
+    if (c->phase != CONN_OPEN)
+        return false;
+    if (must_close && must_linger)
+        start_linger(c);
+    else if (must_close)
+        conn_close(c);
+    return true;
+}
+
+static bool can_take_input(const struct conn *c, size_t len)
+{
+    if (c->ex == NULL)
+        return len > 0;
+    if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused)
+        return false;
+    return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
+}
+
+/* Serves what `data` holds; returns the bytes used. */
+static size_t advance(struct conn *c, const char *data, size_t len)
+{
+    size_t used = 0;
+
+    while (c->phase == CONN_OPEN) {
+        if (c->ex != NULL && c->ex->is_ended) {
+            if (!settle(c))
+                break;
+            continue;
+        }
+        if (!can_take_input(c, len - used))
+            break;
+        if (c->ex == NULL) {
+            if (data[used] == '\r' || data[used] == '\n') {
+                used++; /* a stray line end between requests is no request */
+                continue;
+            }
+            c->ex = exchange_new(c);
+        }
+        used += feed(c, data + used, len - used);
+    }
+    return used;
+}
+
+/* Runs over the unparsed rest, then over `data`, and keeps what is left. */
+static void run(struct conn *c, const char *data, size_t len)
+{
+    c->is_running = true;
+    if (c->ahead.len > 0 || len == 0) {
+        buf_append(&c->ahead, data, len);
+        len = advance(c, buf_str(&c->ahead), c->ahead.len);
+        if (c->phase == CONN_OPEN)
+            buf_consume(&c->ahead, len);
+    } else {
+        size_t used = advance(c, data, len);
+
+        if (c->phase == CONN_OPEN)
+            buf_append(&c->ahead, data + used, len - used);
+    }
+    if (c->ahead.len == 0 && c->ahead.data != NULL)
+        buf_fini(&c->ahead);
+    /* No more will come: what is not answered by now has nobody waiting for it. */
+    if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended))
+        conn_close(c);
+    if (buf_failed(&c->ahead))
+        conn_close(c);
+    c->is_running = false;
+    update(c);
+}
+
+void conn_run(struct conn *c)
+{
+    rt_undefer(&c->server->loop->rt, &c->task);
+    if (c->phase == CONN_CLOSED) {
+        if (c->ex != NULL)
+            exchange_lost(c->ex);
+        return;
+    }
+    run(c, NULL, 0);
+}
+
+static void on_task(struct rt_task *task)
+{
+    conn_run(container_of(task, struct conn, task));
+}
+
+void conn_defer(struct conn *c)
+{
+    if (!c->is_running || c->phase == CONN_CLOSED)
+        rt_defer(&c->server->loop->rt, &c->task, on_task);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct conn *c = container_of(stream, struct conn, u.stream);
+
+    if (n == 0 || c->phase == CONN_CLOSED)
+        return;
+    if (n < 0) {
+        c->is_eof = true;
+        if (n != UV_EOF || c->phase == CONN_LINGER)
+            conn_close(c);
+        else
+            run(c, NULL, 0);
+        return;
+    }
+    if (c->phase == CONN_LINGER) {
+        c->lingered += (size_t) n;
+        if (c->lingered > CONN_LINGER_BYTES)
+            conn_close(c);
+        return;
+    }
+    run(c, buf->base, (size_t) n);
+}
+
+/* --- what it waits for --- */
+
+static enum conn_wait next_wait(const struct conn *c)
+{
+    if (c->phase == CONN_LINGER)
+        return CONN_WAIT_LINGER;
+    if (conn_unsent(c) > 0)
+        return CONN_WAIT_WRITE;
+    if (c->ex == NULL)
+        return CONN_WAIT_IDLE;
+    switch (c->ex->input) {
+    case EXCHANGE_HEAD:
+        return CONN_WAIT_HEAD;
+    case EXCHANGE_BODY:
+        return c->ex->is_paused ? CONN_WAIT_NONE : CONN_WAIT_BODY;
+    case EXCHANGE_DONE:
+    case EXCHANGE_INPUT_COUNT:
+        break;
+    }
+    return CONN_WAIT_NONE; /* the handler's turn; its own deadlines rule */
+}
+
+static void update(struct conn *c)
+{
+    bool want_read;
+    enum conn_wait wait;
+
+    if (c->phase == CONN_CLOSED)
+        return;
+    wait = next_wait(c);
+    if (wait != c->wait) {
+        if (wait == CONN_WAIT_WRITE)
+            c->taken_before = c->sent - conn_unsent(c);
+        set_wait(c, wait);
+    }
+    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE;
+    if (want_read == c->is_reading)
+        return;
+    c->is_reading = want_read;
+    if (!want_read)
+        (void) uv_read_stop(&c->u.stream); /* always succeeds */
+    else if (uv_read_start(&c->u.stream, on_alloc, on_read) != 0)
+        conn_close(c);
+}
+
+/* --- the beginning --- */
+
+static void learn_peer(struct conn *c)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    int fd;
+
+    if (uv_fileno(&c->u.handle, &fd) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0) {
+        c->peer.uid = cred.uid;
+        c->peer.gid = cred.gid;
+        c->peer.pid = cred.pid;
+    }
+}
+
+static void learn_address(struct conn *c)
+{
+    struct sockaddr_storage ss;
+    int len = sizeof(ss);
+    char ip[48];
+    bool is_v6;
+    unsigned port;
+
+    c->peer.is_tcp = true;
+    c->peer.uid = UINT32_MAX;
+    c->peer.gid = UINT32_MAX;
+    (void) uv_tcp_nodelay(&c->u.tcp, 1); /* only speed */
+    if (uv_tcp_getpeername(&c->u.tcp, (struct sockaddr *) &ss, &len) != 0)
+        return;
+    is_v6 = ss.ss_family == AF_INET6;
+    if (is_v6) {
+        (void) uv_ip6_name((struct sockaddr_in6 *) &ss, ip, sizeof(ip));
+        port = ntohs(((struct sockaddr_in6 *) &ss)->sin6_port);
+    } else {
+        (void) uv_ip4_name((struct sockaddr_in *) &ss, ip, sizeof(ip));
+        port = ntohs(((struct sockaddr_in *) &ss)->sin_port);
+    }
+    (void) snprintf(c->peer.address, sizeof(c->peer.address), is_v6 ? "[%s]:%u" : "%s:%u", ip,
+                    port);
+}
+
+static struct conn *conn_new(struct http_server *s, bool is_tcp)
+{
+    struct conn *c = xcalloc(1, sizeof(*c));
+    int r;
+
+    c->server = s;
+    c->deadline_ns = RT_NEVER;
+    buf_init(&c->ahead, CONN_READ_SIZE);
+    if (is_tcp)
+        r = uv_tcp_init(&s->loop->uv, &c->u.tcp);
+    else
+        r = uv_pipe_init(&s->loop->uv, &c->u.pipe, 0);
+    assert(r == 0); /* they only link the handle to the loop */
+    return c;
+}
+
+/* Over the cap: answered, not served. When too many are being told already it gets the answer and
+ * is closed at once. */
+static void refuse(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    s->stats.refused++;
+    c->ex = exchange_new(c);
+    c->ex->req.is_http11 = true;
+    exchange_refuse(c->ex, SP_TOO_MANY_CONNECTIONS, "the connection limit is reached", 1000);
+    if (c->phase == CONN_OPEN && s->refusing.len > CONN_REFUSING_MAX)
+        conn_close(c);
+}
+
+void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
+{
+    struct conn *c = conn_new(s, is_tcp);
+
+    c->is_refused = s->conns.len >= s->limits.max_connections;
+    list_push_back(c->is_refused ? &s->refusing : &s->conns, &c->link);
+    if (uv_accept(listener, &c->u.stream) != 0) {
+        conn_close(c); /* the client was faster */
+        return;
+    }
+    s->stats.accepted++;
+    if (is_tcp)
+        learn_address(c);
+    else
+        learn_peer(c);
+    if (c->is_refused)
+        refuse(c);
+    conn_run(c);
+}

@@ -1,0 +1,168 @@
+/* conn.h - inside of the server: connection, exchange and server as their files share them.
+ *
+ * A connection reads all the time (64 KiB at most ahead of what it has parsed), so that a client
+ * that hangs up is noticed while its request waits. EOF means gone for a request that has not been
+ * answered yet; requests that came whole before it and are answered at once are still served.
+ *
+ * Callbacks of handlers (on_gone, on_sent, on_drain, on_data, on_end) are never called from inside
+ * a function of http.h: such a function notes what happened and defers conn_run(). An exchange gets
+ * either on_sent() (its answer was ended) or on_gone() (it was not), never both. */
+#ifndef HTTP_CONN_H
+#define HTTP_CONN_H
+
+#include <uv.h>
+
+#include "base/list.h"
+#include "base/rt.h"
+#include "http/http.h"
+#include "http/parse.h"
+#include "http/router.h"
+
+enum {
+    CONN_READ_SIZE = 64 * 1024,          /* one read, and most that is kept unparsed */
+    CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
+    CONN_LINGER_MS = 2000,
+    CONN_REFUSING_MAX = 32, /* over the cap and still being told so */
+    REPLY_MAX = 256 * 1024 * 1024,
+    EXCHANGE_POOL_MAX = 64,
+    EXCHANGE_KEEP_BYTES = 16 * 1024, /* buffers longer than this are not kept for the next */
+};
+
+enum conn_phase { CONN_OPEN, CONN_LINGER, CONN_CLOSED, CONN_PHASE_COUNT };
+
+/* What the timer is for. */
+enum conn_wait {
+    CONN_WAIT_NONE,
+    CONN_WAIT_IDLE,
+    CONN_WAIT_HEAD,
+    CONN_WAIT_BODY,
+    CONN_WAIT_WRITE,
+    CONN_WAIT_LINGER,
+    CONN_WAIT_COUNT
+};
+
+union stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_pipe_t pipe;
+    uv_tcp_t tcp;
+};
+
+/* Bytes the kernel did not take at once; exists only then. `cur` is being written, `next`
+ * collects what comes meanwhile, so that many small writes become one. */
+struct flight {
+    uv_write_t req;
+    struct conn *conn;
+    struct buf cur;
+    struct buf next;
+    bool is_flying;
+};
+
+struct conn {
+    struct list_node link; /* server->conns, or server->refusing */
+    struct http_server *server;
+    union stream u;
+    struct http_peer peer;
+    struct rt_timer timer; /* armed at or before deadline_ns, so that it is moved seldom */
+    uint64_t deadline_ns;
+    struct rt_task task;      /* conn_run() soon */
+    struct http_exchange *ex; /* from the first byte of a request until its answer is out */
+    struct flight *flight;
+    struct buf ahead;      /* read, not parsed */
+    uint64_t sent;         /* bytes given to be written, for the progress of a slow reader */
+    uint64_t taken_before; /* by the kernel, at the last look */
+    size_t lingered;
+    enum conn_phase phase;
+    enum conn_wait wait;
+    bool is_reading;
+    bool is_eof;
+    bool is_running; /* inside conn_run() */
+    bool is_refused; /* over max_connections */
+};
+
+enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
+
+struct http_exchange {
+    struct list_node link; /* in the server's pool */
+    struct conn *conn;
+    struct parse req;
+    struct router_match match;
+    struct buf body;
+    struct buf headers; /* of the answer, added by the handler */
+    struct buf out;
+    void *ctx;
+    void (*on_gone)(void *ctx);
+    void (*on_data)(struct http_exchange *ex, const char *data, size_t len);
+    void (*on_end)(struct http_exchange *ex);
+    void (*on_drain)(struct http_exchange *ex);
+    void (*on_sent)(void *ctx, int result);
+    void *sent_ctx;
+    enum exchange_input input;
+    bool is_owned;    /* a handler has it */
+    bool is_begun;    /* headers of a streamed answer are out */
+    bool is_ended;    /* nothing more will be written */
+    bool is_chunked;  /* streamed answer */
+    bool is_paused;   /* handler wants no body now */
+    bool wants_drain; /* handler was told to wait */
+    bool must_close;  /* after the answer */
+    bool must_linger; /* the client may still be sending */
+};
+
+struct http_server {
+    struct loop *loop;
+    struct http_server_config config;
+    struct http_limits limits;
+    struct list conns;
+    struct list refusing;
+    struct list listeners;
+    struct list pool; /* of exchanges */
+    char *read_buf;   /* shared: what is read is parsed or copied at once */
+    struct buf scratch;
+    struct http_stats stats;
+    struct rt_task task; /* the last step of closing */
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
+    bool is_stopping;
+    bool is_closing;
+};
+
+/* server.c */
+/* A handle for one more connection or listener is closed; ends a closing server. */
+void server_check_closed(struct http_server *s);
+
+/* conn.c */
+/* Takes a connection from a listener. */
+void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp);
+/* Serves what can be served now. From callbacks of the loop only. */
+void conn_run(struct conn *c);
+/* conn_run() soon, unless it runs already. */
+void conn_defer(struct conn *c);
+void conn_close(struct conn *c);
+
+/* output.c */
+/* Sends now what the kernel takes and keeps the rest. Closes the connection when it is broken. */
+void conn_send(struct conn *c, const uv_buf_t *bufs, unsigned count);
+/* The same; takes the memory of `out` over instead of copying when something is left. */
+void conn_send_buf(struct conn *c, struct buf *out);
+size_t conn_unsent(const struct conn *c);
+void conn_drop_flight(struct conn *c);
+
+/* exchange.c */
+struct http_exchange *exchange_new(struct conn *c);
+void exchange_release(struct http_exchange *ex);
+void exchange_free(struct http_exchange *ex);
+/* The headers are in: finds the route, asks the guard, checks the body's size, calls a handler. */
+void exchange_start(struct http_exchange *ex);
+/* The body is complete. */
+void exchange_finish_body(struct http_exchange *ex);
+/* Answers with an error by itself and closes after it; a handler that has it is told first. */
+void exchange_refuse(struct http_exchange *ex, int code, const char *message,
+                     uint64_t retry_after_ms);
+/* on_gone() or on_sent(SP_IO), once. */
+void exchange_lost(struct http_exchange *ex);
+
+/* answer.c */
+/* Queues the interim answer that a client with Expect waits for. */
+void answer_continue(struct http_exchange *ex);
+
+#endif

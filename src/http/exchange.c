@@ -1,0 +1,237 @@
+/* exchange.c - one request from its headers to its handler: memory, route, guard, body. Exchanges
+ * are pooled, because a connection has one only while it is being served. */
+#include "http/conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct http_exchange *exchange_new(struct conn *c)
+{
+    struct http_server *s = c->server;
+    struct list_node *n = list_pop_front(&s->pool);
+    struct http_exchange *ex;
+
+    if (n != NULL) {
+        ex = container_of(n, struct http_exchange, link);
+    } else {
+        ex = xcalloc(1, sizeof(*ex));
+        parse_init(&ex->req);
+        buf_init(&ex->headers, 64 * 1024);
+        buf_init(&ex->out, REPLY_MAX);
+    }
+    ex->conn = c;
+    ex->body.max = s->limits.max_body_bytes;
+    parse_start(&ex->req, s->limits.max_header_bytes);
+    return ex;
+}
+
+void exchange_free(struct http_exchange *ex)
+{
+    parse_fini(&ex->req);
+    buf_fini(&ex->body);
+    buf_fini(&ex->headers);
+    buf_fini(&ex->out);
+    free(ex);
+}
+
+static void recycle_buf(struct buf *b)
+{
+    if (b->cap > EXCHANGE_KEEP_BYTES)
+        buf_fini(b);
+    else
+        buf_reset(b);
+}
+
+void exchange_release(struct http_exchange *ex)
+{
+    struct http_server *s = ex->conn->server;
+
+    if (s->pool.len >= EXCHANGE_POOL_MAX) {
+        exchange_free(ex);
+        return;
+    }
+    recycle_buf(&ex->req.text);
+    recycle_buf(&ex->body);
+    recycle_buf(&ex->headers);
+    recycle_buf(&ex->out);
+    ex->match.route = NULL;
+    ex->match.param_count = 0;
+    memset(&ex->ctx, 0, sizeof(*ex) - offsetof(struct http_exchange, ctx));
+    list_push_front(&s->pool, &ex->link);
+}
+
+void exchange_lost(struct http_exchange *ex)
+{
+    void (*on_gone)(void *) = ex->on_gone;
+    void (*on_sent)(void *, int) = ex->on_sent;
+    bool was_owned = ex->is_owned;
+
+    ex->on_gone = NULL;
+    ex->on_sent = NULL;
+    ex->is_owned = false;
+    if (ex->is_ended) {
+        if (on_sent != NULL)
+            on_sent(ex->sent_ctx, SP_IO);
+    } else if (was_owned && on_gone != NULL) {
+        on_gone(ex->ctx);
+    }
+}
+
+void exchange_refuse(struct http_exchange *ex, int code, const char *message,
+                     uint64_t retry_after_ms)
+{
+    struct conn *c = ex->conn;
+
+    if (!c->is_refused)
+        c->server->stats.bad_requests++;
+    exchange_lost(ex);
+    if (c->phase != CONN_OPEN || ex->is_ended)
+        return;
+    if (ex->is_begun) {
+        conn_close(c); /* half an answer is out: only a broken connection says that it failed */
+        return;
+    }
+    ex->on_drain = NULL;
+    ex->must_close = true;
+    ex->must_linger = true;
+    buf_reset(&ex->headers);
+    http_reply_error(ex, code, message, retry_after_ms);
+}
+
+static void refuse_route(struct http_exchange *ex)
+{
+    struct buf allow;
+
+    if (ex->match.allowed == 0) {
+        http_reply_error(ex, SP_NO_ROUTE, "no such path", 0);
+        return;
+    }
+    buf_init(&allow, 128);
+    router_allow(ex->match.allowed, &allow);
+    http_add_header(ex, "Allow", buf_str(&allow));
+    buf_fini(&allow);
+    http_reply_error(ex, SP_METHOD_NOT_ALLOWED, "the path exists, the method does not", 0);
+}
+
+static bool keep_body(struct parse *p, const char *data, size_t len)
+{
+    struct http_exchange *ex = container_of(p, struct http_exchange, req);
+
+    buf_append(&ex->body, data, len);
+    return !buf_failed(&ex->body);
+}
+
+static bool hand_on_body(struct parse *p, const char *data, size_t len)
+{
+    struct http_exchange *ex = container_of(p, struct http_exchange, req);
+
+    if (ex->on_data != NULL)
+        ex->on_data(ex, data, len);
+    return !ex->is_paused && !ex->is_ended && ex->conn->phase == CONN_OPEN;
+}
+
+/* Most bytes of body that this route takes. */
+static uint64_t body_limit(const struct http_exchange *ex)
+{
+    const struct http_route *route = ex->match.route;
+
+    if (route->body_max > 0)
+        return route->body_max;
+    return (route->flags & HTTP_STREAM) != 0 ? UINT64_MAX : ex->conn->server->limits.max_body_bytes;
+}
+
+static bool guard_refuses(struct http_exchange *ex)
+{
+    const struct http_server_config *config = &ex->conn->server->config;
+    struct err err = {0};
+    int r = config->guard != NULL ? config->guard(ex, ex->match.route, &err) : SP_OK;
+
+    if (r == SP_OK)
+        return false;
+    err.code = r;
+    http_reply_err(ex, &err);
+    return true;
+}
+
+static void start_stream(struct http_exchange *ex)
+{
+    ex->is_owned = true;
+    ex->req.on_body = hand_on_body;
+    ex->match.route->handle(ex);
+    if (ex->is_ended || ex->conn->phase != CONN_OPEN)
+        return;
+    if (ex->input == EXCHANGE_DONE) {
+        if (ex->on_end != NULL)
+            ex->on_end(ex);
+        return;
+    }
+    answer_continue(ex);
+}
+
+static void start_buffered(struct http_exchange *ex)
+{
+    ex->body.max = (size_t) ex->req.body_max;
+    if (ex->input == EXCHANGE_DONE) {
+        ex->is_owned = true;
+        ex->match.route->handle(ex);
+        return;
+    }
+    ex->req.on_body = keep_body;
+    /* No more than a read's worth before it has arrived: the length is only a claim. */
+    (void) buf_reserve(&ex->body, MIN_OF((size_t) ex->req.content_length, (size_t) CONN_READ_SIZE));
+    answer_continue(ex);
+}
+
+void exchange_start(struct http_exchange *ex)
+{
+    struct http_server *s = ex->conn->server;
+
+    s->stats.requests++;
+    ex->input = ex->req.has_body ? EXCHANGE_BODY : EXCHANGE_DONE;
+    router_find(s->config.routes, ex->req.method, http_target(ex), &ex->match);
+    if (ex->match.route == NULL) {
+        refuse_route(ex);
+        return;
+    }
+    if (guard_refuses(ex))
+        return;
+    ex->req.body_max = body_limit(ex);
+    if (ex->req.content_length > ex->req.body_max)
+        exchange_refuse(ex, SP_BODY_TOO_LARGE, "the request body is too large", 0);
+    else if ((ex->match.route->flags & HTTP_STREAM) != 0)
+        start_stream(ex);
+    else
+        start_buffered(ex);
+}
+
+void exchange_finish_body(struct http_exchange *ex)
+{
+    ex->input = EXCHANGE_DONE;
+    if ((ex->match.route->flags & HTTP_STREAM) == 0) {
+        ex->is_owned = true;
+        ex->match.route->handle(ex);
+    } else if (ex->on_end != NULL && !ex->is_ended) {
+        ex->on_end(ex);
+    }
+}
+
+void http_body_start(struct http_exchange *ex,
+                     void (*on_data)(struct http_exchange *ex, const char *data, size_t len),
+                     void (*on_end)(struct http_exchange *ex))
+{
+    ex->on_data = on_data;
+    ex->on_end = on_end;
+}
+
+void http_body_pause(struct http_exchange *ex)
+{
+    ex->is_paused = true;
+}
+
+void http_body_resume(struct http_exchange *ex)
+{
+    ex->is_paused = false;
+    conn_defer(ex->conn);
+}

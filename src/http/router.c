@@ -1,0 +1,125 @@
+/* router.c - a linear walk over a static table: some dozens of patterns that mostly differ in
+ * their first bytes, so that a tree would cost more than it saves. */
+#include "http/router.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "http/target.h"
+
+static bool is_param(const char *part)
+{
+    return part[0] == '{';
+}
+
+static size_t part_len(const char *part)
+{
+    return strcspn(part, "/?");
+}
+
+void router_check(const struct http_route *routes)
+{
+    for (const struct http_route *r = routes; r->pattern != NULL; r++) {
+        unsigned params = 0;
+
+        assert(r->pattern[0] == '/' && r->handle != NULL);
+        assert(r->method != HTTP_METHOD_HEAD && r->method < HTTP_METHOD_OTHER);
+        for (const char *p = strchr(r->pattern, '{'); p != NULL; p = strchr(p + 1, '{')) {
+            size_t len = part_len(p);
+
+            assert(p[-1] == '/' && p[len - 1] == '}' && len >= 3);
+            assert(len - 2 < sizeof(((struct http_param *) NULL)->name));
+            params++;
+        }
+        assert(params <= HTTP_PARAMS_MAX);
+    }
+}
+
+static bool literal_matches(const char *part, size_t len, const char *text, size_t text_len)
+{
+    char decoded[136];
+
+    if (len == text_len && memcmp(part, text, len) == 0)
+        return true;
+    return memchr(text, '%', text_len) != NULL &&
+           target_decode(text, text_len, false, decoded, sizeof(decoded)) &&
+           strlen(decoded) == len && memcmp(part, decoded, len) == 0;
+}
+
+static bool param_matches(const char *text, size_t text_len, struct http_param *ret)
+{
+    return text_len > 0 && target_decode(text, text_len, false, ret->value, sizeof(ret->value));
+}
+
+/* Number of parameters, or -1. `params` is scribbled on either way. */
+static int match_pattern(const char *pattern, const char *target, struct http_param *params)
+{
+    int count = 0;
+
+    for (;;) {
+        size_t len;
+        size_t text_len;
+
+        if (*pattern != '/' || *target != '/')
+            break;
+        pattern++;
+        target++;
+        len = part_len(pattern);
+        text_len = part_len(target);
+        if (is_param(pattern)) {
+            struct http_param *param = &params[count++];
+
+            if (!param_matches(target, text_len, param) ||
+                !str_copy_n(param->name, sizeof(param->name), pattern + 1, len - 2))
+                return -1;
+        } else if (!literal_matches(pattern, len, target, text_len)) {
+            return -1;
+        }
+        pattern += len;
+        target += text_len;
+    }
+    return *pattern == '\0' && (*target == '\0' || *target == '?') ? count : -1;
+}
+
+static unsigned methods_of(const struct http_route *r)
+{
+    unsigned bits = 1U << r->method;
+
+    return r->method == HTTP_METHOD_GET ? bits | 1U << HTTP_METHOD_HEAD : bits;
+}
+
+void router_find(const struct http_route *routes, enum http_method method, const char *target,
+                 struct router_match *ret)
+{
+    ret->route = NULL;
+    ret->allowed = 0;
+    ret->param_count = 0;
+    for (const struct http_route *r = routes; r->pattern != NULL; r++) {
+        struct http_param params[HTTP_PARAMS_MAX];
+        int count = match_pattern(r->pattern, target, params);
+
+        if (count < 0)
+            continue;
+        ret->allowed |= methods_of(r);
+        if ((methods_of(r) & 1U << method) == 0)
+            continue;
+        if (ret->route != NULL && ret->param_count <= (unsigned) count)
+            continue;
+        ret->route = r;
+        ret->param_count = (unsigned) count;
+        memcpy(ret->params, params, (size_t) count * sizeof(params[0]));
+        if (count == 0)
+            return;
+    }
+}
+
+void router_allow(unsigned allowed, struct buf *out)
+{
+    for (unsigned m = 0; m < HTTP_METHOD_OTHER; m++) {
+        if ((allowed & 1U << m) == 0)
+            continue;
+        if (out->len > 0)
+            buf_puts(out, ", ");
+        buf_puts(out, http_method_name((enum http_method) m));
+    }
+}
