@@ -89,6 +89,7 @@ struct store_write {
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */
     int outcome;
+    uint64_t at_ms; /* the store's own: wall clock at store_submit(); when a lease ended */
 };
 
 struct store_config {

@@ -1,0 +1,126 @@
+/* apply.c - one write of the contract as statements, inside the caller's transaction. Returns
+ * SQLite's code; the caller decides whether the write or the disk is to blame. */
+#include "store/internal.h"
+
+/* An ended lease is one whose time of ending is not 0, whatever the clock says. */
+static uint64_t ended_at(const struct store_write *w)
+{
+    return MAX_OF(w->at_ms, 1);
+}
+
+static int put_box(struct db *db, const struct store_box *box)
+{
+    const enum sql_stmt q = SQL_PUT_BOX;
+
+    sql_bind_u64(db, q, 1, box->id);
+    sql_bind_str(db, q, 2, box->state);
+    sql_bind_str(db, q, 3, box->profile);
+    sql_bind_str(db, q, 4, box->backend);
+    sql_bind_u64(db, q, 5, box->spec_hash);
+    sql_bind_str(db, q, 6, box->sandbox_id);
+    sql_bind_str(db, q, 7, box->user);
+    sql_bind_str(db, q, 8, box->thread);
+    sql_bind_u64(db, q, 9, box->principal);
+    sql_bind_u64(db, q, 10, box->generation);
+    sql_bind_str(db, q, 11, box->url);
+    sql_bind_str(db, q, 12, box->token);
+    sql_bind_str(db, q, 13, box->ref);
+    sql_bind_str(db, q, 14, box->meta);
+    sql_bind_u64(db, q, 15, box->created_ms);
+    sql_bind_u64(db, q, 16, box->ready_ms);
+    sql_bind_u64(db, q, 17, box->leased_ms);
+    sql_bind_u64(db, q, 18, box->parked_ms);
+    sql_bind_u64(db, q, 19, box->active_ms);
+    sql_bind_u64(db, q, 20, box->expires_ms);
+    sql_bind_u64(db, q, 21, box->idle_limit_ms);
+    sql_bind_str(db, q, 22, box->end);
+    return sql_run(db, q);
+}
+
+static int put_lease(struct db *db, const struct store_box *box)
+{
+    const enum sql_stmt q = SQL_PUT_LEASE;
+    int rc = put_box(db, box);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    sql_bind_str(db, q, 1, box->sandbox_id);
+    sql_bind_u64(db, q, 2, box->generation);
+    sql_bind_u64(db, q, 3, box->id);
+    sql_bind_str(db, q, 4, box->user);
+    sql_bind_str(db, q, 5, box->thread);
+    sql_bind_u64(db, q, 6, box->principal);
+    sql_bind_str(db, q, 7, box->profile);
+    sql_bind_u64(db, q, 8, box->leased_ms);
+    sql_bind_u64(db, q, 9, box->expires_ms);
+    return sql_run(db, q);
+}
+
+/* The id may have been bound to a newer box meanwhile: that binding is left alone. */
+static int put_deleting(struct db *db, const struct store_write *w)
+{
+    const struct store_box *box = &w->u.box;
+    const enum sql_stmt q = SQL_END_LEASE;
+    int rc = put_box(db, box);
+
+    if (rc != SQLITE_OK || box->sandbox_id == NULL || box->sandbox_id[0] == '\0')
+        return rc;
+    sql_bind_str(db, q, 1, box->sandbox_id);
+    sql_bind_u64(db, q, 2, box->id);
+    sql_bind_str(db, q, 3, box->end);
+    sql_bind_u64(db, q, 4, ended_at(w));
+    return sql_run(db, q);
+}
+
+/* A lease that still names the box ends with it: left open it would be in no list of the next
+ * start, and its generation would be given out again. */
+static int forget(struct db *db, const struct store_write *w)
+{
+    int rc;
+
+    sql_bind_u64(db, SQL_FORGET_LEASE, 1, w->u.box.id);
+    sql_bind_u64(db, SQL_FORGET_LEASE, 2, ended_at(w));
+    rc = sql_run(db, SQL_FORGET_LEASE);
+    if (rc != SQLITE_OK)
+        return rc;
+    sql_bind_u64(db, SQL_FORGET_BOX, 1, w->u.box.id);
+    return sql_run(db, SQL_FORGET_BOX);
+}
+
+static int put_meta(struct db *db, const struct store_write *w)
+{
+    sql_bind_str(db, SQL_PUT_META, 1, w->u.meta.key);
+    sql_bind_str(db, SQL_PUT_META, 2, w->u.meta.value);
+    return sql_run(db, SQL_PUT_META);
+}
+
+static int add_event(struct db *db, const struct store_event *event)
+{
+    sql_bind_u64(db, SQL_ADD_EVENT, 1, event->id);
+    sql_bind_u64(db, SQL_ADD_EVENT, 2, event->at_ms);
+    sql_bind_str(db, SQL_ADD_EVENT, 3, event->kind);
+    sql_bind_str(db, SQL_ADD_EVENT, 4, event->body);
+    return sql_run(db, SQL_ADD_EVENT);
+}
+
+int apply_write(struct db *db, const struct store_write *w)
+{
+    switch (w->kind) {
+    case STORE_PUT_BOX:
+        return put_box(db, &w->u.box);
+    case STORE_PUT_LEASE:
+        return put_lease(db, &w->u.box);
+    case STORE_DELETING:
+        return put_deleting(db, w);
+    case STORE_FORGET:
+        return forget(db, w);
+    case STORE_PUT_META:
+        return put_meta(db, w);
+    case STORE_ADD_EVENT:
+        return add_event(db, &w->u.event);
+    case STORE_KIND_COUNT:
+        break;
+    }
+    assert(false);
+    return SQLITE_MISUSE;
+}

@@ -1,0 +1,136 @@
+/* internal.h - what the files of the store share. `struct store` has three kinds of fields: the
+ * loop's, the writer's (the loop's before store_start() and after the join), and the shared ones,
+ * which are the queue and the atomics. */
+#ifndef STORE_INTERNAL_H
+#define STORE_INTERNAL_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/list.h"
+#include "store/queue.h"
+#include "store/store.h"
+
+/* "spol": marks a database as ours, in the header of the file. */
+#define STORE_APPLICATION_ID 0x73706f6c
+
+/* Rows of `meta` that the store writes itself. */
+#define STORE_META_FLOOR "generation_floor" /* highest generation among removed leases */
+#define STORE_META_PROBE "store_probe"      /* proof that the disk takes writes again; not loaded */
+
+enum sql_stmt {
+    SQL_BEGIN,
+    SQL_COMMIT,
+    SQL_SAVE, /* savepoint around one write */
+    SQL_SAVE_UNDO,
+    SQL_SAVE_END,
+    SQL_PUT_BOX,
+    SQL_PUT_LEASE,
+    SQL_END_LEASE,    /* 1 sandbox_id, 2 box id, 3 end, 4 ended_ms */
+    SQL_FORGET_LEASE, /* 1 box id, 2 ended_ms */
+    SQL_FORGET_BOX,   /* 1 box id */
+    SQL_PUT_META,     /* 1 key, 2 value */
+    SQL_ADD_EVENT,    /* 1 id, 2 at_ms, 3 kind, 4 body */
+    SQL_PRUNE_EVENTS, /* 1 how many stay */
+    SQL_COUNT_PAST,
+    SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
+    SQL_PRUNE_PAST, /* 1 how many of the oldest */
+    SQL_STMT_COUNT
+};
+
+/* One connection with its statements. */
+struct db {
+    sqlite3 *conn; /* NULL while it cannot be opened */
+    sqlite3_stmt *stmts[SQL_STMT_COUNT];
+    bool is_full;        /* synchronous is FULL, not NORMAL */
+    unsigned wal_pages;  /* of the last commit */
+    unsigned ckpt_pages; /* size of the log at which the next checkpoint is due */
+};
+
+struct store {
+    /* the loop's */
+    struct store_config config;
+    char *path;
+    struct list ops; /* in flight: submitted and not finished */
+    bool is_up;
+    bool is_started;
+    struct err reason; /* why it is down */
+    pthread_t thread;
+
+    /* shared */
+    struct queue queue;
+    atomic_uint_fast64_t commits;
+    atomic_uint_fast64_t writes;
+    atomic_uint_fast64_t failures;
+    atomic_uint_fast64_t commit_ns_max;
+    atomic_uint_fast64_t wal_pages;
+
+    /* the writer's */
+    struct db db;
+    uint64_t events_added; /* since the last pruning */
+    uint64_t leases_ended;
+    uint64_t retry_ns; /* wait before the next try while down */
+    uint64_t retry_min_ns;
+    uint64_t retry_max_ns;
+};
+
+/* --- sql.c: statements --- */
+
+MUST_CHECK int sql_prepare(struct db *db, struct err *err);
+void sql_finalize(struct db *db);
+/* Runs a statement that returns no row; SQLITE_OK, or the (extended) code. It is reset. */
+MUST_CHECK int sql_run(struct db *db, enum sql_stmt which);
+/* Runs a statement that returns one number; 0 when there is no row or it is NULL. */
+MUST_CHECK int sql_run_u64(struct db *db, enum sql_stmt which, uint64_t *ret);
+/* Ends the transaction, if one is open. What cannot be undone now is undone by the next open. */
+void sql_undo(struct db *db);
+void sql_bind_u64(struct db *db, enum sql_stmt which, int index, uint64_t v);
+/* Borrowed until the statement has run; NULL is bound as ''. */
+void sql_bind_str(struct db *db, enum sql_stmt which, int index, const char *s);
+/* Text of several statements, for set-up only. */
+MUST_CHECK int sql_exec(struct db *db, const char *text);
+MUST_CHECK int sql_read_i64(struct db *db, const char *text, int64_t *ret);
+/* Describes the last failure of the connection. */
+int sql_error(const struct db *db, int rc, const char *path, struct err *err);
+
+/* --- apply.c: one write as statements --- */
+
+MUST_CHECK int apply_write(struct db *db, const struct store_write *w);
+
+/* --- schema.c: opening --- */
+
+struct migration {
+    int64_t version; /* that it leads to */
+    const char *sql;
+};
+
+/* Brings the database from its version to that of the last of `list`, all or nothing. */
+MUST_CHECK int schema_migrate(struct db *db, const struct migration *list, size_t count,
+                              struct err *err);
+/* Opens, checks, migrates, prepares. Without `can_create` the file must be there with our tables. */
+MUST_CHECK int schema_open(struct db *db, const char *path, bool can_create, struct err *err);
+void schema_close(struct db *db);
+
+/* --- upkeep.c: bounds of the tables, and the log --- */
+
+/* How long the writer may sleep before there is something to keep up. */
+uint64_t upkeep_wait_ns(const struct store *s);
+/* Between batches. A failure is one of the disk. */
+MUST_CHECK int upkeep_run(struct store *s, bool is_idle, struct err *err);
+/* At open: exactly to the bounds. */
+MUST_CHECK int upkeep_prune_all(struct store *s, struct err *err);
+/* The log into the database; what fails now is done by the next open. */
+void upkeep_checkpoint(struct store *s, bool want_truncate);
+/* PRAGMA synchronous; outside a transaction. */
+MUST_CHECK int upkeep_set_full(struct db *db, bool is_full);
+
+/* --- writer.c: the thread --- */
+
+MUST_CHECK int writer_start(struct store *s, struct err *err);
+void writer_join(struct store *s);
+
+#endif

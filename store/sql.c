@@ -1,0 +1,131 @@
+/* sql.c - every statement the writer runs, prepared once and found by its enumerator. 64-bit ids
+ * are stored as the signed number with the same bits, because SQLite has no unsigned ones. */
+#include <string.h>
+
+#include "store/internal.h"
+
+#define BOX_COLUMNS                                                                       \
+    "id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, " \
+    "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, "     \
+    "active_ms, expires_ms, idle_limit_ms, end"
+#define BOX_VALUES "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22"
+
+static const char *const texts[SQL_STMT_COUNT] = {
+    [SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [SQL_COMMIT] = "COMMIT",
+    [SQL_SAVE] = "SAVEPOINT one",
+    [SQL_SAVE_UNDO] = "ROLLBACK TO one",
+    [SQL_SAVE_END] = "RELEASE one",
+    [SQL_PUT_BOX] = "INSERT OR REPLACE INTO boxes(" BOX_COLUMNS ") VALUES(" BOX_VALUES ")",
+    [SQL_PUT_LEASE] = "INSERT OR REPLACE INTO leases(sandbox_id, generation, box_id, user_id, "
+                      "thread_id, principal, profile, created_ms, expires_ms, ended_ms, end) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,0,'')",
+    [SQL_END_LEASE] = "UPDATE leases SET end = ?3, ended_ms = ?4 "
+                      "WHERE sandbox_id = ?1 AND box_id = ?2 AND ended_ms = 0",
+    [SQL_FORGET_LEASE] = "UPDATE leases SET ended_ms = ?2, "
+                         "end = (SELECT end FROM boxes WHERE id = ?1) "
+                         "WHERE sandbox_id = (SELECT sandbox_id FROM boxes WHERE id = ?1) "
+                         "AND box_id = ?1 AND ended_ms = 0",
+    [SQL_FORGET_BOX] = "DELETE FROM boxes WHERE id = ?1",
+    [SQL_PUT_META] = "INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)",
+    [SQL_ADD_EVENT] = "INSERT INTO events(id, at_ms, kind, body) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_PRUNE_EVENTS] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
+    [SQL_COUNT_PAST] = "SELECT count(*) FROM leases WHERE ended_ms > 0",
+    [SQL_MAX_PAST] = "SELECT max(generation) FROM (SELECT generation FROM leases "
+                     "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
+    [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (SELECT sandbox_id FROM leases "
+                       "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
+};
+
+int sql_prepare(struct db *db, struct err *err)
+{
+    for (size_t i = 0; i < SQL_STMT_COUNT; i++) {
+        int rc = sqlite3_prepare_v3(db->conn, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                    &db->stmts[i], NULL);
+
+        if (rc != SQLITE_OK)
+            return err_set(err, SP_IO, "the tables are damaged: %s", sqlite3_errmsg(db->conn));
+    }
+    return SP_OK;
+}
+
+void sql_finalize(struct db *db)
+{
+    for (size_t i = 0; i < SQL_STMT_COUNT; i++) {
+        (void) sqlite3_finalize(db->stmts[i]); /* repeats the error of the last run */
+        db->stmts[i] = NULL;
+    }
+}
+
+int sql_run(struct db *db, enum sql_stmt which)
+{
+    int rc = sqlite3_step(db->stmts[which]);
+
+    (void) sqlite3_reset(db->stmts[which]); /* repeats the error of the step */
+    assert(rc != SQLITE_ROW);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int sql_run_u64(struct db *db, enum sql_stmt which, uint64_t *ret)
+{
+    int rc = sqlite3_step(db->stmts[which]);
+
+    *ret = rc == SQLITE_ROW ? (uint64_t) sqlite3_column_int64(db->stmts[which], 0) : 0;
+    (void) sqlite3_reset(db->stmts[which]); /* repeats the error of the step */
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+void sql_undo(struct db *db)
+{
+    /* A full disk ends the transaction by itself. */
+    if (sqlite3_get_autocommit(db->conn) == 0)
+        (void) sqlite3_exec(db->conn, "ROLLBACK", NULL, NULL, NULL);
+}
+
+void sql_bind_u64(struct db *db, enum sql_stmt which, int index, uint64_t v)
+{
+    int rc = sqlite3_bind_int64(db->stmts[which], index, (sqlite3_int64) v);
+
+    assert(rc == SQLITE_OK); /* only a wrong index or a running statement */
+    (void) rc;
+}
+
+void sql_bind_str(struct db *db, enum sql_stmt which, int index, const char *s)
+{
+    const char *text = s != NULL ? s : "";
+    int rc = sqlite3_bind_text(db->stmts[which], index, text, (int) strlen(text), SQLITE_STATIC);
+
+    assert(rc == SQLITE_OK);
+    (void) rc;
+}
+
+int sql_exec(struct db *db, const char *text)
+{
+    return sqlite3_exec(db->conn, text, NULL, NULL, NULL);
+}
+
+int sql_read_i64(struct db *db, const char *text, int64_t *ret)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(db->conn, text, -1, &stmt, NULL);
+
+    *ret = 0;
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW)
+        *ret = sqlite3_column_int64(stmt, 0);
+    (void) sqlite3_finalize(stmt); /* repeats the error of the step */
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int sql_error(const struct db *db, int rc, const char *path, struct err *err)
+{
+    const char *text = sqlite3_errstr(rc);
+
+    if (db->conn != NULL && sqlite3_extended_errcode(db->conn) == rc)
+        text = sqlite3_errmsg(db->conn);
+    (void) err_set(err, SP_STORE_UNAVAILABLE, "'%.120s' cannot be written: %s", path, text);
+    if (err != NULL)
+        err->sys = rc;
+    return SP_STORE_UNAVAILABLE;
+}

@@ -1,0 +1,155 @@
+/* store.c - the loop's side: submit, drain, back-pressure, open and close. Nothing here touches
+ * the database while the thread runs. Completions come in the order of submission, except that a
+ * write which is refused (down, too many in flight) is finished at once. */
+#include "store/store.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "store/internal.h"
+
+#define RETRY_MIN_NS (100 * NS_PER_MS)
+#define RETRY_MAX_NS (5 * NS_PER_S)
+
+static struct store *store_free(struct store *s)
+{
+    schema_close(&s->db);
+    queue_fini(&s->queue);
+    free(s->path);
+    free(s);
+    return NULL;
+}
+
+int store_open(const struct store_config *config, struct store **ret, struct err *err)
+{
+    struct store *s = xcalloc(1, sizeof(*s));
+    int r;
+
+    assert(config->queue_max > 0 && config->batch_max > 0 && config->wake != NULL);
+    s->config = *config;
+    s->path = xstrdup(config->path);
+    s->config.path = s->path;
+    s->is_up = true;
+    s->retry_ns = RETRY_MIN_NS;
+    s->retry_min_ns = RETRY_MIN_NS;
+    s->retry_max_ns = RETRY_MAX_NS;
+    list_init(&s->ops);
+    queue_init(&s->queue, config->wake, config->ctx);
+    r = schema_open(&s->db, s->path, true, err);
+    if (r == SP_OK)
+        r = upkeep_prune_all(s, err);
+    if (r != SP_OK) {
+        (void) store_free(s);
+        return r;
+    }
+    *ret = s;
+    return SP_OK;
+}
+
+int store_start(struct store *s, struct err *err)
+{
+    int r;
+
+    assert(!s->is_started);
+    r = writer_start(s, err);
+    s->is_started = r == SP_OK;
+    return r;
+}
+
+static void refuse(struct store *s, struct store_write *w, const struct err *why)
+{
+    (void) atomic_fetch_add_explicit(&s->failures, 1, memory_order_relaxed);
+    op_finish(&w->op, why->code, why);
+}
+
+void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct op *))
+{
+    assert(w->kind < STORE_KIND_COUNT);
+    op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
+    w->at_ms = rt_wall_ms(s->config.rt);
+    w->failure.code = SP_OK;
+    if (!s->is_up) {
+        refuse(s, w, &s->reason);
+    } else if (s->ops.len > s->config.queue_max) {
+        struct err err;
+
+        (void) err_set(&err, SP_STORE_UNAVAILABLE, "%u writes are waiting for the disk",
+                       s->config.queue_max);
+        refuse(s, w, &err);
+    } else {
+        queue_push(&s->queue, w);
+    }
+}
+
+static void finish_all(struct list *done)
+{
+    for (struct list_node *n = list_pop_front(done); n != NULL; n = list_pop_front(done)) {
+        struct store_write *w = container_of(n, struct store_write, queue_link);
+
+        op_finish(&w->op, w->outcome, &w->failure);
+    }
+}
+
+void store_drain(struct store *s)
+{
+    struct list done;
+    struct queue_state state;
+
+    queue_collect(&s->queue, &done, &state);
+    finish_all(&done);
+    if (s->is_up != state.is_down)
+        return;
+    s->is_up = !state.is_down;
+    s->reason = state.reason;
+    if (s->config.on_state != NULL)
+        s->config.on_state(s->config.ctx, s->is_up, s->is_up ? "" : s->reason.msg);
+}
+
+bool store_is_up(const struct store *s)
+{
+    return s->is_up;
+}
+
+size_t store_pending(const struct store *s)
+{
+    return s->ops.len;
+}
+
+void store_get_stats(struct store *s, struct store_stats *ret)
+{
+    ret->commits = atomic_load_explicit(&s->commits, memory_order_relaxed);
+    ret->writes = atomic_load_explicit(&s->writes, memory_order_relaxed);
+    ret->failures = atomic_load_explicit(&s->failures, memory_order_relaxed);
+    ret->commit_ns_max = atomic_exchange_explicit(&s->commit_ns_max, 0, memory_order_relaxed);
+    ret->wal_pages = atomic_load_explicit(&s->wal_pages, memory_order_relaxed);
+}
+
+/* Writes that were submitted to a store that never started. */
+static void fail_unwritten(struct store *s)
+{
+    struct list work;
+    struct err err;
+
+    (void) err_set(&err, SP_STORE_UNAVAILABLE, "the store was closed before it started");
+    list_init(&work);
+    queue_go_down(&s->queue, &work, &err);
+}
+
+struct store *store_close(struct store *s)
+{
+    struct list done;
+    struct queue_state state;
+
+    if (s == NULL)
+        return NULL;
+    if (s->is_started)
+        writer_join(s);
+    else if (!list_is_empty(&s->ops))
+        fail_unwritten(s);
+    queue_collect(&s->queue, &done, &state);
+    finish_all(&done);
+    assert(list_is_empty(&s->ops));
+    if (s->db.conn != NULL)
+        upkeep_checkpoint(s, true);
+    return store_free(s);
+}

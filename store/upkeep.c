@@ -1,0 +1,148 @@
+/* upkeep.c - what keeps the file from growing: old events and ended leases are removed in chunks,
+ * and the log is moved into the database. All of it between batches, best while nobody waits. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/str.h"
+#include "store/internal.h"
+
+/* A checkpoint syncs and can take tens of ms, so it waits for a pause, unless the log grows. */
+#define CKPT_IDLE_PAGES 1000  /* after IDLE_NS without a write */
+#define CKPT_SOFT_PAGES 4000  /* as soon as nothing is queued */
+#define CKPT_HARD_PAGES 16000 /* at once */
+#define IDLE_NS (20 * NS_PER_MS)
+
+/* Removing costs a transaction, so it is done for many rows at once: a table may exceed its bound
+ * by one chunk, and by a few while writes are waiting. */
+#define CHUNK_PART 16
+#define CHUNK_MAX 1024
+#define CHUNKS_IN_A_RUSH 4
+
+static uint64_t chunk_of(uint64_t bound)
+{
+    return MIN_OF(MAX_OF(bound / CHUNK_PART, 1), CHUNK_MAX);
+}
+
+int upkeep_set_full(struct db *db, bool is_full)
+{
+    int rc;
+
+    if (db->is_full == is_full)
+        return SQLITE_OK;
+    rc = sql_exec(db, is_full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
+    if (rc == SQLITE_OK)
+        db->is_full = is_full;
+    return rc;
+}
+
+/* The generations of removed leases must never be given out again: the highest is kept. */
+static int raise_floor(struct db *db, uint64_t generation)
+{
+    char text[24];
+    int64_t floor = 0;
+    int rc = sql_read_i64(
+        db, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = '" STORE_META_FLOOR "'", &floor);
+
+    if (rc != SQLITE_OK || generation <= (uint64_t) floor)
+        return rc;
+    (void) snprintf(text, sizeof(text), "%" PRIu64, generation); /* fits: 20 digits */
+    sql_bind_str(db, SQL_PUT_META, 1, STORE_META_FLOOR);
+    sql_bind_str(db, SQL_PUT_META, 2, text);
+    return sql_run(db, SQL_PUT_META);
+}
+
+static int prune_past(struct db *db, uint64_t keep)
+{
+    uint64_t count = 0;
+    uint64_t generation = 0;
+    int rc = sql_run_u64(db, SQL_COUNT_PAST, &count);
+
+    if (rc != SQLITE_OK || count <= keep)
+        return rc;
+    sql_bind_u64(db, SQL_MAX_PAST, 1, count - keep);
+    rc = sql_run_u64(db, SQL_MAX_PAST, &generation);
+    if (rc == SQLITE_OK)
+        rc = raise_floor(db, generation);
+    if (rc != SQLITE_OK)
+        return rc;
+    sql_bind_u64(db, SQL_PRUNE_PAST, 1, count - keep);
+    return sql_run(db, SQL_PRUNE_PAST);
+}
+
+static int prune(struct store *s, bool want_events, bool want_past, struct err *err)
+{
+    int rc = sql_run(&s->db, SQL_BEGIN);
+
+    if (rc == SQLITE_OK && want_events) {
+        sql_bind_u64(&s->db, SQL_PRUNE_EVENTS, 1, s->config.events_max);
+        rc = sql_run(&s->db, SQL_PRUNE_EVENTS);
+    }
+    if (rc == SQLITE_OK && want_past)
+        rc = prune_past(&s->db, s->config.past_max);
+    if (rc == SQLITE_OK)
+        rc = sql_run(&s->db, SQL_COMMIT);
+    if (rc != SQLITE_OK) {
+        (void) sql_error(&s->db, rc, s->path, err);
+        sql_undo(&s->db);
+        return SP_STORE_UNAVAILABLE;
+    }
+    if (want_events)
+        s->events_added = 0;
+    if (want_past)
+        s->leases_ended = 0;
+    return SP_OK;
+}
+
+int upkeep_prune_all(struct store *s, struct err *err)
+{
+    return prune(s, true, true, err);
+}
+
+void upkeep_checkpoint(struct store *s, bool want_truncate)
+{
+    const int mode = want_truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    struct db *db = &s->db;
+    int log_pages = 0;
+    int moved = 0;
+    int rc = sqlite3_wal_checkpoint_v2(db->conn, "main", mode, &log_pages, &moved);
+
+    if (rc == SQLITE_OK && log_pages == moved) {
+        /* The next commit starts the log anew. */
+        db->wal_pages = 0;
+        db->ckpt_pages = 0;
+    } else {
+        /* Nothing is lost, it is all in the log. Not again before that has grown. */
+        db->ckpt_pages = db->wal_pages;
+    }
+    atomic_store_explicit(&s->wal_pages, db->wal_pages, memory_order_relaxed);
+}
+
+static bool is_checkpoint_due(const struct store *s, unsigned pages)
+{
+    return s->db.wal_pages >= s->db.ckpt_pages + pages;
+}
+
+uint64_t upkeep_wait_ns(const struct store *s)
+{
+    return is_checkpoint_due(s, CKPT_IDLE_PAGES) ? IDLE_NS : QUEUE_FOREVER;
+}
+
+int upkeep_run(struct store *s, bool is_idle, struct err *err)
+{
+    bool is_free = queue_is_idle(&s->queue);
+    uint64_t patience = is_free ? 1 : CHUNKS_IN_A_RUSH;
+    bool want_events = s->events_added >= patience * chunk_of(s->config.events_max);
+    bool want_past = s->leases_ended >= patience * chunk_of(s->config.past_max);
+
+    if (want_events || want_past) {
+        int r = prune(s, want_events, want_past, err);
+
+        if (r != SP_OK)
+            return r;
+    }
+    if (is_checkpoint_due(s, CKPT_HARD_PAGES) ||
+        (is_free && is_checkpoint_due(s, CKPT_SOFT_PAGES)) ||
+        (is_idle && is_checkpoint_due(s, CKPT_IDLE_PAGES)))
+        upkeep_checkpoint(s, false);
+    return SP_OK;
+}

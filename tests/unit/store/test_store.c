@@ -1,0 +1,496 @@
+/* test_store.c - the contract of store.h on a healthy disk: what is written is read back, in order,
+ * wrong writes fail alone, every bound holds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+#include "store/internal.h"
+
+static const struct store_box full_box = {
+    .id = 0xfedcba9876543210,
+    .state = "leased",
+    .profile = "default",
+    .backend = "sim",
+    .spec_hash = 0xffffffffffffffff,
+    .sandbox_id = "fe0dc8182dec7b77",
+    .user = "us'er",
+    .thread = "thr\"ead",
+    .principal = 0x8000000000000001,
+    .generation = 7,
+    .url = "http://127.0.0.1:1",
+    .token = "tok",
+    .ref = "ref",
+    .meta = "{\"k\":\"\xc3\xa4\"}",
+    .created_ms = 1,
+    .ready_ms = 2,
+    .leased_ms = 3,
+    .parked_ms = 4,
+    .active_ms = 5,
+    .expires_ms = 6,
+    .idle_limit_ms = 7,
+    .end = "idle",
+};
+
+static bool expect_full_box(void *ctx, const struct store_box *box)
+{
+    const struct store_box *want = &full_box;
+
+    (*(unsigned *) ctx)++;
+    assert_true(box->id == want->id);
+    assert_string_equal(box->state, want->state);
+    assert_string_equal(box->profile, want->profile);
+    assert_string_equal(box->backend, want->backend);
+    assert_true(box->spec_hash == want->spec_hash);
+    assert_string_equal(box->sandbox_id, want->sandbox_id);
+    assert_string_equal(box->user, want->user);
+    assert_string_equal(box->thread, want->thread);
+    assert_true(box->principal == want->principal);
+    assert_true(box->generation == want->generation);
+    assert_string_equal(box->url, want->url);
+    assert_string_equal(box->token, want->token);
+    assert_string_equal(box->ref, want->ref);
+    assert_string_equal(box->meta, want->meta);
+    assert_true(box->created_ms == 1 && box->ready_ms == 2 && box->leased_ms == 3);
+    assert_true(box->parked_ms == 4 && box->active_ms == 5 && box->expires_ms == 6);
+    assert_true(box->idle_limit_ms == 7);
+    assert_string_equal(box->end, want->end);
+    return true;
+}
+
+static bool expect_event(void *ctx, const struct store_event *event)
+{
+    (*(unsigned *) ctx)++;
+    assert_true(event->id == 1 && event->at_ms == 99);
+    assert_string_equal(event->kind, "leased");
+    assert_string_equal(event->body, "{\"a\":1}");
+    return true;
+}
+
+static bool expect_meta(void *ctx, const char *key, const char *value)
+{
+    (*(unsigned *) ctx)++;
+    assert_string_equal(key, "mode");
+    assert_string_equal(value, "paused");
+    return true;
+}
+
+static void test_every_field_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    struct put box = {.w = {.kind = STORE_PUT_LEASE, .u.box = full_box}};
+    struct put event = {.w = {.kind = STORE_ADD_EVENT, .u.event = {1, 99, "leased", "{\"a\":1}"}}};
+    struct put meta = put_meta("mode", "running");
+    unsigned rows = 0;
+    struct store_reader reader = {.ctx = &rows,
+                                  .on_box = expect_full_box,
+                                  .on_event = expect_event,
+                                  .on_meta = expect_meta,
+                                  .events_tail = 10};
+    struct err err;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &box), SP_OK);
+    assert_int_equal(fixture_write(f, &event), SP_OK);
+    assert_int_equal(fixture_write(f, &meta), SP_OK);
+    meta.w.u.meta.value = "paused"; /* replaces */
+    meta.w.want_power = true;
+    assert_int_equal(fixture_write(f, &meta), SP_OK);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(store_load(f->store, &reader, &err), SP_OK);
+    assert_int_equal(rows, 3);
+}
+
+static void test_null_is_empty_text(void **state)
+{
+    struct fixture *f = *state;
+    struct put box = put_box(1, "blank");
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &box), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 1);
+}
+
+static void test_boxes_come_by_age_then_id(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[] = {put_box(UINT64_MAX, "blank"), put_box(3, "blank"), put_box(1, "blank"),
+                         put_box(2, "blank")};
+    const uint64_t want[] = {2, 1, 3, UINT64_MAX};
+    struct image image;
+
+    puts[3].w.u.box.created_ms = 5;
+    for (size_t i = 0; i < 3; i++)
+        puts[i].w.u.box.created_ms = 6;
+    fixture_start(f);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(fixture_write(f, &puts[i]), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 4);
+    assert_memory_equal(image.box_ids, want, sizeof(want));
+}
+
+static void test_a_lease_ends_only_with_its_own_box(void **state)
+{
+    struct fixture *f = *state;
+    struct put first = put_lease(1, "a", 1);
+    struct put second = put_lease(2, "a", 2);
+    struct put old_gone = put_deleting(1, "a", "died");
+    struct put gone = put_deleting(2, "a", "ttl");
+    struct put twice = put_deleting(2, "a", "drained");
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &first), SP_OK);
+    assert_int_equal(fixture_write(f, &second), SP_OK);
+    assert_int_equal(fixture_write(f, &old_gone), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 0); /* the newer binding stands */
+    assert_int_equal(image.boxes, 2);
+    fixture_start(f);
+    rt_advance(&f->rt, 7 * NS_PER_MS);
+    assert_int_equal(fixture_write(f, &gone), SP_OK);
+    rt_advance(&f->rt, 7 * NS_PER_MS);
+    assert_int_equal(fixture_write(f, &twice), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 1);
+    assert_string_equal(image.past_ids[0], "a");
+    assert_string_equal(image.past_ends[0], "ttl"); /* the first cause stays */
+    assert_true(image.past_generations[0] == 2);
+    assert_true(image.past_ended[0] == FIXTURE_WALL_MS + 7);
+}
+
+static void test_a_new_lease_revives_the_row(void **state)
+{
+    struct fixture *f = *state;
+    struct put lease = put_lease(1, "a", 1);
+    struct put gone = put_deleting(1, "a", "idle");
+    struct put again = put_lease(2, "a", 2);
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &lease), SP_OK);
+    assert_int_equal(fixture_write(f, &gone), SP_OK);
+    assert_int_equal(fixture_write(f, &again), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 0);
+}
+
+static void test_forgetting_a_box_ends_its_lease(void **state)
+{
+    struct fixture *f = *state;
+    struct put lease = put_lease(1, "a", 5);
+    struct put forget = put_forget(1);
+    struct put unknown = put_forget(77);
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &lease), SP_OK);
+    assert_int_equal(fixture_write(f, &forget), SP_OK);
+    assert_int_equal(fixture_write(f, &unknown), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 0);
+    assert_int_equal(image.past, 1);
+    assert_true(image.past_generations[0] == 5);
+}
+
+static void test_wrong_writes_fail_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[40];
+    struct image image;
+    const size_t count = sizeof(puts) / sizeof(puts[0]);
+
+    fixture_open(f);
+    for (size_t i = 0; i < count; i++)
+        puts[i] = put_box(i + 1, "blank");
+    puts[3].w.u.box.state = "no such state";
+    puts[17] = put_lease(18, "", 1); /* the box row fits, the lease row does not */
+    puts[39] = put_meta("", "no key");
+    for (size_t i = 0; i < count; i++)
+        fixture_submit(f, &puts[i]);
+    fixture_start(f);
+    fixture_settle(f);
+    for (size_t i = 0; i < count; i++) {
+        bool is_wrong = i == 3 || i == 17 || i == 39;
+
+        assert_int_equal(puts[i].result, is_wrong ? SP_INTERNAL : SP_OK);
+        if (is_wrong)
+            assert_non_null(strstr(puts[i].w.op.err.msg, "CHECK constraint failed"));
+        if (i > 0)
+            assert_int_equal(puts[i].place, puts[i - 1].place + 1);
+    }
+    assert_true(store_is_up(f->store));
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, count - 3);
+}
+
+static void test_groups_and_order(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 1000 };
+    struct put *puts = calloc(COUNT, sizeof(*puts));
+    struct store_stats stats;
+    struct image image;
+
+    fixture_open(f);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        puts[i] = put_event(i + 1);
+        fixture_submit(f, &puts[i]);
+    }
+    assert_int_equal(store_pending(f->store), COUNT);
+    fixture_start(f);
+    fixture_settle(f);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(puts[i].result, SP_OK);
+        assert_int_equal(puts[i].place, puts[0].place + i);
+    }
+    store_get_stats(f->store, &stats);
+    assert_true(stats.writes == COUNT && stats.failures == 0);
+    assert_true(stats.commits >= COUNT / 64 && stats.commits <= COUNT / 64 + 1); /* batch_max */
+    assert_true(stats.commit_ns_max > 0 && stats.wal_pages > 0);
+    store_get_stats(f->store, &stats);
+    assert_true(stats.commit_ns_max == 0); /* since the last call */
+    fixture_reload(f, &image);
+    assert_int_equal(image.events, COUNT);
+    free(puts);
+}
+
+static void test_the_queue_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[6];
+
+    f->config.queue_max = 4;
+    fixture_open(f); /* not started: nothing leaves the queue */
+    for (uint64_t i = 0; i < 6; i++) {
+        puts[i] = put_box(i + 1, "blank");
+        fixture_submit(f, &puts[i]);
+    }
+    rt_run(&f->rt);
+    assert_int_equal(puts[4].result, SP_STORE_UNAVAILABLE);
+    assert_int_equal(puts[5].result, SP_STORE_UNAVAILABLE);
+    assert_false(puts[3].is_done);
+    assert_int_equal(store_pending(f->store), 4);
+    fixture_start(f);
+    fixture_settle(f);
+    assert_int_equal(puts[3].result, SP_OK);
+    assert_int_equal(fixture_write(f, &puts[5]), SP_OK); /* there is room again */
+}
+
+static void test_close_finishes_what_is_queued(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[200];
+    struct image image;
+
+    fixture_start(f);
+    for (uint64_t i = 0; i < 200; i++) {
+        puts[i] = put_event(i + 1);
+        fixture_submit(f, &puts[i]);
+    }
+    f->store = store_close(f->store);
+    assert_false(puts[199].is_done); /* deferred, not from inside */
+    rt_run(&f->rt);
+    for (size_t i = 0; i < 200; i++)
+        assert_true(puts[i].is_done && puts[i].result == SP_OK);
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_int_equal(image.events, 200);
+}
+
+static void test_close_without_start(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+
+    assert_null(store_close(NULL));
+    fixture_open(f);
+    fixture_submit(f, &put);
+    fixture_close(f);
+    assert_true(put.is_done);
+    assert_int_equal(put.result, SP_STORE_UNAVAILABLE);
+}
+
+static void test_a_cancelled_write_that_succeeded_says_so(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+
+    fixture_open(f);
+    fixture_submit(f, &put);
+    op_cancel(&put.w.op);
+    fixture_start(f);
+    fixture_settle(f);
+    assert_int_equal(put.result, SP_OK);
+}
+
+static bool refuse_box(void *ctx, const struct store_box *box)
+{
+    (void) ctx;
+    (void) box;
+    return false;
+}
+
+static void test_a_reader_can_stop_the_load(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+    struct store_reader reader = {.on_box = refuse_box};
+    struct err err;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(store_load(f->store, &reader, &err), SP_INTERNAL);
+    assert_non_null(strstr(err.msg, "boxes"));
+}
+
+static void test_events_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct put put;
+    struct image image;
+
+    f->config.events_max = 100;
+    fixture_start(f);
+    for (uint64_t id = 1; id <= 500; id++) {
+        put = put_event(id);
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+    }
+    fixture_close(f);
+    f->config.events_max = 1000000; /* so that opening does not remove any */
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_in_range(image.events, 100, 130);
+    assert_true(image.last_event == 500);
+    fixture_close(f);
+    f->config.events_max = 10;
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_int_equal(image.events, 10);
+    assert_true(image.first_event == 491);
+}
+
+static void test_the_tail_of_the_events(void **state)
+{
+    struct fixture *f = *state;
+    struct image image = {0};
+    struct store_reader reader = {.events_tail = 3};
+    struct put put;
+    struct err err;
+
+    fixture_start(f);
+    for (uint64_t id = 1; id <= 9; id++) {
+        put = put_event(id);
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+    }
+    put = put_event(9);
+    assert_int_equal(fixture_write(f, &put), SP_INTERNAL); /* a number is used once */
+    fixture_reload(f, &image);
+    assert_int_equal(image.events, 9);
+    assert_int_equal(store_load(f->store, &reader, &err), SP_OK); /* no callback is a must */
+}
+
+static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
+{
+    struct fixture *f = *state;
+    struct image image;
+
+    f->config.past_max = 32;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 200; i++) {
+        char id[16];
+        struct put lease;
+        struct put gone;
+        struct put forget = put_forget(i);
+
+        (void) snprintf(id, sizeof(id), "s%03u", (unsigned) i);
+        lease = put_lease(i, id, i == 20 ? 1000 : i);
+        gone = put_deleting(i, id, "idle");
+        rt_advance(&f->rt, NS_PER_MS);
+        assert_int_equal(fixture_write(f, &lease), SP_OK);
+        assert_int_equal(fixture_write(f, &gone), SP_OK);
+        assert_int_equal(fixture_write(f, &forget), SP_OK);
+    }
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 32);
+    assert_int_equal(image.boxes, 0);
+    assert_string_equal(image.past_ids[0], "s169"); /* the oldest that is left comes first */
+    assert_string_equal(image.past_ids[31], "s200");
+    assert_true(image.floor == 1000);
+}
+
+static void test_only_the_owner_can_read_the_file(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+    char wal[128];
+    struct stat st;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    (void) snprintf(wal, sizeof(wal), "%s-wal", f->path);
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(stat(wal, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    fixture_close(f);
+    assert_true(stat(wal, &st) != 0 || st.st_size == 0); /* all is in the database */
+}
+
+static void test_the_log_is_checkpointed(void **state)
+{
+    struct fixture *f = *state;
+    struct store_stats stats;
+    uint64_t most = 0;
+    struct put put = put_box(1, "blank");
+    unsigned turns = 0;
+
+    fixture_start(f);
+    for (unsigned i = 0; i < 6000; i++) {
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+        store_get_stats(f->store, &stats);
+        most = stats.wal_pages > most ? stats.wal_pages : most;
+    }
+    assert_in_range(most, 3900, 4200); /* not while the writes come, then as soon as one can */
+    assert_true(stats.wal_pages >= 1000);
+    /* In a pause, by itself. */
+    while (stats.wal_pages > 0 && turns++ < 2000) {
+        (void) fixture_turn(f, 5);
+        store_get_stats(f->store, &stats);
+    }
+    assert_true(stats.wal_pages == 0);
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_every_field_comes_back),
+        TEST(test_null_is_empty_text),
+        TEST(test_boxes_come_by_age_then_id),
+        TEST(test_a_lease_ends_only_with_its_own_box),
+        TEST(test_a_new_lease_revives_the_row),
+        TEST(test_forgetting_a_box_ends_its_lease),
+        TEST(test_wrong_writes_fail_alone),
+        TEST(test_groups_and_order),
+        TEST(test_the_queue_is_bounded),
+        TEST(test_close_finishes_what_is_queued),
+        TEST(test_close_without_start),
+        TEST(test_a_cancelled_write_that_succeeded_says_so),
+        TEST(test_a_reader_can_stop_the_load),
+        TEST(test_events_are_bounded),
+        TEST(test_the_tail_of_the_events),
+        TEST(test_past_leases_are_bounded_and_leave_a_floor),
+        TEST(test_only_the_owner_can_read_the_file),
+        TEST(test_the_log_is_checkpointed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
