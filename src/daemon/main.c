@@ -7,6 +7,7 @@
 
 #include "backend/registry.h"
 #include "base/buf.h"
+#include "base/fault.h"
 #include "daemon/daemon.h"
 #include "sandpool/version.h"
 
@@ -31,7 +32,15 @@ static const char usage[] =
     "  sandpoold --config sandpool.yaml --state-dir ./state --socket ./sandpool.sock\n"
     "  SANDPOOL_SOCKET=./sandpool.sock sandpool acquire --thread demo\n";
 
-enum { OPT_STATE_DIR = 256, OPT_SOCKET, OPT_STANDBY, OPT_CHECK, OPT_PRINT, OPT_EXAMPLE };
+enum {
+    OPT_STATE_DIR = 256,
+    OPT_SOCKET,
+    OPT_STANDBY,
+    OPT_CHECK,
+    OPT_PRINT,
+    OPT_EXAMPLE,
+    OPT_FAULT_POINTS,
+};
 
 static const struct option long_options[] = {
     {"config", required_argument, NULL, 'c'},
@@ -41,6 +50,7 @@ static const struct option long_options[] = {
     {"check", no_argument, NULL, OPT_CHECK},
     {"print", no_argument, NULL, OPT_PRINT},
     {"example", no_argument, NULL, OPT_EXAMPLE},
+    {"fault-points", no_argument, NULL, OPT_FAULT_POINTS}, /* for the crash tests */
     {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -82,6 +92,15 @@ static int print_example(void)
     return print_buf(&text);
 }
 
+/* The points at which this build can be told to die; none in a release build. */
+static int print_fault_points(void)
+{
+    if (fault_is_built_in())
+        for (const char *const *name = fault_names(); *name != NULL; name++)
+            (void) puts(*name);
+    return fflush(stdout) != 0;
+}
+
 int main(int argc, char **argv)
 {
     struct daemon_options options = {.config_path = NULL};
@@ -116,6 +135,8 @@ int main(int argc, char **argv)
             break;
         case OPT_EXAMPLE:
             return print_example();
+        case OPT_FAULT_POINTS:
+            return print_fault_points();
         case 'V':
             return puts("sandpoold " SANDPOOL_VERSION) == EOF;
         case 'h':

@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "engine/internal.h"
 
 /* One round over all backends, for callers that wait for its end. */
@@ -42,6 +43,14 @@ static void round_note(struct round *round, bool is_clean, size_t seen)
     free(round);
 }
 
+static void note_trouble(struct engine_backend *b, const char *reason)
+{
+    char key[48];
+
+    str_copy_cut(key, sizeof(key), b->key);
+    (void) snprintf(b->trouble, sizeof(b->trouble), "backend %s: %.100s", key, reason);
+}
+
 static void on_listed(struct op *op)
 {
     struct list_op *l = container_of(op, struct list_op, list.op);
@@ -60,8 +69,7 @@ static void on_listed(struct op *op)
     ev.u.listed.count = count;
     b->trouble[0] = '\0';
     if (op->result != SP_OK) {
-        (void) snprintf(b->trouble, sizeof(b->trouble), "backend %.40s: %.100s", b->key,
-                        op->err.msg);
+        note_trouble(b, op->err.msg);
         log_warn("backend.list_failed", LF_STR("backend", b->key), LF_STR("reason", op->err.msg));
     }
     b->is_listing = false;
