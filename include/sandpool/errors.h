@@ -20,10 +20,8 @@
     X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")    \
     X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                           \
     X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                 \
-    X(LENGTH_REQUIRED, "length_required", 411, false, "a body needs Content-Length or chunks")     \
     X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")               \
     X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                  \
-    X(UNSUPPORTED_MEDIA, "unsupported_media", 415, false, "the body must be JSON")                 \
     X(EXPECTATION_FAILED, "expectation_failed", 417, false, "only 100-continue can be expected")   \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                     \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                         \

@@ -4,12 +4,14 @@
 #include <stddef.h>
 #include <string.h>
 
+/* clang-format off */
 static const struct sp_error_info table[] = {
     {SP_OK, "ok", 200, false, "success"},
 #define X(name, wire, status, retry, text) {SP_##name, wire, status, retry, text},
     SP_ERROR_TABLE(X)
 #undef X
 };
+/* clang-format on */
 
 const struct sp_error_info *sp_error_info(int code)
 {
