@@ -19,10 +19,12 @@ static void on_answer(struct op *op);
 static void ask(struct sim_host *h)
 {
     struct sim_watch *w = &h->watch;
-    uint64_t deadline_ns = rt_after(rt_now(h->rt), WAIT_MS * NS_PER_MS + SLACK_NS);
+    /* The first answer, and the first after a loss, tells where we are: it must come at once. */
+    uint64_t wait_ms = w->is_lost || str_is_empty(w->epoch) ? 0 : WAIT_MS;
+    uint64_t deadline_ns = rt_after(rt_now(h->rt), wait_ms * NS_PER_MS + SLACK_NS);
 
-    (void) snprintf(w->url, sizeof(w->url), "http://localhost/watch?wait_ms=%d&since=%llu%s%s",
-                    (int) WAIT_MS, (unsigned long long) w->since,
+    (void) snprintf(w->url, sizeof(w->url), "http://localhost/watch?wait_ms=%llu&since=%llu%s%s",
+                    (unsigned long long) wait_ms, (unsigned long long) w->since,
                     str_is_empty(w->epoch) ? "" : "&epoch=", w->epoch);
     w->request = (struct httpc_request){
         .method = "GET",

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "sim/world.h"
 
-enum { WIRE_PAGE = 1000, WIRE_PAGE_MAX = 4 * 1024 * 1024, WIRE_URL_MAX = 192 };
+enum { WIRE_PAGE = 1000, WIRE_PAGE_MAX = 8 * 1024 * 1024, WIRE_URL_MAX = 192 };
 
 struct wire_box {
     struct world_spec spec; /* texts are never NULL */

@@ -1,0 +1,314 @@
+/* conformance.c - the contract of backend/backend.h, one test for each of its sentences. Each test
+ * leaves the backend without boxes. */
+#include "tests/unit/backend/conformance.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+
+enum { MANY = 50 };
+
+static void assert_verdict(struct rig *rig, const struct backend_box *box,
+                           enum backend_verdict want)
+{
+    enum backend_verdict verdict;
+
+    assert_int_equal(rig_check(rig, box, &verdict), SP_OK);
+    assert_int_equal(verdict, want);
+}
+
+static void assert_labels(const struct backend_labels *got, const struct backend_labels *want)
+{
+    assert_true(got->box_id == want->box_id);
+    assert_true(got->spec_hash == want->spec_hash);
+    assert_int_equal(got->generation, want->generation);
+    assert_string_equal(got->instance, want->instance);
+    assert_string_equal(got->profile, want->profile);
+    assert_string_equal(got->sandbox_id, want->sandbox_id);
+    assert_string_equal(got->user, want->user);
+    assert_string_equal(got->thread, want->thread);
+}
+
+static void set_owner(struct backend_labels *labels, const char *sandbox_id)
+{
+    str_copy_cut(labels->sandbox_id, sizeof(labels->sandbox_id), sandbox_id);
+    str_copy_cut(labels->user, sizeof(labels->user), "ann & co?=/%");
+    str_copy_cut(labels->thread, sizeof(labels->thread), "thread \"1\" \xc3\xa9");
+    labels->generation = 7;
+}
+
+static size_t count_boxes(struct rig *rig)
+{
+    bool is_listed;
+
+    return rig_list(rig, rig->backend, 0, NULL, &is_listed);
+}
+
+void conformance_life(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create r;
+    struct backend_box listed;
+    bool is_listed;
+
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_labels(&r.box.labels, &r.labels);
+    assert_string_equal(r.box.token, r.token);
+    assert_true(strlen(r.box.url) > 0);
+    assert_true(strlen(r.box.ref) > 0);
+    assert_verdict(rig, &r.box, BACKEND_ALIVE);
+    assert_int_equal(rig_list(rig, rig->backend, r.labels.box_id, &listed, &is_listed), 1);
+    assert_true(is_listed);
+    assert_labels(&listed.labels, &r.labels);
+    assert_string_equal(listed.url, r.box.url);
+    assert_string_equal(listed.ref, r.box.ref);
+
+    if (rig->backend->ops->can_bind) {
+        set_owner(&r.box.labels, "fe0dc8182dec7b77");
+        assert_int_equal(rig_bind(rig, &r.box), SP_OK);
+        (void) rig_list(rig, rig->backend, r.labels.box_id, &listed, &is_listed);
+        assert_labels(&listed.labels, &r.box.labels);
+        assert_string_equal(listed.token, r.box.token);
+        assert_verdict(rig, &r.box, BACKEND_ALIVE);
+    }
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_verdict(rig, &r.box, BACKEND_DEAD);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+void conformance_create_is_idempotent(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create first;
+    struct backend_create second;
+    struct backend_create third;
+
+    rig_start_create(rig, &first, &rig->profile, 0, rig_soon(rig));
+    rig_start_create(rig, &second, &rig->profile, first.labels.box_id, rig_soon(rig));
+    rig_wait(rig);
+    assert_int_equal(first.op.result, SP_OK);
+    assert_int_equal(second.op.result, SP_OK);
+    rig_start_create(rig, &third, &rig->profile, first.labels.box_id, rig_soon(rig));
+    rig_wait(rig);
+    assert_int_equal(third.op.result, SP_OK);
+    assert_string_equal(second.box.url, first.box.url);
+    assert_string_equal(third.box.url, first.box.url);
+    assert_string_equal(third.box.ref, first.box.ref);
+    assert_int_equal(count_boxes(rig), 1);
+    assert_int_equal(rig_destroy(rig, rig->backend, &first.labels), SP_OK);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+void conformance_destroy_of_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_labels labels = {.box_id = 0x1122334455667788ULL};
+    struct backend_create r;
+
+    str_copy_cut(labels.instance, sizeof(labels.instance), "rig");
+    assert_int_equal(rig_destroy(rig, rig->backend, &labels), SP_OK);
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+}
+
+void conformance_discover(void **state)
+{
+    static const char odd_id[] = "odd id/with?signs&=%";
+    struct rig *rig = *state;
+    struct backend_create r;
+    struct backend_box found;
+
+    if (!rig->backend->ops->can_discover || !rig->backend->ops->can_bind)
+        skip();
+    assert_false(rig_discover(rig, odd_id, &found));
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_false(rig_discover(rig, odd_id, &found));
+    set_owner(&r.box.labels, odd_id);
+    assert_int_equal(rig_bind(rig, &r.box), SP_OK);
+    assert_true(rig_discover(rig, odd_id, &found));
+    assert_labels(&found.labels, &r.box.labels);
+    assert_string_equal(found.url, r.box.url);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_false(rig_discover(rig, odd_id, &found));
+}
+
+void conformance_bind_of_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_box box = {.labels = {.box_id = 0x1122334455667788ULL}};
+
+    if (!rig->backend->ops->can_bind)
+        skip();
+    str_copy_cut(box.labels.instance, sizeof(box.labels.instance), "rig");
+    assert_int_equal(rig_bind(rig, &box), SP_NOT_FOUND);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+/* Cancelled at any moment: what comes is either a box (truth wins) or SP_CANCELLED, and after a
+ * destroy nothing is there, also later. */
+void conformance_cancelled_create(void **state)
+{
+    static const uint64_t after_ms[] = {0, 1, 3, 10, 30};
+    struct rig *rig = *state;
+    struct backend_create r;
+
+    for (size_t i = 0; i < ARRAY_LEN(after_ms); i++) {
+        rig_start_create(rig, &r, &rig->slow, 0, rig_soon(rig));
+        if (after_ms[i] > 0)
+            rig_pause(rig, after_ms[i]);
+        if (rig->pending > 0)
+            rig_cancel(rig, &r.op);
+        rig_wait(rig);
+        assert_true(r.op.result == SP_CANCELLED || r.op.result == SP_OK);
+        assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+        assert_false(rig_is_listed(rig, r.labels.box_id));
+    }
+    rig_pause(rig, 200);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+void conformance_late_create(void **state)
+{
+    static const uint64_t within_ms[] = {0, 1, 20};
+    struct rig *rig = *state;
+    struct backend_create r;
+
+    for (size_t i = 0; i < ARRAY_LEN(within_ms); i++) {
+        uint64_t start_ns = rig_deadline(rig, 0);
+
+        rig_start_create(rig, &r, &rig->slow, 0, rig_deadline(rig, within_ms[i]));
+        rig_wait(rig);
+        assert_int_equal(r.op.result, SP_TIMEOUT);
+        assert_true(rig_deadline(rig, 0) - start_ns < 5 * NS_PER_S);
+        assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+        assert_false(rig_is_listed(rig, r.labels.box_id));
+    }
+    rig_pause(rig, 200);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+/* A check that was cut short knows nothing; a list that was cut short is no list. */
+void conformance_cancelled_reads(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_list list = {.boxes = NULL};
+    struct backend_check check = {.verdict = BACKEND_UNKNOWN};
+    struct backend_create r;
+
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    check.box = r.box;
+    rig->pending += 2;
+    rig->is_calling = true;
+    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
+    rig->backend->ops->is_alive(rig->backend, &check, rig_soon(rig), rig_done);
+    rig->is_calling = false;
+    rig_cancel(rig, &list.op);
+    rig_cancel(rig, &check.op);
+    rig_wait(rig);
+    assert_true(list.op.result == SP_CANCELLED || (list.op.result == SP_OK && list.count == 1));
+    assert_true(check.op.result == SP_CANCELLED ||
+                (check.op.result == SP_OK && check.verdict == BACKEND_ALIVE));
+    backend_list_fini(&list);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+}
+
+void conformance_many_at_once(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create *made = test_calloc(MANY, sizeof(*made));
+    struct backend_destroy *gone = test_calloc(MANY, sizeof(*gone));
+
+    for (size_t i = 0; i < MANY; i++)
+        rig_start_create(rig, &made[i], &rig->profile, 0, rig_deadline(rig, 30000));
+    rig_wait(rig);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(made[i].op.result, SP_OK);
+        assert_labels(&made[i].box.labels, &made[i].labels);
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(made[i].box.url, made[j].box.url);
+    }
+    assert_int_equal(count_boxes(rig), MANY);
+    for (size_t i = 0; i < MANY; i++)
+        rig_start_destroy(rig, &gone[i], &made[i].box, rig_deadline(rig, 30000));
+    rig_wait(rig);
+    for (size_t i = 0; i < MANY; i++)
+        assert_int_equal(gone[i].op.result, SP_OK);
+    assert_int_equal(count_boxes(rig), 0);
+    test_free(made);
+    test_free(gone);
+}
+
+void conformance_death_is_told(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create doomed;
+    struct backend_create other;
+
+    if (!rig->backend->ops->is_watched || rig->kill_box == NULL)
+        skip();
+    assert_int_equal(rig_create(rig, &doomed, &rig->profile), SP_OK);
+    assert_int_equal(rig_create(rig, &other, &rig->profile), SP_OK);
+    rig->is_calling = true;
+    assert_true(rig->kill_box(rig, doomed.labels.box_id));
+    rig->is_calling = false;
+    assert_true(rig_wait_death(rig, doomed.labels.box_id, 5000));
+    assert_verdict(rig, &doomed.box, BACKEND_DEAD);
+    assert_verdict(rig, &other.box, BACKEND_ALIVE);
+    /* What we destroy ourselves is no death. */
+    assert_int_equal(rig_destroy(rig, rig->backend, &other.labels), SP_OK);
+    assert_false(rig_wait_death(rig, other.labels.box_id, 100));
+}
+
+void conformance_other_instance(void **state)
+{
+    struct rig *rig = *state;
+    struct backend *other = rig_open_other(rig, "somebody else");
+    struct backend_create r;
+    bool is_listed;
+
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_int_equal(rig_list(rig, other, r.labels.box_id, NULL, &is_listed), 0);
+    assert_false(is_listed);
+    assert_int_equal(rig_destroy(rig, other, &r.labels), SP_OK);
+    assert_verdict(rig, &r.box, BACKEND_ALIVE);
+    rig_close_backend(rig, other);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+}
+
+/* Each is completed once, before on_closed(): rig_close_backend() asserts that. */
+void conformance_close_in_flight(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create r[8];
+    struct backend_list list = {.boxes = NULL};
+    struct backend_destroy gone;
+    struct backend_box box = {.is_ready = false};
+
+    for (size_t i = 0; i < ARRAY_LEN(r); i++)
+        rig_start_create(rig, &r[i], &rig->slow, 0, rig_soon(rig));
+    box.labels = r[0].labels;
+    rig->pending++;
+    rig->is_calling = true;
+    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
+    rig->is_calling = false;
+    rig_start_destroy(rig, &gone, &box, rig_soon(rig));
+    rig_close_backend(rig, rig->backend);
+    assert_int_equal(rig->pending, 0);
+    for (size_t i = 0; i < ARRAY_LEN(r); i++)
+        assert_true(r[i].op.result == SP_CANCELLED || r[i].op.result == SP_OK);
+    backend_list_fini(&list);
+
+    /* A new one finds what is left and removes it. */
+    rig->backend = rig_open_other(rig, "rig");
+    for (size_t i = 0; i < ARRAY_LEN(r); i++)
+        assert_int_equal(rig_destroy(rig, rig->backend, &r[i].labels), SP_OK);
+    assert_int_equal(count_boxes(rig), 0);
+}
