@@ -40,6 +40,7 @@
 #define POOL_REASON_MAX 160
 #define POOL_PROFILES_MAX 64
 #define POOL_NEVER UINT64_MAX
+#define POOL_PRINCIPAL_UNKNOWN UINT64_MAX /* an adopted box: its thread's next acquire claims it */
 
 /* Ids are structs so that the compiler catches a mix-up. Zero is no id. */
 struct box_id {
@@ -134,8 +135,8 @@ struct pool_config {
     unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
     uint64_t seed;        /* ids, jitter */
     unsigned restore_max; /* room for this many restored boxes, when more than max_boxes */
-    /* Fills in the bearer token of a new box (POOL_TOKEN_MAX + 1 bytes) before its intent is
-     * stored. Not from the seeded generator, so it comes from outside. NULL: no tokens. */
+    /* Fills `dst` (POOL_TOKEN_MAX + 1 bytes) with the bearer token of a new box before its intent
+     * is stored. The pool is deterministic, so the secret comes from outside. NULL: no tokens. */
     void (*make_token)(void *ctx, char *dst);
     void *make_token_ctx;
     unsigned profile_count;

@@ -1,0 +1,289 @@
+/* acquire.c - the order in which an acquire is served: the thread's leased box, its parked box, a
+ * box the backend already runs under this id, a blank box, the queue. A waiter may come through
+ * here several times: whenever what it waited for has changed. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+static const struct refusal queue_full = {SP_QUEUE_FULL, "too many callers are waiting",
+                                          POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
+
+static void refuse(struct pool *p, struct waiter *w, int code, const char *reason)
+{
+    struct refusal r = {.code = code, .reason = reason};
+
+    waiter_refuse(p, w, &r);
+}
+
+/* Why nothing can be had now, and when it may be worth asking again. */
+struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
+{
+    const struct profile *f = &p->profiles[w->acquire.profile];
+    struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, POOL_RETRY_AFTER_MIN_NS)};
+
+    if (p->mode == POOL_DRAINING) {
+        r.code = SP_DRAINING;
+        r.reason = "the pool is draining";
+    } else if (!p->is_store_up) {
+        r.code = SP_STORE_UNAVAILABLE;
+        r.reason = "the store cannot be written";
+    } else if (p->mode == POOL_PAUSED) {
+        r.code = SP_PAUSED;
+        r.reason = "the pool is paused";
+    } else if (w->phase != WAITER_BOX && p->total >= p->max_boxes) {
+        r.code = SP_POOL_EXHAUSTED;
+        r.reason = "all boxes are in use";
+    } else if (w->phase != WAITER_BOX && f->failures > 0) {
+        r.code = SP_BACKEND_UNAVAILABLE;
+        r.reason = f->reason;
+        if (f->retry_ns > p->now_ns)
+            r.retry_after_ns = f->retry_ns - p->now_ns;
+    } else {
+        r.code = SP_ACQUIRE_TIMEOUT;
+        r.reason = "no box became ready in time";
+    }
+    return r;
+}
+
+/* True when the waiter may stay; else it has been refused. */
+static bool may_wait(struct pool *p, struct waiter *w)
+{
+    const struct profile *f = &p->profiles[w->acquire.profile];
+    bool is_hopeless = f->is_open && w->acquire.deadline_ns < f->retry_ns;
+
+    if (w->acquire.deadline_ns <= p->now_ns || (is_hopeless && p->total < p->max_boxes)) {
+        struct refusal r = acquire_refusal(p, w);
+
+        waiter_refuse(p, w, &r);
+        return false;
+    }
+    if (p->waiting >= p->max_waiters) {
+        waiter_refuse(p, w, &queue_full);
+        return false;
+    }
+    return true;
+}
+
+static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
+{
+    if (w->acquire.deadline_ns <= p->now_ns) {
+        struct refusal r = {.code = p->mode == POOL_PAUSED ? SP_PAUSED : SP_ACQUIRE_TIMEOUT,
+                            .reason = "the thread's box is not ready",
+                            .retry_after_ns = POOL_RETRY_AFTER_MIN_NS};
+
+        waiter_refuse(p, w, &r);
+    } else if (p->waiting + w->joined.len >= p->max_waiters) {
+        waiter_refuse(p, w, &queue_full);
+    } else {
+        waiter_attach(p, w, s, WAITER_BOX, 0);
+    }
+}
+
+static bool needs_check(struct pool *p, const struct slot *s, const struct waiter *w)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+
+    if (w->is_checked)
+        return false;
+    if (s->box.is_unseen)
+        return true;
+    return !c->is_watched && time_after(s->box.seen_ns, c->check_after_ns) < p->now_ns;
+}
+
+static void check_first(struct pool *p, struct waiter *w, struct slot *s)
+{
+    waiter_attach(p, w, s, WAITER_CHECKING, 0);
+    if (s->is_checking)
+        return;
+    s->is_checking = true;
+    emit_backend(p, POOL_FX_CHECK, s, time_after(p->now_ns, POOL_CHECK_NS));
+}
+
+void acquire_checked(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.epoch != ev->epoch || !s->is_checking) {
+        p->late_answers++;
+        return;
+    }
+    s->is_checking = false;
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
+        waiter_of(n)->is_checked = true;
+    if (ev->u.verdict == POOL_DEAD) {
+        doom_died(p, s);
+        return;
+    }
+    if (ev->u.verdict == POOL_ALIVE) {
+        s->box.seen_ns = p->now_ns;
+        s->box.is_unseen = false;
+    }
+    waiter_redo_all(p, s);
+}
+
+/* SP_OK when this caller may have that box. */
+static int check_owner(const struct pool_acquire *a, const char *user, const char *thread,
+                       uint64_t principal, unsigned profile)
+{
+    if (strcmp(a->user, user) != 0 || strcmp(a->thread, thread) != 0)
+        return SP_OWNER_CONFLICT;
+    if (a->principal != principal && principal != POOL_PRINCIPAL_UNKNOWN && !a->is_operator)
+        return SP_FORBIDDEN;
+    if (a->is_profile_named && a->profile != profile)
+        return SP_SPEC_CONFLICT;
+    return SP_OK;
+}
+
+static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
+{
+    if (p->mode == POOL_DRAINING || !p->is_store_up) {
+        struct refusal r = acquire_refusal(p, w);
+
+        waiter_refuse(p, w, &r);
+    } else if (p->mode == POOL_PAUSED) {
+        wait_for_box(p, w, s);
+    } else if (needs_check(p, s, w)) {
+        check_first(p, w, s);
+    } else {
+        lease_begin(p, s, w, POOL_SRC_PARKED);
+    }
+}
+
+/* The id has a box. */
+static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
+{
+    const struct pool_box *b = &s->box;
+    int code = check_owner(&w->acquire, b->user, b->thread, b->principal, b->profile);
+
+    if (code != SP_OK) {
+        refuse(p, w, code, sp_error_info(code)->text);
+        return;
+    }
+    switch (b->state) {
+    case POOL_LEASED:
+        if (needs_check(p, s, w))
+            check_first(p, w, s);
+        else
+            lease_keep(p, s, w);
+        break;
+    case POOL_LEASING:
+        waiter_attach(p, w, s, WAITER_COMMIT, s->wait_write);
+        break;
+    case POOL_PARKED:
+        serve_parked(p, w, s);
+        break;
+    case POOL_INTENT:
+    case POOL_STARTING:
+    case POOL_PARKING:
+        wait_for_box(p, w, s);
+        break;
+    case POOL_FREE:
+    case POOL_CREATING:
+    case POOL_BLANK:
+    case POOL_DOOMED:
+    case POOL_DESTROYING:
+    case POOL_FORGETTING:
+    case POOL_STATE_COUNT:
+        assert(false); /* not bound in these */
+    }
+}
+
+/* Another acquire of this thread waits already: one box for both. */
+static void join_thread(struct pool *p, struct waiter *w, struct waiter *primary)
+{
+    const struct pool_acquire *a = &primary->acquire;
+    int code = check_owner(&w->acquire, a->user, a->thread, a->principal, a->profile);
+
+    if (code != SP_OK) {
+        refuse(p, w, code, sp_error_info(code)->text);
+        return;
+    }
+    if (may_wait(p, w))
+        waiter_join(p, w, primary);
+}
+
+static void discover_first(struct pool *p, struct waiter *w)
+{
+    if (p->waiting >= p->max_waiters) {
+        waiter_refuse(p, w, &queue_full);
+        return;
+    }
+    p->epoch++;
+    waiter_enter(p, w, WAITER_DISCOVERING);
+    w->epoch = p->epoch;
+    emit_discover(p, w, time_after(p->now_ns, POOL_DISCOVER_NS));
+}
+
+static void serve_blank(struct pool *p, struct waiter *w)
+{
+    struct profile *f = &p->profiles[w->acquire.profile];
+    struct slot *s = lease_find_blank(p, w->acquire.profile);
+
+    if (!w->is_counted) {
+        admit_count_arrival(p, f);
+        w->is_counted = true;
+    }
+    if (p->mode == POOL_RUNNING && f->waiting == 0 && s != NULL) {
+        lease_begin(p, s, w, w->was_queued ? POOL_SRC_COLD : POOL_SRC_WARM);
+        return;
+    }
+    if (!may_wait(p, w))
+        return;
+    w->was_queued = true;
+    waiter_enter(p, w, WAITER_QUEUED);
+}
+
+void acquire_dispatch(struct pool *p, struct waiter *w)
+{
+    struct slot *s = bind_find(p, w->acquire.sandbox_id);
+    struct waiter *primary;
+    const struct profile *f;
+
+    if (s != NULL) {
+        serve_bound(p, w, s);
+        return;
+    }
+    primary = waiter_find_thread(p, w->acquire.sandbox_id);
+    if (primary != NULL) {
+        join_thread(p, w, primary);
+        return;
+    }
+    f = &p->profiles[w->acquire.profile];
+    if (w->acquire.profile >= p->profile_count || f->conf.is_retired) {
+        refuse(p, w, SP_NOT_FOUND, "profile removed");
+    } else if (p->mode == POOL_DRAINING || !p->is_store_up) {
+        struct refusal r = acquire_refusal(p, w);
+
+        waiter_refuse(p, w, &r);
+    } else if (f->conf.want_discover && !w->is_discovered) {
+        discover_first(p, w);
+    } else {
+        serve_blank(p, w);
+    }
+}
+
+void acquire_step(struct pool *p, const struct pool_event *ev)
+{
+    struct waiter *w = waiter_new(p, ev);
+
+    if (w == NULL) {
+        p->refusals++;
+        emit_refusal(p, ev->req, &queue_full, 0);
+        return;
+    }
+    if (w->acquire.profile >= POOL_PROFILES_MAX || w->acquire.sandbox_id[0] == '\0') {
+        refuse(p, w, SP_INVALID_FIELD, "no such profile");
+        return;
+    }
+    acquire_dispatch(p, w);
+}
+
+void acquire_redo(struct pool *p)
+{
+    for (struct list_node *n = list_first(&p->redo); n != NULL; n = list_first(&p->redo)) {
+        struct waiter *w = waiter_of(n);
+
+        waiter_enter(p, w, WAITER_NEW);
+        acquire_dispatch(p, w);
+    }
+}

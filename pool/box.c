@@ -1,0 +1,213 @@
+/* box.c - slots, and the one function that changes a state. State is list membership: a change
+ * checks the table of allowed moves, moves the slot, keeps the counters and starts a new epoch, so
+ * that answers to older effects no longer count. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+#define TO(name) (1U << POOL_##name)
+
+static const unsigned allowed_next[POOL_STATE_COUNT] = {
+    [POOL_FREE] = 0, /* box_enter() */
+    [POOL_INTENT] = TO(CREATING) | TO(STARTING) | TO(FORGETTING) | TO(DOOMED) | TO(FREE),
+    [POOL_CREATING] = TO(STARTING) | TO(DOOMED),
+    [POOL_STARTING] = TO(BLANK) | TO(PARKED) | TO(DOOMED),
+    [POOL_BLANK] = TO(LEASING) | TO(STARTING) | TO(DOOMED),
+    [POOL_LEASING] = TO(LEASED) | TO(BLANK) | TO(PARKED) | TO(DOOMED) | TO(FREE),
+    [POOL_LEASED] = TO(PARKING) | TO(BLANK) | TO(PARKED) | TO(DOOMED),
+    [POOL_PARKING] = TO(PARKED) | TO(LEASED) | TO(DOOMED),
+    [POOL_PARKED] = TO(LEASING) | TO(DOOMED),
+    [POOL_DOOMED] = TO(DESTROYING),
+    [POOL_DESTROYING] = TO(FORGETTING),
+    [POOL_FORGETTING] = TO(FREE) | TO(DOOMED),
+};
+
+static bool eq_id(const struct map_node *node, const void *key)
+{
+    const struct slot *s = container_of(node, struct slot, by_id);
+
+    return s->box.id.v == *(const uint64_t *) key;
+}
+
+struct slot *box_find(const struct pool *p, struct box_id id)
+{
+    struct map_node *n = map_find(&p->ids, hash_u64(id.v), eq_id, &id.v);
+
+    return n != NULL ? container_of(n, struct slot, by_id) : NULL;
+}
+
+bool box_is_dying(const struct slot *s)
+{
+    return s->box.state == POOL_DOOMED || s->box.state == POOL_DESTROYING ||
+           s->box.state == POOL_FORGETTING;
+}
+
+bool box_is_making(const struct slot *s)
+{
+    enum pool_state state = s->box.state;
+
+    if (s->box.sandbox_id[0] != '\0')
+        return false;
+    return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
+           (state == POOL_BLANK && s->box.is_unseen);
+}
+
+enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
+{
+    if (s->box.is_unseen)
+        return BLANK_UNSEEN;
+    return s->box.spec_hash == p->profiles[s->box.profile].conf.spec_hash ? BLANK_FRESH
+                                                                          : BLANK_DRIFTED;
+}
+
+static struct list *list_of(struct pool *p, struct slot *s)
+{
+    if (s->box.state == POOL_FREE)
+        return &p->freed;
+    if (s->box.state == POOL_BLANK)
+        return &profile_of(p, s)->blank[box_blank_kind(p, s)];
+    return &p->lists[s->box.state];
+}
+
+static void count_in(struct pool *p, struct slot *s)
+{
+    struct profile *f = profile_of(p, s);
+
+    if (s->box.state == POOL_FREE)
+        return;
+    p->total++;
+    p->by_state[s->box.state]++;
+    f->by_state[s->box.state]++;
+    f->making += box_is_making(s) ? 1 : 0;
+    p->stuck += s->tries > 0 ? 1 : 0;
+}
+
+static void count_out(struct pool *p, struct slot *s)
+{
+    struct profile *f = profile_of(p, s);
+
+    if (s->box.state == POOL_FREE)
+        return;
+    p->total--;
+    p->by_state[s->box.state]--;
+    f->by_state[s->box.state]--;
+    f->making -= box_is_making(s) ? 1 : 0;
+    p->stuck -= s->tries > 0 ? 1 : 0;
+}
+
+static void put_on_list(struct pool *p, struct slot *s)
+{
+    s->list = list_of(p, s);
+    list_push_back(s->list, &s->link);
+    if (s->box.state == POOL_PARKED)
+        heap_set(&p->parked, &s->evict, s->box.parked_ns);
+    else
+        heap_remove(&p->parked, &s->evict);
+    expiry_update(p, s);
+}
+
+struct box_id box_mint_id(struct pool *p)
+{
+    struct box_id id;
+
+    do {
+        id.v = rand_next(&p->rand);
+    } while (id.v == 0 || box_find(p, id) != NULL);
+    return id;
+}
+
+struct slot *box_take(struct pool *p)
+{
+    struct list_node *n = list_pop_front(&p->lists[POOL_FREE]);
+    struct slot *s;
+
+    if (n == NULL)
+        return NULL;
+    s = slot_of(n);
+    memset(s, 0, sizeof(*s));
+    list_init(&s->waiters);
+    return s;
+}
+
+void box_enter(struct pool *p, struct slot *s, enum pool_state state)
+{
+    assert(s->box.id.v != 0 && s->box.profile < p->profile_count);
+    p->order++;
+    p->epoch++;
+    s->box.order = p->order;
+    s->box.epoch = p->epoch;
+    s->box.state = state;
+    s->changed_ns = p->now_ns;
+    map_insert(&p->ids, &s->by_id, hash_u64(s->box.id.v));
+    put_on_list(p, s);
+    count_in(p, s);
+}
+
+static void leave_pool(struct pool *p, struct slot *s)
+{
+    struct recent *r = &p->recent[p->recent_next];
+
+    assert(list_is_empty(&s->waiters));
+    bind_cut(p, s);
+    map_remove(&p->ids, &s->by_id);
+    list_remove(&p->dirty, &s->dirty_link);
+    r->id = s->box.id;
+    r->profile = s->box.profile;
+    r->freed_ns = p->now_ns;
+    p->recent_next = (p->recent_next + 1) % POOL_RECENT_MAX;
+}
+
+void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
+{
+    assert((allowed_next[s->box.state] & (1U << next)) != 0);
+    count_out(p, s);
+    list_remove(s->list, &s->link);
+    s->box.state = next;
+    s->changed_ns = p->now_ns;
+    s->wait_write = 0;
+    s->retry_ns = 0;
+    s->tries = 0;
+    s->is_asked = false;
+    s->is_checking = false;
+    p->epoch++;
+    s->box.epoch = p->epoch;
+    if (next == POOL_BLANK || next == POOL_LEASED || next == POOL_PARKED)
+        s->box.is_unseen = false;
+    put_on_list(p, s);
+    count_in(p, s);
+    waiter_redo_all(p, s);
+    if (next == POOL_FREE)
+        leave_pool(p, s);
+}
+
+void box_relink(struct pool *p, struct slot *s)
+{
+    list_remove(s->list, &s->link);
+    put_on_list(p, s);
+}
+
+void box_recycle_freed(struct pool *p)
+{
+    for (struct list_node *n = list_pop_front(&p->freed); n != NULL;
+         n = list_pop_front(&p->freed)) {
+        struct slot *s = slot_of(n);
+
+        memset(&s->box, 0, sizeof(s->box));
+        s->list = &p->lists[POOL_FREE];
+        list_push_back(s->list, n);
+    }
+}
+
+void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns)
+{
+    s->retry_ns = not_before_ns;
+    if (!list_is_linked(&s->dirty_link))
+        list_push_back(&p->dirty, &s->dirty_link);
+}
+
+uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
+{
+    list_remove(&p->dirty, &s->dirty_link); /* this write says it all */
+    s->last_write = emit_store(p, what, s);
+    return s->last_write;
+}

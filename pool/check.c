@@ -1,0 +1,166 @@
+/* check.c - every invariant of the pool, as sentences. Tests call it after every step; it costs a
+ * walk over everything, so the daemon does not. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+static bool is_on_list(const struct list *l, const struct list_node *node)
+{
+    return list_is_linked(node) && node->prev->next == node && node->next->prev == node &&
+           l->len > 0;
+}
+
+static const struct list *list_for(const struct pool *p, const struct slot *s)
+{
+    if (s->box.state == POOL_BLANK)
+        return &p->profiles[s->box.profile].blank[box_blank_kind(p, s)];
+    return &p->lists[s->box.state];
+}
+
+/* Somebody owes it an answer, or time moves it, or it may rest where it is. */
+static bool is_stuck(const struct slot *s)
+{
+    bool is_dirty = list_is_linked(&s->dirty_link);
+
+    switch (s->box.state) {
+    case POOL_INTENT:
+        return s->wait_write == 0 && !s->box.is_unseen;
+    case POOL_CREATING:
+        return !s->is_asked;
+    case POOL_STARTING:
+        return !s->is_asked && !s->box.is_unseen;
+    case POOL_LEASING:
+    case POOL_PARKING:
+        return s->wait_write == 0;
+    case POOL_DOOMED:
+    case POOL_FORGETTING:
+        return s->wait_write == 0 && !is_dirty;
+    case POOL_DESTROYING:
+        return !s->is_asked && !heap_has(&s->due);
+    case POOL_FREE:
+    case POOL_BLANK:
+    case POOL_LEASED:
+    case POOL_PARKED:
+    case POOL_STATE_COUNT:
+        break;
+    }
+    return false;
+}
+
+static bool is_owned(enum pool_state state)
+{
+    return state == POOL_LEASING || state == POOL_LEASED || state == POOL_PARKING ||
+           state == POOL_PARKED;
+}
+
+static const char *check_slot(const struct pool *p, const struct slot *s)
+{
+    uint64_t due_ns = expiry_due(p, s);
+
+    if (box_find(p, s->box.id) != s)
+        return "a box is not found under its id";
+    if (s->list != list_for(p, s) || !is_on_list(s->list, &s->link))
+        return "a box is not on the list its state names";
+    if (is_owned(s->box.state) != s->by_sandbox.is_linked && s->box.state != POOL_STARTING &&
+        s->box.state != POOL_INTENT)
+        return "owned and bound are not the same";
+    if (s->by_sandbox.is_linked && bind_find(p, s->box.sandbox_id) != s)
+        return "an id is bound to two boxes";
+    if (s->box.state == POOL_BLANK && s->box.sandbox_id[0] != '\0')
+        return "a blank box has an owner";
+    if (heap_has(&s->due) != (due_ns != POOL_NEVER) || (heap_has(&s->due) && s->due.key != due_ns))
+        return "a box is due at the wrong time";
+    if (heap_has(&s->evict) != (s->box.state == POOL_PARKED))
+        return "the eviction order does not hold the parked boxes";
+    if (is_stuck(s))
+        return "a box waits for nothing";
+    if (s->is_checking && s->box.state != POOL_LEASED && s->box.state != POOL_PARKED)
+        return "a box is checked in a state that needs none";
+    return NULL;
+}
+
+static const char *check_slots(const struct pool *p)
+{
+    size_t on_lists = p->freed.len;
+
+    for (size_t i = 0; i < p->slot_count; i++) {
+        const struct slot *s = &p->slots[i];
+        const char *why = s->box.state != POOL_FREE ? check_slot(p, s) : NULL;
+
+        if (why != NULL)
+            return why;
+        if (s->box.state == POOL_FREE && (s->by_id.is_linked || s->by_sandbox.is_linked))
+            return "a free slot is still known";
+    }
+    for (int i = 0; i < POOL_STATE_COUNT; i++)
+        on_lists += p->lists[i].len;
+    for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
+        for (int k = 0; k < BLANK_KIND_COUNT; k++)
+            on_lists += p->profiles[i].blank[k].len;
+    return on_lists == p->slot_count ? NULL : "slots were lost or are on two lists";
+}
+
+static const char *check_counters(const struct pool *p)
+{
+    unsigned by_state[POOL_STATE_COUNT] = {0};
+    unsigned by_profile[POOL_PROFILES_MAX][POOL_STATE_COUNT] = {{0}};
+    unsigned making[POOL_PROFILES_MAX] = {0};
+    unsigned total = 0;
+    unsigned stuck = 0;
+
+    for (size_t i = 0; i < p->slot_count; i++) {
+        const struct slot *s = &p->slots[i];
+
+        if (s->box.state == POOL_FREE)
+            continue;
+        total++;
+        by_state[s->box.state]++;
+        by_profile[s->box.profile][s->box.state]++;
+        making[s->box.profile] += box_is_making(s) ? 1 : 0;
+        stuck += s->tries > 0 ? 1 : 0;
+    }
+    if (total != p->total || stuck != p->stuck ||
+        memcmp(by_state, p->by_state, sizeof(by_state)) != 0)
+        return "the counters differ from a recount";
+    for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
+        if (making[i] != p->profiles[i].making ||
+            memcmp(by_profile[i], p->profiles[i].by_state, sizeof(by_profile[i])) != 0)
+            return "the counters of a profile differ from a recount";
+    if (p->total > p->max_boxes && p->total > p->adopted_high)
+        return "more boxes than max_boxes";
+    return NULL;
+}
+
+static bool same_thread(const struct pool_box *a, const struct pool_box *b)
+{
+    return a->thread[0] != '\0' && strcmp(a->thread, b->thread) == 0 &&
+           strcmp(a->user, b->user) == 0;
+}
+
+/* Threads have one id each, so two boxes of a thread would be two ids of it: the caller's mistake,
+ * unless one of them is dying. Small pools only: it compares every pair. */
+static const char *check_threads(const struct pool *p)
+{
+    if (p->slot_count > 256)
+        return NULL;
+    for (size_t i = 0; i < p->slot_count; i++)
+        for (size_t j = i + 1; j < p->slot_count; j++)
+            if (p->slots[i].by_sandbox.is_linked && p->slots[j].by_sandbox.is_linked &&
+                same_thread(&p->slots[i].box, &p->slots[j].box) &&
+                strcmp(p->slots[i].box.sandbox_id, p->slots[j].box.sandbox_id) == 0)
+                return "a thread has two boxes";
+    return NULL;
+}
+
+const char *pool_check(const struct pool *p)
+{
+    const char *why = check_slots(p);
+
+    if (why == NULL)
+        why = check_counters(p);
+    if (why == NULL)
+        why = check_threads(p);
+    if (why == NULL)
+        why = check_waiters(p);
+    return why;
+}

@@ -1,0 +1,114 @@
+/* check_waiters.c - the part of the invariants about requests: each waits in one place, for
+ * something that will come, and nobody waits while a box is free for them. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+static bool is_waiting(enum waiter_phase phase)
+{
+    return phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
+           phase == WAITER_DISCOVERING;
+}
+
+/* The state of the box makes an answer certain. */
+static bool will_be_answered(const struct waiter *w)
+{
+    const struct slot *s = w->slot;
+
+    switch (w->phase) {
+    case WAITER_BOX:
+        return s->box.state == POOL_INTENT || s->box.state == POOL_STARTING ||
+               s->box.state == POOL_PARKING || s->box.state == POOL_PARKED;
+    case WAITER_CHECKING:
+        return s->is_checking;
+    case WAITER_COMMIT:
+        return w->write != 0 && w->write <= s->last_write && !box_is_dying(s);
+    case WAITER_DELETED:
+        return s->box.state == POOL_DOOMED;
+    case WAITER_GONE:
+        return s->box.state == POOL_DOOMED || s->box.state == POOL_DESTROYING;
+    case WAITER_FREE:
+    case WAITER_NEW:
+    case WAITER_REDO:
+    case WAITER_QUEUED:
+    case WAITER_JOINED:
+    case WAITER_DISCOVERING:
+    case WAITER_PHASE_COUNT:
+        break;
+    }
+    return false;
+}
+
+static const char *check_one(const struct pool *p, const struct waiter *w)
+{
+    bool has_deadline = w->acquire.deadline_ns != POOL_NEVER && is_waiting(w->phase) &&
+                        w->phase != WAITER_DISCOVERING;
+
+    if (w->phase == WAITER_NEW || w->phase == WAITER_REDO)
+        return "a request was left undecided";
+    if (waiter_find(p, w->req) != w)
+        return "a request is not found under its id";
+    if (heap_has(&w->deadline) != has_deadline)
+        return "a waiting request has no deadline, or one too many";
+    if ((w->phase == WAITER_QUEUED || w->phase == WAITER_DISCOVERING) != w->by_sandbox.is_linked)
+        return "a thread that waits is not known";
+    if (w->by_sandbox.is_linked && (waiter_find_thread(p, w->acquire.sandbox_id) != w ||
+                                    bind_find(p, w->acquire.sandbox_id) != NULL))
+        return "a thread waits twice, or waits although it has a box";
+    if ((w->phase == WAITER_QUEUED) != (w->turn != NULL))
+        return "a queued request has no turn";
+    if (w->phase == WAITER_JOINED && w->primary->phase != WAITER_QUEUED &&
+        w->primary->phase != WAITER_DISCOVERING)
+        return "a request joined one that does not wait";
+    if (w->slot != NULL && !will_be_answered(w))
+        return "a request waits for an answer that will not come";
+    return NULL;
+}
+
+static const char *check_profile(const struct pool *p, const struct profile *f)
+{
+    unsigned waiting = 0;
+
+    for (struct list_node *n = list_first(&f->round); n != NULL; n = list_next(&f->round, n)) {
+        const struct turn *t = container_of(n, struct turn, link);
+
+        if (list_is_empty(&t->waiters) || &p->profiles[t->profile] != f)
+            return "a turn is empty or in the wrong round";
+        waiting += (unsigned) t->waiters.len;
+        if (turn_find(p, t->profile, waiter_of(list_first(&t->waiters))->acquire.user) != t)
+            return "a user has two turns";
+    }
+    if (waiting != f->waiting)
+        return "the number of waiters differs from a recount";
+    if (waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
+        f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0)
+        return "an acquire waits while a box is free for it";
+    if (waiting > 0 && (!p->is_store_up || p->mode == POOL_DRAINING || f->conf.is_retired))
+        return "an acquire waits for a box that nobody will make";
+    return NULL;
+}
+
+const char *check_waiters(const struct pool *p)
+{
+    unsigned waiting = 0;
+    size_t unused = 0;
+
+    for (size_t i = 0; i < p->waiter_count; i++) {
+        const struct waiter *w = &p->waiters[i];
+        const char *why = w->phase != WAITER_FREE ? check_one(p, w) : NULL;
+
+        if (why != NULL)
+            return why;
+        waiting += is_waiting(w->phase) ? 1 : 0;
+        unused += w->phase == WAITER_FREE ? 1 : 0;
+    }
+    if (waiting != p->waiting || unused != p->free_waiters.len || waiting > p->max_waiters)
+        return "the number of requests differs from a recount";
+    for (unsigned i = 0; i < p->profile_count; i++) {
+        const char *why = check_profile(p, &p->profiles[i]);
+
+        if (why != NULL)
+            return why;
+    }
+    return NULL;
+}

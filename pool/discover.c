@@ -1,0 +1,90 @@
+/* discover.c - the backend's answer to "do you already run a box under this id?". Only a box that is
+ * not ours yet counts: one we are destroying still runs under its id for a moment. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+/* A box of ours that the answer may be about, whatever its id is called there. */
+static bool is_ours(const struct pool *p, const struct pool_seen *seen)
+{
+    static const enum pool_state dying[] = {POOL_DOOMED, POOL_DESTROYING, POOL_FORGETTING};
+
+    if (seen->id.v != 0 && (box_find(p, seen->id) != NULL || orphan_recent(p, seen->id) != NULL))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(dying); i++) {
+        const struct list *l = &p->lists[dying[i]];
+
+        for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
+            const struct pool_box *b = &slot_of(n)->box;
+
+            if (strcmp(b->sandbox_id, seen->sandbox_id) == 0 ||
+                (b->ref[0] != '\0' && strcmp(b->ref, seen->ref) == 0))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int check_found(struct pool *p, const struct waiter *w, const struct pool_seen *seen,
+                       unsigned *ret_profile)
+{
+    const struct pool_acquire *a = &w->acquire;
+    int profile = pool_profile_index(p, seen->profile);
+
+    *ret_profile = profile >= 0 ? (unsigned) profile : a->profile;
+    if ((seen->user[0] != '\0' && strcmp(seen->user, a->user) != 0) ||
+        (seen->thread[0] != '\0' && strcmp(seen->thread, a->thread) != 0))
+        return SP_OWNER_CONFLICT;
+    if (a->is_profile_named && *ret_profile != a->profile)
+        return SP_SPEC_CONFLICT;
+    return SP_OK;
+}
+
+static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen *seen)
+{
+    unsigned profile = 0;
+    int code = check_found(p, w, seen, &profile);
+    struct slot *s;
+
+    if (code == SP_OK && p->mode != POOL_RUNNING)
+        code = p->mode == POOL_PAUSED ? SP_PAUSED : SP_DRAINING;
+    s = code == SP_OK ? box_take(p) : NULL;
+    if (s == NULL) {
+        struct refusal r = {.code = code != SP_OK ? code : SP_POOL_EXHAUSTED};
+
+        r.reason = sp_error_info(r.code)->text;
+        waiter_refuse(p, w, &r);
+        return;
+    }
+    s->box.id = seen->id.v != 0 ? seen->id : box_mint_id(p);
+    s->box.profile = profile;
+    s->box.spec_hash = seen->spec_hash;
+    s->box.generation = seen->generation;
+    s->box.created_ns = p->now_ns;
+    s->box.ready_ns = p->now_ns;
+    s->box.seen_ns = p->now_ns;
+    memcpy(s->box.url, seen->url, sizeof(s->box.url));
+    memcpy(s->box.token, seen->token, sizeof(s->box.token));
+    memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
+    lease_begin(p, s, w, POOL_SRC_DISCOVERED);
+    p->adopted_high = MAX_OF(p->adopted_high, p->total);
+}
+
+void acquire_discovered(struct pool *p, const struct pool_event *ev)
+{
+    struct req_id req = {ev->box.v};
+    struct waiter *w = waiter_find(p, req);
+    const struct pool_seen *seen = &ev->u.discovered.seen;
+
+    if (w == NULL || w->phase != WAITER_DISCOVERING || w->epoch != ev->epoch) {
+        p->late_answers++;
+        return;
+    }
+    w->is_discovered = true;
+    if (!ev->u.discovered.is_unknown && ev->u.discovered.is_found && !is_ours(p, seen) &&
+        p->is_store_up) {
+        lease_found(p, w, seen);
+        return;
+    }
+    waiter_enter(p, w, WAITER_REDO);
+}

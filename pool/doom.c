@@ -1,0 +1,189 @@
+/* doom.c - the end of a box: its `deleting` row is committed, then the backend destroys it, then
+ * its row is removed. A destroy that fails is tried for ever, with pauses; the box counts until it
+ * is gone. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+/* Those who waited for a box that will not come. Acquires look for another one. */
+static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
+{
+    bool is_loss = release_is_loss(end);
+    struct refusal r = {.code = is_loss ? SP_SANDBOX_LOST : SP_NOT_FOUND,
+                        .lost = is_loss ? end : POOL_END_NONE};
+    struct list_node *next;
+
+    r.reason = sp_error_info(r.code)->text;
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->kind == POOL_EV_ACQUIRE)
+            waiter_enter(p, w, WAITER_REDO);
+        else if (w->kind == POOL_EV_RENEW || (w->kind == POOL_EV_RELEASE && end == POOL_END_DIED))
+            waiter_refuse(p, w, &r);
+        else if (w->phase == WAITER_COMMIT)
+            waiter_attach(p, w, s, WAITER_DELETED, 0); /* a release: given back all the more */
+    }
+}
+
+void doom_box(struct pool *p, struct slot *s, enum pool_end end)
+{
+    if (s->by_sandbox.is_linked) {
+        past_remember(p, s->box.sandbox_id, s->box.generation, end, s->box.principal);
+        bind_cut(p, s);
+    }
+    s->box.end = end;
+    s->lease_req.v = 0;
+    box_set_state(p, s, POOL_DOOMED);
+    resolve_waiters(p, s, end);
+    emit_event(p, POOL_FACT_DOOMED, s, pool_end_name(end));
+    box_mark_dirty(p, s, 0);
+}
+
+/* The backend says so, or a clean listing does not show it. */
+void doom_died(struct pool *p, struct slot *s)
+{
+    switch (s->box.state) {
+    case POOL_STARTING:
+        health_count_failure(p, s, "the box died while it started");
+        doom_box(p, s, POOL_END_DIED);
+        break;
+    case POOL_BLANK:
+    case POOL_LEASING:
+    case POOL_LEASED:
+    case POOL_PARKING:
+    case POOL_PARKED:
+        s->box.end = POOL_END_DIED;
+        p->lost++;
+        emit_event(p, POOL_FACT_LOST, s, NULL);
+        doom_box(p, s, POOL_END_DIED);
+        break;
+    case POOL_FREE:
+    case POOL_INTENT:
+    case POOL_CREATING: /* the create will say it */
+    case POOL_DOOMED:
+    case POOL_DESTROYING:
+    case POOL_FORGETTING:
+    case POOL_STATE_COUNT:
+        break;
+    }
+}
+
+void doom_stored(struct pool *p, struct slot *s)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        next = list_next(&s->waiters, n);
+        if (waiter_of(n)->phase == WAITER_DELETED)
+            waiter_ok(p, waiter_of(n), s, POOL_SRC_NONE);
+    }
+    box_set_state(p, s, POOL_DESTROYING);
+    p->destroys++;
+    doom_destroy(p, s);
+}
+
+void doom_failed(struct pool *p, struct slot *s)
+{
+    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
+                        .reason = "the store cannot be written",
+                        .retry_after_ns = POOL_REWRITE_NS};
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+        waiter_refuse(p, waiter_of(n), &r);
+    box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+}
+
+/* A new try has a new epoch: the answer to an older one must not end this one. */
+void doom_destroy(struct pool *p, struct slot *s)
+{
+    p->epoch++;
+    s->box.epoch = p->epoch;
+    s->is_asked = true;
+    s->retry_ns = 0;
+    expiry_update(p, s);
+    emit_backend(p, POOL_FX_DESTROY, s,
+                 time_after(p->now_ns, profile_of(p, s)->conf.destroy_timeout_ns));
+}
+
+void doom_gone(struct pool *p, struct slot *s)
+{
+    emit_event(p, POOL_FACT_GONE, s, NULL);
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+        waiter_ok(p, waiter_of(n), s, POOL_SRC_NONE);
+    box_set_state(p, s, POOL_FORGETTING);
+    box_mark_dirty(p, s, 0);
+}
+
+static void retry_later(struct pool *p, struct slot *s)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+    uint64_t min_ns = MAX_OF(c->backoff_min_ns, 10 * NS_PER_MS);
+    uint64_t max_ns = MAX_OF(c->backoff_max_ns, min_ns);
+    uint64_t pause_ns = s->tries < 20 ? min_ns << s->tries : max_ns;
+
+    pause_ns = MIN_OF(pause_ns, max_ns);
+    p->stuck += s->tries == 0 ? 1 : 0;
+    s->tries++;
+    s->is_asked = false;
+    s->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
+    expiry_update(p, s);
+}
+
+void doom_destroyed(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.epoch != ev->epoch || s->box.state != POOL_DESTROYING || !s->is_asked) {
+        p->late_answers++;
+        return;
+    }
+    if (ev->u.failed.code == SP_OK)
+        doom_gone(p, s);
+    else
+        retry_later(p, s);
+}
+
+static void doom_unknown(struct pool *p, const struct pool_event *ev)
+{
+    const struct recent *r = orphan_recent(p, ev->box);
+    struct slot *s = r != NULL ? box_take(p) : NULL;
+
+    if (s == NULL) {
+        emit_stray_destroy(p, ev);
+        return;
+    }
+    s->box.id = ev->box;
+    s->box.profile = r->profile;
+    s->box.end = POOL_END_ORPHAN;
+    s->box.created_ns = p->now_ns;
+    memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
+    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    box_enter(p, s, POOL_DOOMED);
+    p->adopted_high = MAX_OF(p->adopted_high, p->total);
+    box_mark_dirty(p, s, 0);
+}
+
+/* A create that was given up has made a box after all. Whatever the destroy has achieved so far
+ * was not for this one. */
+void doom_late_created(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    p->late_answers++;
+    if (s == NULL) {
+        doom_unknown(p, ev);
+        return;
+    }
+    if (!box_is_dying(s)) /* told twice: it is the box we have */
+        return;
+    memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
+    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    if (s->box.state == POOL_DESTROYING) {
+        doom_destroy(p, s);
+    } else if (s->box.state == POOL_FORGETTING) {
+        box_set_state(p, s, POOL_DOOMED);
+        box_mark_dirty(p, s, 0);
+    }
+}

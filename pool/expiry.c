@@ -1,0 +1,78 @@
+/* expiry.c - what time alone does to a box. Each box is in one heap by its next due moment, which
+ * its state decides; reaching it too early is harmless, because everything is compared again. */
+#include "pool/internal.h"
+
+static uint64_t lease_due(const struct slot *s)
+{
+    uint64_t idle_ns = POOL_NEVER;
+
+    if (s->box.busy == 0 && s->box.idle_ns != POOL_NEVER)
+        idle_ns = time_after(s->box.active_ns, s->box.idle_ns);
+    return MIN_OF(idle_ns, s->box.expires_ns);
+}
+
+uint64_t expiry_due(const struct pool *p, const struct slot *s)
+{
+    switch (s->box.state) {
+    case POOL_LEASED:
+        return lease_due(s);
+    case POOL_PARKED:
+        return time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns);
+    case POOL_BLANK:
+        return s->box.is_unseen ? POOL_NEVER : s->age_ns;
+    case POOL_DESTROYING:
+        return s->is_asked ? POOL_NEVER : s->retry_ns;
+    case POOL_FREE:
+    case POOL_INTENT:
+    case POOL_CREATING:
+    case POOL_STARTING:
+    case POOL_LEASING:
+    case POOL_PARKING:
+    case POOL_DOOMED:
+    case POOL_FORGETTING:
+    case POOL_STATE_COUNT:
+        break;
+    }
+    return POOL_NEVER;
+}
+
+void expiry_update(struct pool *p, struct slot *s)
+{
+    uint64_t due_ns = expiry_due(p, s);
+
+    if (due_ns == POOL_NEVER)
+        heap_remove(&p->due, &s->due);
+    else
+        heap_set(&p->due, &s->due, due_ns);
+}
+
+static void expire_box(struct pool *p, struct slot *s)
+{
+    if (s->box.state == POOL_DESTROYING)
+        doom_destroy(p, s);
+    else if (s->box.state == POOL_BLANK)
+        doom_box(p, s, POOL_END_AGED);
+    else if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
+        doom_box(p, s, POOL_END_TTL);
+    else
+        doom_box(p, s, POOL_END_IDLE);
+}
+
+void expiry_run(struct pool *p)
+{
+    for (struct heap_node *n = heap_top(&p->due); n != NULL && n->key <= p->now_ns;
+         n = heap_top(&p->due)) {
+        struct slot *s = container_of(n, struct slot, due);
+
+        if (expiry_due(p, s) <= p->now_ns)
+            expire_box(p, s);
+        expiry_update(p, s);
+    }
+    for (struct heap_node *n = heap_top(&p->deadlines); n != NULL && n->key <= p->now_ns;
+         n = heap_top(&p->deadlines)) {
+        struct waiter *w = container_of(n, struct waiter, deadline);
+        struct refusal r = acquire_refusal(p, w);
+
+        waiter_refuse(p, w, &r);
+    }
+}

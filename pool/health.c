@@ -1,0 +1,165 @@
+/* health.c - making boxes, and what follows when that fails: every failure is destroyed, because it
+ * may exist all the same; creates pause longer and longer, and after enough failures in a row the
+ * circuit opens and one box at a time is tried. */
+#include <string.h>
+
+#include "base/str.h"
+#include "pool/internal.h"
+
+bool health_make_box(struct pool *p, unsigned profile)
+{
+    const struct pool_profile *c = &p->profiles[profile].conf;
+    struct slot *s;
+
+    assert(p->total < p->max_boxes);
+    s = box_take(p);
+    if (s == NULL)
+        return false;
+    s->box.id = box_mint_id(p);
+    s->box.profile = profile;
+    s->box.spec_hash = c->spec_hash;
+    s->box.created_ns = p->now_ns;
+    s->box.expires_ns = POOL_NEVER;
+    s->box.idle_ns = POOL_NEVER;
+    s->is_made = true;
+    if (p->make_token != NULL)
+        p->make_token(p->make_token_ctx, s->box.token);
+    box_enter(p, s, POOL_INTENT);
+    s->wait_write = box_write(p, s, POOL_WRITE_BOX);
+    return true;
+}
+
+void health_intent_stored(struct pool *p, struct slot *s)
+{
+    const struct profile *f = profile_of(p, s);
+
+    if (p->mode != POOL_RUNNING || f->conf.is_retired) { /* no longer wanted */
+        box_set_state(p, s, POOL_FORGETTING);
+        box_mark_dirty(p, s, 0);
+        return;
+    }
+    box_set_state(p, s, POOL_CREATING);
+    s->is_asked = true;
+    p->creates++;
+    emit_backend(p, POOL_FX_CREATE, s, time_after(p->now_ns, f->conf.create_timeout_ns));
+}
+
+void health_intent_failed(struct pool *p, struct slot *s)
+{
+    p->store_pause_ns = time_after(p->now_ns, POOL_STORE_PAUSE_NS);
+    box_set_state(p, s, POOL_FREE);
+}
+
+static void count_success(struct pool *p, struct slot *s)
+{
+    struct profile *f = profile_of(p, s);
+    uint64_t took_ns = s->box.ready_ns - s->box.created_ns;
+
+    if (!s->is_made)
+        return;
+    f->provision_ns = f->provision_ns == 0 ? took_ns : f->provision_ns / 5 * 4 + took_ns / 5;
+    if (f->is_open)
+        emit_event(p, POOL_FACT_BREAKER_CLOSED, s, NULL);
+    f->is_open = false;
+    f->failures = 0;
+    f->retry_ns = 0;
+}
+
+void health_count_failure(struct pool *p, struct slot *s, const char *reason)
+{
+    struct profile *f = profile_of(p, s);
+    const struct pool_profile *c = &f->conf;
+    uint64_t max_ns = MAX_OF(c->backoff_max_ns, c->backoff_min_ns);
+    uint64_t pause_ns = f->failures < 20 ? c->backoff_min_ns << f->failures : max_ns;
+
+    if (!s->is_made)
+        return;
+    p->create_failures++;
+    pause_ns = MIN_OF(pause_ns, max_ns);
+    if (f->failures < 1000000)
+        f->failures++;
+    f->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
+    str_copy_cut(f->reason, sizeof(f->reason), reason);
+    emit_event(p, POOL_FACT_CREATE_FAILED, s, f->reason);
+    if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {
+        f->is_open = true;
+        emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
+    }
+}
+
+static void become_ready(struct pool *p, struct slot *s)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+
+    s->box.ready_ns = p->now_ns;
+    s->box.seen_ns = p->now_ns;
+    s->box.is_unseen = false;
+    s->age_ns = POOL_NEVER;
+    if (c->max_age_ns > 0) /* not all at once */
+        s->age_ns =
+            time_after(p->now_ns, c->max_age_ns - rand_below(&p->rand, c->max_age_ns / 10 + 1));
+    count_success(p, s);
+    if (s->box.sandbox_id[0] != '\0') {
+        s->box.parked_ns = s->box.parked_ns != 0 ? s->box.parked_ns : p->now_ns;
+        s->lease_from = POOL_PARKED;
+        box_set_state(p, s, POOL_PARKED);
+    } else {
+        box_set_state(p, s, POOL_BLANK);
+    }
+    emit_event(p, POOL_FACT_READY, s, NULL);
+    box_mark_dirty(p, s, 0);
+}
+
+void health_probe(struct pool *p, struct slot *s)
+{
+    s->is_asked = true;
+    emit_backend(p, POOL_FX_PROBE, s,
+                 time_after(p->now_ns, profile_of(p, s)->conf.ready_timeout_ns));
+}
+
+void health_created(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.epoch != ev->epoch || s->box.state != POOL_CREATING) {
+        doom_late_created(p, ev);
+        return;
+    }
+    memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
+    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    s->box.seen_ns = p->now_ns;
+    box_set_state(p, s, POOL_STARTING);
+    emit_event(p, POOL_FACT_CREATED, s, NULL);
+    if (ev->u.created.is_ready)
+        become_ready(p, s);
+    else
+        health_probe(p, s);
+}
+
+void health_create_failed(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.epoch != ev->epoch || s->box.state != POOL_CREATING) {
+        p->late_answers++;
+        return;
+    }
+    health_count_failure(p, s, ev->u.failed.reason);
+    doom_box(p, s, POOL_END_CREATE_FAILED);
+}
+
+void health_probed(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.epoch != ev->epoch || s->box.state != POOL_STARTING || !s->is_asked) {
+        p->late_answers++;
+        return;
+    }
+    if (ev->u.failed.code == SP_OK) {
+        become_ready(p, s);
+        return;
+    }
+    health_count_failure(p, s, ev->u.failed.reason);
+    doom_box(p, s, POOL_END_NOT_READY);
+}

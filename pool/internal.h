@@ -1,0 +1,419 @@
+/* internal.h - what the files of the pool share: slots, waiters, profiles and the queue of effects.
+ * Everything is allocated in pool_new(); a step only moves things between lists. */
+#ifndef POOL_INTERNAL_H
+#define POOL_INTERNAL_H
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "pool/pool.h"
+#include "sandpool/errors.h"
+
+#define POOL_SPARE_SLOTS 64 /* for boxes found running that the cap has no room for */
+#define POOL_ORPHANS_MAX 64 /* unknown boxes remembered until a second listing shows them */
+#define POOL_RECENT_MAX 256 /* boxes gone a moment ago: late answers and stale listings name them */
+#define POOL_CHECK_NS (2 * NS_PER_S)
+#define POOL_DISCOVER_NS (5 * NS_PER_S)
+#define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
+#define POOL_STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
+#define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
+#define POOL_RETRY_AFTER_MIN_NS (100 * NS_PER_MS)
+
+/* The lists a blank box can be on. */
+enum blank_kind { BLANK_FRESH, BLANK_DRIFTED, BLANK_UNSEEN, BLANK_KIND_COUNT };
+
+struct slot {
+    struct pool_box box;
+    struct list *list; /* the one its state names */
+    struct list_node link;
+    struct list_node dirty_link; /* row to be written at the end of the step */
+    struct map_node by_id;
+    struct map_node by_sandbox; /* linked while the id is bound to this box */
+    struct heap_node due;       /* next moment time alone changes it */
+    struct heap_node evict;     /* PARKED, by parked_ns */
+    struct list waiters;        /* requests that wait for this box */
+    uint64_t wait_write;        /* the commit its state waits for; 0: none */
+    uint64_t last_write;
+    uint64_t retry_ns;          /* DESTROYING: next try; dirty: not written before */
+    uint64_t changed_ns;        /* last state change */
+    uint64_t age_ns;            /* BLANK: too old from here on */
+    uint64_t committed_ns;      /* LEASED: deadline the store knows */
+    struct req_id lease_req;    /* the acquire whose reply made it leased, while it may be undone */
+    uint64_t listing;           /* last listing that showed it */
+    unsigned tries;             /* destroys that failed */
+    enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered */
+    enum pool_source source;
+    bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
+    bool is_checking; /* the backend owes an answer to a check */
+    bool is_made;     /* by this process: its failure counts against the profile */
+};
+
+enum waiter_phase {
+    WAITER_FREE,
+    WAITER_NEW,         /* being dispatched */
+    WAITER_REDO,        /* to be dispatched again before the step ends */
+    WAITER_QUEUED,      /* wants a blank box; in its user's turn */
+    WAITER_JOINED,      /* shares the place of another waiter of its thread */
+    WAITER_DISCOVERING, /* the backend is asked for its id */
+    WAITER_BOX,         /* its box is between two states */
+    WAITER_CHECKING,    /* its box is being checked */
+    WAITER_COMMIT,      /* its box's row is being written: `write` */
+    WAITER_DELETED,     /* its box's `deleting` row is being written */
+    WAITER_GONE,        /* its box is being destroyed */
+    WAITER_PHASE_COUNT
+};
+
+struct waiter {
+    struct req_id req;
+    enum pool_event_kind kind; /* ACQUIRE RELEASE RENEW DESTROY */
+    enum waiter_phase phase;
+    struct pool_acquire acquire;
+    uint64_t since_ns;
+    uint64_t epoch; /* of its discovery */
+    uint64_t write;
+    uint64_t expires_ns;    /* deadline that commits with `write` */
+    struct slot *slot;      /* BOX CHECKING COMMIT DELETED GONE */
+    struct turn *turn;      /* QUEUED */
+    struct waiter *primary; /* JOINED */
+    struct list joined;
+    struct list_node link; /* of the list its phase names */
+    struct map_node by_req;
+    struct map_node by_sandbox; /* QUEUED, DISCOVERING */
+    struct heap_node deadline;
+    bool is_checked;
+    bool is_discovered;
+    bool is_counted; /* in the arrival rate */
+    bool was_queued;
+};
+
+/* The waiting acquires of one user for one profile, first come first served. */
+struct turn {
+    unsigned profile;
+    struct list waiters;   /* never empty while in use */
+    struct list_node link; /* free list, or the profile's round */
+    struct map_node by_user;
+};
+
+struct profile {
+    struct pool_profile conf;
+    struct list blank[BLANK_KIND_COUNT];
+    struct list round; /* turns; the first is served next */
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned making;  /* will be blank: not bound, and INTENT to STARTING or unseen blank */
+    unsigned waiting; /* queued, joined ones not counted */
+    double arrivals;  /* decayed count */
+    uint64_t arrivals_ns;
+    uint64_t provision_ns;
+    unsigned failures;
+    bool is_open;
+    bool is_surplus;
+    uint64_t surplus_ns; /* since when */
+    uint64_t retry_ns;
+    char reason[POOL_REASON_MAX + 1];
+    uint64_t warm_hits;
+    uint64_t cold_starts;
+};
+
+struct past {
+    char sandbox_id[POOL_ID_MAX + 1];
+    enum pool_end end;
+    uint64_t generation; /* 0: entry not in use */
+    uint64_t principal;
+    struct map_node by_sandbox;
+};
+
+struct orphan {
+    struct box_id id;
+    uint64_t listing; /* that showed it last; 0: entry not in use */
+    unsigned backend;
+};
+
+struct recent {
+    struct box_id id;
+    unsigned profile;
+    uint64_t freed_ns;
+};
+
+/* An effect in the queue: small, because a listing can make several per box. What it says of its
+ * box is filled in when it is taken. */
+struct fx_rec {
+    unsigned char kind;
+    unsigned char what; /* enum pool_write, enum pool_fact or enum pool_source */
+    unsigned char end;
+    int code;
+    struct slot *slot;
+    struct waiter *waiter; /* DISCOVER */
+    uint64_t a;            /* epoch, or the request */
+    uint64_t b;            /* deadline, write number, or retry_after */
+    uint64_t c;            /* queued_ns */
+    const char *reason;    /* static, or a profile's */
+};
+
+struct pool {
+    uint64_t now_ns;
+    struct rand rand;
+    unsigned max_boxes;
+    unsigned max_waiters;
+    void (*make_token)(void *ctx, char *dst);
+    void *make_token_ctx;
+    enum pool_mode mode;
+    bool want_parked_gone;
+    bool is_store_up;
+    bool is_mode_dirty;
+    uint64_t mode_write;
+    uint64_t mode_retry_ns;
+    uint64_t store_pause_ns; /* no new intents before this */
+
+    struct profile profiles[POOL_PROFILES_MAX];
+    unsigned profile_count;
+
+    struct slot *slots;
+    size_t slot_count;
+    struct list lists[POOL_STATE_COUNT]; /* BLANK boxes are on lists of their profile */
+    struct list freed;                   /* in this step; usable from the next one */
+    struct list dirty;
+    struct map ids;
+    struct map sandboxes;
+    struct heap due;
+    struct heap parked;
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned total;
+    unsigned stuck;        /* boxes whose destroy has failed */
+    unsigned adopted_high; /* total when a found box took it over the cap */
+
+    struct waiter *waiters;
+    size_t waiter_count;
+    struct list free_waiters;
+    struct list redo;
+    struct list discovering;
+    struct map reqs;
+    struct map threads;
+    struct heap deadlines;
+    unsigned waiting; /* QUEUED JOINED DISCOVERING BOX */
+    struct turn *turns;
+    struct list free_turns;
+    struct map users;
+
+    struct past *past;
+    size_t past_count;
+    size_t past_next;
+    uint64_t past_floor;
+    struct map pasts;
+    struct orphan orphans[POOL_ORPHANS_MAX];
+    struct recent recent[POOL_RECENT_MAX];
+    size_t recent_next;
+    uint64_t listing;
+
+    struct fx_rec *fx;
+    size_t fx_len;
+    size_t fx_next;
+    size_t fx_cap;
+    struct pool_box stray; /* a box to destroy that has no slot */
+
+    uint64_t epoch;
+    uint64_t write;
+    uint64_t order;
+    uint64_t wake_ns; /* besides the heaps */
+
+    uint64_t acquires[POOL_SRC_COUNT];
+    uint64_t refusals;
+    uint64_t late_answers;
+    uint64_t creates;
+    uint64_t create_failures;
+    uint64_t destroys;
+    uint64_t lost;
+};
+
+static inline uint64_t time_after(uint64_t now_ns, uint64_t d_ns)
+{
+    return d_ns > POOL_NEVER - now_ns ? POOL_NEVER : now_ns + d_ns;
+}
+
+static inline struct slot *slot_of(struct list_node *link)
+{
+    return container_of(link, struct slot, link);
+}
+
+static inline struct waiter *waiter_of(struct list_node *link)
+{
+    return container_of(link, struct waiter, link);
+}
+
+static inline struct profile *profile_of(struct pool *p, const struct slot *s)
+{
+    return &p->profiles[s->box.profile];
+}
+
+/* emit.c: the queue of effects. */
+void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64_t deadline_ns);
+void emit_stray_destroy(struct pool *p, const struct pool_event *created);
+void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns);
+void emit_event(struct pool *p, enum pool_fact fact, struct slot *s, const char *reason);
+uint64_t emit_store(struct pool *p, enum pool_write what, struct slot *s);
+void emit_reply_ok(struct pool *p, struct req_id req, struct slot *s, enum pool_source source,
+                   uint64_t queued_ns);
+struct refusal {
+    int code;
+    const char *reason; /* static, or a profile's */
+    uint64_t retry_after_ns;
+    enum pool_end lost;
+};
+void emit_refusal(struct pool *p, struct req_id req, const struct refusal *r, uint64_t queued_ns);
+
+/* box.c: slots and the one function that changes a state. */
+struct slot *box_find(const struct pool *p, struct box_id id);
+struct slot *box_take(struct pool *p); /* zeroed, not yet known; NULL when none is left */
+struct box_id box_mint_id(struct pool *p);
+void box_enter(struct pool *p, struct slot *s, enum pool_state state);
+void box_set_state(struct pool *p, struct slot *s, enum pool_state next);
+void box_relink(struct pool *p, struct slot *s); /* after a change of what decides its list */
+void box_recycle_freed(struct pool *p);
+void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
+uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);
+bool box_is_dying(const struct slot *s);
+bool box_is_making(const struct slot *s);
+enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s);
+
+/* bind.c: which id belongs to which box. */
+struct slot *bind_find(const struct pool *p, const char *sandbox_id);
+void bind_owner(struct pool *p, struct slot *s, const struct pool_acquire *a);
+void bind_link(struct pool *p, struct slot *s);
+void bind_cut(struct pool *p, struct slot *s); /* the id is free again, the box keeps its text */
+void bind_clear(struct pool *p, struct slot *s);
+void bind_claim(struct pool *p, struct slot *s); /* waiters of the id turn to the found box */
+
+/* past.c */
+uint64_t past_next_generation(const struct pool *p, const char *sandbox_id);
+void past_remember(struct pool *p, const char *sandbox_id, uint64_t generation, enum pool_end end,
+                   uint64_t principal);
+void past_drop(struct pool *p, const char *sandbox_id);
+const struct past *past_find(const struct pool *p, const char *sandbox_id);
+
+/* turns.c: the fair queue of a profile. */
+struct turn *turn_find(const struct pool *p, unsigned profile, const char *user);
+void turn_push(struct pool *p, struct waiter *w);
+void turn_remove(struct pool *p, struct waiter *w);
+void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
+struct waiter *turn_head(const struct profile *f); /* served next; NULL when nobody waits */
+void turn_rotate(struct pool *p, unsigned profile);
+
+/* waiter.c: one request that cannot be answered yet. */
+struct waiter *waiter_new(struct pool *p, const struct pool_event *ev); /* NULL when full */
+struct waiter *waiter_find(const struct pool *p, struct req_id req);
+struct waiter *waiter_find_thread(const struct pool *p, const char *sandbox_id);
+void waiter_enter(struct pool *p, struct waiter *w, enum waiter_phase phase);
+void waiter_join(struct pool *p, struct waiter *w, struct waiter *primary);
+/* To the box, with everyone who joined it. */
+void waiter_attach(struct pool *p, struct waiter *w, struct slot *s, enum waiter_phase phase,
+                   uint64_t write);
+void waiter_redo_all(struct pool *p, struct slot *s); /* those that wait for a stable state */
+/* All three end the waiter; who joined it takes its place. */
+void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source);
+void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r);
+void waiter_end(struct pool *p, struct waiter *w);
+void waiter_refuse_waiting(struct pool *p, const struct refusal *r);
+
+/* acquire.c */
+void acquire_step(struct pool *p, const struct pool_event *ev);
+void acquire_dispatch(struct pool *p, struct waiter *w);
+void acquire_redo(struct pool *p);
+void acquire_checked(struct pool *p, const struct pool_event *ev);
+void acquire_discovered(struct pool *p, const struct pool_event *ev);
+struct refusal acquire_refusal(struct pool *p, const struct waiter *w);
+
+/* lease.c */
+struct slot *lease_find_blank(struct pool *p, unsigned profile);
+void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_source source);
+void lease_keep(struct pool *p, struct slot *s, struct waiter *w);
+void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl_ns);
+void lease_stored(struct pool *p, struct slot *s);
+void lease_failed(struct pool *p, struct slot *s);
+void lease_undelivered(struct pool *p, const struct pool_event *ev);
+void lease_activity(struct pool *p, const struct pool_event *ev);
+
+/* release.c */
+void release_step(struct pool *p, const struct pool_event *ev);
+void release_stored(struct pool *p, struct slot *s);
+void release_failed(struct pool *p, struct slot *s);
+bool release_is_loss(enum pool_end end);
+
+/* doom.c: the end of a box. */
+void doom_box(struct pool *p, struct slot *s, enum pool_end end);
+void doom_died(struct pool *p, struct slot *s);
+void doom_stored(struct pool *p, struct slot *s);
+void doom_failed(struct pool *p, struct slot *s);
+void doom_destroy(struct pool *p, struct slot *s);
+void doom_destroyed(struct pool *p, const struct pool_event *ev);
+void doom_gone(struct pool *p, struct slot *s);
+void doom_late_created(struct pool *p, const struct pool_event *ev);
+
+/* health.c: making boxes, and what follows when that fails. */
+bool health_make_box(struct pool *p, unsigned profile);
+void health_intent_stored(struct pool *p, struct slot *s);
+void health_intent_failed(struct pool *p, struct slot *s);
+void health_created(struct pool *p, const struct pool_event *ev);
+void health_create_failed(struct pool *p, const struct pool_event *ev);
+void health_probed(struct pool *p, const struct pool_event *ev);
+void health_probe(struct pool *p, struct slot *s);
+void health_count_failure(struct pool *p, struct slot *s, const char *reason);
+
+/* refill.c: pure arithmetic. */
+struct refill_view {
+    unsigned waiting;
+    unsigned fresh;
+    unsigned drifted;
+    unsigned making;
+    unsigned in_flight; /* INTENT CREATING STARTING */
+    unsigned dying;
+    unsigned target;
+    unsigned create_max;
+    unsigned room;     /* places under the cap */
+    bool can_create;   /* mode, store, backoff */
+    bool is_half_open; /* one try only */
+    bool is_surplus_due;
+};
+struct refill_plan {
+    unsigned for_waiters; /* creates, whatever the room */
+    unsigned for_target;  /* creates within the room */
+    unsigned doom_drifted;
+    unsigned doom_surplus;
+};
+struct refill_plan refill_want(const struct refill_view *v);
+unsigned refill_target(double rate_per_s, uint64_t provision_ns, unsigned min, unsigned max);
+double refill_decay(double count, uint64_t passed_ns);
+double refill_rate(double count); /* per second */
+
+/* admit.c: who gets the places there are; runs at the end of every step. */
+void admit_run(struct pool *p);
+void admit_count_arrival(struct pool *p, struct profile *f);
+double admit_rate(const struct profile *f, uint64_t now_ns);
+unsigned admit_target(const struct profile *f, uint64_t now_ns);
+
+/* expiry.c */
+void expiry_update(struct pool *p, struct slot *s);
+uint64_t expiry_due(const struct pool *p, const struct slot *s);
+void expiry_run(struct pool *p);
+
+/* listed.c, orphan.c */
+void listed_step(struct pool *p, const struct pool_event *ev);
+void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen);
+void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen);
+void orphan_forget_unseen(struct pool *p, unsigned backend);
+const struct recent *orphan_recent(const struct pool *p, struct box_id id);
+
+/* writes.c: answers of the store. */
+void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok);
+void writes_store_state(struct pool *p, bool is_up);
+uint64_t writes_flush(struct pool *p); /* returns when to try the rest */
+
+/* mode.c, reconfig.c */
+void mode_step(struct pool *p, const struct pool_event *ev);
+void mode_drain(struct pool *p);
+void reconfig_step(struct pool *p, const struct pool_config *config);
+void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);
+
+/* check_waiters.c */
+const char *check_waiters(const struct pool *p);
+
+#endif

@@ -1,0 +1,176 @@
+/* lease.c - a box meets its owner. The lease row is committed before anybody is told; a commit that
+ * fails, or a caller that is gone, takes the box back to where it came from. */
+#include "pool/internal.h"
+
+static const struct refusal store_down = {SP_STORE_UNAVAILABLE, "the store cannot be written",
+                                          POOL_REWRITE_NS, POOL_END_NONE};
+
+/* The youngest blank box, drifted ones last. */
+struct slot *lease_find_blank(struct pool *p, unsigned profile)
+{
+    struct profile *f = &p->profiles[profile];
+    struct list_node *n = list_last(&f->blank[BLANK_FRESH]);
+
+    if (n == NULL)
+        n = list_last(&f->blank[BLANK_DRIFTED]);
+    return n != NULL ? slot_of(n) : NULL;
+}
+
+static uint64_t deadline_of(const struct pool *p, uint64_t asked_ns, uint64_t usual_ns)
+{
+    uint64_t ttl_ns = asked_ns != 0 ? asked_ns : usual_ns;
+
+    return ttl_ns == 0 ? POOL_NEVER : time_after(p->now_ns, ttl_ns);
+}
+
+static uint64_t idle_limit_of(uint64_t asked_ns, uint64_t usual_ns)
+{
+    uint64_t idle_ns = asked_ns != 0 ? asked_ns : usual_ns;
+
+    return idle_ns == 0 ? POOL_NEVER : idle_ns;
+}
+
+void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_source source)
+{
+    const struct pool_acquire *a = &w->acquire;
+    struct profile *f = profile_of(p, s);
+
+    s->lease_from = s->box.state; /* FREE: found by a discovery */
+    s->source = source;
+    s->box.leased_ns = p->now_ns;
+    s->box.active_ns = p->now_ns;
+    s->box.expires_ns = deadline_of(p, a->ttl_ns, f->conf.ttl_ns);
+    s->box.idle_ns = idle_limit_of(a->idle_ns, f->conf.idle_ns);
+    s->box.busy = 0;
+    s->lease_req.v = 0;
+    if (s->lease_from == POOL_PARKED && s->box.principal == POOL_PRINCIPAL_UNKNOWN)
+        s->box.principal = a->principal;
+    if (s->lease_from == POOL_FREE) {
+        bind_owner(p, s, a);
+        box_enter(p, s, POOL_LEASING);
+    } else {
+        box_set_state(p, s, POOL_LEASING);
+        if (s->lease_from == POOL_BLANK)
+            bind_owner(p, s, a);
+    }
+    if (source == POOL_SRC_WARM)
+        f->warm_hits++;
+    if (source == POOL_SRC_COLD)
+        f->cold_starts++;
+    s->wait_write = box_write(p, s, POOL_WRITE_LEASE);
+    waiter_attach(p, w, s, WAITER_COMMIT, s->wait_write);
+}
+
+void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl_ns)
+{
+    uint64_t write;
+
+    s->box.expires_ns = deadline_of(p, ttl_ns, profile_of(p, s)->conf.ttl_ns);
+    s->box.active_ns = p->now_ns;
+    expiry_update(p, s);
+    w->expires_ns = s->box.expires_ns;
+    write = box_write(p, s, POOL_WRITE_LEASE);
+    waiter_attach(p, w, s, WAITER_COMMIT, write);
+}
+
+/* The thread has this box already. With the store down it keeps it, with the old deadline. */
+void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
+{
+    s->lease_req.v = 0; /* somebody else was told of it: no undo any more */
+    if (s->box.principal == POOL_PRINCIPAL_UNKNOWN)
+        s->box.principal = w->acquire.principal;
+    if (!p->is_store_up) {
+        s->box.active_ns = p->now_ns;
+        expiry_update(p, s);
+        waiter_ok(p, w, s, POOL_SRC_KEPT);
+        return;
+    }
+    if (w->acquire.idle_ns != 0)
+        s->box.idle_ns = w->acquire.idle_ns;
+    lease_extend(p, s, w, w->acquire.ttl_ns);
+}
+
+/* Back to where the lease found it. A blank box whose address nobody has seen is as good as new;
+ * one that was at work meanwhile is not. */
+static void undo(struct pool *p, struct slot *s)
+{
+    bool is_unused = s->box.busy == 0 && s->box.active_ns == s->box.leased_ns;
+
+    s->lease_req.v = 0;
+    if (s->lease_from == POOL_BLANK && is_unused) {
+        past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
+        bind_clear(p, s);
+        box_set_state(p, s, POOL_BLANK);
+        box_mark_dirty(p, s, 0);
+        emit_backend(p, POOL_FX_BIND, s, 0);
+    } else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0) {
+        if (s->lease_from != POOL_PARKED || !is_unused)
+            s->box.parked_ns = p->now_ns;
+        box_set_state(p, s, POOL_PARKED);
+        box_mark_dirty(p, s, 0);
+    } else {
+        doom_box(p, s, POOL_END_RELEASED);
+    }
+}
+
+void lease_stored(struct pool *p, struct slot *s)
+{
+    struct list_node *n = list_first(&s->waiters);
+
+    if (n == NULL) { /* everyone who wanted it hung up */
+        past_drop(p, s->box.sandbox_id);
+        undo(p, s);
+        return;
+    }
+    s->lease_req.v = s->waiters.len == 1 ? waiter_of(n)->req.v : 0;
+    s->committed_ns = s->box.expires_ns;
+    box_set_state(p, s, POOL_LEASED);
+    past_drop(p, s->box.sandbox_id);
+    if (s->lease_from != POOL_PARKED)
+        emit_backend(p, POOL_FX_BIND, s, 0);
+    emit_event(p, POOL_FACT_LEASED, s, pool_source_name(s->source));
+    for (n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+        waiter_ok(p, waiter_of(n), s, s->source);
+}
+
+void lease_failed(struct pool *p, struct slot *s)
+{
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+        waiter_refuse(p, waiter_of(n), &store_down);
+    if (s->lease_from == POOL_FREE) { /* not ours yet, and no row says otherwise */
+        box_set_state(p, s, POOL_FREE);
+        return;
+    }
+    if (s->lease_from == POOL_BLANK)
+        bind_clear(p, s);
+    box_set_state(p, s, s->lease_from);
+    box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+}
+
+void lease_undelivered(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s == NULL || s->box.state != POOL_LEASED || s->lease_req.v == 0 ||
+        s->lease_req.v != ev->req.v || !list_is_empty(&s->waiters))
+        return;
+    undo(p, s);
+}
+
+void lease_activity(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+    int delta = ev->u.activity.delta;
+
+    if (s == NULL || box_is_dying(s))
+        return;
+    if (delta > 0)
+        s->box.busy++;
+    else if (delta < 0 && s->box.busy > 0)
+        s->box.busy--;
+    if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED) {
+        s->box.active_ns = p->now_ns;
+        s->lease_req.v = 0;
+    }
+    expiry_update(p, s);
+}

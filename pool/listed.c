@@ -1,0 +1,150 @@
+/* listed.c - what a backend runs, joined with what the pool knows. A listing that failed says
+ * nothing; a box that changed after the listing began is left alone; a box that a clean listing does
+ * not show is gone. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+/* Backends that do not carry our box ids are matched by public id, then by their own name. */
+static struct slot *match(struct pool *p, const struct pool_seen *seen)
+{
+    struct slot *s;
+
+    if (seen->id.v != 0)
+        return box_find(p, seen->id);
+    s = seen->sandbox_id[0] != '\0' ? bind_find(p, seen->sandbox_id) : NULL;
+    for (size_t i = 0; s == NULL && seen->ref[0] != '\0' && i < p->slot_count; i++)
+        if (p->slots[i].box.state != POOL_FREE && strcmp(p->slots[i].box.ref, seen->ref) == 0)
+            s = &p->slots[i];
+    return s;
+}
+
+static bool take_text(char *dst, size_t cap, const char *src)
+{
+    if (src[0] == '\0' || strcmp(dst, src) == 0)
+        return false;
+    memcpy(dst, src, cap);
+    return true;
+}
+
+/* The backend knows best where the box is. */
+void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen)
+{
+    bool is_new = take_text(s->box.url, sizeof(s->box.url), seen->url);
+
+    is_new |= take_text(s->box.ref, sizeof(s->box.ref), seen->ref);
+    if (s->box.token[0] == '\0')
+        is_new |= take_text(s->box.token, sizeof(s->box.token), seen->token);
+    if (is_new && (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED))
+        box_mark_dirty(p, s, 0);
+}
+
+static void start_probing(struct pool *p, struct slot *s)
+{
+    box_set_state(p, s, POOL_STARTING);
+    s->box.is_unseen = false;
+    emit_event(p, POOL_FACT_ADOPTED, s, NULL);
+    health_probe(p, s);
+}
+
+static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen)
+{
+    listed_take_facts(p, s, seen);
+    s->box.seen_ns = p->now_ns;
+    if (!s->box.is_unseen)
+        return;
+    switch (s->box.state) {
+    case POOL_INTENT:
+        /* Labels of an owner the row does not name: it must not pass for a blank box. */
+        if (s->box.sandbox_id[0] == '\0' && seen->sandbox_id[0] != '\0')
+            doom_box(p, s, POOL_END_ORPHAN);
+        else
+            start_probing(p, s);
+        break;
+    case POOL_BLANK:
+        start_probing(p, s);
+        break;
+    case POOL_STARTING:
+        s->box.is_unseen = false;
+        emit_event(p, POOL_FACT_ADOPTED, s, NULL);
+        health_probe(p, s);
+        break;
+    case POOL_LEASED:
+    case POOL_PARKED:
+        s->box.is_unseen = false;
+        emit_event(p, POOL_FACT_ADOPTED, s, NULL);
+        break;
+    case POOL_FREE:
+    case POOL_CREATING:
+    case POOL_LEASING:
+    case POOL_PARKING:
+    case POOL_DOOMED:
+    case POOL_DESTROYING:
+    case POOL_FORGETTING:
+    case POOL_STATE_COUNT:
+        s->box.is_unseen = false;
+        break;
+    }
+}
+
+static void is_absent(struct pool *p, struct slot *s)
+{
+    switch (s->box.state) {
+    case POOL_INTENT:
+        if (s->box.is_unseen) { /* a restored intent: it never came to be */
+            bind_cut(p, s);
+            box_set_state(p, s, POOL_FORGETTING);
+            box_mark_dirty(p, s, 0);
+        }
+        break;
+    case POOL_STARTING:
+    case POOL_BLANK:
+    case POOL_LEASING:
+    case POOL_LEASED:
+    case POOL_PARKING:
+    case POOL_PARKED:
+        doom_died(p, s);
+        break;
+    case POOL_DESTROYING:
+        if (s->tries > 0 && !s->is_asked) /* the backend cannot say so, but it is gone */
+            doom_gone(p, s);
+        break;
+    case POOL_FREE:
+    case POOL_CREATING:
+    case POOL_DOOMED:
+    case POOL_FORGETTING:
+    case POOL_STATE_COUNT:
+        break;
+    }
+}
+
+void listed_step(struct pool *p, const struct pool_event *ev)
+{
+    uint64_t started_ns = ev->u.listed.started_ns;
+
+    if (!ev->u.listed.is_clean)
+        return;
+    p->listing++;
+    for (size_t i = 0; i < ev->u.listed.count; i++) {
+        const struct pool_seen *seen = &ev->u.listed.seen[i];
+        struct slot *s = match(p, seen);
+
+        if (s == NULL) {
+            orphan_seen(p, ev, seen);
+            continue;
+        }
+        if (profile_of(p, s)->conf.backend != ev->u.listed.backend)
+            continue;
+        s->listing = p->listing;
+        if (s->changed_ns < started_ns)
+            is_running(p, s, seen);
+    }
+    for (size_t i = 0; i < p->slot_count; i++) {
+        struct slot *s = &p->slots[i];
+
+        if (s->box.state != POOL_FREE && s->listing != p->listing && s->changed_ns < started_ns &&
+            profile_of(p, s)->conf.backend == ev->u.listed.backend)
+            is_absent(p, s);
+    }
+    orphan_forget_unseen(p, ev->u.listed.backend);
+}

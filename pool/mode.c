@@ -1,0 +1,44 @@
+/* mode.c - running, paused, draining. The mode is stored, so that a restart does not undo what an
+ * operator decided. */
+#include "pool/internal.h"
+
+/* Whoever waits for a box that the old mode held back looks again. */
+static void redo_held(struct pool *p)
+{
+    for (size_t i = 0; i < p->waiter_count; i++)
+        if (p->waiters[i].phase == WAITER_BOX)
+            waiter_enter(p, &p->waiters[i], WAITER_REDO);
+}
+
+void mode_step(struct pool *p, const struct pool_event *ev)
+{
+    struct refusal r = {.code = SP_DRAINING, .reason = "the pool is draining"};
+
+    p->mode = ev->u.mode.mode;
+    p->want_parked_gone = p->mode == POOL_DRAINING && ev->u.mode.want_parked_gone;
+    p->is_mode_dirty = true;
+    p->mode_retry_ns = 0;
+    emit_event(p, POOL_FACT_MODE, NULL, pool_mode_name(p->mode));
+    if (p->mode == POOL_DRAINING)
+        waiter_refuse_waiting(p, &r);
+    redo_held(p);
+}
+
+/* Nothing that is not leased outlives the drain. */
+void mode_drain(struct pool *p)
+{
+    for (unsigned i = 0; i < p->profile_count; i++)
+        for (int k = 0; k < BLANK_KIND_COUNT; k++) {
+            struct list *l = &p->profiles[i].blank[k];
+
+            while (!list_is_empty(l))
+                doom_box(p, slot_of(list_first(l)), POOL_END_DRAINED);
+        }
+    while (p->want_parked_gone && !list_is_empty(&p->lists[POOL_PARKED]))
+        doom_box(p, slot_of(list_first(&p->lists[POOL_PARKED])), POOL_END_DRAINED);
+}
+
+void pool_restore_mode(struct pool *p, enum pool_mode mode)
+{
+    p->mode = mode;
+}

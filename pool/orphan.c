@@ -1,0 +1,138 @@
+/* orphan.c - boxes that run under our labels and that no row knows. One that fits is adopted, and
+ * probed before anyone gets it; any other is destroyed, but only when a second listing shows it
+ * again: the first may have been older than our own destroy. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+const struct recent *orphan_recent(const struct pool *p, struct box_id id)
+{
+    for (size_t i = 0; i < POOL_RECENT_MAX; i++)
+        if (p->recent[i].id.v == id.v && id.v != 0)
+            return &p->recent[i];
+    return NULL;
+}
+
+static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsigned profile)
+{
+    struct slot *s = box_take(p);
+
+    if (s == NULL)
+        return NULL;
+    s->box.id = seen->id.v != 0 ? seen->id : box_mint_id(p);
+    s->box.profile = profile;
+    s->box.spec_hash = seen->spec_hash;
+    s->box.created_ns = p->now_ns;
+    s->box.seen_ns = p->now_ns;
+    s->box.expires_ns = POOL_NEVER;
+    s->box.idle_ns = POOL_NEVER;
+    s->listing = p->listing;
+    memcpy(s->box.sandbox_id, seen->sandbox_id, sizeof(s->box.sandbox_id));
+    memcpy(s->box.user, seen->user, sizeof(s->box.user));
+    memcpy(s->box.thread, seen->thread, sizeof(s->box.thread));
+    s->box.generation = seen->generation;
+    memcpy(s->box.url, seen->url, sizeof(s->box.url));
+    memcpy(s->box.token, seen->token, sizeof(s->box.token));
+    memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
+    if (s->box.sandbox_id[0] != '\0')
+        s->box.principal = POOL_PRINCIPAL_UNKNOWN;
+    return s;
+}
+
+/* The id its labels name is free, and newer than anything that ended under it. */
+static bool may_adopt(const struct pool *p, const struct pool_seen *seen, int profile)
+{
+    if (profile < 0 || p->profiles[profile].conf.is_retired || orphan_recent(p, seen->id) != NULL)
+        return false;
+    if (seen->sandbox_id[0] == '\0')
+        return true;
+    return seen->thread[0] != '\0' && bind_find(p, seen->sandbox_id) == NULL &&
+           seen->generation >= past_next_generation(p, seen->sandbox_id) &&
+           p->profiles[profile].conf.park_ns > 0;
+}
+
+static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile)
+{
+    struct slot *s = take_slot(p, seen, profile);
+
+    if (s == NULL)
+        return; /* the next listing shows it again */
+    if (s->box.sandbox_id[0] != '\0') {
+        bind_link(p, s);
+        bind_claim(p, s);
+    }
+    box_enter(p, s, POOL_STARTING);
+    p->adopted_high = MAX_OF(p->adopted_high, p->total);
+    emit_event(p, POOL_FACT_ADOPTED, s, NULL);
+    health_probe(p, s);
+}
+
+static void destroy(struct pool *p, const struct pool_seen *seen, unsigned profile)
+{
+    struct slot *s = take_slot(p, seen, profile);
+
+    if (s == NULL)
+        return;
+    s->box.end = POOL_END_ORPHAN;
+    box_enter(p, s, POOL_DOOMED);
+    p->adopted_high = MAX_OF(p->adopted_high, p->total);
+    emit_event(p, POOL_FACT_DOOMED, s, pool_end_name(POOL_END_ORPHAN));
+    box_mark_dirty(p, s, 0);
+}
+
+/* True when an earlier listing has shown it too. */
+static bool was_seen(struct pool *p, const struct pool_seen *seen, unsigned backend)
+{
+    struct orphan *unused = NULL;
+
+    for (size_t i = 0; i < POOL_ORPHANS_MAX; i++) {
+        struct orphan *o = &p->orphans[i];
+
+        if (o->listing != 0 && o->id.v == seen->id.v && o->backend == backend) {
+            bool is_older = o->listing < p->listing;
+
+            o->listing = p->listing;
+            return is_older;
+        }
+        if (o->listing == 0 && unused == NULL)
+            unused = o;
+    }
+    if (unused != NULL)
+        *unused = (struct orphan){.id = seen->id, .listing = p->listing, .backend = backend};
+    return false;
+}
+
+/* A profile that reaches the backend the box runs on. */
+static int profile_for(const struct pool *p, const struct pool_seen *seen, unsigned backend)
+{
+    int named = pool_profile_index(p, seen->profile);
+
+    if (named >= 0 && p->profiles[named].conf.backend == backend)
+        return named;
+    for (unsigned i = 0; i < p->profile_count; i++)
+        if (p->profiles[i].conf.backend == backend)
+            return (int) i;
+    return -1;
+}
+
+void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen)
+{
+    unsigned backend = ev->u.listed.backend;
+    const struct recent *gone = orphan_recent(p, seen->id);
+    int profile = profile_for(p, seen, backend);
+    bool is_named = profile >= 0 && strcmp(p->profiles[profile].conf.name, seen->profile) == 0;
+
+    if (profile < 0 || (gone != NULL && gone->freed_ns >= ev->u.listed.started_ns))
+        return; /* the listing is older than its end */
+    if (is_named && may_adopt(p, seen, profile))
+        adopt(p, seen, (unsigned) profile);
+    else if (seen->id.v != 0 && was_seen(p, seen, backend))
+        destroy(p, seen, (unsigned) profile);
+}
+
+void orphan_forget_unseen(struct pool *p, unsigned backend)
+{
+    for (size_t i = 0; i < POOL_ORPHANS_MAX; i++)
+        if (p->orphans[i].backend == backend && p->orphans[i].listing < p->listing)
+            p->orphans[i].listing = 0;
+}

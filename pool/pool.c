@@ -1,0 +1,99 @@
+/* pool.c - birth and death of the pool. The only file that allocates: everything a step will ever
+ * need is made here from the configured maxima. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "pool/internal.h"
+
+/* A box makes at most this many effects in one step (a listing: adopted, row, probe; a death: lost,
+ * doomed, row; the same slot is not used again before the next step). */
+#define FX_PER_SLOT 6
+#define FX_PER_PROFILE 4
+
+static void init_slots(struct pool *p, unsigned restore_max)
+{
+    p->slot_count = (size_t) MAX_OF(p->max_boxes, restore_max) + POOL_SPARE_SLOTS;
+    p->slots = xcalloc(p->slot_count, sizeof(struct slot));
+    for (int i = 0; i < POOL_STATE_COUNT; i++)
+        list_init(&p->lists[i]);
+    list_init(&p->freed);
+    list_init(&p->dirty);
+    map_init(&p->ids, p->slot_count);
+    map_init(&p->sandboxes, p->slot_count);
+    heap_init(&p->due, p->slot_count);
+    heap_init(&p->parked, p->slot_count);
+    for (size_t i = 0; i < p->slot_count; i++) {
+        list_push_back(&p->lists[POOL_FREE], &p->slots[i].link);
+        p->slots[i].list = &p->lists[POOL_FREE];
+        list_init(&p->slots[i].waiters);
+    }
+}
+
+/* Requests that wait for a commit have room of their own: a full queue must not stop the releases
+ * that would empty it. */
+static void init_waiters(struct pool *p)
+{
+    p->waiter_count = (size_t) p->max_waiters * 2 + 64;
+    p->waiters = xcalloc(p->waiter_count, sizeof(struct waiter));
+    p->turns = xcalloc((size_t) p->max_waiters + 1, sizeof(struct turn));
+    list_init(&p->free_waiters);
+    list_init(&p->free_turns);
+    list_init(&p->redo);
+    list_init(&p->discovering);
+    map_init(&p->reqs, p->waiter_count);
+    map_init(&p->threads, p->waiter_count);
+    map_init(&p->users, p->max_waiters);
+    heap_init(&p->deadlines, p->waiter_count);
+    for (size_t i = 0; i < p->waiter_count; i++)
+        list_push_back(&p->free_waiters, &p->waiters[i].link);
+    for (size_t i = 0; i < (size_t) p->max_waiters + 1; i++)
+        list_push_back(&p->free_turns, &p->turns[i].link);
+}
+
+struct pool *pool_new(const struct pool_config *config)
+{
+    struct pool *p = xcalloc(1, sizeof(*p));
+
+    assert(config->max_boxes > 0 && config->profile_count <= POOL_PROFILES_MAX);
+    p->max_boxes = config->max_boxes;
+    p->max_waiters = config->max_waiters;
+    p->make_token = config->make_token;
+    p->make_token_ctx = config->make_token_ctx;
+    p->is_store_up = true;
+    p->wake_ns = POOL_NEVER;
+    rand_seed(&p->rand, config->seed);
+    init_slots(p, config->restore_max);
+    init_waiters(p);
+    p->past_count = MAX_OF((size_t) p->max_boxes * 4, (size_t) 1024);
+    p->past = xcalloc(p->past_count, sizeof(struct past));
+    map_init(&p->pasts, p->past_count);
+    p->fx_cap = p->slot_count * FX_PER_SLOT + p->waiter_count + POOL_PROFILES_MAX * FX_PER_PROFILE;
+    p->fx = xcalloc(p->fx_cap, sizeof(struct fx_rec));
+    for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
+        reconfig_init_profile(p, i, i < config->profile_count ? &config->profiles[i] : NULL);
+    p->profile_count = config->profile_count;
+    return p;
+}
+
+struct pool *pool_free(struct pool *p)
+{
+    if (p == NULL)
+        return NULL;
+    heap_fini(&p->due);
+    heap_fini(&p->parked);
+    heap_fini(&p->deadlines);
+    map_fini(&p->ids);
+    map_fini(&p->sandboxes);
+    map_fini(&p->reqs);
+    map_fini(&p->threads);
+    map_fini(&p->users);
+    map_fini(&p->pasts);
+    free(p->fx);
+    free(p->past);
+    free(p->turns);
+    free(p->waiters);
+    free(p->slots);
+    free(p);
+    return NULL;
+}

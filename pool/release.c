@@ -1,0 +1,202 @@
+/* release.c - what the owner of a box asks for: give it back, keep it longer, destroy it. A stale
+ * generation or a wrong caller is refused before anything changes. */
+#include "pool/internal.h"
+
+bool release_is_loss(enum pool_end end)
+{
+    return end == POOL_END_DIED || end == POOL_END_TTL || end == POOL_END_IDLE ||
+           end == POOL_END_EVICTED;
+}
+
+static void refuse(struct pool *p, struct req_id req, int code)
+{
+    struct refusal r = {.code = code, .reason = sp_error_info(code)->text};
+
+    if (code == SP_STORE_UNAVAILABLE)
+        r.retry_after_ns = POOL_REWRITE_NS;
+    p->refusals++;
+    emit_refusal(p, req, &r, 0);
+}
+
+/* The id is bound no longer: tell how it ended, to whom it belonged. */
+static void refuse_unbound(struct pool *p, const struct pool_event *ev)
+{
+    const struct past *past = past_find(p, ev->u.on.sandbox_id);
+    struct refusal r = {.code = SP_SANDBOX_LOST};
+
+    if (past == NULL || !release_is_loss(past->end) ||
+        (past->principal != ev->u.on.principal && !ev->u.on.is_operator)) {
+        refuse(p, ev->req, SP_NOT_FOUND);
+        return;
+    }
+    r.lost = past->end;
+    r.reason = past->end == POOL_END_DIED ? "the sandbox died" : "the sandbox was removed";
+    p->refusals++;
+    emit_refusal(p, ev->req, &r, 0);
+}
+
+/* The box the event is about, or NULL and a refusal. */
+static struct slot *find_target(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = ev->box.v != 0 ? box_find(p, ev->box) : bind_find(p, ev->u.on.sandbox_id);
+    uint64_t principal;
+
+    if (s == NULL) {
+        if (ev->box.v != 0)
+            refuse(p, ev->req, SP_NOT_FOUND);
+        else
+            refuse_unbound(p, ev);
+        return NULL;
+    }
+    principal = s->box.principal;
+    if (!ev->u.on.is_operator && principal != ev->u.on.principal &&
+        principal != POOL_PRINCIPAL_UNKNOWN) {
+        refuse(p, ev->req, SP_FORBIDDEN);
+        return NULL;
+    }
+    if (ev->u.on.generation != 0 && ev->u.on.generation != s->box.generation) {
+        refuse(p, ev->req, SP_STALE_GENERATION);
+        return NULL;
+    }
+    return s;
+}
+
+static struct waiter *wait_for(struct pool *p, const struct pool_event *ev, struct slot *s,
+                               enum waiter_phase phase, uint64_t write)
+{
+    struct waiter *w = waiter_new(p, ev);
+
+    if (w == NULL)
+        refuse(p, ev->req, SP_QUEUE_FULL);
+    else if (phase != WAITER_NEW)
+        waiter_attach(p, w, s, phase, write);
+    return w;
+}
+
+static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    struct waiter *w = wait_for(p, ev, s, WAITER_NEW, 0);
+
+    if (w == NULL)
+        return;
+    s->box.parked_ns = p->now_ns;
+    box_set_state(p, s, POOL_PARKING);
+    s->wait_write = box_write(p, s, POOL_WRITE_LEASE);
+    waiter_attach(p, w, s, WAITER_COMMIT, s->wait_write);
+}
+
+static void doom_for(struct pool *p, const struct pool_event *ev, struct slot *s, enum pool_end end,
+                     enum waiter_phase phase)
+{
+    if (wait_for(p, ev, s, phase, 0) != NULL)
+        doom_box(p, s, end);
+}
+
+static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    bool want_park = s->box.thread[0] != '\0' && !ev->u.on.want_destroy &&
+                     profile_of(p, s)->conf.park_ns > 0 && !profile_of(p, s)->conf.is_retired;
+
+    if (s->box.state == POOL_PARKED && !ev->u.on.want_destroy) {
+        emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
+        return;
+    }
+    if (s->box.state != POOL_LEASED && s->box.state != POOL_PARKED &&
+        s->box.state != POOL_PARKING) {
+        refuse(p, ev->req, SP_NOT_LEASED);
+        return;
+    }
+    if (!p->is_store_up)
+        refuse(p, ev->req, SP_STORE_UNAVAILABLE);
+    else if (s->box.state == POOL_PARKING && !ev->u.on.want_destroy)
+        (void) wait_for(p, ev, s, WAITER_COMMIT, s->wait_write); /* NULL: answered already */
+    else if (s->box.state == POOL_LEASED && want_park)
+        park(p, ev, s);
+    else
+        doom_for(p, ev, s, POOL_END_RELEASED, WAITER_DELETED);
+}
+
+static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    struct waiter *w;
+
+    if (s->box.state != POOL_LEASED) {
+        refuse(p, ev->req, SP_NOT_LEASED);
+        return;
+    }
+    if (!p->is_store_up) {
+        refuse(p, ev->req, SP_STORE_UNAVAILABLE);
+        return;
+    }
+    w = wait_for(p, ev, s, WAITER_NEW, 0);
+    if (w == NULL)
+        return;
+    s->lease_req.v = 0;
+    lease_extend(p, s, w, ev->u.on.ttl_ns);
+}
+
+static void destroy(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    enum waiter_phase phase = ev->u.on.is_quick ? WAITER_DELETED : WAITER_GONE;
+    bool is_committed = s->box.state == POOL_DESTROYING || s->box.state == POOL_FORGETTING;
+
+    if (s->box.state == POOL_FORGETTING || (is_committed && ev->u.on.is_quick))
+        emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
+    else if (box_is_dying(s))
+        (void) wait_for(p, ev, s, phase, 0); /* NULL: answered already */
+    else if (!p->is_store_up)
+        refuse(p, ev->req, SP_STORE_UNAVAILABLE);
+    else
+        doom_for(p, ev, s, POOL_END_DESTROYED, phase);
+}
+
+void release_step(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = find_target(p, ev);
+
+    if (s == NULL)
+        return;
+    if (ev->kind == POOL_EV_RELEASE)
+        release(p, ev, s);
+    else if (ev->kind == POOL_EV_RENEW)
+        renew(p, ev, s);
+    else
+        destroy(p, ev, s);
+}
+
+/* PARKING, committed. */
+void release_stored(struct pool *p, struct slot *s)
+{
+    uint64_t write = s->wait_write;
+    struct list_node *next;
+
+    box_set_state(p, s, POOL_PARKED);
+    emit_event(p, POOL_FACT_PARKED, s, NULL);
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->kind == POOL_EV_RELEASE && w->write == write)
+            waiter_ok(p, w, s, POOL_SRC_NONE);
+    }
+}
+
+void release_failed(struct pool *p, struct slot *s)
+{
+    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
+                        .reason = "the store cannot be written",
+                        .retry_after_ns = POOL_REWRITE_NS};
+    uint64_t write = s->wait_write;
+    struct list_node *next;
+
+    s->box.parked_ns = 0;
+    box_set_state(p, s, POOL_LEASED);
+    box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->kind == POOL_EV_RELEASE && w->write == write)
+            waiter_refuse(p, w, &r);
+    }
+}

@@ -1,0 +1,88 @@
+/* stats.c - read-only views. They allocate nothing and change nothing, so the API may call them
+ * between any two steps. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+const struct pool_box *pool_find_box(const struct pool *p, struct box_id id)
+{
+    const struct slot *s = box_find(p, id);
+
+    return s != NULL ? &s->box : NULL;
+}
+
+const struct pool_box *pool_find_sandbox(const struct pool *p, const char *sandbox_id)
+{
+    const struct slot *s = bind_find(p, sandbox_id);
+
+    return s != NULL ? &s->box : NULL;
+}
+
+const struct pool_box *pool_slot(const struct pool *p, size_t index)
+{
+    if (index >= p->slot_count || p->slots[index].box.state == POOL_FREE)
+        return NULL;
+    return &p->slots[index].box;
+}
+
+size_t pool_slot_count(const struct pool *p)
+{
+    return p->slot_count;
+}
+
+void pool_get_stats(const struct pool *p, struct pool_stats *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->mode = p->mode;
+    ret->is_store_up = p->is_store_up;
+    ret->max_boxes = p->max_boxes;
+    ret->total = p->total;
+    memcpy(ret->by_state, p->by_state, sizeof(ret->by_state));
+    ret->waiting = p->waiting;
+    ret->max_waiters = p->max_waiters;
+    ret->profile_count = p->profile_count;
+    memcpy(ret->acquires, p->acquires, sizeof(ret->acquires));
+    ret->refusals = p->refusals;
+    ret->late_answers = p->late_answers;
+    ret->creates = p->creates;
+    ret->create_failures = p->create_failures;
+    ret->destroys = p->destroys;
+    ret->lost = p->lost;
+}
+
+void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
+                      struct pool_profile_view *ret)
+{
+    const struct profile *f;
+
+    memset(ret, 0, sizeof(*ret));
+    assert(profile < p->profile_count);
+    f = &p->profiles[profile];
+    ret->profile = &f->conf;
+    memcpy(ret->by_state, f->by_state, sizeof(ret->by_state));
+    ret->target = admit_target(f, now_ns);
+    ret->waiting = f->waiting;
+    for (struct list_node *n = list_first(&f->round); n != NULL; n = list_next(&f->round, n)) {
+        const struct turn *t = container_of(n, struct turn, link);
+        uint64_t since_ns = waiter_of(list_first(&t->waiters))->since_ns;
+
+        if (now_ns > since_ns)
+            ret->oldest_wait_ns = MAX_OF(ret->oldest_wait_ns, now_ns - since_ns);
+    }
+    ret->arrivals_per_s = admit_rate(f, now_ns);
+    ret->provision_ns = f->provision_ns;
+    ret->failures = f->failures;
+    ret->is_open = f->is_open;
+    ret->retry_at_ns = f->retry_ns;
+    memcpy(ret->reason, f->reason, sizeof(ret->reason));
+    ret->warm_hits = f->warm_hits;
+    ret->cold_starts = f->cold_starts;
+}
+
+int pool_profile_index(const struct pool *p, const char *name)
+{
+    for (unsigned i = 0; i < p->profile_count; i++)
+        if (strcmp(p->profiles[i].conf.name, name) == 0)
+            return (int) i;
+    return -1;
+}

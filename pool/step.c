@@ -1,0 +1,116 @@
+/* step.c - one event in. Whatever it was, the step ends the same way: due times are met, waiters
+ * whose box changed look again, free places are given out, rows that changed are written. */
+#include "pool/internal.h"
+
+static void abandon(struct pool *p, const struct pool_event *ev)
+{
+    struct waiter *w = waiter_find(p, ev->req);
+
+    if (w != NULL)
+        waiter_end(p, w);
+}
+
+static void died(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = box_find(p, ev->box);
+
+    if (s != NULL)
+        doom_died(p, s);
+}
+
+static void dispatch(struct pool *p, const struct pool_event *ev)
+{
+    switch (ev->kind) {
+    case POOL_EV_ACQUIRE:
+        acquire_step(p, ev);
+        break;
+    case POOL_EV_RELEASE:
+    case POOL_EV_RENEW:
+    case POOL_EV_DESTROY:
+        release_step(p, ev);
+        break;
+    case POOL_EV_ABANDON:
+        abandon(p, ev);
+        break;
+    case POOL_EV_UNDELIVERED:
+        lease_undelivered(p, ev);
+        break;
+    case POOL_EV_ACTIVITY:
+        lease_activity(p, ev);
+        break;
+    case POOL_EV_CREATED:
+        health_created(p, ev);
+        break;
+    case POOL_EV_CREATE_FAILED:
+        health_create_failed(p, ev);
+        break;
+    case POOL_EV_PROBED:
+        health_probed(p, ev);
+        break;
+    case POOL_EV_CHECKED:
+        acquire_checked(p, ev);
+        break;
+    case POOL_EV_DISCOVERED:
+        acquire_discovered(p, ev);
+        break;
+    case POOL_EV_DESTROYED:
+        doom_destroyed(p, ev);
+        break;
+    case POOL_EV_DIED:
+        died(p, ev);
+        break;
+    case POOL_EV_LISTED:
+        listed_step(p, ev);
+        break;
+    case POOL_EV_STORED:
+        writes_answered(p, ev, true);
+        break;
+    case POOL_EV_STORE_FAILED:
+        writes_answered(p, ev, false);
+        break;
+    case POOL_EV_STORE_STATE:
+        writes_store_state(p, ev->u.is_store_up);
+        break;
+    case POOL_EV_WAKE:
+        break;
+    case POOL_EV_RECONFIG:
+        reconfig_step(p, ev->u.reconfig);
+        break;
+    case POOL_EV_MODE:
+        mode_step(p, ev);
+        break;
+    case POOL_EV_COUNT:
+        assert(false);
+    }
+}
+
+void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev)
+{
+    uint64_t rewrite_ns;
+
+    assert(p->fx_next == p->fx_len); /* all effects of the last step were taken */
+    p->now_ns = MAX_OF(p->now_ns, now_ns);
+    p->wake_ns = POOL_NEVER;
+    box_recycle_freed(p);
+    dispatch(p, ev);
+    expiry_run(p);
+    do { /* an eviction may send a waiter back */
+        acquire_redo(p);
+        admit_run(p);
+    } while (!list_is_empty(&p->redo));
+    rewrite_ns = writes_flush(p);
+    p->wake_ns = MIN_OF(p->wake_ns, rewrite_ns);
+}
+
+uint64_t pool_next_wake(const struct pool *p)
+{
+    const struct heap_node *box = heap_top(&p->due);
+    const struct heap_node *waiter = heap_top(&p->deadlines);
+    uint64_t at_ns = p->wake_ns;
+
+    if (box != NULL)
+        at_ns = MIN_OF(at_ns, box->key);
+    if (waiter != NULL)
+        at_ns = MIN_OF(at_ns, waiter->key);
+    return at_ns;
+}

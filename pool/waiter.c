@@ -1,0 +1,235 @@
+/* waiter.c - requests that cannot be answered yet. A waiter is in exactly one phase, and the phase
+ * says which list, map and heap it is on; waiter_enter() is the one place that changes it. */
+#include <string.h>
+
+#include "pool/internal.h"
+
+static bool eq_req(const struct map_node *node, const void *key)
+{
+    return container_of(node, struct waiter, by_req)->req.v == *(const uint64_t *) key;
+}
+
+static bool eq_thread(const struct map_node *node, const void *key)
+{
+    return strcmp(container_of(node, struct waiter, by_sandbox)->acquire.sandbox_id, key) == 0;
+}
+
+struct waiter *waiter_find(const struct pool *p, struct req_id req)
+{
+    struct map_node *n = map_find(&p->reqs, hash_u64(req.v), eq_req, &req.v);
+
+    return n != NULL ? container_of(n, struct waiter, by_req) : NULL;
+}
+
+struct waiter *waiter_find_thread(const struct pool *p, const char *sandbox_id)
+{
+    struct map_node *n = map_find(&p->threads, hash_str(sandbox_id), eq_thread, sandbox_id);
+
+    return n != NULL ? container_of(n, struct waiter, by_sandbox) : NULL;
+}
+
+struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
+{
+    struct list_node *n = list_pop_front(&p->free_waiters);
+    struct waiter *w;
+
+    if (n == NULL)
+        return NULL;
+    assert(waiter_find(p, ev->req) == NULL);
+    w = waiter_of(n);
+    memset(w, 0, sizeof(*w));
+    w->req = ev->req;
+    w->kind = ev->kind;
+    w->phase = WAITER_NEW;
+    w->since_ns = p->now_ns;
+    list_init(&w->joined);
+    if (ev->kind == POOL_EV_ACQUIRE)
+        w->acquire = ev->u.acquire;
+    map_insert(&p->reqs, &w->by_req, hash_u64(w->req.v));
+    return w;
+}
+
+/* Waits for something other than a commit: counts against max_waiters and has a deadline. */
+static bool phase_is_waiting(enum waiter_phase phase)
+{
+    return phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
+           phase == WAITER_DISCOVERING;
+}
+
+static struct list *phase_list(struct pool *p, struct waiter *w)
+{
+    switch (w->phase) {
+    case WAITER_FREE:
+        return &p->free_waiters;
+    case WAITER_REDO:
+        return &p->redo;
+    case WAITER_JOINED:
+        return &w->primary->joined;
+    case WAITER_DISCOVERING:
+        return &p->discovering;
+    case WAITER_BOX:
+    case WAITER_CHECKING:
+    case WAITER_COMMIT:
+    case WAITER_DELETED:
+    case WAITER_GONE:
+        return &w->slot->waiters;
+    case WAITER_NEW:
+    case WAITER_QUEUED: /* turns.c */
+    case WAITER_PHASE_COUNT:
+        break;
+    }
+    return NULL;
+}
+
+static void leave_phase(struct pool *p, struct waiter *w)
+{
+    struct list *l = phase_list(p, w);
+
+    if (w->phase == WAITER_QUEUED && w->turn != NULL)
+        turn_remove(p, w);
+    else if (l != NULL)
+        list_remove(l, &w->link);
+    if (phase_is_waiting(w->phase))
+        p->waiting--;
+    map_remove(&p->threads, &w->by_sandbox);
+    heap_remove(&p->deadlines, &w->deadline);
+    w->slot = NULL;
+    w->primary = NULL;
+    w->write = 0;
+    w->phase = WAITER_NEW;
+}
+
+/* An heir comes with the turn it takes over. */
+static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase)
+{
+    struct list *l;
+
+    w->phase = phase;
+    l = phase_list(p, w);
+    if (phase == WAITER_QUEUED && w->turn == NULL)
+        turn_push(p, w);
+    else if (l != NULL)
+        list_push_back(l, &w->link);
+    if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING)
+        map_insert(&p->threads, &w->by_sandbox, hash_str(w->acquire.sandbox_id));
+    if (!phase_is_waiting(phase))
+        return;
+    p->waiting++;
+    /* A discovery has the deadline of its effect. */
+    if (phase != WAITER_DISCOVERING && w->acquire.deadline_ns != POOL_NEVER)
+        heap_set(&p->deadlines, &w->deadline, w->acquire.deadline_ns);
+}
+
+void waiter_enter(struct pool *p, struct waiter *w, enum waiter_phase phase)
+{
+    leave_phase(p, w);
+    join_phase(p, w, phase);
+}
+
+void waiter_join(struct pool *p, struct waiter *w, struct waiter *primary)
+{
+    leave_phase(p, w);
+    w->primary = primary;
+    join_phase(p, w, WAITER_JOINED);
+    /* Whoever joined this one waits for the same now. */
+    for (struct list_node *n = list_first(&w->joined); n != NULL; n = list_first(&w->joined)) {
+        struct waiter *j = waiter_of(n);
+
+        leave_phase(p, j);
+        j->primary = primary;
+        join_phase(p, j, WAITER_JOINED);
+    }
+}
+
+static void attach_one(struct pool *p, struct waiter *w, struct slot *s, enum waiter_phase phase,
+                       uint64_t write)
+{
+    leave_phase(p, w);
+    w->slot = s;
+    join_phase(p, w, phase);
+    w->write = write;
+}
+
+void waiter_attach(struct pool *p, struct waiter *w, struct slot *s, enum waiter_phase phase,
+                   uint64_t write)
+{
+    attach_one(p, w, s, phase, write);
+    for (struct list_node *n = list_first(&w->joined); n != NULL; n = list_first(&w->joined))
+        attach_one(p, waiter_of(n), s, phase, write);
+}
+
+void waiter_redo_all(struct pool *p, struct slot *s)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->phase == WAITER_BOX || w->phase == WAITER_CHECKING)
+            waiter_enter(p, w, WAITER_REDO);
+    }
+}
+
+/* The first who joined `w` becomes what `w` was. */
+static void hand_over(struct pool *p, struct waiter *w)
+{
+    struct list_node *n = list_first(&w->joined);
+    struct waiter *heir;
+
+    if (n == NULL)
+        return;
+    heir = waiter_of(n);
+    leave_phase(p, heir);
+    if (w->phase == WAITER_QUEUED) {
+        map_remove(&p->threads, &w->by_sandbox);
+        turn_replace(p, w, heir);
+        heir->acquire.profile = w->acquire.profile;
+        heir->was_queued = true;
+        heir->is_counted = true;
+        join_phase(p, heir, WAITER_QUEUED);
+    } else {
+        join_phase(p, heir, WAITER_REDO); /* a discovery answers to its own request only */
+    }
+    for (n = list_first(&w->joined); n != NULL; n = list_first(&w->joined)) {
+        struct waiter *j = waiter_of(n);
+
+        leave_phase(p, j);
+        j->primary = heir;
+        join_phase(p, j, WAITER_JOINED);
+    }
+}
+
+void waiter_end(struct pool *p, struct waiter *w)
+{
+    hand_over(p, w);
+    leave_phase(p, w);
+    map_remove(&p->reqs, &w->by_req);
+    w->phase = WAITER_FREE;
+    list_push_front(&p->free_waiters, &w->link);
+}
+
+void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source)
+{
+    if (w->kind == POOL_EV_ACQUIRE)
+        p->acquires[source]++;
+    emit_reply_ok(p, w->req, s, source, p->now_ns - w->since_ns);
+    waiter_end(p, w);
+}
+
+void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r)
+{
+    p->refusals++;
+    emit_refusal(p, w->req, r, p->now_ns - w->since_ns);
+    waiter_end(p, w);
+}
+
+void waiter_refuse_waiting(struct pool *p, const struct refusal *r)
+{
+    for (size_t i = 0; i < p->waiter_count; i++) {
+        enum waiter_phase phase = p->waiters[i].phase;
+
+        if (phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX)
+            waiter_refuse(p, &p->waiters[i], r);
+    }
+}

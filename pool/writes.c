@@ -1,0 +1,170 @@
+/* writes.c - answers of the store. A box remembers the one commit its state waits for; any other
+ * write that fails only leaves its row to be written again. Rows are whole, so the last one that
+ * succeeds is right. */
+#include "pool/internal.h"
+
+/* INTENT, LEASING, PARKING, DOOMED, FORGETTING: the commit the state waits for. */
+static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
+{
+    switch (s->box.state) {
+    case POOL_INTENT:
+        (is_ok ? health_intent_stored : health_intent_failed)(p, s);
+        break;
+    case POOL_LEASING:
+        (is_ok ? lease_stored : lease_failed)(p, s);
+        break;
+    case POOL_PARKING:
+        (is_ok ? release_stored : release_failed)(p, s);
+        break;
+    case POOL_DOOMED:
+        (is_ok ? doom_stored : doom_failed)(p, s);
+        break;
+    case POOL_FORGETTING:
+        if (is_ok)
+            box_set_state(p, s, POOL_FREE);
+        else
+            box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+        break;
+    case POOL_FREE:
+    case POOL_CREATING:
+    case POOL_STARTING:
+    case POOL_BLANK:
+    case POOL_LEASED:
+    case POOL_PARKED:
+    case POOL_DESTROYING:
+    case POOL_STATE_COUNT:
+        assert(false); /* these wait for no commit */
+    }
+}
+
+/* Kept acquires and renewals: the lease stands either way, only its deadline depends on it. */
+static void extension_answered(struct pool *p, struct slot *s, uint64_t write, bool is_ok)
+{
+    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
+                        .reason = "the store cannot be written",
+                        .retry_after_ns = POOL_REWRITE_NS};
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->phase != WAITER_COMMIT || w->write != write)
+            continue;
+        if (is_ok) {
+            s->committed_ns = w->expires_ns;
+        } else if (s->last_write == write) {
+            s->box.expires_ns = s->committed_ns;
+            expiry_update(p, s);
+        }
+        if (is_ok && w->kind == POOL_EV_RENEW)
+            emit_event(p, POOL_FACT_RENEWED, s, NULL);
+        if (w->kind == POOL_EV_RENEW && !is_ok)
+            waiter_refuse(p, w, &r);
+        else
+            waiter_ok(p, w, s, w->kind == POOL_EV_RENEW ? POOL_SRC_NONE : POOL_SRC_KEPT);
+    }
+}
+
+/* Whether the store should have a row of a box in this state. */
+static bool has_row(enum pool_state state)
+{
+    return state == POOL_BLANK || state == POOL_LEASED || state == POOL_PARKED ||
+           state == POOL_DOOMED || state == POOL_FORGETTING;
+}
+
+void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
+{
+    uint64_t write = ev->u.stored.write;
+    struct slot *s;
+
+    if (write == p->mode_write && ev->box.v == 0) {
+        p->mode_write = 0;
+        p->is_mode_dirty = !is_ok;
+        p->mode_retry_ns = time_after(p->now_ns, POOL_REWRITE_NS);
+        return;
+    }
+    s = box_find(p, ev->box);
+    if (s == NULL) {
+        p->late_answers++;
+        return;
+    }
+    if (write == s->wait_write && write != 0) {
+        promise_answered(p, s, is_ok);
+        return;
+    }
+    extension_answered(p, s, write, is_ok);
+    if (!is_ok && write == s->last_write && has_row(s->box.state))
+        box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+}
+
+void writes_store_state(struct pool *p, bool is_up)
+{
+    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
+                        .reason = "the store cannot be written",
+                        .retry_after_ns = POOL_REWRITE_NS};
+
+    p->is_store_up = is_up;
+    if (!is_up) {
+        waiter_refuse_waiting(p, &r);
+        return;
+    }
+    p->mode_retry_ns = 0;
+    p->store_pause_ns = 0;
+    for (struct list_node *n = list_first(&p->dirty); n != NULL; n = list_next(&p->dirty, n))
+        container_of(n, struct slot, dirty_link)->retry_ns = 0;
+}
+
+static void write_row(struct pool *p, struct slot *s)
+{
+    switch (s->box.state) {
+    case POOL_BLANK:
+        (void) box_write(p, s, POOL_WRITE_BOX);
+        break;
+    case POOL_LEASED:
+    case POOL_PARKED:
+        (void) box_write(p, s, POOL_WRITE_LEASE);
+        break;
+    case POOL_DOOMED:
+        s->wait_write = box_write(p, s, POOL_WRITE_DELETING);
+        break;
+    case POOL_FORGETTING:
+        s->wait_write = box_write(p, s, POOL_WRITE_FORGET);
+        break;
+    case POOL_FREE:
+    case POOL_INTENT:
+    case POOL_CREATING:
+    case POOL_STARTING:
+    case POOL_LEASING:
+    case POOL_PARKING:
+    case POOL_DESTROYING:
+    case POOL_STATE_COUNT: /* their row is right, or is being written */
+        list_remove(&p->dirty, &s->dirty_link);
+        break;
+    }
+}
+
+uint64_t writes_flush(struct pool *p)
+{
+    uint64_t next_ns = POOL_NEVER;
+    struct list_node *next;
+
+    if (!p->is_store_up)
+        return POOL_NEVER;
+    for (struct list_node *n = list_first(&p->dirty); n != NULL; n = next) {
+        struct slot *s = container_of(n, struct slot, dirty_link);
+
+        next = list_next(&p->dirty, n);
+        if (s->retry_ns <= p->now_ns)
+            write_row(p, s);
+        else
+            next_ns = MIN_OF(next_ns, s->retry_ns);
+    }
+    if (p->is_mode_dirty && p->mode_retry_ns <= p->now_ns) {
+        p->mode_write = emit_store(p, POOL_WRITE_MODE, NULL);
+        p->is_mode_dirty = false;
+    } else if (p->is_mode_dirty) {
+        next_ns = MIN_OF(next_ns, p->mode_retry_ns);
+    }
+    return next_ns;
+}
