@@ -2,6 +2,7 @@
 #include "base/buf.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 void buf_init(struct buf *b, size_t max)
 {
+    assert(max <= SIZE_MAX / 4); /* so that the sums below cannot wrap */
     memset(b, 0, sizeof(*b));
     b->max = max;
 }

@@ -18,7 +18,8 @@
 struct json_doc; /* owns every value below it */
 struct json;     /* one value; lives as long as its document */
 
-/* Parses one document of at most `max` bytes; NULL and SP_BAD_REQUEST / SP_BODY_TOO_LARGE in err. */
+/* Parses one document of at most `max` bytes; NULL and SP_BAD_REQUEST / SP_BODY_TOO_LARGE /
+ * SP_NO_MEMORY in err. */
 MUST_CHECK struct json_doc *json_parse(const char *text, size_t len, size_t max, struct err *err);
 struct json_doc *json_doc_free(struct json_doc *doc); /* NULL is fine; returns NULL */
 const struct json *json_root(const struct json_doc *doc);
@@ -73,10 +74,11 @@ void json_out_init(struct json_out *o);
 void json_begin_obj(struct json_out *o, const char *key);
 void json_begin_arr(struct json_out *o, const char *key);
 void json_end(struct json_out *o);
-void json_put_str(struct json_out *o, const char *key, const char *v); /* NULL v: null */
+/* NULL v: null. Bytes that are no UTF-8 (a message cut in the middle) are replaced. */
+void json_put_str(struct json_out *o, const char *key, const char *v);
 void json_put_u64(struct json_out *o, const char *key, uint64_t v);
 void json_put_i64(struct json_out *o, const char *key, int64_t v);
-void json_put_num(struct json_out *o, const char *key, double v);
+void json_put_num(struct json_out *o, const char *key, double v); /* no number: null */
 void json_put_bool(struct json_out *o, const char *key, bool v);
 void json_put_null(struct json_out *o, const char *key);
 /* Text that is JSON already (from json_print or the store). */

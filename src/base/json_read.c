@@ -4,7 +4,9 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
+#include "base/mem.h"
 
 static const yyjson_val *val(const struct json *v)
 {
@@ -53,27 +55,26 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *) a, *(const char *const *) b);
 }
 
-/* The first key that stands twice in this object, NULL when none does. */
-static const char *duplicate_key(yyjson_val *obj)
+static int check_keys(yyjson_val *obj, struct err *err)
 {
     size_t count = yyjson_obj_size(obj);
-    const char **keys = count > 1 ? malloc(count * sizeof(char *)) : NULL;
-    const char *found = NULL;
+    AUTO_FREE const char **keys = NULL;
     size_t idx;
     size_t max;
     yyjson_val *key;
     yyjson_val *value;
 
+    if (count < 2)
+        return SP_OK;
+    keys = try_realloc(NULL, count * sizeof(char *));
     if (keys == NULL)
-        return NULL;
-    yyjson_obj_foreach(obj, idx, max, key, value)
-        keys[idx] = yyjson_get_str(key);
+        return err_set(err, SP_NO_MEMORY, "no memory to check an object of %zu members", count);
+    yyjson_obj_foreach(obj, idx, max, key, value) keys[idx] = yyjson_get_str(key);
     qsort(keys, count, sizeof(char *), compare_keys);
-    for (size_t i = 1; i < count && found == NULL; i++)
+    for (size_t i = 1; i < count; i++)
         if (strcmp(keys[i - 1], keys[i]) == 0)
-            found = keys[i];
-    free(keys);
-    return found;
+            return err_set(err, SP_BAD_REQUEST, "duplicate key '%.60s'", keys[i]);
+    return SP_OK;
 }
 
 /* Strings with a NUL inside would be cut by every C reader: refused here, once. */
@@ -88,17 +89,18 @@ static int check_value(yyjson_val *v, struct err *err)
     if (yyjson_is_str(v) && strlen(yyjson_get_str(v)) != yyjson_get_len(v))
         return err_set(err, SP_BAD_REQUEST, "a string holds a NUL character");
     if (yyjson_is_arr(v)) {
-        yyjson_arr_foreach(v, idx, max, item) {
+        yyjson_arr_foreach(v, idx, max, item)
+        {
             r = check_value(item, err);
             if (r != SP_OK)
                 return r;
         }
     } else if (yyjson_is_obj(v)) {
-        const char *twice = duplicate_key(v);
-
-        if (twice != NULL)
-            return err_set(err, SP_BAD_REQUEST, "duplicate key '%.60s'", twice);
-        yyjson_obj_foreach(v, idx, max, key, item) {
+        r = check_keys(v, err);
+        if (r != SP_OK)
+            return r;
+        yyjson_obj_foreach(v, idx, max, key, item)
+        {
             r = check_value(key, err);
             if (r == SP_OK)
                 r = check_value(item, err);
@@ -123,6 +125,10 @@ struct json_doc *json_parse(const char *text, size_t len, size_t max, struct err
         return NULL;
     }
     doc = yyjson_read_opts((char *) (uintptr_t) text, len, 0, NULL, &read_err);
+    if (doc == NULL && read_err.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+        (void) err_set(err, SP_NO_MEMORY, "no memory for JSON of %zu bytes", len);
+        return NULL;
+    }
     if (doc == NULL) {
         (void) err_set(err, SP_BAD_REQUEST, "invalid JSON at byte %zu: %s", read_err.pos,
                        read_err.msg);
@@ -221,7 +227,8 @@ bool json_member(const struct json *v, size_t i, const char **ret_key, const str
     yyjson_val *key;
     yyjson_val *value;
 
-    yyjson_obj_foreach(mut(v), idx, max, key, value) {
+    yyjson_obj_foreach(mut(v), idx, max, key, value)
+    {
         if (idx == i) {
             *ret_key = yyjson_get_str(key);
             *ret_val = json_of(value);
@@ -238,5 +245,7 @@ void json_print(const struct json *v, struct buf *out)
 
     if (text != NULL)
         buf_append(out, text, len);
+    else
+        out->is_failed = true;
     free(text);
 }

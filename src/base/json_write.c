@@ -4,6 +4,7 @@
 #include <yyjson.h>
 
 #include "base/json.h"
+#include "base/str.h"
 
 static yyjson_mut_doc *doc_of(struct json_out *o)
 {
@@ -59,9 +60,44 @@ void json_end(struct json_out *o)
     o->depth--;
 }
 
+static bool is_utf8(const char *s)
+{
+    while (*s != '\0') {
+        size_t len = str_utf8_len(s);
+
+        if (len == 0)
+            return false;
+        s += len;
+    }
+    return true;
+}
+
+static void put_repaired(struct json_out *o, const char *key, const char *v)
+{
+    struct buf text;
+
+    buf_init(&text, 3 * strlen(v));
+    while (*v != '\0') {
+        size_t len = str_utf8_len(v);
+
+        if (len > 0)
+            buf_append(&text, v, len);
+        else
+            buf_puts(&text, "\xef\xbf\xbd"); /* U+FFFD */
+        v += len > 0 ? len : 1;
+    }
+    add(o, key, yyjson_mut_strcpy(doc_of(o), buf_str(&text)));
+    buf_fini(&text);
+}
+
 void json_put_str(struct json_out *o, const char *key, const char *v)
 {
-    add(o, key, v != NULL ? yyjson_mut_strcpy(doc_of(o), v) : yyjson_mut_null(doc_of(o)));
+    if (v == NULL)
+        json_put_null(o, key);
+    else if (is_utf8(v))
+        add(o, key, yyjson_mut_strcpy(doc_of(o), v));
+    else
+        put_repaired(o, key, v);
 }
 
 void json_put_u64(struct json_out *o, const char *key, uint64_t v)
@@ -100,7 +136,7 @@ void json_out_finish(struct json_out *o, struct buf *out)
     char *text;
 
     assert(o->depth == 0);
-    text = yyjson_mut_write(doc_of(o), YYJSON_WRITE_ALLOW_INVALID_UNICODE, &len);
+    text = yyjson_mut_write(doc_of(o), YYJSON_WRITE_INF_AND_NAN_AS_NULL, &len);
     if (text == NULL)
         out->is_failed = true;
     else

@@ -48,12 +48,17 @@ void log_set_level(enum log_level level, enum log_format format)
     sink.format = format;
 }
 
-static uint64_t wall_ms_now(void)
+static uint64_t clock_ms(clockid_t id)
 {
     struct timespec ts;
 
-    (void) clock_gettime(CLOCK_REALTIME, &ts); /* cannot fail for this clock */
+    (void) clock_gettime(id, &ts); /* cannot fail for the two that are asked */
     return (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / 1000000;
+}
+
+static uint64_t wall_ms_now(void)
+{
+    return clock_ms(CLOCK_REALTIME);
 }
 
 static void ring_put(const char *data, size_t len)
@@ -87,15 +92,32 @@ static void put_line(uint64_t wall_ms, enum log_level level, const char *event,
     buf_fini(&line);
 }
 
+/* The event's own slot, else one that is not in use this second, else (more events in one second
+ * than slots) one it shares: those limit each other. */
+static struct rate_slot *rate_slot_of(uint64_t hash, uint64_t second)
+{
+    struct rate_slot *idle = NULL;
+
+    for (size_t i = 0; i < RATE_SLOTS; i++) {
+        struct rate_slot *slot = &sink.rates[(hash + i) % RATE_SLOTS];
+
+        if (slot->event_hash == hash)
+            return slot;
+        if (idle == NULL && slot->second != second)
+            idle = slot;
+    }
+    return idle != NULL ? idle : &sink.rates[hash % RATE_SLOTS];
+}
+
 /* False when this event had its share of the current second. `*ret_suppressed` is how many were
- * kept back since the last one that passed. Two events that share a slot only limit each other. */
+ * kept back since the last one that passed. */
 static bool rate_allows(const char *event, uint64_t second, uint64_t *ret_suppressed)
 {
     uint64_t hash = hash_str(event);
-    struct rate_slot *slot = &sink.rates[hash % RATE_SLOTS];
+    struct rate_slot *slot = rate_slot_of(hash, second);
 
     *ret_suppressed = 0;
-    if (slot->event_hash != hash || slot->second != second) {
+    if (slot->second != second) {
         if (slot->event_hash == hash)
             *ret_suppressed = slot->suppressed;
         *slot = (struct rate_slot){.event_hash = hash, .second = second};
@@ -123,14 +145,17 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     put_line(wall_ms, level, event, fields);
 }
 
-static bool sink_is_writable(int timeout_ms)
+/* True for a sink that is gone as well: the write tells what is wrong with it. */
+static bool sink_is_writable(uint64_t wait_until_ms)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
+    uint64_t now_ms = wait_until_ms > 0 ? clock_ms(CLOCK_MONOTONIC) : 0;
 
-    return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLOUT) != 0;
+    return poll(&p, 1, wait_until_ms > now_ms ? (int) (wait_until_ms - now_ms) : 0) == 1;
 }
 
-static bool flush_until_stuck(int timeout_ms)
+/* `wait_until_ms` on the monotonic clock; 0: do not wait. */
+static bool flush_until_stuck(uint64_t wait_until_ms)
 {
     while (sink.len > 0) {
         size_t n = sink.len < CHUNK ? sink.len : CHUNK;
@@ -138,7 +163,7 @@ static bool flush_until_stuck(int timeout_ms)
 
         if (n > RING_SIZE - sink.start)
             n = RING_SIZE - sink.start;
-        if (!sink_is_writable(timeout_ms))
+        if (!sink_is_writable(wait_until_ms))
             return false;
         written = write(sink.fd, sink.ring + sink.start, n);
         if (written < 0) {
@@ -173,7 +198,7 @@ bool log_flush(void)
 void log_flush_wait(void)
 {
     if (sink.fd >= 0)
-        (void) flush_until_stuck(1000); /* what a sink stuck for a second misses is lost */
+        (void) flush_until_stuck(clock_ms(CLOCK_MONOTONIC) + 1000); /* the rest is lost */
 }
 
 uint64_t log_dropped(void)

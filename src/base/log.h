@@ -40,8 +40,8 @@ struct log_field {
 void log_setup(int fd, enum log_level level, enum log_format format);
 void log_set_level(enum log_level level, enum log_format format);
 
-/* The same event more than 20 times within a second is suppressed; the next line that passes
- * carries suppressed=N. */
+/* The same event more than 20 times within a second is suppressed; a line log.suppressed with its
+ * name and count comes before the next one that passes. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
 
 /* Moves what the sink takes now; true when the ring is empty. Called at the end of every turn. */

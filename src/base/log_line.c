@@ -9,8 +9,8 @@
 static const char *const level_names[LOG_LEVEL_COUNT] = {"debug", "info", "warn", "error"};
 static const char *const format_names[LOG_FORMAT_COUNT] = {"logfmt", "json"};
 
-static const char *const secret_words[] = {"token",         "secret", "password",
-                                           "authorization", "cookie", "api_key"};
+static const char *const secret_words[] = {"token", "secret", "password", "authorization",
+                                           "cookie"};
 
 static int name_index(const char *s, const char *const *names, int count)
 {
@@ -38,28 +38,39 @@ bool log_format_parse(const char *s, enum log_format *ret)
     return i >= 0;
 }
 
+/* A name with one of the words in it, or one that ends in "key". */
 static bool is_secret(const char *key)
 {
+    size_t len = strlen(key);
+
+    if (len >= 3 && strcasecmp(key + len - 3, "key") == 0)
+        return true;
     for (size_t i = 0; i < ARRAY_LEN(secret_words); i++)
         if (strcasestr(key, secret_words[i]) != NULL)
             return true;
     return false;
 }
 
+/* Bytes that are no UTF-8 are replaced: one of them would make the whole line unreadable. */
 static void put_quoted(struct buf *out, const char *s)
 {
+    size_t len;
+
     buf_putc(out, '"');
-    for (; *s != '\0'; s++) {
+    for (; *s != '\0'; s += len > 0 ? len : 1) {
         unsigned char c = (unsigned char) *s;
 
+        len = str_utf8_len(s);
         if (c == '"' || c == '\\')
             buf_printf(out, "\\%c", c);
         else if (c == '\n')
             buf_puts(out, "\\n");
         else if (c < 0x20 || c == 0x7f)
             buf_printf(out, "\\u%04x", c);
+        else if (len == 0)
+            buf_puts(out, "\\ufffd");
         else
-            buf_putc(out, (char) c);
+            buf_append(out, s, len);
     }
     buf_putc(out, '"');
 }
@@ -69,7 +80,7 @@ static bool needs_quotes(const char *s)
     if (*s == '\0')
         return true;
     for (; *s != '\0'; s++)
-        if ((unsigned char) *s <= ' ' || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f)
+        if (*s <= ' ' || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f || (*s & 0x80) != 0)
             return true;
     return false;
 }

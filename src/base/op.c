@@ -54,6 +54,8 @@ void op_finish(struct op *op, int result, const struct err *err)
     op->result = result;
     if (err != NULL && result != SP_OK)
         op->err = *err;
+    else if (result != SP_OK)
+        (void) err_set(&op->err, result, "%s", sp_error_info(result)->text);
     if (result != SP_OK && op->state == OP_CANCELING) {
         op->result = op->cause;
         (void) err_set(&op->err, op->cause, "%s", sp_error_info(op->cause)->text);

@@ -130,6 +130,43 @@ bool str_is_name(const char *s, size_t max, const char *extra)
     return true;
 }
 
+size_t str_utf8_len(const char *s)
+{
+    /* The second byte's range excludes overlong forms, surrogates and what is past U+10FFFF. */
+    unsigned char first = (unsigned char) s[0];
+    unsigned char second_min = 0x80;
+    unsigned char second_max = 0xbf;
+    size_t len;
+
+    if (first >= 0x01 && first <= 0x7f)
+        return 1;
+    if (first >= 0xc2 && first <= 0xdf)
+        len = 2;
+    else if (first >= 0xe0 && first <= 0xef)
+        len = 3;
+    else if (first >= 0xf0 && first <= 0xf4)
+        len = 4;
+    else
+        return 0;
+    if (first == 0xe0)
+        second_min = 0xa0;
+    else if (first == 0xed)
+        second_max = 0x9f;
+    else if (first == 0xf0)
+        second_min = 0x90;
+    else if (first == 0xf4)
+        second_max = 0x8f;
+    for (size_t i = 1; i < len; i++) {
+        unsigned char c = (unsigned char) s[i];
+
+        if (c < second_min || c > second_max)
+            return 0;
+        second_min = 0x80;
+        second_max = 0xbf;
+    }
+    return len;
+}
+
 bool str_equal_secret(const char *a, const char *b)
 {
     size_t len = strlen(a);

@@ -35,6 +35,9 @@ void str_hex64(char *dst, uint64_t v);
 /* 1 to max characters, letters, digits and `extra`. */
 bool str_is_name(const char *s, size_t max, const char *extra);
 
+/* Bytes of the UTF-8 character at s (not the NUL); 0 when there is none. */
+size_t str_utf8_len(const char *s);
+
 /* Same time whatever the contents; lengths are not secret. */
 bool str_equal_secret(const char *a, const char *b);
 
