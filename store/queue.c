@@ -202,9 +202,14 @@ enum queue_turn queue_take(struct queue *q, struct list *ret_work, uint64_t wait
     return is_stopping ? QUEUE_STOP : QUEUE_IDLE;
 }
 
-bool queue_is_idle(const struct queue *q)
+bool queue_is_idle(struct queue *q)
 {
-    return !atomic_load_explicit(&q->has_news, memory_order_relaxed);
+    bool is_idle;
+
+    lock(q);
+    is_idle = list_is_empty(&q->in);
+    unlock(q);
+    return is_idle;
 }
 
 /* Moves all of `from` to the end of `to`. */

@@ -59,7 +59,7 @@ void queue_stop(struct queue *q);
 /* Takes everything there is. Waits up to `wait_ns` for it; QUEUE_IDLE when nothing came. */
 enum queue_turn queue_take(struct queue *q, struct list *ret_work, uint64_t wait_ns);
 /* Whether a take would have to wait. */
-bool queue_is_idle(const struct queue *q);
+bool queue_is_idle(struct queue *q);
 /* Hands back the whole list; their outcome is set. */
 void queue_give(struct queue *q, struct list *done);
 /* Fails the rest of `work` and all that is queued. */

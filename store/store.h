@@ -42,9 +42,9 @@ struct store_box {
     uint64_t leased_ms;
     uint64_t parked_ms;
     uint64_t active_ms;
-    uint64_t expires_ms; /* 0: never */
-    uint64_t idle_limit_ms;  /* 0: never */
-    const char *end;         /* why it is being deleted, or '' */
+    uint64_t expires_ms;    /* 0: never */
+    uint64_t idle_limit_ms; /* 0: never */
+    const char *end;        /* why it is being deleted, or '' */
 };
 
 /* One binding of a public id that has ended. */
@@ -116,8 +116,9 @@ struct store_reader {
     void *ctx;
     /* Rows come ordered by created_ms, then id. Returning false stops the load with SP_INTERNAL. */
     bool (*on_box)(void *ctx, const struct store_box *box);
-    bool (*on_past)(void *ctx, const struct store_past *past);   /* oldest first */
-    bool (*on_event)(void *ctx, const struct store_event *event); /* the newest `events_tail`, oldest first */
+    bool (*on_past)(void *ctx, const struct store_past *past); /* oldest first */
+    bool (*on_event)(void *ctx,
+                     const struct store_event *event); /* the newest `events_tail`, oldest first */
     bool (*on_meta)(void *ctx, const char *key, const char *value);
     unsigned events_tail;
 };

@@ -31,10 +31,11 @@ static void on_state(void *ctx, bool is_up, const char *reason)
 {
     struct fixture *f = ctx;
 
-    if (is_up)
+    if (is_up) {
         f->ups++;
-    else
-        f->downs++;
+        return;
+    }
+    f->downs++;
     str_copy_cut(f->reason, sizeof(f->reason), reason);
 }
 

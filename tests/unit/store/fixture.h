@@ -26,7 +26,7 @@ struct fixture {
     struct store *store;
     unsigned downs;
     unsigned ups;
-    char reason[256];
+    char reason[256]; /* why it went down last */
 };
 
 /* A write that remembers how it ended. */

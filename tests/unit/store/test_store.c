@@ -1,5 +1,5 @@
 /* test_store.c - the contract of store.h on a healthy disk: what is written is read back, in order,
- * wrong writes fail alone, every bound holds. */
+ * wrong writes fail alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,28 +260,6 @@ static void test_groups_and_order(void **state)
     free(puts);
 }
 
-static void test_the_queue_is_bounded(void **state)
-{
-    struct fixture *f = *state;
-    struct put puts[6];
-
-    f->config.queue_max = 4;
-    fixture_open(f); /* not started: nothing leaves the queue */
-    for (uint64_t i = 0; i < 6; i++) {
-        puts[i] = put_box(i + 1, "blank");
-        fixture_submit(f, &puts[i]);
-    }
-    rt_run(&f->rt);
-    assert_int_equal(puts[4].result, SP_STORE_UNAVAILABLE);
-    assert_int_equal(puts[5].result, SP_STORE_UNAVAILABLE);
-    assert_false(puts[3].is_done);
-    assert_int_equal(store_pending(f->store), 4);
-    fixture_start(f);
-    fixture_settle(f);
-    assert_int_equal(puts[3].result, SP_OK);
-    assert_int_equal(fixture_write(f, &puts[5]), SP_OK); /* there is room again */
-}
-
 static void test_close_finishes_what_is_queued(void **state)
 {
     struct fixture *f = *state;
@@ -351,32 +329,6 @@ static void test_a_reader_can_stop_the_load(void **state)
     assert_non_null(strstr(err.msg, "boxes"));
 }
 
-static void test_events_are_bounded(void **state)
-{
-    struct fixture *f = *state;
-    struct put put;
-    struct image image;
-
-    f->config.events_max = 100;
-    fixture_start(f);
-    for (uint64_t id = 1; id <= 500; id++) {
-        put = put_event(id);
-        assert_int_equal(fixture_write(f, &put), SP_OK);
-    }
-    fixture_close(f);
-    f->config.events_max = 1000000; /* so that opening does not remove any */
-    fixture_open(f);
-    fixture_load(f, &image);
-    assert_in_range(image.events, 100, 130);
-    assert_true(image.last_event == 500);
-    fixture_close(f);
-    f->config.events_max = 10;
-    fixture_open(f);
-    fixture_load(f, &image);
-    assert_int_equal(image.events, 10);
-    assert_true(image.first_event == 491);
-}
-
 static void test_the_tail_of_the_events(void **state)
 {
     struct fixture *f = *state;
@@ -397,35 +349,6 @@ static void test_the_tail_of_the_events(void **state)
     assert_int_equal(store_load(f->store, &reader, &err), SP_OK); /* no callback is a must */
 }
 
-static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
-{
-    struct fixture *f = *state;
-    struct image image;
-
-    f->config.past_max = 32;
-    fixture_start(f);
-    for (uint64_t i = 1; i <= 200; i++) {
-        char id[16];
-        struct put lease;
-        struct put gone;
-        struct put forget = put_forget(i);
-
-        (void) snprintf(id, sizeof(id), "s%03u", (unsigned) i);
-        lease = put_lease(i, id, i == 20 ? 1000 : i);
-        gone = put_deleting(i, id, "idle");
-        rt_advance(&f->rt, NS_PER_MS);
-        assert_int_equal(fixture_write(f, &lease), SP_OK);
-        assert_int_equal(fixture_write(f, &gone), SP_OK);
-        assert_int_equal(fixture_write(f, &forget), SP_OK);
-    }
-    fixture_reload(f, &image);
-    assert_int_equal(image.past, 32);
-    assert_int_equal(image.boxes, 0);
-    assert_string_equal(image.past_ids[0], "s169"); /* the oldest that is left comes first */
-    assert_string_equal(image.past_ids[31], "s200");
-    assert_true(image.floor == 1000);
-}
-
 static void test_only_the_owner_can_read_the_file(void **state)
 {
     struct fixture *f = *state;
@@ -444,30 +367,6 @@ static void test_only_the_owner_can_read_the_file(void **state)
     assert_true(stat(wal, &st) != 0 || st.st_size == 0); /* all is in the database */
 }
 
-static void test_the_log_is_checkpointed(void **state)
-{
-    struct fixture *f = *state;
-    struct store_stats stats;
-    uint64_t most = 0;
-    struct put put = put_box(1, "blank");
-    unsigned turns = 0;
-
-    fixture_start(f);
-    for (unsigned i = 0; i < 6000; i++) {
-        assert_int_equal(fixture_write(f, &put), SP_OK);
-        store_get_stats(f->store, &stats);
-        most = stats.wal_pages > most ? stats.wal_pages : most;
-    }
-    assert_in_range(most, 3900, 4200); /* not while the writes come, then as soon as one can */
-    assert_true(stats.wal_pages >= 1000);
-    /* In a pause, by itself. */
-    while (stats.wal_pages > 0 && turns++ < 2000) {
-        (void) fixture_turn(f, 5);
-        store_get_stats(f->store, &stats);
-    }
-    assert_true(stats.wal_pages == 0);
-}
-
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
@@ -480,16 +379,12 @@ int main(void)
         TEST(test_forgetting_a_box_ends_its_lease),
         TEST(test_wrong_writes_fail_alone),
         TEST(test_groups_and_order),
-        TEST(test_the_queue_is_bounded),
         TEST(test_close_finishes_what_is_queued),
         TEST(test_close_without_start),
         TEST(test_a_cancelled_write_that_succeeded_says_so),
         TEST(test_a_reader_can_stop_the_load),
-        TEST(test_events_are_bounded),
         TEST(test_the_tail_of_the_events),
-        TEST(test_past_leases_are_bounded_and_leave_a_floor),
         TEST(test_only_the_owner_can_read_the_file),
-        TEST(test_the_log_is_checkpointed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

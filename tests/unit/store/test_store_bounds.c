@@ -1,0 +1,142 @@
+/* test_store_bounds.c - nothing grows without end: the queue, the tables, the log. */
+#include <stdio.h>
+
+#include "fixture.h"
+
+static void test_the_queue_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[6];
+
+    f->config.queue_max = 4;
+    fixture_open(f); /* not started: nothing leaves the queue */
+    for (uint64_t i = 0; i < 6; i++) {
+        puts[i] = put_box(i + 1, "blank");
+        fixture_submit(f, &puts[i]);
+    }
+    rt_run(&f->rt);
+    assert_int_equal(puts[4].result, SP_STORE_UNAVAILABLE);
+    assert_int_equal(puts[5].result, SP_STORE_UNAVAILABLE);
+    assert_false(puts[3].is_done);
+    assert_int_equal(store_pending(f->store), 4);
+    fixture_start(f);
+    fixture_settle(f);
+    assert_int_equal(puts[3].result, SP_OK);
+    assert_int_equal(fixture_write(f, &puts[5]), SP_OK); /* there is room again */
+}
+
+static void test_events_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct put put;
+    struct image image;
+
+    f->config.events_max = 100;
+    fixture_start(f);
+    for (uint64_t id = 1; id <= 500; id++) {
+        put = put_event(id);
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+    }
+    fixture_close(f);
+    f->config.events_max = 1000000; /* so that opening does not remove any */
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_in_range(image.events, 100, 130);
+    assert_true(image.last_event == 500);
+    fixture_close(f);
+    f->config.events_max = 10;
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_int_equal(image.events, 10);
+    assert_true(image.first_event == 491);
+}
+
+static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
+{
+    struct fixture *f = *state;
+    struct image image;
+
+    f->config.past_max = 32;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 200; i++) {
+        char id[16];
+        struct put lease;
+        struct put gone;
+        struct put forget = put_forget(i);
+
+        (void) snprintf(id, sizeof(id), "s%03u", (unsigned) i);
+        lease = put_lease(i, id, i == 20 ? 1000 : i);
+        gone = put_deleting(i, id, "idle");
+        rt_advance(&f->rt, NS_PER_MS);
+        assert_int_equal(fixture_write(f, &lease), SP_OK);
+        assert_int_equal(fixture_write(f, &gone), SP_OK);
+        assert_int_equal(fixture_write(f, &forget), SP_OK);
+    }
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 32);
+    assert_int_equal(image.boxes, 0);
+    assert_string_equal(image.past_ids[0], "s169"); /* the oldest that is left comes first */
+    assert_string_equal(image.past_ids[31], "s200");
+    assert_true(image.floor == 1000);
+}
+
+static uint64_t log_pages(struct fixture *f)
+{
+    struct store_stats stats;
+
+    store_get_stats(f->store, &stats);
+    return stats.wal_pages;
+}
+
+static void test_the_log_is_emptied_in_a_pause(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+    unsigned turns = 0;
+
+    fixture_start(f);
+    while (log_pages(f) < 1000)
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+    while (log_pages(f) > 0 && turns++ < 2000)
+        (void) fixture_turn(f, 5);
+    assert_true(log_pages(f) == 0);
+}
+
+static void test_the_log_is_bounded_without_a_pause(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[16];
+    uint64_t most = 0;
+
+    fixture_start(f);
+    for (uint64_t i = 0; i < 16; i++) {
+        puts[i] = put_box(i + 1, "blank");
+        puts[i].is_done = true;
+    }
+    for (unsigned sent = 0; sent < 80000;) {
+        for (size_t i = 0; i < 16; i++) {
+            if (!puts[i].is_done)
+                continue;
+            fixture_submit(f, &puts[i]);
+            sent++;
+        }
+        most = MAX_OF(most, log_pages(f));
+        assert_true(fixture_turn(f, FIXTURE_WAIT_MS));
+    }
+    fixture_settle(f);
+    assert_in_range(most, 1000, 16100);
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_the_queue_is_bounded),
+        TEST(test_events_are_bounded),
+        TEST(test_past_leases_are_bounded_and_leave_a_floor),
+        TEST(test_the_log_is_emptied_in_a_pause),
+        TEST(test_the_log_is_bounded_without_a_pause),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
