@@ -42,7 +42,7 @@ class Lifecycle(TestCase):
 
     def test_concurrent_acquires_of_one_thread_give_one_box(self):
         daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 100}})
-        answers = in_threads(16, lambda i: daemon.client().acquire("same"))
+        answers = in_threads(16, lambda i: daemon.acquire("same"))
         boxes = {self.assertOk(a)["box_id"] for a in answers}
         self.assertEqual(len(boxes), 1)
         pool = self.client(daemon).get("/v1/pool").json

@@ -42,7 +42,7 @@ class Queue(TestCase):
         client = self.client(daemon)
         first = self.assertOk(client.acquire("a"))
         answers = []
-        waiter = threading.Thread(target=lambda: answers.append(daemon.client().acquire("b")))
+        waiter = threading.Thread(target=lambda: answers.append(daemon.acquire("b")))
         waiter.start()
         wait_until(lambda: self.waiting(client) == 1, "one waiter")
         self.assertOk(client.release(first["sandbox_id"], destroy=True))
@@ -115,7 +115,7 @@ class Queue(TestCase):
             # A place is kept for the requests that wait for a commit, so the queue may be full
             # a little earlier than its size.
             wait_until(lambda: self.waiting(client) >= 4, "waiters")
-            answers = in_threads(8, lambda i: daemon.client().acquire(f"x{i}", wait_ms=300))
+            answers = in_threads(8, lambda i: daemon.acquire(f"x{i}", wait_ms=300))
             self.assertIn("queue_full", {a.code for a in answers})
         finally:
             for sock in socks:
