@@ -119,12 +119,35 @@ void api_pool(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-static void reply_mode(struct http_exchange *ex)
+/* A call that outlives its caller: it is answered when the daemon knows, if anybody still asks. */
+struct later {
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct api *api;
+};
+
+static void on_later_gone(void *ctx)
+{
+    struct later *l = ctx;
+
+    l->ex = NULL; /* the work goes on; its end frees */
+}
+
+static struct later *answer_later(struct http_exchange *ex)
+{
+    struct later *l = xcalloc(1, sizeof(*l));
+
+    l->ex = ex;
+    l->api = api_of(ex);
+    http_set_ctx(ex, l, on_later_gone);
+    return l;
+}
+
+static void reply_mode(struct http_exchange *ex, struct api *api)
 {
     struct pool_stats stats;
     struct json_out o;
 
-    pool_get_stats(engine_pool(api_of(ex)->engine), &stats);
+    pool_get_stats(engine_pool(api->engine), &stats);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_str(&o, "mode", pool_mode_name(stats.mode));
@@ -135,14 +158,27 @@ static void reply_mode(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
+static void on_mode_stored(void *ctx, int result)
+{
+    struct later *l = ctx;
+
+    if (l->ex != NULL && result == SP_OK)
+        reply_mode(l->ex, l->api);
+    else if (l->ex != NULL)
+        http_reply_error(l->ex, SP_STORE_UNAVAILABLE,
+                         "the mode is set, but a restart may forget it: the store is down", 0);
+    free(l);
+}
+
 static void set_mode(struct http_exchange *ex, enum pool_mode mode, bool want_parked_gone)
 {
+    struct engine *engine = api_of(ex)->engine;
     struct pool_event ev = {.kind = POOL_EV_MODE};
 
     ev.u.mode.mode = mode;
     ev.u.mode.want_parked_gone = want_parked_gone;
-    engine_post(api_of(ex)->engine, &ev);
-    reply_mode(ex);
+    engine_post(engine, &ev);
+    engine_sync(engine, on_mode_stored, answer_later(ex));
 }
 
 void api_pause(struct http_exchange *ex)
@@ -177,41 +213,26 @@ void api_drain(struct http_exchange *ex)
 
 /* --- reconcile --- */
 
-struct reconcile_call {
-    struct http_exchange *ex; /* NULL: the caller has gone */
-};
-
-static void on_reconcile_gone(void *ctx)
-{
-    struct reconcile_call *c = ctx;
-
-    c->ex = NULL; /* the listing goes on; on_reconciled() frees */
-}
-
 static void on_reconciled(void *ctx, unsigned clean, unsigned failed, size_t seen)
 {
-    struct reconcile_call *c = ctx;
+    struct later *l = ctx;
     struct json_out o;
 
-    if (c->ex != NULL) {
+    if (l->ex != NULL) {
         json_out_init(&o);
         json_begin_obj(&o, NULL);
         json_put_u64(&o, "backends_listed", clean);
         json_put_u64(&o, "backends_failed", failed);
         json_put_u64(&o, "boxes_seen", seen);
         json_end(&o);
-        http_reply_json(c->ex, 200, &o);
+        http_reply_json(l->ex, 200, &o);
     }
-    free(c);
+    free(l);
 }
 
 void api_reconcile(struct http_exchange *ex)
 {
-    struct reconcile_call *c = xcalloc(1, sizeof(*c));
-
-    c->ex = ex;
-    http_set_ctx(ex, c, on_reconcile_gone);
-    engine_reconcile(api_of(ex)->engine, on_reconciled, c);
+    engine_reconcile(api_of(ex)->engine, on_reconciled, answer_later(ex));
 }
 
 void api_reload(struct http_exchange *ex)

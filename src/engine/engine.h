@@ -43,6 +43,10 @@ void engine_call_abandon(struct engine *e, struct engine_call *call);
 /* Events that want no reply. */
 void engine_post(struct engine *e, const struct pool_event *ev);
 
+/* Comes back when everything the pool has asked to be stored so far is committed (SP_OK) or could
+ * not be. For answers that promise something the pool itself does not reply to. */
+void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx);
+
 /* Takes the new configuration over if it can be applied whole; else changes nothing. */
 MUST_CHECK int engine_reload(struct engine *e, struct config *config, struct err *err);
 

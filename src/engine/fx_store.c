@@ -27,6 +27,8 @@ struct text_write { /* meta rows and events */
     struct engine *engine;
     char key[JOURNAL_KIND_MAX + 1];
     char *text;
+    void (*on_done)(void *ctx, int result); /* somebody waits for it, or NULL */
+    void *ctx;
 };
 
 static const char *row_state(enum pool_state state)
@@ -201,6 +203,8 @@ static void on_text_written(struct op *op)
     struct engine *e = w->engine;
 
     /* A lost line of the audit trail while the disk fails is told by store.down already. */
+    if (w->on_done != NULL)
+        w->on_done(w->ctx, op->result);
     free(w->text);
     free(w);
     engine_op_ended(e);
@@ -213,7 +217,7 @@ static void submit_text(struct engine *e, struct text_write *w)
     store_submit(e->store, &w->write, on_text_written);
 }
 
-void fx_store_put_meta(struct engine *e, const char *key, const char *value)
+static struct text_write *meta_write(const char *key, const char *value)
 {
     struct text_write *w = xcalloc(1, sizeof(*w));
 
@@ -222,6 +226,21 @@ void fx_store_put_meta(struct engine *e, const char *key, const char *value)
     w->write.kind = STORE_PUT_META;
     w->write.u.meta.key = w->key;
     w->write.u.meta.value = w->text;
+    return w;
+}
+
+void fx_store_put_meta(struct engine *e, const char *key, const char *value)
+{
+    submit_text(e, meta_write(key, value));
+}
+
+void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx)
+{
+    /* Writes are committed in the order they were submitted, so any write is a barrier. */
+    struct text_write *w = meta_write("synced", "");
+
+    w->on_done = on_done;
+    w->ctx = ctx;
     submit_text(e, w);
 }
 
