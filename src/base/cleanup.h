@@ -27,11 +27,11 @@ static inline void cleanup_close(const int *fd)
         t_;                     \
     })
 
-#define TAKE_FD(fd)     \
-    __extension__({     \
-        int t_ = (fd);  \
-        (fd) = -1;      \
-        t_;             \
+#define TAKE_FD(fd)    \
+    __extension__({    \
+        int t_ = (fd); \
+        (fd) = -1;     \
+        t_;            \
     })
 
 #endif

@@ -14,7 +14,7 @@
 
 /* The object of type `type` whose field `member` is at `ptr`. */
 #define container_of(ptr, type, member) \
-    ((type *) (void *) ((char *) (void *) (ptr) - offsetof(type, member)))
+    ((type *) (void *) ((char *) (void *) (ptr) -offsetof(type, member)))
 
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))

@@ -21,9 +21,9 @@ enum op_state { OP_IDLE, OP_RUNNING, OP_CANCELING, OP_FINISHED, OP_STATE_COUNT }
 
 struct op {
     enum op_state state;
-    int result;         /* SP_OK or a negative code; valid in on_done() */
-    int cause;          /* why it was cancelled, if it was */
-    struct err err;     /* sentence behind a failure; valid in on_done() */
+    int result;     /* SP_OK or a negative code; valid in on_done() */
+    int cause;      /* why it was cancelled, if it was */
+    struct err err; /* sentence behind a failure; valid in on_done() */
     struct rt *rt;
     struct list *owner; /* operations in flight: counted for limits, drained at shutdown */
     struct list_node link;

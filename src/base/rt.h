@@ -25,10 +25,10 @@ struct rt_timer {
 };
 
 struct rt {
-    uint64_t now_ns;                 /* monotonic, taken once per turn; read it with rt_now() */
-    bool is_stale;                   /* the loop may have slept since: read the clock first */
-    int64_t wall_offset_ms;          /* wall clock minus monotonic clock, in ms */
-    uint64_t (*read_clock)(void);    /* NULL: the test moves now_ns by hand */
+    uint64_t now_ns;              /* monotonic, taken once per turn; read it with rt_now() */
+    bool is_stale;                /* the loop may have slept since: read the clock first */
+    int64_t wall_offset_ms;       /* wall clock minus monotonic clock, in ms */
+    uint64_t (*read_clock)(void); /* NULL: the test moves now_ns by hand */
     struct heap timers;
     struct list tasks;
 };

@@ -18,8 +18,8 @@ struct httpc_request {
     /* set by the caller, borrowed until on_done() */
     const char *method; /* "GET", "POST", "DELETE", ... */
     const char *url;
-    const char *unix_socket;     /* NULL: TCP */
-    const char *const *headers;  /* "Name: value", ends with NULL; or NULL */
+    const char *unix_socket;    /* NULL: TCP */
+    const char *const *headers; /* "Name: value", ends with NULL; or NULL */
     const char *body;
     size_t body_len;
     size_t response_max; /* a longer body fails with SP_TOO_BIG */
@@ -37,7 +37,7 @@ struct httpc_request {
 };
 
 struct httpc_limits {
-    unsigned connections;          /* open at once */
+    unsigned connections; /* open at once */
     unsigned connections_per_host;
     uint64_t connect_timeout_ms;
 };

@@ -15,8 +15,8 @@ struct loop {
     uv_prepare_t prepare;
     uv_check_t check;
     uv_timer_t timer;
-    uint64_t armed_ns;      /* what the uv timer is set to, RT_NEVER for nothing */
-    uint64_t turn_start_ns; /* for the slow-turn warning */
+    uint64_t armed_ns;         /* what the uv timer is set to, RT_NEVER for nothing */
+    uint64_t turn_start_ns;    /* for the slow-turn warning */
     struct rt_timer log_retry; /* armed while the log's sink takes nothing */
     uint64_t slow_turns;
     bool is_stopping;
