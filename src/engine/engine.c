@@ -156,7 +156,7 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         fx_event(e, fx);
         break;
     case POOL_FX_COUNT:
-        assert(!"no such effect");
+        assert(false);
         break;
     }
 }
