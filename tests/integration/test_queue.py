@@ -12,8 +12,8 @@ def raw_acquire(path, thread, user="default", wait_ms=20000):
     """A connection with an acquire sent and no answer read."""
     body = json.dumps({"thread_id": thread, "user_id": user, "wait_ms": wait_ms}).encode()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(str(path))  # blocking: waits its turn when the backlog is full
     sock.settimeout(20)
-    sock.connect(str(path))
     sock.sendall(b"POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
                  % (len(body), body))
     return sock

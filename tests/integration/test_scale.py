@@ -14,8 +14,8 @@ WAITING = 1_000
 
 def connect(path):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(str(path))  # blocking: waits its turn when the backlog is full
     sock.settimeout(20)
-    sock.connect(str(path))
     return sock
 
 
