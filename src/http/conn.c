@@ -99,7 +99,7 @@ static void set_wait(struct conn *c, enum conn_wait wait)
 
 static void on_timeout(struct conn *c)
 {
-    uint64_t taken = c->sent - conn_unsent(c);
+    uint64_t taken;
 
     switch (c->wait) {
     case CONN_WAIT_HEAD:
@@ -109,9 +109,9 @@ static void on_timeout(struct conn *c)
         exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request body did not arrive in time", 0);
         break;
     case CONN_WAIT_WRITE:
+        taken = conn_taken(c);
         if (taken == c->taken_before)
             conn_close(c);
-        c->taken_before = taken;
         break;
     case CONN_WAIT_IDLE:
     case CONN_WAIT_LINGER:
@@ -184,7 +184,7 @@ static bool settle(struct conn *c)
     bool must_close = ex->must_close || c->server->is_stopping;
     bool must_linger = ex->must_linger && !c->is_eof;
 
-    if (conn_unsent(c) > 0)
+    if (conn_is_sending(c))
         return false;
     ex->on_sent = NULL;
     if (on_sent != NULL)
@@ -313,7 +313,7 @@ static enum conn_wait next_wait(const struct conn *c)
 {
     if (c->phase == CONN_LINGER)
         return CONN_WAIT_LINGER;
-    if (conn_unsent(c) > 0)
+    if (conn_is_sending(c))
         return CONN_WAIT_WRITE;
     if (c->ex == NULL)
         return CONN_WAIT_IDLE;
@@ -339,7 +339,7 @@ static void update(struct conn *c)
     wait = next_wait(c);
     if (wait != c->wait) {
         if (wait == CONN_WAIT_WRITE)
-            c->taken_before = c->sent - conn_unsent(c);
+            c->taken_before = conn_taken(c);
         set_wait(c, wait);
     }
     want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE;

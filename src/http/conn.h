@@ -70,7 +70,7 @@ struct conn {
     struct flight *flight;
     struct buf ahead;      /* read, not parsed */
     uint64_t sent;         /* bytes given to be written, for the progress of a slow reader */
-    uint64_t taken_before; /* by the kernel, at the last look */
+    uint64_t taken_before; /* conn_taken() at the last look */
     size_t lingered;
     enum conn_phase phase;
     enum conn_wait wait;
@@ -144,7 +144,13 @@ void conn_close(struct conn *c);
 void conn_send(struct conn *c, const uv_buf_t *bufs, unsigned count);
 /* The same; takes the memory of `out` over instead of copying when something is left. */
 void conn_send_buf(struct conn *c, struct buf *out);
+/* Bytes the kernel has not taken. 0 while sending: taken, but libuv has not said so yet. */
 size_t conn_unsent(const struct conn *c);
+bool conn_is_sending(const struct conn *c);
+/* Grows when the reader takes something. The kernel tells that a socket can be written again only
+ * when most of its queue is gone, so what it still holds counts as not taken. Its count includes
+ * overhead: good for telling apart, not for bytes. */
+uint64_t conn_taken(const struct conn *c);
 void conn_drop_flight(struct conn *c);
 
 /* exchange.c */

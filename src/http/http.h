@@ -4,7 +4,12 @@
  *
  * Lifetime: an exchange belongs to its connection. A handler that answers later keeps the pointer;
  * it stays valid until on_gone() has been called or the answer has been ended, whichever is first.
- * After http_reply()/http_end() the handler must not touch it, except in the on_sent() it gave. */
+ * After http_reply()/http_end() the handler must not touch it, except in the on_sent() it gave.
+ * It gets exactly one of the two: on_sent() when it ended the answer, on_gone() when it did not.
+ * No callback comes from inside a function of this header.
+ *
+ * A client that shuts its sending side down counts as gone while its request is not answered;
+ * requests that arrived before and are answered at once are still served. */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -49,7 +54,7 @@ enum { HTTP_PARAMS_MAX = 4 };
 
 /* --- the request --- */
 enum http_method http_method(const struct http_exchange *ex);
-const char *http_path(const struct http_exchange *ex);  /* decoded, without the query */
+const char *http_path(const struct http_exchange *ex);   /* decoded, without the query */
 const char *http_target(const struct http_exchange *ex); /* raw path and query */
 /* Path parameter of the matched pattern ("/v1/sandboxes/{id}"); NULL when the pattern has none. */
 const char *http_path_param(const struct http_exchange *ex, const char *name);
@@ -109,9 +114,9 @@ void http_abort(struct http_exchange *ex);
 
 /* --- routes --- */
 enum {
-    HTTP_STREAM = 1 << 0,    /* handler reads the body itself */
-    HTTP_OPERATOR = 1 << 1,  /* for the guard: operators only */
-    HTTP_OPEN = 1 << 2,      /* for the guard: no token needed (health) */
+    HTTP_STREAM = 1 << 0,   /* handler reads the body itself */
+    HTTP_OPERATOR = 1 << 1, /* for the guard: operators only */
+    HTTP_OPEN = 1 << 2,     /* for the guard: no token needed (health) */
 };
 
 struct http_route {
@@ -119,16 +124,16 @@ struct http_route {
     const char *pattern;     /* "/v1/sandboxes/{id}/release" */
     void (*handle)(struct http_exchange *ex);
     unsigned flags;
-    size_t body_max; /* 0: the server's limit */
+    size_t body_max;     /* 0: the server's limit, none for HTTP_STREAM */
     const char *summary; /* one line, for docs and tests */
 };
 
 /* --- the server --- */
 struct http_limits {
     unsigned max_connections;
-    size_t max_header_bytes; /* request line and headers together */
-    size_t max_body_bytes;   /* buffered bodies */
-    size_t stream_max;       /* unsent bytes of a streamed answer */
+    size_t max_header_bytes;    /* request line and headers together */
+    size_t max_body_bytes;      /* buffered bodies */
+    size_t stream_max;          /* unsent bytes of a streamed answer */
     uint64_t header_timeout_ms; /* first byte to end of headers, and pauses inside a body */
     uint64_t idle_timeout_ms;   /* kept-alive connection without a request */
     uint64_t write_timeout_ms;  /* reader that takes nothing */

@@ -1,18 +1,35 @@
 /* output.c - bytes to the kernel. Most answers go out with one uv_try_write() and leave nothing
  * behind; what is not taken waits in the connection's flight, one uv_write() at a time. */
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/mem.h"
 #include "http/conn.h"
 
 static void fly(struct conn *c);
 
+bool conn_is_sending(const struct conn *c)
+{
+    return c->flight != NULL && c->flight->is_flying;
+}
+
 size_t conn_unsent(const struct conn *c)
 {
-    if (c->flight == NULL || !c->flight->is_flying)
+    if (!conn_is_sending(c))
         return 0;
     return uv_stream_get_write_queue_size(&c->u.stream) + c->flight->next.len;
+}
+
+uint64_t conn_taken(const struct conn *c)
+{
+    int fd;
+    int queued = 0;
+
+    if (uv_fileno(&c->u.handle, &fd) != 0 || ioctl(fd, SIOCOUTQ, &queued) != 0)
+        queued = 0;
+    return c->sent - conn_unsent(c) - (uint64_t) queued;
 }
 
 void conn_drop_flight(struct conn *c)
@@ -99,7 +116,7 @@ static size_t try_send(struct conn *c, const uv_buf_t *bufs, unsigned count, siz
     int r;
 
     c->sent += total;
-    if (c->flight != NULL && c->flight->is_flying)
+    if (conn_is_sending(c))
         return 0;
     r = uv_try_write(&c->u.stream, bufs, count);
     if (r == UV_EAGAIN)
@@ -152,7 +169,7 @@ void conn_send_buf(struct conn *c, struct buf *out)
 
     if (c->phase != CONN_OPEN)
         return;
-    if (c->flight != NULL && c->flight->is_flying) {
+    if (conn_is_sending(c)) {
         conn_send(c, &buf, 1);
         return;
     }

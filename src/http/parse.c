@@ -182,8 +182,11 @@ static int check_framing(struct parse *p, const llhttp_t *s)
 
 static int on_version_complete(llhttp_t *s)
 {
+    struct parse *p = s->data;
+
     if (s->http_major != 1 || s->http_minor > 1)
-        return refuse(s->data, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are spoken");
+        return refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are spoken");
+    p->is_version_done = true;
     return 0;
 }
 
@@ -282,7 +285,10 @@ static llhttp_errno_t execute(struct parse *p, const char *data, size_t len, siz
 
 static enum parse_result fail(struct parse *p, llhttp_errno_t e)
 {
-    if (p->error == SP_OK && (e == HPE_INVALID_VERSION || e == HPE_PAUSED_H2_UPGRADE))
+    /* llhttp also calls it a bad version when the line end behind a good one is broken. */
+    bool is_version = e == HPE_INVALID_VERSION && !p->is_version_done;
+
+    if (p->error == SP_OK && (is_version || e == HPE_PAUSED_H2_UPGRADE))
         (void) refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are spoken");
     else if (p->error == SP_OK)
         (void) refuse(p, SP_BAD_REQUEST, llhttp_get_error_reason(state_of(p)));

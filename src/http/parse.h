@@ -59,6 +59,7 @@ struct parse {
     size_t head_seen;
     size_t target_len;
     bool is_target_done;
+    bool is_version_done;
     bool is_head_done;
     bool is_done;
     bool is_paused;
