@@ -1,8 +1,8 @@
 /* client.c - one call: request out, answer in, over a connection that is kept for the next.
  *
- * The rule about sending again: a kept connection may have been closed by the daemon meanwhile. That is
- * looked for before sending. When it shows only later, a request is sent again if none of it was
- * taken, or if it is a GET; never a POST that the daemon may have acted on. */
+ * The rule about sending again: a kept connection may have been closed by the daemon meanwhile.
+ * That is looked for before sending. When it shows only later, a request is sent again if none of
+ * it was taken, or if it is a GET; never a POST that the daemon may have acted on. */
 #include "sandpool/client.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* failure.c - why a call failed, as a code and a sentence. The daemon's one error form is read here. */
+/* failure.c - why a call failed, as a code and a sentence: reads the daemon's one error form. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,35 @@
+/* cmd_release.c - sandpool release. */
+#include "cli/cli.h"
+
+int cmd_release(struct cli *c)
+{
+    struct json_doc *doc;
+    struct json_out o;
+    struct buf target;
+    struct buf body;
+    uint64_t generation;
+    int code;
+
+    buf_init(&target, 4096);
+    buf_init(&body, 256);
+    cli_sandbox_target(c, &target, "/release");
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    if (cli_number(&c->args, "generation", &generation))
+        json_put_u64(&o, "generation", generation);
+    if (cli_flag(&c->args, "destroy"))
+        json_put_bool(&o, "destroy", true);
+    json_end(&o);
+    json_out_finish(&o, &body);
+    code = cli_call(c, "POST", buf_str(&target), buf_str(&body), &doc);
+    buf_fini(&target);
+    buf_fini(&body);
+    if (code != CLI_OK)
+        return code;
+    if (!cli_wants_json(c)) {
+        out_text(c->out, c->args.operands[0]);
+        (void) fprintf(c->out, " is %s\n", show_str(json_root(doc), "state"));
+    }
+    (void) json_doc_free(doc);
+    return CLI_OK;
+}

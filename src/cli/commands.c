@@ -1,0 +1,153 @@
+/* commands.c - the table of commands and their options. Help and completions are made from it. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+const struct cli_option cli_common[] = {
+    {"socket", 's', CLI_TEXT, "PATH",
+     "the daemon's socket (default: $SANDPOOL_SOCKET, else " SP_DEFAULT_SOCKET ")", NULL},
+    {"json", 'j', CLI_FLAG, NULL, "the daemon's answer as JSON, for machines", NULL},
+    {"timeout", 0, CLI_DURATION, "TIME", "how long the daemon may take to answer (default: 60s)",
+     NULL},
+    {"help", 'h', CLI_FLAG, NULL, "this text", NULL},
+    {"version", 0, CLI_FLAG, NULL, "the version of this program", NULL},
+    {NULL, 0, CLI_FLAG, NULL, NULL, NULL},
+};
+
+#define END_OPTIONS                         \
+    {                                       \
+        NULL, 0, CLI_FLAG, NULL, NULL, NULL \
+    }
+
+static const struct cli_option no_options[] = {END_OPTIONS};
+
+static const struct cli_option acquire_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "whose thread it is (default: default)", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME", "kind of box (default: the thread's own, else default)",
+     NULL},
+    {"id", 0, CLI_TEXT, "ID", "use this sandbox id instead of a computed one", NULL},
+    {"wait", 'w', CLI_DURATION, "TIME", "wait this long for a box; 0: do not wait", NULL},
+    {"ttl", 0, CLI_DURATION, "TIME", "end the lease after this time (default: the profile's)",
+     NULL},
+    {"idle", 0, CLI_DURATION, "TIME", "destroy it when idle this long (default: the profile's)",
+     NULL},
+    {"metadata", 0, CLI_TEXT, "JSON", "an object that is kept with the box", NULL},
+    {"export", 'e', CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
+    {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option release_options[] = {
+    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
+    {"destroy", 'd', CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option renew_options[] = {
+    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
+    {"ttl", 't', CLI_DURATION, "TIME", "from now on this long (default: the profile's)", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option get_options[] = {
+    {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it lives", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option ls_options[] = {
+    {"state", 0, CLI_TEXT, "STATE", "only those", "starting blank leased parked deleting"},
+    {"profile", 'p', CLI_TEXT, "NAME", "only those", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "only those", NULL},
+    {"thread", 't', CLI_TEXT, "THREAD", "only those", NULL},
+    {"limit", 'n', CLI_NUMBER, "N", "at most this many (default: all)", NULL},
+    {"quiet", 'q', CLI_FLAG, NULL, "print ids only", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option destroy_options[] = {
+    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
+    {"quick", 0, CLI_FLAG, NULL, "do not wait until it is gone", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option events_options[] = {
+    {"since", 0, CLI_NUMBER, "ID", "begin after this event; 0: with the oldest kept", NULL},
+    {"no-follow", 0, CLI_FLAG, NULL, "end after what has happened so far", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option drain_options[] = {
+    {"evict-parked", 0, CLI_FLAG, NULL, "destroy the boxes kept for their threads", NULL},
+    END_OPTIONS,
+};
+
+const struct cli_command cli_commands[] = {
+    {"acquire", "[THREAD]", 0, 1, NULL, "get a sandbox, warm if possible",
+     "The same thread gets the same box again, as long as it lives. Without a thread the box is "
+     "nobody's but yours, under a random id.",
+     acquire_options,
+     "sandpool acquire thread-1               # id, url and how it was found\n"
+     "sandpool acquire -u ana t7 -p big -w 5s # of a profile, waiting 5 seconds at most\n"
+     "eval \"$(sandpool acquire t7 --export)\"  # $SANDBOX_ID, $SANDBOX_URL, $SANDBOX_TOKEN\n",
+     cmd_acquire},
+    {"release", "ID", 1, 1, "ID", "give a sandbox back",
+     "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
+     release_options,
+     "sandpool release fe0dc8182dec7b77            # keep it for its thread\n"
+     "sandpool release fe0dc8182dec7b77 --destroy  # it is not needed again\n",
+     cmd_release},
+    {"renew", "ID", 1, 1, "ID", "push a lease's deadline", NULL, renew_options,
+     "sandpool renew fe0dc8182dec7b77 --ttl 2h\n", cmd_renew},
+    {"get", "ID", 1, 1, "ID", "show one sandbox", NULL, get_options,
+     "sandpool get fe0dc8182dec7b77 --alive\n"
+     "sandpool get box:0123456789abcdef      # a box that has no owner\n",
+     cmd_get},
+    {"ls", "", 0, 0, NULL, "list sandboxes", NULL, ls_options,
+     "sandpool ls --state leased --user ana\n"
+     "sandpool ls --json | jq -r '.sandboxes[].sandbox_url'\n",
+     cmd_ls},
+    {"destroy", "ID", 1, 1, "ID", "destroy a sandbox", NULL, destroy_options,
+     "sandpool destroy fe0dc8182dec7b77\n"
+     "sandpool destroy box:0123456789abcdef --quick\n",
+     cmd_destroy},
+    {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
+     "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
+    {"events", "", 0, 0, NULL, "follow what happens",
+     "One line per event; with --json one object per line. A broken connection is taken up again "
+     "where it ended.",
+     events_options,
+     "sandpool events                        # from now on\n"
+     "sandpool events --since 0 --no-follow  # all that is kept\n",
+     cmd_events},
+    {"pause", "", 0, 0, NULL, "hold new leases until resume", NULL, no_options, "sandpool pause\n",
+     cmd_pause},
+    {"resume", "", 0, 0, NULL, "serve again after pause or drain", NULL, no_options,
+     "sandpool resume\n", cmd_resume},
+    {"drain", "", 0, 0, NULL, "refuse new leases, remove ready boxes",
+     "Leased boxes stay until they are released or run out.", drain_options,
+     "sandpool drain --evict-parked\n", cmd_drain},
+    {"reconcile", "", 0, 0, NULL, "compare with what the backends run, now", NULL, no_options,
+     "sandpool reconcile\n", cmd_reconcile},
+    {"reload", "", 0, 0, NULL, "read the configuration again",
+     "It is applied whole, or refused with the reason and nothing changes.", no_options,
+     "sandpool reload\n", cmd_reload},
+    {"version", "", 0, 0, NULL, "show the versions of this program and the daemon", NULL,
+     no_options, "sandpool version\n", cmd_version},
+    {"completion", "SHELL", 1, 1, "bash zsh fish", "print the completion for a shell", NULL,
+     no_options,
+     "source <(sandpool completion bash)\n"
+     "sandpool completion fish > ~/.config/fish/completions/sandpool.fish\n",
+     cmd_completion},
+    {"help", "[COMMAND]", 0, 1, NULL, "show help", NULL, no_options, "sandpool help acquire\n",
+     cmd_help},
+    {.name = NULL},
+};
+
+const struct cli_command *cli_find_command(const char *name)
+{
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c;
+    }
+    return NULL;
+}

@@ -1,0 +1,43 @@
+# bash completion for sandpool; made by 'sandpool completion bash'
+_sandpool() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+  local command= words= i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+    -s|--socket|--timeout) ((i++)) ;;
+    -*) ;;
+    *) command=${COMP_WORDS[i]}; break ;;
+    esac
+  done
+  case $command:$prev in
+    *:-s|*:--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    ls:--state) words="starting blank leased parked deleting" ;;
+  esac
+  if [[ -z $words ]]; then
+    case $command in
+    '') words='acquire release renew get ls destroy pool events pause resume drain reconcile reload version completion help --socket --json --timeout --help --version' ;;
+    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --export --quiet --socket --json --timeout --help --version' ;;
+    release) words=' --generation --destroy --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    renew) words=' --generation --ttl --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    get) words=' --alive --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    ls) words=' --state --profile --user --thread --limit --quiet --socket --json --timeout --help --version' ;;
+    destroy) words=' --generation --quick --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    pool) words=' --socket --json --timeout --help --version' ;;
+    events) words=' --since --no-follow --socket --json --timeout --help --version' ;;
+    pause) words=' --socket --json --timeout --help --version' ;;
+    resume) words=' --socket --json --timeout --help --version' ;;
+    drain) words=' --evict-parked --socket --json --timeout --help --version' ;;
+    reconcile) words=' --socket --json --timeout --help --version' ;;
+    reload) words=' --socket --json --timeout --help --version' ;;
+    version) words=' --socket --json --timeout --help --version' ;;
+    completion) words='bash zsh fish --socket --json --timeout --help --version' ;;
+    help) words='acquire release renew get ls destroy pool events pause resume drain reconcile reload version completion help --socket --json --timeout --help --version' ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -F _sandpool sandpool
