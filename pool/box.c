@@ -209,5 +209,7 @@ uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
     list_remove(&p->dirty, &s->dirty_link); /* this write says it all */
     s->last_write = emit_store(p, what, s);
+    s->saved_ns = s->box.active_ns;
+    expiry_update(p, s);
     return s->last_write;
 }

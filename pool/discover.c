@@ -31,6 +31,9 @@ static int check_found(struct pool *p, const struct waiter *w, const struct pool
     const struct pool_acquire *a = &w->acquire;
     int profile = pool_profile_index(p, seen->profile);
 
+    /* The backend that was asked runs it, whatever its labels say. */
+    if (profile >= 0 && p->profiles[profile].conf.backend != p->profiles[a->profile].conf.backend)
+        profile = -1;
     *ret_profile = profile >= 0 ? (unsigned) profile : a->profile;
     if ((seen->user[0] != '\0' && strcmp(seen->user, a->user) != 0) ||
         (seen->thread[0] != '\0' && strcmp(seen->thread, a->thread) != 0))

@@ -36,8 +36,8 @@ void doom_box(struct pool *p, struct slot *s, enum pool_end end)
     s->box.end = end;
     s->lease_req.v = 0;
     box_set_state(p, s, POOL_DOOMED);
-    resolve_waiters(p, s, end);
     emit_event(p, POOL_FACT_DOOMED, s, pool_end_name(end));
+    resolve_waiters(p, s, end);
     box_mark_dirty(p, s, 0);
 }
 

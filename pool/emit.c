@@ -20,6 +20,10 @@ static struct fx_rec *push(struct pool *p, enum pool_fx_kind kind, struct slot *
     memset(r, 0, sizeof(*r));
     r->kind = (unsigned char) kind;
     r->slot = s;
+    if (s != NULL) {
+        r->state = (unsigned char) s->box.state;
+        r->has_owner = s->box.sandbox_id[0] != '\0';
+    }
     return r;
 }
 
@@ -122,6 +126,21 @@ static void fill_discover(const struct fx_rec *r, struct pool_fx *ret)
     memcpy(ret->snapshot.thread, a->thread, sizeof(ret->snapshot.thread));
 }
 
+/* A box may go on within the step, but the fact is of the moment. */
+static void fill_event(const struct fx_rec *r, struct pool_fx *ret)
+{
+    ret->epoch = r->a;
+    ret->u.event.fact = (enum pool_fact) r->what;
+    ret->u.event.end = (enum pool_end) r->end;
+    ret->snapshot.state = (enum pool_state) r->state;
+    if (!r->has_owner) {
+        memset(ret->snapshot.sandbox_id, 0, sizeof(ret->snapshot.sandbox_id));
+        memset(ret->snapshot.user, 0, sizeof(ret->snapshot.user));
+        memset(ret->snapshot.thread, 0, sizeof(ret->snapshot.thread));
+        ret->snapshot.generation = 0;
+    }
+}
+
 bool pool_next_fx(struct pool *p, struct pool_fx *ret)
 {
     const struct fx_rec *r;
@@ -165,9 +184,7 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret)
         fill_reply(r, ret);
         break;
     case POOL_FX_EVENT:
-        ret->epoch = r->a;
-        ret->u.event.fact = (enum pool_fact) r->what;
-        ret->u.event.end = (enum pool_end) r->end;
+        fill_event(r, ret);
         break;
     case POOL_FX_COUNT:
         assert(false);

@@ -6,8 +6,10 @@ static uint64_t lease_due(const struct slot *s)
 {
     uint64_t idle_ns = POOL_NEVER;
 
-    if (s->box.busy == 0 && s->box.idle_ns != POOL_NEVER)
+    if (s->box.idle_ns != POOL_NEVER && s->box.busy == 0)
         idle_ns = time_after(s->box.active_ns, s->box.idle_ns);
+    else if (s->box.idle_ns != POOL_NEVER) /* at work: only the store must hear of it */
+        idle_ns = time_after(s->saved_ns, s->box.idle_ns / 4 + 1);
     return MIN_OF(idle_ns, s->box.expires_ns);
 }
 
@@ -54,6 +56,8 @@ static void expire_box(struct pool *p, struct slot *s)
         doom_box(p, s, POOL_END_AGED);
     else if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
         doom_box(p, s, POOL_END_TTL);
+    else if (s->box.state == POOL_LEASED && s->box.busy > 0)
+        lease_touch(p, s);
     else
         doom_box(p, s, POOL_END_IDLE);
 }

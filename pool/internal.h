@@ -38,6 +38,7 @@ struct slot {
     uint64_t retry_ns;          /* DESTROYING: next try; dirty: not written before */
     uint64_t changed_ns;        /* last state change */
     uint64_t age_ns;            /* BLANK: too old from here on */
+    uint64_t saved_ns;          /* last activity the store has been told of */
     uint64_t committed_ns;      /* LEASED: deadline the store knows */
     struct req_id lease_req;    /* the acquire whose reply made it leased, while it may be undone */
     uint64_t listing;           /* last listing that showed it */
@@ -141,6 +142,8 @@ struct fx_rec {
     unsigned char kind;
     unsigned char what; /* enum pool_write, enum pool_fact or enum pool_source */
     unsigned char end;
+    unsigned char state; /* of the box */
+    bool has_owner;
     int code;
     struct slot *slot;
     struct waiter *waiter; /* DISCOVER */
@@ -330,6 +333,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_stored(struct pool *p, struct slot *s);
 void lease_failed(struct pool *p, struct slot *s);
 void lease_undelivered(struct pool *p, const struct pool_event *ev);
+void lease_touch(struct pool *p, struct slot *s); /* its owner is at work now */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 
 /* release.c */

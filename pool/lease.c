@@ -80,8 +80,7 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
     if (s->box.principal == POOL_PRINCIPAL_UNKNOWN)
         s->box.principal = w->acquire.principal;
     if (!p->is_store_up) {
-        s->box.active_ns = p->now_ns;
-        expiry_update(p, s);
+        lease_touch(p, s);
         waiter_ok(p, w, s, POOL_SRC_KEPT);
         return;
     }
@@ -157,6 +156,19 @@ void lease_undelivered(struct pool *p, const struct pool_event *ev)
     undo(p, s);
 }
 
+/* The idle clock must survive a restart, but not at the price of a row per command: the store may be
+ * behind by a quarter of the limit, and a restart forgives as much. */
+void lease_touch(struct pool *p, struct slot *s)
+{
+    s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns);
+    if (s->box.state == POOL_LEASED && s->box.idle_ns != POOL_NEVER &&
+        s->box.active_ns - s->saved_ns >= s->box.idle_ns / 4) {
+        s->saved_ns = s->box.active_ns;
+        box_mark_dirty(p, s, 0);
+    }
+    expiry_update(p, s);
+}
+
 void lease_activity(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
@@ -169,8 +181,7 @@ void lease_activity(struct pool *p, const struct pool_event *ev)
     else if (delta < 0 && s->box.busy > 0)
         s->box.busy--;
     if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED) {
-        s->box.active_ns = p->now_ns;
         s->lease_req.v = 0;
+        lease_touch(p, s);
     }
-    expiry_update(p, s);
 }

@@ -73,6 +73,7 @@ static void destroy(struct pool *p, const struct pool_seen *seen, unsigned profi
 
     if (s == NULL)
         return;
+    bind_clear(p, s); /* its labels bind nobody */
     s->box.end = POOL_END_ORPHAN;
     box_enter(p, s, POOL_DOOMED);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);

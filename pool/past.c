@@ -70,12 +70,6 @@ void past_drop(struct pool *p, const char *sandbox_id)
         clear(p, e);
 }
 
-void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
-                       enum pool_end end, uint64_t principal)
-{
-    past_remember(p, sandbox_id, generation, end, principal);
-}
-
 void pool_restore_floor(struct pool *p, uint64_t generation)
 {
     p->past_floor = MAX_OF(p->past_floor, generation);

@@ -73,12 +73,25 @@ static struct waiter *wait_for(struct pool *p, const struct pool_event *ev, stru
     return w;
 }
 
+/* An acquire that was about to be told "kept" must not be told of a box given back meanwhile. */
+static void redo_kept(struct pool *p, struct slot *s)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        next = list_next(&s->waiters, n);
+        if (waiter_of(n)->kind == POOL_EV_ACQUIRE)
+            waiter_enter(p, waiter_of(n), WAITER_REDO);
+    }
+}
+
 static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     struct waiter *w = wait_for(p, ev, s, WAITER_NEW, 0);
 
     if (w == NULL)
         return;
+    redo_kept(p, s);
     s->box.parked_ns = p->now_ns;
     box_set_state(p, s, POOL_PARKING);
     s->wait_write = box_write(p, s, POOL_WRITE_LEASE);

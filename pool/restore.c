@@ -5,22 +5,38 @@
 
 #include "pool/internal.h"
 
-/* Two rows with one id: a crash fell between the end of the old box and its row. The newer binding
- * is the true one. */
+/* A binding that a newer one of the same id has replaced: a crash fell between the end of the old
+ * box and its row. */
+static void doom_replaced(struct pool *p, struct slot *s)
+{
+    bind_cut(p, s);
+    s->box.end = POOL_END_ORPHAN;
+    box_set_state(p, s, POOL_DOOMED);
+    box_mark_dirty(p, s, 0);
+    p->wake_ns = 0;
+}
+
 static void settle_duplicate(struct pool *p, struct slot *s)
 {
-    struct slot *other = s->box.sandbox_id[0] != '\0' ? bind_find(p, s->box.sandbox_id) : NULL;
+    struct slot *other = bind_find(p, s->box.sandbox_id);
+    const struct past *past = past_find(p, s->box.sandbox_id);
 
-    if (other == NULL)
-        return;
-    if (other->box.generation >= s->box.generation) {
+    if (past != NULL && past->generation >= s->box.generation)
         s->box.state = POOL_DOOMED;
-        return;
-    }
-    bind_cut(p, other);
-    other->box.end = POOL_END_ORPHAN;
-    box_set_state(p, other, POOL_DOOMED);
-    box_mark_dirty(p, other, 0);
+    else if (other != NULL && other->box.generation >= s->box.generation)
+        s->box.state = POOL_DOOMED;
+    else if (other != NULL)
+        doom_replaced(p, other);
+}
+
+void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
+                       enum pool_end end, uint64_t principal)
+{
+    struct slot *s = bind_find(p, sandbox_id);
+
+    past_remember(p, sandbox_id, generation, end, principal);
+    if (s != NULL && s->box.generation <= generation)
+        doom_replaced(p, s);
 }
 
 /* What the row means for a pool that has just started. */
@@ -61,6 +77,9 @@ static void enter(struct pool *p, struct slot *s)
 
     s->lease_from = POOL_PARKED; /* an owner was told of it: never blank again */
     s->committed_ns = s->box.expires_ns;
+    if (state == POOL_LEASED && s->box.idle_ns != POOL_NEVER) /* what the row may be behind by */
+        s->box.active_ns = time_after(s->box.active_ns, s->box.idle_ns / 4);
+    s->saved_ns = s->box.active_ns;
     s->age_ns = POOL_NEVER;
     s->box.is_unseen = state != POOL_DOOMED && state != POOL_DESTROYING;
     if (s->box.is_unseen && s->box.sandbox_id[0] != '\0')
@@ -91,7 +110,7 @@ bool pool_restore_box(struct pool *p, const struct pool_box *row)
     s->box.state = state;
     if (state == POOL_BLANK)
         bind_clear(p, s);
-    if (state != POOL_DESTROYING)
+    if (state != POOL_DESTROYING && s->box.sandbox_id[0] != '\0')
         settle_duplicate(p, s);
     enter(p, s);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);

@@ -1,0 +1,273 @@
+/* backend.c - the backends: they fail, hang, answer late or twice, and boxes die under them. What
+ * runs is always true here, whatever the answers say. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "world.h"
+
+struct world_box *backend_find(struct world *w, uint64_t id)
+{
+    for (size_t i = w->box_count; i > 0; i--)
+        if (w->boxes[i - 1].seen.id.v == id)
+            return &w->boxes[i - 1];
+    return NULL;
+}
+
+static struct pool_event *answer(struct world *w, const struct pool_fx *fx,
+                                 enum pool_event_kind kind, uint64_t delay_ns)
+{
+    struct pending *p = world_later(w, PENDING_EVENT, delay_ns);
+
+    p->ev.kind = kind;
+    p->ev.box = fx->box;
+    p->ev.epoch = fx->epoch;
+    return &p->ev;
+}
+
+static void answer_failure(struct world *w, const struct pool_fx *fx, enum pool_event_kind kind,
+                           uint64_t delay_ns, int code)
+{
+    struct pool_event *ev = answer(w, fx, kind, delay_ns);
+
+    ev->u.failed.code = code;
+    str_copy_cut(ev->u.failed.reason, sizeof(ev->u.failed.reason), "made to fail");
+}
+
+static struct world_box *add_box(struct world *w, unsigned profile)
+{
+    struct world_box *b = &w->boxes[w->box_count];
+
+    if (w->box_count == WORLD_BOXES)
+        world_fail(w, "the walk makes too many boxes for its tables");
+    w->box_count++;
+    memset(b, 0, sizeof(*b));
+    b->backend = w->config.profiles[profile].backend;
+    memcpy(b->seen.profile, w->config.profiles[profile].name, sizeof(b->seen.profile));
+    b->seen.spec_hash = w->config.profiles[profile].spec_hash;
+    return b;
+}
+
+static void answer_created(struct world *w, const struct pool_fx *fx, const struct world_box *b,
+                           uint64_t delay_ns)
+{
+    struct pool_event *ev = answer(w, fx, POOL_EV_CREATED, delay_ns);
+
+    memcpy(ev->u.created.url, b->seen.url, sizeof(ev->u.created.url));
+    memcpy(ev->u.created.ref, b->seen.ref, sizeof(ev->u.created.ref));
+    ev->u.created.is_ready = rand_below(&w->rand, 4) == 0;
+}
+
+static void create(struct world *w, const struct pool_fx *fx)
+{
+    const struct world_row *row = rows_find(w, fx->box.v);
+    uint64_t took_ns = world_ms(w, 1, 60);
+    uint64_t limit_ns = fx->deadline_ns - w->now_ns;
+    struct world_box *b;
+    bool is_hanging;
+
+    if (row == NULL || row->box.state != POOL_INTENT)
+        world_fail(w, "a create without a committed intent");
+    if (backend_find(w, fx->box.v) != NULL)
+        world_fail(w, "one box is created twice");
+    if (world_chance(w, 12)) {
+        answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns, SP_BACKEND_FAILED);
+        return;
+    }
+    b = add_box(w, fx->snapshot.profile);
+    b->seen.id = fx->box;
+    snprintf(b->seen.ref, sizeof(b->seen.ref), "ref-%zu", w->box_count);
+    snprintf(b->seen.url, sizeof(b->seen.url), "http://127.0.0.1/%zu", w->box_count);
+    memcpy(b->seen.token, fx->snapshot.token, sizeof(b->seen.token));
+    is_hanging = world_chance(w, 10); /* then the box may come much later */
+    if (is_hanging)
+        took_ns = world_ms(w, 1, 400);
+    world_later(w, PENDING_APPEAR, took_ns)->box = w->box_count - 1;
+    if (is_hanging) {
+        answer_failure(w, fx, POOL_EV_CREATE_FAILED, limit_ns, SP_TIMEOUT);
+        if (world_chance(w, 50))
+            answer_created(w, fx, b, MAX_OF(took_ns, limit_ns) + world_ms(w, 0, 50));
+    } else {
+        answer_created(w, fx, b, took_ns);
+        if (world_chance(w, 5))
+            answer_created(w, fx, b, took_ns + world_ms(w, 0, 300));
+    }
+}
+
+void backend_appear(struct world *w, size_t index)
+{
+    struct world_box *b = &w->boxes[index];
+    const struct pool_box *known = pool_find_box(w->pool, b->seen.id);
+
+    if (b->is_unwanted && rand_below(&w->rand, 2) == 0)
+        return;
+    b->is_running = true;
+    b->is_exempt |= known == NULL || known->state != POOL_CREATING;
+}
+
+static void tell_death(struct world *w, const struct world_box *b)
+{
+    struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 5));
+
+    p->ev.kind = POOL_EV_DIED;
+    p->ev.box = b->seen.id;
+}
+
+static void destroy(struct world *w, const struct pool_fx *fx)
+{
+    const struct world_row *row = rows_find(w, fx->box.v);
+    struct world_box *b = backend_find(w, fx->box.v);
+    bool is_done = !world_chance(w, 12);
+    bool is_told = !world_chance(w, 12);
+
+    if (fx->epoch != 0 && (row == NULL || row->box.state != POOL_DOOMED))
+        world_fail(w, "a destroy without a committed `deleting`");
+    if (b != NULL && is_done) {
+        b->is_running = false;
+        b->is_unwanted = true;
+    }
+    answer_failure(w, fx, POOL_EV_DESTROYED, world_ms(w, 1, 20),
+                   is_done && is_told ? SP_OK : SP_BACKEND_FAILED);
+    if (world_chance(w, 5))
+        answer_failure(w, fx, POOL_EV_DESTROYED, world_ms(w, 1, 200), SP_BACKEND_FAILED);
+}
+
+static void probe(struct world *w, const struct pool_fx *fx)
+{
+    const struct world_box *b = backend_find(w, fx->box.v);
+    bool is_ready = b != NULL && b->is_running && !world_chance(w, 6);
+
+    if (is_ready)
+        answer_failure(w, fx, POOL_EV_PROBED, world_ms(w, 0, 20), SP_OK);
+    else
+        answer_failure(w, fx, POOL_EV_PROBED, fx->deadline_ns - w->now_ns, SP_TIMEOUT);
+}
+
+static void check(struct world *w, const struct pool_fx *fx)
+{
+    const struct world_box *b = backend_find(w, fx->box.v);
+    struct pool_event *ev = answer(w, fx, POOL_EV_CHECKED, world_ms(w, 0, 10));
+
+    if (world_chance(w, 20))
+        ev->u.verdict = POOL_UNKNOWN;
+    else
+        ev->u.verdict = b != NULL && b->is_running ? POOL_ALIVE : POOL_DEAD;
+}
+
+static void discover(struct world *w, const struct pool_fx *fx)
+{
+    struct pool_event *ev = answer(w, fx, POOL_EV_DISCOVERED, world_ms(w, 0, 10));
+
+    ev->u.discovered.is_unknown = world_chance(w, 10);
+    for (size_t i = 0; i < w->box_count && !ev->u.discovered.is_unknown; i++) {
+        const struct world_box *b = &w->boxes[i];
+
+        if (b->is_running && b->backend == w->config.profiles[fx->snapshot.profile].backend &&
+            strcmp(b->seen.sandbox_id, fx->snapshot.sandbox_id) == 0) {
+            ev->u.discovered.is_found = true;
+            ev->u.discovered.seen = b->seen;
+        }
+    }
+}
+
+static void bind(struct world *w, const struct pool_fx *fx)
+{
+    struct world_box *b = backend_find(w, fx->box.v);
+
+    if (b == NULL || world_chance(w, 10)) /* nobody hears of a label that could not be set */
+        return;
+    memcpy(b->seen.sandbox_id, fx->snapshot.sandbox_id, sizeof(b->seen.sandbox_id));
+    memcpy(b->seen.user, fx->snapshot.user, sizeof(b->seen.user));
+    memcpy(b->seen.thread, fx->snapshot.thread, sizeof(b->seen.thread));
+    b->seen.generation = fx->snapshot.generation;
+}
+
+void backend_perform(struct world *w, const struct pool_fx *fx)
+{
+    switch (fx->kind) {
+    case POOL_FX_CREATE:
+        create(w, fx);
+        break;
+    case POOL_FX_PROBE:
+        probe(w, fx);
+        break;
+    case POOL_FX_CHECK:
+        check(w, fx);
+        break;
+    case POOL_FX_DISCOVER:
+        discover(w, fx);
+        break;
+    case POOL_FX_DESTROY:
+        destroy(w, fx);
+        break;
+    case POOL_FX_BIND:
+        bind(w, fx);
+        break;
+    case POOL_FX_STORE:
+    case POOL_FX_REPLY:
+    case POOL_FX_EVENT:
+    case POOL_FX_COUNT:
+        break;
+    }
+}
+
+void backend_list(struct world *w, unsigned backend)
+{
+    struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 80));
+    struct pool_seen *seen = calloc(w->box_count + 1, sizeof(*seen));
+    size_t count = 0;
+
+    if (seen == NULL)
+        world_fail(w, "out of memory");
+    for (size_t i = 0; i < w->box_count; i++)
+        if (w->boxes[i].is_running && w->boxes[i].backend == backend) {
+            seen[count] = w->boxes[i].seen;
+            count++;
+        }
+    p->ev.kind = POOL_EV_LISTED;
+    p->ev.u.listed.backend = backend;
+    p->ev.u.listed.is_clean = !world_chance(w, 20);
+    p->ev.u.listed.started_ns = w->now_ns;
+    p->ev.u.listed.seen = seen;
+    p->ev.u.listed.count = p->ev.u.listed.is_clean ? count : 0;
+    p->seen = seen;
+}
+
+void backend_kill_one(struct world *w)
+{
+    size_t from = rand_below(&w->rand, w->box_count + 1);
+
+    for (size_t i = 0; i < w->box_count; i++) {
+        struct world_box *b = &w->boxes[(from + i) % w->box_count];
+
+        if (!b->is_running)
+            continue;
+        b->is_running = false;
+        if (rand_below(&w->rand, 2) == 0)
+            tell_death(w, b);
+        return;
+    }
+}
+
+/* Something another process, or an earlier life with another store, has left behind. */
+void backend_add_orphan(struct world *w)
+{
+    unsigned profile = (unsigned) rand_below(&w->rand, w->config.profile_count);
+    struct world_box *b = add_box(w, profile);
+    const struct client *c = &w->clients[rand_below(&w->rand, WORLD_THREADS)];
+
+    b->seen.id.v = rand_next(&w->rand);
+    b->is_running = true;
+    b->is_exempt = true;
+    snprintf(b->seen.ref, sizeof(b->seen.ref), "orphan-%zu", w->box_count);
+    if (rand_below(&w->rand, 4) == 0)
+        str_copy_cut(b->seen.profile, sizeof(b->seen.profile), "nobody-knows-it");
+    if (rand_below(&w->rand, 2) == 0)
+        return;
+    memcpy(b->seen.sandbox_id, c->sandbox_id, sizeof(b->seen.sandbox_id));
+    memcpy(b->owner, c->sandbox_id, sizeof(b->owner));
+    memcpy(b->seen.user, c->user, sizeof(b->seen.user));
+    memcpy(b->seen.thread, c->thread, sizeof(b->seen.thread));
+    b->seen.generation = c->generation + rand_below(&w->rand, 3);
+}

@@ -1,0 +1,326 @@
+/* clients.c - those who ask, and what they have been told. An acknowledged lease is sacred: it ends
+ * by its owner's wish, by its deadline, or because the box is really dead. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "world.h"
+
+void clients_init(struct world *w)
+{
+    for (size_t i = 0; i < WORLD_CLIENTS; i++) {
+        struct client *c = &w->clients[i];
+
+        snprintf(c->user, sizeof(c->user), "user-%zu", i % 3);
+        snprintf(c->sandbox_id, sizeof(c->sandbox_id), "s%zu", i);
+        if (i < WORLD_THREADS)
+            snprintf(c->thread, sizeof(c->thread), "thread-%zu", i);
+    }
+}
+
+static uint64_t principal_of(const struct client *c)
+{
+    return 100U + (uint64_t) (c->user[5] - '0');
+}
+
+static struct request *open_request(struct world *w, struct pool_event *ev, size_t client)
+{
+    struct request *r;
+
+    w->req++;
+    if (w->req >= WORLD_REQS)
+        world_fail(w, "too many requests for the tables");
+    ev->req.v = w->req;
+    r = &w->requests[w->req];
+    *r = (struct request){.kind = ev->kind, .client = client, .is_open = true};
+    return r;
+}
+
+static bool has_open(const struct world *w, size_t client)
+{
+    for (uint64_t i = 1; i <= w->req; i++)
+        if (w->requests[i].is_open && w->requests[i].client == client)
+            return true;
+    return false;
+}
+
+static void acquire(struct world *w, size_t index)
+{
+    struct client *c = &w->clients[index];
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
+    struct pool_acquire *a = &ev.u.acquire;
+    struct request *r;
+    bool is_sure = c->is_acked && c->in_doubt == 0;
+
+    if (index >= WORLD_THREADS && !c->is_acked && !has_open(w, index))
+        snprintf(c->sandbox_id, sizeof(c->sandbox_id), "anon-%llu", (unsigned long long) w->req);
+    r = open_request(w, &ev, index);
+    memcpy(a->user, c->user, sizeof(a->user));
+    memcpy(a->thread, c->thread, sizeof(a->thread));
+    memcpy(a->sandbox_id, c->sandbox_id, sizeof(a->sandbox_id));
+    a->principal = principal_of(c);
+    a->profile = (unsigned) rand_below(&w->rand, WORLD_PROFILES);
+    if (rand_below(&w->rand, 3) == 0) {
+        a->profile = (unsigned) (index % WORLD_PROFILES);
+        a->is_profile_named = true;
+    }
+    a->deadline_ns = w->now_ns + (rand_below(&w->rand, 5) == 0 ? 0 : world_ms(w, 1, 400));
+    a->ttl_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
+    a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
+    if (is_sure && rand_below(&w->rand, 10) == 0) {
+        r->is_odd = true;
+        if (rand_below(&w->rand, 2) == 0)
+            a->principal++;
+        else
+            str_copy_cut(a->user, sizeof(a->user), "somebody else");
+    }
+    world_step(w, &ev);
+}
+
+static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
+{
+    struct client *c = &w->clients[index];
+    struct pool_event ev = {.kind = kind};
+    struct request *r = open_request(w, &ev, index);
+
+    memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
+    ev.u.on.principal = principal_of(c);
+    ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
+    ev.u.on.want_destroy = rand_below(&w->rand, 3) == 0;
+    ev.u.on.is_quick = rand_below(&w->rand, 2) == 0;
+    if (rand_below(&w->rand, 12) == 0) {
+        r->is_odd = true;
+        ev.u.on.generation = c->generation + 7;
+    }
+    r->is_destroy = !r->is_odd &&
+                    (kind == POOL_EV_DESTROY || (kind == POOL_EV_RELEASE && ev.u.on.want_destroy));
+    if (r->is_destroy)
+        c->is_acked = false;
+    else if (kind == POOL_EV_RELEASE)
+        c->in_doubt++;
+    world_step(w, &ev);
+}
+
+static void activity(struct world *w, size_t index)
+{
+    struct client *c = &w->clients[index];
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = {c->box}};
+
+    if (!c->is_acked)
+        return;
+    ev.u.activity.delta =
+        c->busy > 0 && rand_below(&w->rand, 2) == 0 ? -1 : (int) rand_below(&w->rand, 2);
+    if (ev.u.activity.delta > 0)
+        c->busy++;
+    if (ev.u.activity.delta < 0)
+        c->busy--;
+    c->active_ns = w->now_ns;
+    world_step(w, &ev);
+}
+
+static void hang_up(struct world *w)
+{
+    for (uint64_t i = w->req; i > 0 && i + 40 > w->req; i--) {
+        struct request *r = &w->requests[i];
+        struct client *c = &w->clients[r->client];
+        struct pool_event ev = {.kind = POOL_EV_ABANDON, .req = {i}};
+
+        if (!r->is_open || rand_below(&w->rand, 3) != 0)
+            continue;
+        r->is_open = false;
+        if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
+            c->in_doubt--;
+            c->is_acked = false;
+        }
+        world_step(w, &ev);
+        return;
+    }
+}
+
+void clients_act(struct world *w)
+{
+    size_t index = rand_below(&w->rand, WORLD_CLIENTS);
+    uint64_t dice = rand_below(&w->rand, 100);
+
+    if (dice < 50)
+        acquire(w, index);
+    else if (dice < 68)
+        on_box(w, index, POOL_EV_RELEASE);
+    else if (dice < 75)
+        on_box(w, index, POOL_EV_RENEW);
+    else if (dice < 80)
+        on_box(w, index, POOL_EV_DESTROY);
+    else if (dice < 92)
+        activity(w, index);
+    else
+        hang_up(w);
+}
+
+static void acquired(struct world *w, const struct pool_fx *fx, struct client *c)
+{
+    const struct pool_box *b = &fx->snapshot;
+    const struct world_row *row = rows_find(w, fx->box.v);
+    struct world_box *real = backend_find(w, fx->box.v);
+
+    if (row == NULL || row->box.state != POOL_LEASED || row->box.generation != b->generation ||
+        strcmp(row->box.sandbox_id, c->sandbox_id) != 0)
+        world_fail(w, "a box was promised before its lease was committed");
+    if (strcmp(b->sandbox_id, c->sandbox_id) != 0 || strcmp(b->thread, c->thread) != 0)
+        world_fail(w, "a box was given to somebody else");
+    if (real == NULL)
+        world_fail(w, "a box was given that never existed");
+    if (world_chance(w, 6)) {
+        struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
+
+        p->ev.kind = POOL_EV_UNDELIVERED;
+        p->ev.req = fx->req;
+        p->ev.box = fx->box;
+        return;
+    }
+    if (real->owner[0] != '\0' && strcmp(real->owner, c->sandbox_id) != 0)
+        world_fail(w, "a used box was given to another thread");
+    memcpy(real->owner, c->sandbox_id, sizeof(real->owner));
+    if (c->is_acked && c->in_doubt == 0 && (c->box != fx->box.v || c->generation != b->generation))
+        world_fail(w, "a thread has two boxes");
+    if (c->thread[0] != '\0' && c->box != fx->box.v && b->generation <= c->generation)
+        world_fail(w, "a new box came with an old generation");
+    if (c->box != fx->box.v || !c->is_acked)
+        c->busy = 0;
+    c->is_acked = true;
+    c->box = fx->box.v;
+    c->generation = b->generation;
+    c->active_ns = b->active_ns;
+}
+
+static void refused(struct world *w, const struct pool_fx *fx, const struct request *r,
+                    const struct client *c)
+{
+    int code = fx->u.reply.code;
+    bool is_sure = c->is_acked && c->in_doubt == 0;
+
+    w->replies_refused++;
+    w->by_code[-code]++;
+    if (fx->reason[0] == '\0')
+        world_fail(w, "a refusal without a reason");
+    if (r->is_odd && is_sure && r->kind == POOL_EV_ACQUIRE && code != SP_FORBIDDEN &&
+        code != SP_OWNER_CONFLICT && code != SP_QUEUE_FULL)
+        world_fail(w, "a wrong caller was refused for a wrong reason");
+    if (!r->is_odd && is_sure && code != SP_QUEUE_FULL && code != SP_STORE_UNAVAILABLE &&
+        !(r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
+        world_fail(w, "the owner of a lease was refused");
+    if (!r->is_odd && is_sure && code == SP_STORE_UNAVAILABLE && r->kind == POOL_EV_ACQUIRE)
+        world_fail(w, "a lease was not kept while the store is down");
+}
+
+void clients_reply(struct world *w, const struct pool_fx *fx)
+{
+    struct request *r = &w->requests[fx->req.v];
+    struct client *c = &w->clients[r->client];
+    bool is_ok = fx->u.reply.code == SP_OK;
+
+    if (fx->req.v > w->req || !r->is_open)
+        world_fail(w, "a reply to nobody, or a second one");
+    r->is_open = false;
+    if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
+        c->in_doubt--;
+        if (is_ok)
+            c->is_acked = false;
+    }
+    if (!is_ok) {
+        refused(w, fx, r, c);
+        return;
+    }
+    w->replies_ok++;
+    if (r->is_odd)
+        world_fail(w, "a wrong caller, or a stale generation, was served");
+    if (r->kind == POOL_EV_ACQUIRE)
+        acquired(w, fx, c);
+}
+
+/* Whether the end the pool gives is true. */
+static bool is_justified(struct world *w, const struct pool_fx *fx, const struct client *c)
+{
+    const struct pool_box *b = &fx->snapshot;
+    const struct world_box *real = backend_find(w, fx->box.v);
+
+    switch (fx->u.event.end) {
+    case POOL_END_DIED:
+        return real == NULL || !real->is_running;
+    case POOL_END_TTL:
+        return b->expires_ns <= w->now_ns;
+    case POOL_END_IDLE:
+        return c->busy == 0 && c->active_ns + b->idle_ns <= w->now_ns;
+    case POOL_END_RELEASED:
+    case POOL_END_DESTROYED:
+    case POOL_END_EVICTED:
+    case POOL_END_DRAINED:
+        return c->in_doubt > 0; /* otherwise only of a parked box */
+    case POOL_END_NONE:
+    case POOL_END_AGED:
+    case POOL_END_DRIFT:
+    case POOL_END_SHRUNK:
+    case POOL_END_CREATE_FAILED:
+    case POOL_END_NOT_READY:
+    case POOL_END_ORPHAN:
+    case POOL_END_COUNT:
+        break;
+    }
+    return false;
+}
+
+void clients_fact(struct world *w, const struct pool_fx *fx)
+{
+    if (fx->u.event.fact != POOL_FACT_DOOMED)
+        return;
+    for (size_t i = 0; i < WORLD_CLIENTS; i++) {
+        struct client *c = &w->clients[i];
+
+        if (!c->is_acked || c->box != fx->box.v)
+            continue;
+        if (!is_justified(w, fx, c))
+            world_fail(w, "an acknowledged lease was ended for no good reason");
+        c->is_acked = false;
+    }
+}
+
+/* Nobody will hear of what was under way. What was acknowledged must still be there. */
+void clients_crashed(struct world *w)
+{
+    for (uint64_t i = 1; i <= w->req; i++)
+        w->requests[i].is_open = false;
+    for (size_t i = 0; i < WORLD_CLIENTS; i++) {
+        struct client *c = &w->clients[i];
+
+        if (c->in_doubt > 0)
+            c->is_acked = false;
+        if (c->is_acked) { /* the idle clock goes on from what the store knew */
+            const struct pool_box *row = &rows_find(w, c->box)->box;
+
+            if (row->idle_ns != POOL_NEVER)
+                c->active_ns = MIN_OF(c->active_ns, row->active_ns + row->idle_ns / 4);
+        }
+        c->in_doubt = 0;
+        c->busy = 0;
+    }
+    clients_check(w);
+}
+
+void clients_check(struct world *w)
+{
+    for (size_t i = 0; i < WORLD_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        const struct world_row *row;
+        const struct pool_box *b;
+
+        if (!c->is_acked || c->in_doubt > 0)
+            continue;
+        row = rows_find(w, c->box);
+        b = pool_find_sandbox(w->pool, c->sandbox_id);
+        if (row == NULL || row->box.state != POOL_LEASED || row->box.generation != c->generation ||
+            strcmp(row->box.sandbox_id, c->sandbox_id) != 0)
+            world_fail(w, "an acknowledged lease is not in the store");
+        if (b == NULL || b->id.v != c->box || b->generation != c->generation ||
+            b->state != POOL_LEASED)
+            world_fail(w, "an acknowledged lease is not in the pool");
+    }
+}

@@ -1,0 +1,236 @@
+/* world.c - time, the answers on their way, and the step that performs effects and judges. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "world.h"
+
+bool world_chance(struct world *w, unsigned percent)
+{
+    return !w->is_calm && rand_below(&w->rand, 100) < percent;
+}
+
+uint64_t world_ms(struct world *w, uint64_t lo, uint64_t hi)
+{
+    return rand_between(&w->rand, lo * NS_PER_MS, hi * NS_PER_MS);
+}
+
+void world_fail(struct world *w, const char *why)
+{
+    fprintf(stderr, "seed %llu, step %llu: %s\n", (unsigned long long) w->seed,
+            (unsigned long long) w->steps, why);
+    fprintf(stderr, "replay: sim_pool --start %llu --seeds 1 --verbose\n",
+            (unsigned long long) w->seed);
+    exit(1);
+}
+
+struct pending *world_later(struct world *w, enum pending_kind kind, uint64_t delay_ns)
+{
+    for (size_t i = 0; i < WORLD_PENDING; i++) {
+        struct pending *p = &w->pending[i];
+
+        if (p->is_used)
+            continue;
+        memset(p, 0, sizeof(*p));
+        p->is_used = true;
+        p->kind = kind;
+        p->at_ns = w->now_ns + delay_ns;
+        w->seq++;
+        p->seq = w->seq;
+        return p;
+    }
+    world_fail(w, "too many answers on their way");
+}
+
+size_t world_pending(const struct world *w)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        count += w->pending[i].is_used ? 1 : 0;
+    return count;
+}
+
+static void show_effect(const struct world *w, const struct pool_fx *fx)
+{
+    static const char *const names[] = {"store",   "create", "probe", "check", "discover",
+                                        "destroy", "bind",   "reply", "event"};
+
+    if (!w->is_verbose)
+        return;
+    printf("      -> %s box=%016llx epoch=%llu state=%s id=%s gen=%llu", names[fx->kind],
+           (unsigned long long) fx->box.v, (unsigned long long) fx->epoch,
+           pool_state_name(fx->snapshot.state), fx->snapshot.sandbox_id,
+           (unsigned long long) fx->snapshot.generation);
+    if (fx->kind == POOL_FX_STORE)
+        printf(" what=%d write=%llu", (int) fx->u.store.what,
+               (unsigned long long) fx->u.store.write);
+    if (fx->kind == POOL_FX_REPLY)
+        printf(" req=%llu %s %s", (unsigned long long) fx->req.v,
+               fx->u.reply.code == SP_OK ? "ok" : sp_error_info(fx->u.reply.code)->name,
+               pool_source_name(fx->u.reply.source));
+    if (fx->kind == POOL_FX_EVENT)
+        printf(" %s", pool_fact_name(fx->u.event.fact));
+    printf(" %s\n", fx->reason);
+}
+
+static void show_event(const struct world *w, const struct pool_event *ev)
+{
+    static const char *const names[] = {
+        "acquire",   "release",  "renew",       "destroy", "abandon",      "undelivered",
+        "activity",  "created",  "create_fail", "probed",  "checked",      "discovered",
+        "destroyed", "died",     "listed",      "stored",  "store_failed", "store_state",
+        "wake",      "reconfig", "mode"};
+
+    if (!w->is_verbose)
+        return;
+    printf("%6llu %12.3fms %s box=%016llx epoch=%llu req=%llu", (unsigned long long) w->steps,
+           (double) w->now_ns / 1e6, names[ev->kind], (unsigned long long) ev->box.v,
+           (unsigned long long) ev->epoch, (unsigned long long) ev->req.v);
+    if (ev->kind == POOL_EV_ACQUIRE)
+        printf(" id=%s profile=%u", ev->u.acquire.sandbox_id, ev->u.acquire.profile);
+    if (ev->kind <= POOL_EV_DESTROY && ev->kind != POOL_EV_ACQUIRE)
+        printf(" id=%s gen=%llu destroy=%d", ev->u.on.sandbox_id,
+               (unsigned long long) ev->u.on.generation, (int) ev->u.on.want_destroy);
+    if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED)
+        printf(" write=%llu", (unsigned long long) ev->u.stored.write);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void perform(struct world *w, const struct pool_fx *fx)
+{
+    show_effect(w, fx);
+    switch (fx->kind) {
+    case POOL_FX_STORE:
+        rows_submit(w, fx);
+        break;
+    case POOL_FX_CREATE:
+    case POOL_FX_PROBE:
+    case POOL_FX_CHECK:
+    case POOL_FX_DISCOVER:
+    case POOL_FX_DESTROY:
+    case POOL_FX_BIND:
+        backend_perform(w, fx);
+        break;
+    case POOL_FX_REPLY:
+        clients_reply(w, fx);
+        break;
+    case POOL_FX_EVENT:
+        clients_fact(w, fx);
+        break;
+    case POOL_FX_COUNT:
+        world_fail(w, "an effect of no kind");
+    }
+}
+
+void world_check(struct world *w)
+{
+    const char *why = pool_check(w->pool);
+    size_t running = 0;
+
+    if (why != NULL)
+        world_fail(w, why);
+    for (size_t i = 0; i < w->box_count; i++)
+        running += w->boxes[i].is_running && !w->boxes[i].is_exempt ? 1 : 0;
+    if (running > w->config.max_boxes)
+        world_fail(w, "more boxes run than max_boxes");
+    clients_check(w);
+}
+
+void world_step(struct world *w, const struct pool_event *ev)
+{
+    static struct pool_fx fx;
+
+    show_event(w, ev);
+    w->steps++;
+    pool_step(w->pool, w->now_ns, ev);
+    while (pool_next_fx(w->pool, &fx))
+        perform(w, &fx);
+    world_check(w);
+}
+
+static struct pending *earliest(struct world *w)
+{
+    struct pending *best = NULL;
+
+    for (size_t i = 0; i < WORLD_PENDING; i++) {
+        struct pending *p = &w->pending[i];
+
+        if (p->is_used && (best == NULL || p->at_ns < best->at_ns ||
+                           (p->at_ns == best->at_ns && p->seq < best->seq)))
+            best = p;
+    }
+    return best;
+}
+
+static void deliver(struct world *w, struct pending *p)
+{
+    struct pool_event ev = p->ev;
+    struct pool_seen *seen = p->seen;
+
+    switch (p->kind) {
+    case PENDING_EVENT:
+        p->is_used = false;
+        world_step(w, &ev);
+        free(seen);
+        break;
+    case PENDING_COMMIT:
+        rows_commit(w, p);
+        break;
+    case PENDING_APPEAR:
+        p->is_used = false;
+        backend_appear(w, p->box);
+        break;
+    case PENDING_KIND_COUNT:
+        world_fail(w, "a pending thing of no kind");
+    }
+}
+
+void world_advance(struct world *w, uint64_t until_ns)
+{
+    for (unsigned spins = 0;; spins++) {
+        struct pending *p = earliest(w);
+        uint64_t wake_ns = pool_next_wake(w->pool);
+        uint64_t next_ns = p != NULL ? MIN_OF(p->at_ns, wake_ns) : wake_ns;
+        struct pool_event wake = {.kind = POOL_EV_WAKE};
+
+        if (next_ns > until_ns)
+            break;
+        if (spins > 100000)
+            world_fail(w, "the pool wakes up for ever");
+        if (next_ns > w->now_ns)
+            w->now_ns = next_ns;
+        if (p != NULL && p->at_ns <= w->now_ns)
+            deliver(w, p);
+        else
+            world_step(w, &wake);
+    }
+    w->now_ns = MAX_OF(w->now_ns, until_ns);
+}
+
+void world_init(struct world *w, uint64_t seed)
+{
+    bool is_verbose = w->is_verbose;
+
+    memset(w, 0, sizeof(*w));
+    w->is_verbose = is_verbose;
+    w->seed = seed;
+    w->now_ns = 1000 * NS_PER_S;
+    w->is_store_up = true;
+    rand_seed(&w->rand, seed);
+    clients_init(w);
+    w->config.max_boxes = (unsigned) rand_between(&w->rand, 2, 12);
+    w->config.max_waiters = (unsigned) rand_between(&w->rand, 2, 16);
+    w->config.seed = rand_next(&w->rand);
+    operator_config(w, false);
+    w->pool = pool_new(&w->config);
+}
+
+void world_fini(struct world *w)
+{
+    w->pool = pool_free(w->pool);
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        if (w->pending[i].is_used)
+            free(w->pending[i].seen);
+}

@@ -1,0 +1,158 @@
+/* world.h - the world around one pool in a random walk: what the backends really run, what the store
+ * has really committed, who asked for what and was told what. The pool is judged by it after every
+ * step. Everything follows from one seed. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include "base/compiler.h"
+#include "base/rand.h"
+#include "pool/pool.h"
+#include "sandpool/errors.h"
+
+#define WORLD_PROFILES 3
+#define WORLD_BACKENDS 2
+#define WORLD_CLIENTS 14 /* the last ones are anonymous */
+#define WORLD_THREADS 11
+#define WORLD_BOXES 4096
+#define WORLD_ROWS 256
+#define WORLD_PASTS 8192
+#define WORLD_PENDING 4096
+#define WORLD_REQS 16384
+
+/* A box as the backend sees it. */
+struct world_box {
+    struct pool_seen seen; /* its labels */
+    unsigned backend;
+    bool is_running;
+    bool is_exempt;   /* came to life after the pool had given it up, or was put there by others */
+    bool is_unwanted; /* destroyed before it appeared */
+    char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
+};
+
+struct world_row {
+    bool is_used;
+    struct pool_box box; /* state as the store keeps it */
+};
+
+struct world_past {
+    char sandbox_id[POOL_ID_MAX + 1];
+    uint64_t generation;
+    uint64_t principal;
+    enum pool_end end;
+};
+
+enum pending_kind {
+    PENDING_EVENT,  /* an answer on its way to the pool: dies in a crash */
+    PENDING_COMMIT, /* a write in the store's queue */
+    PENDING_APPEAR, /* a box comes to life */
+    PENDING_KIND_COUNT
+};
+
+struct pending {
+    bool is_used;
+    enum pending_kind kind;
+    uint64_t at_ns;
+    uint64_t seq;
+    size_t box;           /* APPEAR */
+    enum pool_write what; /* COMMIT */
+    struct pool_box row;
+    enum pool_mode mode;
+    struct pool_seen *seen; /* LISTED: owned */
+    struct pool_event ev;
+};
+
+struct client {
+    char sandbox_id[POOL_ID_MAX + 1];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    bool is_acked;     /* was told that it holds `box`, and nothing since ended that */
+    unsigned in_doubt; /* requests under way that may end it */
+    uint64_t box;
+    uint64_t generation;
+    uint64_t active_ns;
+    unsigned busy;
+};
+
+struct request {
+    enum pool_event_kind kind;
+    size_t client;
+    bool is_open;
+    bool is_odd; /* asked with a wrong owner, profile or generation */
+    bool is_destroy;
+};
+
+struct world {
+    uint64_t seed;
+    bool is_verbose;
+    bool is_calm; /* no faults any more */
+    struct rand rand;
+    uint64_t now_ns;
+    struct pool *pool;
+    struct pool_config config;
+    unsigned lives;
+    uint64_t steps;
+
+    struct world_box boxes[WORLD_BOXES];
+    size_t box_count;
+    struct world_row rows[WORLD_ROWS];
+    struct world_past pasts[WORLD_PASTS];
+    size_t past_count;
+    enum pool_mode stored_mode;
+    bool is_store_up;
+    uint64_t store_free_ns; /* the writer works on one write after the other */
+
+    struct pending pending[WORLD_PENDING];
+    uint64_t seq;
+
+    struct client clients[WORLD_CLIENTS];
+    struct request requests[WORLD_REQS];
+    uint64_t req;
+
+    uint64_t replies_ok;
+    uint64_t replies_refused;
+    uint64_t by_code[SP_ERROR_INDEX_COUNT];
+};
+
+/* world.c */
+void world_init(struct world *w, uint64_t seed);
+void world_fini(struct world *w);
+NORETURN void world_fail(struct world *w, const char *why);
+void world_step(struct world *w, const struct pool_event *ev);
+void world_advance(struct world *w, uint64_t until_ns); /* everything due up to then */
+struct pending *world_later(struct world *w, enum pending_kind kind, uint64_t delay_ns);
+bool world_chance(struct world *w, unsigned percent);         /* false when calm */
+uint64_t world_ms(struct world *w, uint64_t lo, uint64_t hi); /* random duration */
+void world_check(struct world *w);
+size_t world_pending(const struct world *w);
+
+/* backend.c */
+void backend_perform(struct world *w, const struct pool_fx *fx);
+void backend_appear(struct world *w, size_t index);
+void backend_list(struct world *w, unsigned backend);
+void backend_kill_one(struct world *w);
+void backend_add_orphan(struct world *w);
+struct world_box *backend_find(struct world *w, uint64_t id);
+
+/* rows.c */
+void rows_submit(struct world *w, const struct pool_fx *fx);
+void rows_commit(struct world *w, struct pending *p);
+void rows_crash(struct world *w); /* the daemon dies and starts again */
+void rows_set_up(struct world *w, bool is_up);
+struct world_row *rows_find(struct world *w, uint64_t id);
+
+/* clients.c */
+void clients_init(struct world *w);
+void clients_act(struct world *w);
+void clients_reply(struct world *w, const struct pool_fx *fx);
+void clients_fact(struct world *w, const struct pool_fx *fx);
+void clients_crashed(struct world *w);
+void clients_check(struct world *w);
+
+/* operator.c */
+void operator_config(struct world *w, bool is_final);
+void operator_act(struct world *w);
+
+/* settle.c */
+void settle(struct world *w);
+
+#endif
