@@ -11,11 +11,12 @@ int cmd_reconcile(struct cli *c)
         return code;
     failed = show_u64(json_root(doc), "backends_failed");
     if (!cli_wants_json(c))
-        (void) fprintf(c->out, "%llu boxes seen at %llu backends\n",
+        (void) fprintf(c->out, "boxes seen: %llu, backends asked: %llu\n",
                        (unsigned long long) show_u64(json_root(doc), "boxes_seen"),
                        (unsigned long long) show_u64(json_root(doc), "backends_listed"));
     if (failed > 0)
-        (void) fprintf(c->err, "sandpool: %llu backends could not be asked; see 'sandpool pool'\n",
+        (void) fprintf(c->err,
+                       "sandpool: backends that could not be asked: %llu; see 'sandpool pool'\n",
                        (unsigned long long) failed);
     (void) json_doc_free(doc);
     return failed > 0 ? CLI_FAILED : CLI_OK;

@@ -9,7 +9,7 @@ int cmd_reload(struct cli *c)
     if (code != CLI_OK)
         return code;
     if (!cli_wants_json(c))
-        (void) fprintf(c->out, "the configuration was read again: %llu profiles\n",
+        (void) fprintf(c->out, "the configuration was read again, profiles: %llu\n",
                        (unsigned long long) show_u64(json_root(doc), "profiles"));
     (void) json_doc_free(doc);
     return CLI_OK;
