@@ -2,7 +2,8 @@
  *
  * Start: config, log, lock, limits, loop, signals, HTTP client, engine (store loaded), ask the
  * backends, listen, ready. Stop: no new connections, running requests get a moment, close
- * connections, engine (operations, store), HTTP client, loop. A second signal skips the moment. */
+ * connections, destroy the boxes if told to, engine (operations, store), HTTP client, loop. A
+ * second signal skips the moment. */
 #include "daemon/daemon.h"
 
 #include <grp.h>
@@ -26,6 +27,7 @@
 #include "sandpool/version.h"
 
 #define STOP_GRACE_NS (2 * NS_PER_S)
+#define DESTROY_GRACE_NS (60 * NS_PER_S)
 #define STOP_POLL_NS (10 * NS_PER_MS)
 
 enum {
@@ -134,12 +136,25 @@ static void on_engine_closed(void *ctx)
     httpc_close(d->http_client, on_all_closed, d);
 }
 
+static void on_all_destroyed(void *ctx, size_t left)
+{
+    struct daemon *d = ctx;
+
+    if (left > 0)
+        log_error("daemon.boxes_left", LF_U64("count", left));
+    engine_close(d->engine, on_engine_closed, d);
+}
+
 static void on_server_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
     d->server = NULL;
-    engine_close(d->engine, on_engine_closed, d);
+    if (d->options->want_destroy)
+        engine_destroy_all(d->engine, rt_after(rt_now(&d->loop.rt), DESTROY_GRACE_NS),
+                           on_all_destroyed, d);
+    else
+        engine_close(d->engine, on_engine_closed, d);
 }
 
 static void close_everything(struct daemon *d)

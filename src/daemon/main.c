@@ -20,6 +20,7 @@ static const char usage[] =
     "      --state-dir DIR   where the database and the lock are (overrides state_dir)\n"
     "      --socket PATH     where to listen (overrides socket.path)\n"
     "      --standby         if another daemon uses the state directory, wait and take over\n"
+    "      --destroy-on-exit destroy every sandbox when stopping (default: leave them running)\n"
     "      --check           check the configuration and exit\n"
     "      --print           with --check: print the effective configuration\n"
     "      --example         print a configuration with every key and its default\n"
@@ -36,6 +37,7 @@ enum {
     OPT_STATE_DIR = 256,
     OPT_SOCKET,
     OPT_STANDBY,
+    OPT_DESTROY,
     OPT_CHECK,
     OPT_PRINT,
     OPT_EXAMPLE,
@@ -47,6 +49,7 @@ static const struct option long_options[] = {
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"standby", no_argument, NULL, OPT_STANDBY},
+    {"destroy-on-exit", no_argument, NULL, OPT_DESTROY},
     {"check", no_argument, NULL, OPT_CHECK},
     {"print", no_argument, NULL, OPT_PRINT},
     {"example", no_argument, NULL, OPT_EXAMPLE},
@@ -126,6 +129,9 @@ int main(int argc, char **argv)
             break;
         case OPT_STANDBY:
             options.want_standby = true;
+            break;
+        case OPT_DESTROY:
+            options.want_destroy = true;
             break;
         case OPT_CHECK:
             want_check = true;

@@ -34,6 +34,10 @@ MUST_CHECK int engine_new(struct loop *l, struct httpc *http, struct config *con
 /* Asks every backend what runs and joins it with the store; `on_ready` comes once, when all have
  * answered or failed to in time. */
 void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx);
+/* Destroys every box, leased ones too; on_done gets how many are left at the deadline. Nothing
+ * may call the pool meanwhile, and engine_close() comes after. */
+void engine_destroy_all(struct engine *e, uint64_t deadline_ns,
+                        void (*on_done)(void *ctx, size_t left), void *ctx);
 /* Stops asking for anything, waits for what is in flight, closes backends and store, frees. The
  * boxes are left running. */
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);

@@ -118,6 +118,21 @@ class Restart(TestCase):
         self.assertEqual(len(sim.boxes()), count + client.get("/v1/pool").json["total"])
 
 
+class DestroyOnExit(TestCase):
+    def test_nothing_is_left_and_the_next_start_is_normal(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 3, "max": 3}}, sim=sim, args=["--destroy-on-exit"])
+        client = self.client(daemon)
+        self.wait_blank(client, 3)
+        self.assertOk(client.acquire("t"))
+        daemon.stop()
+        self.assertEqual(sim.boxes(), {})
+        daemon.start()
+        client = self.client(daemon)
+        self.assertEqual(client.get("/v1/pool").json["mode"], "running")
+        self.assertEqual(self.assertOk(client.acquire("t"))["generation"], 2)
+
+
 class Single(TestCase):
     def test_a_second_daemon_is_refused_with_a_sentence(self):
         daemon = self.daemon()
