@@ -123,7 +123,7 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
         (void) snprintf(message, sizeof(message),
                         "the sandbox is gone: %s; acquire again to get a new one",
                         pool_end_name(fx->u.reply.lost));
-    else if (!str_is_empty(fx->reason))
+    else if (!str_is_empty(fx->reason) && strcmp(fx->reason, text) != 0)
         (void) snprintf(message, sizeof(message), "%s: %s", text, fx->reason);
     else
         str_copy_cut(message, sizeof(message), text);

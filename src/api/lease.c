@@ -27,9 +27,14 @@ static void on_gone(void *ctx)
 
 static void put_outcome(struct lease_call *c, const struct pool_fx *fx, struct json_out *o)
 {
-    api_put_box(o, c->api, &c->caller, &fx->snapshot);
+    struct pool_box box = fx->snapshot;
+
     if (c->want_report)
-        json_put_str(o, "report", engine_destroy_report(c->api->engine, fx->snapshot.id));
+        box.state =
+            POOL_FREE; /* the reply comes when it is gone; only its row may still be there */
+    api_put_box(o, c->api, &c->caller, &box);
+    if (c->want_report)
+        json_put_str(o, "report", engine_destroy_report(c->api->engine, box.id));
 }
 
 static void on_reply(struct engine_call *call, const struct pool_fx *fx)

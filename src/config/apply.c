@@ -38,7 +38,7 @@ static void apply_scalar(const struct scope *s, const struct config_key *k,
 static void apply_map(const struct scope *s, const struct config_key *k,
                       const struct config_node *n, const char *name)
 {
-    char member[NAME_MAX_LEN * 2];
+    char member[NAME_MAX_LEN * 2 + 72];
 
     if (n->kind != CONFIG_NODE_MAPPING) {
         if (!n->is_null)

@@ -279,7 +279,7 @@ static char *event_body(struct engine *e, const struct pool_fx *fx)
     return buf_take(&text, NULL);
 }
 
-static void log_fact(const struct pool_fx *fx)
+static void log_fact(const struct engine *e, const struct pool_fx *fx)
 {
     const struct pool_box *b = &fx->snapshot;
     struct log_field fields[] = {LF_HEX("box", b->id.v), LF_STR("sandbox_id", b->sandbox_id),
@@ -290,6 +290,8 @@ static void log_fact(const struct pool_fx *fx)
     bool is_trouble =
         fact == POOL_FACT_LOST || fact == POOL_FACT_CREATE_FAILED || fact == POOL_FACT_BREAKER_OPEN;
 
+    if (e->is_closing)
+        is_trouble = false; /* our own stop has cut it short */
     (void) snprintf(name, sizeof(name), "pool.%s", pool_fact_name(fact));
     log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
 }
@@ -299,7 +301,7 @@ void fx_event(struct engine *e, const struct pool_fx *fx)
     struct text_write *w = xcalloc(1, sizeof(*w));
     const struct journal_event *ev;
 
-    log_fact(fx);
+    log_fact(e, fx);
     ev = journal_add(&e->journal, rt_wall_ms(e->rt), pool_fact_name(fx->u.event.fact),
                      event_body(e, fx));
     w->text = xstrdup(ev->body);

@@ -23,7 +23,7 @@ class Cli(TestCase):
         return done
 
     def test_a_lease_from_acquire_to_release(self):
-        lease = json.loads(self.run_cli("acquire", "--thread", "demo", "--json").stdout)
+        lease = json.loads(self.run_cli("acquire", "demo", "--json").stdout)
         self.assertEqual(lease["source"], "warm")
         table = self.run_cli("ls").stdout
         self.assertIn(lease["sandbox_id"], table)
@@ -40,7 +40,7 @@ class Cli(TestCase):
     def test_operating_the_pool(self):
         self.assertIn("default", self.run_cli("pool").stdout)
         self.run_cli("pause")
-        self.run_cli("acquire", "--thread", "x", "--wait", "100", status=5)
+        self.run_cli("acquire", "x", "--wait", "100ms", status=5)
         self.run_cli("resume")
         self.run_cli("reconcile")
         self.run_cli("reload")
@@ -84,7 +84,7 @@ class Cli(TestCase):
         reader.start()
 
         def seen():
-            self.run_cli("acquire", "--thread", "follow")
+            self.run_cli("acquire", "follow")
             self.run_cli("release", self.run_cli_id("follow"))
             return any("leased" in line for line in lines)
 

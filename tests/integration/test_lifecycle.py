@@ -71,7 +71,8 @@ class Lifecycle(TestCase):
         client = self.client(self.daemon({"warm": {"min": 1, "max": 1}}))
         lease = self.assertOk(client.acquire("t"))
         gone = self.assertOk(client.delete("/v1/sandboxes/" + lease["sandbox_id"]))
-        self.assertIn("report", gone)
+        self.assertEqual(gone["state"], "gone")
+        self.assertTrue(gone["report"])
         self.assertCode(client.get("/v1/sandboxes/" + lease["sandbox_id"]), 404, "not_found")
         self.assertCode(client.release(lease["sandbox_id"]), 404, "not_found")
 
