@@ -31,7 +31,7 @@ static const char usage[] =
     "SIGTERM stops; sandboxes are left running and are found again at the next start.\n"
     "\n"
     "  sandpoold --config sandpool.yaml --state-dir ./state --socket ./sandpool.sock\n"
-    "  SANDPOOL_SOCKET=./sandpool.sock sandpool acquire --thread demo\n";
+    "  SANDPOOL_SOCKET=./sandpool.sock sandpool acquire demo\n";
 
 enum {
     OPT_STATE_DIR = 256,
