@@ -59,14 +59,14 @@ static void write_text(struct stream *s, const struct buf *text)
         s->is_full = true;
 }
 
-static void write_gap(struct stream *s, uint64_t oldest)
+static void write_gap(struct stream *s, uint64_t next_id)
 {
     struct buf text;
 
     buf_init(&text, 256);
     buf_printf(&text, "event: gap\ndata: {\"from\":%llu,\"to\":%llu}\n\n",
-               (unsigned long long) s->next_id, (unsigned long long) (oldest - 1));
-    s->next_id = oldest;
+               (unsigned long long) s->next_id, (unsigned long long) (next_id - 1));
+    s->next_id = next_id;
     write_text(s, &text);
     buf_fini(&text);
 }
@@ -105,7 +105,7 @@ static void pump(struct stream *s)
         const struct journal_event *ev = journal_get(j, s->next_id);
 
         if (ev == NULL)
-            write_gap(s, journal_oldest(j));
+            write_gap(s, journal_first_from(j, s->next_id));
         else
             write_event(s, ev);
     }
@@ -157,6 +157,7 @@ void api_events(struct http_exchange *ex)
     s->ex = ex;
     s->next_id = next_id;
     s->want_follow =
+        http_method(ex) != HTTP_METHOD_HEAD &&
         !(http_query(ex, "follow", follow, sizeof(follow)) && strcmp(follow, "0") == 0);
     s->subscriber.on_event = on_event;
     http_set_ctx(ex, s, on_gone);

@@ -54,7 +54,7 @@ const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const
 void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
                      const char *body)
 {
-    (void) put(j, id, at_ms, kind, xstrdup(body));
+    (void) put(j, id, at_ms, kind, xstrdup(body[0] == '{' ? body : "{}"));
 }
 
 const struct journal_event *journal_get(const struct journal *j, uint64_t id)
@@ -69,10 +69,11 @@ uint64_t journal_newest(const struct journal *j)
     return j->next_id - 1;
 }
 
-uint64_t journal_oldest(const struct journal *j)
+uint64_t journal_first_from(const struct journal *j, uint64_t id)
 {
-    uint64_t id = j->next_id > JOURNAL_SIZE ? j->next_id - JOURNAL_SIZE : 1;
+    uint64_t oldest = j->next_id > JOURNAL_SIZE ? j->next_id - JOURNAL_SIZE : 1;
 
+    id = MAX_OF(id, oldest);
     while (id < j->next_id && journal_get(j, id) == NULL)
         id++;
     return id;

@@ -12,7 +12,7 @@
 enum { JOURNAL_SIZE = 2048, JOURNAL_KIND_MAX = 31 };
 
 struct journal_event {
-    uint64_t id; /* from 1, without gaps */
+    uint64_t id; /* from 1; a hole where the store lost events of an earlier run */
     uint64_t at_ms;
     char kind[JOURNAL_KIND_MAX + 1];
     char *body; /* JSON object */
@@ -35,12 +35,13 @@ void journal_fini(struct journal *j);
 /* Takes `body` (from malloc) over. Returns the event, valid until the next one is added. */
 const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
                                         char *body);
-/* Boot: events of earlier runs, oldest first. */
+/* Boot: events of earlier runs, oldest first. A body that is no object is taken as an empty one. */
 void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
                      const char *body);
 /* NULL when it is not (or no longer) in the ring. */
 const struct journal_event *journal_get(const struct journal *j, uint64_t id);
-uint64_t journal_oldest(const struct journal *j);
+/* The first event in the ring from `id` on; journal_newest() + 1 when there is none. */
+uint64_t journal_first_from(const struct journal *j, uint64_t id);
 uint64_t journal_newest(const struct journal *j);
 
 void journal_subscribe(struct journal *j, struct journal_subscriber *s);
