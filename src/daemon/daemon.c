@@ -125,6 +125,12 @@ static void on_all_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
+    /* Till here, because closing them brings back the default action: one more signal would end
+     * the process before what is committed is written down. Now only milliseconds are left. */
+    signals_close(&d->signals);
+    (void) signal(SIGTERM, SIG_IGN); /* cannot fail for a valid number */
+    (void) signal(SIGINT, SIG_IGN);
+    (void) signal(SIGHUP, SIG_IGN);
     loop_stop(&d->loop);
 }
 
@@ -164,7 +170,6 @@ static void close_everything(struct daemon *d)
     d->is_closing = true;
     rt_timer_cancel(&d->loop.rt, &d->stop_timer);
     rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
-    signals_close(&d->signals);
     if (d->server != NULL)
         http_server_close(d->server, on_server_closed, d);
     else
@@ -328,7 +333,9 @@ int daemon_run(const struct daemon_options *options)
         log_flush_wait();
         (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
         (void) config_free(config);
-        return 1; /* the process ends here: nothing half-open is unwound */
+        if (lock_fd < 0)
+            free(d); /* nothing has been started that knows it */
+        return 1;    /* the process ends here: nothing half-open is unwound */
     }
     loop_run(&d->loop);
     loop_fini(&d->loop);
