@@ -47,7 +47,8 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
     struct get_call *c = ctx;
     const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
 
-    if (c->ex != NULL && box != NULL)
+    /* It may have changed hands while the backend was asked. */
+    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
         reply_box(c->ex, c->api, &c->caller, box, verdict, true);
     else if (c->ex != NULL)
         http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
