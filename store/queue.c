@@ -10,7 +10,7 @@
 
 /* After a batch the next write is often microseconds away, and waking a sleeping thread costs more
  * than committing. Bounded, so an idle store sleeps; pointless when there is no second CPU. */
-#define SPIN_NS (40 * NS_PER_US)
+#define SPIN_NS (70 * NS_PER_US)
 #define SPIN_LOOKS 16
 
 static uint64_t now_ns(void)

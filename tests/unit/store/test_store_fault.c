@@ -284,6 +284,49 @@ static void test_a_moved_file_takes_no_promises(void **state)
     assert_int_equal(image.boxes, 2);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "rb");
+    FILE *out = fopen(to, "wb");
+    char data[4096];
+    size_t n;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    for (n = fread(data, 1, sizeof(data), in); n > 0; n = fread(data, 1, sizeof(data), in))
+        assert_int_equal(fwrite(data, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+    (void) fclose(in); /* was only read */
+}
+
+/* The open connection is of no use any more: a new one finds the file that is there now. */
+static void test_a_replaced_file_is_opened_again(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+    char away[128];
+    struct image image;
+
+    (void) snprintf(away, sizeof(away), "%s.away", f->path);
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    fixture_close(f);
+    fixture_start(f);
+    assert_int_equal(rename(f->path, away), 0);
+    put = put_box(2, "blank");
+    assert_int_equal(fixture_write(f, &put), SP_STORE_UNAVAILABLE);
+    copy_file("/dev/null", f->path); /* an empty one is not a store to go on with */
+    for (unsigned i = 0; i < 10; i++)
+        (void) fixture_turn(f, 10);
+    assert_false(store_is_up(f->store));
+    assert_int_equal(unlink(f->path), 0);
+    copy_file(away, f->path);
+    fixture_wait_up(f, true);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 2);
+}
+
 static void test_a_failing_checkpoint_loses_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -324,6 +367,7 @@ int main(void)
         TEST(test_nothing_succeeds_behind_a_failure),
         TEST(test_power_means_sync),
         TEST(test_a_moved_file_takes_no_promises),
+        TEST(test_a_replaced_file_is_opened_again),
         TEST(test_a_failing_checkpoint_loses_nothing),
     };
 
