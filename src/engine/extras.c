@@ -1,7 +1,10 @@
 /* extras.c - metadata and clean-up reports: what belongs to a box but means nothing to the pool. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "engine/internal.h"
 
 static bool is_box(const struct map_node *node, const void *key)
@@ -41,6 +44,25 @@ void extra_drop(struct engine *e, struct box_id box)
     list_remove(&e->extra_list, &x->link);
     free(x->metadata);
     free(x);
+}
+
+void extra_set_metadata(struct engine *e, const struct pool_box *box, const char *metadata)
+{
+    struct engine_extra *x = extra_make(e, box->id);
+
+    free(x->metadata);
+    x->metadata = xstrdup(metadata);
+    x->generation = box->generation;
+    str_copy_cut(x->sandbox_id, sizeof(x->sandbox_id), box->sandbox_id);
+}
+
+void extra_drop_stale(struct engine *e, const struct pool_box *box)
+{
+    struct engine_extra *x = extra_find(e, box->id);
+
+    if (x != NULL &&
+        (x->generation != box->generation || strcmp(x->sandbox_id, box->sandbox_id) != 0))
+        free(TAKE_PTR(x->metadata));
 }
 
 void extras_fini(struct engine *e)

@@ -148,13 +148,9 @@ static void bind_metadata(struct engine *e, const struct pool_box *box)
 {
     struct map_node *n =
         map_find(&e->pending, hash_str(box->sandbox_id), has_sandbox_id, box->sandbox_id);
-    struct engine_extra *x;
 
-    if (n == NULL)
-        return;
-    x = extra_make(e, box->id);
-    free(x->metadata);
-    x->metadata = xstrdup(container_of(n, struct engine_call, pending_node)->metadata);
+    if (n != NULL)
+        extra_set_metadata(e, box, container_of(n, struct engine_call, pending_node)->metadata);
 }
 
 void fx_store(struct engine *e, const struct pool_fx *fx)
@@ -183,6 +179,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
     } else {
         const struct engine_extra *x;
 
+        extra_drop_stale(e, &w->box);
         if (w->what == POOL_WRITE_LEASE)
             bind_metadata(e, &w->box);
         x = extra_find(e, w->box.id);

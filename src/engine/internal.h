@@ -39,6 +39,8 @@ struct engine_extra {
     struct list_node link;
     struct box_id box;
     char *metadata;
+    char sandbox_id[POOL_ID_MAX + 1]; /* with the generation: the lease the metadata is of */
+    uint64_t generation;
     char report[256];
 };
 
@@ -129,6 +131,9 @@ void reconcile_arm(struct engine *e);
 struct engine_extra *extra_find(const struct engine *e, struct box_id box);
 struct engine_extra *extra_make(struct engine *e, struct box_id box);
 void extra_drop(struct engine *e, struct box_id box);
+void extra_set_metadata(struct engine *e, const struct pool_box *box, const char *metadata);
+/* A box taken back before its owner saw it goes to somebody else, without what was said of it. */
+void extra_drop_stale(struct engine *e, const struct pool_box *box);
 void extras_fini(struct engine *e);
 
 /* Operations in flight are counted, so that closing can wait for them. */

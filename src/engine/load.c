@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
@@ -180,7 +179,7 @@ static int build_pool(struct loader *l, struct err *err)
         if (!pool_restore_box(e->pool, &l->boxes[i].box))
             refused++;
         else if (l->boxes[i].metadata != NULL)
-            extra_make(e, l->boxes[i].box.id)->metadata = TAKE_PTR(l->boxes[i].metadata);
+            extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
     }
     if (refused > 0)
         return err_set(err, SP_INTERNAL, "%zu rows of the store do not fit into the pool", refused);
