@@ -163,8 +163,8 @@ struct pool_box {
     uint64_t ready_ns;
     uint64_t leased_ns;
     uint64_t parked_ns;
-    uint64_t active_ns; /* last activity of its owner */
-    uint64_t seen_ns;   /* last proof of life */
+    uint64_t active_ns;  /* last activity of its owner */
+    uint64_t seen_ns;    /* last proof of life */
     uint64_t expires_ns; /* lease deadline, POOL_NEVER for none */
     uint64_t idle_ns;    /* lease's idle limit, POOL_NEVER for none */
     unsigned busy;       /* commands and streams running: the idle clock holds still */
@@ -245,7 +245,7 @@ struct pool_event {
             bool want_destroy; /* RELEASE: destroy instead of park */
             uint64_t ttl_ns;   /* RENEW: from now; 0: the profile's */
             bool is_quick;     /* DESTROY: reply when committed, do not wait until it is gone */
-        } on; /* RELEASE, RENEW, DESTROY */
+        } on;                  /* RELEASE, RENEW, DESTROY */
         struct {
             int delta;
         } activity;
@@ -257,7 +257,7 @@ struct pool_event {
         struct {
             int code; /* enum sp_error; SP_OK for success where the event has both */
             char reason[POOL_REASON_MAX + 1];
-        } failed; /* CREATE_FAILED, PROBED, DESTROYED, STORE_FAILED */
+        } failed;                  /* CREATE_FAILED, PROBED, DESTROYED, STORE_FAILED */
         enum pool_verdict verdict; /* CHECKED */
         struct {
             bool is_found;
@@ -273,8 +273,8 @@ struct pool_event {
         } listed;
         struct {
             uint64_t write; /* of POOL_FX_STORE */
-        } stored; /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
-        bool is_store_up;                  /* STORE_STATE */
+        } stored;           /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
+        bool is_store_up;   /* STORE_STATE */
         const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
         struct {
             enum pool_mode mode;
@@ -299,29 +299,29 @@ enum pool_fx_kind {
 };
 
 enum pool_write {
-    POOL_WRITE_BOX,     /* box row as it is now (state column from `state`) */
-    POOL_WRITE_LEASE,   /* box row and its lease row (binds the id, or renews, or parks) */
+    POOL_WRITE_BOX,      /* box row as it is now (state column from `state`) */
+    POOL_WRITE_LEASE,    /* box row and its lease row (binds the id, or renews, or parks) */
     POOL_WRITE_DELETING, /* box row says `deleting`; its lease row, if any, is ended with `end` */
-    POOL_WRITE_FORGET,  /* box row removed */
-    POOL_WRITE_MODE,    /* the pool's mode (no box) */
+    POOL_WRITE_FORGET,   /* box row removed */
+    POOL_WRITE_MODE,     /* the pool's mode (no box) */
     POOL_WRITE_COUNT
 };
 
 enum pool_fact { /* kinds of POOL_FX_EVENT */
-    POOL_FACT_CREATED,
-    POOL_FACT_READY,
-    POOL_FACT_LEASED,
-    POOL_FACT_RENEWED,
-    POOL_FACT_PARKED,
-    POOL_FACT_DOOMED,
-    POOL_FACT_GONE,
-    POOL_FACT_LOST,
-    POOL_FACT_ADOPTED,
-    POOL_FACT_CREATE_FAILED,
-    POOL_FACT_BREAKER_OPEN,
-    POOL_FACT_BREAKER_CLOSED,
-    POOL_FACT_MODE,
-    POOL_FACT_COUNT
+                 POOL_FACT_CREATED,
+                 POOL_FACT_READY,
+                 POOL_FACT_LEASED,
+                 POOL_FACT_RENEWED,
+                 POOL_FACT_PARKED,
+                 POOL_FACT_DOOMED,
+                 POOL_FACT_GONE,
+                 POOL_FACT_LOST,
+                 POOL_FACT_ADOPTED,
+                 POOL_FACT_CREATE_FAILED,
+                 POOL_FACT_BREAKER_OPEN,
+                 POOL_FACT_BREAKER_CLOSED,
+                 POOL_FACT_MODE,
+                 POOL_FACT_COUNT
 };
 const char *pool_fact_name(enum pool_fact fact);
 

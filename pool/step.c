@@ -63,10 +63,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         listed_step(p, ev);
         break;
     case POOL_EV_STORED:
-        writes_answered(p, ev, true);
-        break;
     case POOL_EV_STORE_FAILED:
-        writes_answered(p, ev, false);
+        writes_answered(p, ev, ev->kind == POOL_EV_STORED);
         break;
     case POOL_EV_STORE_STATE:
         writes_store_state(p, ev->u.is_store_up);

@@ -44,9 +44,9 @@ int sp_stream(struct sp_client *c, const char *target, const char *last_event_id
               struct sp_failure *failure);
 
 struct sp_acquire {
-    const char *thread_id; /* NULL: anonymous */
-    const char *user_id;   /* NULL: "default" */
-    const char *profile;   /* NULL: the thread's own, else `default` */
+    const char *thread_id;  /* NULL: anonymous */
+    const char *user_id;    /* NULL: "default" */
+    const char *profile;    /* NULL: the thread's own, else `default` */
     const char *sandbox_id; /* NULL: computed by the daemon */
     bool has_wait;
     uint64_t wait_ms; /* with has_wait; else the daemon's default */

@@ -7,46 +7,47 @@
 
 #include <stdbool.h>
 
-#define SP_ERROR_TABLE(X)                                                                          \
-    X(BAD_REQUEST, "bad_request", 400, false, "the request is malformed")                          \
-    X(UNAUTHORIZED, "unauthorized", 401, false, "a valid bearer token is required")                \
-    X(FORBIDDEN, "forbidden", 403, false, "this caller may not do that")                           \
-    X(NOT_FOUND, "not_found", 404, false, "no such sandbox")                                       \
-    X(NO_ROUTE, "no_route", 404, false, "no such path")                                            \
-    X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, false, "the path exists, the method does not") \
-    X(REQUEST_TIMEOUT, "request_timeout", 408, true, "the request did not arrive in time")         \
-    X(SPEC_CONFLICT, "spec_conflict", 409, false, "the thread holds a box of another profile")     \
-    X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")   \
-    X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")    \
-    X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                           \
-    X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                 \
-    X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")               \
-    X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                  \
-    X(EXPECTATION_FAILED, "expectation_failed", 417, false, "only 100-continue can be expected")   \
-    X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                     \
-    X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                         \
-    X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                         \
-    X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")     \
-    X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                            \
-    X(INTERNAL, "internal", 500, false, "the daemon made a mistake")                               \
-    X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                        \
-    X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")                \
-    X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")                \
-    X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")    \
-    X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")            \
-    X(TOO_MANY_CONNECTIONS, "too_many_connections", 503, true, "the connection limit is reached")  \
-    X(DRAINING, "draining", 503, true, "the pool is draining")                                     \
-    X(PAUSED, "paused", 503, true, "the pool is paused")                                           \
-    X(STARTING, "starting", 503, true, "the daemon is still starting")                             \
-    X(TIMEOUT, "timeout", 504, true, "the operation did not finish in time")                       \
-    X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are spoken")           \
-    /* below: never sent by the daemon, met by its clients and inside it */                        \
-    X(CONNECT_FAILED, "connect_failed", 0, true, "the daemon cannot be reached")                   \
-    X(PROTOCOL, "protocol", 0, false, "the peer's answer makes no sense")                          \
-    X(TOO_BIG, "too_big", 0, false, "a limit was exceeded")                                        \
-    X(NO_MEMORY, "no_memory", 503, true, "not enough memory for this request")                     \
-    X(CONFIG, "config", 0, false, "the configuration is wrong")                                    \
-    X(LOCKED, "locked", 0, true, "another daemon uses this state directory")                       \
+#define SP_ERROR_TABLE(X)                                                                         \
+    X(BAD_REQUEST, "bad_request", 400, false, "the request is malformed")                         \
+    X(UNAUTHORIZED, "unauthorized", 401, false, "a valid bearer token is required")               \
+    X(FORBIDDEN, "forbidden", 403, false, "this caller may not do that")                          \
+    X(NOT_FOUND, "not_found", 404, false, "no such sandbox")                                      \
+    X(NO_ROUTE, "no_route", 404, false, "no such path")                                           \
+    X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, false,                                       \
+      "the path exists, the method does not")                                                     \
+    X(REQUEST_TIMEOUT, "request_timeout", 408, true, "the request did not arrive in time")        \
+    X(SPEC_CONFLICT, "spec_conflict", 409, false, "the thread holds a box of another profile")    \
+    X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")  \
+    X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")   \
+    X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                          \
+    X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                \
+    X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")              \
+    X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                 \
+    X(EXPECTATION_FAILED, "expectation_failed", 417, false, "only 100-continue can be expected")  \
+    X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
+    X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
+    X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
+    X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
+    X(INTERNAL, "internal", 500, false, "the daemon made a mistake")                              \
+    X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                       \
+    X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")               \
+    X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")               \
+    X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")   \
+    X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")           \
+    X(TOO_MANY_CONNECTIONS, "too_many_connections", 503, true, "the connection limit is reached") \
+    X(DRAINING, "draining", 503, true, "the pool is draining")                                    \
+    X(PAUSED, "paused", 503, true, "the pool is paused")                                          \
+    X(STARTING, "starting", 503, true, "the daemon is still starting")                            \
+    X(TIMEOUT, "timeout", 504, true, "the operation did not finish in time")                      \
+    X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are spoken")          \
+    /* below: never sent by the daemon, met by its clients and inside it */                       \
+    X(CONNECT_FAILED, "connect_failed", 0, true, "the daemon cannot be reached")                  \
+    X(PROTOCOL, "protocol", 0, false, "the peer's answer makes no sense")                         \
+    X(TOO_BIG, "too_big", 0, false, "a limit was exceeded")                                       \
+    X(NO_MEMORY, "no_memory", 503, true, "not enough memory for this request")                    \
+    X(CONFIG, "config", 0, false, "the configuration is wrong")                                   \
+    X(LOCKED, "locked", 0, true, "another daemon uses this state directory")                      \
     X(IO, "io", 0, true, "an input or output operation failed")
 
 /* Codes are negative so that they share a return value with counts and lengths. */
@@ -55,7 +56,7 @@ enum sp_error_index {
 #define X(name, wire, status, retry, text) SP_ERROR_INDEX_##name,
     SP_ERROR_TABLE(X)
 #undef X
-    SP_ERROR_INDEX_COUNT
+        SP_ERROR_INDEX_COUNT
 };
 
 enum sp_error {

@@ -24,7 +24,7 @@ struct config_map {
     struct config_pair {
         char *key;
         char *value;
-    } *pairs;
+    } * pairs;
 };
 
 enum config_durability {
@@ -83,8 +83,8 @@ struct config {
         char group[CONFIG_NAME_MAX + 1];
     } socket;
     struct {
-        char listen[CONFIG_NAME_MAX + 1]; /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
-        struct config_map tokens;         /* caller's name to bearer token */
+        char listen[CONFIG_NAME_MAX + 1];    /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
+        struct config_map tokens;            /* caller's name to bearer token */
         char operators[CONFIG_TEXT_MAX + 1]; /* names among them, comma separated */
     } tcp;
     char operator_uids[CONFIG_TEXT_MAX + 1]; /* beside root and the daemon's own, comma separated */
