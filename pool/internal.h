@@ -185,8 +185,9 @@ struct pool {
     unsigned stuck;        /* boxes whose destroy has failed */
     unsigned adopted_high; /* total when a found box took it over the cap */
 
-    struct waiter *waiters;
-    size_t waiter_count;
+    struct waiter *waiters; /* room for waiter_max */
+    size_t waiter_max;
+    size_t waiter_count; /* ever used: the memory of the others has not been touched yet */
     struct list free_waiters;
     struct list redo;
     struct list discovering;

@@ -34,19 +34,17 @@ static void init_slots(struct pool *p, unsigned restore_max)
  * that would empty it. */
 static void init_waiters(struct pool *p)
 {
-    p->waiter_count = (size_t) p->max_waiters * 2 + 64;
-    p->waiters = xcalloc(p->waiter_count, sizeof(struct waiter));
+    p->waiter_max = (size_t) p->max_waiters * 2 + 64;
+    p->waiters = xcalloc(p->waiter_max, sizeof(struct waiter));
     p->turns = xcalloc((size_t) p->max_waiters + 1, sizeof(struct turn));
     list_init(&p->free_waiters);
     list_init(&p->free_turns);
     list_init(&p->redo);
     list_init(&p->discovering);
-    map_init(&p->reqs, p->waiter_count);
-    map_init(&p->threads, p->waiter_count);
+    map_init(&p->reqs, p->waiter_max);
+    map_init(&p->threads, p->waiter_max);
     map_init(&p->users, p->max_waiters);
-    heap_init(&p->deadlines, p->waiter_count);
-    for (size_t i = 0; i < p->waiter_count; i++)
-        list_push_back(&p->free_waiters, &p->waiters[i].link);
+    heap_init(&p->deadlines, p->waiter_max);
     for (size_t i = 0; i < (size_t) p->max_waiters + 1; i++)
         list_push_back(&p->free_turns, &p->turns[i].link);
 }
@@ -68,7 +66,7 @@ struct pool *pool_new(const struct pool_config *config)
     p->past_count = MAX_OF((size_t) p->max_boxes * 4, (size_t) 1024);
     p->past = xcalloc(p->past_count, sizeof(struct past));
     map_init(&p->pasts, p->past_count);
-    p->fx_cap = p->slot_count * FX_PER_SLOT + p->waiter_count + POOL_PROFILES_MAX * FX_PER_PROFILE;
+    p->fx_cap = p->slot_count * FX_PER_SLOT + p->waiter_max + POOL_PROFILES_MAX * FX_PER_PROFILE;
     p->fx = xcalloc(p->fx_cap, sizeof(struct fx_rec));
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
         reconfig_init_profile(p, i, i < config->profile_count ? &config->profiles[i] : NULL);

@@ -28,15 +28,26 @@ struct waiter *waiter_find_thread(const struct pool *p, const char *sandbox_id)
     return n != NULL ? container_of(n, struct waiter, by_sandbox) : NULL;
 }
 
-struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
+/* One that was used before, if there is one: so only as much memory is touched as was needed. */
+static struct waiter *take_free(struct pool *p)
 {
     struct list_node *n = list_pop_front(&p->free_waiters);
-    struct waiter *w;
 
-    if (n == NULL)
+    if (n != NULL)
+        return waiter_of(n);
+    if (p->waiter_count == p->waiter_max)
+        return NULL;
+    p->waiter_count++;
+    return &p->waiters[p->waiter_count - 1];
+}
+
+struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
+{
+    struct waiter *w = take_free(p);
+
+    if (w == NULL)
         return NULL;
     assert(waiter_find(p, ev->req) == NULL);
-    w = waiter_of(n);
     memset(w, 0, sizeof(*w));
     w->req = ev->req;
     w->kind = ev->kind;
