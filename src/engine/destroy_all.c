@@ -1,6 +1,6 @@
 /* destroy_all.c - for a daemon that is told to leave nothing behind: every box is destroyed, also
- * leased ones. The pool is paused meanwhile, so that it makes no new ones, and gets its mode back
- * at the end. */
+ * leased ones. The pool is paused, so that it makes no new ones; the mode it had is what the store
+ * remembers at the end. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -17,11 +17,11 @@ struct destroyer {
     void *ctx;
 };
 
-static void set_mode(struct engine *e, enum pool_mode mode)
+static void pause_pool(struct engine *e)
 {
     struct pool_event ev = {.kind = POOL_EV_MODE};
 
-    ev.u.mode.mode = mode;
+    ev.u.mode.mode = POOL_PAUSED;
     engine_post(e, &ev);
 }
 
@@ -68,7 +68,8 @@ static void on_look(struct rt_timer *timer)
         rt_timer_set(e->rt, timer, rt_after(rt_now(e->rt), LOOK_EVERY_NS), on_look);
         return;
     }
-    set_mode(e, d->mode_before);
+    /* Only in the store: a pool that runs again would make boxes again. */
+    fx_store_put_meta(e, "mode", pool_mode_name(d->mode_before));
     engine_sync(e, on_stored, d);
 }
 
@@ -84,6 +85,6 @@ void engine_destroy_all(struct engine *e, uint64_t deadline_ns,
     d->mode_before = stats.mode;
     d->on_done = on_done;
     d->ctx = ctx;
-    set_mode(e, POOL_PAUSED);
+    pause_pool(e);
     on_look(&d->timer);
 }
