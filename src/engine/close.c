@@ -1,6 +1,6 @@
 /* close.c - the engine's end: ask for nothing new, let what runs come to its end, then close
- * the store and free. Rows are still written meanwhile, so that what a cancelled operation left
- * behind is known at the next start. Boxes are left running. */
+ * the store and free. Rows are still written meanwhile; what was cut short is found again by its
+ * row at the next start. Boxes are left running. */
 #include "engine/internal.h"
 
 static void on_wake_closed(void *ctx)

@@ -21,7 +21,7 @@ struct probe_op {
     uint64_t epoch;
 };
 
-static void post_failure(struct engine *e, enum pool_event_kind kind, struct box_id box,
+static void post_outcome(struct engine *e, enum pool_event_kind kind, struct box_id box,
                          uint64_t epoch, int code, const char *reason)
 {
     struct pool_event ev = {.kind = kind, .box = box, .epoch = epoch};
@@ -29,6 +29,13 @@ static void post_failure(struct engine *e, enum pool_event_kind kind, struct box
     ev.u.failed.code = code;
     str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
     engine_post(e, &ev);
+}
+
+/* Our own end stopped it, which says nothing about the box: its row stands, and the next start asks
+ * the backend. */
+static bool is_cut_short(const struct engine *e, const struct op *op)
+{
+    return e->is_closing && op->result != SP_OK;
 }
 
 static void on_created(struct op *op)
@@ -45,8 +52,8 @@ static void on_created(struct op *op)
         str_copy_cut(ev.u.created.ref, sizeof(ev.u.created.ref), made->ref);
         ev.u.created.is_ready = made->is_ready;
         engine_post(e, &ev);
-    } else {
-        post_failure(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
+    } else if (!is_cut_short(e, op)) {
+        post_outcome(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
     }
     config_ref_put(c->config);
     free(c);
@@ -62,7 +69,7 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     struct create_op *c;
 
     if (profile == NULL) {
-        post_failure(e, POOL_EV_CREATE_FAILED, fx->box, fx->epoch, SP_NOT_FOUND,
+        post_outcome(e, POOL_EV_CREATE_FAILED, fx->box, fx->epoch, SP_NOT_FOUND,
                      "the profile is gone from the configuration");
         return;
     }
@@ -84,8 +91,9 @@ static void on_probed(struct op *op)
     struct probe_op *p = container_of(op, struct probe_op, probe.op);
     struct engine *e = p->engine;
 
-    post_failure(e, POOL_EV_PROBED, p->box, p->epoch, op->result,
-                 op->result == SP_OK ? "" : op->err.msg);
+    if (!is_cut_short(e, op))
+        post_outcome(e, POOL_EV_PROBED, p->box, p->epoch, op->result,
+                     op->result == SP_OK ? "" : op->err.msg);
     free(p);
     engine_op_ended(e);
 }
