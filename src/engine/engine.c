@@ -266,8 +266,11 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
 {
     struct pool_config *pc = xcalloc(1, sizeof(*pc));
     struct pool_event ev = {.kind = POOL_EV_RECONFIG};
+    unsigned known_backends = e->backend_count;
     int r = config_can_reload(e->config->config, config, err);
 
+    if (r == SP_OK)
+        r = profiles_check(e, config, err);
     if (r == SP_OK)
         r = profiles_open_backends(e, config, err);
     if (r != SP_OK) {
@@ -280,6 +283,8 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     config_ref_put(e->config);
     e->config = config_ref_new(config);
     engine_post(e, &ev);
+    for (unsigned i = known_backends; i < e->backend_count; i++)
+        reconcile_backend(e, i);
     reconcile_arm(e);
     free(pc);
     log_info("config.reloaded", LF_U64("profiles", config->profile_count));
@@ -321,12 +326,4 @@ bool engine_is_recovered(const struct engine *e)
 void engine_get_store_stats(struct engine *e, struct store_stats *ret)
 {
     store_get_stats(e->store, ret);
-}
-
-const char *engine_backend_trouble(const struct engine *e)
-{
-    for (unsigned i = 0; i < e->backend_count; i++)
-        if (e->backends[i].trouble[0] != '\0')
-            return e->backends[i].trouble;
-    return NULL;
 }

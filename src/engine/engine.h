@@ -58,7 +58,7 @@ MUST_CHECK int engine_reload(struct engine *e, struct config *config, struct err
 void engine_reconcile(struct engine *e,
                       void (*on_done)(void *ctx, unsigned clean, unsigned failed, size_t seen),
                       void *ctx);
-/* Asks the backend whether a box lives; the answer is also given to the pool. */
+/* Asks the backend whether a box lives; that it is dead is also told to the pool. */
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
 
@@ -72,7 +72,8 @@ const char *engine_instance(const struct engine *e);
 const char *engine_metadata(const struct engine *e, struct box_id box);
 /* What the last destroy of the box cleaned; "" when not known (any more). */
 const char *engine_destroy_report(const struct engine *e, struct box_id box);
-/* NULL when every backend answered its last listing; else a sentence that names one. */
+/* NULL when every backend of a configured profile answered its last listing; else a sentence that
+ * names one. */
 const char *engine_backend_trouble(const struct engine *e);
 bool engine_is_recovered(const struct engine *e);
 void engine_get_store_stats(struct engine *e, struct store_stats *ret);

@@ -97,6 +97,8 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
 /* Opens a backend for every profile that has none yet. */
 MUST_CHECK int profiles_open_backends(struct engine *e, const struct config *config,
                                       struct err *err);
+/* SP_CONFIG when boxes that live forbid it: they stay with the backend that made them. */
+MUST_CHECK int profiles_check(struct engine *e, const struct config *config, struct err *err);
 /* The backend of a pool profile, also of one that is gone from the configuration. */
 struct engine_backend *profiles_backend(struct engine *e, unsigned profile);
 /* The configuration's profile behind a pool profile; NULL when it is gone. */

@@ -6,12 +6,13 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-static struct engine_backend *find_backend(struct engine *e, const char *key)
+/* Its index; -1 when there is none. */
+static int find_backend(const struct engine *e, const char *key)
 {
     for (unsigned i = 0; i < e->backend_count; i++)
         if (strcmp(e->backends[i].key, key) == 0)
-            return &e->backends[i];
-    return NULL;
+            return (int) i;
+    return -1;
 }
 
 static void on_died(void *ctx, uint64_t box_id, const char *reason)
@@ -64,7 +65,7 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
         int r;
 
         config_backend_key(&config->profiles[i], key, sizeof(key));
-        if (find_backend(e, key) != NULL)
+        if (find_backend(e, key) >= 0)
             continue;
         r = open_backend(e, &config->profiles[i], key, err);
         if (r != SP_OK)
@@ -73,20 +74,83 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
     return SP_OK;
 }
 
+static unsigned boxes_of(const struct pool_profile_view *view)
+{
+    unsigned count = 0;
+
+    for (int i = 0; i < POOL_STATE_COUNT; i++)
+        count += view->by_state[i];
+    return count;
+}
+
+int profiles_check(struct engine *e, const struct config *config, struct err *err)
+{
+    unsigned places = config->profile_count;
+    struct pool_stats stats;
+
+    pool_get_stats(e->pool, &stats);
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        char key[sizeof(e->backends[0].key)];
+        const struct config_profile *profile;
+        struct pool_profile_view view;
+        const char *old_key;
+
+        pool_get_profile(e->pool, rt_now(e->rt), i, &view);
+        if (boxes_of(&view) == 0)
+            continue;
+        profile = config_find_profile(config, view.profile->name);
+        if (profile == NULL) {
+            places++;
+            continue;
+        }
+        config_backend_key(profile, key, sizeof(key));
+        old_key = e->backends[view.profile->backend].key;
+        if (strcmp(key, old_key) != 0)
+            return err_set(err, SP_CONFIG,
+                           "profile '%s' has %u boxes on '%s' and cannot move to '%s': give the "
+                           "profile on the new backend another name",
+                           profile->name, boxes_of(&view), old_key, key);
+    }
+    if (places > POOL_PROFILES_MAX)
+        return err_set(err, SP_CONFIG,
+                       "%u profiles, with those that were removed and still have boxes: at most %d",
+                       places, POOL_PROFILES_MAX);
+    return SP_OK;
+}
+
+/* Only of backends that the configuration still names: acquires do not need the others. */
+const char *engine_backend_trouble(const struct engine *e)
+{
+    const struct config *config = e->config->config;
+
+    for (unsigned i = 0; i < config->profile_count; i++) {
+        char key[sizeof(e->backends[0].key)];
+        int backend;
+
+        config_backend_key(&config->profiles[i], key, sizeof(key));
+        backend = find_backend(e, key);
+        if (backend >= 0 && e->backends[backend].trouble[0] != '\0')
+            return e->backends[backend].trouble;
+    }
+    return NULL;
+}
+
 static void fill_profile(struct engine *e, const struct config_profile *from,
                          struct pool_profile *to)
 {
     char key[sizeof(e->backends[0].key)];
-    const struct engine_backend *b;
+    const struct backend_ops *ops;
+    int backend;
 
     config_backend_key(from, key, sizeof(key));
-    b = find_backend(e, key);
-    assert(b != NULL);
+    backend = find_backend(e, key);
+    assert(backend >= 0);
+    ops = e->backends[backend].backend->ops;
     *to = (struct pool_profile){
         .spec_hash = config_spec_hash(from),
-        .backend = (unsigned) (b - e->backends),
-        .want_discover = from->discover && b->backend->ops->can_discover,
-        .is_watched = b->backend->ops->is_watched,
+        .backend = (unsigned) backend,
+        .want_discover = from->discover && ops->can_discover,
+        .is_watched = ops->is_watched,
         .warm_min = (unsigned) from->warm.min,
         .warm_max = (unsigned) from->warm.max,
         .create_max = (unsigned) from->create.concurrency,
