@@ -50,7 +50,7 @@ struct engine {
     struct httpc *http;
     struct engine_config_ref *config;
     char instance[ENGINE_INSTANCE_MAX + 1];
-    bool is_instance_new; /* made up now: to be stored before it labels anything */
+    bool is_instance_new; /* to be stored before it labels anything */
 
     struct pool *pool;
     struct rt_timer wake_timer;

@@ -186,18 +186,28 @@ static int build_pool(struct loader *l, struct err *err)
     return SP_OK;
 }
 
-static void choose_instance(struct engine *e)
+/* The boxes carry the instance's name, and boxes of other instances are never touched: under another
+ * name all of them would be lost and left running. */
+static int choose_instance(struct loader *l, struct err *err)
 {
+    struct engine *e = l->engine;
     const char *configured = e->config->config->instance;
     uint64_t v;
 
-    if (!str_is_empty(configured)) {
-        str_copy_cut(e->instance, sizeof(e->instance), configured);
-    } else if (str_is_empty(e->instance)) {
+    if (str_is_empty(configured) && str_is_empty(e->instance)) {
         rand_secure(&v, sizeof(v));
         str_hex64(e->instance, v);
         e->is_instance_new = true;
+    } else if (!str_is_empty(configured) && strcmp(configured, e->instance) != 0) {
+        if (!str_is_empty(e->instance) && l->count > 0)
+            return err_set(err, SP_CONFIG,
+                           "instance is '%s', but the state directory has %zu boxes of instance "
+                           "'%s': set it back, or use another state_dir",
+                           configured, l->count, e->instance);
+        str_copy_cut(e->instance, sizeof(e->instance), configured);
+        e->is_instance_new = true;
     }
+    return SP_OK;
 }
 
 int load_store(struct engine *e, struct err *err)
@@ -211,10 +221,10 @@ int load_store(struct engine *e, struct err *err)
                                   .events_tail = ENGINE_EVENTS_TAIL};
     int r = store_load(e->store, &reader, err);
 
-    if (r == SP_OK) {
-        choose_instance(e);
+    if (r == SP_OK)
+        r = choose_instance(&l, err);
+    if (r == SP_OK)
         r = profiles_open_backends(e, e->config->config, err);
-    }
     if (r == SP_OK)
         r = build_pool(&l, err);
     for (size_t i = 0; i < l.count; i++)
