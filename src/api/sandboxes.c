@@ -19,6 +19,12 @@ static bool may_see(const struct api_caller *caller, const struct pool_box *box)
 
 /* --- one --- */
 
+/* The backend may not have heard of it yet, and must not be taken at its word that it is dead. */
+static bool is_being_made(const struct pool_box *box)
+{
+    return box->state == POOL_INTENT || box->state == POOL_CREATING;
+}
+
 struct get_call {
     struct api *api;
     struct http_exchange *ex; /* NULL: the caller has gone */
@@ -87,6 +93,7 @@ void api_get(struct http_exchange *ex)
     struct box_id id;
     char sandbox_id[POOL_ID_MAX + 1];
     char alive[8];
+    bool want_alive = http_query(ex, "alive", alive, sizeof(alive)) && strcmp(alive, "1") == 0;
 
     if (!api_path_id(ex, sandbox_id, &id))
         return;
@@ -94,14 +101,14 @@ void api_get(struct http_exchange *ex)
     box = id.v != 0 ? pool_find_box(pool, id) : pool_find_sandbox(pool, sandbox_id);
     if (box == NULL || !may_see(&caller, box)) {
         reply_absent(ex, api, &caller, sandbox_id);
-    } else if (http_query(ex, "alive", alive, sizeof(alive)) && strcmp(alive, "1") == 0) {
+    } else if (want_alive && !is_being_made(box)) {
         struct get_call *c = xcalloc(1, sizeof(*c));
 
         *c = (struct get_call){.api = api, .ex = ex, .caller = caller, .box = box->id};
         http_set_ctx(ex, c, on_get_gone);
         engine_check_box(api->engine, box->id, on_checked, c);
     } else {
-        reply_box(ex, api, &caller, box, POOL_UNKNOWN, false);
+        reply_box(ex, api, &caller, box, POOL_UNKNOWN, want_alive);
     }
 }
 
