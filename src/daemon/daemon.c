@@ -1,9 +1,9 @@
 /* daemon.c - start order and stop order, each a list one can read.
  *
  * Start: config, log, lock, limits, loop, signals, HTTP client, engine (store loaded), ask the
- * backends, listen, ready. Stop: no new connections, running requests get a moment, close
- * connections, destroy the boxes if told to, engine (operations, store), HTTP client, loop. A
- * second signal skips the moment. */
+ * backends, listen, ready. Stop: no new connections, waiting acquires are refused, running
+ * requests get a moment, close connections, destroy the boxes if told to, engine (operations,
+ * store), HTTP client, loop. A second signal skips the moment. */
 #include "daemon/daemon.h"
 
 #include <grp.h>
@@ -170,6 +170,7 @@ static void close_everything(struct daemon *d)
     d->is_closing = true;
     rt_timer_cancel(&d->loop.rt, &d->stop_timer);
     rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
+    engine_refuse_waiting(d->engine); /* those that came while stopping */
     if (d->server != NULL)
         http_server_close(d->server, on_server_closed, d);
     else
@@ -200,6 +201,7 @@ static void stop(struct daemon *d, const char *why)
     log_info("daemon.stopping", LF_STR("why", why));
     if (d->server != NULL)
         http_server_stop(d->server);
+    engine_refuse_waiting(d->engine);
     d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
     on_stop_timer(&d->stop_timer);
 }

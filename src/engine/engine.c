@@ -82,6 +82,7 @@ static void call_unlink(struct engine *e, struct engine_call *call)
 {
     map_remove(&e->calls, &call->node);
     map_remove(&e->pending, &call->pending_node);
+    list_remove(&e->acquires, &call->link);
 }
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev)
@@ -92,6 +93,8 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     map_insert(&e->calls, &call->node, hash_u64(call->req.v));
     if (call->metadata != NULL)
         map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
+    if (ev->kind == POOL_EV_ACQUIRE)
+        list_push_back(&e->acquires, &call->link);
     engine_post(e, ev);
 }
 
@@ -103,6 +106,20 @@ void engine_call_abandon(struct engine *e, struct engine_call *call)
         return;
     call_unlink(e, call);
     engine_post(e, &ev);
+}
+
+void engine_refuse_waiting(struct engine *e)
+{
+    struct pool_fx fx = {.kind = POOL_FX_REPLY, .reason = "the daemon is stopping"};
+
+    fx.u.reply.code = SP_DRAINING;
+    fx.u.reply.retry_after_ns = NS_PER_S;
+    for (struct list_node *n = list_first(&e->acquires); n != NULL; n = list_first(&e->acquires)) {
+        struct engine_call *call = container_of(n, struct engine_call, link);
+
+        engine_call_abandon(e, call);
+        call->on_reply(call, &fx); /* the call may be gone from here on */
+    }
 }
 
 static void reply(struct engine *e, const struct pool_fx *fx)
@@ -221,8 +238,10 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     e->config = config_ref_new(config);
     e->next_req = 1;
     list_init(&e->free_writes);
+    list_init(&e->late_events);
     list_init(&e->extra_list);
     list_init(&e->probes);
+    list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
     map_init(&e->pending, config->pool.max_waiters);
     map_init(&e->extras, config->pool.max_boxes);
@@ -243,7 +262,8 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     if (r != SP_OK)
         return r;
     if (e->is_instance_new) /* committed before the first intent, which is queued behind it */
-        fx_store_put_meta(e, "instance", e->instance);
+        meta_put(e, META_INSTANCE, e->instance);
+    meta_put(e, META_CLEAN, "0");
     *ret = e;
     return SP_OK;
 }

@@ -19,6 +19,7 @@ struct engine;
 struct engine_call {
     struct map_node node;
     struct map_node pending_node; /* acquires with metadata, by sandbox_id */
+    struct list_node link;        /* acquires */
     struct req_id req;
     char sandbox_id[POOL_ID_MAX + 1];
     const char *metadata; /* ACQUIRE: JSON object bound to the lease, or NULL; borrowed */
@@ -44,6 +45,8 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev);
 void engine_call_abandon(struct engine *e, struct engine_call *call);
+/* Answers every acquire that still waits with SP_DRAINING: the daemon is about to stop. */
+void engine_refuse_waiting(struct engine *e);
 /* Events that want no reply. */
 void engine_post(struct engine *e, const struct pool_event *ev);
 

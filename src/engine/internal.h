@@ -13,6 +13,8 @@ enum {
     ENGINE_INSTANCE_MAX = 64,
 };
 
+/* Lines of the audit trail are stored together, so that they do not get in the way of leases. */
+#define ENGINE_EVENTS_EVERY_NS (20 * NS_PER_MS)
 #define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
@@ -64,6 +66,8 @@ struct engine {
     struct store *store;
     struct wake store_wake;
     struct list free_writes;
+    struct list late_events; /* text_write, not yet submitted */
+    struct rt_timer events_timer;
 
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
     unsigned backend_count;
@@ -73,7 +77,8 @@ struct engine {
     struct journal journal;
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata by sandbox_id */
-    struct map extras;  /* engine_extra by box */
+    struct list acquires;
+    struct map extras; /* engine_extra by box */
     struct list extra_list;
     uint64_t next_req;
 
@@ -81,6 +86,7 @@ struct engine {
     void (*on_closed)(void *ctx);
     void *closed_ctx;
     struct rt_task close_task;
+    bool is_marked_clean; /* the last write: every event before it is stored */
     bool is_store_closed;
 };
 
@@ -111,9 +117,16 @@ MUST_CHECK int load_store(struct engine *e, struct err *err);
 
 /* fx_store.c */
 void fx_store(struct engine *e, const struct pool_fx *fx);
-void fx_event(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
-void fx_store_put_meta(struct engine *e, const char *key, const char *value);
+/* events.c */
+void fx_event(struct engine *e, const struct pool_fx *fx);
+/* Submits the events that wait. */
+void events_flush(struct engine *e);
+/* meta.c: small facts about the daemon itself */
+#define META_INSTANCE "instance"
+#define META_MODE "mode"
+#define META_CLEAN "clean_stop" /* "1" only between a clean stop and the next start */
+void meta_put(struct engine *e, const char *key, const char *value);
 /* fx_create.c, fx_backend.c */
 void fx_create(struct engine *e, const struct pool_fx *fx);
 void fx_probe(struct engine *e, const struct pool_fx *fx);
