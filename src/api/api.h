@@ -1,5 +1,5 @@
 /* api.h - the native API: requests become events of the engine, replies become JSON. One file per
- * resource; the routes are one table, which docs/openapi.yaml is checked against. */
+ * resource; the routes are one table, which docs/openapi.json is checked against. */
 #ifndef API_API_H
 #define API_API_H
 

@@ -65,14 +65,18 @@ uint64_t rt_mono_at(const struct rt *rt, uint64_t wall_ms)
 
 void rt_refresh(struct rt *rt)
 {
-    uint64_t wall_ms;
+    int64_t offset_ms;
 
     rt->is_stale = false;
     if (rt->read_clock == NULL)
         return;
     rt->now_ns = rt->read_clock();
-    wall_ms = read_ns(CLOCK_REALTIME) / NS_PER_MS;
-    rt->wall_offset_ms = (int64_t) wall_ms - (int64_t) (rt->now_ns / NS_PER_MS);
+    offset_ms =
+        (int64_t) (read_ns(CLOCK_REALTIME) / NS_PER_MS) - (int64_t) (rt->now_ns / NS_PER_MS);
+    /* Rounding moves it by one; only a clock that was set moves it further. Else the same moment
+     * would be shown as two different times. */
+    if (offset_ms > rt->wall_offset_ms + 1 || offset_ms < rt->wall_offset_ms - 1)
+        rt->wall_offset_ms = offset_ms;
 }
 
 void rt_advance(struct rt *rt, uint64_t by_ns)

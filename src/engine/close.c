@@ -19,6 +19,11 @@ static void on_quiet(struct rt_task *task)
 
     if (e->in_flight > 0 || e->is_store_closed)
         return; /* something was started in between; its end comes back here */
+    if (!e->is_marked_clean) {
+        e->is_marked_clean = true;
+        meta_put(e, META_CLEAN, "1"); /* its end comes back here */
+        return;
+    }
     e->is_store_closed = true;
     e->store = store_close(e->store);
     wake_close(&e->store_wake, on_wake_closed, e);
@@ -52,6 +57,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     rt_timer_cancel(e->rt, &e->reconcile_timer);
     engine_op_begun(e); /* so that the last end comes after all of this */
     op_cancel_all(&e->probes);
+    events_flush(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
         engine_op_begun(e);
         e->backends[i].backend->ops->close(e->backends[i].backend, on_backend_closed, e);

@@ -69,7 +69,7 @@ static void on_look(struct rt_timer *timer)
         return;
     }
     /* Only in the store: a pool that runs again would make boxes again. */
-    fx_store_put_meta(e, "mode", pool_mode_name(d->mode_before));
+    meta_put(e, META_MODE, pool_mode_name(d->mode_before));
     engine_sync(e, on_stored, d);
 }
 

@@ -1,11 +1,9 @@
-/* fx_store.c - effects that end in the store: rows of boxes and leases, the pool's mode, and the
- * audit trail. Each write carries its own copy of what it writes until it is committed. */
-#include <stdio.h>
+/* fx_store.c - effects that end in the store: rows of boxes and leases, and the pool's mode. Each
+ * write carries its own copy of what it writes until it is committed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -20,15 +18,6 @@ struct box_write {
     struct pool_box box;
     char profile[POOL_NAME_MAX + 1];
     char *metadata;
-};
-
-struct text_write { /* meta rows and events */
-    struct store_write write;
-    struct engine *engine;
-    char key[JOURNAL_KIND_MAX + 1];
-    char *text;
-    void (*on_done)(void *ctx, int result); /* somebody waits for it, or NULL */
-    void *ctx;
 };
 
 static const char *row_state(enum pool_state state)
@@ -174,7 +163,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
 
         pool_get_stats(e->pool, &stats);
         w->write.want_power = false;
-        w->write.u.meta.key = "mode";
+        w->write.u.meta.key = META_MODE;
         w->write.u.meta.value = pool_mode_name(stats.mode);
     } else {
         const struct engine_extra *x;
@@ -190,121 +179,4 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
     }
     engine_op_begun(e);
     store_submit(e->store, &w->write, on_box_written);
-}
-
-/* --- meta and events --- */
-
-static void on_text_written(struct op *op)
-{
-    struct text_write *w = container_of(op, struct text_write, write.op);
-    struct engine *e = w->engine;
-
-    /* A lost line of the audit trail while the disk fails is told by store.down already. */
-    if (w->on_done != NULL)
-        w->on_done(w->ctx, op->result);
-    free(w->text);
-    free(w);
-    engine_op_ended(e);
-}
-
-static void submit_text(struct engine *e, struct text_write *w)
-{
-    w->engine = e;
-    engine_op_begun(e);
-    store_submit(e->store, &w->write, on_text_written);
-}
-
-static struct text_write *meta_write(const char *key, const char *value)
-{
-    struct text_write *w = xcalloc(1, sizeof(*w));
-
-    str_copy_cut(w->key, sizeof(w->key), key);
-    w->text = xstrdup(value);
-    w->write.kind = STORE_PUT_META;
-    w->write.u.meta.key = w->key;
-    w->write.u.meta.value = w->text;
-    return w;
-}
-
-void fx_store_put_meta(struct engine *e, const char *key, const char *value)
-{
-    submit_text(e, meta_write(key, value));
-}
-
-void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx)
-{
-    /* Writes are committed in the order they were submitted, so any write is a barrier. */
-    struct text_write *w = meta_write("synced", "");
-
-    w->on_done = on_done;
-    w->ctx = ctx;
-    submit_text(e, w);
-}
-
-static char *event_body(struct engine *e, const struct pool_fx *fx)
-{
-    const struct pool_box *b = &fx->snapshot;
-    struct json_out o;
-    struct buf text;
-    char hex[17];
-
-    json_out_init(&o);
-    json_begin_obj(&o, NULL);
-    if (b->id.v != 0) {
-        str_hex64(hex, b->id.v);
-        json_put_str(&o, "box_id", hex);
-        json_put_str(&o, "profile", profiles_name(e, b->profile));
-        if (!str_is_empty(b->sandbox_id)) {
-            json_put_str(&o, "sandbox_id", b->sandbox_id);
-            json_put_u64(&o, "generation", b->generation);
-            json_put_str(&o, "user_id", b->user);
-            if (!str_is_empty(b->thread))
-                json_put_str(&o, "thread_id", b->thread);
-        }
-    }
-    if (fx->u.event.end != POOL_END_NONE)
-        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
-    if (!str_is_empty(fx->reason))
-        json_put_str(&o, "reason", fx->reason);
-    json_end(&o);
-    buf_init(&text, 4096);
-    json_out_finish(&o, &text);
-    if (buf_failed(&text)) { /* every part is bounded, so this is out of memory */
-        buf_fini(&text);
-        return xstrdup("{}");
-    }
-    return buf_take(&text, NULL);
-}
-
-static void log_fact(const struct engine *e, const struct pool_fx *fx)
-{
-    const struct pool_box *b = &fx->snapshot;
-    struct log_field fields[] = {LF_HEX("box", b->id.v), LF_STR("sandbox_id", b->sandbox_id),
-                                 LF_STR("why", pool_end_name(fx->u.event.end)),
-                                 LF_STR("reason", fx->reason), LF_END};
-    enum pool_fact fact = fx->u.event.fact;
-    char name[48];
-    bool is_trouble =
-        fact == POOL_FACT_LOST || fact == POOL_FACT_CREATE_FAILED || fact == POOL_FACT_BREAKER_OPEN;
-
-    if (e->is_closing)
-        is_trouble = false; /* our own stop has cut it short */
-    (void) snprintf(name, sizeof(name), "pool.%s", pool_fact_name(fact));
-    log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
-}
-
-void fx_event(struct engine *e, const struct pool_fx *fx)
-{
-    struct text_write *w = xcalloc(1, sizeof(*w));
-    const struct journal_event *ev;
-
-    log_fact(e, fx);
-    ev = journal_add(&e->journal, rt_wall_ms(e->rt), pool_fact_name(fx->u.event.fact),
-                     event_body(e, fx));
-    w->text = xstrdup(ev->body);
-    str_copy_cut(w->key, sizeof(w->key), ev->kind);
-    w->write.kind = STORE_ADD_EVENT;
-    w->write.u.event =
-        (struct store_event){.id = ev->id, .at_ms = ev->at_ms, .kind = w->key, .body = w->text};
-    submit_text(e, w);
 }

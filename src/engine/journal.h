@@ -38,6 +38,9 @@ const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const
 /* Boot: events of earlier runs, oldest first. A body that is no object is taken as an empty one. */
 void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
                      const char *body);
+/* Boot after a crash: events that were shown may not have been stored. Their ids must not be given
+ * out again, so the next one starts further on. Nothing happens in an empty journal. */
+void journal_skip(struct journal *j);
 /* NULL when it is not (or no longer) in the ring. */
 const struct journal_event *journal_get(const struct journal *j, uint64_t id);
 /* The first event in the ring from `id` on; journal_newest() + 1 when there is none. */

@@ -23,6 +23,7 @@ struct loader {
     size_t cap;
     enum pool_mode mode;
     uint64_t generation_floor;
+    bool was_clean;
     struct store_past *past;
     size_t past_count;
     size_t past_cap;
@@ -124,12 +125,14 @@ static bool on_meta(void *ctx, const char *key, const char *value)
 {
     struct loader *l = ctx;
 
-    if (strcmp(key, "instance") == 0) {
+    if (strcmp(key, META_INSTANCE) == 0) {
         str_copy_cut(l->engine->instance, sizeof(l->engine->instance), value);
-    } else if (strcmp(key, "mode") == 0) {
+    } else if (strcmp(key, META_MODE) == 0) {
         for (int i = 0; i < POOL_MODE_COUNT; i++)
             if (strcmp(pool_mode_name((enum pool_mode) i), value) == 0)
                 l->mode = (enum pool_mode) i;
+    } else if (strcmp(key, META_CLEAN) == 0) {
+        l->was_clean = strcmp(value, "1") == 0;
     } else if (strcmp(key, "generation_floor") == 0) {
         if (!str_parse_u64(value, 0, UINT64_MAX, &l->generation_floor))
             return false;

@@ -1,0 +1,117 @@
+/* events.c - facts become the audit trail: a line in the journal for those who follow, and a row in
+ * the store. Rows are written together every few milliseconds: nobody waits for them, and a commit
+ * of their own would make the next lease wait. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+struct event_write {
+    struct store_write write;
+    struct list_node link; /* in late_events until it is submitted */
+    struct engine *engine;
+    char kind[JOURNAL_KIND_MAX + 1];
+    char *body;
+};
+
+static char *event_body(struct engine *e, const struct pool_fx *fx)
+{
+    const struct pool_box *b = &fx->snapshot;
+    struct json_out o;
+    struct buf text;
+    char hex[17];
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    if (b->id.v != 0) {
+        str_hex64(hex, b->id.v);
+        json_put_str(&o, "box_id", hex);
+        json_put_str(&o, "profile", profiles_name(e, b->profile));
+        if (!str_is_empty(b->sandbox_id)) {
+            json_put_str(&o, "sandbox_id", b->sandbox_id);
+            json_put_u64(&o, "generation", b->generation);
+            json_put_str(&o, "user_id", b->user);
+            if (!str_is_empty(b->thread))
+                json_put_str(&o, "thread_id", b->thread);
+        }
+    }
+    if (fx->u.event.end != POOL_END_NONE)
+        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
+    if (!str_is_empty(fx->reason))
+        json_put_str(&o, "reason", fx->reason);
+    json_end(&o);
+    buf_init(&text, 4096);
+    json_out_finish(&o, &text);
+    if (buf_failed(&text)) { /* every part is bounded, so this is out of memory */
+        buf_fini(&text);
+        return xstrdup("{}");
+    }
+    return buf_take(&text, NULL);
+}
+
+static void log_fact(const struct engine *e, const struct pool_fx *fx)
+{
+    const struct pool_box *b = &fx->snapshot;
+    struct log_field fields[] = {LF_HEX("box", b->id.v), LF_STR("sandbox_id", b->sandbox_id),
+                                 LF_STR("why", pool_end_name(fx->u.event.end)),
+                                 LF_STR("reason", fx->reason), LF_END};
+    enum pool_fact fact = fx->u.event.fact;
+    char name[48];
+    bool is_trouble =
+        fact == POOL_FACT_LOST || fact == POOL_FACT_CREATE_FAILED || fact == POOL_FACT_BREAKER_OPEN;
+
+    if (e->is_closing)
+        is_trouble = false; /* our own stop has cut it short */
+    (void) snprintf(name, sizeof(name), "pool.%s", pool_fact_name(fact));
+    log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
+}
+
+static void on_event_written(struct op *op)
+{
+    struct event_write *w = container_of(op, struct event_write, write.op);
+    struct engine *e = w->engine;
+
+    /* A line that is lost while the disk fails is told by store.down already. */
+    free(w->body);
+    free(w);
+    engine_op_ended(e);
+}
+
+void events_flush(struct engine *e)
+{
+    rt_timer_cancel(e->rt, &e->events_timer);
+    while (!list_is_empty(&e->late_events)) {
+        struct list_node *n = list_pop_front(&e->late_events);
+
+        store_submit(e->store, &container_of(n, struct event_write, link)->write, on_event_written);
+    }
+}
+
+static void on_events_timer(struct rt_timer *timer)
+{
+    events_flush(container_of(timer, struct engine, events_timer));
+}
+
+void fx_event(struct engine *e, const struct pool_fx *fx)
+{
+    struct event_write *w = xcalloc(1, sizeof(*w));
+    const struct journal_event *ev;
+
+    log_fact(e, fx);
+    ev = journal_add(&e->journal, rt_wall_ms(e->rt), pool_fact_name(fx->u.event.fact),
+                     event_body(e, fx));
+    w->engine = e;
+    w->body = xstrdup(ev->body);
+    str_copy_cut(w->kind, sizeof(w->kind), ev->kind);
+    w->write.kind = STORE_ADD_EVENT;
+    w->write.u.event =
+        (struct store_event){.id = ev->id, .at_ms = ev->at_ms, .kind = w->kind, .body = w->body};
+    engine_op_begun(e);
+    if (list_is_empty(&e->late_events))
+        rt_timer_set(e->rt, &e->events_timer, rt_after(rt_now(e->rt), ENGINE_EVENTS_EVERY_NS),
+                     on_events_timer);
+    list_push_back(&e->late_events, &w->link);
+}
