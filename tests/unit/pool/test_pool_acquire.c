@@ -1,0 +1,300 @@
+/* test_pool_acquire.c - the order of an acquire, the queue and its refusals. */
+#include <string.h>
+
+#include "base/str.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void test_cold_then_kept(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    b = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
+    assert_int_equal(rig_code(&rig, b), SP_OK);
+    assert_int_equal(rig_reply(&rig, b)->u.reply.source, POOL_SRC_KEPT);
+    assert_true(rig_reply(&rig, a)->box.v == rig_reply(&rig, b)->box.v);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+}
+
+static void test_warm_is_last_in_first_out(void **state)
+{
+    uint64_t a;
+    struct box_id youngest = {0};
+    uint64_t order = 0;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 3;
+    rig.config.profiles[0].warm_max = 3;
+    rig_start(&rig);
+    for (size_t i = 0; i < pool_slot_count(rig.pool); i++) {
+        const struct pool_box *b = pool_slot(rig.pool, i);
+
+        if (b != NULL && b->order > order) {
+            order = b->order;
+            youngest = b->id;
+        }
+    }
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_WARM);
+    assert_true(rig_reply(&rig, a)->box.v == youngest.v);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 3); /* the next one was made at once */
+}
+
+static void test_concurrent_acquires_of_a_thread(void **state)
+{
+    uint64_t reqs[4];
+
+    (void) state;
+    rig.hold.create = true;
+    rig_start(&rig);
+    for (int i = 0; i < 4; i++)
+        reqs[i] = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+    rig_answer_all(&rig, POOL_FX_CREATE, true);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(rig_code(&rig, reqs[i]), SP_OK);
+        assert_true(rig_reply(&rig, reqs[i])->box.v == rig_box(&rig, "t1")->id.v);
+        assert_true(rig_reply(&rig, reqs[i])->snapshot.generation == 1);
+    }
+}
+
+static void test_reply_follows_the_commit(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASING);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+}
+
+static void test_wrong_callers(void **state)
+{
+    struct pool_acquire other = {.principal = 5};
+    struct pool_acquire root = {.principal = 5, .is_operator = true};
+    struct pool_acquire named = {.profile = 1, .is_profile_named = true};
+
+    (void) state;
+    rig.config.profile_count = 2;
+    rig.config.profiles[1] = rig.config.profiles[0];
+    memcpy(rig.config.profiles[1].name, "other", 6);
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", 0, &other)), SP_FORBIDDEN);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "v", "t1", 0)), SP_OWNER_CONFLICT);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", 0, &named)),
+                     SP_SPEC_CONFLICT);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", 0, &root)), SP_OK);
+    named.is_profile_named = false;
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", 0, &named)), SP_OK);
+}
+
+static void test_users_take_turns(void **state)
+{
+    uint64_t greedy[3];
+    uint64_t modest;
+
+    (void) state;
+    rig.config.max_boxes = 1;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "x", "first", NS_PER_S)), SP_OK);
+    greedy[0] = rig_acquire(&rig, "a", "a0", 60 * NS_PER_S);
+    greedy[1] = rig_acquire(&rig, "a", "a1", 60 * NS_PER_S);
+    greedy[2] = rig_acquire(&rig, "a", "a2", 60 * NS_PER_S);
+    modest = rig_acquire(&rig, "b", "b0", 60 * NS_PER_S);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "first", 0, true);
+    assert_int_equal(rig_code(&rig, greedy[0]), SP_OK);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "a0", 0, true);
+    assert_int_equal(rig_code(&rig, modest), SP_OK); /* not a1, who asked earlier */
+    (void) rig_on(&rig, POOL_EV_RELEASE, "b0", 0, true);
+    assert_int_equal(rig_code(&rig, greedy[1]), SP_OK);
+    assert_int_equal(rig_code(&rig, greedy[2]), -1000);
+}
+
+static void test_refusals(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.max_boxes = 1;
+    rig.config.max_waiters = 1;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    a = rig_acquire(&rig, "u", "t2", 0);
+    assert_int_equal(rig_code(&rig, a), SP_POOL_EXHAUSTED);
+    assert_true(rig_reply(&rig, a)->u.reply.retry_after_ns > 0);
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", NS_PER_S)), SP_QUEUE_FULL);
+    /* The full queue does not keep the owner from its box. */
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK);
+    rig_advance(&rig, NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_POOL_EXHAUSTED);
+    assert_true(rig_reply(&rig, a)->u.reply.queued_ns == NS_PER_S);
+}
+
+static void test_timeout_while_made(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.hold.create = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_ACQUIRE_TIMEOUT);
+    rig_answer_all(&rig, POOL_FX_CREATE, true);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 1); /* what was made for it is blank now */
+    assert_null(rig_box(&rig, "t1"));
+}
+
+static void test_heir_takes_the_place(void **state)
+{
+    uint64_t first;
+    uint64_t second;
+    uint64_t other;
+
+    (void) state;
+    rig.config.max_boxes = 1;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "x", "holder", NS_PER_S);
+    first = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    second = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    other = rig_acquire(&rig, "u", "t2", 60 * NS_PER_S);
+    rig_abandon(&rig, first);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "holder", 0, true);
+    assert_int_equal(rig_code(&rig, first), -1000);
+    assert_int_equal(rig_code(&rig, second), SP_OK);
+    assert_int_equal(rig_code(&rig, other), -1000);
+}
+
+static void test_check_before_kept(void **state)
+{
+    uint64_t a;
+    uint64_t old;
+
+    (void) state;
+    rig.config.profiles[0].is_watched = false;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 0); /* seen a moment ago */
+    rig_advance(&rig, 20 * NS_PER_S);
+    rig.verdict = POOL_UNKNOWN;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, a), SP_OK); /* a failed check says nothing */
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 1);
+    old = rig_box(&rig, "t1")->id.v;
+    rig.verdict = POOL_DEAD;
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
+    assert_true(rig_box(&rig, "t1")->id.v != old);
+    assert_true(rig_box(&rig, "t1")->generation == 2);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 1);
+}
+
+static void send_discovered(const char *thread, struct box_id id)
+{
+    const struct pool_fx *fx = rig_held(&rig, POOL_FX_DISCOVER);
+    struct pool_event ev = {.kind = POOL_EV_DISCOVERED};
+
+    assert_non_null(fx);
+    ev.box = fx->box;
+    ev.epoch = fx->epoch;
+    ev.u.discovered.is_found = true;
+    ev.u.discovered.seen.id = id;
+    memcpy(ev.u.discovered.seen.sandbox_id, fx->snapshot.sandbox_id, POOL_ID_MAX + 1);
+    str_copy_cut(ev.u.discovered.seen.thread, POOL_OWNER_MAX + 1, thread);
+    memcpy(ev.u.discovered.seen.ref, "elsewhere", 10);
+    rig.held_count = 0;
+    rig_send(&rig, &ev);
+}
+
+static void test_discovered(void **state)
+{
+    struct box_id id = {77};
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.config.profiles[0].want_discover = true;
+    rig.hold.discover = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    b = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_discovered("t1", id);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_code(&rig, b), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_DISCOVERED);
+    assert_true(rig_reply(&rig, a)->box.v == 77);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    send_discovered("somebody else", (struct box_id){78});
+    assert_int_equal(rig_code(&rig, a), SP_OWNER_CONFLICT);
+    a = rig_acquire(&rig, "u", "t3", NS_PER_S);
+    rig_answer_all(&rig, POOL_FX_DISCOVER, true); /* nothing found */
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
+}
+
+static void test_anonymous(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "-r1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_string_equal(rig_reply(&rig, a)->snapshot.thread, "");
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "-r1", 0, false)), SP_OK);
+    assert_int_equal(rig_count(&rig, POOL_PARKED), 0);
+    assert_null(rig_box(&rig, "-r1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_cold_then_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_warm_is_last_in_first_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_concurrent_acquires_of_a_thread, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reply_follows_the_commit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_wrong_callers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_users_take_turns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_timeout_while_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heir_takes_the_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_check_before_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_discovered, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_anonymous, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,236 @@
+/* test_pool_lease.c - releasing, renewing, generations, and leases that are undone. */
+#include <stdio.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void test_park_and_back(void **state)
+{
+    uint64_t a;
+    uint64_t box;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    box = rig_box(&rig, "t1")->id.v;
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 1, false)), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 1, false)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 1, false)), SP_NOT_LEASED);
+    /* Parked for its own thread only. */
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_true(rig_reply(&rig, a)->box.v != box);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_true(rig_reply(&rig, a)->box.v == box);
+    assert_true(rig_reply(&rig, a)->snapshot.generation == 1);
+}
+
+static void test_generations(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 9, false)),
+                     SP_STALE_GENERATION);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 1, true)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 1, true)), SP_NOT_FOUND);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_true(rig_box(&rig, "t1")->generation == 2);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 1, false)),
+                     SP_STALE_GENERATION);
+    rig_died(&rig, rig_box(&rig, "t1")->id);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 2, false)), SP_SANDBOX_LOST);
+    assert_int_equal(rig_reply(&rig, rig.req)->u.reply.lost, POOL_END_DIED);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_true(rig_box(&rig, "t1")->generation == 3);
+}
+
+/* What the ring pushes out leaves its generation behind. */
+static void test_generation_floor(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    pool_restore_past(rig.pool, "s-old", 40, POOL_END_TTL, 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        char id[32];
+
+        snprintf(id, sizeof(id), "x%u", i);
+        pool_restore_past(rig.pool, id, 1, POOL_END_TTL, 0);
+    }
+    assert_int_equal(pool_find_past(rig.pool, "s-old", NULL, NULL), POOL_END_NONE);
+    (void) rig_acquire(&rig, "u", "old", NS_PER_S);
+    assert_true(rig_box(&rig, "old")->generation == 41);
+}
+
+static void test_renew(void **state)
+{
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 10 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig_advance(&rig, 8 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 1, false)), SP_OK);
+    rig_advance(&rig, 8 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 3 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_TTL);
+}
+
+static void test_renew_that_cannot_be_stored(void **state)
+{
+    uint64_t was_ns;
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 10 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    was_ns = rig_box(&rig, "t1")->expires_ns;
+    rig_advance(&rig, NS_PER_S);
+    rig.hold.store = true;
+    a = rig_on(&rig, POOL_EV_RENEW, "t1", 1, false);
+    rig_answer(&rig, POOL_FX_STORE, false);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_true(rig_box(&rig, "t1")->expires_ns == was_ns);
+}
+
+static void test_abandoned_in_commit(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    rig_abandon(&rig, a);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_null(rig_box(&rig, "t1"));
+    assert_true(rig_count(&rig, POOL_BLANK) >= 1);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+    /* The generation it consumed does not come again. */
+    (void) rig_acquire(&rig, "u", "t1", 0);
+    assert_true(rig_box(&rig, "t1")->generation == 2);
+}
+
+static void send_undelivered(uint64_t req)
+{
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .req = {req}};
+
+    ev.box = rig_reply(&rig, req)->box;
+    rig_send(&rig, &ev);
+}
+
+static void test_undelivered(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_undelivered(a);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 1);
+    /* Somebody else of the thread was told of it meanwhile: it stays. */
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    b = rig_acquire(&rig, "u", "t1", 0);
+    send_undelivered(a);
+    send_undelivered(b);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    /* From parked it goes back to parked. */
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+}
+
+/* A box that was at work is not blank again, whatever became of the reply. */
+static void test_undelivered_after_work(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY};
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    ev.box = rig_reply(&rig, a)->box;
+    rig_send(&rig, &ev);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
+static void test_acquire_during_park(void **state)
+{
+    uint64_t rel;
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    rel = rig_on(&rig, POOL_EV_RELEASE, "t1", 1, false);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, rel), SP_OK);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
+static void test_new_box_while_the_old_one_dies(void **state)
+{
+    uint64_t gone;
+    uint64_t a;
+
+    (void) state;
+    rig.hold.destroy = true;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    gone = rig_on(&rig, POOL_EV_DESTROY, "t1", 1, false);
+    assert_int_equal(rig_code(&rig, gone), -1000);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_reply(&rig, a)->snapshot.generation == 2);
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    assert_int_equal(rig_code(&rig, gone), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_park_and_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generation_floor, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_after_work, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_acquire_during_park, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/* test_pool_restart.c - one test per row of the table of a restart: what the store says, what the
+ * backend says, what is done. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.restore_max = 32;
+    rig.pool = pool_new(&rig.config);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static struct pool_box row_of(uint64_t id, enum pool_state state, const char *who)
+{
+    struct pool_box row = {.id = {id}, .state = state, .spec_hash = 1};
+
+    row.expires_ns = POOL_NEVER;
+    row.idle_ns = POOL_NEVER;
+    row.created_ns = 900 * NS_PER_S;
+    row.parked_ns = 990 * NS_PER_S;
+    row.active_ns = 990 * NS_PER_S;
+    if (who != NULL) {
+        snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-%s", who);
+        snprintf(row.thread, sizeof(row.thread), "%s", who);
+        snprintf(row.user, sizeof(row.user), "u");
+        row.generation = 3;
+    }
+    return row;
+}
+
+static struct pool_seen seen_of(uint64_t id, const char *who)
+{
+    struct pool_seen seen = {.id = {id}, .profile = "default", .spec_hash = 1};
+
+    snprintf(seen.ref, sizeof(seen.ref), "ref-%llu", (unsigned long long) id);
+    if (who != NULL) {
+        snprintf(seen.sandbox_id, sizeof(seen.sandbox_id), "s-%s", who);
+        snprintf(seen.thread, sizeof(seen.thread), "%s", who);
+        snprintf(seen.user, sizeof(seen.user), "u");
+        seen.generation = 3;
+    }
+    return seen;
+}
+
+static void restore(uint64_t id, enum pool_state state, const char *who)
+{
+    struct pool_box row = row_of(id, state, who);
+
+    assert_true(pool_restore_box(rig.pool, &row));
+}
+
+static enum pool_state state_of(uint64_t id)
+{
+    const struct pool_box *b = pool_find_box(rig.pool, (struct box_id){id});
+
+    return b != NULL ? b->state : POOL_FREE;
+}
+
+static void test_leased_and_running(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, "t2")};
+    uint64_t a;
+
+    (void) state;
+    restore(1, POOL_LEASED, "t1");
+    restore(2, POOL_PARKED, "t2");
+    rig_start(&rig);
+    assert_true(pool_find_box(rig.pool, (struct box_id){1})->is_unseen);
+    rig_list(&rig, true, seen, 2);
+    assert_int_equal(state_of(1), POOL_LEASED);
+    assert_int_equal(state_of(2), POOL_PARKED);
+    assert_false(pool_find_box(rig.pool, (struct box_id){1})->is_unseen);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_KEPT);
+    assert_true(rig_reply(&rig, a)->snapshot.generation == 3);
+    a = rig_acquire(&rig, "u", "t2", 0);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 0);
+}
+
+/* Before any listing has shown it, a box is asked for before it is promised. */
+static void test_leased_and_not_listed_yet(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    restore(1, POOL_LEASED, "t1");
+    restore(2, POOL_LEASED, "t2");
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 1);
+    rig.verdict = POOL_DEAD;
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
+    assert_true(rig_reply(&rig, a)->snapshot.generation == 4);
+}
+
+static void test_blank_and_running(void **state)
+{
+    struct pool_seen seen = seen_of(1, NULL);
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
+    uint64_t a;
+
+    (void) state;
+    restore(1, POOL_BLANK, NULL);
+    rig_start(&rig);
+    rig.config.profiles[0].warm_min = 1;
+    rig_send(&rig, &ev);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0); /* it counts, though nobody gets it yet */
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_not_equal(rig_code(&rig, a), SP_OK);
+    rig.hold.probe = true;
+    rig_list(&rig, true, &seen, 1);
+    assert_int_equal(state_of(1), POOL_STARTING);
+    assert_true(rig_answer(&rig, POOL_FX_PROBE, true));
+    assert_int_equal(state_of(1), POOL_BLANK);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_WARM);
+    assert_true(rig_reply(&rig, a)->box.v == 1);
+}
+
+static void test_intent_and_running(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2"), seen_of(3, "t3")};
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
+    uint64_t a;
+
+    (void) state;
+    restore(1, POOL_INTENT, NULL);
+    restore(2, POOL_INTENT, "t2");
+    restore(3, POOL_INTENT, NULL); /* its labels name an owner the row does not know */
+    rig_start(&rig);
+    rig.config.profiles[0].warm_min = 1;
+    rig_send(&rig, &ev);
+    a = rig_acquire(&rig, "u", "t2", 60 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_list(&rig, true, seen, 3);
+    assert_int_equal(state_of(1), POOL_BLANK);
+    assert_int_equal(rig_code(&rig, a), SP_OK); /* handed to its thread */
+    assert_true(rig_reply(&rig, a)->box.v == 2);
+    assert_int_equal(state_of(3), POOL_FREE);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+}
+
+static void test_intent_and_absent(void **state)
+{
+    (void) state;
+    restore(1, POOL_INTENT, NULL);
+    rig_start(&rig);
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+}
+
+static void test_deleting_and_running(void **state)
+{
+    (void) state;
+    restore(1, POOL_DOOMED, "t1");
+    rig_start(&rig);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
+}
+
+static void test_deleting_and_absent(void **state)
+{
+    (void) state;
+    rig.hold.destroy = true;
+    restore(1, POOL_DOOMED, NULL);
+    rig_start(&rig);
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, false)); /* it cannot destroy what is not there */
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(state_of(1), POOL_FREE);
+}
+
+static void test_any_and_absent(void **state)
+{
+    (void) state;
+    restore(1, POOL_LEASED, "t1");
+    restore(2, POOL_PARKED, "t2");
+    restore(3, POOL_BLANK, NULL);
+    rig_start(&rig);
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 3);
+    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 3, false)), SP_SANDBOX_LOST);
+    assert_int_equal(rig_reply(&rig, rig.req)->u.reply.lost, POOL_END_DIED);
+}
+
+static void test_listing_failed(void **state)
+{
+    (void) state;
+    restore(1, POOL_LEASED, "t1");
+    restore(2, POOL_BLANK, NULL);
+    restore(3, POOL_INTENT, NULL);
+    rig_start(&rig);
+    rig_list(&rig, false, NULL, 0);
+    assert_int_equal(state_of(1), POOL_LEASED);
+    assert_int_equal(state_of(2), POOL_BLANK);
+    assert_int_equal(state_of(3), POOL_INTENT);
+}
+
+/* A listing that began before the box did says nothing about it. */
+static void test_listing_is_older(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_LISTED};
+
+    (void) state;
+    rig_start(&rig);
+    ev.u.listed.is_clean = true;
+    ev.u.listed.started_ns = rig.now_ns;
+    rig_advance(&rig, NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
+static void test_orphan_is_adopted(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2")};
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    rig_list(&rig, true, seen, 2);
+    assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 2);
+    assert_int_equal(state_of(1), POOL_BLANK);
+    assert_int_equal(state_of(2), POOL_PARKED);
+    rig.config.profiles[0].warm_min = 1;
+    rig_send(&rig, &ev);
+    a = rig_acquire(&rig, "u", "t2", 0);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_true(rig_reply(&rig, a)->box.v == 2);
+    assert_true(rig_reply(&rig, a)->snapshot.generation == 3);
+}
+
+static void test_orphan_is_seen_twice(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, NULL), seen_of(3, "t3")};
+
+    (void) state;
+    restore(9, POOL_LEASED, "t1"); /* its id is taken */
+    memcpy(seen[1].profile, "gone", 5);
+    pool_restore_past(rig.pool, "s-t3", 3, POOL_END_TTL, 0); /* that binding has ended */
+    rig_start(&rig);
+    rig_list(&rig, false, NULL, 0);
+    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], seen_of(9, "t1")}, 4);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], seen_of(9, "t1")}, 4);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 3);
+    assert_int_equal(state_of(9), POOL_LEASED);
+    assert_int_equal(pool_find_past(rig.pool, "s-t3", NULL, NULL), POOL_END_TTL);
+}
+
+static void test_past_its_idle_time(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, "t2")};
+    struct pool_box idle = row_of(1, POOL_LEASED, "t1");
+    struct pool_box parked = row_of(2, POOL_PARKED, "t2");
+
+    (void) state;
+    idle.idle_ns = 10 * NS_PER_S;
+    idle.active_ns = 900 * NS_PER_S;
+    parked.parked_ns = 800 * NS_PER_S;
+    assert_true(pool_restore_box(rig.pool, &idle));
+    assert_true(pool_restore_box(rig.pool, &parked));
+    rig_start(&rig);
+    rig_list(&rig, true, seen, 2);
+    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(state_of(2), POOL_FREE);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
+}
+
+/* A crash fell between the end of an old box and its row. */
+static void test_two_rows_with_one_id(void **state)
+{
+    struct pool_box old = row_of(1, POOL_LEASED, "t1");
+
+    (void) state;
+    old.generation = 2;
+    assert_true(pool_restore_box(rig.pool, &old));
+    restore(2, POOL_LEASED, "t1");
+    restore(3, POOL_LEASED, "t3");
+    pool_restore_past(rig.pool, "s-t3", 8, POOL_END_TTL, 0);
+    rig_start(&rig);
+    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(state_of(2), POOL_LEASED);
+    assert_int_equal(state_of(3), POOL_FREE);
+    assert_true(rig_box(&rig, "t1")->id.v == 2);
+}
+
+static void test_more_rows_than_the_cap(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    for (uint64_t i = 1; i <= 12; i++) {
+        char who[8];
+
+        snprintf(who, sizeof(who), "t%u", (unsigned) i);
+        restore(i, i <= 10 ? POOL_LEASED : POOL_PARKED, who);
+    }
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "new", 60 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    assert_int_equal(rig_count(&rig, POOL_PARKED), 0); /* evicted, and still over the cap */
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 10);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, true);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t2", 0, true);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t3", 0, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_leased_and_running, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_leased_and_not_listed_yet, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_blank_and_running, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_running, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_absent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_and_running, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_and_absent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_any_and_absent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_listing_failed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_listing_is_older, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_orphan_is_adopted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_orphan_is_seen_twice, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_past_its_idle_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_rows_with_one_id, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_more_rows_than_the_cap, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,180 @@
+/* test_pool_store.c - commits that fail, a store that is down, and what is written when. */
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void test_intent_before_create(void **state)
+{
+    (void) state;
+    rig.hold.store = true;
+    rig.config.profiles[0].warm_min = 1;
+    rig_start(&rig);
+    assert_int_equal(rig_count(&rig, POOL_INTENT), 1);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+}
+
+static void test_lost_intent(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.hold.store = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    assert_int_equal(rig_code(&rig, a), -1000); /* it goes on waiting */
+    assert_null(rig_held(&rig, POOL_FX_STORE)); /* and is not tried at once */
+    rig.hold.store = false;
+    rig_advance(&rig, NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+}
+
+static void test_lost_lease(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 1);
+}
+
+static void test_lost_park(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    a = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    /* From parked, a lease that is lost leaves the box parked. */
+    rig.hold.store = false;
+    rig_advance(&rig, 2 * NS_PER_S);
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+}
+
+static void test_down(void **state)
+{
+    uint64_t waiting;
+    uint64_t kept;
+    uint64_t was_ns;
+
+    (void) state;
+    rig.config.max_boxes = 2;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t2", NS_PER_S);
+    waiting = rig_acquire(&rig, "u", "t3", 60 * NS_PER_S);
+    was_ns = rig_box(&rig, "t1")->expires_ns;
+    rig_store(&rig, false);
+    assert_int_equal(rig_code(&rig, waiting), SP_STORE_UNAVAILABLE);
+    rig_advance(&rig, NS_PER_S);
+    kept = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_code(&rig, kept), SP_OK);
+    assert_true(rig_reply(&rig, kept)->snapshot.expires_ns == was_ns);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t4", NS_PER_S)), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)),
+                     SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false)),
+                     SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    /* A death is a fact all the same; its row follows when the store is back. */
+    rig_died(&rig, rig_box(&rig, "t2")->id);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 1);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    rig_store(&rig, true);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 0);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t4", NS_PER_S)), SP_OK);
+}
+
+static void test_deleting_before_destroy(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    a = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, true);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 1);
+    rig_advance(&rig, 2 * NS_PER_S); /* tried again by itself */
+    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+}
+
+static void token_of_test(void *ctx, char *dst)
+{
+    unsigned *calls = ctx;
+
+    (*calls)++;
+    dst[0] = 'k';
+    dst[1] = '\0';
+}
+
+static void test_token_is_in_the_intent(void **state)
+{
+    unsigned calls = 0;
+
+    (void) state;
+    rig.config.make_token = token_of_test;
+    rig.config.make_token_ctx = &calls;
+    rig.config.profiles[0].warm_min = 1;
+    rig.hold.store = true;
+    rig_start(&rig);
+    assert_int_equal(calls, 1);
+    assert_string_equal(rig_held(&rig, POOL_FX_STORE)->snapshot.token, "k");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_intent_before_create, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_intent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_park, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_down, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_before_destroy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
