@@ -255,7 +255,8 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
         struct refusal r = acquire_refusal(p, w);
 
         waiter_refuse(p, w, &r);
-    } else if (f->conf.want_discover && !w->is_discovered) {
+    } else if (f->conf.want_discover && !w->is_discovered && w->acquire.thread[0] != '\0') {
+        /* the random id of an anonymous box cannot be there already */
         discover_first(p, w);
     } else {
         serve_blank(p, w);

@@ -12,6 +12,9 @@
  * than committing. Bounded, so an idle store sleeps; pointless when there is no second CPU. */
 #define SPIN_NS (70 * NS_PER_US)
 #define SPIN_LOOKS 16
+/* Many callers at once: their writes gather while the writer sleeps, and the CPU is wanted by
+ * those who make them. */
+#define SPIN_BATCH_MAX 2
 
 static uint64_t now_ns(void)
 {
@@ -146,7 +149,7 @@ static void spin(const struct queue *q)
 {
     uint64_t until;
 
-    if (q->spin_ns == 0)
+    if (q->spin_ns == 0 || q->is_crowded)
         return;
     until = now_ns() + q->spin_ns;
     do {
@@ -195,6 +198,7 @@ enum queue_turn queue_take(struct queue *q, struct list *ret_work, uint64_t wait
         is_late = !sleep_until(q, until_ns);
     atomic_store_explicit(&q->has_news, false, memory_order_relaxed);
     list_move(&q->in, ret_work);
+    q->is_crowded = ret_work->len > SPIN_BATCH_MAX;
     is_stopping = q->is_stopping;
     unlock(q);
     if (!list_is_empty(ret_work))

@@ -31,6 +31,7 @@ struct queue {
     /* A hint for the spinning writer, set after the lock is released; the lists are the truth. */
     atomic_bool has_news;
     uint64_t spin_ns; /* how long the writer looks before it sleeps */
+    bool is_crowded;  /* the last batch was large; the writer's own */
     void (*wake)(void *ctx);
     void *ctx;
 };

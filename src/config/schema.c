@@ -129,9 +129,10 @@ const struct config_key config_keys[] = {
     PROFILE(check_after_s, U64, 0, 0, DAY, "30",
             "A box not seen alive for this many seconds is checked before it is handed "
             "out. 0: always."),
-    PROFILE(discover, BOOL, 0, 0, 0, "true",
-            "Whether an acquire looks for a box that the backend already runs under the "
-            "thread's id."),
+    PROFILE(discover, BOOL, 0, 0, 0, "false",
+            "Whether an acquire first asks the backend for a box that another process made "
+            "under the thread's id. Costs every new thread a question to the backend; the "
+            "daemon's own boxes are known without it."),
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
     PROFILE(sim.socket, PATH, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX,
