@@ -77,12 +77,12 @@ uint64_t journal_newest(const struct journal *j)
 
 uint64_t journal_first_from(const struct journal *j, uint64_t id)
 {
-    uint64_t oldest = j->next_id > JOURNAL_SIZE ? j->next_id - JOURNAL_SIZE : 1;
+    uint64_t first = j->next_id;
 
-    id = MAX_OF(id, oldest);
-    while (id < j->next_id && journal_get(j, id) == NULL)
-        id++;
-    return id;
+    for (size_t i = 0; i < JOURNAL_SIZE; i++) /* holes may be wider than the ring */
+        if (j->ring[i].id >= MAX_OF(id, 1U) && j->ring[i].id < first)
+            first = j->ring[i].id;
+    return first;
 }
 
 void journal_subscribe(struct journal *j, struct journal_subscriber *s)

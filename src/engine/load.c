@@ -224,6 +224,8 @@ int load_store(struct engine *e, struct err *err)
                                   .events_tail = ENGINE_EVENTS_TAIL};
     int r = store_load(e->store, &reader, err);
 
+    if (r == SP_OK && !l.was_clean)
+        journal_skip(&e->journal);
     if (r == SP_OK)
         r = choose_instance(&l, err);
     if (r == SP_OK)

@@ -96,6 +96,24 @@ static void test_hole(void **state)
     assert_int_equal(id, 16);
 }
 
+/* After a crash, numbers that were shown but not stored are not given out again; what was stored is
+ * still there. */
+static void test_skip(void **state)
+{
+    struct journal *j = *state;
+
+    journal_skip(j);
+    assert_int_equal(journal_newest(j), 0); /* nothing was ever numbered */
+    journal_restore(j, 100, 1, "a", "{}");
+    journal_restore(j, 101, 1, "a", "{}");
+    journal_skip(j);
+    assert_true(journal_newest(j) > 1000);
+    assert_int_equal(journal_first_from(j, 1), 100);
+    assert_int_equal(journal_first_from(j, 102), journal_newest(j) + 1);
+    add(j, 1);
+    assert_int_equal(journal_first_from(j, 102), journal_newest(j));
+}
+
 static void on_event(struct journal_subscriber *s)
 {
     struct reader *r = container_of(s, struct reader, subscriber);
@@ -129,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ring_keeps_the_newest, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restore_continues_the_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_skip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_subscribers_may_leave_when_told, setup, teardown),
     };
 
