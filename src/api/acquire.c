@@ -9,7 +9,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 
-enum { METADATA_MAX = 4096, TTL_MAX_S = 30 * 24 * 3600 };
+enum { METADATA_MAX = 4096 };
 
 struct acquire {
     struct engine_call call;
@@ -108,9 +108,9 @@ static int decode_times(struct api *api, const struct json *body, struct pool_ac
     int r = json_field_u64(body, "wait_ms", 0, c->pool.max_wait_ms, &wait_ms, err);
 
     if (r == SP_OK)
-        r = json_field_u64(body, "ttl_s", 1, TTL_MAX_S, &ttl_s, err);
+        r = json_field_u64(body, "ttl_s", 1, API_TTL_MAX_S, &ttl_s, err);
     if (r == SP_OK)
-        r = json_field_u64(body, "idle_timeout_s", 1, TTL_MAX_S, &idle_s, err);
+        r = json_field_u64(body, "idle_timeout_s", 1, API_TTL_MAX_S, &idle_s, err);
     if (r != SP_OK)
         return r;
     rt_refresh(rt);

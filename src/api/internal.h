@@ -5,6 +5,8 @@
 #include "api/api.h"
 #include "base/json.h"
 
+enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a caller may ask for */
+
 /* Who asks. A uid for callers on the Unix socket; for a token a number made from its name, with
  * the highest bit set so that it is never a uid. */
 struct api_caller {

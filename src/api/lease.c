@@ -7,8 +7,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { TTL_MAX_S = 30 * 24 * 3600 };
-
 struct lease_call {
     struct engine_call call;
     struct api *api;
@@ -90,7 +88,7 @@ static bool decode(struct http_exchange *ex, const char *const *fields, struct p
     if (r == SP_OK)
         r = json_field_bool(body, "destroy", &ev->u.on.want_destroy, &err);
     if (r == SP_OK)
-        r = json_field_u64(body, "ttl_s", 1, TTL_MAX_S, &ttl_s, &err);
+        r = json_field_u64(body, "ttl_s", 1, API_TTL_MAX_S, &ttl_s, &err);
     ev->u.on.ttl_ns = ttl_s * NS_PER_S;
     (void) json_doc_free(doc);
     if (r != SP_OK)
