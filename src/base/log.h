@@ -50,9 +50,6 @@ bool log_flush(void);
 void log_flush_wait(void);
 uint64_t log_dropped(void);
 
-MUST_CHECK bool log_level_parse(const char *s, enum log_level *ret);
-MUST_CHECK bool log_format_parse(const char *s, enum log_format *ret);
-
 /* Formats one line without its newline; what log_write() uses, exposed for tests. */
 void log_format_line(struct buf *out, enum log_format format, uint64_t wall_ms,
                      enum log_level level, const char *event, const struct log_field *fields);

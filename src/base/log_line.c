@@ -7,36 +7,9 @@
 #include "base/str.h"
 
 static const char *const level_names[LOG_LEVEL_COUNT] = {"debug", "info", "warn", "error"};
-static const char *const format_names[LOG_FORMAT_COUNT] = {"logfmt", "json"};
 
 static const char *const secret_words[] = {"token", "secret", "password", "authorization",
                                            "cookie"};
-
-static int name_index(const char *s, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(s, names[i]) == 0)
-            return i;
-    return -1;
-}
-
-bool log_level_parse(const char *s, enum log_level *ret)
-{
-    int i = name_index(s, level_names, LOG_LEVEL_COUNT);
-
-    if (i >= 0)
-        *ret = (enum log_level) i;
-    return i >= 0;
-}
-
-bool log_format_parse(const char *s, enum log_format *ret)
-{
-    int i = name_index(s, format_names, LOG_FORMAT_COUNT);
-
-    if (i >= 0)
-        *ret = (enum log_format) i;
-    return i >= 0;
-}
 
 /* A name with one of the words in it, or one that ends in "key". */
 static bool is_secret(const char *key)
