@@ -88,8 +88,9 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
 
     /* Refusing a connection ourselves beats the kernel dropping it without a word. */
     if (d->file_limit < FILES_RESERVED + limits.max_connections) {
-        limits.max_connections =
-            d->file_limit > 2 * FILES_RESERVED ? (unsigned) d->file_limit - FILES_RESERVED : 64;
+        limits.max_connections = d->file_limit > 2 * FILES_RESERVED
+                                     ? (unsigned) d->file_limit - FILES_RESERVED
+                                     : (unsigned) d->file_limit / 2 + 1;
         log_warn("http.connections_limited", LF_U64("max_connections", limits.max_connections),
                  LF_U64("open_files", d->file_limit));
     }
