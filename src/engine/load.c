@@ -163,7 +163,7 @@ static int build_pool(struct loader *l, struct err *err)
 {
     struct engine *e = l->engine;
     struct pool_config *pc = xcalloc(1, sizeof(*pc));
-    size_t refused = 0;
+    const struct loaded_box *refused = NULL;
 
     profiles_fill(e, e->config->config, pc);
     for (size_t i = 0; i < l->count; i++)
@@ -180,12 +180,20 @@ static int build_pool(struct loader *l, struct err *err)
                           end_of_name(l->past[i].end), l->past[i].principal);
     for (size_t i = 0; i < l->count; i++) {
         if (!pool_restore_box(e->pool, &l->boxes[i].box))
-            refused++;
+            refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
             extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
     }
-    if (refused > 0)
-        return err_set(err, SP_INTERNAL, "%zu rows of the store do not fit into the pool", refused);
+    if (refused != NULL && refused->box.profile == POOL_PROFILES_MAX)
+        return err_set(err, SP_CONFIG,
+                       "profile '%s' is gone but still has boxes, and with it there are more than "
+                       "%d: remove another one until they have ended",
+                       refused->profile, POOL_PROFILES_MAX);
+    if (refused != NULL)
+        return err_set(err, SP_INTERNAL,
+                       "the row of box %016llx in sandpool.db makes no sense: remove it there, or "
+                       "move the file away to start without the leases",
+                       (unsigned long long) refused->box.id.v);
     return SP_OK;
 }
 
