@@ -162,6 +162,8 @@ static void acquired(struct world *w, const struct pool_fx *fx, struct client *c
     const struct world_row *row = rows_find(w, fx->box.v);
     struct world_box *real = backend_find(w, fx->box.v);
 
+    if (w->leased == fx->box.v)
+        w->leased = 0;
     if (row == NULL || row->box.state != POOL_LEASED || row->box.generation != b->generation ||
         strcmp(row->box.sandbox_id, c->sandbox_id) != 0)
         world_fail(w, "a box was promised before its lease was committed");
@@ -169,6 +171,9 @@ static void acquired(struct world *w, const struct pool_fx *fx, struct client *c
         world_fail(w, "a box was given to somebody else");
     if (real == NULL)
         world_fail(w, "a box was given that never existed");
+    if (!real->is_proven &&
+        (fx->u.reply.source == POOL_SRC_WARM || fx->u.reply.source == POOL_SRC_COLD))
+        world_fail(w, "a box was given that was never seen ready");
     if (world_chance(w, 6)) {
         struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
 
@@ -270,6 +275,8 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, const struct
 
 void clients_fact(struct world *w, const struct pool_fx *fx)
 {
+    if (fx->u.event.fact == POOL_FACT_LEASED)
+        w->leased = fx->box.v;
     if (fx->u.event.fact != POOL_FACT_DOOMED)
         return;
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
@@ -288,6 +295,10 @@ void clients_crashed(struct world *w)
 {
     for (uint64_t i = 1; i <= w->req; i++)
         w->requests[i].is_open = false;
+    for (size_t i = 0; i < w->box_count; i++) {
+        w->boxes[i].is_told = false;
+        w->boxes[i].is_proven = false;
+    }
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
         struct client *c = &w->clients[i];
 

@@ -131,8 +131,15 @@ void world_check(struct world *w)
 
     if (why != NULL)
         world_fail(w, why);
-    for (size_t i = 0; i < w->box_count; i++)
-        running += w->boxes[i].is_running && !w->boxes[i].is_exempt ? 1 : 0;
+    for (size_t i = 0; i < w->box_count; i++) {
+        const struct world_box *b = &w->boxes[i];
+
+        running += b->is_running && !b->is_exempt ? 1 : 0;
+        if (b->is_running && b->is_told && pool_find_box(w->pool, b->seen.id) == NULL)
+            world_fail(w, "a box runs that the pool was told of and has forgotten");
+    }
+    if (w->leased != 0)
+        world_fail(w, "a box became leased and nobody was told");
     if (running > w->config.max_boxes)
         world_fail(w, "more boxes run than max_boxes");
     clients_check(w);
@@ -164,6 +171,18 @@ static struct pending *earliest(struct world *w)
     return best;
 }
 
+/* What the pool may conclude from the answer it is about to get. */
+static void note_proof(struct world *w, const struct pool_event *ev)
+{
+    struct world_box *b = backend_find(w, ev->box.v);
+
+    if (b == NULL)
+        return;
+    b->is_told |= ev->kind == POOL_EV_CREATED;
+    b->is_proven |= (ev->kind == POOL_EV_CREATED && ev->u.created.is_ready) ||
+                    (ev->kind == POOL_EV_PROBED && ev->u.failed.code == SP_OK);
+}
+
 static void deliver(struct world *w, struct pending *p)
 {
     struct pool_event ev = p->ev;
@@ -172,6 +191,7 @@ static void deliver(struct world *w, struct pending *p)
     switch (p->kind) {
     case PENDING_EVENT:
         p->is_used = false;
+        note_proof(w, &ev);
         world_step(w, &ev);
         free(seen);
         break;

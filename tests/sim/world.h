@@ -25,6 +25,8 @@ struct world_box {
     unsigned backend;
     bool is_running;
     bool is_exempt;   /* came to life after the pool had given it up, or was put there by others */
+    bool is_told;     /* this life of the pool has heard that it exists */
+    bool is_proven;   /* this life of the pool has seen it ready */
     bool is_unwanted; /* destroyed before it appeared */
     char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
 };
@@ -108,6 +110,7 @@ struct world {
     struct request requests[WORLD_REQS];
     uint64_t req;
 
+    uint64_t leased; /* box that became leased in this step, until somebody is told */
     uint64_t replies_ok;
     uint64_t replies_refused;
     uint64_t by_code[SP_ERROR_INDEX_COUNT];

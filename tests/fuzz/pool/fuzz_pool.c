@@ -128,6 +128,17 @@ static void fill_request(struct fuzz *f, struct input *in, struct pool_event *ev
     }
 }
 
+static void fill_listing(struct fuzz *f, struct input *in, struct pool_event *ev,
+                         struct pool_seen *seen)
+{
+    ev->u.listed.is_clean = take(in) % 4 != 0;
+    ev->u.listed.started_ns = f->now_ns;
+    ev->u.listed.seen = seen;
+    ev->u.listed.count = take(in) % 3;
+    fill_seen(in, &seen[0]);
+    fill_seen(in, &seen[1]);
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -168,12 +179,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         fill_seen(in, &ev->u.discovered.seen);
         break;
     case POOL_EV_LISTED:
-        ev->u.listed.is_clean = take(in) % 4 != 0;
-        ev->u.listed.started_ns = f->now_ns;
-        ev->u.listed.seen = seen;
-        ev->u.listed.count = take(in) % 3;
-        fill_seen(in, &seen[0]);
-        fill_seen(in, &seen[1]);
+        fill_listing(f, in, ev, seen);
         break;
     case POOL_EV_STORE_STATE:
         ev->u.is_store_up = take(in) % 2 == 0;
