@@ -61,7 +61,7 @@ static void fill_row(struct box_write *w)
         .id = b->id.v,
         .state = row_state(b->state),
         .profile = w->profile,
-        .backend = profiles_backend(e, b->profile)->backend->ops->name,
+        .backend = profiles_backend(e, b->profile)->key,
         .spec_hash = b->spec_hash,
         .sandbox_id = b->sandbox_id,
         .user = b->user,

@@ -13,6 +13,7 @@
 struct loaded_box {
     struct pool_box box;
     char profile[POOL_NAME_MAX + 1];
+    char *backend; /* its key */
     char *metadata;
 };
 
@@ -94,6 +95,7 @@ static bool on_box(void *ctx, const struct store_box *row)
     str_copy_cut(b->token, sizeof(b->token), row->token);
     str_copy_cut(b->ref, sizeof(b->ref), row->ref);
     str_copy_cut(to->profile, sizeof(to->profile), row->profile);
+    to->backend = xstrdup(row->backend);
     to->metadata = str_is_empty(row->meta) ? NULL : xstrdup(row->meta);
     return true;
 }
@@ -140,21 +142,33 @@ static bool on_meta(void *ctx, const char *key, const char *value)
     return true;
 }
 
-/* A box whose profile is gone from the configuration still needs one in the pool: retired, on
- * the first backend there is, which will say that it does not run the box. */
-static unsigned profile_for(struct pool_config *pc, const char *name)
+/* A box whose profile is gone from the configuration still needs one in the pool: retired, on the
+ * backend that made the box. When no profile names that backend any more it is the first there is,
+ * which will say that it does not run the box. */
+static unsigned profile_for(const struct engine *e, struct pool_config *pc,
+                            const struct loaded_box *row)
 {
+    int backend = profiles_find_backend(e, row->backend);
+    struct pool_profile *profile;
     unsigned i = 0;
 
-    while (i < pc->profile_count && strcmp(pc->profiles[i].name, name) != 0)
+    while (i < pc->profile_count && strcmp(pc->profiles[i].name, row->profile) != 0)
         i++;
     if (i < pc->profile_count || i == POOL_PROFILES_MAX)
         return i;
-    pc->profiles[i] = pc->profiles[0];
-    pc->profiles[i].is_retired = true;
-    pc->profiles[i].warm_min = 0;
-    pc->profiles[i].warm_max = 0;
-    str_copy_cut(pc->profiles[i].name, sizeof(pc->profiles[i].name), name);
+    if (backend < 0)
+        log_warn("engine.backend_gone", LF_STR("backend", row->backend),
+                 LF_STR("profile", row->profile));
+    profile = &pc->profiles[i];
+    *profile = pc->profiles[0];
+    if (backend >= 0) {
+        profile->backend = (unsigned) backend;
+        profile->is_watched = e->backends[backend].backend->ops->is_watched;
+    }
+    profile->is_retired = true;
+    profile->warm_min = 0;
+    profile->warm_max = 0;
+    str_copy_cut(profile->name, sizeof(profile->name), row->profile);
     pc->profile_count++;
     return i;
 }
@@ -167,7 +181,7 @@ static int build_pool(struct loader *l, struct err *err)
 
     profiles_fill(e, e->config->config, pc);
     for (size_t i = 0; i < l->count; i++)
-        l->boxes[i].box.profile = profile_for(pc, l->boxes[i].profile);
+        l->boxes[i].box.profile = profile_for(e, pc, &l->boxes[i]);
     /* A cap that was lowered below what runs must not lose what runs. */
     if (pc->max_boxes < l->count)
         pc->restore_max = (unsigned) l->count;
@@ -240,8 +254,10 @@ int load_store(struct engine *e, struct err *err)
         r = profiles_open_backends(e, e->config->config, err);
     if (r == SP_OK)
         r = build_pool(&l, err);
-    for (size_t i = 0; i < l.count; i++)
+    for (size_t i = 0; i < l.count; i++) {
+        free(l.boxes[i].backend);
         free(l.boxes[i].metadata);
+    }
     for (size_t i = 0; i < l.past_count; i++)
         free((char *) (uintptr_t) l.past[i].sandbox_id);
     free(l.boxes);

@@ -6,8 +6,7 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-/* Its index; -1 when there is none. */
-static int find_backend(const struct engine *e, const char *key)
+int profiles_find_backend(const struct engine *e, const char *key)
 {
     for (unsigned i = 0; i < e->backend_count; i++)
         if (strcmp(e->backends[i].key, key) == 0)
@@ -65,7 +64,7 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
         int r;
 
         config_backend_key(&config->profiles[i], key, sizeof(key));
-        if (find_backend(e, key) >= 0)
+        if (profiles_find_backend(e, key) >= 0)
             continue;
         r = open_backend(e, &config->profiles[i], key, err);
         if (r != SP_OK)
@@ -128,7 +127,7 @@ const char *engine_backend_trouble(const struct engine *e)
         int backend;
 
         config_backend_key(&config->profiles[i], key, sizeof(key));
-        backend = find_backend(e, key);
+        backend = profiles_find_backend(e, key);
         if (backend >= 0 && e->backends[backend].trouble[0] != '\0')
             return e->backends[backend].trouble;
     }
@@ -143,7 +142,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
     int backend;
 
     config_backend_key(from, key, sizeof(key));
-    backend = find_backend(e, key);
+    backend = profiles_find_backend(e, key);
     assert(backend >= 0);
     ops = e->backends[backend].backend->ops;
     *to = (struct pool_profile){

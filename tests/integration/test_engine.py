@@ -45,6 +45,23 @@ class EngineTest(harness.TestCase):
         wait_until(lambda: len(second.boxes()) == 1, "a box on the new backend")
         self.assertOk(client.acquire("t", profile="other"))
 
+    def test_box_of_a_removed_profile_is_found_on_its_backend(self):
+        sim = self.sim()
+        none = {"min": 0, "max": 0}
+        profiles = {"default": {"backend": "sim"}, "old": self.on(sim, warm=none)}
+        daemon = self.daemon(profiles=profiles)
+        client = self.client(daemon)
+        lease = self.assertOk(client.acquire("t", profile="old"))
+        client.close()
+        daemon.stop()
+        daemon.write_config({"profiles": {"default": {"backend": "sim"},
+                                          "new": self.on(sim, warm=none)}})
+        daemon.start()
+        again = self.assertOk(client.acquire("t"))
+        self.assertEqual((again["source"], again["box_id"]), ("kept", lease["box_id"]))
+        self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))
+        self.assertEqual(sim.boxes(), {})
+
     def test_backend_nobody_names_is_no_trouble(self):
         sim = self.sim()
         profiles = {"default": {"backend": "sim"}, "other": self.on(sim, warm={"min": 0, "max": 0})}
