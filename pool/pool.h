@@ -272,7 +272,7 @@ struct pool_event {
             size_t count;
         } listed;
         struct {
-            uint64_t write; /* of POOL_FX_STORE */
+            uint64_t write; /* of POOL_FX_STORE; this, not the epoch, says which write it was */
         } stored;           /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
         bool is_store_up;   /* STORE_STATE */
         const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
