@@ -143,8 +143,8 @@ static bool on_meta(void *ctx, const char *key, const char *value)
 }
 
 /* A box whose profile is gone from the configuration still needs one in the pool: retired, on the
- * backend that made the box. When no profile names that backend any more it is the first there is,
- * which will say that it does not run the box. */
+ * backend that made the box. When no profile names that backend any more, or the box's own profile
+ * names another one, the box is looked for where it is not and counts as lost: worth a warning. */
 static unsigned profile_for(const struct engine *e, struct pool_config *pc,
                             const struct loaded_box *row)
 {
@@ -154,11 +154,11 @@ static unsigned profile_for(const struct engine *e, struct pool_config *pc,
 
     while (i < pc->profile_count && strcmp(pc->profiles[i].name, row->profile) != 0)
         i++;
+    if (backend < 0 || (i < pc->profile_count && pc->profiles[i].backend != (unsigned) backend))
+        log_warn("engine.box_out_of_reach", LF_HEX("box", row->box.id.v),
+                 LF_STR("profile", row->profile), LF_STR("backend", row->backend));
     if (i < pc->profile_count || i == POOL_PROFILES_MAX)
         return i;
-    if (backend < 0)
-        log_warn("engine.backend_gone", LF_STR("backend", row->backend),
-                 LF_STR("profile", row->profile));
     profile = &pc->profiles[i];
     *profile = pc->profiles[0];
     if (backend >= 0) {
