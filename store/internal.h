@@ -39,6 +39,7 @@ enum sql_stmt {
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
     SQL_PRUNE_PAST, /* 1 how many of the oldest */
+    SQL_END_STRAY,  /* 1 when */
     SQL_STMT_COUNT
 };
 
@@ -121,8 +122,8 @@ void schema_close(struct db *db);
 uint64_t upkeep_wait_ns(const struct store *s);
 /* Between batches. A failure is one of the disk. */
 MUST_CHECK int upkeep_run(struct store *s, bool is_idle, struct err *err);
-/* At open: exactly to the bounds. */
-MUST_CHECK int upkeep_prune_all(struct store *s, struct err *err);
+/* At open: stray leases are ended, the tables cut exactly to their bounds. */
+MUST_CHECK int upkeep_at_open(struct store *s, struct err *err);
 /* The log into the database; what fails now is done by the next open. */
 void upkeep_checkpoint(struct store *s, bool want_truncate);
 /* PRAGMA synchronous; outside a transaction. */

@@ -35,6 +35,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
                      "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
     [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (SELECT sandbox_id FROM leases "
                        "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
+    [SQL_END_STRAY] = "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
+                      "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
+                      "AND boxes.sandbox_id = leases.sandbox_id)",
 };
 
 int sql_prepare(struct db *db, struct err *err)

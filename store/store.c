@@ -37,7 +37,7 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     queue_init(&s->queue, config->wake, config->ctx);
     r = schema_open(&s->db, s->path, true, err);
     if (r == SP_OK)
-        r = upkeep_prune_all(s, err);
+        r = upkeep_at_open(s, err);
     if (r != SP_OK) {
         (void) store_free(s);
         return r;

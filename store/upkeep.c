@@ -93,9 +93,25 @@ static int prune(struct store *s, bool want_events, bool want_past, struct err *
     return SP_OK;
 }
 
-int upkeep_prune_all(struct store *s, struct err *err)
+/* A lease that was undone (its reply could not be delivered) leaves its row open while its box
+ * goes on under another name. Ended here, its generation is remembered and the row can be pruned. */
+static int end_strays(struct store *s, struct err *err)
 {
-    return prune(s, true, true, err);
+    int rc;
+
+    sql_bind_u64(&s->db, SQL_END_STRAY, 1, MAX_OF(rt_wall_ms(s->config.rt), 1));
+    rc = sql_run(&s->db, SQL_END_STRAY);
+    if (rc == SQLITE_OK)
+        return SP_OK;
+    (void) sql_error(&s->db, rc, s->path, err);
+    return SP_STORE_UNAVAILABLE;
+}
+
+int upkeep_at_open(struct store *s, struct err *err)
+{
+    int r = end_strays(s, err);
+
+    return r == SP_OK ? prune(s, true, true, err) : r;
 }
 
 void upkeep_checkpoint(struct store *s, bool want_truncate)

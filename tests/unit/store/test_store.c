@@ -198,6 +198,22 @@ static void test_forgetting_a_box_ends_its_lease(void **state)
     assert_true(image.past_generations[0] == 5);
 }
 
+static void test_an_undone_lease_is_ended_at_the_next_open(void **state)
+{
+    struct fixture *f = *state;
+    struct put lease = put_lease(1, "a", 3);
+    struct put undone = put_box(1, "blank"); /* the same box, owned by nobody again */
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &lease), SP_OK);
+    assert_int_equal(fixture_write(f, &undone), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 1);
+    assert_int_equal(image.past, 1);
+    assert_true(image.past_generations[0] == 3);
+}
+
 static void test_wrong_writes_fail_alone(void **state)
 {
     struct fixture *f = *state;
@@ -377,6 +393,7 @@ int main(void)
         TEST(test_a_lease_ends_only_with_its_own_box),
         TEST(test_a_new_lease_revives_the_row),
         TEST(test_forgetting_a_box_ends_its_lease),
+        TEST(test_an_undone_lease_is_ended_at_the_next_open),
         TEST(test_wrong_writes_fail_alone),
         TEST(test_groups_and_order),
         TEST(test_close_finishes_what_is_queued),
