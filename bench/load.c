@@ -123,14 +123,16 @@ static void parse_options(int argc, char **argv, struct options *ret)
 
 static void run_rounds(const struct options *o, struct clients *all, struct work_result *results)
 {
-    uint64_t budget_ns = o->seconds * NS_PER_S / o->rounds;
+    uint64_t budget_ns = o->seconds * NS_PER_S;
 
     for (uint64_t round = 0; round < o->rounds; round++) {
         uint64_t count = o->count * (round + 1) / o->rounds - o->count * round / o->rounds;
 
         for (unsigned i = 0; count > 0 && i < o->work_count; i++) {
-            if (results[i].failures == 0)
-                clients_run(all, o->works[i], count, budget_ns, &results[i]);
+            struct work_result *r = &results[i];
+
+            if (r->failures == 0 && r->elapsed_ns < budget_ns)
+                clients_run(all, o->works[i], count, budget_ns - r->elapsed_ns, r);
         }
     }
 }
