@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 /* After a batch the next write is often microseconds away, and waking a sleeping thread costs more
- * than committing. Bounded, so an idle store sleeps; pointless when there is no second CPU. */
+ * than committing. Bounded, so an idle store sleeps; only when there are CPUs to spare. */
 #define SPIN_NS (70 * NS_PER_US)
 #define SPIN_LOOKS 16
 /* Many callers at once: their writes gather while the writer sleeps, and the CPU is wanted by
@@ -33,12 +33,13 @@ static void relax_cpu(void)
 #endif
 }
 
-static bool has_second_cpu(void)
+/* One for the loop, one for the caller: spinning must not take theirs. */
+static bool has_spare_cpu(void)
 {
     cpu_set_t set;
 
     CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 3;
 }
 
 static void lock(struct queue *q)
@@ -64,7 +65,7 @@ void queue_init(struct queue *q, void (*wake)(void *ctx), void *ctx)
     int rc;
 
     *q = (struct queue){.wake = wake, .ctx = ctx};
-    q->spin_ns = has_second_cpu() ? SPIN_NS : 0;
+    q->spin_ns = has_spare_cpu() ? SPIN_NS : 0;
     list_init(&q->in);
     list_init(&q->out);
     atomic_init(&q->has_news, false);

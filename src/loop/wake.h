@@ -6,7 +6,8 @@
 #include "loop/loop.h"
 
 struct wake {
-    uv_async_t async;
+    uv_poll_t poll;
+    int fd; /* eventfd */
     void (*on_wake)(void *ctx);
     void *ctx;
 };
