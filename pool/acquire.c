@@ -79,6 +79,14 @@ static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
     }
 }
 
+/* A question to the backend takes no longer than the caller waits, but has a moment in any case. */
+static uint64_t question_deadline(const struct pool *p, const struct waiter *w, uint64_t limit_ns)
+{
+    uint64_t at_ns = MIN_OF(time_after(p->now_ns, limit_ns), w->acquire.deadline_ns);
+
+    return MAX_OF(at_ns, time_after(p->now_ns, POOL_QUESTION_MIN_NS));
+}
+
 static bool needs_check(struct pool *p, const struct slot *s, const struct waiter *w)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -96,7 +104,7 @@ static void check_first(struct pool *p, struct waiter *w, struct slot *s)
     if (s->is_checking)
         return;
     s->is_checking = true;
-    emit_backend(p, POOL_FX_CHECK, s, time_after(p->now_ns, POOL_CHECK_NS));
+    emit_backend(p, POOL_FX_CHECK, s, question_deadline(p, w, POOL_CHECK_NS));
 }
 
 void acquire_checked(struct pool *p, const struct pool_event *ev)
@@ -211,7 +219,7 @@ static void discover_first(struct pool *p, struct waiter *w)
     p->epoch++;
     waiter_enter(p, w, WAITER_DISCOVERING);
     w->epoch = p->epoch;
-    emit_discover(p, w, time_after(p->now_ns, POOL_DISCOVER_NS));
+    emit_discover(p, w, question_deadline(p, w, POOL_DISCOVER_NS));
 }
 
 static void serve_blank(struct pool *p, struct waiter *w)

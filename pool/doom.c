@@ -8,7 +8,7 @@
 /* Those who waited for a box that will not come. Acquires look for another one. */
 static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 {
-    bool is_loss = release_is_loss(end);
+    bool is_loss = pool_end_is_loss(end);
     struct refusal r = {.code = is_loss ? SP_SANDBOX_LOST : SP_NOT_FOUND,
                         .lost = is_loss ? end : POOL_END_NONE};
     struct list_node *next;

@@ -15,6 +15,7 @@
 #define POOL_RECENT_MAX 256 /* boxes gone a moment ago: late answers and stale listings name them */
 #define POOL_CHECK_NS (2 * NS_PER_S)
 #define POOL_DISCOVER_NS (5 * NS_PER_S)
+#define POOL_QUESTION_MIN_NS (250 * NS_PER_MS)
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
 #define POOL_STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
 #define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
@@ -341,7 +342,6 @@ void lease_activity(struct pool *p, const struct pool_event *ev);
 void release_step(struct pool *p, const struct pool_event *ev);
 void release_stored(struct pool *p, struct slot *s);
 void release_failed(struct pool *p, struct slot *s);
-bool release_is_loss(enum pool_end end);
 
 /* doom.c: the end of a box. */
 void doom_box(struct pool *p, struct slot *s, enum pool_end end);

@@ -53,3 +53,9 @@ const char *pool_fact_name(enum pool_fact fact)
     static_assert(ARRAY_LEN(names) == POOL_FACT_COUNT, "one name per fact");
     return (unsigned) fact < ARRAY_LEN(names) ? names[fact] : "unknown";
 }
+
+bool pool_end_is_loss(enum pool_end end)
+{
+    return end == POOL_END_DIED || end == POOL_END_TTL || end == POOL_END_IDLE ||
+           end == POOL_END_EVICTED || end == POOL_END_DRAINED;
+}

@@ -99,6 +99,8 @@ enum pool_end {
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
+/* Whether the owner did not end it itself: its next call is told SP_SANDBOX_LOST. */
+bool pool_end_is_loss(enum pool_end end);
 
 enum pool_verdict { POOL_UNKNOWN, POOL_ALIVE, POOL_DEAD, POOL_VERDICT_COUNT };
 

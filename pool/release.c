@@ -2,12 +2,6 @@
  * generation or a wrong caller is refused before anything changes. */
 #include "pool/internal.h"
 
-bool release_is_loss(enum pool_end end)
-{
-    return end == POOL_END_DIED || end == POOL_END_TTL || end == POOL_END_IDLE ||
-           end == POOL_END_EVICTED;
-}
-
 static void refuse(struct pool *p, struct req_id req, int code)
 {
     struct refusal r = {.code = code, .reason = sp_error_info(code)->text};
@@ -24,7 +18,7 @@ static void refuse_unbound(struct pool *p, const struct pool_event *ev)
     const struct past *past = past_find(p, ev->u.on.sandbox_id);
     struct refusal r = {.code = SP_SANDBOX_LOST};
 
-    if (past == NULL || !release_is_loss(past->end) ||
+    if (past == NULL || !pool_end_is_loss(past->end) ||
         (past->principal != ev->u.on.principal && !ev->u.on.is_operator)) {
         refuse(p, ev->req, SP_NOT_FOUND);
         return;
@@ -39,7 +33,6 @@ static void refuse_unbound(struct pool *p, const struct pool_event *ev)
 static struct slot *find_target(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = ev->box.v != 0 ? box_find(p, ev->box) : bind_find(p, ev->u.on.sandbox_id);
-    uint64_t principal;
 
     if (s == NULL) {
         if (ev->box.v != 0)
@@ -48,9 +41,7 @@ static struct slot *find_target(struct pool *p, const struct pool_event *ev)
             refuse_unbound(p, ev);
         return NULL;
     }
-    principal = s->box.principal;
-    if (!ev->u.on.is_operator && principal != ev->u.on.principal &&
-        principal != POOL_PRINCIPAL_UNKNOWN) {
+    if (!ev->u.on.is_operator && s->box.principal != ev->u.on.principal) {
         refuse(p, ev->req, SP_FORBIDDEN);
         return NULL;
     }

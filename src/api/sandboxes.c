@@ -77,8 +77,7 @@ static void reply_absent(struct http_exchange *ex, struct api *api, const struct
 
     fx.u.reply.code = SP_NOT_FOUND;
     fx.u.reply.lost = pool_find_past(engine_pool(api->engine), sandbox_id, &generation, &principal);
-    if (fx.u.reply.lost != POOL_END_NONE && fx.u.reply.lost != POOL_END_RELEASED &&
-        fx.u.reply.lost != POOL_END_DESTROYED &&
+    if (pool_end_is_loss(fx.u.reply.lost) &&
         (caller->is_operator || principal == caller->principal))
         fx.u.reply.code = SP_SANDBOX_LOST;
     api_reply_failure(ex, &fx);
