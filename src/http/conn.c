@@ -360,6 +360,8 @@ static void learn_peer(struct conn *c)
     socklen_t len = sizeof(cred);
     int fd;
 
+    c->peer.uid = UINT32_MAX; /* unknown must not pass for root */
+    c->peer.gid = UINT32_MAX;
     if (uv_fileno(&c->u.handle, &fd) == 0 &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0) {
         c->peer.uid = cred.uid;

@@ -58,8 +58,10 @@ const char *http_path(const struct http_exchange *ex);   /* decoded, without the
 const char *http_target(const struct http_exchange *ex); /* raw path and query */
 /* Path parameter of the matched pattern ("/v1/sandboxes/{id}"); NULL when the pattern has none. */
 const char *http_path_param(const struct http_exchange *ex, const char *name);
-/* Decoded query parameter copied to dst; false when absent (dst "") ; SP errors are not raised:
- * a value that does not fit is absent. */
+/* Decoded query parameter copied to dst; false when absent (dst is ""). A value that does not fit
+ * or is badly encoded must not pass for an absent one: dst is then HTTP_QUERY_BAD, which equals no
+ * name and parses as no number. */
+#define HTTP_QUERY_BAD "\xff"
 bool http_query(const struct http_exchange *ex, const char *name, char *dst, size_t cap);
 /* Header value, NULL when absent; names in any case. */
 const char *http_header(const struct http_exchange *ex, const char *name);

@@ -2,8 +2,11 @@
  * before its parts are decoded, so that an escaped slash never makes a new part. */
 #include "http/target.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#include "http/http.h"
 
 bool target_origin(const char *raw, size_t *ret_start)
 {
@@ -95,7 +98,9 @@ bool target_query(const char *target, const char *name, char *dst, size_t cap)
         if (name_equals(p, name_len, name)) {
             size_t skip = value != NULL ? name_len + 1 : len;
 
-            return target_decode(p + skip, len - skip, true, dst, cap);
+            if (!target_decode(p + skip, len - skip, true, dst, cap))
+                (void) snprintf(dst, cap, "%s", HTTP_QUERY_BAD);
+            return true;
         }
         p = p[len] == '&' ? p + len : NULL;
     }
