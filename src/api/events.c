@@ -112,7 +112,7 @@ static void pump(struct stream *s)
     s->is_pumping = false;
     if (s->is_gone) {
         stream_free(s);
-    } else if (!s->want_follow && !s->is_full) {
+    } else if ((!s->want_follow || j->is_closed) && !s->is_full) {
         http_end(s->ex);
         stream_free(s);
     }

@@ -203,6 +203,7 @@ static void stop(struct daemon *d, const char *why)
     if (d->server != NULL)
         http_server_stop(d->server);
     engine_refuse_waiting(d->engine);
+    journal_close(engine_journal(d->engine));
     d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
     on_stop_timer(&d->stop_timer);
 }

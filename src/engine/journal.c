@@ -36,10 +36,8 @@ static struct journal_event *put(struct journal *j, uint64_t id, uint64_t at_ms,
     return ev;
 }
 
-const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
-                                        char *body)
+static void tell_subscribers(struct journal *j)
 {
-    struct journal_event *ev = put(j, j->next_id, at_ms, kind, body);
     struct list_node *n = list_first(&j->subscribers);
 
     while (n != NULL) {
@@ -48,6 +46,20 @@ const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const
         n = list_next(&j->subscribers, n); /* the subscriber may leave from its callback */
         s->on_event(s);
     }
+}
+
+void journal_close(struct journal *j)
+{
+    j->is_closed = true;
+    tell_subscribers(j);
+}
+
+const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
+                                        char *body)
+{
+    struct journal_event *ev = put(j, j->next_id, at_ms, kind, body);
+
+    tell_subscribers(j);
     return ev;
 }
 

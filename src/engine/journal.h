@@ -22,6 +22,7 @@ struct journal {
     uint64_t next_id;
     struct journal_event ring[JOURNAL_SIZE];
     struct list subscribers;
+    bool is_closed;
 };
 
 /* Told after an event was added; reads on from its own position with journal_get(). */
@@ -46,6 +47,9 @@ const struct journal_event *journal_get(const struct journal *j, uint64_t id);
 /* The first event in the ring from `id` on; journal_newest() + 1 when there is none. */
 uint64_t journal_first_from(const struct journal *j, uint64_t id);
 uint64_t journal_newest(const struct journal *j);
+
+/* Nothing more will come: tells every subscriber, who should leave. */
+void journal_close(struct journal *j);
 
 void journal_subscribe(struct journal *j, struct journal_subscriber *s);
 void journal_unsubscribe(struct journal *j, struct journal_subscriber *s);

@@ -37,7 +37,11 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         text = curl_easy_strerror((CURLcode) curl_code);
     if (code == SP_TOO_BIG)
         text = "the answer is larger than allowed";
-    (void) err_set(err, code, "%s", text);
+    /* libcurl names a host that is not asked when the request goes to a Unix socket. */
+    if (code == SP_CONNECT_FAILED && r->unix_socket != NULL)
+        (void) err_set(err, code, "nothing answers at %s", r->unix_socket);
+    else
+        (void) err_set(err, code, "%s", text);
     err->sys = curl_code;
     return code;
 }

@@ -5,11 +5,12 @@ import os
 import signal
 import socket
 import stat
+import time
 import unittest
 import urllib.error
 import urllib.request
 
-from harness import Client, TestCase, UnixConnection, main, wait_until
+from harness import SLOW, Client, TestCase, UnixConnection, main, wait_until
 
 
 class Modes(TestCase):
@@ -146,8 +147,19 @@ class Events(TestCase):
             self.assertTrue(line, "the stream ended")
             if line.startswith("data:") and lease["sandbox_id"] in line:
                 break
+        # A follower does not hold up a stop: its stream ends.
+        start = time.monotonic()
+        daemon.restart()
+        self.assertLess(time.monotonic() - start, 1.5 * SLOW)
+        response.read()  # ends
+        client = self.client(daemon)
+        connection = UnixConnection(daemon.socket, 20)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/v1/events")
+        connection.getresponse()
         # The stream of a reader that left does not disturb the daemon.
         connection.close()
+        lease = self.assertOk(client.acquire("t"))
         self.assertOk(client.release(lease["sandbox_id"]))
 
 
