@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -101,10 +102,14 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
 /* One byte more than allowed is enough to know that it is too large. */
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Not blocking: a reload happens on the loop, and the path may have become a pipe. */
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
 
     if (fd < 0)
         return err_sys(err, SP_CONFIG, errno, "cannot open '%s'", path);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return err_set(err, SP_CONFIG, "'%s' is not a file", path);
     while (out->len <= CONFIG_FILE_MAX) {
         char chunk[16 * 1024];
         ssize_t n = read(fd, chunk, MIN_OF(sizeof(chunk), CONFIG_FILE_MAX + 1 - out->len));
