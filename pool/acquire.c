@@ -135,7 +135,7 @@ static int check_owner(const struct pool_acquire *a, const char *user, const cha
 {
     if (strcmp(a->user, user) != 0 || strcmp(a->thread, thread) != 0)
         return SP_OWNER_CONFLICT;
-    if (a->principal != principal && principal != POOL_PRINCIPAL_UNKNOWN && !a->is_operator)
+    if (a->principal != principal && !a->is_operator)
         return SP_FORBIDDEN;
     if (a->is_profile_named && a->profile != profile)
         return SP_SPEC_CONFLICT;

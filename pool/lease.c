@@ -43,8 +43,6 @@ void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_sou
     s->box.idle_ns = idle_limit_of(a->idle_ns, f->conf.idle_ns);
     s->box.busy = 0;
     s->lease_req.v = 0;
-    if (s->lease_from == POOL_PARKED && s->box.principal == POOL_PRINCIPAL_UNKNOWN)
-        s->box.principal = a->principal;
     if (s->lease_from == POOL_FREE) {
         bind_owner(p, s, a);
         box_enter(p, s, POOL_LEASING);
@@ -77,8 +75,6 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 {
     s->lease_req.v = 0; /* somebody else was told of it: no undo any more */
-    if (s->box.principal == POOL_PRINCIPAL_UNKNOWN)
-        s->box.principal = w->acquire.principal;
     if (!p->is_store_up) {
         lease_touch(p, s);
         waiter_ok(p, w, s, POOL_SRC_KEPT);

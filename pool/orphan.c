@@ -34,8 +34,7 @@ static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsi
     memcpy(s->box.url, seen->url, sizeof(s->box.url));
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
     memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
-    if (s->box.sandbox_id[0] != '\0')
-        s->box.principal = POOL_PRINCIPAL_UNKNOWN;
+    s->box.principal = seen->principal;
     return s;
 }
 

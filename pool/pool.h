@@ -40,7 +40,6 @@
 #define POOL_REASON_MAX 160
 #define POOL_PROFILES_MAX 64
 #define POOL_NEVER UINT64_MAX
-#define POOL_PRINCIPAL_UNKNOWN UINT64_MAX /* an adopted box: its thread's next acquire claims it */
 
 /* Ids are structs so that the compiler catches a mix-up. Zero is no id. */
 struct box_id {
@@ -226,6 +225,7 @@ struct pool_seen {
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
     uint64_t generation;
+    uint64_t principal;
     char profile[POOL_NAME_MAX + 1];
     uint64_t spec_hash;
     char url[POOL_URL_MAX + 1];

@@ -28,6 +28,7 @@ struct backend_labels {
     char user[BACKEND_LABEL_MAX + 1];
     char thread[BACKEND_LABEL_MAX + 1];
     uint64_t generation;
+    uint64_t principal; /* who may use it, so that a lost database opens it to nobody else */
 };
 
 /* One box as its backend sees it. */

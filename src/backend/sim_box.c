@@ -11,6 +11,7 @@ void sim_spec_from_labels(const struct backend_labels *labels, const char *token
         .box_id = labels->box_id,
         .spec_hash = labels->spec_hash,
         .generation = labels->generation,
+        .principal = labels->principal,
         .text =
             {
                 [WORLD_INSTANCE] = labels->instance,
@@ -43,6 +44,7 @@ bool sim_box_from_spec(const struct world_spec *spec, const char *url, struct ba
     l->box_id = spec->box_id;
     l->spec_hash = spec->spec_hash;
     l->generation = spec->generation;
+    l->principal = spec->principal;
     str_hex64(ret->ref, spec->box_id);
     return str_copy(l->instance, sizeof(l->instance), spec->text[WORLD_INSTANCE]) &&
            str_copy(l->profile, sizeof(l->profile), spec->text[WORLD_PROFILE]) &&

@@ -11,7 +11,8 @@ void box_to_backend(struct engine *e, const struct pool_box *box, struct backend
 {
     *ret = (struct backend_box){.labels = {.box_id = box->id.v,
                                            .spec_hash = box->spec_hash,
-                                           .generation = box->generation}};
+                                           .generation = box->generation,
+                                           .principal = box->principal}};
     str_copy_cut(ret->labels.instance, sizeof(ret->labels.instance), e->instance);
     str_copy_cut(ret->labels.profile, sizeof(ret->labels.profile), profiles_name(e, box->profile));
     str_copy_cut(ret->labels.sandbox_id, sizeof(ret->labels.sandbox_id), box->sandbox_id);
@@ -26,6 +27,7 @@ void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
 {
     *ret = (struct pool_seen){.id = {box->labels.box_id},
                               .generation = box->labels.generation,
+                              .principal = box->labels.principal,
                               .spec_hash = box->labels.spec_hash};
     str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), box->labels.sandbox_id);
     str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);

@@ -39,6 +39,7 @@ void wire_put_box(struct json_out *o, const struct world_spec *spec, const char 
     put_hex(o, "box_id", spec->box_id);
     put_hex(o, "spec_hash", spec->spec_hash);
     json_put_u64(o, "generation", spec->generation);
+    put_hex(o, "principal", spec->principal);
     for (int i = 0; i < WORLD_TEXT_COUNT; i++)
         json_put_str(o, text_keys[i], spec->text[i] != NULL ? spec->text[i] : "");
     if (url != NULL)
@@ -67,6 +68,8 @@ int wire_get_box(const struct json *obj, struct wire_box *ret, struct err *err)
         rc = get_hex(obj, "spec_hash", &ret->spec.spec_hash, err);
     if (rc == SP_OK)
         rc = json_field_u64(obj, "generation", 0, INT64_MAX, &ret->spec.generation, err);
+    if (rc == SP_OK)
+        rc = get_hex(obj, "principal", &ret->spec.principal, err);
     for (int i = 0; i < WORLD_TEXT_COUNT && rc == SP_OK; i++) {
         ret->spec.text[i] = "";
         rc = json_field_str(obj, text_keys[i], WORLD_TEXT_MAX, &ret->spec.text[i], err);

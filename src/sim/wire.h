@@ -1,7 +1,7 @@
 /* wire.h - the JSON spoken between sandpool-sim and its clients: one place for both sides.
  *
  *   box      {"box_id":"<16 hex>","instance":"","profile":"","sandbox_id":"","user":"","thread":"",
- *             "token":"","spec_hash":"<16 hex>","generation":1,"url":"http://..."}
+ *             "token":"","spec_hash":"<16 hex>","generation":1,"principal":"<16 hex>","url":"http://..."}
  *   manners  {"create_ms":0,"create_jitter_ms":0,"ready_ms":0,"fail_percent":0,"hang_percent":0,
  *             "seed":"<16 hex>"}, beside the fields of a box that is asked for */
 #ifndef SIM_WIRE_H

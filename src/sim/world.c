@@ -60,6 +60,7 @@ void world_box_spec(const struct world_box *box, struct world_spec *ret)
     ret->box_id = box->box_id;
     ret->spec_hash = box->spec_hash;
     ret->generation = box->generation;
+    ret->principal = box->principal;
     for (int i = 0; i < WORLD_TEXT_COUNT; i++) {
         ret->text[i] = s;
         s += strlen(s) + 1;
@@ -175,6 +176,7 @@ static void set_labels(struct world *w, struct world_box *box, const struct worl
     box->texts = texts;
     box->spec_hash = spec->spec_hash;
     box->generation = spec->generation;
+    box->principal = spec->principal;
     sandbox_id = world_box_text(box, WORLD_SANDBOX_ID);
     if (sandbox_id[0] != '\0')
         map_insert(&w->by_sandbox, &box->by_sandbox, hash_str(sandbox_id));

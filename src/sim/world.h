@@ -32,6 +32,7 @@ struct world_spec {
     uint64_t box_id;
     uint64_t spec_hash;
     uint64_t generation;
+    uint64_t principal;
     const char *text[WORLD_TEXT_COUNT];
 };
 
@@ -51,6 +52,7 @@ struct world_box {
     uint64_t box_id;
     uint64_t spec_hash;
     uint64_t generation;
+    uint64_t principal;
     uint64_t ready_ns; /* when it begins to serve */
     char *texts;       /* one after the other, each with its NUL: world_box_text() */
     size_t slot;

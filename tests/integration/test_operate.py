@@ -227,6 +227,35 @@ class Access(TestCase):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
 
 
+class Adopted(TestCase):
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to become another user")
+    def test_a_lost_database_opens_no_box_to_another_user(self):
+        sim = self.sim()
+        os.chmod(self.directory, 0o755)
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}}, sim=sim, instance="fixed",
+                             socket={"mode": "0666"})
+        lease = self.assertOk(self.client(daemon).acquire("t"))
+        daemon.stop()
+        for file in daemon.state.glob("sandpool.db*"):
+            file.unlink()
+        daemon.start()
+        client = self.client(daemon)
+        wait_until(lambda: client.get("/v1/pool").json["by_state"]["parked"] == 1, "adopted")
+        pid = os.fork()
+        if pid == 0:  # the other user
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                own = Client(daemon.socket)
+                taken = own.acquire("t").status
+                deleted = own.delete("/v1/sandboxes/" + lease["sandbox_id"]).status
+                os._exit(0 if (taken, deleted) == (403, 403) else 1)
+            except BaseException:
+                os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+        self.assertEqual(self.assertOk(client.acquire("t"))["token"], lease["token"])
+
+
 class Check(TestCase):
     def test_check_prints_and_points(self):
         daemon = self.daemon(start=False)

@@ -181,6 +181,7 @@ static void bind(struct world *w, const struct pool_fx *fx)
     memcpy(b->seen.user, fx->snapshot.user, sizeof(b->seen.user));
     memcpy(b->seen.thread, fx->snapshot.thread, sizeof(b->seen.thread));
     b->seen.generation = fx->snapshot.generation;
+    b->seen.principal = fx->snapshot.principal;
 }
 
 void backend_perform(struct world *w, const struct pool_fx *fx)

@@ -29,6 +29,7 @@ static void assert_labels(const struct backend_labels *got, const struct backend
     assert_true(got->box_id == want->box_id);
     assert_true(got->spec_hash == want->spec_hash);
     assert_int_equal(got->generation, want->generation);
+    assert_true(got->principal == want->principal);
     assert_string_equal(got->instance, want->instance);
     assert_string_equal(got->profile, want->profile);
     assert_string_equal(got->sandbox_id, want->sandbox_id);
@@ -42,6 +43,7 @@ static void set_owner(struct backend_labels *labels, const char *sandbox_id)
     str_copy_cut(labels->user, sizeof(labels->user), "ann & co?=/%");
     str_copy_cut(labels->thread, sizeof(labels->thread), "thread \"1\" \xc3\xa9");
     labels->generation = 7;
+    labels->principal = 1ULL << 63 | 5;
 }
 
 static size_t count_boxes(struct rig *rig)
