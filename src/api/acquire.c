@@ -146,7 +146,7 @@ static int decode_extras(const struct json *body, struct acquire *a, struct err 
     return SP_OK;
 }
 
-static void on_sent(void *ctx, int result)
+static void on_taken(void *ctx, int result)
 {
     struct acquire *a = ctx;
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .req = a->call.req, .box = a->box};
@@ -177,7 +177,7 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
 {
     struct acquire *a = container_of(call, struct acquire, call);
 
-    http_on_sent(a->ex, on_sent, a);
+    http_on_taken(a->ex, on_taken, a);
     if (fx->u.reply.code != SP_OK) {
         api_reply_failure(a->ex, fx);
         return;

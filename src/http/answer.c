@@ -36,6 +36,12 @@ void http_on_sent(struct http_exchange *ex, void (*on_sent)(void *ctx, int resul
     ex->sent_ctx = ctx;
 }
 
+void http_on_taken(struct http_exchange *ex, void (*on_taken)(void *ctx, int result), void *ctx)
+{
+    ex->on_taken = on_taken;
+    ex->taken_ctx = ctx;
+}
+
 /* Fills in what every answer of this connection says and puts the head to ex->out. */
 static void put_head(struct http_exchange *ex, struct reply_head *head)
 {

@@ -16,12 +16,23 @@ static void update(struct conn *c);
 
 /* --- the end --- */
 
+/* What became of the last answer that wants to know. */
+static void tell_taken(struct conn *c, int result)
+{
+    void (*on_taken)(void *, int) = c->on_taken;
+
+    c->on_taken = NULL;
+    if (on_taken != NULL)
+        on_taken(c->taken_ctx, result);
+}
+
 static void on_handle_closed(void *ctx)
 {
     struct conn *c = ctx;
     struct http_server *s = c->server;
 
     rt_undefer(&s->loop->rt, &c->task);
+    tell_taken(c, SP_OK); /* we closed it: nothing says that the answer was not read */
     if (c->ex != NULL) {
         exchange_lost(c->ex);
         exchange_release(c->ex);
@@ -189,6 +200,10 @@ static bool settle(struct conn *c)
     ex->on_sent = NULL;
     if (on_sent != NULL)
         on_sent(ex->sent_ctx, SP_OK);
+    tell_taken(c, SP_OK); /* an answer before this one, to a client that asked ahead */
+    c->on_taken = ex->on_taken;
+    c->taken_ctx = ex->taken_ctx;
+    ex->on_taken = NULL;
     c->ex = NULL;
     exchange_release(ex);
     conn_drop_flight(c);
@@ -290,6 +305,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
     if (n == 0 || c->phase == CONN_CLOSED)
         return;
+    /* A Unix socket is reset only when its peer closed with something unread. TCP may be reset by
+     * a client that has read it all, so there it says nothing. */
+    tell_taken(c, n == UV_ECONNRESET && !c->peer.is_tcp ? SP_IO : SP_OK);
     if (n < 0) {
         c->is_eof = true;
         if (n != UV_EOF || c->phase == CONN_LINGER)

@@ -72,6 +72,8 @@ struct conn {
     uint64_t sent;         /* bytes given to be written, for the progress of a slow reader */
     uint64_t taken_before; /* conn_taken() at the last look */
     size_t lingered;
+    void (*on_taken)(void *ctx, int result); /* of the last answer, until its fate is known */
+    void *taken_ctx;
     enum conn_phase phase;
     enum conn_wait wait;
     bool is_reading;
@@ -97,6 +99,8 @@ struct http_exchange {
     void (*on_drain)(struct http_exchange *ex);
     void (*on_sent)(void *ctx, int result);
     void *sent_ctx;
+    void (*on_taken)(void *ctx, int result);
+    void *taken_ctx;
     enum exchange_input input;
     bool is_owned;    /* a handler has it */
     bool is_begun;    /* headers of a streamed answer are out */

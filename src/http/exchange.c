@@ -66,14 +66,18 @@ void exchange_lost(struct http_exchange *ex)
 {
     void (*on_gone)(void *) = ex->on_gone;
     void (*on_sent)(void *, int) = ex->on_sent;
+    void (*on_taken)(void *, int) = ex->on_taken;
     bool was_owned = ex->is_owned;
 
     ex->on_gone = NULL;
     ex->on_sent = NULL;
+    ex->on_taken = NULL;
     ex->is_owned = false;
     if (ex->is_ended) {
         if (on_sent != NULL)
             on_sent(ex->sent_ctx, SP_IO);
+        if (on_taken != NULL)
+            on_taken(ex->taken_ctx, SP_IO);
     } else if (was_owned && on_gone != NULL) {
         on_gone(ex->ctx);
     }

@@ -92,6 +92,10 @@ void http_body_resume(struct http_exchange *ex);
 void http_add_header(struct http_exchange *ex, const char *name, const char *value);
 /* Called once when the answer has been handed to the kernel (SP_OK) or could not be (SP_IO). */
 void http_on_sent(struct http_exchange *ex, void (*on_sent)(void *ctx, int result), void *ctx);
+/* For an answer that must be undone when nobody reads it. Called once: SP_IO when it could not be
+ * sent, or the client of a Unix socket closed it unread; SP_OK when the client sent more, closed in
+ * order, or was closed by us. Until then the connection keeps `ctx`. */
+void http_on_taken(struct http_exchange *ex, void (*on_taken)(void *ctx, int result), void *ctx);
 
 /* A whole answer with Content-Length. The body is copied. For HEAD only the headers are sent. */
 void http_reply(struct http_exchange *ex, int status, const char *content_type, const char *body,

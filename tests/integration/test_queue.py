@@ -1,6 +1,7 @@
 """Admission: the hard cap, the queue and its fairness, deadlines, callers that hang up."""
 
 import json
+import select
 import socket
 import threading
 import time
@@ -78,6 +79,21 @@ class Queue(TestCase):
         wait_until(lambda: self.waiting(client) == 1, "one waiter")
         sock.close()
         wait_until(lambda: client.get("/v1/pool").json["by_state"]["blank"] >= 1, "a blank box")
+
+    def test_an_answer_nobody_reads_is_no_lease(self):
+        daemon = self.daemon({"warm": {"min": 2, "max": 2}})
+        client = self.client(daemon)
+        self.wait_blank(client, 2)
+        for _ in range(20):
+            sock = raw_acquire(daemon.socket, "careless")
+            select.select([sock], [], [], 20)  # the answer is there
+            sock.close()
+            wait_until(lambda: client.get("/v1/pool").json["by_state"]["leased"] == 0, "undone")
+        # One that reads its answer and then leaves keeps the box.
+        sock = raw_acquire(daemon.socket, "careful")
+        sock.recv(65536)
+        sock.close()
+        self.assertEqual(self.assertOk(client.acquire("careful"))["source"], "kept")
 
     def test_users_take_turns(self):
         daemon = self.capped(1)
