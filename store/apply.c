@@ -52,7 +52,6 @@ static int put_lease(struct db *db, const struct store_box *box)
     sql_bind_u64(db, q, 6, box->principal);
     sql_bind_str(db, q, 7, box->profile);
     sql_bind_u64(db, q, 8, box->leased_ms);
-    sql_bind_u64(db, q, 9, box->expires_ms);
     return sql_run(db, q);
 }
 

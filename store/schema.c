@@ -57,7 +57,6 @@ static const struct migration migrations[] = {
         " principal INTEGER NOT NULL,"
         " profile TEXT NOT NULL,"
         " created_ms INTEGER NOT NULL,"
-        " expires_ms INTEGER NOT NULL,"
         " ended_ms INTEGER NOT NULL,"
         " end TEXT NOT NULL"
         ") STRICT, WITHOUT ROWID;"

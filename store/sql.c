@@ -17,9 +17,18 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_SAVE_UNDO] = "ROLLBACK TO one",
     [SQL_SAVE_END] = "RELEASE one",
     [SQL_PUT_BOX] = "INSERT OR REPLACE INTO boxes(" BOX_COLUMNS ") VALUES(" BOX_VALUES ")",
-    [SQL_PUT_LEASE] = "INSERT OR REPLACE INTO leases(sandbox_id, generation, box_id, user_id, "
-                      "thread_id, principal, profile, created_ms, expires_ms, ended_ms, end) "
-                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,0,'')",
+    /* A lease that is parked, taken up again or renewed is the same binding: its row stays as it
+     * is, and the commit has one page less to write. */
+    [SQL_PUT_LEASE] = "INSERT INTO leases(sandbox_id, generation, box_id, user_id, "
+                      "thread_id, principal, profile, created_ms, ended_ms, end) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0,'') "
+                      "ON CONFLICT(sandbox_id) DO UPDATE SET generation = excluded.generation, "
+                      "box_id = excluded.box_id, user_id = excluded.user_id, "
+                      "thread_id = excluded.thread_id, principal = excluded.principal, "
+                      "profile = excluded.profile, created_ms = excluded.created_ms, "
+                      "ended_ms = 0, end = '' "
+                      "WHERE generation <> excluded.generation OR box_id <> excluded.box_id "
+                      "OR principal <> excluded.principal OR ended_ms <> 0",
     [SQL_END_LEASE] = "UPDATE leases SET end = ?3, ended_ms = ?4 "
                       "WHERE sandbox_id = ?1 AND box_id = ?2 AND ended_ms = 0",
     [SQL_FORGET_LEASE] = "UPDATE leases SET ended_ms = ?2, "

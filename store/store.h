@@ -66,7 +66,7 @@ struct store_event {
 
 enum store_kind {
     STORE_PUT_BOX,   /* insert or replace the box row */
-    STORE_PUT_LEASE, /* box row, and the lease row of its sandbox_id (generation, owner, times) */
+    STORE_PUT_LEASE, /* box row, and the lease row of its sandbox_id (generation, owner) */
     STORE_DELETING,  /* box row; its lease row, if it still names this box, is ended with box.end */
     STORE_FORGET,    /* remove the box row (box.id) */
     STORE_PUT_META,  /* key, value */

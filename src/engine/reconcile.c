@@ -1,6 +1,7 @@
 /* reconcile.c - asking the backends what runs and giving the answers to the pool, which joins
  * them with what it knows: at start, every reconcile_interval_s, when a backend says it may have
  * missed something, and when an operator asks. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -166,6 +167,8 @@ static void on_first_round(void *ctx, unsigned clean, unsigned failed, size_t se
 
     pool_get_stats(e->pool, &stats);
     e->is_recovered = true;
+    /* The listing was the largest thing this process will hold for long; give its memory back. */
+    (void) malloc_trim(0);
     log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", seen),
              LF_U64("backends", clean), LF_U64("backends_failed", failed));
     reconcile_arm(e);
