@@ -119,7 +119,7 @@ int main(int argc, char **argv)
                                   .ctx = &bench};
     struct err err;
 
-    if (argc != 2) {
+    if (argc != 2 || argv[1][0] == '-') {
         (void) fprintf(stderr, "usage: bench-store FILE (a database that is not there yet)\n");
         return 2;
     }
