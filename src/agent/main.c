@@ -181,14 +181,15 @@ static int run(struct agent *a, const struct options *options, struct err *err)
 {
     /* Only an init is given children it did not start. */
     const int signums[] = {SIGTERM, SIGINT, a->is_init ? SIGCHLD : 0, 0};
-    const struct http_server_config config = {
-        .limits = limits, .routes = agent_routes, .ctx = a, .guard = agent_guard};
+    struct http_server_config config = {.limits = limits, .ctx = a, .guard = agent_guard};
     struct signals signals = {0};
     int rc = loop_init(&a->loop, err);
 
     if (rc != SP_OK)
         return rc;
     a->started_ns = rt_now(&a->loop.rt);
+    a->routes = agent_routes_new();
+    config.routes = a->routes;
     a->server = http_server_new(&a->loop, &config);
     rc = signals_init(&signals, &a->loop, signums, on_signal, a, err);
     if (rc == SP_OK)
@@ -200,6 +201,7 @@ static int run(struct agent *a, const struct options *options, struct err *err)
     loop_run(&a->loop);
     signals_close(&signals);
     loop_fini(&a->loop);
+    free(a->routes);
     return rc;
 }
 

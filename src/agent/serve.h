@@ -9,6 +9,7 @@ enum { AGENT_TOKEN_MAX = 128 };
 struct agent {
     struct loop loop;
     struct http_server *server;
+    struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
     char home_dir[256];
     uint64_t started_ns;
@@ -16,7 +17,8 @@ struct agent {
     bool is_closing;
 };
 
-extern const struct http_route agent_routes[];
+/* The routes of every part in one table, for the server's config; free() it after the server. */
+MUST_CHECK struct http_route *agent_routes_new(void);
 
 /* The guard of the server: health is open, everything else wants the token. */
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
