@@ -6,9 +6,20 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "agent/bash_session.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandpool/version.h"
+
+void agent_init_sessions(struct agent *a)
+{
+    list_init(&a->bash_sessions);
+}
+
+void agent_fini_sessions(struct agent *a)
+{
+    bash_sessions_free(a);
+}
 
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
 {
@@ -94,6 +105,8 @@ static const struct http_route own_routes[] = {
 /* One array per file of the API, each ending with .pattern NULL. */
 static const struct http_route *const parts[] = {
     own_routes,
+    agent_bash_routes,
+    agent_process_routes,
 };
 
 struct http_route *agent_routes_new(void)
