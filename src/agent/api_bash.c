@@ -79,7 +79,7 @@ static void put_summary(struct json_out *o, const char *key, const struct output
     struct buf text;
 
     buf_init(&text, 3 * (size_t) max + 256);
-    output_summary(output, (size_t) max, &text);
+    output_summary(output, 0, output->end, (size_t) max, &text);
     json_put_str(o, key, buf_str(&text));
     buf_fini(&text);
 }

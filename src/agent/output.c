@@ -243,25 +243,31 @@ uint64_t output_text(const struct output *o, uint64_t offset, size_t max, bool w
     }
     if (want_whole && raw.len > 0)
         cut = cut_tail(raw.data, raw.len);
-    if (cut == raw.len)
-        cut = 0; /* never stand still */
+    if (cut == raw.len && raw.len == max)
+        cut = 0; /* more room would not be given next time either */
     put_text(dst, buf_str(&raw), raw.len - cut);
     offset += raw.len - cut;
     buf_fini(&raw);
     return offset;
 }
 
-void output_summary(const struct output *o, size_t max, struct buf *dst)
+void output_summary(const struct output *o, uint64_t from, uint64_t until, size_t max,
+                    struct buf *dst)
 {
-    uint64_t from;
-    uint64_t left;
+    uint64_t after;
+    uint64_t end;
 
-    if (o->end <= max && output_seek(o, o->head.len) == o->head.len) {
-        (void) output_text(o, 0, max, false, dst);
-        return;
+    assert(from <= until && until <= o->end);
+    if (until - from <= max) {
+        after = output_text(o, from, (size_t) (until - from), false, dst);
+        if (after == until)
+            return; /* nothing was lost */
+        end = output_seek(o, after);
+    } else {
+        after = output_text(o, from, max / 2, true, dst);
+        end = output_seek(o, MAX_OF(after, until - max / 2));
     }
-    from = output_text(o, 0, max / 2, true, dst);
-    left = output_seek(o, MAX_OF(from, o->end - MIN_OF(o->end, (uint64_t) (max / 2))));
-    buf_printf(dst, "\n[... %llu bytes left out ...]\n", (unsigned long long) (left - from));
-    (void) output_text(o, left, max / 2, false, dst);
+    end = MIN_OF(end, until);
+    buf_printf(dst, "\n[... %llu bytes left out ...]\n", (unsigned long long) (end - after));
+    (void) output_text(o, end, (size_t) (until - end), false, dst);
 }

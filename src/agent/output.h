@@ -49,7 +49,8 @@ size_t output_read(const struct output *o, uint64_t offset, char *dst, size_t ca
  * `want_whole`, a character cut at the end is left for the next call. Returns the offset after. */
 uint64_t output_text(const struct output *o, uint64_t offset, size_t max, bool want_whole,
                      struct buf *dst);
-/* All of it when that is at most `max` bytes, else both ends with a note between. */
-void output_summary(const struct output *o, size_t max, struct buf *dst);
+/* All of [from, until) when that is at most `max` bytes, else both ends with a note between. */
+void output_summary(const struct output *o, uint64_t from, uint64_t until, size_t max,
+                    struct buf *dst);
 
 #endif

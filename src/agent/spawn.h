@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-enum { SPAWN_EXTRA_MAX = 2 };
+enum { SPAWN_EXTRA_MAX = 3 };
 
 struct spawn_request {
     const char *const *argv; /* ends with NULL; argv[0] is looked up in the PATH of `env` */
