@@ -2,23 +2,33 @@
  * success, message, data, and what the box is like. */
 #include "agent/serve.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "agent/bash_session.h"
+#include "agent/shell_session.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandpool/version.h"
 
 void agent_init_sessions(struct agent *a)
 {
+    const char *max = getenv("MAX_SHELL_SESSIONS");
+    uint64_t n = SHELL_SESSIONS_DEFAULT;
+
+    if (max != NULL && !str_parse_u64(max, 1, 1000, &n))
+        n = SHELL_SESSIONS_DEFAULT;
+    a->shell_sessions_max = (size_t) n;
     list_init(&a->bash_sessions);
+    list_init(&a->shell_sessions);
 }
 
 void agent_fini_sessions(struct agent *a)
 {
     bash_sessions_free(a);
+    shell_sessions_free(a);
 }
 
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
@@ -107,6 +117,8 @@ static const struct http_route *const parts[] = {
     own_routes,
     agent_bash_routes,
     agent_process_routes,
+    agent_shell_routes,
+    agent_shell_session_routes,
 };
 
 struct http_route *agent_routes_new(void)

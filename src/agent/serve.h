@@ -16,7 +16,9 @@ struct agent {
     uint64_t started_ns;
     const char *spill_dir;
     struct process_table processes;
-    struct list bash_sessions; /* api_bash.c */
+    struct list bash_sessions;  /* bash_session.h */
+    struct list shell_sessions; /* shell_session.h */
+    size_t shell_sessions_max;
     bool is_init;              /* process 1 of its box */
     bool is_closing;
 };
@@ -27,6 +29,8 @@ MUST_CHECK struct http_route *agent_routes_new(void);
 /* The parts' routes; each ends with .pattern NULL. */
 extern const struct http_route agent_bash_routes[];
 extern const struct http_route agent_process_routes[];
+extern const struct http_route agent_shell_routes[];
+extern const struct http_route agent_shell_session_routes[];
 
 /* What the parts keep between requests. */
 void agent_init_sessions(struct agent *a);
