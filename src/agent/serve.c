@@ -114,11 +114,8 @@ static const struct http_route own_routes[] = {
 
 /* One array per file of the API, each ending with .pattern NULL. */
 static const struct http_route *const parts[] = {
-    own_routes,
-    agent_bash_routes,
-    agent_process_routes,
-    agent_shell_routes,
-    agent_shell_session_routes,
+    own_routes,         agent_bash_routes,          agent_process_routes,
+    agent_shell_routes, agent_shell_session_routes,
 };
 
 struct http_route *agent_routes_new(void)

@@ -19,7 +19,7 @@ struct agent {
     struct list bash_sessions;  /* bash_session.h */
     struct list shell_sessions; /* shell_session.h */
     size_t shell_sessions_max;
-    bool is_init;              /* process 1 of its box */
+    bool is_init;           /* process 1 of its box */
     bool is_closing;
 };
 
