@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "agent/api_file.h"
 #include "agent/bash_session.h"
 #include "agent/shell_session.h"
 #include "base/mem.h"
@@ -115,7 +116,7 @@ static const struct http_route own_routes[] = {
 /* One array per file of the API, each ending with .pattern NULL. */
 static const struct http_route *const parts[] = {
     own_routes,         agent_bash_routes,          agent_process_routes,
-    agent_shell_routes, agent_shell_session_routes,
+    agent_shell_routes, agent_shell_session_routes, agent_file_routes,
 };
 
 struct http_route *agent_routes_new(void)

@@ -2,6 +2,7 @@
 #ifndef AGENT_SERVE_H
 #define AGENT_SERVE_H
 
+#include "agent/file_lane.h"
 #include "agent/process.h"
 #include "http/http.h"
 
@@ -19,6 +20,7 @@ struct agent {
     struct list bash_sessions;  /* bash_session.h */
     struct list shell_sessions; /* shell_session.h */
     size_t shell_sessions_max;
+    struct file_lane files; /* file_job.c */
     bool is_init;           /* process 1 of its box */
     bool is_closing;
 };
