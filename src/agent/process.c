@@ -53,11 +53,19 @@ static void closed_if_empty(struct process_table *t)
     on_closed(t->closed_ctx);
 }
 
+/* After its death its group's number is used only while its streams are held, most likely by it. */
+static bool has_holders(const struct process *p)
+{
+    return process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR);
+}
+
 static void drop(struct process *p)
 {
     struct process_table *t = p->table;
 
     assert(!process_is_running(p) && list_is_empty(&p->watches));
+    if (t->on_closed != NULL && has_holders(p))
+        (void) kill(-p->pid, SIGKILL); /* the agent ends: nothing is to stay */
     p->is_dropped = true;
     t->closing++;
     list_remove(&t->finished, &p->link);
@@ -256,12 +264,6 @@ void process_notify(struct process *p)
 
         rt_defer(&p->table->loop->rt, &w->task, run_watch);
     }
-}
-
-/* After its death its group's number is used only while its streams are held, most likely by it. */
-static bool has_holders(const struct process *p)
-{
-    return process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR);
 }
 
 int process_signal(struct process *p, int signum, struct err *err)

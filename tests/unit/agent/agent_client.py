@@ -34,6 +34,9 @@ class Answer:
 class AgentTest(unittest.TestCase):
     """Starts an agent for each test; at its end nothing of it may be left."""
 
+    def prepare_agent(self):
+        """Runs in the child before it becomes the agent."""
+
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory(prefix="sandpool-agent-")
         self.addCleanup(self.dir.cleanup)
@@ -44,7 +47,7 @@ class AgentTest(unittest.TestCase):
         env = {**os.environ, "SANDPOOL_AGENT_TOKEN": TOKEN, "HOME": str(self.home)}
         self.agent = subprocess.Popen(
             [str(BIN / "sandpool-agent"), "--port", "0", "--spill-dir", str(self.spill)],
-            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, preexec_fn=self.prepare_agent)
         self.addCleanup(self.stop_agent)
         line = self.agent.stdout.readline().decode()
         self.port = int(re.search(r":(\d+)\s*$", line).group(1))

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -116,6 +117,51 @@ class Outcome(AgentTest):
         pid = self.start(command="sleep 300")
         self.assertEqual(self.wait(pid, 100)["outcome"], "running")
         self.assertEqual(self.wait(pid, 0)["outcome"], "running")
+
+
+class OutOfMemory(AgentTest):
+    LIMIT = 96 * 1024 * 1024
+
+    def setUp(self):
+        self.group = self.make_group()
+        if self.group is None or is_sanitized():
+            self.skipTest("no memory group can be made here")
+        super().setUp()
+
+    def make_group(self):
+        for top, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+                           ("/sys/fs/cgroup", "memory.max")):
+            group = pathlib.Path(top) / f"sandpool-agent-test-{os.getpid()}"
+            try:
+                group.mkdir()
+            except OSError:
+                continue
+            self.addCleanup(lambda: self.until(lambda: self.remove(group), "the group is empty"))
+            try:
+                (group / limit).write_text(str(self.LIMIT))
+                return group
+            except OSError:
+                continue
+        return None
+
+    @staticmethod
+    def remove(group):
+        try:
+            group.rmdir()
+        except OSError:
+            return False
+        return True
+
+    def prepare_agent(self):
+        (self.group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def test_outcome(self):
+        hog = "exec python3 -c 'x = bytearray(1 << 30)'"
+        ended = self.wait(self.start(command=hog))
+        self.assertEqual((ended["outcome"], ended["signal"]), ("oom", "SIGKILL"))
+        self.assertEqual(self.wait(self.start(command=hog[5:] + "; exit $?"))["outcome"], "oom")
+        self.assertEqual(self.wait(self.start(command="kill -9 $$"))["outcome"], "signalled")
+        self.assertEqual(self.wait(self.start(command="true"))["outcome"], "exited")
 
 
 class Streams(AgentTest):
@@ -278,9 +324,11 @@ class Leftovers(AgentTest):
     def test_nothing_survives_the_agent(self):
         pid = self.start(command="trap '' TERM HUP; echo $$; while :; do sleep 0.1; done")
         child = int(self.until(lambda: self.process(pid, "/output").body, "it runs"))
+        left = int(self.bash("trap '' HUP; sleep 300 & echo $!")["stdout"])
         self.agent.send_signal(signal.SIGTERM)
         self.assertEqual(self.agent.wait(60), 0)
         self.until(lambda: not is_alive(child), "it went with the agent")
+        self.until(lambda: not is_alive(left), "and what a command left behind")
 
 
 if __name__ == "__main__":
