@@ -89,7 +89,7 @@ static void reply_exec(struct http_exchange *ex, const struct process *p, uint64
     struct json_out o;
 
     envelope_ok_begin(&o, process_is_running(p) ? "the command runs" : "the command has ended");
-    json_put_str(&o, "session_id", p->tag);
+    json_put_str(&o, "session_id", p->session);
     put_command(&o, p);
     put_summary(&o, "stdout", &p->streams[PROCESS_STDOUT].output, max_output);
     put_summary(&o, "stderr", &p->streams[PROCESS_STDERR].output, max_output);
@@ -117,7 +117,7 @@ static void reply_poll(struct http_exchange *ex, const struct process *p, const 
     uint64_t err_end;
 
     envelope_ok_begin(&o, NULL);
-    json_put_str(&o, "session_id", p->tag);
+    json_put_str(&o, "session_id", p->session);
     out_end = put_part(&o, "stdout", p, PROCESS_STDOUT, from[PROCESS_STDOUT]);
     err_end = put_part(&o, "stderr", p, PROCESS_STDERR, from[PROCESS_STDERR]);
     json_put_u64(&o, "offset", out_end);
@@ -213,7 +213,7 @@ static int start_command(struct agent *a, const struct exec_fields *f, struct ba
 
     launch_init(&l);
     launch_set_shell(&l, f->command);
-    l.request.tag = s->id;
+    l.request.session = s->id;
     l.request.timeout_ns = f->hard_timeout_ns;
     l.request.spawn.cwd = a->home_dir;
     if (f->exec_dir != NULL)
@@ -395,7 +395,7 @@ static void handle_kill(struct http_exchange *ex)
         return;
     }
     envelope_ok_begin(&o, "signalled");
-    json_put_str(&o, "session_id", p->tag);
+    json_put_str(&o, "session_id", p->session);
     put_command(&o, p);
     envelope_ok_end(ex, &o);
 }

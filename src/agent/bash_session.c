@@ -29,7 +29,7 @@ struct process *bash_session_command(struct agent *a, const struct bash_session 
 {
     struct process *p = process_find(&a->processes, id != 0 ? id : s->last_command);
 
-    return p != NULL && p->tag != NULL && strcmp(p->tag, s->id) == 0 ? p : NULL;
+    return p != NULL && p->session != NULL && strcmp(p->session, s->id) == 0 ? p : NULL;
 }
 
 static bool is_busy(struct agent *a, const struct bash_session *s)
@@ -93,7 +93,7 @@ void bash_session_close(struct agent *a, struct bash_session *s)
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
         struct process *p = container_of(n, struct process, link);
 
-        if (p->tag != NULL && strcmp(p->tag, s->id) == 0)
+        if (p->session != NULL && strcmp(p->session, s->id) == 0)
             process_kill(p);
     }
     list_remove(&a->bash_sessions, &s->link);

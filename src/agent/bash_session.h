@@ -1,5 +1,5 @@
 /* bash_session.h - sessions of the bash API: a name and a directory. Commands are processes of
- * their own, tagged with the session's id; nothing of them lasts but their output. */
+ * their own that carry the session's id; nothing of them lasts but their output. */
 #ifndef AGENT_BASH_SESSION_H
 #define AGENT_BASH_SESSION_H
 

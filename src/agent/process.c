@@ -84,6 +84,7 @@ void process_release(struct process *p)
     buf_fini(&p->stdin_buf);
     free(p->command);
     free(p->tag);
+    free(p->session);
     free(p);
     t->closing--;
     closed_if_empty(t);
@@ -165,6 +166,7 @@ static struct process *process_new(struct process_table *t, const struct process
     list_init(&p->watches);
     p->command = xstrdup(r->command);
     p->tag = r->tag != NULL ? xstrdup(r->tag) : NULL;
+    p->session = r->session != NULL ? xstrdup(r->session) : NULL;
     p->is_pty = r->spawn.want_pty;
     p->stdin_fd = -1;
     buf_init(&p->stdin_buf, PROCESS_STDIN_MAX);

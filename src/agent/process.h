@@ -73,6 +73,7 @@ struct process {
     struct list watches;
     char *command; /* for people */
     char *tag;     /* the caller's word, may be NULL */
+    char *session; /* the bash session it belongs to, may be NULL */
     bool is_pty;
     bool is_dropped;
     enum process_outcome outcome;
@@ -107,6 +108,7 @@ struct process_request {
     struct spawn_request spawn;
     const char *command; /* for people; copied */
     const char *tag;     /* may be NULL; copied */
+    const char *session; /* may be NULL; copied */
     uint64_t timeout_ns; /* 0: none */
 };
 

@@ -251,7 +251,6 @@ static int start_process(struct shell_session *s, const int *extra, struct err *
     l.request.spawn.extra_count = SPAWN_EXTRA_MAX;
     memcpy(l.request.spawn.extra, extra, sizeof(l.request.spawn.extra));
     l.request.command = shell;
-    l.request.tag = s->id;
     r = launch_set_env(&l, NULL, s->agent->home_dir, err);
     if (r == SP_OK)
         r = process_start(&s->agent->processes, &l.request, &p, err);
@@ -290,7 +289,9 @@ static void on_hard(struct rt_timer *timer)
 {
     struct shell_session *s = container_of(timer, struct shell_session, hard);
 
-    if (s->is_stopping || s->is_told) {
+    if (s->is_told)
+        return; /* over, only its output is awaited */
+    if (s->is_stopping) {
         process_kill(s->process.process);
         return;
     }

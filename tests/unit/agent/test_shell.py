@@ -209,6 +209,15 @@ class Shell(AgentTest):
         self.assertEqual(self.sessions(), {})
         self.until(lambda: self.children() == [], "all shells are gone")
 
+    def test_other_apis_keep_out(self):
+        self.create("same")
+        self.sh("x=1", id="same")
+        self.post("/v1/bash/sessions/create", {"session_id": "same"})
+        tagged = self.start(command="sleep 300", tag="same")
+        self.post("/v1/bash/sessions/same/close")
+        self.assertEqual(self.sh("echo $x", id="same")["output"], "1\n")
+        self.assertEqual(self.wait(tagged, 0)["outcome"], "running")
+
     def test_removed_while_somebody_waits(self):
         self.create("gone")
         results = []
