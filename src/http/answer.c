@@ -152,10 +152,8 @@ void http_begin(struct http_exchange *ex, int status, const char *content_type)
 void http_begin_sized(struct http_exchange *ex, int status, const char *content_type,
                       uint64_t length)
 {
-    struct reply_head head = {.status = status,
-                              .content_type = content_type,
-                              .framing = REPLY_LENGTH,
-                              .length = length};
+    struct reply_head head = {
+        .status = status, .content_type = content_type, .framing = REPLY_LENGTH, .length = length};
 
     begin(ex, &head);
 }
