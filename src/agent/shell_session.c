@@ -37,11 +37,11 @@ static const char bash_loop[] = "exec 251<&3 252<&4 253>&5 254>&1 3<&- 4<&- 5>&-
 /* A plain sh knows one-digit descriptors only. */
 static const char sh_loop[] = "exec 6>&1 7<&3 8<&4 9>&5 3<&- 4<&- 5>&-\n"
                               "trap : INT\n"
-                              "while IFS= read -r __mark <&8; do\n"
+                              "while IFS= command read -r __mark <&8; do\n"
                               "{ command . /dev/fd/7; } 6>&- 8<&- 9>&-\n"
                               "__code=$?\n"
-                              "printf '\\036%s' \"$__mark\" >&6\n"
-                              "printf '%s %s\\0' \"$__code\" \"$PWD\" >&9\n"
+                              "command printf '\\036%s' \"$__mark\" >&6\n"
+                              "command printf '%s %s\\0' \"$__code\" \"$PWD\" >&9\n"
                               "done\n";
 
 const char *shell_status_name(enum shell_status s)
