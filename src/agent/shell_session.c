@@ -159,7 +159,8 @@ static bool find_mark(struct shell_session *s)
         size_t n = 0;
         const char *found;
 
-        while (n < sizeof(chunk)) { /* pieces of the record meet at its seams */
+        /* Pieces of the record meet at its seams; some may be lost. */
+        while (n < sizeof(chunk) && output_seek(o, at + n) == at + n) {
             size_t got = output_read(o, at + n, chunk + n, sizeof(chunk) - n);
 
             if (got == 0)
@@ -357,10 +358,35 @@ void shell_session_kill(struct shell_session *s)
         process_kill(s->process.process);
 }
 
+/* Bytes at the end of the output that are the mark or its beginning: not the command's. */
+static size_t mark_at_end(const struct shell_session *s)
+{
+    const struct output *o = output_of(s);
+    char tail[SHELL_MARK_LEN];
+    size_t want = (size_t) MIN_OF(o->end - s->from, (uint64_t) SHELL_MARK_LEN);
+    size_t len = 0;
+
+    if (output_seek(o, o->end - want) != o->end - want)
+        return 0; /* lost in the record */
+    while (len < want && output_seek(o, o->end - want + len) == o->end - want + len) {
+        size_t n = output_read(o, o->end - want + len, tail + len, want - len);
+
+        if (n == 0)
+            return 0;
+        len += n;
+    }
+    for (size_t i = 0; len == want && i < len; i++)
+        if (memcmp(tail + i, s->mark, len - i) == 0)
+            return len - i;
+    return 0;
+}
+
 uint64_t shell_session_end(const struct shell_session *s)
 {
     if (s->process.process == NULL)
         return s->from;
+    if (s->status == SHELL_RUNNING)
+        return output_of(s)->end - mark_at_end(s);
     return MIN_OF(s->until, output_of(s)->end);
 }
 
