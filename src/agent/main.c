@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "agent/serve.h"
@@ -26,12 +26,14 @@ static const char usage_text[] =
     "  --port N           TCP port (default 8080; 0: any)\n"
     "  --fd N             serve on this inherited listening descriptor instead\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
+    "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
     "  --version          print the version\n"
     "  --help             this text\n";
 
 struct options {
     const char *listen;
     const char *token_file;
+    const char *spill_dir;
     uint64_t port;
     uint64_t fd;
     bool has_fd;
@@ -54,6 +56,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
                                           {"port", required_argument, NULL, 'p'},
                                           {"fd", required_argument, NULL, 'f'},
                                           {"token-file", required_argument, NULL, 't'},
+                                          {"spill-dir", required_argument, NULL, 's'},
                                           {"version", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -73,6 +76,8 @@ static void parse_options(int argc, char **argv, struct options *ret)
             is_bad = is_bad || !str_parse_u64(optarg, 3, 1024, &ret->fd);
         } else if (c == 't')
             ret->token_file = optarg;
+        else if (c == 's')
+            ret->spill_dir = optarg;
         else if (c == 'v' || c == 'h') {
             (void) fputs(c == 'h' ? usage_text : "sandpool-agent " SANDPOOL_VERSION "\n", stdout);
             exit(0);
@@ -123,17 +128,19 @@ static int read_token(struct agent *a, const char *path, struct err *err)
     return SP_OK;
 }
 
-static void reap_orphans(void)
-{
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        continue;
-}
-
-static void on_closed(void *ctx)
+static void on_processes_closed(void *ctx)
 {
     struct agent *a = ctx;
 
     loop_stop(&a->loop);
+}
+
+static void on_server_closed(void *ctx)
+{
+    struct agent *a = ctx;
+
+    agent_fini_sessions(a);
+    process_table_close(&a->processes, on_processes_closed, a);
 }
 
 static void stop(struct agent *a)
@@ -141,7 +148,7 @@ static void stop(struct agent *a)
     if (a->is_closing)
         return;
     a->is_closing = true;
-    http_server_close(a->server, on_closed, a);
+    http_server_close(a->server, on_server_closed, a);
 }
 
 static void on_signal(void *ctx, int signum)
@@ -149,7 +156,7 @@ static void on_signal(void *ctx, int signum)
     struct agent *a = ctx;
 
     if (signum == SIGCHLD)
-        reap_orphans();
+        process_table_reap(&a->processes);
     else
         stop(a);
 }
@@ -179,27 +186,31 @@ static int start_listening(struct agent *a, const struct options *options, struc
 
 static int run(struct agent *a, const struct options *options, struct err *err)
 {
-    /* Only an init is given children it did not start. */
-    const int signums[] = {SIGTERM, SIGINT, a->is_init ? SIGCHLD : 0, 0};
-    const struct http_server_config config = {
-        .limits = limits, .routes = agent_routes, .ctx = a, .guard = agent_guard};
+    const int signums[] = {SIGTERM, SIGINT, SIGCHLD, 0};
+    struct http_server_config config = {.limits = limits, .ctx = a, .guard = agent_guard};
     struct signals signals = {0};
     int rc = loop_init(&a->loop, err);
 
     if (rc != SP_OK)
         return rc;
     a->started_ns = rt_now(&a->loop.rt);
+    process_table_init(&a->processes, &a->loop, a->spill_dir);
+    agent_init_sessions(a);
+    a->routes = agent_routes_new();
+    config.routes = a->routes;
     a->server = http_server_new(&a->loop, &config);
     rc = signals_init(&signals, &a->loop, signums, on_signal, a, err);
     if (rc == SP_OK)
         rc = start_listening(a, options, err);
     if (rc == SP_OK)
-        reap_orphans(); /* those that ended before SIGCHLD was heard */
+        process_table_reap(&a->processes); /* those that ended before SIGCHLD was heard */
     else
         stop(a);
     loop_run(&a->loop);
     signals_close(&signals);
+    process_table_fini(&a->processes);
     loop_fini(&a->loop);
+    free(a->routes);
     return rc;
 }
 
@@ -213,6 +224,12 @@ int main(int argc, char **argv)
     parse_options(argc, argv, &options);
     log_setup(2, LOG_WARN, LOG_LOGFMT);
     agent.is_init = getpid() == 1;
+    if (!agent.is_init)
+        (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0,
+                     0); /* orphans of what it starts are its own */
+    agent.spill_dir = options.spill_dir;
+    if (agent.spill_dir == NULL)
+        agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     if (home == NULL || !str_copy(agent.home_dir, sizeof(agent.home_dir), home))
         str_copy_cut(agent.home_dir, sizeof(agent.home_dir), "/");
     if (read_token(&agent, options.token_file, &err) != SP_OK ||

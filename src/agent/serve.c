@@ -2,22 +2,50 @@
  * success, message, data, and what the box is like. */
 #include "agent/serve.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "agent/api_file.h"
+#include "agent/bash_session.h"
+#include "agent/shell_session.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "sandpool/version.h"
+
+void agent_init_sessions(struct agent *a)
+{
+    const char *max = getenv("MAX_SHELL_SESSIONS");
+    uint64_t n = SHELL_SESSIONS_DEFAULT;
+
+    if (max != NULL && !str_parse_u64(max, 1, 1000, &n))
+        n = SHELL_SESSIONS_DEFAULT;
+    a->shell_sessions_max = (size_t) n;
+    list_init(&a->bash_sessions);
+    list_init(&a->shell_sessions);
+}
+
+void agent_fini_sessions(struct agent *a)
+{
+    bash_sessions_free(a);
+    shell_sessions_free(a);
+}
 
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
 {
     static const char scheme[] = "Bearer ";
     const struct agent *a = http_server_ctx(ex);
     const char *given = http_header(ex, "authorization");
+    const char *key = http_header(ex, "x-aio-api-key");
 
     if ((route->flags & HTTP_OPEN) != 0)
         return SP_OK;
-    if (given != NULL && !str_is_empty(a->token) && strncmp(given, scheme, strlen(scheme)) == 0 &&
+    if (str_is_empty(a->token))
+        return err_set(err, SP_UNAUTHORIZED, "this box has no token: only its health is served");
+    if (key != NULL && str_equal_secret(key, a->token))
+        return SP_OK;
+    if (given != NULL && strncmp(given, scheme, strlen(scheme)) == 0 &&
         str_equal_secret(given + strlen(scheme), a->token))
         return SP_OK;
     return err_set(err, SP_UNAUTHORIZED, "the token of this box is required");
@@ -78,9 +106,31 @@ static void handle_health(struct http_exchange *ex)
     http_reply(ex, 200, "application/json", body, strlen(body));
 }
 
-const struct http_route agent_routes[] = {
+static const struct http_route own_routes[] = {
     {HTTP_METHOD_GET, "/v1/sandbox", handle_sandbox, HTTP_OPEN, 0, "readiness, what the box is"},
     {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN, 0, "the agent runs"},
     {HTTP_METHOD_GET, "/v1/agent", handle_agent, 0, 0, "the agent itself"},
     {.pattern = NULL},
 };
+
+/* One array per file of the API, each ending with .pattern NULL. */
+static const struct http_route *const parts[] = {
+    own_routes,         agent_bash_routes,          agent_process_routes,
+    agent_shell_routes, agent_shell_session_routes, agent_file_routes,
+};
+
+struct http_route *agent_routes_new(void)
+{
+    struct http_route *routes;
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        for (const struct http_route *r = parts[i]; r->pattern != NULL; r++)
+            count++;
+    routes = xcalloc(count + 1, sizeof(*routes));
+    count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        for (const struct http_route *r = parts[i]; r->pattern != NULL; r++)
+            routes[count++] = *r;
+    return routes;
+}

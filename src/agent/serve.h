@@ -2,6 +2,8 @@
 #ifndef AGENT_SERVE_H
 #define AGENT_SERVE_H
 
+#include "agent/file_lane.h"
+#include "agent/process.h"
 #include "http/http.h"
 
 enum { AGENT_TOKEN_MAX = 128 };
@@ -9,14 +11,32 @@ enum { AGENT_TOKEN_MAX = 128 };
 struct agent {
     struct loop loop;
     struct http_server *server;
+    struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
     char home_dir[256];
     uint64_t started_ns;
-    bool is_init; /* process 1 of its box */
+    const char *spill_dir;
+    struct process_table processes;
+    struct list bash_sessions;  /* bash_session.h */
+    struct list shell_sessions; /* shell_session.h */
+    size_t shell_sessions_max;
+    struct file_lane files; /* file_job.c */
+    bool is_init;           /* process 1 of its box */
     bool is_closing;
 };
 
-extern const struct http_route agent_routes[];
+/* The routes of every part in one table, for the server's config; free() it after the server. */
+MUST_CHECK struct http_route *agent_routes_new(void);
+
+/* The parts' routes; each ends with .pattern NULL. */
+extern const struct http_route agent_bash_routes[];
+extern const struct http_route agent_process_routes[];
+extern const struct http_route agent_shell_routes[];
+extern const struct http_route agent_shell_session_routes[];
+
+/* What the parts keep between requests. */
+void agent_init_sessions(struct agent *a);
+void agent_fini_sessions(struct agent *a);
 
 /* The guard of the server: health is open, everything else wants the token. */
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);

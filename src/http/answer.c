@@ -133,21 +133,35 @@ void http_reply_err(struct http_exchange *ex, const struct err *err)
     http_reply_error(ex, err->code, message, 0);
 }
 
+static void begin(struct http_exchange *ex, struct reply_head *head)
+{
+    assert(!ex->is_begun && !ex->is_ended && reply_has_body(head->status));
+    buf_reset(&ex->out);
+    put_head(ex, head);
+    ex->is_begun = true;
+    ex->is_chunked = head->framing == REPLY_CHUNKED;
+    if (buf_failed(&ex->headers) || buf_failed(&ex->out))
+        conn_close(ex->conn);
+    else
+        conn_send_buf(ex->conn, &ex->out);
+}
+
 void http_begin(struct http_exchange *ex, int status, const char *content_type)
 {
     struct reply_head head = {.status = status,
                               .content_type = content_type,
                               .framing = ex->req.is_http11 ? REPLY_CHUNKED : REPLY_UNTIL_CLOSE};
 
-    assert(!ex->is_begun && !ex->is_ended && reply_has_body(status));
-    buf_reset(&ex->out);
-    put_head(ex, &head);
-    ex->is_begun = true;
-    ex->is_chunked = ex->req.is_http11;
-    if (buf_failed(&ex->headers) || buf_failed(&ex->out))
-        conn_close(ex->conn);
-    else
-        conn_send_buf(ex->conn, &ex->out);
+    begin(ex, &head);
+}
+
+void http_begin_sized(struct http_exchange *ex, int status, const char *content_type,
+                      uint64_t length)
+{
+    struct reply_head head = {
+        .status = status, .content_type = content_type, .framing = REPLY_LENGTH, .length = length};
+
+    begin(ex, &head);
 }
 
 size_t http_write(struct http_exchange *ex, const char *data, size_t len)

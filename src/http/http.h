@@ -112,6 +112,10 @@ void http_reply_err(struct http_exchange *ex, const struct err *err);
  * Above http_limits.stream_max the connection is closed. */
 #define HTTP_HIGH_WATER (256 * 1024)
 void http_begin(struct http_exchange *ex, int status, const char *content_type);
+/* The same with Content-Length: exactly `length` bytes must be written before http_end() (for HEAD
+ * none are), or http_abort() called. */
+void http_begin_sized(struct http_exchange *ex, int status, const char *content_type,
+                      uint64_t length);
 size_t http_write(struct http_exchange *ex, const char *data, size_t len);
 void http_set_drain(struct http_exchange *ex, void (*on_drain)(struct http_exchange *ex));
 void http_end(struct http_exchange *ex);

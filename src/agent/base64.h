@@ -1,0 +1,11 @@
+/* base64.h - reading base64 (RFC 4648, both alphabets). */
+#ifndef AGENT_BASE64_H
+#define AGENT_BASE64_H
+
+#include "base/buf.h"
+
+/* Appends the bytes behind `text` to out. White space is skipped and padding may be missing; anything
+ * else that is not base64 gives false. A buffer that fails says so itself. */
+MUST_CHECK bool base64_decode(const char *text, size_t len, struct buf *out);
+
+#endif

@@ -1,0 +1,324 @@
+/* file_grep.c - /v1/file/grep: the lines below a directory that match. Binary files (a NUL near the
+ * start) and files over max_file_size are passed over. Hits are kept apart until the end, because the
+ * lines after one may be hits themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/api_file_calls.h"
+#include "agent/file_regex.h"
+#include "agent/file_text.h"
+#include "agent/file_walk.h"
+#include "agent/grep_request.h"
+#include "base/cleanup.h"
+#include "base/mem.h"
+
+enum { BINARY_LOOK = 8 * 1024, HITS_STEP = 256 };
+
+struct hit {
+    char *file;
+    uint64_t line;
+    struct buf text;   /* JSON string */
+    struct buf before; /* JSON strings with commas */
+    struct buf after;
+    uint64_t after_left;
+};
+
+struct grep {
+    struct file_job *job;
+    struct grep_request req;
+    struct file_regex regex;
+    struct hit *hits;
+    size_t count;
+    size_t cap;
+    size_t open; /* first hit that may still want lines after it */
+    size_t bytes;
+    uint64_t skipped; /* hits before the offset */
+    uint64_t files_searched;
+    uint64_t files_matched;
+    uint64_t files_skipped;
+    bool is_truncated;
+};
+
+static void print_line(struct buf *out, const char *line, size_t len)
+{
+    if (out->len > 0)
+        buf_putc(out, ',');
+    file_print_text(out, line, MIN_OF(len, (size_t) FILE_LINE_SHOWN));
+}
+
+/* The last lines seen, for the context before a hit. */
+struct ring {
+    struct buf lines[GREP_CONTEXT_MAX];
+    uint64_t count;
+};
+
+static void ring_add(struct ring *r, uint64_t keep, const char *line, size_t len)
+{
+    struct buf *b;
+
+    if (keep == 0)
+        return;
+    b = &r->lines[r->count++ % keep];
+    buf_reset(b);
+    b->max = 6 * (size_t) FILE_LINE_SHOWN + 16;
+    print_line(b, line, len);
+}
+
+static void ring_print(const struct ring *r, uint64_t keep, struct buf *out)
+{
+    uint64_t n = MIN_OF(r->count, keep);
+
+    for (uint64_t i = r->count - n; i < r->count; i++) {
+        if (out->len > 0)
+            buf_putc(out, ',');
+        buf_puts(out, buf_str(&r->lines[i % keep]));
+    }
+}
+
+static void ring_fini(struct ring *r)
+{
+    for (size_t i = 0; i < ARRAY_LEN(r->lines); i++)
+        buf_fini(&r->lines[i]);
+}
+
+static void add_hit(struct grep *g, const char *file, uint64_t number, const char *line, size_t len,
+                    const struct ring *ring)
+{
+    struct hit *h;
+
+    if (g->count == g->cap) {
+        g->cap += HITS_STEP;
+        g->hits = xrealloc(g->hits, g->cap * sizeof(*g->hits));
+    }
+    h = &g->hits[g->count++];
+    memset(h, 0, sizeof(*h));
+    h->file = xstrdup(file);
+    h->line = number;
+    h->after_left = g->req.after;
+    buf_init(&h->text, FILE_RESULT_MAX);
+    buf_init(&h->before, FILE_RESULT_MAX);
+    buf_init(&h->after, FILE_RESULT_MAX);
+    print_line(&h->text, line, len);
+    ring_print(ring, g->req.before, &h->before);
+    g->bytes += sizeof(*h) + strlen(file) + h->text.len + h->before.len;
+}
+
+/* Gives the line to the hits that want it after them. */
+static void add_after(struct grep *g, const char *line, size_t len)
+{
+    while (g->open < g->count && g->hits[g->open].after_left == 0)
+        g->open++;
+    for (size_t i = g->open; i < g->count; i++) {
+        struct hit *h = &g->hits[i];
+        size_t was = h->after.len;
+
+        if (h->after_left == 0)
+            continue;
+        h->after_left--;
+        print_line(&h->after, line, len);
+        g->bytes += h->after.len - was;
+    }
+}
+
+static bool is_full(const struct grep *g)
+{
+    return g->count >= g->req.max_results || g->bytes > FILE_RESULT_MAX;
+}
+
+/* Full, and no hit waits for lines: there is one more match than can be told, or may be. */
+static bool wants_more(const struct grep *g)
+{
+    for (size_t i = g->open; i < g->count; i++) {
+        if (g->hits[i].after_left > 0 && g->bytes <= FILE_RESULT_MAX)
+            return true;
+    }
+    return !is_full(g);
+}
+
+static bool is_binary(int fd)
+{
+    char head[BINARY_LOOK];
+    ssize_t n = pread(fd, head, sizeof(head), 0);
+
+    return n > 0 && memchr(head, '\0', (size_t) n) != NULL;
+}
+
+/* One line; false when nothing more can be taken. */
+static bool take_line(struct grep *g, const char *file, uint64_t number, const char *line,
+                      size_t len, struct ring *ring, bool *ret_has_hit)
+{
+    bool is_hit = file_regex_match(&g->regex, line, len) != g->req.want_inverse;
+
+    add_after(g, line, len);
+    if (is_hit && is_full(g)) {
+        g->is_truncated = true;
+    } else if (is_hit && g->skipped < g->req.offset) {
+        g->skipped++;
+    } else if (is_hit) {
+        add_hit(g, file, number, line, len, ring);
+        *ret_has_hit = true;
+    }
+    ring_add(ring, g->req.before, line, len);
+    return wants_more(g) || !g->is_truncated;
+}
+
+static void search_fd(struct grep *g, int fd, const char *file)
+{
+    struct ring ring = {.count = 0};
+    struct file_lines lines;
+    bool has_hit = false;
+
+    file_lines_init(&lines, fd);
+    for (uint64_t number = 1;; number++) {
+        size_t len;
+        const char *line = file_lines_next(&lines, &len);
+
+        if (line == NULL)
+            break;
+        if (file_job_is_over(g->job)) {
+            g->is_truncated = true;
+            break;
+        }
+        if (!take_line(g, file, number, line, len, &ring, &has_hit))
+            break;
+    }
+    for (size_t i = g->open; i < g->count; i++)
+        g->hits[i].after_left = 0; /* the file is over */
+    g->files_searched++;
+    g->files_matched += has_hit;
+    file_lines_fini(&lines);
+    ring_fini(&ring);
+}
+
+static void search_file(struct grep *g, int dir_fd, const char *name, const char *file)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t) st.st_size > g->req.max_file_size ||
+        is_binary(fd)) {
+        g->files_skipped++;
+        return;
+    }
+    if (S_ISREG(st.st_mode))
+        search_fd(g, fd, file);
+}
+
+static enum file_walk_next visit(void *ctx, const struct file_entry *e)
+{
+    struct grep *g = ctx;
+
+    if (grep_request_excludes(&g->req, e->rel, e->name))
+        return FILE_WALK_PRUNE;
+    if (e->is_dir)
+        return FILE_WALK_ON;
+    if (e->is_link || !grep_request_includes(&g->req, e->rel, e->name))
+        return FILE_WALK_ON; /* what a link names is found where it is, or is elsewhere */
+    search_file(g, e->dir_fd, e->name, e->full);
+    return g->is_truncated ? FILE_WALK_STOP : FILE_WALK_ON;
+}
+
+static int walk(struct grep *g)
+{
+    struct file_walk w = {.job = g->job,
+                          .max_depth = g->req.is_recursive ? FILE_WALK_DEPTH + 1 : 1,
+                          .show_hidden = true,
+                          .visit = visit,
+                          .ctx = g};
+    struct stat st;
+    int rc;
+
+    if (stat(g->job->path, &st) != 0)
+        return file_job_sys(g->job, errno);
+    if (!S_ISDIR(st.st_mode)) {
+        search_file(g, AT_FDCWD, g->job->path, g->job->path);
+        return SP_OK;
+    }
+    rc = file_walk_run(&w);
+    g->is_truncated = g->is_truncated || w.is_truncated;
+    return rc;
+}
+
+static int compare_hits(const void *a, const void *b)
+{
+    const struct hit *x = a;
+    const struct hit *y = b;
+    int order = strcmp(x->file, y->file);
+
+    return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+static void put_context(struct json_out *o, const char *key, const struct buf *lines)
+{
+    struct buf text;
+
+    buf_init(&text, lines->len + 3);
+    buf_putc(&text, '[');
+    buf_append(&text, buf_str(lines), lines->len);
+    buf_putc(&text, ']');
+    json_put_raw(o, key, buf_failed(&text) ? "[]" : buf_str(&text));
+    buf_fini(&text);
+}
+
+static void put_answer(struct grep *g, const char *pattern, struct json_out *o)
+{
+    if (g->count > 0)
+        qsort(g->hits, g->count, sizeof(*g->hits), compare_hits);
+    json_put_str(o, "path", g->job->path);
+    json_put_str(o, "pattern", pattern);
+    json_begin_arr(o, "matches");
+    for (size_t i = 0; i < g->count; i++) {
+        const struct hit *h = &g->hits[i];
+
+        json_begin_obj(o, NULL);
+        json_put_str(o, "file", h->file);
+        json_put_u64(o, "line_number", h->line);
+        json_put_raw(o, "line_content", buf_failed(&h->text) ? "null" : buf_str(&h->text));
+        if (g->req.before > 0)
+            put_context(o, "context_before", &h->before);
+        if (g->req.after > 0)
+            put_context(o, "context_after", &h->after);
+        json_end(o);
+    }
+    json_end(o);
+    json_put_u64(o, "match_count", g->count);
+    json_put_u64(o, "files_searched", g->files_searched);
+    json_put_u64(o, "files_matched", g->files_matched);
+    json_put_u64(o, "files_skipped", g->files_skipped);
+    json_put_bool(o, "truncated", g->is_truncated);
+}
+
+static void free_hits(struct grep *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        free(g->hits[i].file);
+        buf_fini(&g->hits[i].text);
+        buf_fini(&g->hits[i].before);
+        buf_fini(&g->hits[i].after);
+    }
+    free(g->hits);
+}
+
+int file_call_grep(struct file_job *job, const struct json *req, struct json_out *o)
+{
+    struct grep g = {.job = job};
+    int rc = file_job_path(job, req, "path");
+
+    if (rc != SP_OK)
+        return rc;
+    rc = grep_request_read(&g.req, req, &job->err);
+    if (rc == SP_OK)
+        rc = file_regex_init(&g.regex, g.req.pattern, g.req.regex_flags, &job->err);
+    if (rc == SP_OK) {
+        rc = walk(&g);
+        file_regex_fini(&g.regex);
+    }
+    if (rc == SP_OK)
+        put_answer(&g, g.req.pattern, o);
+    free_hits(&g);
+    grep_request_fini(&g.req);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* file_store.h - putting bytes in place. A file that is replaced is never seen half written: the new
+ * one is made beside it and renamed. For jobs: all of it blocks. */
+#ifndef AGENT_FILE_STORE_H
+#define AGENT_FILE_STORE_H
+
+#include "agent/file_error.h"
+
+enum { FILE_TEMP_NAME = 32 }; /* of the name of a file being made */
+
+struct file_store {
+    char target[FILE_PATH_MAX]; /* where it ends up, links followed */
+    char temp[FILE_PATH_MAX];   /* where it is until then; "": in place */
+    int fd;
+};
+
+/* Makes the directories above `path`. 0 or errno. */
+int file_make_parents(const char *path);
+
+/* Opens a new file that will replace `path`; parents are made. Mode and owner of a file that is
+ * there are kept. Where no file can be made or renamed (a directory that cannot be written, a file
+ * with other names, a mount point), it is written in place. 0 or errno. */
+int file_store_open(struct file_store *s, const char *path);
+/* The same with a file in `dir` that has no target yet. */
+int file_store_open_loose(struct file_store *s, const char *dir);
+/* All bytes, or errno. */
+int file_write_all(int fd, const char *data, size_t len);
+/* Puts the file in place. 0 or errno; closed either way. */
+int file_store_commit(struct file_store *s);
+/* The same for a loose file: to `path`, copied when that is on another file system. */
+int file_store_commit_to(struct file_store *s, const char *path);
+/* Closes and removes what was not committed; harmless after a commit. */
+void file_store_drop(struct file_store *s);
+
+#endif

@@ -1,0 +1,125 @@
+/* launch.c - argument lists and environments from JSON. */
+#include "agent/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+extern char **environ;
+
+void launch_init(struct launch *l)
+{
+    memset(l, 0, sizeof(*l));
+    l->request.spawn.cols = 80;
+    l->request.spawn.rows = 24;
+}
+
+void launch_fini(struct launch *l)
+{
+    for (size_t i = 0; i < l->owned_count; i++)
+        free(l->owned[i]);
+    free(l->owned);
+    free(l->env);
+    free(l->argv);
+    memset(l, 0, sizeof(*l));
+}
+
+const char *launch_shell_path(void)
+{
+    static const char *const shells[] = {"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"};
+
+    for (size_t i = 0; i < ARRAY_LEN(shells); i++)
+        if (access(shells[i], X_OK) == 0)
+            return shells[i];
+    return "/bin/sh";
+}
+
+void launch_set_shell(struct launch *l, const char *command)
+{
+    assert(l->argv == NULL);
+    l->argv = xcalloc(4, sizeof(char *));
+    l->argv[0] = launch_shell_path();
+    l->argv[1] = "-c";
+    l->argv[2] = command;
+    l->request.spawn.argv = l->argv;
+    l->request.command = command;
+}
+
+int launch_set_argv(struct launch *l, const struct json *args, struct err *err)
+{
+    size_t count = json_is_arr(args) ? json_len(args) : 0;
+
+    if (count == 0 || count > LAUNCH_ARGS_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'argv' must be a list of 1 to %d strings",
+                       (int) LAUNCH_ARGS_MAX);
+    assert(l->argv == NULL);
+    l->argv = xcalloc(count + 1, sizeof(char *));
+    for (size_t i = 0; i < count; i++) {
+        l->argv[i] = json_str(json_at(args, i));
+        if (l->argv[i] == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'argv' must hold strings only");
+    }
+    if (str_is_empty(l->argv[0]))
+        return err_set(err, SP_INVALID_FIELD, "'argv' must begin with a program");
+    l->request.spawn.argv = l->argv;
+    l->request.command = l->argv[0];
+    return SP_OK;
+}
+
+static bool is_same_name(const char *a, const char *b)
+{
+    size_t len = strcspn(a, "=");
+
+    return strncmp(a, b, len + 1) == 0;
+}
+
+static void put_env(struct launch *l, const char *pair)
+{
+    size_t i = 0;
+
+    while (l->env[i] != NULL && !is_same_name(l->env[i], pair))
+        i++;
+    l->env[i] = pair;
+}
+
+static void put_owned(struct launch *l, const char *name, const char *value)
+{
+    size_t len = strlen(name) + strlen(value) + 2;
+    char *pair = xcalloc(1, len);
+
+    (void) snprintf(pair, len, "%s=%s", name, value);
+    l->owned[l->owned_count] = pair;
+    l->owned_count++;
+    put_env(l, pair);
+}
+
+int launch_set_env(struct launch *l, const struct json *env, const char *home, struct err *err)
+{
+    size_t count = env != NULL ? json_len(env) : 0;
+    size_t base = 0;
+    const char *name;
+    const struct json *value;
+
+    if (count > LAUNCH_ENV_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'env' has more than %d names", (int) LAUNCH_ENV_MAX);
+    while (environ[base] != NULL)
+        base++;
+    l->env = xcalloc(base + count + 3, sizeof(char *));
+    l->owned = xcalloc(count + 2, sizeof(char *));
+    for (size_t i = 0; i < base; i++)
+        l->env[i] = environ[i];
+    l->request.spawn.env = l->env;
+    if (getenv("HOME") == NULL)
+        put_owned(l, "HOME", home);
+    if (l->request.spawn.want_pty && getenv("TERM") == NULL)
+        put_owned(l, "TERM", "xterm-256color");
+    for (size_t i = 0; count > 0 && json_member(env, i, &name, &value); i++) {
+        if (str_is_empty(name) || strchr(name, '=') != NULL || json_str(value) == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'env' must map names to strings");
+        put_owned(l, name, json_str(value));
+    }
+    return SP_OK;
+}
