@@ -24,11 +24,12 @@ struct rate_slot {
     uint64_t suppressed;
 };
 
+static char ring[RING_SIZE]; /* apart from what is initialised: it need not be in the file */
+
 static struct {
     int fd;
     enum log_level level;
     enum log_format format;
-    char ring[RING_SIZE];
     size_t start;
     size_t len;
     uint64_t dropped;
@@ -72,8 +73,8 @@ static void ring_put(const char *data, size_t len)
     }
     at = (sink.start + sink.len) % RING_SIZE;
     first = len < RING_SIZE - at ? len : RING_SIZE - at;
-    memcpy(sink.ring + at, data, first);
-    memcpy(sink.ring, data + first, len - first);
+    memcpy(ring + at, data, first);
+    memcpy(ring, data + first, len - first);
     sink.len += len;
 }
 
@@ -165,7 +166,7 @@ static bool flush_until_stuck(uint64_t wait_until_ms)
             n = RING_SIZE - sink.start;
         if (!sink_is_writable(wait_until_ms))
             return false;
-        written = write(sink.fd, sink.ring + sink.start, n);
+        written = write(sink.fd, ring + sink.start, n);
         if (written < 0) {
             if (errno == EINTR)
                 continue;
