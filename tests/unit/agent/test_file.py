@@ -3,6 +3,7 @@
 import base64
 import os
 import pathlib
+import shutil
 import subprocess
 import threading
 import time
@@ -574,8 +575,10 @@ class DeniedTest(FileTest):
     def setUp(self):
         super().setUp()
         os.chmod(self.dir.name, 0o755)
+        # The build may be in a home that the other user cannot look into.
+        program = shutil.copy(BIN / "sandpool-agent", self.dir.name)
         self.other = subprocess.Popen(
-            [str(BIN / "sandpool-agent"), "--port", "0", "--spill-dir", "/tmp"],
+            [program, "--port", "0", "--spill-dir", "/tmp"], cwd=self.dir.name,
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, user=65534, group=65534,
             extra_groups=[], env={**os.environ, "SANDPOOL_AGENT_TOKEN": TOKEN, "HOME": "/tmp"})
         self.addCleanup(self.stop_other)
