@@ -2,11 +2,12 @@
 
 import json
 import select
+import signal
 import socket
 import threading
 import time
 
-from harness import TestCase, in_threads, main, wait_until
+from harness import SLOW, TestCase, in_threads, main, wait_until
 
 
 def raw_acquire(path, thread, user="default", wait_ms=20000):
@@ -94,6 +95,19 @@ class Queue(TestCase):
         sock.recv(65536)
         sock.close()
         self.assertEqual(self.assertOk(client.acquire("careful"))["source"], "kept")
+
+    def test_a_question_to_a_stuck_backend_ends_with_the_callers_wait(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 2, "max": 2}, "discover": True}, sim=sim)
+        client = self.client(daemon)
+        self.wait_blank(client, 2)
+        sim.child.send_signal(signal.SIGSTOP)
+        self.addCleanup(sim.child.send_signal, signal.SIGCONT)
+        for wait_ms in (0, 300):
+            start = time.monotonic()
+            lease = self.assertOk(client.acquire(f"new-{wait_ms}", wait_ms=wait_ms))
+            self.assertLess(time.monotonic() - start, 2 * SLOW)
+            self.assertEqual(lease["source"], "warm")  # the backend did not say: a blank box
 
     def test_users_take_turns(self):
         daemon = self.capped(1)
