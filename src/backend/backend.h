@@ -87,6 +87,59 @@ struct backend_bind {
     void *priv;
 };
 
+/* What an acquire asks of a box that already runs: late binding. */
+struct backend_env_var {
+    const char *name;
+    const char *value;
+};
+
+struct backend_mount {
+    const char *host_path;
+    const char *box_path;
+    bool is_read_only;
+};
+
+struct backend_extras {
+    const struct backend_env_var *envs; /* for every process started from now on */
+    size_t env_count;
+    const struct backend_mount *mounts;
+    size_t mount_count;
+    uint64_t memory; /* bytes; 0: as it is */
+    uint64_t cpus;   /* thousandths; 0: as it is */
+    uint64_t pids;   /* 0: as it is */
+};
+
+struct backend_update {
+    struct op op; /* a failure leaves the box half changed: it must not be handed out */
+    const struct config_profile *profile; /* may be NULL: the profile is gone from the config */
+    struct backend_box box;
+    struct backend_extras extras; /* borrowed until on_done() */
+    void *priv;
+};
+
+/* What `sandpool doctor` shows of a backend. */
+enum backend_finding_level {
+    BACKEND_FINDING_OK,
+    BACKEND_FINDING_WARN, /* something is missing that can be done without */
+    BACKEND_FINDING_FAIL, /* no box can be made */
+    BACKEND_FINDING_LEVEL_COUNT
+};
+
+struct backend_finding {
+    enum backend_finding_level level;
+    char subject[48]; /* "runtime crun" */
+    char text[320];   /* what was found; if it is not good, what to do */
+};
+
+#define BACKEND_FINDINGS_MAX 48
+
+struct backend_exam {
+    struct op op;
+    struct backend_finding *findings; /* from malloc, owned by the request: backend_exam_fini() */
+    size_t count;
+    void *priv;
+};
+
 /* Told by the backend at any time, from the loop, never from inside a call. */
 struct backend_events {
     void *ctx;
@@ -99,6 +152,7 @@ struct backend_env {
     struct httpc *http;
     const char *instance;
     const char *state_dir;
+    const struct config *config; /* global settings; borrowed during open() only */
     const struct backend_events *events;
 };
 
@@ -127,6 +181,12 @@ struct backend_ops {
                  void (*on_done)(struct op *));
     void (*bind)(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *)); /* NULL unless can_bind */
+    /* NULL: this backend has no late binding. */
+    void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+    /* NULL: nothing to tell. */
+    void (*examine)(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
 };
 
 struct backend {
@@ -136,5 +196,9 @@ struct backend {
 /* NULL when there is no such backend. */
 const struct backend_ops *backend_by_name(const char *name);
 void backend_list_fini(struct backend_list *r);
+/* NULL when there is no room for another. */
+struct backend_finding *backend_find(struct backend_exam *r, enum backend_finding_level level,
+                                     const char *subject);
+void backend_exam_fini(struct backend_exam *r);
 
 #endif

@@ -34,9 +34,28 @@ enum config_durability {
     CONFIG_DURABILITY_COUNT
 };
 
+enum config_network {
+    CONFIG_NETWORK_NONE,
+    CONFIG_NETWORK_HOST,
+    CONFIG_NETWORK_NAT,
+    CONFIG_NETWORK_COUNT
+};
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
+    char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
+    char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
+    char image[CONFIG_PATH_MAX + 1];   /* "": none */
+    char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
+    enum config_network network;
+    struct {
+        uint64_t memory; /* bytes; 0: no limit */
+        uint64_t cpus;   /* thousandths; 0: no limit */
+        uint64_t pids;   /* 0: no limit */
+        uint64_t disk;   /* bytes; 0: no limit */
+    } limits;
+    char mounts[CONFIG_TEXT_MAX + 1]; /* "/host:/box:ro" each, comma separated */
     struct {
         uint64_t min;
         uint64_t max;
@@ -108,6 +127,14 @@ struct config {
         uint64_t queue_max;
         uint64_t events_max;
     } store;
+    struct {
+        char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
+    } mounts;
+    struct {
+        uint64_t id_base;                 /* first host uid and gid given to boxes */
+        char agent[CONFIG_PATH_MAX + 1];  /* "": beside the daemon */
+        char helper[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
+    } oci;
     unsigned profile_count;
     struct config_profile *profiles; /* sorted by name; `default` always exists */
 };

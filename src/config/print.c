@@ -113,6 +113,7 @@ static void print_range(const struct config_key *k, struct buf *out)
         return;
     case CONFIG_TYPE_U64:
     case CONFIG_TYPE_SIZE:
+    case CONFIG_TYPE_MILLI:
         edge.offset = 0;
         config_value_print(&edge, &k->min, out);
         buf_puts(out, " to ");

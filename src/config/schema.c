@@ -9,6 +9,9 @@ static const char *const level_names[] = {"debug", "info", "warn", "error", NULL
 static const char *const format_names[] = {"logfmt", "json", NULL};
 static const char *const durability_names[] = {"auto", "process", "power", NULL};
 
+static const char *const network_names[] = {"none", "host", "nat", NULL};
+
+static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(level_names) == LOG_LEVEL_COUNT + 1, "a name for each level");
 static_assert(ARRAY_LEN(format_names) == LOG_FORMAT_COUNT + 1, "a name for each format");
 static_assert(ARRAY_LEN(durability_names) == CONFIG_DURABILITY_COUNT + 1, "a name for each");
@@ -18,6 +21,8 @@ static_assert(sizeof(enum log_level) == sizeof(unsigned), "value.c stores enums 
 #define YEAR (366 * DAY)
 #define KIB 1024
 #define MIB (1024 * 1024)
+#define GIB (1024ULL * MIB)
+#define TIB (1024ULL * GIB)
 
 #define RELOAD CONFIG_RELOADABLE
 /* clang-format off */
@@ -28,6 +33,9 @@ static_assert(sizeof(enum log_level) == sizeof(unsigned), "value.c stores enums 
 #define PROFILE(field, kind, flag, lo, hi, value, text) \
     {CONFIG_PROFILE_PREFIX #field, CONFIG_TYPE_##kind, RELOAD | (flag), \
      offsetof(struct config_profile, field), lo, hi, value, NULL, text}
+#define PROFILE_CHOICE(field, flag, names, value, text) \
+    {CONFIG_PROFILE_PREFIX #field, CONFIG_TYPE_ENUM, RELOAD | (flag), \
+     offsetof(struct config_profile, field), 0, 0, value, names, text}
 /* clang-format on */
 
 const struct config_key config_keys[] = {
@@ -97,8 +105,49 @@ const struct config_key config_keys[] = {
     GLOBAL(store.events_max, U64, 0, 100, 100000000, "100000",
            "Events kept in the audit trail; the oldest go first."),
 
-    PROFILE(backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "sim",
-            "Where the boxes come from. sim: simulated boxes, to try things out."),
+    GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
+           "Directories of this machine whose contents may be mounted into boxes, by a profile "
+           "or by a caller. Symbolic links that lead out of them are refused. Empty: none."),
+
+    GLOBAL(oci.id_base, U64, 0, 65536, 0x7fff0000, "1610612736",
+           "First of the user and group ids that boxes get, 65536 each, so that no box shares "
+           "one with another or with this machine. The range must be free."),
+    GLOBAL(oci.agent, PATH, 0, 0, CONFIG_PATH_MAX, "",
+           "The sandpool-agent that is put into boxes. Empty: the one beside the daemon."),
+    GLOBAL(oci.helper, PATH, 0, 0, CONFIG_PATH_MAX, "",
+           "The program that makes and removes boxes for the daemon. Empty: the sandpool-oci "
+           "beside the daemon."),
+
+    PROFILE(backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
+            "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
+            "sim: simulated boxes, to try things out."),
+    PROFILE(runtime, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
+            "OCI runtime: crun, runc, runsc or a path. Empty: the first of crun, runc and runsc "
+            "that can start a box here; `sandpool doctor` shows which and why."),
+    PROFILE(rootfs, STRING, CONFIG_SPEC, 1, CONFIG_PATH_MAX, "host",
+            "What a box sees as its file system, under a layer of its own. host: this machine's "
+            "/usr and a few files of /etc, nothing of homes, root, run or var. Or the path of a "
+            "directory that holds a whole system."),
+    PROFILE(image, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
+            "Instead of rootfs: an OCI layout (oci:/path[:tag]), a docker archive "
+            "(docker-archive:/path.tar) or a registry's image (docker://name), unpacked once by "
+            "skopeo and umoci."),
+    PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
+            "Who runs commands and owns files in a box unless a caller says otherwise."),
+    PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
+                   "none: loopback only. nat: out through this machine, by pasta or slirp4netns. "
+                   "host: this machine's own network, loopback services included: no isolation."),
+    PROFILE(limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G", "Memory of a box. 0: no limit."),
+    PROFILE(limits.cpus, MILLI, CONFIG_SPEC, 0, 1024 * 1000, "1",
+            "Processors of a box, like 0.5 or 2. 0: no limit."),
+    PROFILE(limits.pids, U64, CONFIG_SPEC, 0, 4194304, "512",
+            "Processes and threads of a box. 0: no limit."),
+    PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
+            "Space a box may fill. 0: no limit. Needs loop devices; without them there is none, "
+            "and `sandpool doctor` says so."),
+    PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
+            "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
+            "Only from below mounts.allow."),
     PROFILE(warm.min, U64, 0, 0, 100000, "2", "Ready boxes that are always kept."),
     PROFILE(warm.max, U64, 0, 0, 100000, "8",
             "Ready boxes that are kept under load: the number in between follows the "
@@ -163,11 +212,14 @@ const struct config_section config_sections[] = {
     {"http", "Limits of the API's server, for both kinds of socket."},
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
+    {"mounts", "What of this machine may be mounted into boxes."},
+    {"oci", "For backend oci."},
     {"profiles",
      "Recipes of boxes by name (lower-case letters, digits, '.', '_', '-'). `default` always "
      "exists; what a profile leaves out has the value shown here."},
     {"profiles.*.warm", "How many boxes are kept ready."},
     {"profiles.*.create", "Making boxes, and what happens when that fails."},
+    {"profiles.*.limits", "What a box may use."},
     {"profiles.*.sim", "Only for backend sim."},
     {NULL, NULL},
 };

@@ -11,8 +11,9 @@ enum config_type {
     CONFIG_TYPE_PATH,   /* char[], not empty unless min is 0 */
     CONFIG_TYPE_LIST,   /* char[], comma separated; a sequence in the file */
     CONFIG_TYPE_U64,
-    CONFIG_TYPE_SIZE, /* uint64_t, bytes; "16k" in the file */
-    CONFIG_TYPE_MODE, /* uint64_t, octal */
+    CONFIG_TYPE_SIZE,  /* uint64_t, bytes; "16k" in the file */
+    CONFIG_TYPE_MODE,  /* uint64_t, octal */
+    CONFIG_TYPE_MILLI, /* uint64_t, thousandths; "1.5" in the file */
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_ENUM, /* an enum as wide as unsigned; `names` has a name per value, then NULL */
     CONFIG_TYPE_MAP,  /* struct config_map; max is the longest value */

@@ -9,8 +9,8 @@
 #include "base/str.h"
 #include "config/schema.h"
 
-static const char *const only_sim[] = {"sim", NULL};
-static const char *const *backend_names = only_sim; /* set once, before the first load */
+static const char *const built_in[] = {"oci", "sim", NULL};
+static const char *const *backend_names = built_in; /* set once, before the first load */
 
 struct check {
     const struct config *c;

@@ -91,6 +91,43 @@ static bool parse_mode(const char *s, uint64_t max, uint64_t *ret)
     return v <= max;
 }
 
+/* Up to three digits after the point: "1.5" is 1500. */
+static bool parse_milli(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
+{
+    char whole[24];
+    size_t len = strcspn(s, ".");
+    const char *rest = s[len] == '.' ? s + len + 1 : "0";
+    uint64_t milli = 0;
+    uint64_t unit = 1000;
+
+    if (!str_copy_n(whole, sizeof(whole), s, len) || !str_parse_u64(whole, 0, UINT32_MAX, ret) ||
+        *rest == '\0' || strlen(rest) > 3)
+        return false;
+    for (; *rest != '\0'; rest++) {
+        if (*rest < '0' || *rest > '9')
+            return false;
+        unit /= 10;
+        milli += (uint64_t) (*rest - '0') * unit;
+    }
+    *ret = *ret * 1000 + milli;
+    return *ret >= min && *ret <= max;
+}
+
+static void print_milli(uint64_t v, struct buf *out)
+{
+    char rest[5];
+    size_t len = 3;
+
+    buf_printf(out, "%llu", (unsigned long long) (v / 1000));
+    if (v % 1000 == 0)
+        return;
+    (void) snprintf(rest, sizeof(rest), "%03u", (unsigned) (v % 1000));
+    while (rest[len - 1] == '0')
+        len--;
+    buf_putc(out, '.');
+    buf_append(out, rest, len);
+}
+
 static void print_size(uint64_t v, struct buf *out)
 {
     static const char units[] = "kMGT";
@@ -114,6 +151,8 @@ static bool set_number(const struct config_key *k, uint64_t *dst, const char *te
         is_good = str_parse_size(text, &v) && v >= k->min && v <= k->max;
     else if (k->type == CONFIG_TYPE_MODE)
         is_good = parse_mode(text, k->max, &v);
+    else if (k->type == CONFIG_TYPE_MILLI)
+        is_good = parse_milli(text, k->min, k->max, &v);
     else
         is_good = str_parse_u64(text, k->min, k->max, &v);
     if (is_good) {
@@ -128,6 +167,11 @@ static bool set_number(const struct config_key *k, uint64_t *dst, const char *te
         print_size(k->min, &range);
         buf_puts(&range, " to ");
         print_size(k->max, &range);
+    } else if (k->type == CONFIG_TYPE_MILLI) {
+        buf_puts(&range, "a number from ");
+        print_milli(k->min, &range);
+        buf_puts(&range, " to ");
+        print_milli(k->max, &range);
     } else {
         buf_printf(&range, "a whole number from %llu to %llu", (unsigned long long) k->min,
                    (unsigned long long) k->max);
@@ -171,6 +215,7 @@ bool config_value_set(const struct config_key *k, void *object, const char *text
     case CONFIG_TYPE_U64:
     case CONFIG_TYPE_SIZE:
     case CONFIG_TYPE_MODE:
+    case CONFIG_TYPE_MILLI:
         return set_number(k, dst, text, why);
     case CONFIG_TYPE_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
@@ -236,6 +281,7 @@ bool config_value_equal(const struct config_key *k, const void *a, const void *b
     case CONFIG_TYPE_U64:
     case CONFIG_TYPE_SIZE:
     case CONFIG_TYPE_MODE:
+    case CONFIG_TYPE_MILLI:
         return *(const uint64_t *) x == *(const uint64_t *) y;
     case CONFIG_TYPE_BOOL:
         return *(const bool *) x == *(const bool *) y;
@@ -273,6 +319,9 @@ void config_value_print(const struct config_key *k, const void *object, struct b
         return;
     case CONFIG_TYPE_MODE:
         buf_printf(out, "%04llo", (unsigned long long) *(const uint64_t *) src);
+        return;
+    case CONFIG_TYPE_MILLI:
+        print_milli(*(const uint64_t *) src, out);
         return;
     case CONFIG_TYPE_BOOL:
         buf_puts(out, *(const bool *) src ? "true" : "false");

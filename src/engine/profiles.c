@@ -39,6 +39,7 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
                               .http = e->http,
                               .instance = e->instance,
                               .state_dir = e->config->config->state_dir,
+                              .config = e->config->config,
                               .events = &b->events};
     int r;
 

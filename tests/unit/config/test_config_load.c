@@ -43,7 +43,7 @@ static void test_smallest(void **state)
 
     assert_int_equal(c->profile_count, 1);
     assert_string_equal(c->profiles[0].name, "default");
-    assert_string_equal(c->profiles[0].backend, "sim");
+    assert_string_equal(c->profiles[0].backend, "oci");
     assert_int_equal(c->profiles[0].warm.min, 4);
     assert_int_equal(c->profiles[0].warm.max, 16);
     assert_int_equal(c->profiles[0].create.concurrency, 4);

@@ -37,7 +37,7 @@ static const char *other_value(const struct config_key *k)
         {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
         {"tcp.operators", "[bob]"},
         {"pool.max_wait_ms", "600001"},
-        {"profiles.*.backend", "oci"},
+        {"profiles.*.backend", "sim"},
         {"profiles.*.warm.min", "3"},
         {"profiles.*.create.backoff_max_ms", "30001"},
         {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
@@ -55,6 +55,8 @@ static const char *other_value(const struct config_key *k)
         return k->min > 77 ? "777" : k->max < 100 ? "7" : "77";
     case CONFIG_TYPE_SIZE:
         return "5k";
+    case CONFIG_TYPE_MILLI:
+        return "7.25";
     case CONFIG_TYPE_MODE:
         return "0600";
     case CONFIG_TYPE_BOOL:

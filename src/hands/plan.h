@@ -1,0 +1,57 @@
+/* plan.h - what the daemon asks of sandpool-oci: one JSON object on standard input, one JSON object
+ * on standard output, the sentence behind a failure on standard error with exit status 1.
+ * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan_*.c.
+ *
+ * sandpool-oci dies when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started.
+ *
+ * run: makes a box and starts it.
+ *   {"dir": "/…/boxes/<id>",       made here, mode 0700. If it exists and its lock is free it is a
+ *                                  leftover and is removed first; if it is locked: exit status 3
+ *    "record": "…",                text of box.json
+ *    "spec": "…",                  text of config.json; its root.path is <stage>/rootfs
+ *    "stage": "/mnt",              an existing directory, covered by a tmpfs in our own mount
+ *                                  namespace only
+ *    "lower": "/…",                read-only base of the overlay
+ *    "map_lower": true,            show its owners shifted by id_base (an idmapped mount), where
+ *                                  the kernel can
+ *    "id_base": 1610612736, "id_count": 65536,
+ *    "disk": 2147483648,           size of the box's own file system on a loop device; 0: a plain
+ *                                  directory without a limit
+ *    "disk_template": "/…",        a file to copy it from, made on first use; "" with disk 0
+ *    "owned": [{"path": "/workspace", "id": 1000, "mode": 493}, …]  directories of the box
+ *    "files": [{"path": "/etc/hosts", "text": "…"}]                 small files of the box
+ *    "binds": [{"from": "/usr", "to": "/usr", "ro": true}, …]       of the daemon's own choice
+ *    "mounts": [{"from": "/srv/data/x", "to": "/data", "ro": true}, …]  of a profile's choice:
+ *                                  checked against "allow"
+ *    "allow": ["/srv/data", …],
+ *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
+ *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
+ *    "network": ["/usr/bin/slirp4netns", …] or absent}  started beside the box, with "{pid}" in an
+ *                                  argument replaced by the pid of its init; its pid is kept in the
+ *                                  file net.pid
+ *   -> {"pid": 4711}               the box's agent has said that it is ready
+ *
+ * mount: attaches directories of the host to a running box. Nothing of it stays on the host.
+ *   {"dir": …, "pid": …, "id_base": …, "id_count": …, "user_id": 1000, "mounts": […], "allow": […]}
+ *   -> {"mounted": 2}              one that is there already, the same way, is fine; another thing
+ *                                  at the same place: exit status 4
+ *
+ * remove: ends whatever runs and leaves nothing. Any part may be missing.
+ *   {"dir": …, "delete": ["/usr/bin/runc", "--root", …, "delete", "--force", "<id>"],
+ *    "cgroup": "/sandpool-<instance>/<id>", "runtime_state": "/…/run-runc/<id>"}
+ *   -> {"was_running": true, "processes": 3, "cgroups": 9, "files": 120, "bytes": 40960}
+ *
+ * base: makes the base of `rootfs: host`.
+ *   {"dir": "/…/oci/base", "user": "user", "user_id": 1000}
+ *   -> {"digest": "…"}             the base is <dir>/<digest>; unchanged input, unchanged digest */
+#ifndef HANDS_PLAN_H
+#define HANDS_PLAN_H
+
+enum {
+    HANDS_EXIT_FAILED = 1,
+    HANDS_EXIT_USAGE = 2,
+    HANDS_EXIT_RUNNING = 3, /* run: the box exists and runs */
+    HANDS_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
+};
+
+#endif

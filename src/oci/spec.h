@@ -1,0 +1,36 @@
+/* spec.h - from a profile to the runtime's config.json. Pure: no clock, no file, no process. */
+#ifndef OCI_SPEC_H
+#define OCI_SPEC_H
+
+#include "base/buf.h"
+#include "config/config.h"
+
+/* Where the agent finds what it needs, inside the box. */
+#define OCI_AGENT_PATH "/.sandpool/agent"
+#define OCI_LISTEN_FD 3 /* the listening socket */
+#define OCI_LOCK_FD 4   /* the box's lock, held for life */
+#define OCI_USER_ID 1000
+#define OCI_WORKSPACE "/workspace"
+
+struct oci_spec {
+    const struct config_profile *profile;
+    const char *rootfs;   /* root.path */
+    const char *hostname; /* the box id */
+    const char *token;    /* goes into the agent's environment, which wipes it */
+    const char *cgroup;   /* "/sandpool-<instance>/<box id>" */
+    uint32_t id_base;     /* host uid and gid of the box's root */
+    uint32_t id_count;
+    unsigned host_cpus;
+    unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
+    bool is_cgroup_v2;
+    bool has_cgroups;              /* false: rootless without delegation, no limits can be set */
+    bool has_user_ns;              /* false for runtimes that isolate otherwise (runsc) */
+    bool has_lock;                 /* the lock is descriptor OCI_LOCK_FD */
+    const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
+    const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */
+};
+
+/* The text of config.json. */
+void oci_spec_print(const struct oci_spec *s, struct buf *out);
+
+#endif
