@@ -162,6 +162,17 @@ void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
  * that config knows the names without knowing backends. NULL-terminated, static. */
 void config_set_backend_names(const char *const *names);
 
+/* mounts.c: by their text alone; whoever mounts checks links again.
+ * An absolute path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control
+ * characters. */
+bool config_path_is_plain(const char *path);
+/* A plain path that is, or is below, one of mounts.allow. */
+bool config_mount_is_allowed(const struct config *c, const char *host_path);
+/* A plain path in a box that is not the box's own: not /, /proc, /sys, /dev, /.sandpool. */
+bool config_box_path_is_free(const char *box_path);
+/* The name of a variable. */
+bool config_is_env_name(const char *name);
+
 /* The effective configuration as YAML, secrets replaced: `sandpoold --check --print`. */
 void config_print(const struct config *c, struct buf *out);
 /* Every key with its default, range, meaning and whether SIGHUP changes it: the text of

@@ -12,6 +12,10 @@
 static const char *const built_in[] = {"oci", "sim", NULL};
 static const char *const *backend_names = built_in; /* set once, before the first load */
 
+#define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
+#define IDS_PER_BOX 65536ULL
+#define IDS_END ((1ULL << 32) - 65536)
+
 struct check {
     const struct config *c;
     const struct config_node *root; /* may be NULL: nothing was in the file */
@@ -179,9 +183,9 @@ static void check_access(const struct check *k)
         complain(k, NULL, "socket.group", "may have letters, digits and . _ -");
 }
 
-static bool is_env_name(const char *s)
+bool config_is_env_name(const char *name)
 {
-    return str_is_name(s, CONFIG_PATH_MAX, "_") && !(s[0] >= '0' && s[0] <= '9');
+    return str_is_name(name, CONFIG_PATH_MAX, "_") && !(name[0] >= '0' && name[0] <= '9');
 }
 
 static void check_backend(const struct check *k, const struct config_profile *p)
@@ -201,11 +205,104 @@ static void check_backend(const struct check *k, const struct config_profile *p)
     complain(k, p, "backend", text);
 }
 
+/* "/here:/there", with ":ro" or ":rw" behind it. */
+static const char *mount_problem(const struct config *c, char *word)
+{
+    char *there = strchr(word, ':');
+    char *how;
+
+    if (there == NULL)
+        return "must be like /here:/there or /here:/there:ro";
+    *there++ = '\0';
+    how = strchr(there, ':');
+    if (how != NULL)
+        *how++ = '\0';
+    if (how != NULL && strcmp(how, "ro") != 0 && strcmp(how, "rw") != 0)
+        return "can only end in :ro or :rw";
+    if (!config_path_is_plain(word) || !config_path_is_plain(there))
+        return "needs absolute paths without '..', '.' and double or trailing slashes";
+    if (!config_box_path_is_free(there))
+        return "cannot cover /, /proc, /sys, /dev or /.sandpool of a box";
+    if (!config_mount_is_allowed(c, word))
+        return "is not below any of mounts.allow";
+    return NULL;
+}
+
+static void check_mounts(const struct check *k, const struct config_profile *p)
+{
+    const char *list = p->mounts;
+
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+        char word[CONFIG_TEXT_MAX + 1];
+        char text[CONFIG_WHY_MAX];
+        const char *why;
+
+        (void) snprintf(word, sizeof(word), "%.*s", (int) len, list);
+        why = mount_problem(k->c, word);
+        if (why != NULL) {
+            (void) snprintf(text, sizeof(text), "entry '%.*s' %s", (int) MIN_OF(len, 64U), list,
+                            why);
+            complain(k, p, "mounts", text);
+        }
+        list += list[len] == ',' ? len + 1 : len;
+    }
+}
+
+static bool is_good_root(const struct config *c UNUSED, const char *word)
+{
+    return config_path_is_plain(word) && strcmp(word, "/") != 0;
+}
+
+static bool is_user_name(const char *s)
+{
+    return str_is_name(s, 32, "_.-") && s[0] != '-' && s[0] != '.' && !(s[0] >= '0' && s[0] <= '9');
+}
+
+/* What real boxes are made from. */
+static void check_box(const struct check *k, const struct config_profile *p)
+{
+    bool is_host = strcmp(p->rootfs, "host") == 0;
+
+    if (!is_host && !is_good_root(k->c, p->rootfs))
+        complain(k, p, "rootfs",
+                 "must be host, or the absolute path of a directory, not / itself, without '..'");
+    if (!is_host && !str_is_empty(p->image))
+        complain(k, p, "image", "and rootfs exclude each other: give one of them");
+    if (!is_user_name(p->user))
+        complain(k, p, "user",
+                 "must be a user's name: up to 32 letters, digits and . _ -, a letter or _ first");
+    if (p->limits.memory > 0 && p->limits.memory < LIMIT_LEAST)
+        complain(k, p, "limits.memory", "must be 0 (no limit) or at least 16M");
+    if (p->limits.disk > 0 && p->limits.disk < LIMIT_LEAST)
+        complain(k, p, "limits.disk", "must be 0 (no limit) or at least 16M");
+    check_mounts(k, p);
+}
+
+/* Ids near the end of 32 bits have meanings of their own. */
+static void check_ids(const struct check *k)
+{
+    const struct config *c = k->c;
+    char text[CONFIG_WHY_MAX];
+    bool is_used = false;
+
+    for (unsigned i = 0; i < c->profile_count; i++)
+        is_used = is_used || strcmp(c->profiles[i].backend, "oci") == 0;
+    if (!is_used || c->oci.id_base + IDS_PER_BOX * c->pool.max_boxes <= IDS_END)
+        return;
+    (void) snprintf(text, sizeof(text),
+                    "(%llu) leaves no room for %u ids for each of pool.max_boxes (%llu)",
+                    (unsigned long long) c->oci.id_base, (unsigned) IDS_PER_BOX,
+                    (unsigned long long) c->pool.max_boxes);
+    complain(k, NULL, "oci.id_base", text);
+}
+
 static void check_profile(const struct check *k, const struct config_profile *p)
 {
     char path[CONFIG_PATH_MAX + 8];
 
     check_backend(k, p);
+    check_box(k, p);
     if (p->warm.min > p->warm.max)
         complain_more(k, p, "warm.min", p->warm.min, "warm.max", p->warm.max);
     if (p->create.backoff_min_ms > p->create.backoff_max_ms)
@@ -214,7 +311,7 @@ static void check_profile(const struct check *k, const struct config_profile *p)
     if (strlen(p->sim.socket) >= sizeof(((struct sockaddr_un *) NULL)->sun_path))
         complain(k, p, "sim.socket", "is longer than the 107 bytes a socket may have");
     for (unsigned i = 0; i < p->env.count; i++) {
-        if (is_env_name(p->env.pairs[i].key))
+        if (config_is_env_name(p->env.pairs[i].key))
             continue;
         (void) snprintf(path, sizeof(path), "env.%.64s", p->env.pairs[i].key);
         complain(k, p, path, "cannot be the name of a variable");
@@ -226,8 +323,17 @@ void config_validate(const struct config *c, const struct config_node *root,
 {
     struct check k = {.c = c, .root = root, .problems = p};
     uint64_t warm = 0;
+    char bad[64];
 
     check_access(&k);
+    if (!each_word(c->mounts.allow, is_good_root, c, bad, sizeof(bad))) {
+        char text[CONFIG_WHY_MAX];
+
+        (void) snprintf(text, sizeof(text),
+                        "must be absolute paths other than / without '..', not '%s'", bad);
+        complain(&k, NULL, "mounts.allow", text);
+    }
+    check_ids(&k);
     if (c->pool.default_wait_ms > c->pool.max_wait_ms)
         complain_more(&k, NULL, "pool.default_wait_ms", c->pool.default_wait_ms, "pool.max_wait_ms",
                       c->pool.max_wait_ms);

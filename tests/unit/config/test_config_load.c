@@ -43,7 +43,7 @@ static void test_smallest(void **state)
 
     assert_int_equal(c->profile_count, 1);
     assert_string_equal(c->profiles[0].name, "default");
-    assert_string_equal(c->profiles[0].backend, "oci");
+    assert_string_equal(c->profiles[0].backend, "sim");
     assert_int_equal(c->profiles[0].warm.min, 4);
     assert_int_equal(c->profiles[0].warm.max, 16);
     assert_int_equal(c->profiles[0].create.concurrency, 4);
@@ -73,6 +73,12 @@ static void test_nothing(void **state)
         assert_non_null(config_find_profile(c, "default"));
         assert_string_equal(c->socket.path, "/run/sandpool/sandpool.sock");
         assert_int_equal(c->socket.mode, 0660);
+        assert_string_equal(c->profiles[0].backend, "oci");
+        assert_string_equal(c->profiles[0].rootfs, "host");
+        assert_string_equal(c->profiles[0].user, "user");
+        assert_int_equal(c->profiles[0].network, CONFIG_NETWORK_NONE);
+        assert_int_equal(c->profiles[0].limits.cpus, 1000);
+        assert_string_equal(c->mounts.allow, "");
         c = config_free(c);
     }
     assert_int_equal(config_load(NULL, &c, NULL), SP_OK);
@@ -220,7 +226,7 @@ static const struct {
     {"pool: {max_boxes: 3}\nprofiles: {a: {}}\n",
      "t.yaml:1:19: pool.max_boxes (3) is less than the warm.min of all profiles (4)"},
     {"profiles: {a: {backend: moon}}\n",
-     "t.yaml:1:25: profiles.a.backend 'moon' is unknown; there is: sim"},
+     "t.yaml:1:25: profiles.a.backend 'moon' is unknown; there is: oci sim"},
     {"profiles: {Big: {}}\n",
      "t.yaml:1:12: 'Big' cannot be a profile's name: it is up to 64 of a-z "
      "0-9 . _ -, a letter or digit first"},
@@ -404,16 +410,16 @@ static void test_files(void **state)
 static void test_backend_names(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", NULL};
-    static const char *const sim[] = {"sim", NULL};
+    static const char *const names[] = {"oci", "sun", NULL};
+    static const char *const usual[] = {"oci", "sim", NULL};
 
     config_set_backend_names(names);
-    struct config *c = load("profiles: {a: {backend: oci}}");
-    assert_string_equal(config_find_profile(c, "a")->backend, "oci");
+    struct config *c = load("profiles: {a: {backend: sun}}");
+    assert_string_equal(config_find_profile(c, "a")->backend, "sun");
     (void) config_free(c);
-    expect_error("profiles: {a: {backend: moon}}\n",
-                 "t.yaml:1:25: profiles.a.backend 'moon' is unknown; there is: sim oci");
-    config_set_backend_names(sim);
+    expect_error("profiles: {a: {backend: sim}}\n",
+                 "t.yaml:1:25: profiles.a.backend 'sim' is unknown; there is: oci sun");
+    config_set_backend_names(usual);
 }
 
 int main(void)

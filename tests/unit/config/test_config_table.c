@@ -37,7 +37,13 @@ static const char *other_value(const struct config_key *k)
         {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
         {"tcp.operators", "[bob]"},
         {"pool.max_wait_ms", "600001"},
+        {"mounts.allow", "[/srv/a, /srv/b]"},
+        {"oci.id_base", "100000"},
         {"profiles.*.backend", "sim"},
+        {"profiles.*.user", "agent"},
+        {"profiles.*.limits.memory", "64M"},
+        {"profiles.*.limits.disk", "64M"},
+        {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
         {"profiles.*.warm.min", "3"},
         {"profiles.*.create.backoff_max_ms", "30001"},
         {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
@@ -72,6 +78,27 @@ static const char *other_value(const struct config_key *k)
     return NULL;
 }
 
+static bool is_of_sim(const struct config_key *k)
+{
+    return strncmp(k->path, "profiles.*.sim.", 15) == 0;
+}
+
+/* What a key cannot be without, as the rest of the file. */
+static const char *companions(const struct config_key *k)
+{
+    return strcmp(k->path, "profiles.*.mounts") == 0 ? "mounts: {allow: [/srv/a]}, " : "";
+}
+
+/* What such a file is without the key. */
+static struct config *load_without(const struct config_key *k)
+{
+    char text[256];
+
+    (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s}}}", companions(k),
+                    is_of_sim(k) ? "backend: sim" : "");
+    return load(text);
+}
+
 /* A file that sets only this key (and what it cannot be without). */
 static struct config *load_with(const struct config_key *k, const char *value)
 {
@@ -90,8 +117,11 @@ static struct config *load_with(const struct config_key *k, const char *value)
         (void) snprintf(inner, sizeof(inner), "%s: %s", name, value);
     if (strcmp(k->path, "profiles.*.warm.max") == 0)
         (void) snprintf(inner, sizeof(inner), "warm: {max: %s}", value);
-    (void) snprintf(text, sizeof(text),
-                    config_key_is_profile(k) ? "{profiles: {default: {%s}}}" : "{%s}", inner);
+    if (config_key_is_profile(k))
+        (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s%s}}}", companions(k),
+                        is_of_sim(k) ? "backend: sim, " : "", inner);
+    else
+        (void) snprintf(text, sizeof(text), "{%s}", inner);
     return load(text);
 }
 
@@ -104,10 +134,10 @@ static void test_each_key_goes_through(void **state)
 {
     (void) state;
     static const char *const names[] = {"sim", "oci", NULL};
-    struct config *plain = load("");
 
     config_set_backend_names(names);
     for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *plain = load_without(k);
         struct config *c = load_with(k, other_value(k));
         struct buf text;
 
@@ -130,8 +160,8 @@ static void test_each_key_goes_through(void **state)
         }
         buf_fini(&text);
         (void) config_free(c);
+        (void) config_free(plain);
     }
-    (void) config_free(plain);
 }
 
 static void test_secrets_are_not_printed(void **state)
@@ -274,11 +304,11 @@ static void test_reload(void **state)
         NULL,
     };
     static const char *const names[] = {"sim", "oci", NULL};
-    struct config *plain = load("tcp: {tokens: {bob: 0123456789abcdef}}");
     char want[160];
 
     config_set_backend_names(names);
     for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *plain = load_without(k);
         struct config *c = load_with(k, other_value(k));
         struct err err = {0};
 
@@ -291,7 +321,9 @@ static void test_reload(void **state)
             assert_string_equal(err.msg, want);
         }
         (void) config_free(c);
+        (void) config_free(plain);
     }
+    struct config *plain = load("");
     struct config *more = load("profiles: {extra: {}}");
     assert_int_equal(config_can_reload(plain, more, NULL), SP_OK);
     assert_int_equal(config_can_reload(more, plain, NULL), SP_OK);
@@ -313,18 +345,31 @@ static uint64_t hash_of(const char *profile)
 static void test_spec_hash(void **state)
 {
     (void) state;
-    static const char *const spec[] = {"profiles.*.backend", "profiles.*.env",
-                                       "profiles.*.sim.socket", NULL};
+    static const char *const spec[] = {"profiles.*.backend",
+                                       "profiles.*.runtime",
+                                       "profiles.*.rootfs",
+                                       "profiles.*.image",
+                                       "profiles.*.user",
+                                       "profiles.*.network",
+                                       "profiles.*.mounts",
+                                       "profiles.*.limits.*",
+                                       "profiles.*.env",
+                                       "profiles.*.sim.socket",
+                                       NULL};
     static const char *const names[] = {"sim", "oci", NULL};
     uint64_t plain = hash_of("");
 
     config_set_backend_names(names);
     for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        struct config *without = load_without(k);
         struct config *c = load_with(k, other_value(k));
+        bool has_changed =
+            config_spec_hash(&c->profiles[0]) != config_spec_hash(&without->profiles[0]);
 
-        if ((config_spec_hash(&c->profiles[0]) != plain) != is_in(spec, k->path))
+        if (has_changed != is_in(spec, k->path))
             fail_msg("the hash and %s", k->path);
         (void) config_free(c);
+        (void) config_free(without);
     }
     /* written down, because boxes outlive the daemon that hashed them */
     assert_true(plain == 0xe3b0c44298fc1c14ULL);
@@ -346,14 +391,17 @@ static void test_backend_key(void **state)
 
     config_set_backend_names(names);
     struct config *c = load("profiles:\n"
-                            "  a: {sim: {socket: /run/sim.sock, seed: 3}}\n"
-                            "  b: {backend: oci, sim: {socket: /run/sim.sock}}\n");
+                            "  a: {backend: sim, sim: {socket: /run/sim.sock, seed: 3}}\n"
+                            "  b: {backend: oci, sim: {socket: /run/sim.sock}}\n"
+                            "  c: {backend: sim}\n");
     config_backend_key(config_find_profile(c, "a"), key, sizeof(key));
     assert_string_equal(key, "sim:/run/sim.sock");
     config_backend_key(config_find_profile(c, "b"), key, sizeof(key));
     assert_string_equal(key, "oci");
-    config_backend_key(config_find_profile(c, "default"), key, sizeof(key));
+    config_backend_key(config_find_profile(c, "c"), key, sizeof(key));
     assert_string_equal(key, "sim:");
+    config_backend_key(config_find_profile(c, "default"), key, sizeof(key));
+    assert_string_equal(key, "oci");
     (void) config_free(c);
 }
 

@@ -1,0 +1,257 @@
+/* What real boxes are made from: thousandths, mounts and where they may come from and go to, the
+ * root, the user, the limits, the range of ids. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* after the four above */
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+static struct config *load(const char *text)
+{
+    struct config *c = NULL;
+    struct err err = {0};
+
+    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
+        fail_msg("%s\nin: %s", err.msg, text);
+    return c;
+}
+
+static void expect_error(const char *text, const char *message)
+{
+    struct config *c = NULL;
+    struct err err = {0};
+
+    if (config_parse("t.yaml", text, strlen(text), &c, &err) == SP_OK)
+        fail_msg("was taken: %s", text);
+    assert_null(c);
+    assert_string_equal(err.msg, message);
+}
+
+static void test_thousandths(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text;
+        uint64_t value;
+        const char *printed; /* NULL: refused */
+    } cases[] = {
+        {"1.5", 1500, "1.5"},    {"0.25", 250, "0.25"},
+        {"2", 2000, "2"},        {"0", 0, "0"},
+        {"0.001", 1, "0.001"},   {"1.0", 1000, "1"},
+        {"1.050", 1050, "1.05"}, {"1024", 1024000, "1024"},
+        {"", 0, NULL},           {"1.2345", 0, NULL},
+        {"-1", 0, NULL},         {"x", 0, NULL},
+        {".5", 0, NULL},         {"1.", 0, NULL},
+        {".", 0, NULL},          {"1.x", 0, NULL},
+        {"1.5.", 0, NULL},       {"1.-5", 0, NULL},
+        {"1e3", 0, NULL},        {" 1", 0, NULL},
+        {"1024.001", 0, NULL},   {"99999999999999999999999999", 0, NULL},
+        {"1,5", 0, NULL},
+    };
+    const struct config_key *k = config_key_find(true, "limits.cpus");
+
+    assert_non_null(k);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct config *c = load("");
+        char why[CONFIG_WHY_MAX] = "";
+        char want[CONFIG_WHY_MAX];
+        struct buf text;
+
+        if (config_value_set(k, &c->profiles[0], cases[i].text, why) != (cases[i].printed != NULL))
+            fail_msg("'%s': %s", cases[i].text, why);
+        if (cases[i].printed != NULL) {
+            assert_int_equal(c->profiles[0].limits.cpus, cases[i].value);
+            buf_init(&text, 64);
+            config_value_print(k, &c->profiles[0], &text);
+            assert_string_equal(buf_str(&text), cases[i].printed);
+            buf_fini(&text);
+        } else {
+            assert_int_equal(c->profiles[0].limits.cpus, 1000); /* untouched */
+            (void) snprintf(want, sizeof(want), "must be a number from 0 to 1024, not '%s'",
+                            cases[i].text);
+            assert_string_equal(why, want);
+        }
+        (void) config_free(c);
+    }
+}
+
+static void test_good_boxes(void **state)
+{
+    (void) state;
+    struct config *c = load("mounts: {allow: [/srv, /data/sets]}\n"
+                            "profiles:\n"
+                            "  default:\n"
+                            "    rootfs: /var/roots/one\n"
+                            "    user: _build-er.2\n"
+                            "    network: nat\n"
+                            "    limits: {memory: 16M, cpus: 0.5, pids: 0, disk: 0}\n"
+                            "    mounts:\n"
+                            "      - /srv:/srv\n"
+                            "      - /srv/models:/models:ro\n"
+                            "      - /data/sets/a.b/..c:/procs:rw\n");
+    const struct config_profile *p = &c->profiles[0];
+
+    assert_string_equal(p->mounts, "/srv:/srv,/srv/models:/models:ro,/data/sets/a.b/..c:/procs:rw");
+    assert_int_equal(p->limits.memory, 16 * 1024 * 1024);
+    assert_int_equal(p->limits.cpus, 500);
+    assert_int_equal(p->network, CONFIG_NETWORK_NAT);
+    (void) config_free(c);
+    (void) config_free(load("profiles: {a: {image: 'oci:/var/images/x'}}"));
+}
+
+#define PATHS "needs absolute paths without '..', '.' and double or trailing slashes"
+#define COVER "cannot cover /, /proc, /sys, /dev or /.sandpool of a box"
+
+static void test_bad_mounts(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *mount;
+        const char *why;
+    } cases[] = {
+        {"/srv", "must be like /here:/there or /here:/there:ro"},
+        {"/srv:/a:wr", "can only end in :ro or :rw"},
+        {"/srv:/a:ro:rw", "can only end in :ro or :rw"},
+        {"srv:/a", PATHS},
+        {"/srv:a", PATHS},
+        {"/srv/../etc:/a", PATHS},
+        {"/srv/..:/a", PATHS},
+        {"/srv:/a/../proc", PATHS},
+        {"/srv/./x:/a", PATHS},
+        {"/srv//x:/a", PATHS},
+        {"/srv/:/a", PATHS},
+        {"/srv:/a/", PATHS},
+        {"/srv:/", COVER},
+        {"/srv:/proc", COVER},
+        {"/srv:/sys/fs", COVER},
+        {"/srv:/dev/shm", COVER},
+        {"/srv:/.sandpool/agent", COVER},
+        {"/etc:/a", "is not below any of mounts.allow"},
+        {"/srvx:/a", "is not below any of mounts.allow"},
+        {"/:/a", "is not below any of mounts.allow"},
+    };
+    char text[256];
+    char want[256];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        (void) snprintf(text, sizeof(text),
+                        "mounts: {allow: [/srv]}\nprofiles: {a: {mounts: '%s'}}\n", cases[i].mount);
+        (void) snprintf(want, sizeof(want), "t.yaml:2:24: profiles.a.mounts entry '%s' %s",
+                        cases[i].mount, cases[i].why);
+        expect_error(text, want);
+    }
+    expect_error("profiles: {a: {mounts: '/srv:/a'}}\n",
+                 "t.yaml:1:24: profiles.a.mounts entry '/srv:/a' is not below any of mounts.allow");
+}
+
+static void test_allowed(void **state)
+{
+    (void) state;
+    static const char *const bad[] = {"/", "srv", "/srv/..", "/srv/", "//"};
+    char text[128];
+    char want[192];
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        (void) snprintf(text, sizeof(text), "mounts: {allow: '/ok,%s'}\n", bad[i]);
+        (void) snprintf(want, sizeof(want),
+                        "t.yaml:1:17: mounts.allow must be absolute paths other than / without "
+                        "'..', not '%s'",
+                        bad[i]);
+        expect_error(text, want);
+    }
+    struct config *c = load("mounts: {allow: [/srv/a, /data]}");
+    assert_true(config_mount_is_allowed(c, "/srv/a"));
+    assert_true(config_mount_is_allowed(c, "/srv/a/b"));
+    assert_true(config_mount_is_allowed(c, "/data/x"));
+    assert_false(config_mount_is_allowed(c, "/srv"));
+    assert_false(config_mount_is_allowed(c, "/srv/ab"));
+    assert_false(config_mount_is_allowed(c, "/"));
+    (void) config_free(c);
+}
+
+static void test_plain_paths(void **state)
+{
+    (void) state;
+    char longest[CONFIG_PATH_MAX + 2];
+
+    assert_true(config_path_is_plain("/"));
+    assert_true(config_path_is_plain("/a/...b/c."));
+    assert_false(config_path_is_plain(""));
+    assert_false(config_path_is_plain("/a\nb"));
+    assert_false(config_path_is_plain("/a\x7f"));
+    memset(longest, 'x', sizeof(longest));
+    longest[0] = '/';
+    longest[CONFIG_PATH_MAX] = '\0';
+    assert_true(config_path_is_plain(longest));
+    longest[CONFIG_PATH_MAX] = 'x';
+    longest[CONFIG_PATH_MAX + 1] = '\0';
+    assert_false(config_path_is_plain(longest));
+    assert_true(config_box_path_is_free("/procs"));
+    assert_true(config_box_path_is_free("/home/dev"));
+    assert_false(config_box_path_is_free("/"));
+    assert_false(config_box_path_is_free("/dev"));
+    assert_true(config_is_env_name("A_1"));
+    assert_false(config_is_env_name("1A"));
+    assert_false(config_is_env_name("A-B"));
+    assert_false(config_is_env_name(""));
+}
+
+static void test_bad_boxes(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {"profiles: {a: {rootfs: home}}\n",
+         "t.yaml:1:24: profiles.a.rootfs must be host, or the absolute path of a directory, not / "
+         "itself, without '..'"},
+        {"profiles: {a: {rootfs: /}}\n",
+         "t.yaml:1:24: profiles.a.rootfs must be host, or the absolute path of a directory, not / "
+         "itself, without '..'"},
+        {"profiles: {a: {rootfs: /a, image: 'oci:/b'}}\n",
+         "t.yaml:1:35: profiles.a.image and rootfs exclude each other: give one of them"},
+        {"profiles: {a: {user: '0'}}\n",
+         "t.yaml:1:22: profiles.a.user must be a user's name: up to 32 letters, digits and . _ -, "
+         "a letter or _ first"},
+        {"profiles: {a: {user: 'a:b'}}\n",
+         "t.yaml:1:22: profiles.a.user must be a user's name: up to 32 letters, digits and . _ -, "
+         "a letter or _ first"},
+        {"profiles: {a: {limits: {memory: 15M}}}\n",
+         "t.yaml:1:33: profiles.a.limits.memory must be 0 (no limit) or at least 16M"},
+        {"profiles: {a: {limits: {disk: 1M}}}\n",
+         "t.yaml:1:31: profiles.a.limits.disk must be 0 (no limit) or at least 16M"},
+        {"profiles: {a: {limits: {cpus: many}}}\n",
+         "t.yaml:1:31: profiles.a.limits.cpus must be a number from 0 to 1024, not 'many'"},
+        {"profiles: {a: {network: bridge}}\n",
+         "t.yaml:1:25: profiles.a.network must be none, host or nat, not 'bridge'"},
+        {"oci: {id_base: 2147418112}\npool: {max_boxes: 32769}\n",
+         "t.yaml:1:16: oci.id_base (2147418112) leaves no room for 65536 ids for each of "
+         "pool.max_boxes (32769)"},
+        {"pool: {max_boxes: 50000}\n",
+         "t.yaml:1:1: oci.id_base (1610612736) leaves no room for 65536 ids for each of "
+         "pool.max_boxes (50000)"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        expect_error(cases[i].text, cases[i].message);
+    /* the last that fits; and who makes no such boxes needs no ids */
+    (void) config_free(load("oci: {id_base: 2147418112}\npool: {max_boxes: 32768}\n"));
+    (void) config_free(load("pool: {max_boxes: 100000}\nprofiles: {default: {backend: sim}}\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thousandths), cmocka_unit_test(test_good_boxes),
+        cmocka_unit_test(test_bad_mounts),  cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_plain_paths), cmocka_unit_test(test_bad_boxes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
