@@ -86,13 +86,15 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 }
 
 /* Back to where the lease found it. A blank box whose address nobody has seen is as good as new;
- * one that was at work meanwhile is not. */
-static void undo(struct pool *p, struct slot *s)
+ * one that was at work meanwhile, or was changed for its owner, is not. */
+static void undo(struct pool *p, struct slot *s, bool is_spoiled)
 {
     bool is_unused = s->box.busy == 0 && s->box.active_ns == s->box.leased_ns;
 
     s->lease_req.v = 0;
-    if (s->lease_from == POOL_BLANK && is_unused) {
+    if (s->lease_from == POOL_BLANK && is_unused && is_spoiled) {
+        doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */
+    } else if (s->lease_from == POOL_BLANK && is_unused) {
         past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
         bind_clear(p, s);
         box_set_state(p, s, POOL_BLANK);
@@ -114,7 +116,7 @@ void lease_stored(struct pool *p, struct slot *s)
 
     if (n == NULL) { /* everyone who wanted it hung up */
         past_drop(p, s->box.sandbox_id);
-        undo(p, s);
+        undo(p, s, false);
         return;
     }
     s->lease_req.v = s->waiters.len == 1 ? waiter_of(n)->req.v : 0;
@@ -149,7 +151,7 @@ void lease_undelivered(struct pool *p, const struct pool_event *ev)
     if (s == NULL || s->box.state != POOL_LEASED || s->lease_req.v == 0 ||
         s->lease_req.v != ev->req.v || !list_is_empty(&s->waiters))
         return;
-    undo(p, s);
+    undo(p, s, ev->u.undelivered.is_spoiled);
 }
 
 /* The idle clock must survive a restart, but not at the price of a row per command: the store may be

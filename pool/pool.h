@@ -183,7 +183,7 @@ enum pool_event_kind {
     POOL_EV_RENEW,
     POOL_EV_DESTROY,
     POOL_EV_ABANDON,     /* the caller of `req` hung up: no reply wanted */
-    POOL_EV_UNDELIVERED, /* the acquire reply for `req` on `box` could not be sent: undo */
+    POOL_EV_UNDELIVERED, /* the acquire reply for `req` on `box` could not be given: undo */
     POOL_EV_ACTIVITY,    /* u.activity.delta: +1 work starts, -1 ends, 0 a touch */
     /* answers of backends */
     POOL_EV_CREATED,
@@ -252,6 +252,9 @@ struct pool_event {
         struct {
             int delta;
         } activity;
+        struct {
+            bool is_spoiled; /* the box is no longer as it was made: it must not be blank again */
+        } undelivered;
         struct {
             char url[POOL_URL_MAX + 1];
             char ref[POOL_REF_MAX + 1];

@@ -180,6 +180,9 @@ static void acquired(struct world *w, const struct pool_fx *fx, struct client *c
         p->ev.kind = POOL_EV_UNDELIVERED;
         p->ev.req = fx->req;
         p->ev.box = fx->box;
+        p->ev.u.undelivered.is_spoiled = fx->req.v % 2 == 1;
+        if (p->ev.u.undelivered.is_spoiled && real->owner[0] == '\0') /* changed for this thread */
+            memcpy(real->owner, c->sandbox_id, sizeof(real->owner));
         return;
     }
     if (real->owner[0] != '\0' && strcmp(real->owner, c->sandbox_id) != 0)

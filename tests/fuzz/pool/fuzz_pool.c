@@ -152,6 +152,8 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_UNDELIVERED:
         fill_answer(f, in, ev);
         ev->req.v = f->req - take(in) % 8;
+        if (ev->kind == POOL_EV_UNDELIVERED)
+            ev->u.undelivered.is_spoiled = ev->req.v % 2 == 1;
         break;
     case POOL_EV_ACTIVITY:
         fill_answer(f, in, ev);

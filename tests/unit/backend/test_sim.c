@@ -114,7 +114,8 @@ static void test_names(void **state)
     (void) state;
     for (const char *const *n = names; *n != NULL; n++)
         assert_string_equal(backend_by_name(*n)->name, *n);
-    assert_string_equal(names[0], "sim");
+    assert_string_equal(names[0], "oci");
+    assert_ptr_equal(backend_by_name("sim"), &sim_ops);
     assert_null(backend_by_name("no such backend"));
 }
 

@@ -179,6 +179,53 @@ static void test_undelivered_after_work(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
 }
 
+static void send_spoiled(uint64_t req)
+{
+    struct pool_event ev = {
+        .kind = POOL_EV_UNDELIVERED, .req = {req}, .u.undelivered.is_spoiled = true};
+
+    ev.box = rig_reply(&rig, req)->box;
+    rig_send(&rig, &ev);
+}
+
+/* A box that was changed for its owner: blank never again; what the thread has of its own stays. */
+static void test_spoiled(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.hold.destroy = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_spoiled(a);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    /* also with the store down */
+    rig_store(&rig, true);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig_store(&rig, false);
+    send_spoiled(a);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+    rig_store(&rig, true);
+    rig_advance(&rig, 10 * NS_PER_S);
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    /* somebody else of the thread was told of it: it stays */
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    b = rig_acquire(&rig, "u", "t1", 0);
+    send_spoiled(a);
+    send_spoiled(b);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    /* from parked it goes back to parked */
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    a = rig_acquire(&rig, "u", "t1", 0);
+    send_spoiled(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+}
+
 static void test_acquire_during_park(void **state)
 {
     uint64_t rel;
@@ -228,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered_after_work, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_spoiled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_acquire_during_park, setup, teardown),
         cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, setup, teardown),
     };
