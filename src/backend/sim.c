@@ -9,6 +9,7 @@
 #include "backend/sim_host.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sim/wire.h"
 
 struct sim {
     struct backend base;
@@ -324,6 +325,70 @@ static void sim_bind(struct backend *b, struct backend_bind *r, uint64_t deadlin
     finish(s, &r->op, rc, &err);
 }
 
+static void end_update(struct sim_wait *w, int result, const struct err *err)
+{
+    const struct backend_update *r = container_of(w->op, struct backend_update, op);
+    struct json_out o;
+    struct buf text;
+
+    json_out_init(&o);
+    sim_put_extras(&o, NULL, &r->extras);
+    buf_init(&text, WIRE_UPDATE_MAX);
+    json_out_finish(&o, &text);
+    world_update_end(&w->sim->world, r->box.labels.box_id, result == SP_OK ? buf_str(&text) : NULL);
+    buf_fini(&text);
+    end_wait(w, result, err);
+}
+
+static void on_update_due(struct rt_timer *timer)
+{
+    struct sim_wait *w = container_of(timer, struct sim_wait, due);
+    struct err err = w->err;
+
+    end_update(w, w->result, &err);
+}
+
+static void on_update_cancel(struct op *op)
+{
+    end_update(container_of(op, struct backend_update, op)->priv, SP_CANCELLED, NULL);
+}
+
+static void sim_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                       void (*on_done)(struct op *))
+{
+    struct sim *s = sim_of(b);
+    struct sim_update_manners manners;
+    struct sim_wait *w;
+    struct err err;
+    int rc;
+
+    op_begin(&r->op, s->rt, &s->ops, deadline_ns, on_update_cancel, on_done);
+    sim_update_manners(&r->extras, &manners);
+    rc = world_update_begin(&s->world, r->box.labels.box_id, &err);
+    if (rc != SP_OK) {
+        finish(s, &r->op, rc, &err);
+        return;
+    }
+    w = wait_until(s, &r->op, rt_after(rt_now(s->rt), manners.update_ms * NS_PER_MS),
+                   on_update_due);
+    r->priv = w;
+    if (manners.error != NULL)
+        w->result = err_set(&w->err, sp_error_from_name(manners.error),
+                            "the simulated machine was told to fail");
+}
+
+static void sim_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                        void (*on_done)(struct op *))
+{
+    struct sim *s = sim_of(b);
+    struct backend_finding *f;
+
+    op_begin(&r->op, s->rt, &s->ops, deadline_ns, NULL, on_done);
+    f = backend_find(r, BACKEND_FINDING_WARN, "simulated boxes");
+    str_copy_cut(f->text, sizeof(f->text), "nothing runs in them, and they end with the daemon");
+    finish(s, &r->op, SP_OK, NULL);
+}
+
 const struct backend_ops sim_ops = {
     .name = "sim",
     .is_local = true,
@@ -338,4 +403,6 @@ const struct backend_ops sim_ops = {
     .discover = sim_discover,
     .list = sim_list,
     .bind = sim_bind,
+    .update = sim_update,
+    .examine = sim_examine,
 };

@@ -5,6 +5,7 @@
 #define BACKEND_SIM_H
 
 #include "backend/backend.h"
+#include "base/json.h"
 #include "sim/world.h"
 
 /* Registered as "sim"; a backend that was opened with a socket carries sim_host_ops instead. */
@@ -21,6 +22,15 @@ const struct world *sim_world(const struct backend *b);
 void sim_spec_from_labels(const struct backend_labels *labels, const char *token,
                           struct world_spec *ret);
 void sim_manners_from_profile(const struct config_profile *profile, struct world_manners *ret);
+/* How a late binding goes is said by two of its variables, so that a test can choose for each:
+ * SIM_UPDATE_MS (how long it takes), SIM_UPDATE_ERROR (the code it fails with). */
+struct sim_update_manners {
+    uint64_t update_ms;
+    const char *error; /* NULL: it goes well */
+};
+void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret);
+/* As a member `key` of the object that is open; NULL for the root. */
+void sim_put_extras(struct json_out *o, const char *key, const struct backend_extras *extras);
 /* False when a text is too long for a box. */
 MUST_CHECK bool sim_box_from_spec(const struct world_spec *spec, const char *url,
                                   struct backend_box *ret);

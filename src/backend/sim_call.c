@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "sim/wire.h"
 
-enum { URL_MAX = 2048, BODY_MAX = 16 * 1024 };
+enum { URL_MAX = 2048, BODY_MAX = WIRE_UPDATE_MAX };
 
 static const char *const json_headers[] = {"Content-Type: application/json", NULL};
 

@@ -353,6 +353,86 @@ static void host_bind(struct backend *b, struct backend_bind *r, uint64_t deadli
     sim_call_send(c, "POST");
 }
 
+/* --- update --- */
+
+static void on_update_cancel(struct op *op)
+{
+    sim_call_cancel(container_of(op, struct backend_update, op)->priv);
+}
+
+static void on_updated(struct sim_call *c)
+{
+    struct json_doc *doc;
+    struct err err;
+    int rc = sim_call_read(c, 204, &doc, &err);
+
+    (void) json_doc_free(doc);
+    sim_call_end(c, rc, &err);
+}
+
+static void host_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                        void (*on_done)(struct op *))
+{
+    struct sim_call *c =
+        sim_call_new(host_of(b), &r->op, deadline_ns, on_update_cancel, on_done, on_updated);
+    struct sim_update_manners manners;
+    struct json_out o;
+
+    r->priv = c;
+    sim_update_manners(&r->extras, &manners);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_u64(&o, "update_ms", manners.update_ms);
+    if (manners.error != NULL)
+        json_put_str(&o, "error", manners.error);
+    sim_put_extras(&o, "extras", &r->extras);
+    json_end(&o);
+    json_out_finish(&o, &c->body);
+    put_box_path(c, r->box.labels.box_id, "/update");
+    sim_call_send(c, "POST");
+}
+
+/* --- examine --- */
+
+static void on_exam_cancel(struct op *op)
+{
+    sim_call_cancel(container_of(op, struct backend_exam, op)->priv);
+}
+
+static void on_examined(struct sim_call *c)
+{
+    struct backend_exam *r = container_of(c->op, struct backend_exam, op);
+    struct backend_finding *f;
+    struct json_doc *doc;
+    struct err err;
+    int rc = sim_call_read(c, 200, &doc, &err);
+
+    (void) json_doc_free(doc);
+    if (rc != SP_OK && c->op->state != OP_RUNNING) {
+        sim_call_end(c, rc, &err);
+        return;
+    }
+    f = backend_find(r, rc == SP_OK ? BACKEND_FINDING_OK : BACKEND_FINDING_FAIL, "sandpool-sim");
+    if (rc == SP_OK)
+        (void) snprintf(f->text, sizeof(f->text), "answers at %s", c->host->socket);
+    else
+        (void) snprintf(f->text, sizeof(f->text), "%s; start it with --socket", err.msg);
+    f = backend_find(r, BACKEND_FINDING_WARN, "simulated boxes");
+    str_copy_cut(f->text, sizeof(f->text), "nothing runs in them: only for trying things out");
+    sim_call_end(c, SP_OK, NULL);
+}
+
+static void host_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                         void (*on_done)(struct op *))
+{
+    struct sim_call *c =
+        sim_call_new(host_of(b), &r->op, deadline_ns, on_exam_cancel, on_done, on_examined);
+
+    r->priv = c;
+    buf_puts(&c->url, "/healthz");
+    sim_call_send(c, "GET");
+}
+
 const struct backend_ops sim_host_ops = {
     .name = "sim",
     .is_local = true,
@@ -367,4 +447,6 @@ const struct backend_ops sim_host_ops = {
     .discover = host_discover,
     .list = host_list,
     .bind = host_bind,
+    .update = host_update,
+    .examine = host_examine,
 };

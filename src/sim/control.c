@@ -45,6 +45,12 @@ static void put_box(struct json_out *o, const struct machine *m, const struct wo
     world_box_spec(box, &spec);
     json_begin_obj(o, NULL);
     wire_put_box(o, &spec, url);
+    if (box->updates != NULL) {
+        json_begin_arr(o, "updates");
+        for (unsigned i = 0; i < box->updates->count; i++)
+            json_put_raw(o, NULL, box->updates->texts[i]);
+        json_end(o);
+    }
     json_end(o);
 }
 
@@ -62,8 +68,8 @@ static struct json_doc *parse_body(struct http_exchange *ex)
 {
     struct err err;
     size_t len;
-    const char *body = http_body(ex, &len);
-    struct json_doc *doc = json_parse(body, len, BODY_MAX, &err);
+    const char *body = http_body(ex, &len); /* no longer than its route allows */
+    struct json_doc *doc = json_parse(body, len, WIRE_UPDATE_MAX, &err);
 
     if (doc == NULL)
         http_reply_err(ex, &err);
@@ -77,12 +83,14 @@ struct pending {
     struct machine *machine;
     struct http_exchange *ex;
     uint64_t box_id;
+    char *text;     /* of an update */
     struct err err; /* code SP_OK: it goes well */
 };
 
 static void pending_drop(struct pending *p)
 {
     rt_timer_cancel(&p->machine->loop.rt, &p->due);
+    free(p->text);
     free(p);
 }
 
@@ -215,6 +223,76 @@ static void handle_destroy(struct http_exchange *ex)
     else
         (void) pending_add(ex, box_id, rt_after(rt_now(&m->loop.rt), destroy_ms * NS_PER_MS),
                            on_destroy_due, on_destroy_gone);
+}
+
+static void end_update(const struct pending *p)
+{
+    world_update_end(&p->machine->world, p->box_id, p->err.code == SP_OK ? p->text : NULL);
+}
+
+static void on_update_due(struct rt_timer *timer)
+{
+    struct pending *p = container_of(timer, struct pending, due);
+    struct http_exchange *ex = p->ex;
+    struct err err = p->err;
+
+    end_update(p);
+    pending_drop(p);
+    if (err.code != SP_OK)
+        http_reply_err(ex, &err);
+    else
+        http_reply(ex, 204, NULL, NULL, 0);
+}
+
+static void on_update_gone(void *ctx)
+{
+    struct pending *p = ctx;
+
+    (void) err_set(&p->err, SP_CANCELLED, "the caller has gone");
+    end_update(p);
+    pending_drop(p);
+}
+
+static void update_box(struct http_exchange *ex, const struct json *body)
+{
+    struct machine *m = http_server_ctx(ex);
+    const struct world_box *box = machine_find_box(ex);
+    const struct json *extras = NULL;
+    const char *error = "";
+    uint64_t ms = 0;
+    struct pending *p;
+    struct buf text;
+    struct err err;
+
+    if (box == NULL)
+        return;
+    if (json_field_u64(body, "update_ms", 0, WIRE_UPDATE_MS_MAX, &ms, &err) != SP_OK ||
+        json_field_str(body, "error", 64, &error, &err) != SP_OK ||
+        json_field_obj(body, "extras", &extras, &err) != SP_OK ||
+        world_update_begin(&m->world, box->box_id, &err) != SP_OK) {
+        http_reply_err(ex, &err);
+        return;
+    }
+    rt_refresh(&m->loop.rt);
+    p = pending_add(ex, box->box_id, rt_after(rt_now(&m->loop.rt), ms * NS_PER_MS), on_update_due,
+                    on_update_gone);
+    p->err.code = SP_OK;
+    if (!str_is_empty(error))
+        (void) err_set(&p->err, sp_error_from_name(error),
+                       "the simulated machine was told to fail");
+    buf_init(&text, WIRE_UPDATE_MAX);
+    if (extras != NULL)
+        json_print(extras, &text);
+    p->text = buf_take(&text, NULL);
+}
+
+static void handle_update(struct http_exchange *ex)
+{
+    struct json_doc *doc = parse_body(ex);
+
+    if (doc != NULL)
+        update_box(ex, json_root(doc));
+    (void) json_doc_free(doc);
 }
 
 /* --- answers at once --- */
@@ -355,6 +433,8 @@ const struct http_route control_routes[] = {
     {HTTP_METHOD_GET, "/boxes/{id}", handle_get, 0, 0, "one box"},
     {HTTP_METHOD_DELETE, "/boxes/{id}", handle_destroy, 0, 0, "destroy a box"},
     {HTTP_METHOD_POST, "/boxes/{id}/bind", handle_bind, 0, BODY_MAX, "give a box new labels"},
+    {HTTP_METHOD_POST, "/boxes/{id}/update", handle_update, 0, WIRE_UPDATE_MAX,
+     "bind something to a box that runs"},
     {HTTP_METHOD_POST, "/boxes/{id}/kill", handle_kill, 0, BODY_MAX, "a box dies by itself"},
     {HTTP_METHOD_GET, "/watch", handle_watch, 0, 0, "wait for deaths"},
     {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN, 0, "the machine is up"},

@@ -26,6 +26,7 @@ void world_init(struct world *w, struct rt *rt, size_t max,
 
 static void free_box(struct world_box *box)
 {
+    world_updates_free(box->updates);
     free(box->texts);
     free(box);
 }

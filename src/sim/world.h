@@ -15,6 +15,7 @@
 #include "base/rt.h"
 
 enum { WORLD_BOXES_MAX = 200000, WORLD_TEXT_MAX = 128, WORLD_FORGOTTEN = 256 };
+enum { WORLD_UPDATES_MAX = 16 };
 
 /* The texts of a box. All but the token are labels. */
 enum world_text {
@@ -46,6 +47,13 @@ struct world_manners {
     uint64_t seed;
 };
 
+/* What was bound to a box after it was made, as JSON texts, the last ones. */
+struct world_updates {
+    bool is_running;
+    unsigned count;
+    char *texts[WORLD_UPDATES_MAX];
+};
+
 struct world_box {
     struct map_node by_id;
     struct map_node by_sandbox; /* linked while the sandbox id is not "" */
@@ -56,6 +64,7 @@ struct world_box {
     uint64_t ready_ns; /* when it begins to serve */
     char *texts;       /* one after the other, each with its NUL: world_box_text() */
     size_t slot;
+    struct world_updates *updates; /* NULL: none yet */
 };
 
 struct world_stats {
@@ -106,6 +115,13 @@ bool world_destroy(struct world *w, uint64_t box_id);
 bool world_kill(struct world *w, uint64_t box_id, const char *reason);
 /* New labels; id, instance and token stay. SP_NOT_FOUND. */
 MUST_CHECK int world_bind(struct world *w, const struct world_spec *labels, struct err *err);
+
+/* updates.c: a box is changed while it runs. One at a time: a second is SP_BACKEND_FAILED, because a
+ * real machine would mix the two. SP_NOT_FOUND. */
+MUST_CHECK int world_update_begin(struct world *w, uint64_t box_id, struct err *err);
+/* `text` says what was done; NULL: it failed half way. The box may be gone meanwhile. */
+void world_update_end(struct world *w, uint64_t box_id, const char *text);
+void world_updates_free(struct world_updates *u); /* NULL is fine */
 
 /* NULL when there is none. Valid until the next call that changes the world. */
 struct world_box *world_find(const struct world *w, uint64_t box_id);

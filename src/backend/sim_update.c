@@ -1,0 +1,42 @@
+/* sim_update.c - late binding in the words of the simulated machine. */
+#include <string.h>
+
+#include "backend/sim.h"
+#include "base/str.h"
+#include "sim/wire.h"
+
+void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret)
+{
+    *ret = (struct sim_update_manners){0};
+    for (size_t i = 0; i < extras->env_count; i++) {
+        const struct backend_env_var *v = &extras->envs[i];
+
+        if (strcmp(v->name, "SIM_UPDATE_ERROR") == 0)
+            ret->error = v->value;
+        else if (strcmp(v->name, "SIM_UPDATE_MS") == 0 &&
+                 !str_parse_u64(v->value, 0, WIRE_UPDATE_MS_MAX, &ret->update_ms))
+            ret->error = "invalid_field";
+    }
+}
+
+void sim_put_extras(struct json_out *o, const char *key, const struct backend_extras *extras)
+{
+    json_begin_obj(o, key);
+    json_begin_obj(o, "envs");
+    for (size_t i = 0; i < extras->env_count; i++)
+        json_put_str(o, extras->envs[i].name, extras->envs[i].value);
+    json_end(o);
+    json_begin_arr(o, "mounts");
+    for (size_t i = 0; i < extras->mount_count; i++) {
+        json_begin_obj(o, NULL);
+        json_put_str(o, "host_path", extras->mounts[i].host_path);
+        json_put_str(o, "box_path", extras->mounts[i].box_path);
+        json_put_bool(o, "is_read_only", extras->mounts[i].is_read_only);
+        json_end(o);
+    }
+    json_end(o);
+    json_put_u64(o, "memory", extras->memory);
+    json_put_u64(o, "cpus", extras->cpus);
+    json_put_u64(o, "pids", extras->pids);
+    json_end(o);
+}
