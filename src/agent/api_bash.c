@@ -208,21 +208,21 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
 static int start_command(struct agent *a, const struct exec_fields *f, struct bash_session *s,
                          struct process **ret, struct err *err)
 {
+    const char *exec_dir = f->exec_dir;
     struct launch l;
     int r;
 
-    launch_init(&l);
+    launch_init(&l, a);
     launch_set_shell(&l, f->command);
     l.request.session = s->id;
     l.request.timeout_ns = f->hard_timeout_ns;
-    l.request.spawn.cwd = a->home_dir;
-    if (f->exec_dir != NULL)
-        l.request.spawn.cwd = f->exec_dir;
-    else if (!str_is_empty(s->exec_dir))
-        l.request.spawn.cwd = s->exec_dir;
     /* Input can be written only by a caller who learns of the command before it ends. */
     l.request.spawn.want_stdin = f->is_async || f->timeout_ns > 0 || f->session_id != NULL;
-    r = launch_set_env(&l, f->env, a->home_dir, err);
+    if (exec_dir == NULL && !str_is_empty(s->exec_dir))
+        exec_dir = s->exec_dir;
+    r = launch_set_cwd(&l, exec_dir, err);
+    if (r == SP_OK)
+        r = launch_set_env(&l, f->env, err);
     if (r == SP_OK)
         r = process_start(&a->processes, &l.request, ret, err);
     launch_fini(&l);
@@ -408,7 +408,8 @@ static void put_session(struct json_out *o, struct agent *a, const struct bash_s
     char at[32];
 
     json_put_str(o, "session_id", s->id);
-    json_put_str(o, "working_dir", str_is_empty(s->exec_dir) ? a->home_dir : s->exec_dir);
+    json_put_str(o, "working_dir",
+                 str_is_empty(s->exec_dir) ? agent_directory(a, &a->user) : s->exec_dir);
     str_iso8601(at, rt_wall_at(rt, s->created_ns));
     json_put_str(o, "created_at", at);
     str_iso8601(at, rt_wall_at(rt, s->used_ns));

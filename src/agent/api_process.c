@@ -80,24 +80,6 @@ static void reply_process(struct http_exchange *ex, int status, const struct pro
     http_reply_json(ex, status, &o);
 }
 
-/* The body as an object, an empty one for none; NULL after the error was answered. */
-static struct json_doc *read_body(struct http_exchange *ex)
-{
-    struct err err;
-    size_t len = 0;
-    const char *body = http_body(ex, &len);
-    struct json_doc *doc =
-        len > 0 ? json_parse(body, len, len, &err) : json_parse("{}", 2, 2, &err);
-
-    if (doc != NULL && !json_is_obj(json_root(doc))) {
-        (void) err_set(&err, SP_BAD_REQUEST, "the body must be a JSON object");
-        doc = json_doc_free(doc);
-    }
-    if (doc == NULL)
-        http_reply_err(ex, &err);
-    return doc;
-}
-
 static int read_size(const struct json *obj, uint16_t *cols, uint16_t *rows, struct err *err)
 {
     uint64_t c = *cols;
@@ -127,21 +109,28 @@ static int read_program(const struct json *root, struct launch *l, struct err *e
     return SP_OK;
 }
 
-static int read_start(struct agent *a, const struct json *root, struct launch *l, struct err *err)
+static int read_start(const struct json *root, struct launch *l, struct err *err)
 {
-    static const char *const known[] = {"argv", "command", "cwd",        "env", "stdin",
-                                        "pty",  "tag",     "timeout_ms", NULL};
+    static const char *const known[] = {"argv", "command", "cwd",        "env",  "stdin",
+                                        "pty",  "tag",     "timeout_ms", "user", NULL};
     struct spawn_request *s = &l->request.spawn;
     const struct json *env = NULL;
     const struct json *pty = NULL;
+    const char *cwd = NULL;
+    const char *user = NULL;
     uint64_t timeout_ms = 0;
     int r = json_only_fields(root, known, err);
 
-    s->cwd = a->home_dir;
     if (r == SP_OK)
         r = read_program(root, l, err);
     if (r == SP_OK)
-        r = json_field_str(root, "cwd", 1000, &s->cwd, err);
+        r = json_field_str(root, "cwd", 1000, &cwd, err);
+    if (r == SP_OK)
+        r = json_field_str(root, "user", IDENTITY_NAME_MAX, &user, err);
+    if (r == SP_OK && user != NULL)
+        r = launch_set_user(l, user, err);
+    if (r == SP_OK)
+        r = launch_set_cwd(l, cwd, err);
     if (r == SP_OK)
         r = json_field_str(root, "tag", TAG_MAX, &l->request.tag, err);
     if (r == SP_OK)
@@ -156,13 +145,13 @@ static int read_start(struct agent *a, const struct json *root, struct launch *l
         r = json_field_obj(root, "env", &env, err);
     s->want_pty = pty != NULL;
     l->request.timeout_ns = timeout_ms * NS_PER_MS;
-    return r == SP_OK ? launch_set_env(l, env, a->home_dir, err) : r;
+    return r == SP_OK ? launch_set_env(l, env, err) : r;
 }
 
 static void handle_start(struct http_exchange *ex)
 {
     struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = read_body(ex);
+    struct json_doc *doc = agent_read_body(ex);
     struct launch l;
     struct process *p;
     struct err err;
@@ -170,8 +159,8 @@ static void handle_start(struct http_exchange *ex)
 
     if (doc == NULL)
         return;
-    launch_init(&l);
-    r = read_start(a, json_root(doc), &l, &err);
+    launch_init(&l, a);
+    r = read_start(json_root(doc), &l, &err);
     if (r == SP_OK)
         r = process_start(&a->processes, &l.request, &p, &err);
     if (r == SP_OK)
@@ -239,7 +228,7 @@ static void handle_stdin(struct http_exchange *ex)
 static void handle_resize(struct http_exchange *ex)
 {
     struct process *p = process_of(ex);
-    struct json_doc *doc = p != NULL ? read_body(ex) : NULL;
+    struct json_doc *doc = p != NULL ? agent_read_body(ex) : NULL;
     uint16_t cols = 80;
     uint16_t rows = 24;
     struct err err;
@@ -260,7 +249,7 @@ static void handle_resize(struct http_exchange *ex)
 static void handle_signal(struct http_exchange *ex)
 {
     struct process *p = process_of(ex);
-    struct json_doc *doc = p != NULL ? read_body(ex) : NULL;
+    struct json_doc *doc = p != NULL ? agent_read_body(ex) : NULL;
     const char *name = "SIGTERM";
     struct err err;
     int r;
@@ -331,7 +320,7 @@ static void wait_for(struct http_exchange *ex, struct process *p, uint64_t timeo
 static void handle_wait(struct http_exchange *ex)
 {
     struct process *p = process_of(ex);
-    struct json_doc *doc = p != NULL ? read_body(ex) : NULL;
+    struct json_doc *doc = p != NULL ? agent_read_body(ex) : NULL;
     uint64_t timeout_ms = UINT64_MAX;
     struct err err;
     int r;

@@ -26,6 +26,7 @@ struct download {
     uv_work_t work;
     struct http_exchange *ex; /* NULL when the client has gone */
     struct loop *loop;
+    const struct identity *user; /* lives as long as the agent */
     char path[FILE_PATH_MAX];
     char range[64]; /* header, "" for none */
     bool want_abort;
@@ -125,9 +126,16 @@ static void run(uv_work_t *work)
 {
     struct download *d = container_of(work, struct download, work);
 
-    if (d->fd < 0)
+    if (d->fd < 0) {
+        int sys = identity_enter(d->user);
+
+        if (sys != 0) {
+            (void) file_error_sys(&d->error, operation, d->path, sys);
+            return;
+        }
         open_file(d);
-    else
+        identity_leave(d->user);
+    } else
         read_chunk(d, CHUNK);
 }
 
@@ -274,12 +282,14 @@ void file_handle_download(struct http_exchange *ex)
     d->fd = -1;
     d->ex = ex;
     d->loop = http_loop(ex);
+    d->user = &a->user;
     d->want_abort = strcmp(policy, "abort") == 0;
     d->is_head = http_method(ex) == HTTP_METHOD_HEAD;
     buf_init(&d->chunk, WHOLE_MAX);
     if (range != NULL && !str_copy(d->range, sizeof(d->range), range))
         d->range[0] = '\0'; /* a long list of ranges: the whole file is a right answer, too */
-    if (!file_path_resolve(a->home_dir, path, d->path, sizeof(d->path))) {
+    if (!file_path_resolve(agent_directory(a, d->user), d->user->home, path, d->path,
+                           sizeof(d->path))) {
         free_download(d);
         envelope_fail(ex, 422, "'path' is too long");
         return;

@@ -20,15 +20,18 @@ bool file_job_is_over(const struct file_job *job)
            uv_hrtime() >= job->deadline_ns;
 }
 
-bool file_path_resolve(const char *home, const char *path, char *dst, size_t cap)
+bool file_path_resolve(const char *base, const char *home, const char *path, char *dst, size_t cap)
 {
     int n;
 
     if (path[0] == '/')
         return str_copy(dst, cap, path);
-    if (path[0] == '~' && (path[1] == '/' || path[1] == '\0'))
+    if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
         path += path[1] == '/' ? 2 : 1;
-    n = snprintf(dst, cap, "%s%s%s", home, path[0] != '\0' ? "/" : "", path);
+        base = home;
+    }
+    n = snprintf(dst, cap, "%s%s%s", strcmp(base, "/") == 0 && path[0] != '\0' ? "" : base,
+                 path[0] != '\0' ? "/" : "", path);
     return n > 0 && (size_t) n < cap;
 }
 
@@ -40,7 +43,7 @@ int file_job_path(struct file_job *job, const struct json *req, const char *fiel
 
     if (rc != SP_OK)
         return rc;
-    if (!file_path_resolve(job->home, path, job->path, sizeof(job->path)))
+    if (!file_path_resolve(job->base, job->user->home, path, job->path, sizeof(job->path)))
         return err_set(&job->err, SP_INVALID_FIELD, "'%s' is too long", field);
     len = strlen(job->path);
     while (len > 1 && job->path[len - 1] == '/')
@@ -69,6 +72,25 @@ static void drop(struct json_out *o)
     buf_fini(&scrap);
 }
 
+static int run_call(struct file_job *job, const struct json *req, struct json_out *o)
+{
+    const struct identity *as = job->user;
+    bool want_root = false;
+    int rc = json_field_bool(req, "sudo", &want_root, &job->err);
+    int sys;
+
+    if (rc != SP_OK)
+        return rc;
+    if (want_root)
+        as = job->root;
+    sys = identity_enter(as);
+    if (sys != 0)
+        return file_job_sys(job, sys);
+    rc = job->call->run(job, req, o);
+    identity_leave(as);
+    return rc;
+}
+
 static void run(uv_work_t *work)
 {
     struct file_job *job = container_of(work, struct file_job, work);
@@ -88,7 +110,7 @@ static void run(uv_work_t *work)
     }
     free(TAKE_PTR(job->body)); /* the document has its own copy */
     envelope_ok_begin(&o, NULL);
-    job->rc = job->call->run(job, json_root(doc), &o);
+    job->rc = run_call(job, json_root(doc), &o);
     (void) json_doc_free(doc);
     if (job->rc == SP_OK) {
         envelope_ok_close(&o);
@@ -189,7 +211,9 @@ void file_job_start(struct http_exchange *ex, const struct file_call *call)
     job->lane = &a->files;
     job->ex = ex;
     job->call = call;
-    job->home = a->home_dir;
+    job->user = &a->user;
+    job->root = &a->root;
+    job->base = agent_directory(a, &a->user);
     job->deadline_ns = rt_after(uv_hrtime(), FILE_DEADLINE_NS);
     buf_init(&job->reply, 256 * 1024 * 1024);
     http_set_ctx(ex, job, on_gone);

@@ -2,7 +2,8 @@
  * that leaves the loop. The job has its own copy of the request, so that a client may go away at any
  * time: then the job is told to stop, and its result is dropped.
  *
- * run() is on a thread: it sees the job and nothing else of the agent. */
+ * run() is on a thread that is the user while it runs (identity.h), or root for requests with
+ * "sudo": true. It sees the job and nothing else of the agent. */
 #ifndef AGENT_FILE_JOB_H
 #define AGENT_FILE_JOB_H
 
@@ -10,6 +11,7 @@
 
 #include "agent/file_error.h"
 #include "agent/file_lane.h"
+#include "agent/identity.h"
 
 #define FILE_DEADLINE_NS (20 * NS_PER_S) /* then what was found is answered, as truncated */
 
@@ -36,7 +38,10 @@ struct file_job {
     struct file_lane *lane;
     struct http_exchange *ex; /* loop only; NULL when the client has gone */
     const struct file_call *call;
-    const char *home; /* lives as long as the agent */
+    /* These live as long as the agent. */
+    const struct identity *user; /* who it is done as */
+    const struct identity *root; /* or, when the request says `sudo`, as */
+    const char *base;            /* of relative paths */
     char *body;
     size_t body_len;
     atomic_bool is_cancelled;
@@ -60,7 +65,8 @@ MUST_CHECK int file_job_path(struct file_job *job, const struct json *req, const
 int file_job_sys(struct file_job *job, int sys);
 int file_job_fail(struct file_job *job, int status, const char *type, const char *message);
 
-/* Absolute as it is; else under `home`. False when it does not fit. */
-MUST_CHECK bool file_path_resolve(const char *home, const char *path, char *dst, size_t cap);
+/* Absolute as it is; "~" is the home; else under `base`. False when it does not fit. */
+MUST_CHECK bool file_path_resolve(const char *base, const char *home, const char *path, char *dst,
+                                  size_t cap);
 
 #endif

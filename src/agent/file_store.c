@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/identity.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "base/str.h"
@@ -82,12 +83,15 @@ static int open_in_place(struct file_store *s)
     return 0;
 }
 
-/* Owner and mode, as far as that is allowed. */
-static void copy_rights(int fd, const struct stat *st)
+/* Owner and mode; false when the owner cannot be given: then it would become another's file. */
+static bool copy_rights(int fd, const struct stat *st)
 {
+    struct stat own;
+
     if (fchown(fd, st->st_uid, st->st_gid) != 0 && fchown(fd, (uid_t) -1, st->st_gid) != 0)
-        errno = 0;                          /* the writer's own */
+        errno = 0;                          /* the writer's own group */
     (void) fchmod(fd, st->st_mode & 07777); /* the file is ours: it can */
+    return fstat(fd, &own) == 0 && own.st_uid == st->st_uid;
 }
 
 int file_store_open(struct file_store *s, const char *path)
@@ -106,8 +110,9 @@ int file_store_open(struct file_store *s, const char *path)
     is_there = stat(s->target, &st) == 0;
     if (is_there && S_ISDIR(st.st_mode))
         return EISDIR;
-    if (is_there && access(s->target, W_OK) != 0)
-        return errno; /* renaming would get around the file's own permissions */
+    sys = is_there ? identity_access(s->target, W_OK) : 0;
+    if (sys != 0)
+        return sys; /* renaming would get around the file's own permissions */
     /* A link that leads nowhere makes what it names; other names must go on naming the same file. */
     if ((is_there && (!S_ISREG(st.st_mode) || st.st_nlink > 1)) ||
         (!is_there && lstat(s->target, &st) == 0))
@@ -117,8 +122,10 @@ int file_store_open(struct file_store *s, const char *path)
         return open_in_place(s);
     if (sys != 0 || !is_there)
         return sys;
-    copy_rights(s->fd, &st);
-    return 0;
+    if (copy_rights(s->fd, &st))
+        return 0;
+    file_store_drop(s);
+    return open_in_place(s);
 }
 
 int file_store_open_loose(struct file_store *s, const char *dir)
@@ -194,7 +201,7 @@ int file_store_commit_to(struct file_store *s, const char *path)
 
         s->temp[0] = '\0';
         if (fstat(final.fd, &st) == 0)
-            copy_rights(s->fd, &st);
+            (void) copy_rights(s->fd, &st); /* it has what could be given */
         file_store_drop(&final);
         file_store_drop(s);
         return 0;

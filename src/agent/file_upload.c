@@ -24,7 +24,9 @@ struct upload {
     uv_work_t work;
     struct http_exchange *ex; /* NULL when the client has gone or is answered */
     struct loop *loop;
-    const char *home;
+    /* These live as long as the agent. */
+    const struct identity *user;
+    const char *base;
     struct multipart parser;
     enum part part;
     bool has_file;
@@ -62,7 +64,7 @@ static int find_target(struct upload *u)
     struct stat st;
     int n;
 
-    if (!file_path_resolve(u->home, u->path, path, sizeof(path)))
+    if (!file_path_resolve(u->base, u->user->home, u->path, path, sizeof(path)))
         return ENAMETOOLONG;
     len = strlen(path);
     if ((stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) && path[len - 1] != '/')
@@ -83,7 +85,8 @@ static int open_store(struct upload *u)
     u->is_open = true;
     if (u->target[0] != '\0')
         return file_store_open(&u->store, u->target);
-    return file_store_open_loose(&u->store, u->home);
+    sys = file_store_open_loose(&u->store, u->base);
+    return sys == EACCES || sys == EROFS ? file_store_open_loose(&u->store, "/tmp") : sys;
 }
 
 static int commit(struct upload *u)
@@ -96,17 +99,28 @@ static int commit(struct upload *u)
     return sys != 0 ? sys : file_store_commit_to(&u->store, u->target);
 }
 
-static void run(uv_work_t *work)
+static int write_flight(struct upload *u)
 {
-    struct upload *u = container_of(work, struct upload, work);
     int sys = u->is_open ? 0 : open_store(u);
 
     if (sys == 0)
         sys = file_write_all(u->store.fd, buf_str(&u->flight), u->flight.len);
     if (sys == 0 && u->want_commit)
         sys = commit(u);
+    return sys;
+}
+
+static void run(uv_work_t *work)
+{
+    struct upload *u = container_of(work, struct upload, work);
+    int sys = identity_enter(u->user);
+
+    if (sys == 0) {
+        sys = write_flight(u);
+        identity_leave(u->user);
+    }
     if (sys != 0)
-        (void) file_error_sys(&u->error, operation, u->target[0] != '\0' ? u->target : u->home,
+        (void) file_error_sys(&u->error, operation, u->target[0] != '\0' ? u->target : u->base,
                               sys);
     buf_reset(&u->flight);
 }
@@ -115,7 +129,11 @@ static void run_drop(uv_work_t *work)
 {
     struct upload *u = container_of(work, struct upload, work);
 
-    file_store_drop(&u->store);
+    /* What could be made by the user can be removed by the user. */
+    if (identity_enter(u->user) == 0) {
+        file_store_drop(&u->store);
+        identity_leave(u->user);
+    }
 }
 
 /* --- on the loop --- */
@@ -299,7 +317,8 @@ void file_handle_upload(struct http_exchange *ex)
     u->parser.ctx = u;
     u->store.fd = -1;
     u->loop = http_loop(ex);
-    u->home = a->home_dir;
+    u->user = &a->user;
+    u->base = agent_directory(a, u->user);
     if (multipart_init(&u->parser, http_header(ex, "content-type"), &u->err) != SP_OK) {
         envelope_fail_err(ex, &u->err);
         free_upload(u);

@@ -1,6 +1,7 @@
 /* launch.c - argument lists and environments from JSON. */
 #include "agent/launch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,11 +9,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-extern char **environ;
-
-void launch_init(struct launch *l)
+void launch_init(struct launch *l, const struct agent *a)
 {
     memset(l, 0, sizeof(*l));
+    l->agent = a;
+    l->request.spawn.identity = &a->user;
     l->request.spawn.cols = 80;
     l->request.spawn.rows = 24;
 }
@@ -96,25 +97,60 @@ static void put_owned(struct launch *l, const char *name, const char *value)
     put_env(l, pair);
 }
 
-int launch_set_env(struct launch *l, const struct json *env, const char *home, struct err *err)
+int launch_set_user(struct launch *l, const char *name, struct err *err)
 {
+    int rc;
+
+    if (strcmp(name, l->agent->user.name) == 0)
+        return SP_OK;
+    rc = identity_find(name, &l->identity, err);
+    if (rc == SP_OK)
+        l->request.spawn.identity = &l->identity;
+    return rc;
+}
+
+int launch_set_cwd(struct launch *l, const char *dir, struct err *err)
+{
+    const char *base = agent_directory(l->agent, l->request.spawn.identity);
+    int n;
+
+    if (dir == NULL || str_is_empty(dir))
+        n = snprintf(l->cwd, sizeof(l->cwd), "%s", base);
+    else if (dir[0] == '/')
+        n = snprintf(l->cwd, sizeof(l->cwd), "%s", dir);
+    else
+        n = snprintf(l->cwd, sizeof(l->cwd), "%s/%s", base, dir);
+    if (n < 0 || (size_t) n >= sizeof(l->cwd))
+        return err_set(err, SP_INVALID_FIELD, "the directory's name is too long");
+    l->request.spawn.cwd = l->cwd;
+    return SP_OK;
+}
+
+static void put_default(struct launch *l, const char *name, const char *value)
+{
+    if (!env_table_is_set(&l->agent->env, name))
+        put_owned(l, name, value);
+}
+
+int launch_set_env(struct launch *l, const struct json *env, struct err *err)
+{
+    const struct env_table *t = &l->agent->env;
+    const struct identity *id = l->request.spawn.identity;
     size_t count = env != NULL ? json_len(env) : 0;
-    size_t base = 0;
     const char *name;
     const struct json *value;
 
     if (count > LAUNCH_ENV_MAX)
         return err_set(err, SP_INVALID_FIELD, "'env' has more than %d names", (int) LAUNCH_ENV_MAX);
-    while (environ[base] != NULL)
-        base++;
-    l->env = xcalloc(base + count + 3, sizeof(char *));
-    l->owned = xcalloc(count + 2, sizeof(char *));
-    for (size_t i = 0; i < base; i++)
-        l->env[i] = environ[i];
+    l->env = xcalloc(t->count + count + 5, sizeof(char *));
+    l->owned = xcalloc(count + 4, sizeof(char *));
+    for (size_t i = 0; i < t->count; i++)
+        l->env[i] = t->vars[i].pair;
     l->request.spawn.env = l->env;
-    if (getenv("HOME") == NULL)
-        put_owned(l, "HOME", home);
-    if (l->request.spawn.want_pty && getenv("TERM") == NULL)
+    put_default(l, "HOME", id->home);
+    put_default(l, "USER", id->name);
+    put_default(l, "LOGNAME", id->name);
+    if (l->request.spawn.want_pty && env_table_get(t, "TERM") == NULL)
         put_owned(l, "TERM", "xterm-256color");
     for (size_t i = 0; count > 0 && json_member(env, i, &name, &value); i++) {
         if (str_is_empty(name) || strchr(name, '=') != NULL || json_str(value) == NULL)

@@ -1,5 +1,6 @@
-/* main.c - sandpool-agent: runs inside a box. It serves on a socket that it inherits or binds,
- * buries orphans when it is the box's init, and keeps its token out of what it starts. */
+/* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves on a socket
+ * that it inherits or binds, buries orphans when it is the box's init, and keeps its token and its
+ * descriptors out of what it starts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -18,7 +19,7 @@
 #include "sandpool/version.h"
 
 static const char usage_text[] =
-    "usage: sandpool-agent [--listen ADDRESS] [--port N] [--fd N] [--token-file FILE]\n"
+    "usage: sandpool-agent [OPTION]...\n"
     "\n"
     "Serves the sandbox it runs in.\n"
     "\n"
@@ -26,6 +27,10 @@ static const char usage_text[] =
     "  --port N           TCP port (default 8080; 0: any)\n"
     "  --fd N             serve on this inherited listening descriptor instead\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
+    "  --user NAME        who commands and file operations are (default: who runs it)\n"
+    "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
+    "  --lock-fd N        keep this descriptor open as long as the agent lives\n"
+    "  --detach-stdio     after the ready line, leave the standard streams\n"
     "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
     "  --version          print the version\n"
     "  --help             this text\n";
@@ -34,9 +39,14 @@ struct options {
     const char *listen;
     const char *token_file;
     const char *spill_dir;
+    const char *user;
+    const char *workdir;
     uint64_t port;
     uint64_t fd;
+    uint64_t lock_fd;
     bool has_fd;
+    bool has_lock;
+    bool want_detach;
 };
 
 static const struct http_limits limits = {
@@ -49,6 +59,41 @@ static const struct http_limits limits = {
     .write_timeout_ms = 60000,
 };
 
+/* False: a wrong value. */
+static bool take_option(int c, const char *value, struct options *ret)
+{
+    switch (c) {
+    case 'l':
+        ret->listen = value;
+        return true;
+    case 'p':
+        return str_parse_u64(value, 0, 65535, &ret->port);
+    case 'f':
+        ret->has_fd = true;
+        return str_parse_u64(value, 3, 1024, &ret->fd);
+    case 'k':
+        ret->has_lock = true;
+        return str_parse_u64(value, 3, 1024, &ret->lock_fd);
+    case 't':
+        ret->token_file = value;
+        return true;
+    case 's':
+        ret->spill_dir = value;
+        return true;
+    case 'u':
+        ret->user = value;
+        return true;
+    case 'w':
+        ret->workdir = value;
+        return value[0] == '/';
+    case 'd':
+        ret->want_detach = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Exits for --help, --version and mistakes. */
 static void parse_options(int argc, char **argv, struct options *ret)
 {
@@ -57,6 +102,10 @@ static void parse_options(int argc, char **argv, struct options *ret)
                                           {"fd", required_argument, NULL, 'f'},
                                           {"token-file", required_argument, NULL, 't'},
                                           {"spill-dir", required_argument, NULL, 's'},
+                                          {"user", required_argument, NULL, 'u'},
+                                          {"workdir", required_argument, NULL, 'w'},
+                                          {"lock-fd", required_argument, NULL, 'k'},
+                                          {"detach-stdio", no_argument, NULL, 'd'},
                                           {"version", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -67,22 +116,11 @@ static void parse_options(int argc, char **argv, struct options *ret)
 
         if (c == -1)
             break;
-        if (c == 'l')
-            ret->listen = optarg;
-        else if (c == 'p')
-            is_bad = is_bad || !str_parse_u64(optarg, 0, 65535, &ret->port);
-        else if (c == 'f') {
-            ret->has_fd = true;
-            is_bad = is_bad || !str_parse_u64(optarg, 3, 1024, &ret->fd);
-        } else if (c == 't')
-            ret->token_file = optarg;
-        else if (c == 's')
-            ret->spill_dir = optarg;
-        else if (c == 'v' || c == 'h') {
+        if (c == 'v' || c == 'h') {
             (void) fputs(c == 'h' ? usage_text : "sandpool-agent " SANDPOOL_VERSION "\n", stdout);
             exit(0);
-        } else
-            is_bad = true;
+        }
+        is_bad = !take_option(c, optarg, ret) || is_bad;
     }
     if (is_bad || optind != argc) {
         (void) fputs(usage_text, stderr);
@@ -125,6 +163,58 @@ static int read_token(struct agent *a, const char *path, struct err *err)
     if (!is_fitting)
         return err_set(err, SP_CONFIG, "SANDPOOL_AGENT_TOKEN is longer than %d characters",
                        (int) AGENT_TOKEN_MAX);
+    return SP_OK;
+}
+
+/* Who is served, and where. */
+static int choose_user(struct agent *a, const struct options *options, struct err *err)
+{
+    int rc = SP_OK;
+
+    if (options->user == NULL)
+        identity_own(&a->user, getenv("HOME"));
+    else
+        rc = identity_find(options->user, &a->user, err);
+    if (rc == SP_OK)
+        rc = identity_share_groups(&a->user, err);
+    if (rc != SP_OK)
+        return err_wrap(err, "--user");
+    if (identity_enter(&a->user) != 0)
+        return err_set(err, SP_CONFIG, "--user: this box has no ids for '%s' (%u, %u)",
+                       a->user.name, (unsigned) a->user.uid, (unsigned) a->user.gid);
+    identity_leave(&a->user);
+    if (options->user == NULL || geteuid() != 0)
+        a->root = a->user;
+    else
+        identity_own(&a->root, NULL);
+    if (options->workdir != NULL && !str_copy(a->work_dir, sizeof(a->work_dir), options->workdir))
+        return err_set(err, SP_CONFIG, "--workdir: too long");
+    return SP_OK;
+}
+
+/* What makes the agent more than a process among the user's: its memory, and the lock that shows
+ * others that it lives. */
+static int guard_self(const struct options *options, struct err *err)
+{
+    int fd = (int) options->lock_fd;
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+        return err_sys(err, SP_IO, errno, "the agent's memory cannot be hidden");
+    if (options->has_lock && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+        return err_sys(err, SP_CONFIG, errno, "--lock-fd %d", fd);
+    return SP_OK;
+}
+
+static int detach_stdio(struct err *err)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, SP_IO, errno, "/dev/null");
+    for (int i = 0; i < 3; i++)
+        (void) dup2(fd, i); /* both are open */
+    if (fd > 2)
+        (void) close(fd);
     return SP_OK;
 }
 
@@ -202,6 +292,8 @@ static int run(struct agent *a, const struct options *options, struct err *err)
     rc = signals_init(&signals, &a->loop, signums, on_signal, a, err);
     if (rc == SP_OK)
         rc = start_listening(a, options, err);
+    if (rc == SP_OK && options->want_detach)
+        rc = detach_stdio(err);
     if (rc == SP_OK)
         process_table_reap(&a->processes); /* those that ended before SIGCHLD was heard */
     else
@@ -218,7 +310,6 @@ int main(int argc, char **argv)
 {
     struct agent agent = {0};
     struct options options = {.listen = "127.0.0.1", .port = 8080};
-    const char *home = getenv("HOME");
     struct err err;
 
     parse_options(argc, argv, &options);
@@ -230,13 +321,17 @@ int main(int argc, char **argv)
     agent.spill_dir = options.spill_dir;
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
-    if (home == NULL || !str_copy(agent.home_dir, sizeof(agent.home_dir), home))
-        str_copy_cut(agent.home_dir, sizeof(agent.home_dir), "/");
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        run(&agent, &options, &err) != SP_OK) {
+        guard_self(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }
+    env_table_init(&agent.env, environ);
+    if (run(&agent, &options, &err) != SP_OK) {
+        (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
+        return 1;
+    }
+    env_table_fini(&agent.env);
     log_flush_wait();
     return 0;
 }

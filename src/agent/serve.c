@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -51,7 +52,38 @@ int agent_guard(struct http_exchange *ex, const struct http_route *route, struct
     return err_set(err, SP_UNAUTHORIZED, "the token of this box is required");
 }
 
-static void put_system(struct json_out *o)
+static bool is_dir(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+const char *agent_directory(const struct agent *a, const struct identity *id)
+{
+    if (!str_is_empty(a->work_dir) && is_dir(a->work_dir))
+        return a->work_dir;
+    return is_dir(id->home) ? id->home : "/";
+}
+
+struct json_doc *agent_read_body(struct http_exchange *ex)
+{
+    struct err err;
+    size_t len = 0;
+    const char *body = http_body(ex, &len);
+    struct json_doc *doc =
+        len > 0 ? json_parse(body, len, len, &err) : json_parse("{}", 2, 2, &err);
+
+    if (doc != NULL && !json_is_obj(json_root(doc))) {
+        (void) err_set(&err, SP_BAD_REQUEST, "the body must be a JSON object");
+        doc = json_doc_free(doc);
+    }
+    if (doc == NULL)
+        http_reply_err(ex, &err);
+    return doc;
+}
+
+static void put_system(struct json_out *o, const struct agent *a)
 {
     struct utsname name;
 
@@ -62,6 +94,9 @@ static void put_system(struct json_out *o)
         json_put_str(o, "arch", name.machine);
         json_put_str(o, "hostname", name.nodename);
     }
+    json_put_str(o, "user", a->user.name);
+    json_put_str(o, "home_dir", a->user.home);
+    json_put_str(o, "workspace", agent_directory(a, &a->user));
     json_end(o);
 }
 
@@ -75,10 +110,11 @@ static void handle_sandbox(struct http_exchange *ex)
     json_put_bool(&o, "success", true);
     json_put_str(&o, "message", "");
     json_put_null(&o, "data");
-    json_put_str(&o, "home_dir", a->home_dir);
+    json_put_str(&o, "home_dir", a->user.home);
+    json_put_str(&o, "workspace", agent_directory(a, &a->user));
     json_put_str(&o, "version", SANDPOOL_VERSION);
     json_begin_obj(&o, "detail");
-    put_system(&o);
+    put_system(&o, a);
     json_end(&o);
     json_end(&o);
     http_reply_json(ex, 200, &o);
@@ -94,6 +130,7 @@ static void handle_agent(struct http_exchange *ex)
     json_put_str(&o, "version", SANDPOOL_VERSION);
     json_put_i64(&o, "pid", getpid());
     json_put_bool(&o, "is_init", a->is_init);
+    json_put_str(&o, "user", a->user.name);
     json_put_u64(&o, "uptime_ms", (rt_now(&a->loop.rt) - a->started_ns) / NS_PER_MS);
     json_end(&o);
     http_reply_json(ex, 200, &o);
@@ -115,7 +152,7 @@ static const struct http_route own_routes[] = {
 
 /* One array per file of the API, each ending with .pattern NULL. */
 static const struct http_route *const parts[] = {
-    own_routes,         agent_bash_routes,          agent_process_routes,
+    own_routes,         agent_env_routes,           agent_bash_routes, agent_process_routes,
     agent_shell_routes, agent_shell_session_routes, agent_file_routes,
 };
 

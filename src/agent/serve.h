@@ -2,18 +2,23 @@
 #ifndef AGENT_SERVE_H
 #define AGENT_SERVE_H
 
+#include "agent/env_table.h"
 #include "agent/file_lane.h"
+#include "agent/identity.h"
 #include "agent/process.h"
 #include "http/http.h"
 
-enum { AGENT_TOKEN_MAX = 128 };
+enum { AGENT_TOKEN_MAX = 128, AGENT_PATH_MAX = 1024 };
 
 struct agent {
     struct loop loop;
     struct http_server *server;
     struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
-    char home_dir[256];
+    struct identity user;            /* who commands and file operations are */
+    struct identity root;          /* who they are on request; `user` where that is not possible */
+    char work_dir[AGENT_PATH_MAX]; /* where they are; "": at home */
+    struct env_table env;          /* of what is started */
     uint64_t started_ns;
     const char *spill_dir;
     struct process_table processes;
@@ -30,9 +35,17 @@ MUST_CHECK struct http_route *agent_routes_new(void);
 
 /* The parts' routes; each ends with .pattern NULL. */
 extern const struct http_route agent_bash_routes[];
+extern const struct http_route agent_env_routes[];
 extern const struct http_route agent_process_routes[];
 extern const struct http_route agent_shell_routes[];
 extern const struct http_route agent_shell_session_routes[];
+
+/* The default directory of what `id` does: the one that was configured, or its home, or the top,
+ * the first of them that is there. Lives as long as `a` and `id`. */
+const char *agent_directory(const struct agent *a, const struct identity *id);
+/* For the agent's own calls: the body as an object, an empty one for none; NULL after the error was
+ * answered. */
+struct json_doc *agent_read_body(struct http_exchange *ex);
 
 /* What the parts keep between requests. */
 void agent_init_sessions(struct agent *a);

@@ -202,7 +202,7 @@ static void on_told(void *ctx, int code, const char *cwd)
     s->is_told = true;
     s->exit_code = code;
     if (!str_copy(s->cwd, sizeof(s->cwd), cwd))
-        str_copy_cut(s->cwd, sizeof(s->cwd), s->agent->home_dir);
+        str_copy_cut(s->cwd, sizeof(s->cwd), agent_directory(s->agent, &s->agent->user));
     process_drain(s->process.process);
     end = output_of(s)->end;
     s->scanned = MAX_OF(s->from, end - MIN_OF(end, (uint64_t) SCAN_WINDOW));
@@ -244,15 +244,16 @@ static int start_process(struct shell_session *s, const int *extra, struct err *
     struct launch l;
     int r;
 
-    launch_init(&l);
+    launch_init(&l, s->agent);
     l.request.spawn.want_pty = true;
     l.request.spawn.cols = 200;
     l.request.spawn.argv = is_bash ? bash_argv : sh_argv;
-    l.request.spawn.cwd = s->cwd;
     l.request.spawn.extra_count = SPAWN_EXTRA_MAX;
     memcpy(l.request.spawn.extra, extra, sizeof(l.request.spawn.extra));
     l.request.command = shell;
-    r = launch_set_env(&l, NULL, s->agent->home_dir, err);
+    r = launch_set_cwd(&l, s->cwd, err);
+    if (r == SP_OK)
+        r = launch_set_env(&l, NULL, err);
     if (r == SP_OK)
         r = process_start(&s->agent->processes, &l.request, &p, err);
     launch_fini(&l);
@@ -302,6 +303,11 @@ static void on_hard(struct rt_timer *timer)
     rt_timer_set(rt_of(s), &s->hard, rt_after(rt_now(rt_of(s)), STOP_GRACE_NS), on_hard);
 }
 
+static bool can_enter(const struct agent *a, const char *dir)
+{
+    return dir[0] == '/' && identity_can_enter(&a->user, dir);
+}
+
 static void make_mark(struct shell_session *s)
 {
     uint64_t number;
@@ -320,7 +326,7 @@ int shell_session_run(struct shell_session *s, const char *command, const char *
 
     if (s->status == SHELL_RUNNING)
         return err_set(err, SP_SPEC_CONFLICT, "the session runs a command: wait, write or kill");
-    if (exec_dir != NULL && (access(exec_dir, X_OK) != 0 || exec_dir[0] != '/'))
+    if (exec_dir != NULL && !can_enter(s->agent, exec_dir))
         return err_set(err, SP_INVALID_FIELD, "'exec_dir' is not a directory that can be entered");
     if (!has_shell(s))
         r = start_shell(s, err);
@@ -443,7 +449,7 @@ int shell_session_open(struct agent *a, const char *id, const char *cwd, struct 
     if (id != NULL && !str_is_name(id, SHELL_ID_MAX, "-_.:"))
         return err_set(err, SP_INVALID_FIELD,
                        "a session's id is 1 to %d letters, digits and -_.:", (int) SHELL_ID_MAX);
-    if (cwd != NULL && (access(cwd, X_OK) != 0 || strlen(cwd) >= sizeof(s->cwd)))
+    if (cwd != NULL && (!can_enter(a, cwd) || strlen(cwd) >= sizeof(s->cwd)))
         return err_set(err, SP_INVALID_FIELD, "'exec_dir' is not a directory that can be entered");
     if (!make_room(a))
         return err_set(err, SP_QUEUE_FULL, "all %zu sessions run a command", a->shell_sessions.len);
@@ -452,7 +458,7 @@ int shell_session_open(struct agent *a, const char *id, const char *cwd, struct 
     s->script_fd = -1;
     s->go_fd = -1;
     list_init(&s->watches);
-    str_copy_cut(s->cwd, sizeof(s->cwd), cwd != NULL ? cwd : a->home_dir);
+    str_copy_cut(s->cwd, sizeof(s->cwd), cwd != NULL ? cwd : agent_directory(a, &a->user));
     rand_secure(&number, sizeof(number));
     str_hex64(s->id, number);
     if (id != NULL)

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum stage { STAGE_STREAMS, STAGE_TERMINAL, STAGE_CWD, STAGE_EXEC, STAGE_COUNT };
+enum stage { STAGE_STREAMS, STAGE_TERMINAL, STAGE_USER, STAGE_CWD, STAGE_EXEC, STAGE_COUNT };
 
 struct plan {
     const struct spawn_request *request;
@@ -36,7 +36,7 @@ static bool is_program(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && identity_access(path, X_OK) == 0;
 }
 
 static int find_program(const struct spawn_request *r, char *dst, size_t cap, struct err *err)
@@ -107,6 +107,9 @@ NORETURN static void run_child(struct plan *p)
         fail_child(p, STAGE_STREAMS);
     if (r->want_pty && ioctl(0, TIOCSCTTY, 0) != 0)
         fail_child(p, STAGE_TERMINAL);
+    errno = identity_become(r->identity);
+    if (errno != 0)
+        fail_child(p, STAGE_USER);
     if (r->cwd != NULL && chdir(r->cwd) != 0)
         fail_child(p, STAGE_CWD);
     (void) execve(p->path, (char *const *) (uintptr_t) r->argv, (char *const *) (uintptr_t) r->env);
@@ -123,6 +126,8 @@ static int explain(const struct plan *p, struct err *err)
     case STAGE_EXEC:
         return err_sys(err, p->failed == ENOENT ? SP_NOT_FOUND : SP_INVALID_FIELD, p->failed,
                        "program '%.100s'", p->path);
+    case STAGE_USER:
+        return err_sys(err, SP_FORBIDDEN, p->failed, "becoming user '%s'", r->identity->name);
     case STAGE_STREAMS:
     case STAGE_TERMINAL:
     case STAGE_COUNT:
@@ -216,16 +221,30 @@ static void close_all(const int *fds)
             (void) close(fds[i]);
 }
 
+/* As the user, whose streams they are: a program may open its own again (/dev/stdout, the terminal).
+ */
+static int prepare(struct plan *p, char *path, size_t cap, int *ours, struct err *err)
+{
+    const struct spawn_request *r = p->request;
+    int sys = identity_enter(r->identity);
+    int rc;
+
+    if (sys != 0)
+        return err_sys(err, SP_FORBIDDEN, sys, "acting as user '%s'", r->identity->name);
+    rc = find_program(r, path, cap, err);
+    if (rc == SP_OK)
+        rc = open_streams(r, ours, p->child, err);
+    identity_leave(r->identity);
+    return rc;
+}
+
 int spawn_start(const struct spawn_request *r, struct spawn_result *ret, struct err *err)
 {
     char path[1024];
     int ours[3] = {-1, -1, -1};
     struct plan plan = {.request = r, .path = path, .child = {-1, -1, -1}};
-    int rc = find_program(r, path, sizeof(path), err);
+    int rc = prepare(&plan, path, sizeof(path), ours, err);
 
-    if (rc != SP_OK)
-        return rc;
-    rc = open_streams(r, ours, plan.child, err);
     if (rc == SP_OK)
         rc = run_plan(&plan, &ret->pid, err);
     close_all(plan.child);

@@ -6,16 +6,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/err.h"
+#include "agent/identity.h"
 
 enum { SPAWN_EXTRA_MAX = 3 };
 
 struct spawn_request {
-    const char *const *argv; /* ends with NULL; argv[0] is looked up in the PATH of `env` */
-    const char *const *env;  /* ends with NULL */
-    const char *cwd;         /* NULL: the agent's */
-    bool want_stdin;         /* a pipe; else /dev/null */
-    bool want_pty;           /* one terminal instead of three streams */
+    const char *const *argv;         /* ends with NULL; argv[0] is looked up in the PATH of `env` */
+    const char *const *env;          /* ends with NULL */
+    const char *cwd;                 /* NULL: the agent's */
+    const struct identity *identity; /* who runs it */
+    bool want_stdin;                 /* a pipe; else /dev/null */
+    bool want_pty;                   /* one terminal instead of three streams */
     uint16_t cols;
     uint16_t rows;
     /* The child finds extra[i] (this process's descriptor) as descriptor 3 + i. */

@@ -37,6 +37,14 @@ class AgentTest(unittest.TestCase):
     def prepare_agent(self):
         """Runs in the child before it becomes the agent."""
 
+    def agent_fds(self):
+        """Descriptors that it inherits."""
+        return ()
+
+    def agent_argv(self, argv):
+        """The whole command line."""
+        return argv
+
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory(prefix="sandpool-agent-")
         self.addCleanup(self.dir.cleanup)
@@ -46,8 +54,10 @@ class AgentTest(unittest.TestCase):
         self.spill.mkdir()
         env = {**os.environ, "SANDPOOL_AGENT_TOKEN": TOKEN, "HOME": str(self.home)}
         self.agent = subprocess.Popen(
-            [str(BIN / "sandpool-agent"), "--port", "0", "--spill-dir", str(self.spill)],
-            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, preexec_fn=self.prepare_agent)
+            self.agent_argv([str(BIN / "sandpool-agent"), "--port", "0",
+                             "--spill-dir", str(self.spill)]),
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, pass_fds=self.agent_fds(),
+            preexec_fn=self.prepare_agent)
         self.addCleanup(self.stop_agent)
         line = self.agent.stdout.readline().decode()
         self.port = int(re.search(r":(\d+)\s*$", line).group(1))
