@@ -23,9 +23,13 @@ struct oci_spec {
     unsigned host_cpus;
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;
-    bool has_cgroups;              /* false: rootless without delegation, no limits can be set */
-    bool has_user_ns;              /* false for runtimes that isolate otherwise (runsc) */
-    bool has_lock;                 /* the lock is descriptor OCI_LOCK_FD */
+    uint64_t max_files;  /* the daemon's own hard limit (RLIMIT_NOFILE); 0: as much as we like.
+                             Without CAP_SYS_RESOURCE the runtime cannot go above it */
+    bool has_cgroups;    /* false: rootless without delegation, no limits can be set */
+    bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
+                             memory.swap.max of any group below the root) */
+    bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
+    bool has_lock;       /* the lock is descriptor OCI_LOCK_FD */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */
 };

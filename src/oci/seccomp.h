@@ -1,0 +1,13 @@
+/* seccomp.h - which system calls a box may make: an allow-list of ours. */
+#ifndef OCI_SECCOMP_H
+#define OCI_SECCOMP_H
+
+#include "base/json.h"
+
+/* Puts the "seccomp" object of a config.json under `key`. */
+void oci_seccomp_put(struct json_out *o, const char *key);
+
+/* Names, separated by spaces, that no box may call whatever its arguments: what the tests try. */
+const char *oci_seccomp_refused(unsigned i); /* NULL after the last group */
+
+#endif
