@@ -31,6 +31,8 @@ void sp_client_free(struct sp_client *c); /* NULL is fine */
 const char *sp_client_socket(const struct sp_client *c);
 /* How long one call may take; 0 is the default of 60 s. An acquire may take its wait_ms more. */
 void sp_client_set_timeout(struct sp_client *c, uint64_t timeout_ms);
+/* A call that waits while `fd` becomes readable hangs up and fails with SP_CANCELLED; -1: none. */
+void sp_client_set_interrupt(struct sp_client *c, int fd);
 
 /* One call. `body` NULL: none. The answer's body (NUL-terminated, from malloc, the caller frees) is put in
  * *ret_body on success. SP_OK for a 2xx, else a negative code and `failure` (may be NULL) is filled. */

@@ -53,6 +53,7 @@ static bool check_value(struct parser *p, const struct cli_option *o, const char
     switch (o->kind) {
     case CLI_FLAG:
     case CLI_TEXT:
+    case CLI_LIST:
         break;
     case CLI_NUMBER:
         if (!str_parse_u64(value, 0, INT64_MAX, &v))
@@ -74,6 +75,18 @@ static bool check_value(struct parser *p, const struct cli_option *o, const char
     return true;
 }
 
+static bool take_item(struct parser *p, const struct cli_option *o, const char *value)
+{
+    struct cli_args *a = p->args;
+
+    if (a->list_count == CLI_LIST_MAX)
+        return fail(err_set(p->err, SP_BAD_REQUEST, "--%s is given more than %d times", o->name,
+                            (int) CLI_LIST_MAX));
+    a->list[a->list_count] = (struct cli_item){.option = o, .value = value};
+    a->list_count++;
+    return true;
+}
+
 /* `value` is what stood after "=", NULL when there was none. */
 static bool take_value(struct parser *p, const struct cli_option *o, const char *value,
                        const char **ret)
@@ -91,7 +104,7 @@ static bool take_value(struct parser *p, const struct cli_option *o, const char 
         p->next++;
     }
     *ret = value;
-    return check_value(p, o, value);
+    return check_value(p, o, value) && (o->kind != CLI_LIST || take_item(p, o, value));
 }
 
 static bool take_option(struct parser *p, const char *arg)
@@ -127,8 +140,13 @@ static bool take_operand(struct parser *p, const char *arg)
             return fail(err_set(p->err, SP_BAD_REQUEST, "unknown command '%.64s'", arg));
         return true;
     }
-    if (a->operand_count == a->command->operands_max)
+    if (a->command->operands_max == CLI_REST) {
+        a->rest = p->argv + p->next - 1;
+        a->rest_count = (unsigned) (p->argc - p->next + 1);
+        p->next = p->argc;
+    } else if (a->operand_count == a->command->operands_max) {
         return fail(err_set(p->err, SP_BAD_REQUEST, "'%.64s' is one argument too many", arg));
+    }
     a->operands[a->operand_count] = arg;
     a->operand_count++;
     return true;
@@ -203,6 +221,22 @@ const char *cli_option(const struct cli_args *a, const char *name)
 bool cli_flag(const struct cli_args *a, const char *name)
 {
     return cli_option(a, name) != NULL;
+}
+
+const char *cli_list(const struct cli_args *a, const char *name, unsigned n)
+{
+    const char *value;
+    const struct cli_option *o = option_of(a, name, &value);
+
+    assert(o->kind == CLI_LIST);
+    for (unsigned i = 0; i < a->list_count; i++) {
+        if (a->list[i].option != o)
+            continue;
+        if (n == 0)
+            return a->list[i].value;
+        n--;
+    }
+    return NULL;
 }
 
 bool cli_number(const struct cli_args *a, const char *name, uint64_t *ret)

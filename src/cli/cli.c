@@ -42,7 +42,9 @@ int cli_main(int argc, const char *const *argv, FILE *out, FILE *err)
 
         (void) fprintf(err, "sandpool: %s; try 'sandpool %s%s--help'\n", why.msg,
                        name != NULL ? name : "", name != NULL ? " " : "");
-        return CLI_USAGE;
+        /* What a run exits with is its command's, but for the codes that are set apart. */
+        return c.args.command != NULL && c.args.command->operands_max == CLI_REST ? CLI_RUN_FAILED
+                                                                                  : CLI_USAGE;
     }
     code = run(&c);
     if (fflush(out) != 0 && code == CLI_OK) {

@@ -20,11 +20,17 @@ enum cli_exit {
     CLI_UNREACHABLE = 3, /* no daemon, or it does not answer */
     CLI_NOT_FOUND = 4,   /* no such sandbox, or it is lost */
     CLI_BUSY = 5,        /* try again later (429, 503) */
+    /* of `run`, whose other codes are its command's; as env(1) and timeout(1) do it */
+    CLI_RUN_TIMEOUT = 124,
+    CLI_RUN_FAILED = 125, /* sandpool's own trouble, wrong arguments too */
+    CLI_RUN_CANNOT = 126, /* the command was found and cannot be run */
+    CLI_RUN_UNKNOWN = 127,
 };
 
 enum cli_kind {
     CLI_FLAG,
     CLI_TEXT,
+    CLI_LIST, /* a text that may be given several times */
     CLI_NUMBER,
     CLI_DURATION, /* "500ms", "30s", "5m", "2h", "1d"; a bare number is seconds */
     CLI_KIND_COUNT
@@ -43,8 +49,8 @@ struct cli;
 
 struct cli_command {
     const char *name;
-    const char *operands; /* "ID", "[THREAD]", "" */
-    unsigned operands_min, operands_max;
+    const char *operands;                /* "ID", "[THREAD]", "" */
+    unsigned operands_min, operands_max; /* max CLI_REST: see there */
     const char *choices; /* of the operand, separated by spaces; "ID": the sandboxes there are */
     const char *summary;
     const char *help; /* more sentences; may be NULL */
@@ -53,7 +59,9 @@ struct cli_command {
     int (*run)(struct cli *c);
 };
 
-enum { CLI_OPTIONS_MAX = 16, CLI_OPERANDS_MAX = 4 };
+enum { CLI_OPTIONS_MAX = 16, CLI_OPERANDS_MAX = 4, CLI_LIST_MAX = 256 };
+/* The first operand ends the options: it and all that follows are in `rest`. */
+#define CLI_REST (~0U)
 
 struct cli_args {
     const struct cli_command *command;
@@ -61,6 +69,13 @@ struct cli_args {
     const char *common[CLI_OPTIONS_MAX]; /* of cli_common */
     const char *operands[CLI_OPERANDS_MAX];
     unsigned operand_count;
+    const char *const *rest; /* with CLI_REST; ends with NULL when argv does */
+    unsigned rest_count;
+    struct cli_item {
+        const struct cli_option *option;
+        const char *value;
+    } list[CLI_LIST_MAX]; /* values of every CLI_LIST, in the order given */
+    unsigned list_count;
 };
 
 struct cli {
@@ -75,6 +90,8 @@ struct cli {
 extern const struct cli_command cli_commands[]; /* ends with a name of NULL */
 extern const struct cli_option cli_common[];
 const struct cli_command *cli_find_command(const char *name);
+/* The command has an option of its own by the name of this common one. */
+bool cli_is_shadowed(const struct cli_command *command, const struct cli_option *common);
 
 /* --- cli.c: the whole program, apart from the process --- */
 
@@ -87,6 +104,8 @@ MUST_CHECK bool cli_parse(int argc, const char *const *argv, struct cli_args *re
 /* NULL when it was not given; "" for a flag that was. The option must exist. */
 const char *cli_option(const struct cli_args *a, const char *name);
 bool cli_flag(const struct cli_args *a, const char *name);
+/* The n-th value of a CLI_LIST, from 0; NULL after the last. */
+const char *cli_list(const struct cli_args *a, const char *name, unsigned n);
 /* *ret is left alone when it was not given. The parser has checked the form. */
 bool cli_number(const struct cli_args *a, const char *name, uint64_t *ret);
 bool cli_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret);
@@ -175,6 +194,7 @@ bool sse_feed(struct sse *s, const char *data, size_t len);
 
 int cmd_acquire(struct cli *c);
 int cmd_release(struct cli *c);
+int cmd_run(struct cli *c);
 int cmd_renew(struct cli *c);
 int cmd_get(struct cli *c);
 int cmd_ls(struct cli *c);
@@ -186,6 +206,7 @@ int cmd_resume(struct cli *c);
 int cmd_drain(struct cli *c);
 int cmd_reconcile(struct cli *c);
 int cmd_reload(struct cli *c);
+int cmd_doctor(struct cli *c);
 int cmd_version(struct cli *c);
 int cmd_completion(struct cli *c);
 int cmd_help(struct cli *c);

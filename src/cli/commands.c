@@ -37,6 +37,27 @@ static const struct cli_option acquire_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option run_options[] = {
+    {"profile", 'p', CLI_TEXT, "NAME", "kind of box (default: the thread's own, else default)",
+     NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "use the box of this thread and keep it for the thread",
+     NULL},
+    {"user-id", 'u', CLI_TEXT, "USER", "whose box it is (default: default)", NULL},
+    {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable; may be repeated", NULL},
+    {"cwd", 'C', CLI_TEXT, "DIR", "directory in the box to start in", NULL},
+    {"as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL},
+    {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
+    {"keep", 0, CLI_FLAG, NULL, "do not give the box back; its id is told on stderr", NULL},
+    {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
+    {"no-stdin", 0, CLI_FLAG, NULL, "do not pass our input on", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option doctor_options[] = {
+    {"config", 'c', CLI_TEXT, "FILE", "configuration to examine when no daemon runs", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option release_options[] = {
     {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
     {"destroy", 'd', CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
@@ -90,6 +111,15 @@ const struct cli_command cli_commands[] = {
      "sandpool acquire -u ana t7 -p big -w 5s # of a profile, waiting 5 seconds at most\n"
      "eval \"$(sandpool acquire t7 --export)\"  # $SANDBOX_ID, $SANDBOX_URL, $SANDBOX_TOKEN\n",
      cmd_acquire},
+    {"run", "COMMAND...", 1, CLI_REST, NULL, "run one command in a box",
+     "Gets a box, runs the command in it with our input and output, gives the box back and exits\n"
+     "as the command did. A box of nobody is destroyed; a thread's box is kept for its thread.\n"
+     "Signals are passed on; a second SIGINT ends everything at once.",
+     run_options,
+     "sandpool run -- python3 -c 'print(6*7)'\n"
+     "tar c . | sandpool run --thread t7 -- tar x   # files into the box of a thread\n"
+     "sandpool run -t bash                          # a shell\n",
+     cmd_run},
     {"release", "ID", 1, 1, "ID", "give a sandbox back",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,
@@ -131,6 +161,10 @@ const struct cli_command cli_commands[] = {
     {"reload", "", 0, 0, NULL, "read the configuration again",
      "It is applied whole, or refused with the reason and nothing changes.", no_options,
      "sandpool reload\n", cmd_reload},
+    {"doctor", "", 0, 0, NULL, "examine what boxes need on this machine",
+     "Asks the daemon; when none runs, 'sandpoold --doctor' examines. Exits 1 when no box can be\n"
+     "made.",
+     doctor_options, "sandpool doctor\nsandpool doctor --json | jq .ok\n", cmd_doctor},
     {"version", "", 0, 0, NULL, "show the versions of this program and the daemon", NULL,
      no_options, "sandpool version\n", cmd_version},
     {"completion", "SHELL", 1, 1, "bash zsh fish", "print the completion for a shell", NULL,
@@ -150,4 +184,13 @@ const struct cli_command *cli_find_command(const char *name)
             return c;
     }
     return NULL;
+}
+
+bool cli_is_shadowed(const struct cli_command *command, const struct cli_option *common)
+{
+    for (const struct cli_option *o = command->options; o->name != NULL; o++) {
+        if (strcmp(o->name, common->name) == 0)
+            return true;
+    }
+    return false;
 }

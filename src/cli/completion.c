@@ -19,10 +19,14 @@ static void print_names(FILE *out)
         (void) fprintf(out, "%s%s", c == cli_commands ? "" : " ", c->name);
 }
 
-static void print_flags(const struct cli_option *table, FILE *out)
+/* `command`: whose own options hide some of the table; may be NULL. */
+static void print_flags(const struct cli_option *table, const struct cli_command *command,
+                        FILE *out)
 {
-    for (const struct cli_option *o = table; o->name != NULL; o++)
-        (void) fprintf(out, " --%s", o->name);
+    for (const struct cli_option *o = table; o->name != NULL; o++) {
+        if (command == NULL || !cli_is_shadowed(command, o))
+            (void) fprintf(out, " --%s", o->name);
+    }
 }
 
 /* --- bash --- */
@@ -37,19 +41,21 @@ static void bash_choices(const struct cli_command *c, FILE *out)
 
 static void print_bash(FILE *out)
 {
-    (void) fprintf(out, "# bash completion for sandpool; made by 'sandpool completion bash'\n"
-                        "_sandpool() {\n"
-                        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                        "  local command= words= i\n"
-                        "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                        "    case ${COMP_WORDS[i]} in\n"
-                        "    -s|--socket|--timeout) ((i++)) ;;\n"
-                        "    -*) ;;\n"
-                        "    *) command=${COMP_WORDS[i]}; break ;;\n"
-                        "    esac\n"
-                        "  done\n"
-                        "  case $command:$prev in\n"
-                        "    *:-s|*:--socket) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
+    (void) fprintf(
+        out,
+        "# bash completion for sandpool; made by 'sandpool completion bash'\n"
+        "_sandpool() {\n"
+        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+        "  local command= words= i\n"
+        "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+        "    case ${COMP_WORDS[i]} in\n"
+        "    -s|--socket|--timeout) ((i++)) ;;\n"
+        "    -*) ;;\n"
+        "    *) command=${COMP_WORDS[i]}; break ;;\n"
+        "    esac\n"
+        "  done\n"
+        "  case $command:$prev in\n"
+        "    *:-s|*:--socket|doctor:--config) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         bash_choices(c, out);
     (void) fprintf(out, "  esac\n"
@@ -57,7 +63,7 @@ static void print_bash(FILE *out)
                         "    case $command in\n"
                         "    '') words='");
     print_names(out);
-    print_flags(cli_common, out);
+    print_flags(cli_common, NULL, out);
     (void) fprintf(out, "' ;;\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         (void) fprintf(out, "    %s) words='", c->name);
@@ -65,8 +71,8 @@ static void print_bash(FILE *out)
             print_names(out);
         else if (c->choices != NULL && !takes_ids(c))
             (void) fprintf(out, "%s", c->choices);
-        print_flags(c->options, out);
-        print_flags(cli_common, out);
+        print_flags(c->options, NULL, out);
+        print_flags(cli_common, c, out);
         (void) fprintf(out, "'%s ;;\n",
                        takes_ids(c) ? "\n      [[ $cur == -* ]] || words+=\" $(" IDS ")\"" : "");
     }
@@ -92,16 +98,25 @@ static void zsh_text(const char *text, FILE *out)
     }
 }
 
-static void zsh_options(const struct cli_option *table, FILE *out)
+static bool is_file(const struct cli_option *o)
+{
+    return strcmp(o->name, "socket") == 0 || strcmp(o->name, "config") == 0;
+}
+
+static void zsh_options(const struct cli_option *table, const struct cli_command *command,
+                        FILE *out)
 {
     for (const struct cli_option *o = table; o->name != NULL; o++) {
-        (void) fprintf(out, " \\\n        '--%s%s[", o->name, o->value != NULL ? "=" : "");
+        if (command != NULL && cli_is_shadowed(command, o))
+            continue;
+        (void) fprintf(out, " \\\n        '%s--%s%s[", o->kind == CLI_LIST ? "*" : "", o->name,
+                       o->value != NULL ? "=" : "");
         zsh_text(o->help, out);
         (void) fputc(']', out);
         if (o->choices != NULL)
             (void) fprintf(out, ":%s:(%s)", o->value, o->choices);
         else if (o->value != NULL)
-            (void) fprintf(out, ":%s:%s", o->value, strcmp(o->name, "socket") == 0 ? "_files" : "");
+            (void) fprintf(out, ":%s:%s", o->value, is_file(o) ? "_files" : "");
         (void) fputc('\'', out);
     }
 }
@@ -132,8 +147,8 @@ static void print_zsh(FILE *out)
                         "  case $command in\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         (void) fprintf(out, "    %s)\n      _arguments", c->name);
-        zsh_options(c->options, out);
-        zsh_options(cli_common, out);
+        zsh_options(c->options, NULL, out);
+        zsh_options(cli_common, c, out);
         if (takes_ids(c))
             (void) fprintf(out, " \\\n        '1:ID:_sandpool_ids'");
         else if (c->choices != NULL)
@@ -173,7 +188,7 @@ static void fish_options(const char *condition, const struct cli_option *table, 
         if (o->choices != NULL)
             (void) fprintf(out, " -x -a '%s'", o->choices);
         else if (o->value != NULL)
-            (void) fprintf(out, strcmp(o->name, "socket") == 0 ? " -r -F" : " -x");
+            (void) fprintf(out, is_file(o) ? " -r -F" : " -x");
         (void) fprintf(out, " -d ");
         fish_text(o->help, out);
         (void) fputc('\n', out);

@@ -25,6 +25,15 @@ static void print_options(const char *title, const struct cli_option *table, FIL
         print_option(o, out);
 }
 
+static void print_common_options(const struct cli_command *command, FILE *out)
+{
+    (void) fprintf(out, "\nOptions of every command:\n");
+    for (const struct cli_option *o = cli_common; o->name != NULL; o++) {
+        if (!cli_is_shadowed(command, o))
+            print_option(o, out);
+    }
+}
+
 /* Each line indented. */
 static void print_lines(const char *text, FILE *out)
 {
@@ -47,6 +56,17 @@ static void print_exit_codes(FILE *out)
                         "  5  busy: try again later\n");
 }
 
+static void print_run_exit_codes(FILE *out)
+{
+    (void) fprintf(out, "\nExit codes:\n"
+                        "  124    the command was ended by --timeout\n"
+                        "  125    sandpool failed: no box, wrong arguments\n"
+                        "  126    the command cannot be run\n"
+                        "  127    there is no such command in the box\n"
+                        "  128+n  the command was ended by signal n; 137 when memory ran out\n"
+                        "  else   that of the command\n");
+}
+
 void cli_print_help(FILE *out)
 {
     (void) fprintf(out, "Usage: sandpool COMMAND [OPTION]...\n\n"
@@ -64,9 +84,14 @@ void cli_print_help(FILE *out)
 
 void cli_print_command_help(const struct cli_command *command, FILE *out)
 {
-    (void) fprintf(out, "Usage: sandpool %s%s%s [OPTION]...\n\n%c%s.\n", command->name,
-                   command->operands[0] != '\0' ? " " : "", command->operands,
-                   command->summary[0] - 'a' + 'A', command->summary + 1);
+    bool has_rest = command->operands_max == CLI_REST;
+
+    if (has_rest)
+        (void) fprintf(out, "Usage: sandpool %s [OPTION]... [--] COMMAND [ARG]...", command->name);
+    else
+        (void) fprintf(out, "Usage: sandpool %s%s%s [OPTION]...", command->name,
+                       command->operands[0] != '\0' ? " " : "", command->operands);
+    (void) fprintf(out, "\n\n%c%s.\n", command->summary[0] - 'a' + 'A', command->summary + 1);
     if (command->help != NULL)
         (void) fprintf(out, "%s\n", command->help);
     if (command->choices != NULL && strcmp(command->choices, "ID") == 0)
@@ -74,8 +99,11 @@ void cli_print_command_help(const struct cli_command *command, FILE *out)
     else if (command->choices != NULL)
         (void) fprintf(out, "%s is one of: %s.\n", command->operands, command->choices);
     print_options("Options", command->options, out);
-    print_options("Options of every command", cli_common, out);
-    print_exit_codes(out);
+    print_common_options(command, out);
+    if (has_rest)
+        print_run_exit_codes(out);
+    else
+        print_exit_codes(out);
     (void) fprintf(out, "\nExamples:\n");
     print_lines(command->examples, out);
 }

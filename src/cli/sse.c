@@ -72,16 +72,20 @@ static bool take_line(struct sse *s, const char *line)
 
 bool sse_feed(struct sse *s, const char *data, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        if (data[i] == '\r')
-            continue;
-        if (data[i] != '\n') {
-            buf_putc(&s->line, data[i]);
-            continue;
-        }
+    while (len > 0) {
+        const char *end = memchr(data, '\n', len);
+        size_t n = end != NULL ? (size_t) (end - data) : len;
+
+        buf_append(&s->line, data, n);
+        if (end == NULL)
+            return true;
+        if (s->line.len > 0 && s->line.data[s->line.len - 1] == '\r')
+            s->line.data[--s->line.len] = '\0';
         if (buf_failed(&s->line) || buf_failed(&s->data) || !take_line(s, buf_str(&s->line)))
             return false;
         buf_reset(&s->line);
+        data += n + 1;
+        len -= n + 1;
     }
     return true;
 }

@@ -98,13 +98,14 @@ static int on_message_done(llhttp_t *http)
     return HPE_PAUSED;
 }
 
-void answer_init(struct answer *a, bool is_head)
+void answer_init(struct answer *a, const char *peer, bool is_head)
 {
     struct answer_parser *p = calloc(1, sizeof(*p));
 
     if (p == NULL)
         abort(); /* a few hundred bytes */
     memset(a, 0, sizeof(*a));
+    a->peer = peer;
     a->parser = p;
     a->is_head = is_head;
     buf_init(&a->body, CLIENT_BODY_MAX);
@@ -136,7 +137,7 @@ int answer_feed(struct answer *a, const char *data, size_t len, struct sp_failur
             (void) llhttp_finish(http); /* ends a body that lasts until the connection's end */
         a->can_keep = false;
         return a->is_done ? SP_OK
-                          : client_fail(f, SP_IO, "the daemon closed the connection %s",
+                          : client_fail(f, SP_IO, "%s closed the connection %s", a->peer,
                                         a->is_started ? "in the middle of its answer"
                                                       : "without an answer");
     }
@@ -147,7 +148,8 @@ int answer_feed(struct answer *a, const char *data, size_t len, struct sp_failur
     if (a->is_done || a->is_stopped || e == HPE_OK)
         return SP_OK;
     if (buf_failed(&a->body))
-        return client_fail(f, SP_TOO_BIG, "the daemon's answer is larger than %d MB",
+        return client_fail(f, SP_TOO_BIG, "the answer of %s is larger than %d MB", a->peer,
                            CLIENT_BODY_MAX / (1024 * 1024));
-    return client_fail(f, SP_PROTOCOL, "the daemon's answer is no HTTP (%s)", llhttp_errno_name(e));
+    return client_fail(f, SP_PROTOCOL, "the answer of %s is no HTTP (%s)", a->peer,
+                       llhttp_errno_name(e));
 }

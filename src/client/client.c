@@ -22,6 +22,7 @@ struct sp_client *sp_client_new(const char *socket)
     if (socket == NULL || str_is_empty(socket))
         socket = SP_DEFAULT_SOCKET;
     c->fd = -1;
+    c->interrupt_fd = -1;
     c->timeout_ms = CLIENT_TIMEOUT_MS;
     str_copy_cut(c->socket, sizeof(c->socket), socket); /* longer than any socket's path anyway */
     return c;
@@ -43,6 +44,11 @@ const char *sp_client_socket(const struct sp_client *c)
 void sp_client_set_timeout(struct sp_client *c, uint64_t timeout_ms)
 {
     c->timeout_ms = timeout_ms > 0 ? timeout_ms : CLIENT_TIMEOUT_MS;
+}
+
+void sp_client_set_interrupt(struct sp_client *c, int fd)
+{
+    c->interrupt_fd = fd;
 }
 
 static bool is_clean(const char *s)
@@ -141,7 +147,7 @@ static int perform(struct sp_client *c, const struct buf *request, bool is_safe,
 static int finish(struct answer *a, char **ret_body, struct sp_failure *f)
 {
     if (a->status / 100 != 2)
-        return client_fail_http(f, a->status, buf_str(&a->body), a->body.len, a->retry_after_s);
+        return client_fail_http(f, a);
     if (ret_body != NULL) {
         buf_append(&a->body, "", 0);
         *ret_body = a->body.data != NULL ? buf_take(&a->body, NULL) : calloc(1, 1);
@@ -159,7 +165,7 @@ int sp_call(struct sp_client *c, const char *method, const char *target, const c
     struct buf request;
     int r;
 
-    answer_init(&a, is_head);
+    answer_init(&a, "the daemon", is_head);
     buf_init(&request, CLIENT_BODY_MAX);
     r = build(&request, method, target, body, NULL, failure);
     if (r == SP_OK)
@@ -179,7 +185,7 @@ int sp_stream(struct sp_client *c, const char *target, const char *last_event_id
     struct buf request;
     int r;
 
-    answer_init(&a, false);
+    answer_init(&a, "the daemon", false);
     a.on_data = on_data;
     a.ctx = ctx;
     buf_init(&request, CLIENT_BODY_MAX);

@@ -20,27 +20,26 @@ int client_fail(struct sp_failure *f, int code, const char *fmt, ...)
     return code;
 }
 
-int client_fail_http(struct sp_failure *f, int status, const char *body, size_t len,
-                     uint64_t retry_after_s)
+int client_fail_http(struct sp_failure *f, const struct answer *a)
 {
-    struct json_doc *doc = json_parse(body, len, CLIENT_BODY_MAX, NULL);
+    struct json_doc *doc = json_parse(buf_str(&a->body), a->body.len, CLIENT_BODY_MAX, NULL);
     const struct json *error = json_get(json_root(doc), "error");
     const char *name = json_str(json_get(error, "code"));
     const char *message = json_str(json_get(error, "message"));
-    uint64_t retry_ms = retry_after_s * 1000;
+    uint64_t retry_ms = a->retry_after_s * 1000;
     int code = SP_PROTOCOL;
 
     if (name != NULL) {
         code = sp_error_from_name(name);
         /* Members that a newer daemon left out or changed are no reason to lose the rest. */
         if (!json_u64(json_get(error, "retry_after_ms"), &retry_ms))
-            retry_ms = retry_after_s * 1000;
+            retry_ms = a->retry_after_s * 1000;
         (void) client_fail(f, code, "%s", message != NULL ? message : sp_error_info(code)->text);
     } else {
-        (void) client_fail(f, code, "the daemon answered %d and gave no reason", status);
+        (void) client_fail(f, code, "%s answered %d and gave no reason", a->peer, a->status);
     }
     if (f != NULL) {
-        f->http_status = status;
+        f->http_status = a->status;
         f->retry_after_ms = retry_ms;
     }
     (void) json_doc_free(doc);

@@ -16,14 +16,16 @@ struct sp_client {
     char socket[256];
     int fd; /* -1: not connected */
     uint64_t timeout_ms;
+    int interrupt_fd; /* -1: none */
 };
+
+struct answer;
 
 /* --- failure.c: both return the code, so that a failing call is one line --- */
 
 int client_fail(struct sp_failure *f, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* From an answer that is no 2xx. */
-int client_fail_http(struct sp_failure *f, int status, const char *body, size_t len,
-                     uint64_t retry_after_s);
+int client_fail_http(struct sp_failure *f, const struct answer *a);
 
 /* --- wire.c: the connection; all times are on the monotonic clock, in ms --- */
 
@@ -44,6 +46,7 @@ MUST_CHECK int wire_recv(struct sp_client *c, char *data, size_t cap, uint64_t d
 struct answer_parser;
 
 struct answer {
+    const char *peer; /* who answers, for messages */
     struct answer_parser *parser;
     bool is_head;    /* an answer to HEAD has no body whatever its headers say */
     bool is_started; /* a byte came */
@@ -58,7 +61,8 @@ struct answer {
     void *ctx;
 };
 
-void answer_init(struct answer *a, bool is_head);
+/* `peer` is static: "the daemon". */
+void answer_init(struct answer *a, const char *peer, bool is_head);
 void answer_fini(struct answer *a);
 /* Takes bytes of the connection; len 0 is its end. */
 MUST_CHECK int answer_feed(struct answer *a, const char *data, size_t len, struct sp_failure *f);

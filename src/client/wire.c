@@ -40,7 +40,8 @@ static int wait_for(const struct sp_client *c, int fd, short events, uint64_t de
 {
     for (;;) {
         uint64_t now_ms = wire_now_ms();
-        struct pollfd p = {.fd = fd, .events = events};
+        struct pollfd p[2] = {{.fd = fd, .events = events},
+                              {.fd = c->interrupt_fd, .events = POLLIN}};
         int n;
 
         if (now_ms >= deadline_ms)
@@ -48,7 +49,9 @@ static int wait_for(const struct sp_client *c, int fd, short events, uint64_t de
         uint64_t left_ms = MIN_OF(deadline_ms - now_ms, (uint64_t) 1000 * 1000);
         if (fd < 0)
             left_ms = MIN_OF(left_ms, (uint64_t) BACKLOG_PAUSE_MS);
-        n = poll(&p, 1, (int) left_ms);
+        n = poll(p, 2, (int) left_ms); /* a negative descriptor is passed over */
+        if (n > 0 && p[0].revents == 0)
+            return client_fail(f, SP_CANCELLED, "interrupted");
         if (n > 0 || (n == 0 && fd < 0))
             return SP_OK;
         if (n < 0 && errno != EINTR)

@@ -10,13 +10,14 @@ _sandpool() {
     esac
   done
   case $command:$prev in
-    *:-s|*:--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    *:-s|*:--socket|doctor:--config) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     ls:--state) words="starting blank leased parked deleting" ;;
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire release renew get ls destroy pool events pause resume drain reconcile reload version completion help --socket --json --timeout --help --version' ;;
+    '') words='acquire run release renew get ls destroy pool events pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --metadata --export --quiet --socket --json --timeout --help --version' ;;
+    run) words=' --profile --thread --user-id --env --cwd --as --timeout --keep --tty --no-stdin --socket --json --help --version' ;;
     release) words=' --generation --destroy --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     renew) words=' --generation --ttl --socket --json --timeout --help --version'
@@ -33,9 +34,10 @@ _sandpool() {
     drain) words=' --evict-parked --socket --json --timeout --help --version' ;;
     reconcile) words=' --socket --json --timeout --help --version' ;;
     reload) words=' --socket --json --timeout --help --version' ;;
+    doctor) words=' --config --socket --json --timeout --help --version' ;;
     version) words=' --socket --json --timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --timeout --help --version' ;;
-    help) words='acquire release renew get ls destroy pool events pause resume drain reconcile reload version completion help --socket --json --timeout --help --version' ;;
+    help) words='acquire run release renew get ls destroy pool events pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

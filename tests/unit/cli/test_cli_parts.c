@@ -54,6 +54,47 @@ static void test_arguments(void **state)
     assert_string_equal(a.operands[0], "-");
 }
 
+/* What follows the command of `run` is the command's, whatever it looks like. */
+static void test_rest(void **state)
+{
+    (void) state;
+    struct cli_args a;
+    struct err err = {0};
+    uint64_t ms = 0;
+
+    assert_true(PARSE(&a, &err, "run", "-e", "A=1", "--timeout", "3s", "--env=B=2", "ls", "--env",
+                      "", "--help", "--"));
+    assert_int_equal(a.rest_count, 5);
+    assert_string_equal(a.rest[0], "ls");
+    assert_string_equal(a.rest[4], "--");
+    assert_string_equal(cli_list(&a, "env", 0), "A=1");
+    assert_string_equal(cli_list(&a, "env", 1), "B=2");
+    assert_null(cli_list(&a, "env", 2));
+    assert_false(cli_flag(&a, "help"));
+    assert_true(cli_duration_ms(&a, "timeout", &ms)); /* its own, not the daemon's */
+    assert_int_equal(ms, 3000);
+
+    assert_true(PARSE(&a, &err, "run", "-t", "--", "--version", "-x"));
+    assert_int_equal(a.rest_count, 2);
+    assert_string_equal(a.rest[0], "--version");
+    assert_true(cli_flag(&a, "tty"));
+    assert_false(cli_flag(&a, "version"));
+}
+
+static void test_list_is_bounded(void **state)
+{
+    (void) state;
+    const char *argv[CLI_LIST_MAX + 5] = {"sandpool", "run"};
+    struct cli_args a;
+    struct err err = {0};
+
+    for (int i = 0; i <= CLI_LIST_MAX; i++)
+        argv[2 + i] = "--env=A=1";
+    argv[CLI_LIST_MAX + 3] = "true";
+    assert_false(parse(argv, &a, &err));
+    assert_string_equal(err.msg, "--env is given more than 256 times");
+}
+
 static void test_wrong_arguments(void **state)
 {
     (void) state;
@@ -79,6 +120,13 @@ static void test_wrong_arguments(void **state)
          "--wait must be a time like 500ms, 30s or 5m, not 'soon'"},
         {{"sandpool", "ls", "--state", "dead"},
          "--state must be one of starting blank leased parked deleting, not 'dead'"},
+        {{"sandpool", "run"}, "COMMAND... is missing"},
+        {{"sandpool", "run", "--", ""}, "COMMAND... is empty"},
+        {{"sandpool", "run", "--env"}, "--env needs a value"},
+        {{"sandpool", "run", "--timeout", "x", "ls"},
+         "--timeout must be a time like 500ms, 30s or 5m, not 'x'"},
+        {{"sandpool", "run", "--tty=1", "ls"}, "--tty takes no value"},
+        {{"sandpool", "doctor", "x"}, "'x' is one argument too many"},
         /* the first mistake is the one that is told */
         {{"sandpool", "ls", "--nope", "--limit", "x"}, "unknown option '--nope'"},
     };
@@ -230,9 +278,10 @@ static void test_events(void **state)
 static void test_help_is_complete(void **state)
 {
     (void) state;
-    static const char *const wanted[] = {
-        "acquire", "release", "renew", "get",    "ls",   "destroy",   "pool",    "events",
-        "pause",   "resume",  "drain", "reload", "help", "reconcile", "version", "completion"};
+    static const char *const wanted[] = {"run",       "doctor",  "acquire",   "release", "renew",
+                                         "get",       "ls",      "destroy",   "pool",    "events",
+                                         "pause",     "resume",  "drain",     "reload",  "help",
+                                         "reconcile", "version", "completion"};
 
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
         assert_non_null(cli_find_command(wanted[i]));
@@ -254,7 +303,7 @@ static void test_help_is_complete(void **state)
             assert_non_null(strstr(text, o->name));
             assert_true(o->kind == CLI_FLAG ? o->value == NULL : o->value != NULL);
         }
-        assert_true(c->operands_max <= CLI_OPERANDS_MAX);
+        assert_true(c->operands_max <= CLI_OPERANDS_MAX || c->operands_max == CLI_REST);
         free(text);
     }
 }
@@ -298,6 +347,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_rest),
+        cmocka_unit_test(test_list_is_bounded),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_help_wins),
         cmocka_unit_test(test_durations),

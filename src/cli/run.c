@@ -1,0 +1,374 @@
+/* run.c - the loop that joins our descriptors to a process in a box, and the process's start. */
+#include "cli/run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+enum { REQUEST_MAX = 8 * 1024 * 1024, ANSWER_MAX = 1024 * 1024 };
+
+uint64_t run_now_ms(void)
+{
+    struct timespec ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail for this clock */
+    return (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / NS_PER_MS;
+}
+
+static void say(struct run *r, const char *text)
+{
+    run_terminal_restore(&r->terminal);
+    (void) fprintf(r->command->err, "sandpool: ");
+    out_text(r->command->err, text);
+    (void) fputc('\n', r->command->err);
+}
+
+static void end(struct run *r, int status)
+{
+    r->phase = RUN_OVER;
+    r->result.status = status;
+}
+
+void run_fail(struct run *r, const struct sp_failure *f)
+{
+    if (r->phase == RUN_OVER)
+        return;
+    say(r, f->message);
+    end(r, CLI_RUN_FAILED);
+}
+
+/* --- start --- */
+
+static bool is_utf8(const char *s)
+{
+    size_t n;
+
+    for (; *s != '\0'; s += n) {
+        n = str_utf8_len(s);
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+/* A later one has the same name: the last one counts. */
+static bool is_repeated(const struct cli_args *args, unsigned index, const char *pair)
+{
+    size_t len = strcspn(pair, "=") + 1;
+
+    for (unsigned i = index + 1;; i++) {
+        const char *other = cli_list(args, "env", i);
+
+        if (other == NULL)
+            return false;
+        if (strncmp(other, pair, len) == 0)
+            return true;
+    }
+}
+
+static void put_env(const struct run_command *c, struct json_out *o)
+{
+    const char *term = c->want_tty ? getenv("TERM") : NULL;
+
+    json_begin_obj(o, "env");
+    for (unsigned i = 0; c->args != NULL; i++) {
+        const char *pair = cli_list(c->args, "env", i);
+        char name[256];
+
+        if (pair == NULL)
+            break;
+        if (strncmp(pair, "TERM=", 5) == 0)
+            term = NULL;
+        if (!is_repeated(c->args, i, pair) &&
+            str_copy_n(name, sizeof(name), pair, strcspn(pair, "=")))
+            json_put_str(o, name, strchr(pair, '=') + 1);
+    }
+    if (term != NULL)
+        json_put_str(o, "TERM", term);
+    json_end(o);
+}
+
+static void put_size(struct json_out *o)
+{
+    unsigned cols;
+    unsigned rows;
+
+    run_terminal_size(&cols, &rows);
+    json_begin_obj(o, "pty");
+    json_put_u64(o, "cols", cols);
+    json_put_u64(o, "rows", rows);
+    json_end(o);
+}
+
+static void encode(const struct run *r, struct buf *out)
+{
+    const struct run_command *c = r->command;
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_begin_arr(&o, "argv");
+    for (unsigned i = 0; i < c->argc; i++)
+        json_put_str(&o, NULL, c->argv[i]);
+    json_end(&o);
+    put_env(c, &o);
+    if (c->cwd != NULL)
+        json_put_str(&o, "cwd", c->cwd);
+    if (c->user != NULL)
+        json_put_str(&o, "user", c->user);
+    if (r->input.is_open)
+        json_put_bool(&o, "stdin", true);
+    if (c->timeout_ms > 0)
+        json_put_u64(&o, "timeout_ms", c->timeout_ms);
+    if (c->want_tty)
+        put_size(&o);
+    json_end(&o);
+    json_out_finish(&o, out);
+}
+
+static void start(struct run *r)
+{
+    struct sp_box_call call = {.method = "POST", .target = "/v1/agent/processes"};
+    struct sp_failure f = {.code = SP_BAD_REQUEST};
+    struct buf body;
+
+    for (unsigned i = 0; i < r->command->argc; i++) {
+        if (!is_utf8(r->command->argv[i])) {
+            (void) snprintf(f.message, sizeof(f.message),
+                            "argument %u of the command is no UTF-8 and cannot be passed on", i);
+            run_fail(r, &f);
+            return;
+        }
+    }
+    buf_init(&body, REQUEST_MAX);
+    encode(r, &body);
+    call.body = buf_str(&body);
+    call.len = body.len;
+    r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
+    if (sp_box_begin(r->output, &call, &f) != SP_OK)
+        run_fail(r, &f);
+    buf_fini(&body);
+}
+
+static void begin_following(struct run *r)
+{
+    const char *text = sp_box_answer(r->output);
+    struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
+    const char *id = json_str(json_get(json_root(doc), "id"));
+    struct sp_failure f = {.code = SP_PROTOCOL, .message = "the box's agent is of another version"};
+    uint64_t now_ms = run_now_ms();
+    uint64_t number;
+
+    if (id == NULL || !str_parse_u64(id, 1, UINT64_MAX, &number) ||
+        !str_copy(r->id, sizeof(r->id), id)) {
+        run_fail(r, &f);
+    } else {
+        r->phase = RUN_FOLLOWING;
+        r->heard_ms = now_ms;
+        if (r->command->timeout_ms > 0)
+            r->give_up_ms = now_ms + r->command->timeout_ms + RUN_GRACE_MS;
+        run_output_follow(r);
+    }
+    (void) json_doc_free(doc);
+}
+
+/* The agent speaks of the program when that is what cannot be run, not of other fields. */
+static int refusal_status(const struct sp_failure *f)
+{
+    if (f->code == SP_NOT_FOUND)
+        return CLI_RUN_UNKNOWN;
+    if (f->code == SP_INVALID_FIELD && strncmp(f->message, "program ", 8) == 0)
+        return CLI_RUN_CANNOT;
+    return CLI_RUN_FAILED;
+}
+
+static void step_start(struct run *r)
+{
+    struct sp_failure f;
+    int code = sp_box_step(r->output, &f);
+
+    if (code == SP_OK && sp_box_is_busy(r->output))
+        return;
+    if (code == SP_OK) {
+        begin_following(r);
+        return;
+    }
+    if (f.http_status != 0)
+        r->result.may_run = false; /* it was refused */
+    run_fail(r, &f);
+    r->result.status = refusal_status(&f);
+}
+
+/* --- the loop --- */
+
+static void take_signals(struct run *r)
+{
+    for (;;) {
+        int signum = run_signals_next(r->command->signal_fd);
+
+        if (signum == 0)
+            return;
+        if (signum == SIGWINCH) {
+            r->want_resize = r->command->want_tty;
+            continue;
+        }
+        r->interrupts += signum == SIGINT;
+        r->signals |= 1ULL << signum;
+        if (r->interrupts > 1 || r->phase == RUN_FLUSHING) {
+            end(r, 128 + signum);
+            return;
+        }
+    }
+}
+
+static void look_at_clocks(struct run *r, uint64_t now_ms)
+{
+    struct sp_failure f = {.code = SP_TIMEOUT,
+                           .message = "the box does not answer; 'sandpool get' shows its state"};
+
+    if (r->phase == RUN_FOLLOWING && now_ms >= r->give_up_ms) {
+        say(r, "the command's time is over and the box does not end it");
+        end(r, CLI_RUN_TIMEOUT);
+    } else if ((r->phase == RUN_STARTING || r->call != RUN_NO_CALL) &&
+               now_ms >= r->call_deadline_ms) {
+        run_fail(r, &f);
+    } else if (r->phase == RUN_FOLLOWING && !run_output_has_room(r)) {
+        r->heard_ms = now_ms; /* it is we who do not listen */
+    } else if (r->phase == RUN_FOLLOWING && now_ms >= r->heard_ms + RUN_SILENCE_MS) {
+        run_fail(r, &f);
+    }
+    if (now_ms >= r->touch_ms) {
+        r->touch_ms = now_ms + RUN_TOUCH_MS;
+        r->command->touch(r->command->ctx);
+    }
+}
+
+static int wait_ms(const struct run *r, uint64_t now_ms)
+{
+    uint64_t at_ms = MIN_OF(r->touch_ms, r->give_up_ms);
+
+    if (r->phase == RUN_STARTING || r->call != RUN_NO_CALL)
+        at_ms = MIN_OF(at_ms, r->call_deadline_ms);
+    else if (r->input.piece.len > 0 || r->input.has_end)
+        at_ms = MIN_OF(at_ms, r->input.retry_ms);
+    if (r->phase == RUN_FOLLOWING)
+        at_ms = MIN_OF(at_ms, r->heard_ms + RUN_SILENCE_MS);
+    return at_ms > now_ms ? (int) (at_ms - now_ms) : 0;
+}
+
+enum { AT_SIGNALS, AT_OUTPUT, AT_CONTROL, AT_STDIN, AT_STREAMS, AT_COUNT = AT_STREAMS + 2 };
+
+static void fill(const struct run *r, struct pollfd *p)
+{
+    for (unsigned i = 0; i < AT_COUNT; i++)
+        p[i] = (struct pollfd){.fd = -1};
+    p[AT_SIGNALS] = (struct pollfd){.fd = r->command->signal_fd, .events = POLLIN};
+    if (sp_box_is_busy(r->output) && r->phase != RUN_FLUSHING && run_output_has_room(r))
+        p[AT_OUTPUT] =
+            (struct pollfd){.fd = sp_box_fd(r->output), .events = sp_box_events(r->output)};
+    if (r->call != RUN_NO_CALL)
+        p[AT_CONTROL] =
+            (struct pollfd){.fd = sp_box_fd(r->control), .events = sp_box_events(r->control)};
+    if (run_input_wants(r))
+        p[AT_STDIN] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+    for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
+        if (run_stream_has_pending(&r->streams[i]))
+            p[AT_STREAMS + i] = (struct pollfd){.fd = r->streams[i].fd, .events = POLLOUT};
+    }
+}
+
+static void dispatch(struct run *r, const struct pollfd *p)
+{
+    if (p[AT_SIGNALS].revents != 0)
+        take_signals(r);
+    for (unsigned i = 0; i < RUN_STREAM_COUNT && r->phase != RUN_OVER; i++) {
+        if (p[AT_STREAMS + i].revents != 0)
+            run_stream_write(r, &r->streams[i]);
+    }
+    if (p[AT_CONTROL].revents != 0 && r->phase != RUN_OVER)
+        run_control_step(r);
+    if (p[AT_STDIN].revents != 0 && r->phase != RUN_OVER)
+        run_input_read(r);
+    if (p[AT_OUTPUT].revents != 0 && r->phase == RUN_STARTING)
+        step_start(r);
+    else if (p[AT_OUTPUT].revents != 0 && r->phase == RUN_FOLLOWING)
+        run_output_step(r);
+}
+
+static void loop(struct run *r)
+{
+    while (r->phase != RUN_OVER) {
+        uint64_t now_ms = run_now_ms();
+        struct pollfd p[AT_COUNT];
+
+        if (r->phase == RUN_FLUSHING && run_output_has_room(r)) {
+            r->phase = RUN_OVER;
+            return;
+        }
+        look_at_clocks(r, now_ms);
+        run_control_next(r, now_ms);
+        if (r->phase == RUN_OVER)
+            return;
+        fill(r, p);
+        if (poll(p, AT_COUNT, wait_ms(r, now_ms)) > 0)
+            dispatch(r, p);
+    }
+}
+
+static void kill_command(struct run *r)
+{
+    char target[96];
+    struct sp_box_call call = {.method = "DELETE", .target = target};
+
+    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s", r->id);
+    /* Asked for, not waited for: the agent takes its time between TERM and KILL. */
+    if (sp_box_begin(r->control, &call, NULL) == SP_OK)
+        (void) sp_box_wait(r->control, 200, NULL);
+}
+
+/* A signal that came while we waited for the box ends it before it begins. */
+static void begin(struct run *r)
+{
+    take_signals(r);
+    if (r->phase == RUN_STARTING && r->signals != 0)
+        end(r, 128 + __builtin_ctzll(r->signals));
+    if (r->phase == RUN_STARTING)
+        start(r);
+}
+
+void run_in_box(const struct sp_lease *lease, const struct run_command *command,
+                struct run_result *ret)
+{
+    uint64_t now_ms = run_now_ms();
+    struct run r = {.command = command,
+                    .touch_ms = now_ms + RUN_TOUCH_MS,
+                    .give_up_ms = UINT64_MAX,
+                    .result = {.may_run = true}};
+    struct sp_failure f;
+
+    run_input_init(&r);
+    run_output_init(&r);
+    r.output = sp_box_new(lease, &f);
+    r.control = r.output != NULL ? sp_box_new(lease, &f) : NULL;
+    if (r.control == NULL)
+        run_fail(&r, &f);
+    else
+        begin(&r);
+    if (command->want_tty && r.input.is_open)
+        run_terminal_make_raw(&r.terminal);
+    loop(&r);
+    run_terminal_restore(&r.terminal);
+    if (r.result.may_run && command->is_kept && !str_is_empty(r.id))
+        kill_command(&r);
+    *ret = r.result;
+    sp_box_free(r.control);
+    sp_box_free(r.output);
+    run_output_fini(&r);
+    run_input_fini(&r);
+}

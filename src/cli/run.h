@@ -1,0 +1,143 @@
+/* run.h - one command in one box: our input, output and signals joined to a process there, on one
+ * poll(2) loop.
+ *
+ *   RUN_STARTING --started--> RUN_FOLLOWING --its end was told--> RUN_FLUSHING --written--> RUN_OVER
+ *
+ * Any failure, and a second SIGINT, leads to RUN_OVER at once. */
+#ifndef CLI_RUN_H
+#define CLI_RUN_H
+
+#include <termios.h>
+
+#include "cli/cli.h"
+#include "sandpool/box.h"
+
+struct run_command {
+    const char *const *argv;
+    unsigned argc;
+    const struct cli_args *args; /* its list `env`; NULL: none */
+    const char *cwd;             /* NULL: the box's choice */
+    const char *user;            /* NULL: the box's choice */
+    uint64_t timeout_ms;         /* 0: none */
+    bool want_tty;
+    bool want_stdin;
+    bool is_kept;  /* the box lives on: the command must not */
+    int signal_fd; /* of run_signals_open() */
+    FILE *err;     /* for what sandpool itself has to say */
+    /* Called every RUN_TOUCH_MS while the command runs, so that the box does not count as idle. */
+    void (*touch)(void *ctx);
+    void *ctx;
+};
+
+struct run_result {
+    int status;   /* what to exit with */
+    bool may_run; /* the command may still run in the box */
+};
+
+/* --- run.c --- */
+
+enum {
+    RUN_TOUCH_MS = 20 * 1000,
+    RUN_CALL_MS = 15 * 1000,    /* for a call that should be answered at once */
+    RUN_SILENCE_MS = 40 * 1000, /* the agent sends something every 15 s */
+    RUN_GRACE_MS = 15 * 1000,   /* after the command's timeout, for the agent to end it */
+};
+
+void run_in_box(const struct sp_lease *lease, const struct run_command *command,
+                struct run_result *ret);
+
+/* --- run_signals.c --- */
+
+/* Blocks the signals that are passed on and returns a descriptor that reads them; -1 with errno.
+ * Signals that were ignored stay ignored. */
+MUST_CHECK int run_signals_open(void);
+/* The next one that has come, 0 for none. */
+int run_signals_next(int fd);
+/* "INT" */
+const char *run_signal_name(int signum);
+
+/* --- run_terminal.c --- */
+
+struct run_terminal {
+    bool is_raw;
+    struct termios before;
+};
+
+void run_terminal_make_raw(struct run_terminal *t);
+void run_terminal_restore(struct run_terminal *t);
+/* Of our terminal; 80 by 24 when there is none. */
+void run_terminal_size(unsigned *ret_cols, unsigned *ret_rows);
+
+/* --- the rest is shared by run.c, run_output.c and run_input.c --- */
+
+enum run_phase { RUN_STARTING, RUN_FOLLOWING, RUN_FLUSHING, RUN_OVER, RUN_PHASE_COUNT };
+enum { RUN_STDOUT, RUN_STDERR, RUN_STREAM_COUNT };
+enum run_call { RUN_NO_CALL, RUN_SIGNAL, RUN_RESIZE, RUN_STDIN, RUN_CALL_COUNT };
+
+/* One of our outputs. */
+struct run_stream {
+    int fd;
+    bool is_closed;     /* nobody reads it any more: the rest is dropped */
+    bool is_regular;    /* takes any amount */
+    uint64_t offset;    /* of the next byte that the agent sends */
+    struct buf pending; /* to be written, from `written` on */
+    size_t written;
+};
+
+struct run_input {
+    bool is_open; /* more may be read */
+    bool has_end; /* the end was read and must be told */
+    struct buf piece;
+    uint64_t retry_ms; /* not before; the command does not read */
+    uint64_t pause_ms;
+};
+
+struct run {
+    const struct run_command *command;
+    enum run_phase phase;
+    struct run_result result;
+    char id[24];
+    struct sp_box *output;
+    struct sp_box *control;
+    uint64_t heard_ms; /* when the output's connection last did something */
+    unsigned retries;  /* of that connection, since it last brought something */
+    struct sse sse;
+    struct run_stream streams[RUN_STREAM_COUNT];
+    struct run_input input;
+    enum run_call call;
+    uint64_t call_deadline_ms;
+    uint64_t signals; /* bits of those to pass on */
+    bool want_resize;
+    unsigned interrupts;
+    uint64_t touch_ms;
+    uint64_t give_up_ms; /* UINT64_MAX: never */
+    struct run_terminal terminal;
+};
+
+uint64_t run_now_ms(void);
+/* Ends it: sandpool itself failed. The command may still run. */
+void run_fail(struct run *r, const struct sp_failure *f);
+
+/* --- run_output.c --- */
+
+void run_output_init(struct run *r);
+void run_output_fini(struct run *r);
+/* Begins to follow the output from where we are. */
+void run_output_follow(struct run *r);
+void run_output_step(struct run *r);
+bool run_output_has_room(const struct run *r);
+bool run_stream_has_pending(const struct run_stream *s);
+/* Writes what goes now; the descriptor was polled. */
+void run_stream_write(struct run *r, struct run_stream *s);
+
+/* --- run_input.c: our input, signals and window changes, one call at a time --- */
+
+void run_input_init(struct run *r);
+void run_input_fini(struct run *r);
+bool run_input_wants(const struct run *r);
+void run_input_read(struct run *r);
+/* Begins the next call when none is under way. */
+void run_control_next(struct run *r, uint64_t now_ms);
+void run_control_step(struct run *r);
+
+#endif

@@ -1,0 +1,50 @@
+/* run_signals.c - signals as something to poll for. They stay blocked to the end of the program, so
+ * that none of them can end it while it holds a box. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/run.h"
+
+static const struct {
+    int signum;
+    const char *name;
+} passed_on[] = {{SIGINT, "INT"},   {SIGTERM, "TERM"}, {SIGHUP, "HUP"},    {SIGQUIT, "QUIT"},
+                 {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGWINCH, "WINCH"}};
+
+static bool is_ignored(int signum)
+{
+    struct sigaction now;
+
+    return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+int run_signals_open(void)
+{
+    sigset_t set;
+
+    (void) sigemptyset(&set); /* these three cannot fail for valid numbers */
+    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
+        if (!is_ignored(passed_on[i].signum))
+            (void) sigaddset(&set, passed_on[i].signum);
+    }
+    (void) sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+int run_signals_next(int fd)
+{
+    struct signalfd_siginfo info;
+
+    return read(fd, &info, sizeof(info)) == (ssize_t) sizeof(info) ? (int) info.ssi_signo : 0;
+}
+
+const char *run_signal_name(int signum)
+{
+    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
+        if (passed_on[i].signum == signum)
+            return passed_on[i].name;
+    }
+    return signum == SIGPIPE ? "PIPE" : "TERM";
+}

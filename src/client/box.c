@@ -1,0 +1,317 @@
+/* box.c - a call to a box's agent in steps that never wait: connect, send, receive. */
+#include "sandpool/box.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "client/internal.h"
+
+enum {
+    PIECE = 64 * 1024,
+    /* The agent hangs up on a connection that is idle for a minute. Ours is given up well before,
+     * so that no request meets its closing. */
+    IDLE_MAX_MS = 20 * 1000,
+};
+
+struct sp_box {
+    struct sockaddr_storage address;
+    socklen_t address_len;
+    char url[193];
+    char token[65];
+    int fd; /* -1: not connected */
+    bool is_connecting;
+    bool is_busy;
+    uint64_t used_ms; /* when the last call ended */
+    struct buf request;
+    size_t sent;
+    bool has_answer; /* `answer` is initialised */
+    struct answer answer;
+    char *piece;
+};
+
+/* "http://host:port", host may be an address in brackets. */
+static bool split_url(const char *url, char *host, size_t host_cap, char *port, size_t port_cap)
+{
+    static const char scheme[] = "http://";
+    const char *at = url + sizeof(scheme) - 1;
+    const char *end;
+
+    if (strncmp(url, scheme, sizeof(scheme) - 1) != 0)
+        return false;
+    if (*at == '[') {
+        at++;
+        end = strchr(at, ']');
+        if (end == NULL || !str_copy_n(host, host_cap, at, (size_t) (end - at)))
+            return false;
+        end++;
+    } else {
+        end = at + strcspn(at, ":/");
+        if (!str_copy_n(host, host_cap, at, (size_t) (end - at)))
+            return false;
+    }
+    if (*end == ':') {
+        size_t len = strcspn(end + 1, "/");
+
+        return str_copy_n(port, port_cap, end + 1, len) && !str_is_empty(host);
+    }
+    return str_copy(port, port_cap, "80") && !str_is_empty(host);
+}
+
+static int resolve(struct sp_box *b, struct sp_failure *f)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char host[128];
+    char port[8];
+    int r;
+
+    if (!split_url(b->url, host, sizeof(host), port, sizeof(port)))
+        return client_fail(f, SP_BAD_REQUEST, "the box's address '%s' is no http://host:port",
+                           b->url);
+    r = getaddrinfo(host, port, &hints, &found);
+    if (r != 0 || found == NULL)
+        return client_fail(f, SP_CONNECT_FAILED, "the box's address '%s' is not known: %s", b->url,
+                           gai_strerror(r));
+    memcpy(&b->address, found->ai_addr, found->ai_addrlen);
+    b->address_len = found->ai_addrlen;
+    freeaddrinfo(found);
+    return SP_OK;
+}
+
+static bool is_token(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s <= ' ' || *s > '~')
+            return false;
+    }
+    return true;
+}
+
+struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failure)
+{
+    struct sp_box *b = calloc(1, sizeof(*b));
+
+    if (b == NULL)
+        abort(); /* a few hundred bytes */
+    b->fd = -1;
+    buf_init(&b->request, CLIENT_BODY_MAX);
+    str_copy_cut(b->url, sizeof(b->url), lease->sandbox_url);
+    str_copy_cut(b->token, sizeof(b->token), lease->token);
+    if (!is_token(b->token)) {
+        (void) client_fail(failure, SP_BAD_REQUEST, "the box's token has spaces in it");
+    } else if (resolve(b, failure) == SP_OK) {
+        b->piece = malloc(PIECE);
+        if (b->piece != NULL)
+            return b;
+        (void) client_fail(failure, SP_NO_MEMORY, "no memory for a connection");
+    }
+    sp_box_free(b);
+    return NULL;
+}
+
+void sp_box_close(struct sp_box *b)
+{
+    if (b->fd >= 0)
+        (void) close(b->fd); /* nothing to do about it here */
+    b->fd = -1;
+    b->is_busy = false;
+    b->is_connecting = false;
+}
+
+void sp_box_free(struct sp_box *b)
+{
+    if (b == NULL)
+        return;
+    sp_box_close(b);
+    if (b->has_answer)
+        answer_fini(&b->answer);
+    buf_fini(&b->request);
+    free(b->piece);
+    free(b);
+}
+
+bool sp_box_is_busy(const struct sp_box *b)
+{
+    return b->is_busy;
+}
+
+int sp_box_fd(const struct sp_box *b)
+{
+    return b->fd;
+}
+
+short sp_box_events(const struct sp_box *b)
+{
+    if (b->is_connecting)
+        return POLLOUT;
+    return b->sent < b->request.len ? POLLIN | POLLOUT : POLLIN;
+}
+
+const char *sp_box_answer(const struct sp_box *b)
+{
+    return b->has_answer ? buf_str(&b->answer.body) : "";
+}
+
+static int fail(struct sp_box *b, int code, const char *what, int sys, struct sp_failure *f)
+{
+    sp_box_close(b);
+    return client_fail(f, code, "%s the box at '%s': %s", what, b->url, strerror(sys));
+}
+
+static int open_connection(struct sp_box *b, struct sp_failure *f)
+{
+    int on = 1;
+
+    sp_box_close(b);
+    b->fd = socket(b->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (b->fd < 0)
+        return fail(b, SP_CONNECT_FAILED, "no socket for", errno, f);
+    /* small requests must not wait for each other's receipts; without it they are only slower */
+    (void) setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(b->fd, (const struct sockaddr *) &b->address, b->address_len) != 0) {
+        if (errno != EINPROGRESS && errno != EINTR)
+            return fail(b, SP_CONNECT_FAILED, "cannot connect to", errno, f);
+        b->is_connecting = true;
+    }
+    return SP_OK;
+}
+
+static bool can_reuse(const struct sp_box *b)
+{
+    char byte;
+
+    return b->fd >= 0 && !b->is_busy && wire_now_ms() - b->used_ms < IDLE_MAX_MS &&
+           recv(b->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+static int build(struct sp_box *b, const struct sp_box_call *call, struct sp_failure *f)
+{
+    struct buf *out = &b->request;
+
+    buf_reset(out);
+    b->sent = 0;
+    buf_printf(out, "%s %s HTTP/1.1\r\nHost: box\r\n", call->method, call->target);
+    if (!str_is_empty(b->token))
+        buf_printf(out, "Authorization: Bearer %s\r\n", b->token);
+    if (call->body != NULL || strcmp(call->method, "POST") == 0)
+        buf_printf(out, "Content-Length: %zu\r\n", call->len);
+    buf_puts(out, "\r\n");
+    if (call->body != NULL)
+        buf_append(out, call->body, call->len);
+    if (buf_failed(out))
+        return client_fail(f, SP_TOO_BIG, "the request is larger than %d MB",
+                           CLIENT_BODY_MAX / (1024 * 1024));
+    return SP_OK;
+}
+
+int sp_box_begin(struct sp_box *b, const struct sp_box_call *call, struct sp_failure *failure)
+{
+    int r = build(b, call, failure);
+
+    if (r == SP_OK && !can_reuse(b))
+        r = open_connection(b, failure);
+    if (r != SP_OK)
+        return r;
+    if (b->has_answer)
+        answer_fini(&b->answer);
+    answer_init(&b->answer, "the box's agent", false);
+    b->has_answer = true;
+    b->answer.on_data = call->on_data;
+    b->answer.ctx = call->ctx;
+    b->is_busy = true;
+    return SP_OK;
+}
+
+static int finish_connect(struct sp_box *b, struct sp_failure *f)
+{
+    struct pollfd p = {.fd = b->fd, .events = POLLOUT};
+    int sys = 0;
+    socklen_t len = sizeof(sys);
+
+    if (poll(&p, 1, 0) <= 0)
+        return SP_OK; /* not yet */
+    if (getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &sys, &len) != 0)
+        sys = errno;
+    if (sys != 0)
+        return fail(b, SP_CONNECT_FAILED, "cannot connect to", sys, f);
+    b->is_connecting = false;
+    return SP_OK;
+}
+
+/* A peer that closes early may have answered already: that is read next, so it is no failure. */
+static void send_some(struct sp_box *b)
+{
+    while (b->sent < b->request.len) {
+        ssize_t n = send(b->fd, b->request.data + b->sent, b->request.len - b->sent, MSG_NOSIGNAL);
+
+        if (n >= 0)
+            b->sent += (size_t) n;
+        else if (errno == EAGAIN)
+            return;
+        else if (errno != EINTR)
+            b->sent = b->request.len;
+    }
+}
+
+static int receive_some(struct sp_box *b, struct sp_failure *f)
+{
+    ssize_t n = recv(b->fd, b->piece, PIECE, 0);
+    int r;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return SP_OK;
+    if (n < 0 && errno != ECONNRESET)
+        return fail(b, SP_IO, "reading from", errno, f);
+    r = answer_feed(&b->answer, b->piece, n < 0 ? 0 : (size_t) n, f);
+    if (r != SP_OK || b->answer.is_stopped) {
+        sp_box_close(b);
+        return r;
+    }
+    if (!b->answer.is_done)
+        return SP_OK;
+    b->is_busy = false;
+    b->used_ms = wire_now_ms();
+    if (!b->answer.can_keep)
+        sp_box_close(b);
+    return b->answer.status / 100 == 2 ? SP_OK : client_fail_http(f, &b->answer);
+}
+
+int sp_box_step(struct sp_box *b, struct sp_failure *failure)
+{
+    int r = SP_OK;
+
+    if (!b->is_busy)
+        return SP_OK;
+    if (b->is_connecting)
+        r = finish_connect(b, failure);
+    if (r != SP_OK || b->is_connecting)
+        return r;
+    send_some(b);
+    return receive_some(b, failure);
+}
+
+int sp_box_wait(struct sp_box *b, uint64_t timeout_ms, struct sp_failure *failure)
+{
+    uint64_t deadline_ms = wire_now_ms() + timeout_ms;
+    int r = SP_OK;
+
+    while (r == SP_OK && b->is_busy) {
+        struct pollfd p = {.fd = b->fd, .events = sp_box_events(b)};
+        uint64_t now_ms = wire_now_ms();
+
+        if (now_ms >= deadline_ms)
+            return fail(b, SP_TIMEOUT, "no answer from", ETIMEDOUT, failure);
+        if (poll(&p, 1, (int) MIN_OF(deadline_ms - now_ms, (uint64_t) 1000 * 1000)) > 0)
+            r = sp_box_step(b, failure);
+    }
+    return r;
+}
