@@ -21,7 +21,11 @@
     X(arg, "engine.after_reply")    \
     X(arg, "engine.before_listen")  \
     X(arg, "recover.after_load")    \
-    X(arg, "recover.after_list")
+    X(arg, "recover.after_list")    \
+    X(arg, "oci.before_run")        \
+    X(arg, "oci.after_run")         \
+    X(arg, "oci.before_remove")     \
+    X(arg, "oci.after_remove")
 
 #define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
 #define FAULT_CHECK_NAME(name) \

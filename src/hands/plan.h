@@ -52,6 +52,7 @@ enum {
     HANDS_EXIT_USAGE = 2,
     HANDS_EXIT_RUNNING = 3, /* run: the box exists and runs */
     HANDS_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
+    HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
 };
 
 #endif

@@ -1,11 +1,110 @@
-/* oci.c - the vtable of the `oci` backend. */
+/* oci.c - the `oci` backend: opened, closed, and its vtable. */
 #include "oci/oci.h"
 
-static int oci_open(const struct backend_env *env UNUSED,
-                    const struct config_profile *profile UNUSED, struct backend **ret UNUSED,
-                    struct err *err)
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+static void on_closed_task(struct rt_task *task)
 {
-    return err_set(err, SP_UNSUPPORTED, "no boxes yet");
+    struct oci *o = container_of(task, struct oci, closed);
+    void (*on_closed)(void *ctx) = o->on_closed;
+    void *ctx = o->ctx;
+
+    if (!list_is_empty(&o->ops) || !list_is_empty(&o->inner))
+        return; /* a completion that was under way has begun something: its end comes back here */
+    while (!list_is_empty(&o->box_list))
+        oci_box_drop(container_of(list_first(&o->box_list), struct oci_box, link));
+    map_fini(&o->boxes);
+    free(o->id_used);
+    free(o);
+    on_closed(ctx);
 }
 
-const struct backend_ops oci_ops = {.name = "oci", .open = oci_open};
+void oci_settle(struct oci *o)
+{
+    /* Deferred after the last completion, so every on_done() comes before on_closed(). */
+    if (o->is_closing && list_is_empty(&o->ops) && list_is_empty(&o->inner))
+        rt_defer(&o->loop->rt, &o->closed, on_closed_task);
+}
+
+void oci_finish(struct oci *o, struct op *op, int result, const struct err *err)
+{
+    op_finish(op, result, err);
+    oci_settle(o);
+}
+
+void oci_wake(struct oci *o)
+{
+    struct list woken;
+
+    list_move(&o->waiters, &woken);
+    while (!list_is_empty(&woken)) {
+        struct oci_waiter *w = container_of(list_pop_front(&woken), struct oci_waiter, link);
+
+        w->resume(w);
+    }
+}
+
+static int oci_open(const struct backend_env *env, const struct config_profile *profile UNUSED,
+                    struct backend **ret, struct err *err)
+{
+    struct oci *o = xcalloc(1, sizeof(*o));
+    int rc;
+
+    o->base.ops = &oci_ops;
+    o->loop = env->loop;
+    o->http = env->http;
+    o->events = env->events;
+    str_copy_cut(o->instance, sizeof(o->instance), env->instance);
+    list_init(&o->ops);
+    list_init(&o->inner);
+    list_init(&o->box_list);
+    list_init(&o->hands_waiting);
+    list_init(&o->waiters);
+    list_init(&o->record_writes);
+    map_init(&o->boxes, env->config->pool.max_boxes);
+    rc = oci_setup(o, env, err);
+    if (rc != SP_OK) {
+        map_fini(&o->boxes);
+        free(o->id_used);
+        free(o);
+        return rc;
+    }
+    *ret = &o->base;
+    return SP_OK;
+}
+
+static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), void *ctx)
+{
+    struct oci *o = oci_of(backend);
+
+    assert(!o->is_closing);
+    o->on_closed = on_closed;
+    o->ctx = ctx;
+    o->is_closing = true;
+    op_cancel_all(&o->ops);
+    /* Removals that have begun end by themselves; the next start sees to the others. */
+    oci_hands_cancel_waiting(o);
+    oci_settle(o);
+}
+
+const struct backend_ops oci_ops = {
+    .name = "oci",
+    .is_local = true,
+    .is_watched = true,
+    .can_discover = true,
+    .can_bind = true,
+    .open = oci_open,
+    .close = oci_close,
+    .create = oci_create,
+    .destroy = oci_destroy,
+    .is_alive = oci_is_alive,
+    .discover = oci_discover,
+    .list = oci_list,
+    .bind = oci_bind,
+    .update = oci_update,
+    .examine = oci_examine,
+};

@@ -59,7 +59,9 @@ static struct backend *open_backend(struct rig *rig, const char *instance)
     const struct backend_env env = {.loop = &rig->loop,
                                     .http = rig->http,
                                     .instance = instance,
-                                    .state_dir = "/nonexistent",
+                                    .state_dir =
+                                        rig->state_dir != NULL ? rig->state_dir : "/nonexistent",
+                                    .config = rig->config,
                                     .events = &rig->events};
     struct backend *b = NULL;
     struct err err;

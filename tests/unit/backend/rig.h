@@ -15,6 +15,8 @@ struct rig {
     struct backend_events events;
     /* set before rig_open() */
     const struct backend_ops *ops;
+    const char *state_dir;       /* NULL: the backend has no use for one */
+    const struct config *config; /* likewise */
     struct config_profile profile;
     struct config_profile slow; /* a create of this one takes long enough to be cancelled */
     bool (*kill_box)(struct rig *rig, uint64_t box_id); /* it dies by itself; NULL: cannot */

@@ -1,0 +1,162 @@
+/* examine.c - what `sandpool doctor` shows of this backend: what was found, what is missing and what
+ * to do about it. Every usual runtime is tried with a real box. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+/* `priv` of the request. */
+struct examining {
+    struct oci_waiter waiter;
+    struct oci *oci;
+    struct backend_exam *request;
+    bool is_waiting;
+};
+
+PRINTF_LIKE(4, 5)
+static void tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                 const char *fmt, ...)
+{
+    struct backend_finding *f = backend_find(r, level, subject);
+    va_list args;
+
+    if (f == NULL)
+        return;
+    va_start(args, fmt);
+    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
+    va_end(args);
+}
+
+static void tell_machine(struct backend_exam *r, const struct oci *o)
+{
+    struct utsname name;
+
+    if (uname(&name) == 0)
+        tell(r, BACKEND_FINDING_OK, "kernel", "%.64s %.64s, %u processors", name.release,
+             name.machine, o->host_cpus);
+    tell(r, BACKEND_FINDING_OK, "control groups", "%s",
+         o->is_cgroup_v2 ? "version 2" : "version 1 (or hybrid)");
+    tell(r, BACKEND_FINDING_OK, "user ids", "%u ranges of %d from %llu on", o->id_slots,
+         OCI_ID_COUNT, (unsigned long long) o->id_base);
+    if (o->has_loop)
+        tell(r, BACKEND_FINDING_OK, "disk limits", "by loop devices");
+    else
+        tell(r, BACKEND_FINDING_WARN, "disk limits",
+             "/dev/loop-control cannot be used: limits.disk has no effect, a box can fill the disk "
+             "of state_dir. Load the kernel module `loop`");
+    if (str_is_empty(o->allow))
+        tell(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
+    else
+        tell(r, BACKEND_FINDING_OK, "mounts", "from below %.200s", o->allow);
+}
+
+static void tell_tool(struct backend_exam *r, const char *subject, const char *name,
+                      const char *what_for)
+{
+    char path[OCI_PATH_MAX];
+
+    if (oci_find_program(name, path, sizeof(path)))
+        tell(r, BACKEND_FINDING_OK, subject, "%.200s", path);
+    else
+        tell(r, BACKEND_FINDING_WARN, subject, "%s is not installed: %s", name, what_for);
+}
+
+static void tell_runtimes(struct backend_exam *r, const struct oci *o)
+{
+    bool has_one = false;
+
+    for (unsigned i = 0; i < o->runtime_count; i++) {
+        const struct oci_runtime *one = &o->runtimes[i];
+        char subject[48];
+
+        (void) snprintf(subject, sizeof(subject), "runtime %.36s", one->name);
+        if (one->trial == OCI_WORKS) {
+            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s", one->path,
+                 has_one ? "" : "; used where a profile does not say");
+            has_one = true;
+        } else if (one->trial == OCI_FAILED) {
+            tell(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s", one->path,
+                 one->why.msg);
+        } else {
+            tell(r, BACKEND_FINDING_WARN, subject, "not installed");
+        }
+    }
+    if (!has_one)
+        tell(r, BACKEND_FINDING_FAIL, "runtime",
+             "none works. Install one: apt-get install runc (or crun)");
+}
+
+static void tell_all(struct examining *x)
+{
+    struct backend_exam *r = x->request;
+    struct oci *o = x->oci;
+    struct err err;
+
+    tell_runtimes(r, o);
+    tell_machine(r, o);
+    if (oci_base_ready(o, &err) == SP_OK)
+        tell(r, BACKEND_FINDING_OK, "rootfs host", "%.200s", o->base_dir);
+    else
+        tell(r, BACKEND_FINDING_FAIL, "rootfs host", "%.240s", err.msg);
+    tell(r, BACKEND_FINDING_OK, "agent", "%.200s", o->agent);
+    tell(r, BACKEND_FINDING_OK, "helper", "%.200s", o->helper);
+    tell_tool(r, "image: skopeo", "skopeo", "profiles with an `image` cannot be used");
+    tell_tool(r, "image: umoci", "umoci", "profiles with an `image` cannot be used");
+    tell_tool(r, "network nat", "slirp4netns", "profiles with `network: nat` cannot be used");
+    r->priv = NULL;
+    oci_finish(o, &r->op, SP_OK, NULL);
+    free(x);
+}
+
+/* Goes on when everything that is tried has been tried. */
+static void go_on(struct oci_waiter *w)
+{
+    struct examining *x = container_of(w, struct examining, waiter);
+    struct oci *o = x->oci;
+    struct oci_runtime *unused;
+    struct err err;
+    bool is_trying = oci_base_ready(o, &err) == SP_STARTING;
+
+    x->is_waiting = false;
+    for (unsigned i = 0; i < o->runtime_count && !is_trying; i++)
+        is_trying = oci_runtime_for(o, o->runtimes[i].name, &unused, &err) == SP_STARTING;
+    if (is_trying && x->request->op.state == OP_RUNNING) {
+        x->is_waiting = true;
+        list_push_back(&o->waiters, &w->link);
+        return;
+    }
+    tell_all(x);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct backend_exam *r = container_of(op, struct backend_exam, op);
+    struct examining *x = r->priv;
+
+    if (!x->is_waiting)
+        return;
+    list_remove(&x->oci->waiters, &x->waiter.link);
+    r->priv = NULL;
+    oci_finish(x->oci, op, SP_CANCELLED, NULL);
+    free(x);
+}
+
+void oci_examine(struct backend *backend, struct backend_exam *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct examining *x = xcalloc(1, sizeof(*x));
+
+    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    x->oci = o;
+    x->request = r;
+    x->waiter.resume = go_on;
+    r->priv = x;
+    go_on(&x->waiter);
+}

@@ -1,0 +1,98 @@
+/* hands.c - sandpool-oci as an operation. Only so many run at once: a burst of boxes must not
+ * become a burst of processes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+static void start_next(struct oci *o);
+
+/* The program's own sentence, without its line end. */
+static int explain(struct oci_hands *h, struct err *err)
+{
+    const char *text = buf_str(&h->child.err);
+    size_t len = strcspn(text, "\r\n");
+
+    if (h->child.exit_code < 0)
+        return err_set(err, SP_BACKEND_FAILED, "sandpool-oci %s was killed by signal %d", h->verb,
+                       h->child.signum);
+    if (len == 0)
+        return err_set(err, SP_BACKEND_FAILED, "sandpool-oci %s failed with status %d", h->verb,
+                       h->child.exit_code);
+    return err_set(err, SP_BACKEND_FAILED, "%.*s", (int) MIN_OF(len, (size_t) 230), text);
+}
+
+static void on_child(struct op *op)
+{
+    struct oci_hands *h = container_of(op, struct oci_hands, child.op);
+    struct oci *o = h->oci;
+    struct err err = op->err;
+    int rc = op->result;
+
+    o->hands_running--;
+    h->exit_code = h->child.exit_code;
+    if (rc == SP_OK && h->exit_code == 0) {
+        h->answer = json_parse(buf_str(&h->child.out), h->child.out.len, CHILD_OUTPUT_MAX, &err);
+        if (h->answer == NULL)
+            rc = err_set(&err, SP_PROTOCOL, "sandpool-oci %s gave no answer", h->verb);
+    } else if (rc == SP_OK) {
+        rc = explain(h, &err);
+    }
+    child_fini(&h->child);
+    op_finish(&h->op, rc, &err);
+    start_next(o);
+}
+
+static void start(struct oci *o, struct oci_hands *h)
+{
+    o->hands_running++;
+    h->argv[0] = o->helper;
+    h->argv[1] = h->verb;
+    h->child.argv = h->argv;
+    h->child.input = buf_str(&h->plan);
+    h->child.input_len = h->plan.len;
+    h->child.pass_fd = h->pass_fd;
+    child_start(o->loop, &h->child, NULL, RT_NEVER, on_child); /* our own deadline cancels it */
+}
+
+static void start_next(struct oci *o)
+{
+    while (o->hands_running < OCI_HANDS_MAX && !list_is_empty(&o->hands_waiting))
+        start(o, container_of(list_pop_front(&o->hands_waiting), struct oci_hands, link));
+}
+
+static void on_cancel(struct op *op)
+{
+    struct oci_hands *h = container_of(op, struct oci_hands, op);
+
+    if (list_is_linked(&h->link)) {
+        list_remove(&h->oci->hands_waiting, &h->link);
+        op_finish(op, SP_CANCELLED, NULL);
+    } else if (op_is_active(&h->child.op)) {
+        op_cancel(&h->child.op);
+    }
+}
+
+void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
+                     void (*on_done)(struct op *))
+{
+    h->oci = o;
+    h->exit_code = -1;
+    op_begin(&h->op, &o->loop->rt, &o->inner, deadline_ns, on_cancel, on_done);
+    list_push_back(&o->hands_waiting, &h->link);
+    start_next(o);
+}
+
+void oci_hands_fini(struct oci_hands *h)
+{
+    buf_fini(&h->plan);
+    h->answer = json_doc_free(h->answer);
+}
+
+void oci_hands_cancel_waiting(struct oci *o)
+{
+    while (!list_is_empty(&o->hands_waiting))
+        op_cancel(&container_of(list_first(&o->hands_waiting), struct oci_hands, link)->op);
+}

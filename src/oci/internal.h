@@ -1,0 +1,279 @@
+/* internal.h - what the files of the `oci` backend share.
+ *
+ *   oci.c      open, close, the vtable            create.c   one box from nothing
+ *   setup.c    directories, base, first look      remove.c   destroys and sweeps, one per box
+ *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
+ *   plan.c     what sandpool-oci is told          scan.c     what is there: the boxes directory
+ *   hands.c    sandpool-oci as an operation       table.c    boxes in memory, their deaths
+ *   update.c   late binding                       examine.c  findings for `sandpool doctor` */
+#ifndef OCI_INTERNAL_H
+#define OCI_INTERNAL_H
+
+#include "base/json.h"
+#include "base/map.h"
+#include "loop/child.h"
+#include "loop/fdwatch.h"
+#include "loop/work.h"
+#include "oci/oci.h"
+#include "oci/spec.h"
+
+enum {
+    OCI_PATH_MAX = 512,
+    OCI_ID_COUNT = 65536, /* user ids of one box */
+    OCI_RUNTIMES_MAX = 8,
+    OCI_HANDS_MAX = 8,          /* sandpool-oci processes at once */
+    OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
+};
+
+#define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
+#define OCI_RETRY_NS (30 * NS_PER_S)  /* after this a runtime that failed is tried again */
+
+struct oci;
+
+/* --- sandpool-oci as an operation (hands.c) --- */
+
+struct oci_hands {
+    struct op op; /* SP_OK: it did it; SP_BACKEND_FAILED with its own sentence */
+    struct oci *oci;
+    const char *verb;
+    struct buf plan;         /* JSON; owned */
+    int pass_fd;             /* -1: none */
+    int exit_code;           /* result: see hands/plan.h */
+    struct json_doc *answer; /* result: what it printed; NULL when it failed */
+    struct child child;
+    const char *argv[3];
+    struct list_node link; /* while it waits for its turn */
+};
+
+/* The caller fills verb, plan and pass_fd of a zeroed object. */
+void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+void oci_hands_fini(struct oci_hands *h);
+/* At the end of the backend: those whose turn has not come. */
+void oci_hands_cancel_waiting(struct oci *o);
+
+/* --- runtimes (runtime.c) --- */
+
+enum oci_flavour { OCI_RUNC, OCI_CRUN, OCI_RUNSC, OCI_FLAVOUR_COUNT };
+enum oci_trial { OCI_UNTRIED, OCI_TRYING, OCI_WORKS, OCI_FAILED, OCI_TRIAL_COUNT };
+
+struct oci_runtime {
+    char name[64]; /* as a profile would call it */
+    char path[OCI_PATH_MAX];
+    enum oci_flavour flavour;
+    enum oci_trial trial;
+    uint64_t tried_ns;
+    struct err why; /* it failed */
+};
+
+/* A runtime for a profile that says `name` ("": any). SP_OK: *ret works. SP_STARTING: it is being
+ * tried, wait for oci_wake(). Else err says what was tried and why it is no good. */
+MUST_CHECK int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret,
+                               struct err *err);
+/* The one that made a box; NULL when it cannot be known. */
+struct oci_runtime *oci_runtime_by_path(struct oci *o, const char *path);
+void oci_runtimes_init(struct oci *o);
+/* In $PATH and the usual places; dst is "" when it is nowhere. */
+bool oci_find_program(const char *name, char *dst, size_t cap);
+
+/* --- box.json (record.c) --- */
+
+struct oci_record {
+    struct backend_box box; /* without `is_ready` */
+    uint64_t id_base;
+    char runtime[OCI_PATH_MAX];
+};
+
+void oci_record_print(const struct oci_record *r, struct buf *out);
+/* On any thread. SP_NOT_FOUND when there is none. */
+MUST_CHECK int oci_record_read(int dir_fd, struct oci_record *ret, struct err *err);
+/* Replaces it whole. */
+MUST_CHECK int oci_record_write(int dir_fd, const struct oci_record *r, struct err *err);
+
+/* --- what is there (scan.c), on any thread --- */
+
+struct oci_found {
+    uint64_t id;
+    struct oci_record record;
+    bool has_record;
+    bool is_running;   /* its lock is held */
+    bool is_unsettled; /* by somebody who is still making it */
+    int pid;
+    int pid_fd; /* of the running init; -1 when it is not wanted or was taken */
+};
+
+/* Whether somebody holds the box's lock. */
+bool oci_is_locked(int dir_fd);
+/* One box; a missing directory is no error: nothing runs. */
+MUST_CHECK int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err);
+
+struct oci_scan {
+    struct work work; /* SP_OK: complete */
+    char dir[OCI_PATH_MAX];
+    struct oci_found *found; /* from malloc: oci_scan_fini() */
+    size_t count;
+};
+
+void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+void oci_scan_fini(struct oci_scan *s);
+
+/* --- boxes in memory (table.c) --- */
+
+/* Somebody who goes on when something has changed: a runtime was tried, a base made, a box too. */
+struct oci_waiter {
+    struct list_node link;
+    void (*resume)(struct oci_waiter *w);
+};
+
+enum oci_state {
+    OCI_MAKING,
+    OCI_RUNNING,
+    OCI_DEAD,     /* was running; its directory is still there */
+    OCI_REMOVING, /* sandpool-oci is at it */
+    OCI_STATE_COUNT
+};
+
+struct oci_box {
+    struct map_node node;
+    struct list_node link;
+    struct oci *oci;
+    uint64_t id;
+    enum oci_state state;
+    uint32_t id_slot; /* UINT32_MAX: none */
+    int pid;
+    struct oci_runtime *runtime; /* NULL: not known */
+    struct fdwatch *watch;
+    struct list joiners;  /* struct oci_waiter: creates of the same box that came second */
+    struct list removers; /* struct oci_remover */
+};
+
+/* Somebody who waits for a box to be removed. */
+struct oci_remover {
+    struct list_node link; /* in b->removers; whoever gives up takes it out */
+    /* `answer` is NULL when it failed. The box is gone from the table, or OCI_DEAD. */
+    void (*on_removed)(struct oci_remover *w, int rc, const struct err *err,
+                       const struct json *answer);
+};
+
+struct oci_box *oci_box_find(struct oci *o, uint64_t id);
+struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state);
+void oci_box_drop(struct oci_box *b);
+/* Takes pid_fd. The box is running from here on; its death will be told. */
+MUST_CHECK int oci_box_watch(struct oci_box *b, int pid, int pid_fd, struct err *err);
+/* A found box that is not in the table yet is put there. */
+void oci_box_adopt(struct oci *o, struct oci_found *f);
+/* First user id of a range that no other box has; false when all are taken. */
+MUST_CHECK bool oci_take_ids(struct oci_box *b, uint32_t *ret_base);
+
+/* --- the backend --- */
+
+struct oci {
+    struct backend base;
+    struct loop *loop;
+    struct httpc *http;
+    const struct backend_events *events;
+    char instance[BACKEND_LABEL_MAX + 1];
+    char dir[OCI_PATH_MAX];       /* <state_dir>/oci */
+    char boxes_dir[OCI_PATH_MAX]; /* <dir>/boxes */
+    char agent[OCI_PATH_MAX];
+    char helper[OCI_PATH_MAX];
+    char stage[32];
+    char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
+    uint64_t id_base;
+    uint32_t id_slots; /* how many ranges there are */
+    uint8_t *id_used;  /* a bit for each */
+    uint32_t id_next;
+    unsigned host_cpus;
+    bool is_cgroup_v2;
+    bool has_loop; /* loop devices: disks can be limited */
+
+    struct list ops;   /* what callers wait for */
+    struct list inner; /* what the backend does for itself */
+    struct map boxes;
+    struct list box_list;
+    struct list hands_waiting;
+    size_t hands_running;
+    struct list waiters;       /* struct oci_waiter: creates that cannot begin yet */
+    struct list record_writes; /* binds in order: one record is written at a time */
+    struct oci_runtime runtimes[OCI_RUNTIMES_MAX];
+    unsigned runtime_count;
+
+    char base_dir[OCI_PATH_MAX]; /* of `rootfs: host`; "" until it is made */
+    bool is_base_asked;
+    struct err base_err;
+    char extra_binds[8][32]; /* directories of the host's root that are not links into /usr */
+    unsigned extra_bind_count;
+    char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
+
+    bool is_closing;
+    struct rt_task closed;
+    void (*on_closed)(void *ctx);
+    void *ctx;
+};
+
+static inline struct oci *oci_of(struct backend *b)
+{
+    return container_of(b, struct oci, base);
+}
+
+/* Something that creates wait for has changed. */
+void oci_wake(struct oci *o);
+/* Ends an operation of the backend; the last one lets a close go on. */
+void oci_finish(struct oci *o, struct op *op, int result, const struct err *err);
+void oci_settle(struct oci *o);
+
+/* setup.c */
+MUST_CHECK int oci_setup(struct oci *o, const struct backend_env *env, struct err *err);
+/* SP_OK when `rootfs: host` has its base; SP_STARTING: being made; else why not. */
+MUST_CHECK int oci_base_ready(struct oci *o, struct err *err);
+
+/* plan.c: JSON for sandpool-oci. */
+struct oci_run_plan {
+    const struct config_profile *profile;
+    const struct oci_runtime *runtime;
+    const struct oci_record *record;
+    const char *lower;
+    const char *const *image_env;
+    uint32_t slot;
+};
+
+void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out);
+void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
+                     struct buf *out);
+void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
+                    uint64_t user_id, const struct backend_extras *extras, struct buf *out);
+void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap);
+/* The control group, from the root of its hierarchy. */
+void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap);
+
+/* create.c */
+/* With this runtime whatever the profile says, as a box that belongs to nobody. */
+void oci_create_trial(struct oci *o, struct backend_create *r, struct oci_runtime *runtime,
+                      uint64_t deadline_ns, void (*on_done)(struct op *));
+void oci_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+
+/* remove.c */
+void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+/* Removes whatever is left of a box; those in b->removers are told. The entry is dropped. */
+void oci_remove_box(struct oci_box *b);
+
+/* read.c: is_alive, discover, list, bind */
+void oci_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *));
+void oci_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *));
+void oci_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
+              void (*on_done)(struct op *));
+void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
+              void (*on_done)(struct op *));
+
+/* update.c, examine.c */
+void oci_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+void oci_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+
+#endif

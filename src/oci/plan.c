@@ -1,0 +1,320 @@
+/* plan.c - what sandpool-oci is told, as JSON; the fields are explained in hands/plan.h. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "oci/internal.h"
+
+/* The order is the order of the arguments; ends with NULL. */
+static void put_strings(struct json_out *j, const char *key, const char *const *words)
+{
+    json_begin_arr(j, key);
+    for (; *words != NULL; words++)
+        json_put_str(j, NULL, *words);
+    json_end(j);
+}
+
+static void put_words(struct json_out *j, const char *key, const char *list)
+{
+    char word[CONFIG_TEXT_MAX + 1];
+
+    json_begin_arr(j, key);
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+
+        if (str_copy_n(word, sizeof(word), list, len))
+            json_put_str(j, NULL, word);
+        list += list[len] == ',' ? len + 1 : len;
+    }
+    json_end(j);
+}
+
+void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap)
+{
+    char hex[17];
+
+    str_hex64(hex, id);
+    (void) snprintf(dst, cap, "%s/%s", o->boxes_dir, hex);
+}
+
+void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap)
+{
+    char hex[17];
+
+    str_hex64(hex, id);
+    (void) snprintf(dst, cap, "/sandpool-%s/%s", o->instance, hex);
+}
+
+static void state_root(const struct oci *o, const struct oci_runtime *r, char *dst, size_t cap)
+{
+    static const char *const names[] = {"runc", "crun", "runsc"};
+
+    static_assert(ARRAY_LEN(names) == OCI_FLAVOUR_COUNT, "a name for each");
+    (void) snprintf(dst, cap, "%s/run-%s", o->dir, names[r->flavour]);
+}
+
+static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_runtime *r,
+                            const char *dir, const char *hex)
+{
+    char root[OCI_PATH_MAX + 32];
+    char pid_file[OCI_PATH_MAX + 64];
+    const char *const usual[] = {
+        r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "2", "--pid-file",
+        pid_file, "--bundle", dir,  hex,   NULL};
+    const char *const gvisor[] = {r->path,
+                                  "--root",
+                                  root,
+                                  "--platform=ptrace",
+                                  "--network=none",
+                                  "--ignore-cgroups",
+                                  "--host-uds=create",
+                                  "run",
+                                  "--detach",
+                                  "--pid-file",
+                                  pid_file,
+                                  "--bundle",
+                                  dir,
+                                  hex,
+                                  NULL};
+
+    state_root(o, r, root, sizeof(root));
+    (void) snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
+    put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
+}
+
+static void put_owned(struct json_out *j, const char *path, uint64_t id, uint64_t mode)
+{
+    json_begin_obj(j, NULL);
+    json_put_str(j, "path", path);
+    json_put_u64(j, "id", id);
+    json_put_u64(j, "mode", mode);
+    json_end(j);
+}
+
+static void put_bind(struct json_out *j, const char *from, const char *to, bool is_read_only)
+{
+    json_begin_obj(j, NULL);
+    json_put_str(j, "from", from);
+    json_put_str(j, "to", to);
+    json_put_bool(j, "ro", is_read_only);
+    json_end(j);
+}
+
+static void put_file(struct json_out *j, const char *path, const char *text)
+{
+    json_begin_obj(j, NULL);
+    json_put_str(j, "path", path);
+    json_put_str(j, "text", text);
+    json_end(j);
+}
+
+/* "/here:/there", "/here:/there:ro"; the configuration has checked the form. */
+static void put_profile_mount(struct json_out *j, const char *text, size_t len)
+{
+    char entry[CONFIG_TEXT_MAX + 1];
+    char *to;
+    char *how;
+
+    if (!str_copy_n(entry, sizeof(entry), text, len))
+        return;
+    to = strchr(entry, ':');
+    if (to == NULL)
+        return;
+    *to++ = '\0';
+    how = strchr(to, ':');
+    if (how != NULL)
+        *how++ = '\0';
+    put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
+}
+
+static void put_profile_mounts(struct json_out *j, const char *list)
+{
+    json_begin_arr(j, "mounts");
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+
+        put_profile_mount(j, list, len);
+        list += list[len] == ',' ? len + 1 : len;
+    }
+    json_end(j);
+}
+
+static void put_contents(struct json_out *j, const struct oci *o, const struct config_profile *p,
+                         const char *hex)
+{
+    bool is_host = str_is_empty(p->image) && strcmp(p->rootfs, "host") == 0;
+    char home[CONFIG_NAME_MAX + 8];
+    char text[160];
+
+    (void) snprintf(home, sizeof(home), "/home/%s", p->user);
+    json_begin_arr(j, "owned");
+    if (strcmp(p->user, "root") != 0)
+        put_owned(j, home, OCI_USER_ID, 0755);
+    put_owned(j, OCI_WORKSPACE, strcmp(p->user, "root") != 0 ? OCI_USER_ID : 0, 0755);
+    put_owned(j, "/tmp", 0, 01777);
+    put_owned(j, "/var/tmp", 0, 01777);
+    json_end(j);
+
+    json_begin_arr(j, "files");
+    (void) snprintf(text, sizeof(text), "%s\n", hex);
+    put_file(j, "/etc/hostname", text);
+    (void) snprintf(text, sizeof(text), "127.0.0.1 localhost %s\n::1 localhost\n", hex);
+    put_file(j, "/etc/hosts", text);
+    if (p->network == CONFIG_NETWORK_NAT)
+        put_file(j, "/etc/resolv.conf", "nameserver 10.0.2.3\n");
+    json_end(j);
+
+    json_begin_arr(j, "binds");
+    if (is_host)
+        put_bind(j, "/usr", "/usr", true);
+    for (unsigned i = 0; is_host && i < o->extra_bind_count; i++)
+        put_bind(j, o->extra_binds[i], o->extra_binds[i], true);
+    put_bind(j, o->agent, OCI_AGENT_PATH, true);
+    if (p->network == CONFIG_NETWORK_HOST && access("/etc/resolv.conf", R_OK) == 0)
+        put_bind(j, "/etc/resolv.conf", "/etc/resolv.conf", true);
+    json_end(j);
+}
+
+static void put_spec(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
+                     const char *hex)
+{
+    const char *const agent_args[] = {
+        "--fd",      "3",           "--lock-fd",      "4", "--user", p->profile->user,
+        "--workdir", OCI_WORKSPACE, "--detach-stdio", NULL};
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    char rootfs[64];
+    struct oci_spec spec = {.profile = p->profile,
+                            .rootfs = rootfs,
+                            .hostname = hex,
+                            .token = p->record->box.token,
+                            .cgroup = cgroup,
+                            .id_base = (uint32_t) p->record->id_base,
+                            .id_count = OCI_ID_COUNT,
+                            .host_cpus = o->host_cpus,
+                            .first_cpu = p->slot,
+                            .is_cgroup_v2 = o->is_cgroup_v2,
+                            .has_cgroups = p->runtime->flavour != OCI_RUNSC,
+                            .has_user_ns = true,
+                            .has_lock = true,
+                            .image_env = p->image_env,
+                            .agent_args = agent_args};
+    struct buf text;
+
+    oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
+    (void) snprintf(rootfs, sizeof(rootfs), "%s/rootfs", o->stage);
+    buf_init(&text, CHILD_OUTPUT_MAX * 2);
+    oci_spec_print(&spec, &text);
+    json_put_str(j, "spec", buf_str(&text));
+    buf_fini(&text);
+}
+
+/* Beside the box, in its network namespace; nothing of the host's loopback is shown. */
+static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
+{
+    const char *const slirp[] = {o->slirp,
+                                 "--configure",
+                                 "--mtu=65520",
+                                 "--disable-host-loopback",
+                                 "--userns-path=/proc/{pid}/ns/user",
+                                 "{pid}",
+                                 "tap0",
+                                 NULL};
+
+    if (p->network == CONFIG_NETWORK_NAT)
+        put_strings(j, "network", slirp);
+}
+
+void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
+{
+    bool has_disk = o->has_loop && p->profile->limits.disk > 0;
+    char dir[OCI_PATH_MAX + 32];
+    char template[OCI_PATH_MAX + 64] = "";
+    struct json_out j;
+    struct buf record;
+    char hex[17];
+
+    str_hex64(hex, p->record->box.labels.box_id);
+    oci_box_dir(o, p->record->box.labels.box_id, dir, sizeof(dir));
+    if (has_disk)
+        (void) snprintf(template, sizeof(template), "%s/disk-%llu.img", o->dir,
+                        (unsigned long long) p->profile->limits.disk);
+    buf_init(&record, OCI_RECORD_MAX);
+    oci_record_print(p->record, &record);
+
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_put_str(&j, "record", buf_str(&record));
+    put_spec(&j, o, p, hex);
+    json_put_str(&j, "stage", o->stage);
+    json_put_str(&j, "lower", p->lower);
+    json_put_bool(&j, "map_lower", true);
+    json_put_u64(&j, "id_base", p->record->id_base);
+    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "disk", has_disk ? p->profile->limits.disk : 0);
+    json_put_str(&j, "disk_template", template);
+    put_contents(&j, o, p->profile, hex);
+    put_profile_mounts(&j, p->profile->mounts);
+    put_words(&j, "allow", o->allow);
+    json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
+    put_run_command(&j, o, p->runtime, dir, hex);
+    put_network(&j, o, p->profile);
+    json_end(&j);
+    json_out_finish(&j, out);
+    buf_fini(&record);
+}
+
+void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
+                     struct buf *out)
+{
+    char dir[OCI_PATH_MAX + 32];
+    char root[OCI_PATH_MAX + 32];
+    char state[OCI_PATH_MAX + 64];
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    struct json_out j;
+    char hex[17];
+
+    str_hex64(hex, id);
+    oci_box_dir(o, id, dir, sizeof(dir));
+    oci_cgroup(o, id, cgroup, sizeof(cgroup));
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_put_str(&j, "cgroup", cgroup);
+    if (runtime != NULL) {
+        const char *const command[] = {runtime->path, "--root", root, "delete",
+                                       "--force",     hex,      NULL};
+
+        state_root(o, runtime, root, sizeof(root));
+        (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
+        put_strings(&j, "delete", command);
+        json_put_str(&j, "runtime_state", state);
+    }
+    json_end(&j);
+    json_out_finish(&j, out);
+}
+
+void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
+                    uint64_t user_id, const struct backend_extras *extras, struct buf *out)
+{
+    char dir[OCI_PATH_MAX + 32];
+    struct json_out j;
+
+    oci_box_dir(o, b->id, dir, sizeof(dir));
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_put_u64(&j, "pid", (uint64_t) b->pid);
+    json_put_u64(&j, "id_base", id_base);
+    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "user_id", user_id);
+    json_begin_arr(&j, "mounts");
+    for (size_t i = 0; i < extras->mount_count; i++)
+        put_bind(&j, extras->mounts[i].host_path, extras->mounts[i].box_path,
+                 extras->mounts[i].is_read_only);
+    json_end(&j);
+    put_words(&j, "allow", o->allow);
+    json_end(&j);
+    json_out_finish(&j, out);
+}

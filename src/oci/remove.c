@@ -1,0 +1,193 @@
+/* remove.c - the end of a box, whoever asks for it: one removal per box at a time, and everybody who
+ * wants the box gone hears of its end. A caller that leaves does not stop it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+struct removal {
+    struct work look; /* only when the runtime is not known */
+    struct oci_found found;
+    struct oci_hands hands;
+    struct oci *oci;
+    struct oci_box *box;
+};
+
+/* A destroy that waits; `priv` of the request. */
+struct destroyer {
+    struct oci_remover remover;
+    struct oci *oci;
+    struct oci_box *box; /* valid while it waits */
+    struct backend_destroy *request;
+};
+
+static uint64_t number(const struct json *answer, const char *key)
+{
+    const struct json *v = json_get(answer, key);
+    uint64_t n = 0;
+
+    return v != NULL && json_u64(v, &n) ? n : 0;
+}
+
+static void print_report(const struct json *answer, char *dst, size_t cap)
+{
+    uint64_t files = number(answer, "files");
+    uint64_t cgroups = number(answer, "cgroups");
+    const struct json *was_running = json_get(answer, "was_running");
+
+    if (files + cgroups == 0) {
+        str_copy_cut(dst, cap, "the box was not there");
+        return;
+    }
+    (void) snprintf(dst, cap,
+                    "%s, %llu processes killed, %llu control groups and %llu files removed, %llu "
+                    "bytes freed",
+                    was_running != NULL && json_bool(was_running) ? "the box was stopped"
+                                                                  : "the box had ended",
+                    (unsigned long long) number(answer, "processes"), (unsigned long long) cgroups,
+                    (unsigned long long) files, (unsigned long long) number(answer, "bytes"));
+}
+
+static void end_removal(struct removal *m, int rc, const struct err *err)
+{
+    struct oci *o = m->oci;
+    struct oci_box *b = m->box;
+    struct list told;
+
+    if (rc != SP_OK)
+        log_warn("oci.remove_failed", LF_HEX("box", b->id), LF_STR("reason", err->msg));
+    list_move(&b->removers, &told);
+    if (rc == SP_OK)
+        oci_box_drop(b);
+    else
+        b->state = OCI_DEAD; /* the next destroy, or the next look, tries again */
+    while (!list_is_empty(&told)) {
+        struct oci_remover *w = container_of(list_pop_front(&told), struct oci_remover, link);
+
+        w->on_removed(w, rc, err, m->hands.answer != NULL ? json_root(m->hands.answer) : NULL);
+    }
+    oci_hands_fini(&m->hands);
+    free(m);
+    oci_wake(o);
+    oci_settle(o);
+}
+
+static void on_removed(struct op *op)
+{
+    FAULT_POINT("oci.after_remove");
+    end_removal(container_of(op, struct removal, hands.op), op->result, &op->err);
+}
+
+static void act(struct removal *m)
+{
+    struct oci *o = m->oci;
+
+    FAULT_POINT("oci.before_remove");
+    buf_init(&m->hands.plan, OCI_RECORD_MAX);
+    oci_plan_remove(o, m->box->id, m->box->runtime, &m->hands.plan);
+    m->hands.verb = "remove";
+    m->hands.pass_fd = -1;
+    oci_hands_start(o, &m->hands, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS), on_removed);
+}
+
+/* Of another daemon: for us it is not there. */
+static bool is_foreign(const struct removal *m)
+{
+    const char *instance = m->found.record.box.labels.instance;
+
+    return !str_is_empty(instance) && strcmp(instance, m->oci->instance) != 0;
+}
+
+static void on_looked(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, look.op);
+
+    if (m->found.pid_fd >= 0)
+        (void) close(m->found.pid_fd); /* nothing to do about it here */
+    if (op->result != SP_OK) {
+        end_removal(m, op->result, &op->err);
+        return;
+    }
+    if (m->found.has_record && is_foreign(m)) {
+        end_removal(m, SP_OK, NULL);
+        return;
+    }
+    if (m->found.has_record)
+        m->box->runtime = oci_runtime_by_path(m->oci, m->found.record.runtime);
+    act(m);
+}
+
+static int look(struct work *w, struct err *err)
+{
+    struct removal *m = container_of(w, struct removal, look);
+
+    return oci_look(m->oci->boxes_dir, m->found.id, &m->found, err);
+}
+
+void oci_remove_box(struct oci_box *b)
+{
+    struct oci *o = b->oci;
+    struct removal *m = xcalloc(1, sizeof(*m));
+
+    assert(b->state != OCI_REMOVING && b->state != OCI_MAKING);
+    b->state = OCI_REMOVING;
+    m->oci = o;
+    m->box = b;
+    if (b->runtime != NULL) {
+        act(m);
+        return;
+    }
+    m->found.id = b->id;
+    m->look.run = look;
+    work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
+}
+
+static void on_destroyed(struct oci_remover *remover, int rc, const struct err *err,
+                         const struct json *answer)
+{
+    struct destroyer *d = container_of(remover, struct destroyer, remover);
+    struct backend_destroy *r = d->request;
+
+    print_report(answer, r->report, sizeof(r->report));
+    r->priv = NULL;
+    oci_finish(d->oci, &r->op, rc, err);
+    free(d);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct backend_destroy *r = container_of(op, struct backend_destroy, op);
+    struct destroyer *d = r->priv;
+    struct oci *o = d->oci;
+
+    list_remove(&d->box->removers, &d->remover.link);
+    free(d);
+    r->priv = NULL;
+    oci_finish(o, op, SP_CANCELLED, NULL);
+}
+
+void oci_destroy(struct backend *backend, struct backend_destroy *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
+    struct destroyer *d = xcalloc(1, sizeof(*d));
+
+    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    if (b == NULL)
+        b = oci_box_add(o, r->box.labels.box_id, OCI_DEAD);
+    d->oci = o;
+    d->box = b;
+    d->request = r;
+    d->remover.on_removed = on_destroyed;
+    r->priv = d;
+    list_push_back(&b->removers, &d->remover.link);
+    if (b->state == OCI_RUNNING || b->state == OCI_DEAD)
+        oci_remove_box(b); /* one being made is removed when it is made, one being removed soon */
+}

@@ -1,0 +1,199 @@
+/* runtime.c - which OCI runtime works here. Being installed proves nothing: a runtime is good when it
+ * has made a box, and what it says when it has not is kept for whoever asks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+#define TRIAL_NS (30 * NS_PER_S)
+
+/* Tried in this order when a profile does not say. */
+static const char *const usual[] = {"crun", "runc", "runsc"};
+
+struct trial {
+    struct backend_create create;
+    struct backend_destroy destroy;
+    struct config_profile profile;
+    struct oci *oci;
+    struct oci_runtime *runtime;
+};
+
+bool oci_find_program(const char *name, char *dst, size_t cap)
+{
+    const char *path = getenv("PATH");
+    char all[1024];
+    char *dir = all;
+
+    (void) snprintf(all, sizeof(all), "%.800s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin",
+                    path != NULL ? path : "");
+    while (*dir != '\0') {
+        int len = (int) strcspn(dir, ":");
+
+        if (len > 0 && (size_t) snprintf(dst, cap, "%.*s/%s", len, dir, name) < cap &&
+            access(dst, X_OK) == 0)
+            return true;
+        dir += len;
+        dir += *dir == ':';
+    }
+    str_copy_cut(dst, cap, "");
+    return false;
+}
+
+static enum oci_flavour flavour_of(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *last = slash != NULL ? slash + 1 : name;
+
+    if (strncmp(last, "runsc", 5) == 0)
+        return OCI_RUNSC;
+    return strncmp(last, "crun", 4) == 0 ? OCI_CRUN : OCI_RUNC;
+}
+
+static struct oci_runtime *add(struct oci *o, const char *name)
+{
+    struct oci_runtime *r;
+
+    if (o->runtime_count == OCI_RUNTIMES_MAX)
+        return NULL;
+    r = &o->runtimes[o->runtime_count++];
+    str_copy_cut(r->name, sizeof(r->name), name);
+    r->flavour = flavour_of(name);
+    if (name[0] == '/')
+        str_copy_cut(r->path, sizeof(r->path), name);
+    return r;
+}
+
+void oci_runtimes_init(struct oci *o)
+{
+    for (size_t i = 0; i < ARRAY_LEN(usual); i++)
+        (void) add(o, usual[i]);
+    (void) oci_find_program("slirp4netns", o->slirp, sizeof(o->slirp));
+}
+
+static struct oci_runtime *find(struct oci *o, const char *name)
+{
+    for (unsigned i = 0; i < o->runtime_count; i++)
+        if (strcmp(o->runtimes[i].name, name) == 0)
+            return &o->runtimes[i];
+    return add(o, name);
+}
+
+struct oci_runtime *oci_runtime_by_path(struct oci *o, const char *path)
+{
+    for (unsigned i = 0; i < o->runtime_count; i++) {
+        struct oci_runtime *r = &o->runtimes[i];
+
+        if (str_is_empty(r->path))
+            (void) oci_find_program(r->name, r->path, sizeof(r->path));
+        if (strcmp(r->path, path) == 0)
+            return r;
+    }
+    return path[0] == '/' ? add(o, path) : NULL;
+}
+
+/* --- trials --- */
+
+static void on_trial_removed(struct op *op)
+{
+    struct trial *t = container_of(op, struct trial, destroy.op);
+
+    free(t); /* what could not be removed was logged */
+}
+
+static void on_tried(struct op *op)
+{
+    struct trial *t = container_of(op, struct trial, create.op);
+    struct oci *o = t->oci;
+    struct oci_runtime *r = t->runtime;
+
+    r->tried_ns = rt_now(&o->loop->rt);
+    r->trial = op->result == SP_OK ? OCI_WORKS : OCI_FAILED;
+    r->why = op->err;
+    if (op->result != SP_OK)
+        log_info("oci.runtime_refused", LF_STR("runtime", r->path), LF_STR("reason", r->why.msg));
+    else
+        log_info("oci.runtime", LF_STR("runtime", r->path));
+    if (op->result == SP_OK && !o->is_closing) {
+        t->destroy.box = t->create.box;
+        oci_destroy(&o->base, &t->destroy, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS),
+                    on_trial_removed);
+    } else {
+        free(t);
+    }
+    oci_wake(o);
+}
+
+static void try_runtime(struct oci *o, struct oci_runtime *r)
+{
+    struct trial *t = xcalloc(1, sizeof(*t));
+
+    t->oci = o;
+    t->runtime = r;
+    str_copy_cut(t->profile.name, sizeof(t->profile.name), "trial");
+    str_copy_cut(t->profile.rootfs, sizeof(t->profile.rootfs), "host");
+    str_copy_cut(t->profile.user, sizeof(t->profile.user), "user");
+    t->profile.limits.memory = 256ULL * 1024 * 1024;
+    t->profile.limits.cpus = 1000;
+    t->profile.limits.pids = 64;
+    t->create.profile = &t->profile;
+    rand_secure(&t->create.labels.box_id, sizeof(t->create.labels.box_id));
+    str_copy_cut(t->create.token, sizeof(t->create.token), "trial");
+    r->trial = OCI_TRYING;
+    oci_create_trial(o, &t->create, r, rt_after(rt_now(&o->loop->rt), TRIAL_NS), on_tried);
+}
+
+/* SP_OK, SP_STARTING, or why this one is no good. */
+static int ask(struct oci *o, struct oci_runtime *r, struct err *err)
+{
+    if (r->trial == OCI_FAILED && rt_now(&o->loop->rt) - r->tried_ns > OCI_RETRY_NS)
+        r->trial = OCI_UNTRIED;
+    if (r->trial == OCI_UNTRIED &&
+        (r->name[0] == '/' ? access(r->path, X_OK) != 0
+                           : !oci_find_program(r->name, r->path, sizeof(r->path))))
+        return err_set(err, SP_BACKEND_UNAVAILABLE, "%s is not installed", r->name);
+    switch (r->trial) {
+    case OCI_UNTRIED:
+        try_runtime(o, r);
+        return SP_STARTING;
+    case OCI_TRYING:
+        return SP_STARTING;
+    case OCI_WORKS:
+        return SP_OK;
+    case OCI_FAILED:
+    case OCI_TRIAL_COUNT:
+        break;
+    }
+    return err_set(err, SP_BACKEND_UNAVAILABLE, "%s: %s", r->name, r->why.msg);
+}
+
+int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, struct err *err)
+{
+    struct err all = {0};
+    size_t len = 0;
+
+    if (!str_is_empty(name)) {
+        *ret = find(o, name);
+        if (*ret == NULL)
+            return err_set(err, SP_CONFIG, "more than %d different runtimes", OCI_RUNTIMES_MAX);
+        return ask(o, *ret, err);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(usual); i++) {
+        struct err one;
+        int rc;
+
+        *ret = find(o, usual[i]);
+        rc = ask(o, *ret, &one);
+        if (rc == SP_OK || rc == SP_STARTING)
+            return rc;
+        (void) snprintf(all.msg + len, sizeof(all.msg) - len, "%s%.90s", i > 0 ? "; " : "",
+                        one.msg);
+        len = strlen(all.msg);
+    }
+    return err_set(err, SP_BACKEND_UNAVAILABLE,
+                   "no OCI runtime works here, install runc or crun (%.160s)", all.msg);
+}

@@ -1,0 +1,138 @@
+/* scan.c - what is really there: the directories of the boxes, and whether their locks are held.
+ * Runs on a thread; the truth about a box is its lock, not a pid that may be another's by now. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+bool oci_is_locked(int dir_fd)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    /* Closing gives a lock that we got back. */
+    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+static int read_pid(int dir_fd)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, "pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char text[16];
+    uint64_t pid;
+    ssize_t len;
+
+    if (fd < 0)
+        return 0;
+    len = read(fd, text, sizeof(text) - 1);
+    if (len <= 0)
+        return 0;
+    text[len] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return str_parse_u64(text, 2, INT32_MAX, &pid) ? (int) pid : 0;
+}
+
+/* The pidfd is taken while the lock is held before and after, so it is the box's. */
+static void look_once(int dir_fd, struct oci_found *f)
+{
+    f->is_running = oci_is_locked(dir_fd);
+    f->pid = read_pid(dir_fd);
+    if (!f->is_running || f->pid == 0)
+        return;
+    f->pid_fd = (int) syscall(SYS_pidfd_open, f->pid, 0);
+    if (f->pid_fd >= 0 && !oci_is_locked(dir_fd)) {
+        (void) close(f->pid_fd); /* nothing to do about it here */
+        f->pid_fd = -1;
+        f->is_running = false;
+    }
+}
+
+int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err)
+{
+    char path[OCI_PATH_MAX + 32];
+    char hex[17];
+    AUTO_CLOSE int fd = -1;
+    int rc;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->id = id;
+    ret->pid_fd = -1;
+    str_hex64(hex, id);
+    (void) snprintf(path, sizeof(path), "%s/%s", boxes_dir, hex);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? SP_OK : err_sys(err, SP_IO, errno, "box %s", hex);
+    rc = oci_record_read(fd, &ret->record, err);
+    if (rc != SP_OK && rc != SP_NOT_FOUND)
+        return err_wrap(err, "box %s", hex);
+    ret->has_record = rc == SP_OK;
+    look_once(fd, ret);
+    ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0);
+    return SP_OK;
+}
+
+static int scan(struct oci_scan *s, DIR *dir, struct err *err)
+{
+    size_t room = 0;
+    int rc = SP_OK;
+
+    while (rc == SP_OK) {
+        const struct dirent *entry;
+        uint64_t id;
+
+        errno = 0;
+        entry = readdir(dir);
+        if (entry == NULL)
+            return errno == 0 ? SP_OK : err_sys(err, SP_IO, errno, "%s", s->dir);
+        if (!str_parse_hex64(entry->d_name, &id))
+            continue;
+        if (s->count == room) {
+            room = room * 2 + 16;
+            s->found = xrealloc(s->found, room * sizeof(s->found[0]));
+        }
+        rc = oci_look(s->dir, id, &s->found[s->count], err);
+        if (rc == SP_OK)
+            s->count++;
+    }
+    return rc;
+}
+
+static int run_scan(struct work *w, struct err *err)
+{
+    struct oci_scan *s = container_of(w, struct oci_scan, work);
+    DIR *dir = opendir(s->dir);
+    int rc;
+
+    if (dir == NULL)
+        return err_sys(err, SP_IO, errno, "%.200s", s->dir);
+    rc = scan(s, dir, err);
+    (void) closedir(dir); /* nothing to do about it here */
+    return rc;
+}
+
+void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
+                    void (*on_done)(struct op *))
+{
+    memset(s, 0, sizeof(*s));
+    str_copy_cut(s->dir, sizeof(s->dir), o->boxes_dir);
+    s->work.run = run_scan;
+    work_start(o->loop, &s->work, &o->inner, deadline_ns, on_done);
+}
+
+void oci_scan_fini(struct oci_scan *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->found[i].pid_fd >= 0)
+            (void) close(s->found[i].pid_fd); /* nothing to do about it here */
+    free(s->found);
+    s->found = NULL;
+    s->count = 0;
+}

@@ -1,0 +1,195 @@
+/* setup.c - what the backend needs before the first box: its directories, its two programs, a place
+ * to build file systems in, and the base of `rootfs: host`. */
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "oci/internal.h"
+
+#define ID_END 0xffff0000ULL /* no range goes beyond: the last ids mean "nobody" and "no id" */
+
+struct base_job {
+    struct oci_hands hands;
+    struct oci *oci;
+};
+
+/* --- the base --- */
+
+static bool take_extra_binds(struct oci *o, const struct json *list)
+{
+    o->extra_bind_count = 0;
+    for (size_t i = 0; list != NULL && i < json_len(list); i++) {
+        const char *path = json_str(json_at(list, i));
+
+        if (path == NULL || o->extra_bind_count == ARRAY_LEN(o->extra_binds) ||
+            !str_copy(o->extra_binds[o->extra_bind_count], sizeof(o->extra_binds[0]), path))
+            return false;
+        o->extra_bind_count++;
+    }
+    return true;
+}
+
+static void on_base(struct op *op)
+{
+    struct base_job *job = container_of(op, struct base_job, hands.op);
+    struct oci *o = job->oci;
+    const struct json *answer = op->result == SP_OK ? json_root(job->hands.answer) : NULL;
+    const char *digest = json_str(json_get(answer, "digest"));
+
+    if (op->result != SP_OK)
+        o->base_err = op->err;
+    else if (digest == NULL || !take_extra_binds(o, json_get(answer, "extra_binds")))
+        (void) err_set(&o->base_err, SP_PROTOCOL, "sandpool-oci base gave no answer");
+    else
+        (void) snprintf(o->base_dir, sizeof(o->base_dir), "%.440s/base/%.64s", o->dir, digest);
+    oci_hands_fini(&job->hands);
+    free(job);
+    oci_wake(o);
+    o->is_base_asked = !str_is_empty(o->base_dir); /* a failure is tried again by the next box */
+    oci_settle(o);
+}
+
+static void start_base(struct oci *o)
+{
+    struct base_job *job = xcalloc(1, sizeof(*job));
+    char dir[OCI_PATH_MAX + 8];
+    struct json_out j;
+
+    o->is_base_asked = true;
+    o->base_err = (struct err){0};
+    job->oci = o;
+    job->hands.verb = "base";
+    job->hands.pass_fd = -1;
+    (void) snprintf(dir, sizeof(dir), "%s/base", o->dir);
+    buf_init(&job->hands.plan, OCI_RECORD_MAX);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_put_str(&j, "user", "user");
+    json_put_u64(&j, "user_id", OCI_USER_ID);
+    json_end(&j);
+    json_out_finish(&j, &job->hands.plan);
+    oci_hands_start(o, &job->hands, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS), on_base);
+}
+
+int oci_base_ready(struct oci *o, struct err *err)
+{
+    if (!str_is_empty(o->base_dir))
+        return SP_OK;
+    if (o->is_base_asked && o->base_err.code != SP_OK) {
+        *err = o->base_err;
+        return err_wrap(err, "the base of `rootfs: host`");
+    }
+    if (!o->is_base_asked)
+        start_base(o);
+    return SP_STARTING;
+}
+
+/* --- the rest --- */
+
+static int make_dir(const char *path, struct err *err)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return err_sys(err, SP_IO, errno, "directory '%.160s'", path);
+    return SP_OK;
+}
+
+static int find_program(const char *configured, const char *name, char *dst, size_t cap,
+                        struct err *err)
+{
+    char self[OCI_PATH_MAX];
+    ssize_t len;
+
+    if (!str_is_empty(configured)) {
+        str_copy_cut(dst, cap, configured);
+    } else {
+        len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        if (len <= 0)
+            return err_sys(err, SP_IO, errno, "/proc/self/exe");
+        self[len] = '\0';
+        *strrchr(self, '/') = '\0';
+        (void) snprintf(dst, cap, "%.440s/%s", self, name);
+    }
+    if (access(dst, X_OK) != 0)
+        return err_sys(err, SP_CONFIG, errno,
+                       "'%.120s' is needed (it is built and installed with the daemon)", dst);
+    return SP_OK;
+}
+
+/* Covered by a private tmpfs while a box is made, so it must not lead to anything that is needed
+ * then. */
+static int find_stage(struct oci *o, struct err *err)
+{
+    static const char *const places[] = {"/mnt", "/media", "/srv", "/opt"};
+    const char *const needed[] = {o->dir, o->agent, o->helper};
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        size_t len = strlen(places[i]);
+        bool is_free = access(places[i], F_OK) == 0;
+
+        for (size_t k = 0; k < ARRAY_LEN(needed); k++)
+            if (strncmp(needed[k], places[i], len) == 0 && needed[k][len] == '/')
+                is_free = false;
+        if (is_free) {
+            str_copy_cut(o->stage, sizeof(o->stage), places[i]);
+            return SP_OK;
+        }
+    }
+    return err_set(err, SP_CONFIG,
+                   "one of /mnt, /media, /srv and /opt must exist and hold "
+                   "nothing of sandpool");
+}
+
+static void take_ids(struct oci *o, uint64_t id_base)
+{
+    uint64_t count = (ID_END - id_base) / OCI_ID_COUNT;
+
+    o->id_base = id_base;
+    o->id_slots = (uint32_t) count;
+    o->id_used = xcalloc(count / 8 + 1, 1);
+}
+
+int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
+{
+    struct statfs fs;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    char state_dir[OCI_PATH_MAX];
+    int rc;
+
+    if (geteuid() != 0)
+        return err_set(err, SP_CONFIG,
+                       "the oci backend must run as root: it makes mounts, control groups and "
+                       "ranges of user ids");
+    if (realpath(env->state_dir, state_dir) == NULL)
+        return err_sys(err, SP_IO, errno, "state_dir '%.160s'", env->state_dir);
+    (void) snprintf(o->dir, sizeof(o->dir), "%.400s/oci", state_dir);
+    (void) snprintf(o->boxes_dir, sizeof(o->boxes_dir), "%.400s/oci/boxes", state_dir);
+    rc = make_dir(o->dir, err);
+    if (rc == SP_OK)
+        rc = make_dir(o->boxes_dir, err);
+    if (rc == SP_OK)
+        rc =
+            find_program(env->config->oci.agent, "sandpool-agent", o->agent, sizeof(o->agent), err);
+    if (rc == SP_OK)
+        rc = find_program(env->config->oci.helper, "sandpool-oci", o->helper, sizeof(o->helper),
+                          err);
+    if (rc == SP_OK)
+        rc = find_stage(o, err);
+    if (rc != SP_OK)
+        return rc;
+    str_copy_cut(o->allow, sizeof(o->allow), env->config->mounts.allow);
+    take_ids(o, env->config->oci.id_base);
+    o->host_cpus = cpus > 0 ? (unsigned) cpus : 1;
+    o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+    o->has_loop = access("/dev/loop-control", R_OK | W_OK) == 0;
+    oci_runtimes_init(o);
+    start_base(o);
+    return SP_OK;
+}

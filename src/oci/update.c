@@ -1,0 +1,250 @@
+/* update.c - late binding: limits into the control group, mounts by sandpool-oci, environment by the
+ * agent, in this order. The first that fails ends it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "hands/plan.h"
+#include "oci/internal.h"
+
+enum { CPU_PERIOD_US = 100000, ENV_BODY_MAX = 256 * 1024, ANSWER_MAX = 64 * 1024 };
+
+/* `priv` of the request. */
+struct updating {
+    struct work work;
+    struct oci_hands hands;
+    struct httpc_request call;
+    struct oci *oci;
+    struct backend_update *request;
+    struct oci_found found;
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    char url[BACKEND_URL_MAX + 32];
+    char authorization[BACKEND_TOKEN_MAX + 32];
+    const char *headers[3];
+    struct buf body;
+};
+
+static void finish(struct updating *u, int rc, const struct err *err)
+{
+    struct oci *o = u->oci;
+    struct backend_update *r = u->request;
+
+    if (u->found.pid_fd >= 0)
+        (void) close(u->found.pid_fd); /* nothing to do about it here */
+    oci_hands_fini(&u->hands);
+    httpc_request_fini(&u->call);
+    buf_fini(&u->body);
+    free(u);
+    r->priv = NULL;
+    oci_finish(o, &r->op, rc, err);
+}
+
+/* --- environment --- */
+
+static void on_called(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, call.op);
+    struct err err = op->err;
+    int rc = op->result;
+
+    if (rc == SP_OK && u->call.status != 200)
+        rc = err_set(&err, SP_BACKEND_FAILED, "the agent refused the environment: %d %.120s",
+                     u->call.status, buf_str(&u->call.response));
+    finish(u, rc, &err);
+}
+
+static void set_env(struct updating *u)
+{
+    const struct backend_extras *x = &u->request->extras;
+    struct json_out j;
+
+    if (x->env_count == 0) {
+        finish(u, SP_OK, NULL);
+        return;
+    }
+    buf_init(&u->body, ENV_BODY_MAX);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_begin_obj(&j, "set");
+    for (size_t i = 0; i < x->env_count; i++)
+        json_put_str(&j, x->envs[i].name, x->envs[i].value);
+    json_end(&j);
+    json_end(&j);
+    json_out_finish(&j, &u->body);
+    (void) snprintf(u->url, sizeof(u->url), "%s/v1/agent/env", u->found.record.box.url);
+    (void) snprintf(u->authorization, sizeof(u->authorization), "Authorization: Bearer %s",
+                    u->found.record.box.token);
+    u->headers[0] = u->authorization;
+    u->headers[1] = "Content-Type: application/json";
+    u->call.method = "POST";
+    u->call.url = u->url;
+    u->call.headers = u->headers;
+    u->call.body = buf_str(&u->body);
+    u->call.body_len = u->body.len;
+    u->call.response_max = ANSWER_MAX;
+    httpc_start(u->oci->http, &u->call, RT_NEVER, on_called); /* our own deadline cancels it */
+}
+
+/* --- mounts --- */
+
+static void on_mounted(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, hands.op);
+    struct err err = op->err;
+
+    if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_TAKEN)
+        finish(u, err_set(&err, SP_SPEC_CONFLICT, "%.200s", op->err.msg), &err);
+    else if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_REFUSED)
+        finish(u, err_set(&err, SP_FORBIDDEN, "%.200s", op->err.msg), &err);
+    else if (op->result != SP_OK)
+        finish(u, op->result, &err);
+    else
+        set_env(u);
+}
+
+static void mount_all(struct updating *u)
+{
+    const struct backend_update *r = u->request;
+    const struct oci_box *b = oci_box_find(u->oci, u->found.id);
+    bool is_root = r->profile != NULL && strcmp(r->profile->user, "root") == 0;
+    struct err err;
+
+    if (r->extras.mount_count == 0) {
+        set_env(u);
+        return;
+    }
+    if (b == NULL || b->state != OCI_RUNNING) {
+        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        return;
+    }
+    if (b->runtime != NULL && b->runtime->flavour == OCI_RUNSC) {
+        finish(u, err_set(&err, SP_UNSUPPORTED, "runsc cannot mount into a running box"), &err);
+        return;
+    }
+    buf_init(&u->hands.plan, ANSWER_MAX);
+    oci_plan_mount(u->oci, b, u->found.record.id_base, is_root ? 0 : OCI_USER_ID, &r->extras,
+                   &u->hands.plan);
+    u->hands.verb = "mount";
+    u->hands.pass_fd = -1;
+    oci_hands_start(u->oci, &u->hands, RT_NEVER, on_mounted); /* our own deadline cancels it */
+}
+
+/* --- limits --- */
+
+static int write_limit(const struct updating *u, const char *v1, const char *v2, const char *text,
+                       bool is_optional, struct err *err)
+{
+    char path[OCI_PATH_MAX];
+    AUTO_CLOSE int fd = -1;
+
+    if (u->oci->is_cgroup_v2)
+        (void) snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", u->cgroup, v2);
+    else
+        (void) snprintf(path, sizeof(path), "/sys/fs/cgroup/%.*s%s/%s", (int) strcspn(v1, "/"), v1,
+                        u->cgroup, strchr(v1, '/') + 1);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text))
+        return SP_OK;
+    if (is_optional)
+        return SP_OK;
+    return err_sys(err, SP_BACKEND_FAILED, errno, "limit '%.160s'", path);
+}
+
+/* Raising and lowering need opposite orders; what a first try refuses a second one takes. */
+static int limit_memory(const struct updating *u, uint64_t bytes, struct err *err)
+{
+    static const char with_swap[] = "memory/memory.memsw.limit_in_bytes";
+    char text[32];
+
+    (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) bytes);
+    if (u->oci->is_cgroup_v2)
+        return write_limit(u, "memory/memory.limit_in_bytes", "memory.max", text, false, err);
+    (void) write_limit(u, with_swap, "", text, true, err);
+    if (write_limit(u, "memory/memory.limit_in_bytes", "", text, false, err) != SP_OK)
+        return err->code;
+    return write_limit(u, with_swap, "", text, true, err);
+}
+
+static int limit_cpus(const struct updating *u, uint64_t milli, struct err *err)
+{
+    unsigned long long quota = milli * (CPU_PERIOD_US / 1000);
+    char text[48];
+
+    if (u->oci->is_cgroup_v2)
+        (void) snprintf(text, sizeof(text), "%llu %d", quota, CPU_PERIOD_US);
+    else
+        (void) snprintf(text, sizeof(text), "%llu", quota);
+    return write_limit(u, "cpu/cpu.cfs_quota_us", "cpu.max", text, false, err);
+}
+
+static int limit_pids(const struct updating *u, uint64_t count, struct err *err)
+{
+    char text[32];
+
+    (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) count);
+    return write_limit(u, "pids/pids.max", "pids.max", text, false, err);
+}
+
+static int run_limits(struct work *w, struct err *err)
+{
+    struct updating *u = container_of(w, struct updating, work);
+    const struct backend_extras *x = &u->request->extras;
+    int rc = oci_look(u->oci->boxes_dir, u->found.id, &u->found, err);
+
+    if (rc != SP_OK)
+        return rc;
+    if (!u->found.is_running || u->found.is_unsettled || !u->found.has_record)
+        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+    if (x->memory > 0)
+        rc = limit_memory(u, x->memory, err);
+    if (rc == SP_OK && x->cpus > 0)
+        rc = limit_cpus(u, x->cpus, err);
+    if (rc == SP_OK && x->pids > 0)
+        rc = limit_pids(u, x->pids, err);
+    return rc;
+}
+
+static void on_limits(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, work.op);
+
+    if (op->result != SP_OK)
+        finish(u, op->result, &op->err);
+    else if (u->request->op.state == OP_CANCELING)
+        finish(u, SP_CANCELLED, NULL);
+    else
+        mount_all(u);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct updating *u = container_of(op, struct backend_update, op)->priv;
+
+    if (op_is_active(&u->hands.op))
+        op_cancel(&u->hands.op);
+    else if (op_is_active(&u->call.op))
+        op_cancel(&u->call.op);
+}
+
+void oci_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct updating *u = xcalloc(1, sizeof(*u));
+
+    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    u->oci = o;
+    u->request = r;
+    u->found.id = r->box.labels.box_id;
+    u->found.pid_fd = -1;
+    oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
+    u->work.run = run_limits;
+    r->priv = u;
+    work_start(o->loop, &u->work, &o->inner, RT_NEVER, on_limits);
+}

@@ -1,0 +1,124 @@
+/* The `oci` backend with real boxes: the contract, and that nothing is left on the machine after
+ * each test. Needs root and an OCI runtime; says so where they are missing. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "oci/oci.h"
+#include "tests/unit/backend/conformance.h"
+
+struct oci_rig {
+    struct rig rig;
+    struct config *config;
+    char dir[64];
+};
+
+static struct oci_rig *oci_rig_of(struct rig *rig)
+{
+    return container_of(rig, struct oci_rig, rig);
+}
+
+static bool kill_box(struct rig *rig, uint64_t box_id)
+{
+    char path[160];
+    char hex[17];
+    FILE *f;
+    int pid = 0;
+
+    str_hex64(hex, box_id);
+    (void) snprintf(path, sizeof(path), "%s/oci/boxes/%s/pid", oci_rig_of(rig)->dir, hex);
+    f = fopen(path, "re");
+    if (f == NULL)
+        return false;
+    if (fscanf(f, "%d", &pid) != 1)
+        pid = 0;
+    (void) fclose(f);
+    return pid > 1 && kill(pid, SIGKILL) == 0;
+}
+
+static int set_up(void **state)
+{
+    const char *bin = getenv("SANDPOOL_BIN_DIR");
+    struct oci_rig *h = test_calloc(1, sizeof(*h));
+    struct rig *rig = &h->rig;
+
+    assert_non_null(bin);
+    str_copy_cut(h->dir, sizeof(h->dir), "/tmp/sandpool-test-XXXXXX");
+    assert_non_null(mkdtemp(h->dir));
+    assert_int_equal(config_load(NULL, &h->config, NULL), SP_OK);
+    (void) snprintf(h->config->oci.agent, sizeof(h->config->oci.agent), "%.200s/sandpool-agent",
+                    bin);
+    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-oci",
+                    bin);
+    rig->ops = &oci_ops;
+    rig->state_dir = h->dir;
+    rig->config = h->config;
+    rig->profile = *config_find_profile(h->config, "default");
+    rig->slow = rig->profile;
+    rig->kill_box = kill_box;
+    rig_open(rig);
+    *state = rig;
+    return 0;
+}
+
+static size_t count_entries(const char *dir, const char *below)
+{
+    char path[160];
+    struct dirent *entry;
+    size_t count = 0;
+    DIR *d;
+
+    (void) snprintf(path, sizeof(path), "%s%s", dir, below);
+    d = opendir(path);
+    if (d == NULL)
+        return 0;
+    while ((entry = readdir(d)) != NULL)
+        count += entry->d_name[0] != '.';
+    (void) closedir(d);
+    return count;
+}
+
+/* Removes what the backend keeps for the next start. */
+static void remove_dir(const char *dir)
+{
+    char command[160];
+
+    assert_memory_equal(dir, "/tmp/sandpool-test-", 19);
+    (void) snprintf(command, sizeof(command), "rm -rf --one-file-system '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static int tear_down(void **state)
+{
+    struct oci_rig *h = oci_rig_of(*state);
+
+    rig_close(&h->rig);
+    assert_int_equal(count_entries(h->dir, "/oci/boxes"), 0);
+    assert_int_equal(count_entries(h->dir, "/oci/run-runc"), 0);
+    assert_int_equal(count_entries("/sys/fs/cgroup/memory/sandpool-rig", ""), 0);
+    remove_dir(h->dir);
+    h->config = config_free(h->config);
+    test_free(h);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {CONFORMANCE_TESTS(set_up, tear_down)};
+
+    if (geteuid() != 0) {
+        (void) fprintf(stderr, "SKIPPED: the oci backend needs root\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
