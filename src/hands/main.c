@@ -1,5 +1,254 @@
-/* main.c - sandpool-oci: the hands of the `oci` backend. One step per process. */
-int main(void)
+/* main.c - sandpool-oci: the hands of the `oci` backend. One step per process: it reads a plan,
+ * does it, prints one JSON object. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "hands/base.h"
+#include "hands/box_dir.h"
+#include "hands/mount_in.h"
+#include "hands/plan.h"
+#include "hands/plan_read.h"
+#include "hands/remove.h"
+#include "hands/rootfs.h"
+#include "hands/start.h"
+#include "sandpool/version.h"
+
+#define CLEANUP_S 30
+
+static const char usage_text[] =
+    "usage: sandpool-oci run|mount|remove|base < PLAN\n"
+    "\n"
+    "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
+    "input and prints a JSON object.\n"
+    "\n"
+    "  run      make a box and start it; descriptor 3 is its listening socket\n"
+    "  mount    attach directories of the host to a running box\n"
+    "  remove   end a box and leave nothing of it\n"
+    "  base     make the base that boxes on the host's own programs share\n"
+    "\n"
+    "  --version  print the version\n"
+    "  --help     this text\n";
+
+struct outcome {
+    struct err err;
+    struct proc_tail tail; /* what others wrote about the failure */
+    struct buf answer;
+};
+
+/* --- run --- */
+
+static int make_box(const struct plan *p, struct box_dir *d, struct outcome *o)
 {
-    return 2;
+    struct json_out out;
+    unsigned unmapped = 0;
+    int pid = 0;
+    int rc;
+
+    if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
+        (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
+        (rc = rootfs_make(p, d, &unmapped, &o->err)) != SP_OK)
+        return rc;
+    if (start_is_stopped())
+        return err_set(&o->err, SP_CANCELLED, "told to stop");
+    if ((rc = start_box(p, d, &pid, &o->tail, &o->err)) != SP_OK)
+        return rc;
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_i64(&out, "pid", pid);
+    json_put_u64(&out, "unmapped", unmapped);
+    json_end(&out);
+    json_out_finish(&out, &o->answer);
+    return SP_OK;
+}
+
+static int check_run(struct err *err)
+{
+    int is_listening = 0;
+    socklen_t len = sizeof(is_listening);
+
+    if (geteuid() != 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "boxes need root so far: user %d may not mount an overlay and loop devices "
+                       "for a range of user ids",
+                       (int) geteuid());
+    if (getsockopt(START_LISTEN_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) != 0 ||
+        !is_listening)
+        return err_set(err, SP_BAD_REQUEST, "descriptor %d is no listening socket",
+                       START_LISTEN_FD);
+    return SP_OK;
+}
+
+static int do_run(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    struct remove_report report = {0};
+    struct box_dir d;
+    struct err left;
+    bool is_leftover = false;
+    int rc = plan_read_run(p, text, len, &o->err);
+
+    if (rc != SP_OK || (rc = check_run(&o->err)) != SP_OK ||
+        (rc = box_dir_make(p->dir, &d, &is_leftover, &o->err)) != SP_OK)
+        return rc;
+    if (is_leftover)
+        rc = remove_leftover(p, &d, &report, &o->err);
+    if (rc == SP_OK)
+        rc = make_box(p, &d, o);
+    box_dir_close(&d); /* the agent has the lock by now, or nobody shall have it */
+    if (rc != SP_OK) {
+        (void) alarm(CLEANUP_S);
+        if (remove_box(p, &report, &left) != SP_OK) {
+            proc_tail_add(&o->tail, "; not cleaned up: ", 18);
+            proc_tail_add(&o->tail, left.msg, strlen(left.msg));
+        }
+    }
+    return rc;
+}
+
+/* --- the other verbs --- */
+
+static int do_mount(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_mount(p, text, len, &o->err);
+
+    return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
+}
+
+static int do_remove(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    struct remove_report r = {0};
+    struct json_out out;
+    int rc = plan_read_remove(p, text, len, &o->err);
+
+    if (rc != SP_OK || (rc = remove_box(p, &r, &o->err)) != SP_OK)
+        return rc;
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_bool(&out, "was_running", r.was_running);
+    json_put_u64(&out, "processes", r.processes);
+    json_put_u64(&out, "cgroups", r.cgroups);
+    json_put_u64(&out, "files", r.tree.files);
+    json_put_u64(&out, "bytes", r.tree.bytes);
+    json_end(&out);
+    json_out_finish(&out, &o->answer);
+    return SP_OK;
+}
+
+static int do_base(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_base(p, text, len, &o->err);
+
+    return rc == SP_OK ? base_make(p, &o->answer, &o->err) : rc;
+}
+
+static const struct verb {
+    const char *name;
+    int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
+    bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
+} verbs[] = {
+    {"run", do_run, true},
+    {"mount", do_mount, false},
+    {"remove", do_remove, false},
+    {"base", do_base, false},
+};
+
+/* --- the process --- */
+
+static int read_plan(struct buf *ret, struct err *err)
+{
+    char chunk[65536];
+
+    for (;;) {
+        ssize_t n = read(0, chunk, sizeof(chunk));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, SP_IO, errno, "read the plan");
+        if (n == 0)
+            return SP_OK;
+        buf_append(ret, chunk, (size_t) n);
+        if (buf_failed(ret))
+            return err_set(err, SP_TOO_BIG, "the plan is longer than %u bytes", PLAN_TEXT_MAX);
+    }
+}
+
+static int exit_status(int rc)
+{
+    if (rc == SP_OK)
+        return 0;
+    if (rc == SP_LOCKED)
+        return HANDS_EXIT_RUNNING;
+    if (rc == SP_FORBIDDEN)
+        return HANDS_EXIT_REFUSED;
+    return rc == SP_OWNER_CONFLICT ? HANDS_EXIT_TAKEN : HANDS_EXIT_FAILED;
+}
+
+/* Only what was given on purpose is open, and the parent's end is ours. */
+static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
+{
+    bool has_socket = verb->run == do_run;
+
+    (void) umask(022);
+    (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */
+    if (has_socket)
+        (void) fcntl(START_LISTEN_FD, F_SETFD, FD_CLOEXEC); /* may be missing: found out later */
+    (void) signal(SIGPIPE, SIG_IGN);                        /* cannot fail for this signal */
+    if (verb->is_cleaning)
+        return start_watch_parent(parent, err);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return err_sys(err, SP_IO, errno, "watch the parent");
+    if (getppid() != parent)
+        return err_set(err, SP_CANCELLED, "the parent is gone");
+    return SP_OK;
+}
+
+static int perform(const struct verb *verb, pid_t parent)
+{
+    struct outcome o = {0};
+    struct plan plan = {0};
+    struct buf text;
+    int rc;
+
+    buf_init(&text, PLAN_TEXT_MAX);
+    buf_init(&o.answer, 1024 * 1024);
+    rc = settle_in(verb, parent, &o.err);
+    if (rc == SP_OK)
+        rc = read_plan(&text, &o.err);
+    if (rc == SP_OK)
+        rc = verb->run(buf_str(&text), text.len, &plan, &o);
+    if (rc == SP_OK)
+        (void) printf("%s\n", buf_str(&o.answer));
+    else if (o.tail.len > 0)
+        (void) fprintf(stderr, "%s: %s\n", o.err.msg, o.tail.text);
+    else
+        (void) fprintf(stderr, "%s\n", o.err.msg);
+    plan_fini(&plan);
+    buf_fini(&text);
+    buf_fini(&o.answer);
+    return exit_status(rc);
+}
+
+int main(int argc, char **argv)
+{
+    pid_t parent = getppid();
+
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts("sandpool-oci " SANDPOOL_VERSION) < 0;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(usage_text, stdout) < 0;
+    for (size_t i = 0; argc == 2 && i < ARRAY_LEN(verbs); i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return perform(&verbs[i], parent);
+    }
+    (void) fputs(usage_text, stderr);
+    return HANDS_EXIT_USAGE;
 }

@@ -2,7 +2,8 @@
  * on standard output, the sentence behind a failure on standard error with exit status 1.
  * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan_*.c.
  *
- * sandpool-oci dies when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started.
+ * sandpool-oci ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
+ * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.
  *
  * run: makes a box and starts it.
  *   {"dir": "/…/boxes/<id>",       made here, mode 0700. If it exists and its lock is free it is a
@@ -26,14 +27,18 @@
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
- *    "network": ["/usr/bin/slirp4netns", …] or absent}  started beside the box, with "{pid}" in an
- *                                  argument replaced by the pid of its init; its pid is kept in the
- *                                  file net.pid
- *   -> {"pid": 4711}               the box's agent has said that it is ready
+ *    "network": ["/usr/bin/slirp4netns", …] or absent,  started beside the box, with "{pid}" in an
+ *                                  argument replaced by the pid of its init; it stays in the
+ *                                  foreground; its pid and start time are kept in the file net.pid
+ *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
+ *                                  that failed has made, are removed with them
+ *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of
+ *                                  "mounts" are on file systems that cannot show other owners: the
+ *                                  box sees theirs as nobody's
  *
  * mount: attaches directories of the host to a running box. Nothing of it stays on the host.
  *   {"dir": …, "pid": …, "id_base": …, "id_count": …, "user_id": 1000, "mounts": […], "allow": […]}
- *   -> {"mounted": 2}              one that is there already, the same way, is fine; another thing
+ *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
  *                                  at the same place: exit status 4
  *
  * remove: ends whatever runs and leaves nothing. Any part may be missing.
@@ -43,7 +48,9 @@
  *
  * base: makes the base of `rootfs: host`.
  *   {"dir": "/…/oci/base", "user": "user", "user_id": 1000}
- *   -> {"digest": "…"}             the base is <dir>/<digest>; unchanged input, unchanged digest */
+ *   -> {"digest": "…", "extra_binds": ["/lib", …]}  the base is <dir>/<digest>; unchanged input,
+ *                                  unchanged digest. "extra_binds": directories outside /usr that
+ *                                  programs need too; none where /bin, /lib … are symlinks */
 #ifndef HANDS_PLAN_H
 #define HANDS_PLAN_H
 

@@ -1,0 +1,13 @@
+/* cgroup.h - what a box leaves in the cgroup hierarchies, v1 and v2. */
+#ifndef HANDS_CGROUP_H
+#define HANDS_CGROUP_H
+
+#include <stdint.h>
+
+/* Sends SIGKILL to every process in the cgroup or below. Returns how many there were. */
+unsigned cgroup_kill(const char *path);
+/* Removes it and what is below it from every hierarchy; empty ones only. Returns how many are gone;
+ * *ret_left is how many could not be removed. */
+unsigned cgroup_remove(const char *path, unsigned *ret_left);
+
+#endif

@@ -1,0 +1,13 @@
+/* disk.h - a file system of a fixed size for one box, in a file. */
+#ifndef HANDS_DISK_H
+#define HANDS_DISK_H
+
+#include "hands/box_dir.h"
+#include "hands/plan_read.h"
+
+/* Makes <dir>/disk from the template (made on first use) and mounts it at `target`. The loop device
+ * goes when the mount does; its number is kept in the file "loop". */
+MUST_CHECK int disk_mount(const struct plan *p, const struct box_dir *d, const char *target,
+                          struct err *err);
+
+#endif

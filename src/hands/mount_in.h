@@ -1,0 +1,12 @@
+/* mount_in.h - attaches directories of the host to a box that runs. */
+#ifndef HANDS_MOUNT_IN_H
+#define HANDS_MOUNT_IN_H
+
+#include "base/buf.h"
+#include "hands/plan_read.h"
+
+/* All of plan->mounts or none. SP_OWNER_CONFLICT: something else is mounted at one of the places.
+ * Our process is in the box's mount namespace afterwards. */
+MUST_CHECK int mount_in(const struct plan *p, struct buf *answer, struct err *err);
+
+#endif

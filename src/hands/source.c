@@ -1,0 +1,114 @@
+/* source.c - opens paths of the host for a box. The rule about what may leave the host is kept here
+ * and by the kernel (RESOLVE_BENEATH), not by comparing names. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "hands/idmap.h"
+#include "hands/source.h"
+
+static int open_beneath(const char *top, const char *path)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    AUTO_CLOSE int dir = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *rest = path + strlen(top);
+
+    if (dir < 0)
+        return -1;
+    rest += strspn(rest, "/");
+    return (int) syscall(SYS_openat2, dir, *rest == '\0' ? "." : rest, &how, sizeof(how));
+}
+
+static int open_allowed(const struct plan *p, const char *path, int *ret_fd, struct err *err)
+{
+    int sys = 0;
+
+    for (size_t i = 0; i < p->allow_count; i++) {
+        if (!plan_path_is_below(path, p->allow[i]))
+            continue;
+        *ret_fd = open_beneath(p->allow[i], path);
+        if (*ret_fd >= 0)
+            return SP_OK;
+        sys = errno;
+    }
+    if (sys == 0)
+        return err_set(err, SP_FORBIDDEN, "'%.120s' is not below a directory that may be mounted",
+                       path);
+    if (sys == EXDEV || sys == ELOOP)
+        return err_set(err, SP_FORBIDDEN,
+                       "'%.120s' leads out of the directory that may be mounted, by a symlink",
+                       path);
+    return err_sys(err, SP_IO, sys, "open '%.120s'", path);
+}
+
+static int describe(int fd, const char *path, struct source *ret, struct stat *ret_st,
+                    struct err *err)
+{
+    if (fstat(fd, ret_st) != 0)
+        return err_sys(err, SP_IO, errno, "look at '%.120s'", path);
+    if (!S_ISDIR(ret_st->st_mode) && !S_ISREG(ret_st->st_mode))
+        return err_set(err, SP_FORBIDDEN, "'%.120s' is neither a directory nor a file", path);
+    *ret = (struct source){.tree = -1, .is_dir = S_ISDIR(ret_st->st_mode)};
+    ret->dev = ret_st->st_dev;
+    ret->ino = ret_st->st_ino;
+    return SP_OK;
+}
+
+int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
+                struct err *err)
+{
+    struct idmap map = {.to = p->id_base + p->user_id, .count = 1};
+    AUTO_CLOSE int fd = -1;
+    AUTO_CLOSE int tree = -1;
+    struct stat st;
+    int rc;
+
+    *ret = (struct source){.tree = -1};
+    if ((rc = open_allowed(p, m->from, &fd, err)) != SP_OK ||
+        (rc = describe(fd, m->from, ret, &st, err)) != SP_OK)
+        return rc;
+    map.from_uid = st.st_uid;
+    map.from_gid = st.st_gid;
+    if ((rc = idmap_copy(fd, false, &tree, err)) == SP_OK) {
+        rc = idmap_apply(tree, &map, err);
+        ret->is_mapped = rc == SP_OK;
+        rc = rc == SP_UNSUPPORTED ? SP_OK : rc; /* then owners stay as they are: strangers */
+    }
+    if (rc == SP_OK)
+        rc = idmap_restrict(tree, m->is_ro, false, err);
+    if (rc != SP_OK)
+        return err_wrap(err, "mount '%.100s'", m->from);
+    ret->tree = TAKE_FD(tree);
+    return SP_OK;
+}
+
+int source_open_own(const struct plan_mount *m, struct source *ret, struct err *err)
+{
+    AUTO_CLOSE int fd = open(m->from, O_PATH | O_CLOEXEC);
+    AUTO_CLOSE int tree = -1;
+    struct stat st;
+    int rc;
+
+    *ret = (struct source){.tree = -1};
+    if (fd < 0)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", m->from);
+    if ((rc = describe(fd, m->from, ret, &st, err)) != SP_OK)
+        return rc;
+    if ((rc = idmap_copy(fd, true, &tree, err)) != SP_OK ||
+        (rc = idmap_restrict(tree, m->is_ro, true, err)) != SP_OK)
+        return err_wrap(err, "mount '%.100s'", m->from);
+    ret->tree = TAKE_FD(tree);
+    return SP_OK;
+}
+
+void source_close(struct source *s)
+{
+    if (s->tree >= 0)
+        (void) close(TAKE_FD(s->tree)); /* a detached mount goes with it */
+}

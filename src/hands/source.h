@@ -1,0 +1,24 @@
+/* source.h - directories and files of the host that a box may see. */
+#ifndef HANDS_SOURCE_H
+#define HANDS_SOURCE_H
+
+#include "hands/plan_read.h"
+
+struct source {
+    int tree; /* detached mount, ready for move_mount() */
+    bool is_dir;
+    bool is_mapped; /* its owner stands for the box's user */
+    uint64_t dev;
+    uint64_t ino;
+};
+
+/* For what a profile or a caller asks for: only below one of plan->allow, after all symlinks. The
+ * mount itself only, not what is mounted below. Its owner becomes the box's user, where the kernel
+ * and its file system can do that. */
+MUST_CHECK int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
+                           struct err *err);
+/* For what the daemon itself asks for: owners as they are, with all that is mounted below. */
+MUST_CHECK int source_open_own(const struct plan_mount *m, struct source *ret, struct err *err);
+void source_close(struct source *s);
+
+#endif

@@ -1,0 +1,276 @@
+/* start.c - the runtime as our child: it gets the listening socket and the box's lock, writes to a
+ * pipe that we read, and dies if we do. The box is up when its agent has said so on that pipe. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "hands/start.h"
+
+#define READY_MS 20000
+#define READY_LINE "sandpool-agent: ready"
+
+static volatile sig_atomic_t is_stopped;
+
+static void on_term(int signum)
+{
+    (void) signum;
+    is_stopped = 1;
+}
+
+bool start_is_stopped(void)
+{
+    return is_stopped != 0;
+}
+
+int start_watch_parent(pid_t parent, struct err *err)
+{
+    struct sigaction act = {.sa_handler = on_term}; /* no SA_RESTART: waits shall end */
+
+    if (sigaction(SIGTERM, &act, NULL) != 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
+        return err_sys(err, SP_IO, errno, "watch the parent");
+    if (getppid() != parent)
+        return err_set(err, SP_CANCELLED, "the parent is gone");
+    return SP_OK;
+}
+
+/* --- the runtime --- */
+
+struct wait {
+    int pid_fd;
+    int out;
+    uint64_t deadline;
+    bool is_exited;
+    bool is_ready;
+    bool is_ended;  /* nobody has the other end of the pipe */
+    char line[128]; /* the beginning of the line that is being read */
+    size_t line_len;
+    struct proc_tail *tail;
+};
+
+static void become_runtime(const struct plan *p, int lock, int out)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
+        fcntl(START_LISTEN_FD, F_SETFD, 0) == 0 &&
+        (lock == START_LOCK_FD ? fcntl(lock, F_SETFD, 0) : dup2(lock, START_LOCK_FD)) >= 0)
+        (void) execv(p->runtime[0], (char *const *) (uintptr_t) p->runtime);
+    (void) dprintf(2, "%s: %s", p->runtime[0], strerror(errno)); /* the tail of the error */
+    _exit(127);
+}
+
+static void take_output(struct wait *w, const char *data, size_t len)
+{
+    proc_tail_add(w->tail, data, len);
+    for (size_t i = 0; i < len; i++) {
+        if (data[i] != '\n') {
+            if (w->line_len < sizeof(w->line))
+                w->line[w->line_len++] = data[i];
+            continue;
+        }
+        if (w->line_len >= strlen(READY_LINE) &&
+            memcmp(w->line, READY_LINE, strlen(READY_LINE)) == 0)
+            w->is_ready = true;
+        w->line_len = 0;
+    }
+}
+
+static int read_output(struct wait *w, struct err *err)
+{
+    char chunk[2048];
+    ssize_t n = read(w->out, chunk, sizeof(chunk));
+
+    if (n > 0)
+        take_output(w, chunk, (size_t) n);
+    else if (n == 0 && w->is_ready)
+        w->is_ended = true; /* the agent writes no more */
+    else if (n == 0)
+        return err_set(err, SP_BACKEND_FAILED, "the box ended before its agent was ready");
+    else if (errno != EINTR && errno != EAGAIN)
+        return err_sys(err, SP_IO, errno, "read what the runtime writes");
+    return SP_OK;
+}
+
+/* What it wrote last says why it failed. */
+static void drain(struct wait *w)
+{
+    char chunk[2048];
+    ssize_t n;
+
+    (void) fcntl(w->out, F_SETFL, O_NONBLOCK); /* at worst the reason is cut short */
+    while ((n = read(w->out, chunk, sizeof(chunk))) > 0)
+        take_output(w, chunk, (size_t) n);
+}
+
+static int take_exit(struct wait *w, const struct plan *p, struct err *err)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_PIDFD, (id_t) w->pid_fd, &info, WEXITED) != 0)
+        return err_sys(err, SP_IO, errno, "wait for the runtime");
+    w->is_exited = true;
+    if (info.si_code == CLD_EXITED && info.si_status == 0)
+        return SP_OK;
+    drain(w);
+    return err_set(err, SP_BACKEND_FAILED, "%.80s %s %d", p->runtime[0],
+                   info.si_code == CLD_EXITED ? "failed with status" : "was killed by signal",
+                   info.si_status);
+}
+
+/* Until the runtime has done its part and the agent has spoken. */
+static int wait_ready(struct wait *w, const struct plan *p, struct err *err)
+{
+    struct pollfd fds[2] = {{.fd = w->out, .events = POLLIN}, {.fd = w->pid_fd, .events = POLLIN}};
+    int rc = SP_OK;
+
+    while (rc == SP_OK && !(w->is_exited && w->is_ready)) {
+        uint64_t now = proc_now_ms();
+
+        if (start_is_stopped())
+            return err_set(err, SP_CANCELLED, "told to stop");
+        if (now >= w->deadline)
+            return err_set(err, SP_TIMEOUT, "the agent was not ready within %d s", READY_MS / 1000);
+        if (poll(fds, 2, (int) (w->deadline - now)) < 0)
+            continue;
+        if (fds[1].revents != 0) {
+            rc = take_exit(w, p, err);
+            fds[1].fd = -1;
+            fds[1].revents = 0;
+        }
+        if (rc == SP_OK && fds[0].revents != 0)
+            rc = read_output(w, err);
+        if (w->is_ended)
+            fds[0].fd = -1;
+    }
+    return rc;
+}
+
+/* --- the network beside the box --- */
+
+static char *with_pid(const char *arg, int pid)
+{
+    const char *at = strstr(arg, "{pid}");
+    size_t cap = strlen(arg) + 16;
+    char *text = xcalloc(1, cap);
+
+    if (at == NULL)
+        (void) snprintf(text, cap, "%s", arg);
+    else
+        (void) snprintf(text, cap, "%.*s%d%s", (int) (at - arg), arg, pid, at + strlen("{pid}"));
+    return text;
+}
+
+/* It outlives us, in a session of its own; nobody reads what it says later, which must not end it. */
+static void become_network(const struct plan *p, int box_pid, int out)
+{
+    char *argv[PLAN_ARGS_MAX + 1] = {NULL};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (size_t i = 0; p->network[i] != NULL; i++)
+        argv[i] = with_pid(p->network[i], box_pid);
+    (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for this signal */
+    if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
+        dup2(out, 2) == 2 && close(START_LISTEN_FD) == 0)
+        (void) execv(argv[0], argv);
+    (void) dprintf(out, "%s: %s", p->network[0], strerror(errno)); /* the tail of the error */
+    _exit(127);
+}
+
+static int start_network(const struct plan *p, const struct box_dir *d, int box_pid,
+                         struct proc_tail *tail, struct err *err)
+{
+    struct pollfd wait = {.events = POLLIN};
+    AUTO_CLOSE int in = -1;
+    AUTO_CLOSE int out = -1;
+    AUTO_CLOSE int pid_fd = -1;
+    char text[64];
+    int ends[2];
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return err_sys(err, SP_IO, errno, "pipe");
+    in = ends[0];
+    out = ends[1];
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, SP_IO, errno, "fork");
+    if (pid == 0)
+        become_network(p, box_pid, out);
+    pid_fd = pidfd_open(pid, 0);
+    (void) snprintf(text, sizeof(text), "%d %llu\n", (int) pid,
+                    (unsigned long long) proc_start_time(pid));
+    wait.fd = pid_fd;
+    if (poll(&wait, 1, 20) > 0) { /* one that cannot work says so at once */
+        ssize_t n = read(in, tail->text, sizeof(tail->text) - 1);
+
+        tail->len = n < 0 ? 0 : (size_t) n;
+        tail->text[tail->len] = '\0';
+        return err_set(err, SP_BACKEND_FAILED, "%.80s ended at once", p->network[0]);
+    }
+    return box_dir_write(d, "net.pid", text, err);
+}
+
+/* The runtime's file has the number only; with the start time nobody else can be taken for it. */
+static int note_init(const struct box_dir *d, int *ret_pid, struct err *err)
+{
+    unsigned long long pid[2];
+    char text[64];
+
+    box_dir_numbers(d, "pid", pid);
+    if (pid[0] <= 1 || pid[0] > INT32_MAX)
+        return err_set(err, SP_BACKEND_FAILED, "the runtime wrote no pid file");
+    *ret_pid = (int) pid[0];
+    (void) snprintf(text, sizeof(text), "%d %llu\n", *ret_pid,
+                    (unsigned long long) proc_start_time(*ret_pid));
+    return box_dir_write(d, "init", text, err);
+}
+
+int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struct proc_tail *tail,
+              struct err *err)
+{
+    struct wait w = {.tail = tail, .deadline = proc_now_ms() + READY_MS};
+    AUTO_CLOSE int in = -1;
+    AUTO_CLOSE int out = -1;
+    AUTO_CLOSE int pid_fd = -1;
+    pid_t self = getpid();
+    int ends[2];
+    pid_t pid;
+    int rc;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return err_sys(err, SP_IO, errno, "pipe");
+    in = ends[0];
+    out = ends[1];
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, SP_IO, errno, "fork");
+    if (pid == 0) {
+        proc_die_with(self);
+        become_runtime(p, d->lock, out);
+    }
+    (void) close(TAKE_FD(out)); /* else the end of the output is never seen */
+    pid_fd = pidfd_open(pid, 0);
+    w.pid_fd = pid_fd;
+    w.out = in;
+    rc = wait_ready(&w, p, err);
+    if (rc != SP_OK && !w.is_exited) {
+        (void) kill(pid, SIGKILL); /* our own child, not waited for */
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (rc == SP_OK)
+        rc = note_init(d, ret_pid, err);
+    if (rc == SP_OK && p->network != NULL)
+        rc = start_network(p, d, *ret_pid, tail, err);
+    return rc;
+}

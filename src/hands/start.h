@@ -1,0 +1,20 @@
+/* start.h - starts the runtime in a prepared namespace and waits until the agent is ready. */
+#ifndef HANDS_START_H
+#define HANDS_START_H
+
+#include "hands/box_dir.h"
+#include "hands/plan_read.h"
+#include "hands/proc.h"
+
+#define START_LISTEN_FD 3
+#define START_LOCK_FD 4
+
+/* `tail` gets the end of what the runtime and the agent wrote. On failure something may run. */
+MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid,
+                         struct proc_tail *tail, struct err *err);
+/* True after SIGTERM, which also comes when the parent dies. */
+bool start_is_stopped(void);
+/* From here on SIGTERM is only noted, and comes when the parent dies. */
+MUST_CHECK int start_watch_parent(pid_t parent, struct err *err);
+
+#endif
