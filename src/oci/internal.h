@@ -185,7 +185,9 @@ struct oci {
     uint8_t *id_used;  /* a bit for each */
     uint32_t id_next;
     unsigned host_cpus;
+    uint64_t max_files;
     bool is_cgroup_v2;
+    bool has_swap_limit;
     bool has_loop; /* loop devices: disks can be limited */
 
     struct list ops;   /* what callers wait for */

@@ -194,6 +194,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .host_cpus = o->host_cpus,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
+                            .max_files = o->max_files,
+                            .has_swap_limit = o->has_swap_limit,
                             .has_cgroups = p->runtime->flavour != OCI_RUNSC,
                             .has_user_ns = true,
                             .has_lock = true,

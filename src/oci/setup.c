@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -159,6 +160,7 @@ static void take_ids(struct oci *o, uint64_t id_base)
 int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
 {
     struct statfs fs;
+    struct rlimit files;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     char state_dir[OCI_PATH_MAX];
     int rc;
@@ -188,6 +190,11 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     take_ids(o, env->config->oci.id_base);
     o->host_cpus = cpus > 0 ? (unsigned) cpus : 1;
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+    o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
+    o->has_swap_limit =
+        access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
+                               : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
+               F_OK) == 0;
     o->has_loop = access("/dev/loop-control", R_OK | W_OK) == 0;
     oci_runtimes_init(o);
     start_base(o);

@@ -83,7 +83,7 @@ static size_t count_entries(const char *dir, const char *below)
     if (d == NULL)
         return 0;
     while ((entry = readdir(d)) != NULL)
-        count += entry->d_name[0] != '.';
+        count += entry->d_name[0] != '.' && entry->d_type == DT_DIR;
     (void) closedir(d);
     return count;
 }

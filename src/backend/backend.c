@@ -1,0 +1,36 @@
+/* backend.c - what requests to any backend own. A library of its own, below the backends. */
+#include "backend/backend.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+void backend_list_fini(struct backend_list *r)
+{
+    free(r->boxes);
+    r->boxes = NULL;
+    r->count = 0;
+}
+
+struct backend_finding *backend_find(struct backend_exam *r, enum backend_finding_level level,
+                                     const char *subject)
+{
+    struct backend_finding *f;
+
+    if (r->count == BACKEND_FINDINGS_MAX)
+        return NULL;
+    if (r->findings == NULL)
+        r->findings = xcalloc(BACKEND_FINDINGS_MAX, sizeof(r->findings[0]));
+    f = &r->findings[r->count++];
+    f->level = level;
+    str_copy_cut(f->subject, sizeof(f->subject), subject);
+    return f;
+}
+
+void backend_exam_fini(struct backend_exam *r)
+{
+    free(r->findings);
+    r->findings = NULL;
+    r->count = 0;
+}
