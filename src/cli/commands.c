@@ -54,7 +54,8 @@ static const struct cli_option run_options[] = {
 };
 
 static const struct cli_option doctor_options[] = {
-    {"config", 'c', CLI_TEXT, "FILE", "configuration to examine when no daemon runs", NULL},
+    {"config", 'c', CLI_TEXT, "FILE",
+     "without a daemon: what to examine (default: that of the service)", NULL},
     END_OPTIONS,
 };
 

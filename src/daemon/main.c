@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/fault.h"
 #include "daemon/daemon.h"
+#include "daemon/doctor.h"
 #include "sandpool/version.h"
 
 static const char usage[] =
@@ -23,6 +24,7 @@ static const char usage[] =
     "      --destroy-on-exit destroy every sandbox when stopping (default: leave them running)\n"
     "      --check           check the configuration and exit\n"
     "      --print           with --check: print the effective configuration\n"
+    "      --doctor          examine what boxes need on this machine, print it as JSON and exit\n"
     "      --example         print a configuration with every key and its default\n"
     "  -V, --version         print the version\n"
     "  -h, --help            print this\n"
@@ -40,6 +42,7 @@ enum {
     OPT_DESTROY,
     OPT_CHECK,
     OPT_PRINT,
+    OPT_DOCTOR,
     OPT_EXAMPLE,
     OPT_FAULT_POINTS,
 };
@@ -52,6 +55,7 @@ static const struct option long_options[] = {
     {"destroy-on-exit", no_argument, NULL, OPT_DESTROY},
     {"check", no_argument, NULL, OPT_CHECK},
     {"print", no_argument, NULL, OPT_PRINT},
+    {"doctor", no_argument, NULL, OPT_DOCTOR},
     {"example", no_argument, NULL, OPT_EXAMPLE},
     {"fault-points", no_argument, NULL, OPT_FAULT_POINTS}, /* for the crash tests */
     {"version", no_argument, NULL, 'V'},
@@ -109,6 +113,7 @@ int main(int argc, char **argv)
     struct daemon_options options = {.config_path = NULL};
     bool want_check = false;
     bool want_print = false;
+    bool want_doctor = false;
 
     (void) signal(SIGPIPE, SIG_IGN); /* a caller that hangs up must not end the daemon */
     config_set_backend_names(backend_names());
@@ -139,6 +144,9 @@ int main(int argc, char **argv)
         case OPT_PRINT:
             want_print = true;
             break;
+        case OPT_DOCTOR:
+            want_doctor = true;
+            break;
         case OPT_EXAMPLE:
             return print_example();
         case OPT_FAULT_POINTS:
@@ -156,5 +164,7 @@ int main(int argc, char **argv)
         (void) fprintf(stderr, "sandpoold: unexpected argument '%s'; try --help\n", argv[optind]);
         return 2;
     }
-    return want_check ? check_config(&options, want_print) : daemon_run(&options);
+    if (want_check)
+        return check_config(&options, want_print);
+    return want_doctor ? doctor_run(&options) : daemon_run(&options);
 }

@@ -433,6 +433,46 @@ static void test_events(void **state)
     finish(&w);
 }
 
+static void test_doctor(void **state)
+{
+    (void) state;
+    static const char good[] =
+        "{\"backends\":[{\"name\":\"oci\",\"findings\":["
+        "{\"level\":\"ok\",\"subject\":\"kernel\",\"text\":\"6.1\"},"
+        "{\"level\":\"warn\",\"subject\":\"a\",\"text\":\"one two three four five six seven eight "
+        "nine ten eleven twelve thirteen fourteen fifteen\\u001b[2J\"}]},"
+        "{\"name\":\"sim:\",\"findings\":[]}],\"ok\":true}";
+    static const char bad[] =
+        "{\"backends\":[{\"name\":\"oci\",\"findings\":[{\"level\":\"fail\",\"subject\":\"runtime\","
+        "\"text\":\"none\"}]}],\"ok\":false}";
+    struct world w = {0};
+
+    will_answer(&w, 200, good);
+    RUN(&w, "doctor");
+    assert_int_equal(w.code, CLI_OK);
+    expect_request(&w, 0, "GET /v1/doctor HTTP/1.1\r\n", "");
+    assert_true(strncmp(w.out, "oci\n  ok    kernel  6.1\n  warn  a       one two", 47) == 0);
+    assert_non_null(strstr(w.out, "fifteen?[2J\n"));
+    assert_non_null(strstr(w.out, "sim:\n  ok    nothing is needed\n"));
+    finish(&w);
+
+    will_answer(&w, 200, bad);
+    RUN(&w, "doctor");
+    assert_int_equal(w.code, CLI_FAILED);
+    assert_string_equal(w.out, "oci\n  FAIL  runtime  none\n");
+    finish(&w);
+    will_answer(&w, 200, bad);
+    RUN(&w, "doctor", "--json");
+    assert_int_equal(w.code, CLI_FAILED);
+    assert_int_equal(strlen(w.out), strlen(bad) + 1);
+    finish(&w);
+    will_answer(&w, 200, "{}");
+    RUN(&w, "doctor");
+    assert_int_equal(w.code, CLI_FAILED);
+    assert_non_null(strstr(w.err, "makes no sense"));
+    finish(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,7 +480,7 @@ int main(void)
         cmocka_unit_test(test_unreachable),    cmocka_unit_test(test_usage),
         cmocka_unit_test(test_lease_commands), cmocka_unit_test(test_ls),
         cmocka_unit_test(test_pool),           cmocka_unit_test(test_operating),
-        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_events),         cmocka_unit_test(test_doctor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
