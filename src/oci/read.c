@@ -90,8 +90,9 @@ static void on_again(struct rt_timer *timer)
 static bool is_leftover(struct oci *o, const struct oci_found *f)
 {
     const char *instance = f->record.box.labels.instance;
+    const struct oci_box *b = oci_box_find(o, f->id);
 
-    if (oci_box_find(o, f->id) != NULL || f->is_unsettled)
+    if (f->is_unsettled || (b != NULL && b->state != OCI_DEAD))
         return false;
     if (f->is_running) /* a trial that lost its daemon */
         return f->has_record && str_is_empty(instance);
@@ -116,8 +117,10 @@ static void end_listing(struct listing *l, int rc, const struct err *err)
 
 static void sweep(struct oci *o, uint64_t id)
 {
+    struct oci_box *b = oci_box_find(o, id);
+
     log_info("oci.leftover", LF_HEX("box", id));
-    oci_remove_box(oci_box_add(o, id, OCI_DEAD));
+    oci_remove_box(b != NULL ? b : oci_box_add(o, id, OCI_DEAD));
 }
 
 static void on_scanned(struct op *op)
@@ -144,10 +147,11 @@ static void on_scanned(struct op *op)
             sweep(o, f->id);
             continue;
         }
+        if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0)
+            continue;
         oci_box_adopt(o, f);
         b = oci_box_find(o, f->id);
-        if (b != NULL && b->state == OCI_RUNNING && f->has_record &&
-            strcmp(f->record.box.labels.instance, o->instance) == 0)
+        if (b != NULL && b->state == OCI_RUNNING)
             l->take(l, f);
     }
     end_listing(l, rc, &err);

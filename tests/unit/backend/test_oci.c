@@ -102,6 +102,7 @@ static int tear_down(void **state)
 {
     struct oci_rig *h = oci_rig_of(*state);
 
+    (void) rig_is_listed(&h->rig, 0); /* a look also removes what is dead */
     rig_close(&h->rig);
     assert_int_equal(count_entries(h->dir, "/oci/boxes"), 0);
     assert_int_equal(count_entries(h->dir, "/oci/run-runc"), 0);
