@@ -22,13 +22,14 @@ struct acquire {
     char *metadata;
 };
 
-static const char *const fields[] = {"thread_id", "user_id", "profile",        "sandbox_id",
-                                     "wait_ms",   "ttl_s",   "idle_timeout_s", "envs",
-                                     "metadata",  "mounts",  "snapshot_id",    NULL};
+static const char *const fields[] = {
+    "thread_id", "user_id",  "profile", "sandbox_id", "wait_ms",     "ttl_s", "idle_timeout_s",
+    "envs",      "metadata", "mounts",  "limits",     "snapshot_id", NULL};
 
 static void acquire_free(struct acquire *a)
 {
     free(a->metadata);
+    free(a->call.extras); /* NULL when the engine has taken it */
     free(a);
 }
 
@@ -120,19 +121,15 @@ static int decode_times(struct api *api, const struct json *body, struct pool_ac
     return SP_OK;
 }
 
-static int decode_extras(const struct json *body, struct acquire *a, struct err *err)
+static int decode_metadata(const struct json *body, struct acquire *a, struct err *err)
 {
-    static const char *const unsupported[] = {"envs", "mounts", "snapshot_id"};
+    const struct json *snapshot = json_get(body, "snapshot_id");
     const struct json *metadata = NULL;
     struct buf text;
     int r;
 
-    for (size_t i = 0; i < ARRAY_LEN(unsupported); i++) {
-        const struct json *v = json_get(body, unsupported[i]);
-
-        if (v != NULL && !json_is_null(v))
-            return err_set(err, SP_UNSUPPORTED, "the backend cannot apply '%s'", unsupported[i]);
-    }
+    if (snapshot != NULL && !json_is_null(snapshot))
+        return err_set(err, SP_UNSUPPORTED, "the backend cannot apply 'snapshot_id'");
     r = json_field_obj(body, "metadata", &metadata, err);
     if (r != SP_OK || metadata == NULL)
         return r;
@@ -149,10 +146,9 @@ static int decode_extras(const struct json *body, struct acquire *a, struct err 
 static void on_taken(void *ctx, int result)
 {
     struct acquire *a = ctx;
-    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .req = a->call.req, .box = a->box};
 
     if (result != SP_OK && a->box.v != 0 && !a->is_kept)
-        engine_post(a->api->engine, &ev);
+        engine_undelivered(a->api->engine, &a->call, a->box);
     acquire_free(a);
 }
 
@@ -207,7 +203,10 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     if (r == SP_OK)
         r = decode_times(a->api, body, ret, err);
     if (r == SP_OK)
-        r = decode_extras(body, a, err);
+        r = decode_metadata(body, a, err);
+    if (r == SP_OK)
+        r = api_decode_extras(a->api, body, ret->profile, &a->call.extras, err);
+    a->call.deadline_ns = ret->deadline_ns;
     return r;
 }
 

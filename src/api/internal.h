@@ -38,6 +38,10 @@ bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *
 /* SHA-256 of "user:thread", first 16 hex digits. */
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
+/* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */
+MUST_CHECK int api_decode_extras(struct api *api, const struct json *body, unsigned profile,
+                                 struct backend_extras **ret, struct err *err);
+
 /* handlers */
 void api_acquire(struct http_exchange *ex);
 void api_release(struct http_exchange *ex);
@@ -51,6 +55,7 @@ void api_resume(struct http_exchange *ex);
 void api_drain(struct http_exchange *ex);
 void api_reconcile(struct http_exchange *ex);
 void api_reload(struct http_exchange *ex);
+void api_doctor(struct http_exchange *ex);
 void api_events(struct http_exchange *ex);
 void api_healthz(struct http_exchange *ex);
 void api_readyz(struct http_exchange *ex);

@@ -16,6 +16,8 @@ const struct http_route api_routes[] = {
      "compare with the backends now"},
     {HTTP_METHOD_POST, "/v1/pool/reload", api_reload, HTTP_OPERATOR, 0,
      "read the configuration again"},
+    {HTTP_METHOD_GET, "/v1/doctor", api_doctor, HTTP_OPERATOR, 0,
+     "examine what boxes are made with"},
     {HTTP_METHOD_GET, "/v1/events", api_events, HTTP_OPERATOR, 0, "live events, resumable"},
     {HTTP_METHOD_GET, "/v1/version", api_version, 0, 0, "version and instance"},
     {HTTP_METHOD_GET, "/healthz", api_healthz, HTTP_OPEN, 0, "the process is alive"},

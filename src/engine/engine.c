@@ -102,6 +102,8 @@ void engine_call_abandon(struct engine *e, struct engine_call *call)
 {
     struct pool_event ev = {.kind = POOL_EV_ABANDON, .req = call->req};
 
+    if (call->update != NULL)
+        update_abandon(call);
     if (!call->node.is_linked)
         return;
     call_unlink(e, call);
@@ -129,6 +131,12 @@ static void reply(struct engine *e, const struct pool_fx *fx)
     if (call == NULL)
         return; /* abandoned in the same step */
     call_unlink(e, call);
+    if (call->extras != NULL && fx->u.reply.code == SP_OK) {
+        update_begin(e, call, fx);
+        return;
+    }
+    if (fx->u.reply.source != POOL_SRC_NONE)
+        update_told(e, fx);
     FAULT_POINT("engine.before_reply");
     call->on_reply(call, fx); /* the call may be gone from here on */
     FAULT_POINT("engine.after_reply");
@@ -245,6 +253,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->calls, config->pool.max_waiters);
     map_init(&e->pending, config->pool.max_waiters);
     map_init(&e->extras, config->pool.max_boxes);
+    map_init(&e->updates, 64);
     journal_init(&e->journal);
     r = open_store(e, err);
     if (r == SP_OK)
@@ -276,6 +285,7 @@ void engine_free(struct engine *e)
     extras_fini(e);
     map_fini(&e->calls);
     map_fini(&e->pending);
+    map_fini(&e->updates);
     journal_fini(&e->journal);
     config_ref_put(e->config);
     free(e->queue);

@@ -4,6 +4,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include "backend/backend.h"
 #include "base/map.h"
 #include "config/config.h"
 #include "engine/journal.h"
@@ -23,6 +24,12 @@ struct engine_call {
     struct req_id req;
     char sandbox_id[POOL_ID_MAX + 1];
     const char *metadata; /* ACQUIRE: JSON object bound to the lease, or NULL; borrowed */
+    /* ACQUIRE: what is to be applied to the box before the reply, or NULL. One piece from malloc,
+     * with all it points to; the engine takes it when it begins (then it is NULL here). */
+    struct backend_extras *extras;
+    uint64_t deadline_ns;         /* with extras: until when the caller waits */
+    struct engine_update *update; /* the engine's, while that is under way */
+    bool is_changed;              /* at the reply: the box was changed for this caller */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);
@@ -45,6 +52,8 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev);
 void engine_call_abandon(struct engine *e, struct engine_call *call);
+/* The reply of an acquire that gave it `box` (and not one its thread held before) was not taken. */
+void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box);
 /* Answers every acquire that still waits with SP_DRAINING: the daemon is about to stop. */
 void engine_refuse_waiting(struct engine *e);
 /* Events that want no reply. */
@@ -65,7 +74,21 @@ void engine_reconcile(struct engine *e,
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
 
+/* What a backend found on this machine. */
+struct engine_exam {
+    const char *name;
+    const struct backend_finding *findings;
+    size_t count;
+};
+
+/* Examines every backend, within 30 s; what on_done gets is valid during the call. */
+void engine_examine(struct engine *e,
+                    void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count),
+                    void *ctx);
+
 /* --- views --- */
+/* Whether an acquire of this pool profile can have extras. */
+bool engine_can_update(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);
 const struct config *engine_config(const struct engine *e);
 struct journal *engine_journal(struct engine *e);

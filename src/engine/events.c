@@ -17,39 +17,50 @@ struct event_write {
     char *body;
 };
 
-static char *event_body(struct engine *e, const struct pool_fx *fx)
+static void begin_body(struct json_out *o, struct engine *e, const struct pool_box *b)
 {
-    const struct pool_box *b = &fx->snapshot;
-    struct json_out o;
-    struct buf text;
     char hex[17];
 
-    json_out_init(&o);
-    json_begin_obj(&o, NULL);
-    if (b->id.v != 0) {
-        str_hex64(hex, b->id.v);
-        json_put_str(&o, "box_id", hex);
-        json_put_str(&o, "profile", profiles_name(e, b->profile));
-        if (!str_is_empty(b->sandbox_id)) {
-            json_put_str(&o, "sandbox_id", b->sandbox_id);
-            json_put_u64(&o, "generation", b->generation);
-            json_put_str(&o, "user_id", b->user);
-            if (!str_is_empty(b->thread))
-                json_put_str(&o, "thread_id", b->thread);
-        }
-    }
-    if (fx->u.event.end != POOL_END_NONE)
-        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
-    if (!str_is_empty(fx->reason))
-        json_put_str(&o, "reason", fx->reason);
-    json_end(&o);
+    json_out_init(o);
+    json_begin_obj(o, NULL);
+    if (b->id.v == 0)
+        return;
+    str_hex64(hex, b->id.v);
+    json_put_str(o, "box_id", hex);
+    json_put_str(o, "profile", profiles_name(e, b->profile));
+    if (str_is_empty(b->sandbox_id))
+        return;
+    json_put_str(o, "sandbox_id", b->sandbox_id);
+    json_put_u64(o, "generation", b->generation);
+    json_put_str(o, "user_id", b->user);
+    if (!str_is_empty(b->thread))
+        json_put_str(o, "thread_id", b->thread);
+}
+
+static char *end_body(struct json_out *o)
+{
+    struct buf text;
+
+    json_end(o);
     buf_init(&text, 4096);
-    json_out_finish(&o, &text);
+    json_out_finish(o, &text);
     if (buf_failed(&text)) { /* every part is bounded, so this is out of memory */
         buf_fini(&text);
         return xstrdup("{}");
     }
     return buf_take(&text, NULL);
+}
+
+static char *event_body(struct engine *e, const struct pool_fx *fx)
+{
+    struct json_out o;
+
+    begin_body(&o, e, &fx->snapshot);
+    if (fx->u.event.end != POOL_END_NONE)
+        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
+    if (!str_is_empty(fx->reason))
+        json_put_str(&o, "reason", fx->reason);
+    return end_body(&o);
 }
 
 static void log_fact(const struct engine *e, const struct pool_fx *fx)
@@ -95,14 +106,12 @@ static void on_events_timer(struct rt_timer *timer)
     events_flush(container_of(timer, struct engine, events_timer));
 }
 
-void fx_event(struct engine *e, const struct pool_fx *fx)
+/* Takes the body over. */
+static void add_event(struct engine *e, const char *kind, char *body)
 {
     struct event_write *w = xcalloc(1, sizeof(*w));
-    const struct journal_event *ev;
+    const struct journal_event *ev = journal_add(&e->journal, rt_wall_ms(e->rt), kind, body);
 
-    log_fact(e, fx);
-    ev = journal_add(&e->journal, rt_wall_ms(e->rt), pool_fact_name(fx->u.event.fact),
-                     event_body(e, fx));
     w->engine = e;
     w->body = xstrdup(ev->body);
     str_copy_cut(w->kind, sizeof(w->kind), ev->kind);
@@ -114,4 +123,27 @@ void fx_event(struct engine *e, const struct pool_fx *fx)
         rt_timer_set(e->rt, &e->events_timer, rt_after(rt_now(e->rt), ENGINE_EVENTS_EVERY_NS),
                      on_events_timer);
     list_push_back(&e->late_events, &w->link);
+}
+
+void fx_event(struct engine *e, const struct pool_fx *fx)
+{
+    log_fact(e, fx);
+    add_event(e, pool_fact_name(fx->u.event.fact), event_body(e, fx));
+}
+
+/* How many, never what: a variable may be a secret. */
+void event_updated(struct engine *e, const struct pool_box *box,
+                   const struct backend_extras *extras)
+{
+    struct json_out o;
+
+    log_debug("box.updated", LF_HEX("box", box->id.v), LF_STR("sandbox_id", box->sandbox_id),
+              LF_U64("envs", extras->env_count), LF_U64("mounts", extras->mount_count));
+    begin_body(&o, e, box);
+    json_put_u64(&o, "envs", extras->env_count);
+    json_put_u64(&o, "mounts", extras->mount_count);
+    json_put_u64(&o, "limits",
+                 (extras->memory > 0 ? 1U : 0U) + (extras->cpus > 0 ? 1U : 0U) +
+                     (extras->pids > 0 ? 1U : 0U));
+    add_event(e, "updated", end_body(&o));
 }

@@ -86,6 +86,7 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx)
     struct destroy_op *d = xcalloc(1, sizeof(*d));
 
     FAULT_POINT("engine.before_destroy");
+    update_cancel(e, fx->box);
     d->engine = e;
     d->epoch = fx->epoch;
     d->config = config_ref_get(e->config);

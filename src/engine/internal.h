@@ -18,6 +18,8 @@ enum {
 #define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
+#define ENGINE_UPDATE_LEAST_NS (5 * NS_PER_S) /* also for a caller who does not wait */
+#define ENGINE_EXAM_TIMEOUT_NS (30 * NS_PER_S)
 
 /* A configuration stays while an operation still uses one of its profiles. */
 struct engine_config_ref {
@@ -80,6 +82,9 @@ struct engine {
     struct list acquires;
     struct map extras; /* engine_extra by box */
     struct list extra_list;
+    struct map updates;      /* late bindings under way, by box */
+    struct box_id told_box;  /* whose lease was last told to a caller, */
+    uint64_t told_leased_ns; /* and which lease that was */
     uint64_t next_req;
 
     size_t in_flight; /* operations of every kind: closing waits for zero */
@@ -122,6 +127,8 @@ void fx_store(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
 /* events.c */
 void fx_event(struct engine *e, const struct pool_fx *fx);
+void event_updated(struct engine *e, const struct pool_box *box,
+                   const struct backend_extras *extras);
 /* Submits the events that wait. */
 void events_flush(struct engine *e);
 /* meta.c: small facts about the daemon itself */
@@ -139,6 +146,16 @@ void fx_bind(struct engine *e, const struct pool_fx *fx);
 /* The box in a backend's words, and back. */
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
 void seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
+
+/* update.c: late binding */
+/* Instead of the reply to a call with extras, which comes when they are applied. */
+void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
+/* Another caller is told of a leased box. */
+void update_told(struct engine *e, const struct pool_fx *fx);
+/* The caller of a call with an `update` has gone. */
+void update_abandon(struct engine_call *call);
+/* The box is about to be destroyed. */
+void update_cancel(struct engine *e, struct box_id box);
 
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);

@@ -1,0 +1,247 @@
+/* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already. All
+ * of it is checked here, as far as texts tell, and copied into one piece of memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 4194304 };
+
+#define MEMORY_MIN (16ULL << 20)
+#define MEMORY_MAX (1ULL << 40)
+#define CPUS_MIN 0.01
+#define CPUS_MAX 1024.0
+
+/* The three members; NULL: absent or empty. */
+struct members {
+    const struct json *envs;
+    const struct json *mounts;
+    const struct json *limits;
+};
+
+static int get_members(const struct json *body, struct members *ret, struct err *err)
+{
+    const struct json *mounts = json_get(body, "mounts");
+    int r = json_field_obj(body, "envs", &ret->envs, err);
+
+    if (r == SP_OK)
+        r = json_field_obj(body, "limits", &ret->limits, err);
+    if (r != SP_OK)
+        return r;
+    if (mounts != NULL && !json_is_null(mounts)) {
+        if (!json_is_arr(mounts))
+            return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list");
+        ret->mounts = mounts;
+    }
+    if (json_len(ret->envs) == 0)
+        ret->envs = NULL;
+    if (json_len(ret->mounts) == 0)
+        ret->mounts = NULL;
+    if (json_len(ret->limits) == 0)
+        ret->limits = NULL;
+    return SP_OK;
+}
+
+/* --- checking --- */
+
+static int check_envs(const struct json *envs, size_t *text_len, struct err *err)
+{
+    const struct json *value;
+    const char *name;
+    size_t total = 0;
+
+    if (json_len(envs) > ENVS_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'envs' has more than %d variables", ENVS_MAX);
+    for (size_t i = 0; envs != NULL && json_member(envs, i, &name, &value); i++) {
+        if (!config_is_env_name(name))
+            return err_set(err, SP_INVALID_FIELD,
+                           "'envs': '%.60s' cannot be the name of a variable", name);
+        if (json_str(value) == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'envs': the value of '%.60s' must be a text",
+                           name);
+        total += strlen(name) + strlen(json_str(value)) + 2;
+    }
+    if (total > ENVS_BYTES_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'envs' is longer than %d bytes", ENVS_BYTES_MAX);
+    *text_len += total;
+    return SP_OK;
+}
+
+static int get_path(const struct json *mount, const char *key, const char **ret, struct err *err)
+{
+    int r;
+
+    *ret = NULL;
+    r = json_field_str(mount, key, CONFIG_PATH_MAX, ret, err);
+    if (r == SP_OK && (*ret == NULL || !config_path_is_plain(*ret)))
+        r = err_set(err, SP_INVALID_FIELD,
+                    "'mounts': '%s' must be an absolute path without '..', '.' and double or "
+                    "trailing slashes",
+                    key);
+    return r;
+}
+
+static int get_mount(const struct json *mount, struct backend_mount *ret, struct err *err)
+{
+    static const char *const known[] = {"host_path", "container_path", "read_only", NULL};
+    int r;
+
+    *ret = (struct backend_mount){0};
+    if (!json_is_obj(mount))
+        return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list of objects");
+    r = json_only_fields(mount, known, err);
+    if (r == SP_OK)
+        r = get_path(mount, "host_path", &ret->host_path, err);
+    if (r == SP_OK)
+        r = get_path(mount, "container_path", &ret->box_path, err);
+    if (r == SP_OK)
+        r = json_field_bool(mount, "read_only", &ret->is_read_only, err);
+    return r;
+}
+
+static int check_mount(const struct config *c, const struct json *mounts, size_t index,
+                       size_t *text_len, struct err *err)
+{
+    struct backend_mount m;
+    int r = get_mount(json_at(mounts, index), &m, err);
+
+    if (r != SP_OK)
+        return r;
+    if (!config_box_path_is_free(m.box_path))
+        return err_set(err, SP_INVALID_FIELD,
+                       "'mounts': /, /proc, /sys, /dev and /.sandpool of a box cannot be covered");
+    for (size_t i = 0; i < index; i++) {
+        const char *other = json_str(json_get(json_at(mounts, i), "container_path"));
+
+        if (strcmp(other, m.box_path) == 0)
+            return err_set(err, SP_INVALID_FIELD, "'mounts': '%.80s' is given twice", m.box_path);
+    }
+    if (!config_mount_is_allowed(c, m.host_path))
+        return err_set(err, SP_FORBIDDEN,
+                       "'%.80s' is not below any of mounts.allow in the daemon's configuration",
+                       m.host_path);
+    *text_len += strlen(m.host_path) + strlen(m.box_path) + 2;
+    return SP_OK;
+}
+
+static int check_mounts(const struct config *c, const struct json *mounts, size_t *text_len,
+                        struct err *err)
+{
+    int r = SP_OK;
+
+    if (json_len(mounts) > MOUNTS_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'mounts' has more than %d entries", MOUNTS_MAX);
+    for (size_t i = 0; i < json_len(mounts) && r == SP_OK; i++)
+        r = check_mount(c, mounts, i, text_len, err);
+    return r;
+}
+
+static int get_limits(const struct json *limits, struct backend_extras *ret, struct err *err)
+{
+    static const char *const known[] = {"memory", "cpus", "pids", NULL};
+    const struct json *memory = json_get(limits, "memory");
+    const struct json *cpus = json_get(limits, "cpus");
+    int r = json_only_fields(limits, known, err);
+
+    if (r == SP_OK)
+        r = json_field_u64(limits, "pids", 1, PIDS_MAX, &ret->pids, err);
+    if (r != SP_OK)
+        return r;
+    if (memory != NULL && !json_is_null(memory)) {
+        bool is_size = json_is_str(memory) ? str_parse_size(json_str(memory), &ret->memory)
+                                           : json_u64(memory, &ret->memory);
+
+        if (!is_size || ret->memory < MEMORY_MIN || ret->memory > MEMORY_MAX)
+            return err_set(err, SP_INVALID_FIELD,
+                           "'limits': 'memory' must be bytes or a size like \"512M\", from 16M to "
+                           "1T");
+    }
+    if (cpus != NULL && !json_is_null(cpus)) {
+        if (!json_is_num(cpus) || !(json_num(cpus) >= CPUS_MIN && json_num(cpus) <= CPUS_MAX))
+            return err_set(err, SP_INVALID_FIELD,
+                           "'limits': 'cpus' must be a number from 0.01 to 1024");
+        ret->cpus = (uint64_t) (json_num(cpus) * 1000 + 0.5);
+    }
+    return SP_OK;
+}
+
+/* --- copying --- */
+
+static const char *put_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *to = *at;
+
+    memcpy(to, text, size);
+    *at += size;
+    return to;
+}
+
+/* Everything behind the head: the variables, the mounts, the texts. */
+static struct backend_extras *pack(const struct members *m, const struct backend_extras *limits,
+                                   size_t text_len)
+{
+    size_t env_count = json_len(m->envs);
+    size_t mount_count = json_len(m->mounts);
+    struct backend_extras *x;
+    struct backend_env_var *envs;
+    struct backend_mount *mounts;
+    const struct json *value;
+    const char *name;
+    char *at;
+
+    x = xcalloc(1,
+                sizeof(*x) + env_count * sizeof(*envs) + mount_count * sizeof(*mounts) + text_len);
+    *x = *limits;
+    envs = (struct backend_env_var *) (x + 1);
+    mounts = (struct backend_mount *) (envs + env_count);
+    at = (char *) (mounts + mount_count);
+    for (size_t i = 0; i < env_count && json_member(m->envs, i, &name, &value); i++) {
+        envs[i].name = put_text(&at, name);
+        envs[i].value = put_text(&at, json_str(value));
+    }
+    for (size_t i = 0; i < mount_count; i++) {
+        struct backend_mount mount;
+        struct err unused;
+        int r = get_mount(json_at(m->mounts, i), &mount, &unused);
+
+        assert(r == SP_OK); /* it was before */
+        mounts[i].host_path = put_text(&at, mount.host_path);
+        mounts[i].box_path = put_text(&at, mount.box_path);
+        mounts[i].is_read_only = mount.is_read_only;
+    }
+    x->envs = envs;
+    x->env_count = env_count;
+    x->mounts = mounts;
+    x->mount_count = mount_count;
+    return x;
+}
+
+int api_decode_extras(struct api *api, const struct json *body, unsigned profile,
+                      struct backend_extras **ret, struct err *err)
+{
+    struct members m = {0};
+    struct backend_extras limits = {0};
+    size_t text_len = 0;
+    int r = get_members(body, &m, err);
+
+    *ret = NULL;
+    if (r != SP_OK || (m.envs == NULL && m.mounts == NULL && m.limits == NULL))
+        return r;
+    if (!engine_can_update(api->engine, profile))
+        return err_set(err, SP_UNSUPPORTED,
+                       "the profile's backend cannot apply '%s' to a box that runs",
+                       m.envs != NULL     ? "envs"
+                       : m.mounts != NULL ? "mounts"
+                                          : "limits");
+    r = check_envs(m.envs, &text_len, err);
+    if (r == SP_OK)
+        r = check_mounts(engine_config(api->engine), m.mounts, &text_len, err);
+    if (r == SP_OK && m.limits != NULL)
+        r = get_limits(m.limits, &limits, err);
+    if (r == SP_OK)
+        *ret = pack(&m, &limits, text_len);
+    return r;
+}

@@ -1,0 +1,77 @@
+/* examine.c - asks every backend what it found on this machine, for `sandpool doctor`. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+struct examiner {
+    struct engine *engine;
+    unsigned left; /* backends that have not answered, and the start itself */
+    unsigned count;
+    void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count);
+    void *ctx;
+    struct exam_op {
+        struct backend_exam exam;
+        struct examiner *examiner;
+    } ops[ENGINE_BACKENDS_MAX];
+    struct engine_exam exams[ENGINE_BACKENDS_MAX];
+};
+
+static void one_less(struct examiner *x)
+{
+    x->left--;
+    if (x->left > 0)
+        return;
+    for (unsigned i = 0; i < x->count; i++) {
+        x->exams[i] = (struct engine_exam){.name = x->engine->backends[i].key,
+                                           .findings = x->ops[i].exam.findings,
+                                           .count = x->ops[i].exam.count};
+    }
+    x->on_done(x->ctx, x->exams, x->count);
+    for (unsigned i = 0; i < x->count; i++)
+        backend_exam_fini(&x->ops[i].exam);
+    free(x);
+}
+
+static void on_examined(struct op *op)
+{
+    struct exam_op *o = container_of(op, struct exam_op, exam.op);
+    struct engine *e = o->examiner->engine;
+    struct backend_finding *f;
+
+    if (op->result != SP_OK) {
+        f = backend_find(&o->exam, BACKEND_FINDING_FAIL, "examination");
+        if (f != NULL)
+            (void) snprintf(f->text, sizeof(f->text), "did not come to its end: %s",
+                            str_is_empty(op->err.msg) ? sp_error_info(op->result)->text
+                                                      : op->err.msg);
+    }
+    one_less(o->examiner);
+    engine_op_ended(e);
+}
+
+void engine_examine(struct engine *e,
+                    void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count),
+                    void *ctx)
+{
+    struct examiner *x = xcalloc(1, sizeof(*x));
+    uint64_t deadline_ns = rt_after(rt_now(e->rt), ENGINE_EXAM_TIMEOUT_NS);
+
+    x->engine = e;
+    x->on_done = on_done;
+    x->ctx = ctx;
+    x->count = e->backend_count;
+    x->left = 1;
+    for (unsigned i = 0; i < x->count; i++) {
+        struct backend *b = e->backends[i].backend;
+
+        if (b->ops->examine == NULL)
+            continue;
+        x->ops[i].examiner = x;
+        x->left++;
+        engine_op_begun(e);
+        b->ops->examine(b, &x->ops[i].exam, deadline_ns, on_examined);
+    }
+    one_less(x);
+}

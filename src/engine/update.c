@@ -1,0 +1,383 @@
+/* update.c - late binding: what an acquire asks for beside the box is applied after its lease is
+ * committed and before its reply. The pool knows nothing of it: to the pool the reply is under way.
+ *
+ *   pool's reply -> line of its box -> backend's update -> reply to the caller
+ *                                           | failed
+ *                                           v
+ *            fresh box: destroyed, it may be half changed; the thread's own box: stays as it is
+ *
+ * Updates of one box wait in line. A fresh box somebody else of its thread was told of is no longer
+ * fresh. */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+struct engine_update {
+    struct backend_update backend;
+    struct list_node link;
+    struct rt_timer timer; /* while it waits in line */
+    struct engine *engine;
+    struct update_line *line; /* NULL: it has left the line */
+    struct engine_config_ref *config;
+    struct backend_extras *extras;
+    struct engine_call *call; /* NULL: the caller has gone */
+    struct pool_fx fx;        /* the reply that waits */
+    uint64_t deadline_ns;
+    bool is_running;
+};
+
+struct update_line {
+    struct map_node node;
+    struct box_id box;
+    struct list updates; /* the first one runs */
+    bool is_told;        /* somebody was told of this lease */
+};
+
+static bool is_box(const struct map_node *node, const void *key)
+{
+    const struct box_id *id = key;
+
+    return container_of(node, struct update_line, node)->box.v == id->v;
+}
+
+static struct update_line *line_find(const struct engine *e, struct box_id box)
+{
+    struct map_node *n = map_find(&e->updates, hash_u64(box.v), is_box, &box);
+
+    return n != NULL ? container_of(n, struct update_line, node) : NULL;
+}
+
+static struct update_line *line_make(struct engine *e, const struct pool_fx *fx)
+{
+    struct update_line *line = line_find(e, fx->box);
+
+    if (line == NULL) {
+        line = xcalloc(1, sizeof(*line));
+        line->box = fx->box;
+        list_init(&line->updates);
+        /* Of two acquires that wait for one commit the other may have been answered just now. */
+        line->is_told = e->told_box.v == fx->box.v && e->told_leased_ns == fx->snapshot.leased_ns;
+        map_insert(&e->updates, &line->node, hash_u64(fx->box.v));
+    }
+    return line;
+}
+
+static void line_drop_empty(struct engine *e, struct update_line *line)
+{
+    if (!list_is_empty(&line->updates))
+        return;
+    map_remove(&e->updates, &line->node);
+    free(line);
+}
+
+static struct engine_update *update_of(struct list_node *n)
+{
+    return container_of(n, struct engine_update, link);
+}
+
+static void update_free(struct engine_update *u)
+{
+    if (u->config != NULL)
+        config_ref_put(u->config);
+    free(u->extras);
+    free(u);
+}
+
+/* --- how it ends --- */
+
+static bool is_fresh(const struct engine_update *u)
+{
+    enum pool_source source = u->fx.u.reply.source;
+
+    return source == POOL_SRC_WARM || source == POOL_SRC_COLD || source == POOL_SRC_RESTORED;
+}
+
+/* Whether the lease that was to be answered still stands. */
+static bool is_leased(const struct engine_update *u)
+{
+    const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
+
+    return box != NULL && box->state == POOL_LEASED && box->generation == u->fx.snapshot.generation;
+}
+
+/* As for a reply that cannot be delivered. A box the thread held before is still held. */
+static void give_back(struct engine_update *u, bool is_spoiled)
+{
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED,
+                            .req = u->fx.req,
+                            .box = u->fx.box,
+                            .u.undelivered.is_spoiled = is_spoiled};
+
+    if (u->fx.u.reply.source != POOL_SRC_KEPT)
+        engine_post(u->engine, &ev);
+}
+
+/* Several acquires share the lease, so none of them alone can undo it, and nobody was told. */
+static void destroy_box(struct engine_update *u)
+{
+    struct engine *e = u->engine;
+    const struct pool_box *box = pool_find_box(e->pool, u->fx.box);
+    struct pool_event ev = {.kind = POOL_EV_DESTROY, .req = {e->next_req}, .box = u->fx.box};
+
+    if (!is_leased(u) || box->busy > 0)
+        return;
+    e->next_req++; /* of nobody: the reply is dropped */
+    ev.u.on.generation = u->fx.snapshot.generation;
+    ev.u.on.is_operator = true;
+    ev.u.on.is_quick = true;
+    engine_post(e, &ev);
+}
+
+/* Ends a call and frees the update, which is in no line any more. */
+static void answer(struct engine_update *u, int code, const char *reason)
+{
+    struct engine_call *call = TAKE_PTR(u->call);
+
+    if (call == NULL) {
+        update_free(u);
+        return;
+    }
+    call->update = NULL;
+    if (code != SP_OK) {
+        u->fx.u.reply.code = code;
+        str_copy_cut(u->fx.reason, sizeof(u->fx.reason), reason);
+    }
+    FAULT_POINT("engine.before_reply");
+    call->on_reply(call, &u->fx); /* the call may be gone from here on */
+    FAULT_POINT("engine.after_reply");
+    update_free(u);
+}
+
+/* The lease ended while it was being fitted out. */
+static void answer_lost(struct engine_update *u)
+{
+    const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
+    enum pool_end end;
+
+    if (box != NULL && (box->state == POOL_PARKING || box->state == POOL_PARKED)) {
+        answer(u, SP_NOT_LEASED, "it was released meanwhile");
+        return;
+    }
+    end = pool_find_past(u->engine->pool, u->fx.snapshot.sandbox_id, NULL, NULL);
+    u->fx.u.reply.lost = end != POOL_END_NONE ? end : POOL_END_DIED;
+    answer(u, SP_SANDBOX_LOST, "it ended meanwhile");
+}
+
+static int code_for_caller(const struct engine *e, int result)
+{
+    if (result == SP_CANCELLED && e->is_closing)
+        return SP_DRAINING;
+    if (result == SP_NOT_FOUND || result == SP_CANCELLED || result == SP_INTERNAL ||
+        sp_error_info(result)->http_status == 0)
+        return SP_BACKEND_FAILED;
+    return result;
+}
+
+/* --- in line --- */
+
+static void start_first(struct engine *e, struct update_line *line);
+
+static void leave_line(struct engine_update *u)
+{
+    list_remove(&u->line->updates, &u->link);
+    rt_timer_cancel(u->engine->rt, &u->timer);
+    u->line = NULL;
+    u->is_running = false;
+}
+
+/* The half changed box goes, and with it everyone who waits for it. */
+static void fail_all(struct engine_update *u, struct update_line *line, int code)
+{
+    struct engine *e = u->engine;
+    struct err err = u->backend.op.err;
+    struct list others;
+
+    list_init(&others);
+    while (!list_is_empty(&line->updates)) {
+        struct engine_update *other = update_of(list_first(&line->updates));
+
+        leave_line(other);
+        list_push_back(&others, &other->link);
+    }
+    line_drop_empty(e, line);
+    give_back(u, true);
+    destroy_box(u);
+    answer(u, code, err.msg);
+    while (!list_is_empty(&others)) {
+        answer(update_of(list_pop_front(&others)), code, err.msg);
+    }
+}
+
+static void succeed(struct engine_update *u, struct update_line *line)
+{
+    struct engine *e = u->engine;
+
+    event_updated(e, &u->fx.snapshot, u->extras);
+    line->is_told = line->is_told || u->call != NULL;
+    start_first(e, line);
+    if (u->call == NULL) {
+        give_back(u, true);
+        answer(u, SP_OK, "");
+    } else if (!is_leased(u)) {
+        answer_lost(u);
+    } else {
+        u->call->is_changed = true;
+        answer(u, SP_OK, "");
+    }
+}
+
+static void on_updated(struct op *op)
+{
+    struct engine_update *u = container_of(op, struct engine_update, backend.op);
+    struct engine *e = u->engine;
+    struct update_line *line = u->line;
+    int code = code_for_caller(e, op->result);
+
+    leave_line(u);
+    if (op->result == SP_OK) {
+        succeed(u, line);
+        engine_op_ended(e);
+        return;
+    }
+    log_warn("box.update_failed", LF_HEX("box", u->fx.box.v),
+             LF_STR("sandbox_id", u->fx.snapshot.sandbox_id), LF_STR("reason", op->err.msg));
+    if (!is_leased(u)) {
+        start_first(e, line);
+        answer_lost(u);
+    } else if (is_fresh(u) && !line->is_told) {
+        fail_all(u, line, code);
+    } else {
+        struct err err = op->err;
+
+        start_first(e, line);
+        give_back(u, true);
+        answer(u, code, err.msg);
+    }
+    engine_op_ended(e);
+}
+
+static void start_first(struct engine *e, struct update_line *line)
+{
+    struct engine_update *u;
+    struct backend *backend;
+
+    if (list_is_empty(&line->updates)) {
+        line_drop_empty(e, line);
+        return;
+    }
+    u = update_of(list_first(&line->updates));
+    if (u->is_running)
+        return;
+    backend = profiles_backend(e, u->fx.snapshot.profile)->backend;
+    rt_timer_cancel(e->rt, &u->timer);
+    u->is_running = true;
+    u->deadline_ns = MAX_OF(u->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
+    u->config = config_ref_get(e->config);
+    u->backend.profile = profiles_config(e, u->fx.snapshot.profile);
+    u->backend.extras = *u->extras;
+    box_to_backend(e, &u->fx.snapshot, &u->backend.box);
+    engine_op_begun(e);
+    backend->ops->update(backend, &u->backend, u->deadline_ns, on_updated);
+}
+
+static void on_line_timer(struct rt_timer *timer)
+{
+    struct engine_update *u = container_of(timer, struct engine_update, timer);
+
+    leave_line(u); /* another one is first: the line is not empty */
+    give_back(u, false);
+    answer(u, SP_TIMEOUT, "another acquire of the thread is being fitted out");
+}
+
+/* --- the engine's side --- */
+
+/* Nothing was changed: the lease is undone like any other. */
+static void refuse(struct engine_update *u, int code, const char *reason)
+{
+    give_back(u, false);
+    answer(u, code, reason);
+}
+
+void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
+{
+    const struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct engine_update *u = xcalloc(1, sizeof(*u));
+
+    u->engine = e;
+    u->extras = TAKE_PTR(call->extras);
+    u->call = call;
+    u->fx = *fx;
+    u->deadline_ns = MAX_OF(call->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
+    if (backend->ops->update == NULL) {
+        refuse(u, SP_UNSUPPORTED, "nothing can be bound to a box that runs");
+        return;
+    }
+    if (e->is_closing) {
+        refuse(u, SP_DRAINING, "the daemon is stopping");
+        return;
+    }
+    call->update = u;
+    u->line = line_make(e, fx);
+    list_push_back(&u->line->updates, &u->link);
+    if (u->line->updates.len > 1)
+        rt_timer_set(e->rt, &u->timer, u->deadline_ns, on_line_timer);
+    else
+        start_first(e, u->line);
+}
+
+void update_told(struct engine *e, const struct pool_fx *fx)
+{
+    struct update_line *line;
+
+    e->told_box = fx->box;
+    e->told_leased_ns = fx->snapshot.leased_ns;
+    if (e->updates.len == 0)
+        return;
+    line = line_find(e, fx->box);
+    if (line != NULL)
+        line->is_told = true;
+}
+
+/* What runs goes on when the box is the thread's own, or others wait for it; a fresh one that nobody
+ * else wants is destroyed anyway. */
+void update_abandon(struct engine_call *call)
+{
+    struct engine_update *u = TAKE_PTR(call->update);
+
+    u->call = NULL;
+    if (u->line == NULL)
+        return; /* about to be answered */
+    if (!u->is_running) {
+        leave_line(u);
+        refuse(u, SP_CANCELLED, "");
+    } else if (is_fresh(u) && !u->line->is_told && u->line->updates.len == 1) {
+        op_cancel(&u->backend.op);
+    }
+}
+
+void update_cancel(struct engine *e, struct box_id box)
+{
+    struct update_line *line = e->updates.len > 0 ? line_find(e, box) : NULL;
+
+    if (line != NULL)
+        op_cancel(&update_of(list_first(&line->updates))->backend.op);
+}
+
+void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box)
+{
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED,
+                            .req = call->req,
+                            .box = box,
+                            .u.undelivered.is_spoiled = call->is_changed};
+
+    engine_post(e, &ev);
+}
+
+bool engine_can_update(struct engine *e, unsigned profile)
+{
+    return profiles_backend(e, profile)->backend->ops->update != NULL;
+}
