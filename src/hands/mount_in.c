@@ -1,9 +1,171 @@
-/* mount_in.c - attaches directories of the host to a box that runs. */
+/* mount_in.c - attaches directories of the host to a box that runs: copies of mounts are prepared
+ * here, then this process moves into the box's mount namespace and puts them in place. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "hands/box_dir.h"
+#include "hands/inside.h"
 #include "hands/mount_in.h"
+#include "hands/proc.h"
+#include "hands/source.h"
+
+struct work {
+    const struct plan *p;
+    struct source *sources;
+    int *attached; /* for undoing: the root of each new mount, or -1 */
+    size_t unmapped;
+};
+
+static int open_sources(struct work *w, struct err *err)
+{
+    for (size_t i = 0; i < w->p->mount_count; i++) {
+        int rc = source_open(w->p, &w->p->mounts[i], &w->sources[i], err);
+
+        if (rc != SP_OK)
+            return rc;
+        w->unmapped += w->sources[i].is_mapped ? 0 : 1;
+    }
+    return SP_OK;
+}
+
+/* The lock is asked for after the process was got hold of: it was the box's then, so it is now. */
+static int open_box(const struct plan *p, int *ret_pid_fd, struct err *err)
+{
+    AUTO_CLOSE int fd = pidfd_open(p->pid, 0);
+    unsigned long long seen[2];
+    struct box_dir d;
+    int rc;
+
+    if (fd < 0)
+        return err_sys(err, SP_NOT_FOUND, errno, "the box does not run");
+    if ((rc = box_dir_open(p->dir, &d, err)) != SP_OK)
+        return rc;
+    rc = box_dir_lock(&d, 0, err);
+    box_dir_numbers(&d, "init", seen);
+    box_dir_close(&d);
+    if (rc == SP_OK)
+        return err_set(err, SP_NOT_FOUND, "the box does not run");
+    if (rc != SP_LOCKED)
+        return rc;
+    if (seen[0] != (unsigned long long) p->pid || seen[1] != proc_start_time(p->pid))
+        return err_set(err, SP_NOT_FOUND, "process %d is not the box's", p->pid);
+    *ret_pid_fd = TAKE_FD(fd);
+    return SP_OK;
+}
+
+/* Is a mount there already, and is it this one? SP_NOT_FOUND: there is none. */
+static int compare(int target, const struct source *s, const char *to, struct err *err)
+{
+    struct statvfs there;
+    struct statvfs here;
+    struct statx sx;
+    struct stat st;
+
+    if (statx(target, "", AT_EMPTY_PATH, STATX_INO, &sx) != 0 || fstat(target, &st) != 0 ||
+        fstatvfs(target, &there) != 0 || fstatvfs(s->tree, &here) != 0)
+        return err_sys(err, SP_IO, errno, "look at '%.100s' in the box", to);
+    if ((sx.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0)
+        return err_set(err, SP_NOT_FOUND, "nothing is mounted at '%.100s'", to);
+    if (st.st_dev == s->dev && st.st_ino == s->ino &&
+        (there.f_flag & ST_RDONLY) == (here.f_flag & ST_RDONLY))
+        return SP_OK;
+    return err_set(err, SP_OWNER_CONFLICT, "something else is mounted at '%.100s' in the box", to);
+}
+
+static int attach(struct work *w, int root, size_t i, struct err *err)
+{
+    const struct plan_mount *m = &w->p->mounts[i];
+    struct source *s = &w->sources[i];
+    AUTO_CLOSE int target = -1;
+    int rc = inside_target(root, m->to, s->is_dir, w->p->id_base, &target, err);
+
+    if (rc != SP_OK)
+        return rc;
+    rc = compare(target, s, m->to, err);
+    if (rc != SP_NOT_FOUND)
+        return rc;
+    if (move_mount(s->tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+        return err_sys(err, SP_IO, errno, "attach '%.80s' at '%.80s'", m->from, m->to);
+    w->attached[i] = TAKE_FD(s->tree); /* it is the root of the mount in its place now */
+    return SP_OK;
+}
+
+/* By descriptor, from inside the mount: its path is the box's to change. A file cannot be entered,
+ * so there the path is all there is; at worst it stays mounted. */
+static void undo(const struct work *w)
+{
+    for (size_t i = 0; i < w->p->mount_count; i++) {
+        if (w->attached[i] < 0)
+            continue;
+        if (!w->sources[i].is_dir)
+            (void) umount2(w->p->mounts[i].to, MNT_DETACH | UMOUNT_NOFOLLOW); /* see above */
+        else if (fchdir(w->attached[i]) == 0)
+            (void) umount2(".", MNT_DETACH); /* the first error is the one to tell */
+    }
+}
+
+static int attach_all(struct work *w, int pid_fd, struct err *err)
+{
+    AUTO_CLOSE int root = -1;
+    int rc = SP_OK;
+
+    if (setns(pid_fd, CLONE_NEWNS) != 0)
+        return err_sys(err, SP_IO, errno, "enter the box");
+    root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return err_sys(err, SP_IO, errno, "open the box's root");
+    for (size_t i = 0; rc == SP_OK && i < w->p->mount_count; i++)
+        rc = attach(w, root, i, err);
+    if (rc != SP_OK)
+        undo(w);
+    return rc;
+}
+
+static void print(const struct work *w, struct buf *answer)
+{
+    struct json_out out;
+
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_u64(&out, "mounted", w->p->mount_count);
+    json_put_u64(&out, "unmapped", w->unmapped);
+    json_end(&out);
+    json_out_finish(&out, answer);
+}
 
 int mount_in(const struct plan *p, struct buf *answer, struct err *err)
 {
-    (void) p;
-    (void) answer;
-    return err_set(err, SP_UNSUPPORTED, "mounts into running boxes are not there yet");
+    struct work w = {.p = p};
+    AUTO_CLOSE int pid_fd = -1;
+    int rc;
+
+    w.sources = xcalloc(p->mount_count + 1, sizeof(*w.sources));
+    w.attached = xcalloc(p->mount_count + 1, sizeof(*w.attached));
+    for (size_t i = 0; i < p->mount_count; i++) {
+        w.sources[i].tree = -1;
+        w.attached[i] = -1;
+    }
+    if ((rc = open_sources(&w, err)) == SP_OK && (rc = open_box(p, &pid_fd, err)) == SP_OK)
+        rc = attach_all(&w, pid_fd, err);
+    if (rc == SP_OK)
+        print(&w, answer);
+    for (size_t i = 0; i < p->mount_count; i++) {
+        source_close(&w.sources[i]);
+        if (w.attached[i] >= 0)
+            (void) close(w.attached[i]); /* the mount stays where it is */
+    }
+    free(w.sources);
+    free(w.attached);
+    return rc;
 }

@@ -118,7 +118,19 @@ static int get_args(const struct json *obj, const char *key, const char ***ret, 
     return SP_OK;
 }
 
-static int get_mounts(const struct json *obj, const char *key, struct plan_mount **ret,
+/* Where the box's own life hangs on what is there. */
+static bool is_vital(const char *to)
+{
+    static const char *const vital[] = {"/proc", "/sys", "/dev", "/.sandpool"};
+
+    for (size_t i = 0; i < ARRAY_LEN(vital); i++) {
+        if (plan_path_is_below(to, vital[i]))
+            return true;
+    }
+    return false;
+}
+
+static int get_mounts(const struct json *obj, const char *key, bool is_own, struct plan_mount **ret,
                       size_t *ret_count, struct err *err)
 {
     const struct json *list;
@@ -140,6 +152,8 @@ static int get_mounts(const struct json *obj, const char *key, struct plan_mount
             return err_wrap(err, "entry %zu of '%s'", i, key);
         if (m->from == NULL)
             return err_set(err, SP_INVALID_FIELD, "entry %zu of '%s': 'from' is missing", i, key);
+        if (!is_own && is_vital(m->to))
+            return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);
     }
     *ret_count = len;
     return SP_OK;
@@ -272,8 +286,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
         (rc = get_ids(o, p, err)) != SP_OK || (rc = get_disk(o, p, err)) != SP_OK ||
         (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
-        (rc = get_mounts(o, "binds", &p->binds, &p->bind_count, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "binds", true, &p->binds, &p->bind_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
@@ -296,7 +310,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
         (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = get_ids(o, p, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     p->pid = (int) pid;
