@@ -5,6 +5,7 @@
  *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
  *   plan.c     what sandpool-oci is told          scan.c     what is there: the boxes directory
  *   hands.c    sandpool-oci as an operation       table.c    boxes in memory, their deaths
+ *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
  *   update.c   late binding                       examine.c  findings for `sandpool doctor` */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
@@ -72,6 +73,7 @@ MUST_CHECK int oci_runtime_for(struct oci *o, const char *name, struct oci_runti
                                struct err *err);
 /* The one that made a box; NULL when it cannot be known. */
 struct oci_runtime *oci_runtime_by_path(struct oci *o, const char *path);
+struct oci_runtime *oci_runtime_by_flavour(struct oci *o, enum oci_flavour flavour);
 void oci_runtimes_init(struct oci *o);
 /* In $PATH and the usual places; dst is "" when it is nowhere. */
 bool oci_find_program(const char *name, char *dst, size_t cap);
@@ -98,8 +100,10 @@ struct oci_found {
     bool has_record;
     bool is_running;   /* its lock is held */
     bool is_unsettled; /* by somebody who is still making it */
+    bool is_stray;     /* no directory: only a control group or a runtime's notes */
     int pid;
-    int pid_fd; /* of the running init; -1 when it is not wanted or was taken */
+    int pid_fd;  /* of the running init; -1 when it is not wanted or was taken */
+    int flavour; /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
 /* Whether somebody holds the box's lock. */
@@ -109,14 +113,23 @@ MUST_CHECK int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *re
 
 struct oci_scan {
     struct work work; /* SP_OK: complete */
-    char dir[OCI_PATH_MAX];
+    const struct oci *oci;
     struct oci_found *found; /* from malloc: oci_scan_fini() */
     size_t count;
+    size_t room;
 };
 
 void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
 void oci_scan_fini(struct oci_scan *s);
+
+/* --- what no directory leads to (strays.c), on any thread --- */
+
+/* Calls for every control group and every runtime's note of a box of this instance. */
+void oci_strays(const struct oci *o, void (*on_stray)(void *ctx, uint64_t id, int flavour),
+                void *ctx);
+/* The control group that holds those of the boxes, if it is empty. */
+void oci_remove_cgroup_parent(const struct oci *o);
 
 /* --- boxes in memory (table.c) --- */
 
@@ -246,6 +259,8 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
                     uint64_t user_id, const struct backend_extras *extras, struct buf *out);
 void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap);
+/* Where a runtime keeps its notes. */
+void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap);
 /* The control group, from the root of its hierarchy. */
 void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap);
 

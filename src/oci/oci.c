@@ -17,6 +17,7 @@ static void on_closed_task(struct rt_task *task)
         return; /* a completion that was under way has begun something: its end comes back here */
     while (!list_is_empty(&o->box_list))
         oci_box_drop(container_of(list_first(&o->box_list), struct oci_box, link));
+    oci_remove_cgroup_parent(o);
     map_fini(&o->boxes);
     free(o->id_used);
     free(o);

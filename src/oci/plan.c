@@ -46,12 +46,12 @@ void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap)
     (void) snprintf(dst, cap, "/sandpool-%s/%s", o->instance, hex);
 }
 
-static void state_root(const struct oci *o, const struct oci_runtime *r, char *dst, size_t cap)
+void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap)
 {
     static const char *const names[] = {"runc", "crun", "runsc"};
 
     static_assert(ARRAY_LEN(names) == OCI_FLAVOUR_COUNT, "a name for each");
-    (void) snprintf(dst, cap, "%s/run-%s", o->dir, names[r->flavour]);
+    (void) snprintf(dst, cap, "%s/run-%s", o->dir, names[flavour]);
 }
 
 static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_runtime *r,
@@ -78,7 +78,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                   hex,
                                   NULL};
 
-    state_root(o, r, root, sizeof(root));
+    oci_state_root(o, r->flavour, root, sizeof(root));
     (void) snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
     put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
 }
@@ -288,7 +288,7 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
         const char *const command[] = {runtime->path, "--root", root, "delete",
                                        "--force",     hex,      NULL};
 
-        state_root(o, runtime, root, sizeof(root));
+        oci_state_root(o, runtime->flavour, root, sizeof(root));
         (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
         put_strings(&j, "delete", command);
         json_put_str(&j, "runtime_state", state);

@@ -115,12 +115,34 @@ static void end_listing(struct listing *l, int rc, const struct err *err)
     free(l);
 }
 
-static void sweep(struct oci *o, uint64_t id)
+static void sweep(struct oci *o, const struct oci_found *f)
 {
-    struct oci_box *b = oci_box_find(o, id);
+    struct oci_box *b = oci_box_find(o, f->id);
 
-    log_info("oci.leftover", LF_HEX("box", id));
-    oci_remove_box(b != NULL ? b : oci_box_add(o, id, OCI_DEAD));
+    log_info("oci.leftover", LF_HEX("box", f->id));
+    if (b == NULL)
+        b = oci_box_add(o, f->id, OCI_DEAD);
+    if (b->runtime == NULL && f->flavour >= 0)
+        b->runtime = oci_runtime_by_flavour(o, (enum oci_flavour) f->flavour);
+    oci_remove_box(b);
+}
+
+/* A box that went while we looked may have been taken for one that is new. */
+static void forget_unseen(struct listing *l)
+{
+    struct oci *o = l->oci;
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&o->box_list); n != NULL; n = next) {
+        struct oci_box *b = container_of(n, struct oci_box, link);
+        bool is_seen = false;
+
+        next = list_next(&o->box_list, n);
+        for (size_t i = 0; b->state == OCI_DEAD && i < l->scan.count && !is_seen; i++)
+            is_seen = l->scan.found[i].id == b->id;
+        if (b->state == OCI_DEAD && !is_seen)
+            oci_remove_box(b);
+    }
 }
 
 static void on_scanned(struct op *op)
@@ -144,7 +166,7 @@ static void on_scanned(struct op *op)
         const struct oci_box *b;
 
         if (is_leftover(o, f)) {
-            sweep(o, f->id);
+            sweep(o, f);
             continue;
         }
         if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0)
@@ -154,6 +176,8 @@ static void on_scanned(struct op *op)
         if (b != NULL && b->state == OCI_RUNNING)
             l->take(l, f);
     }
+    if (rc == SP_OK)
+        forget_unseen(l);
     end_listing(l, rc, &err);
 }
 

@@ -96,6 +96,18 @@ struct oci_runtime *oci_runtime_by_path(struct oci *o, const char *path)
     return path[0] == '/' ? add(o, path) : NULL;
 }
 
+struct oci_runtime *oci_runtime_by_flavour(struct oci *o, enum oci_flavour flavour)
+{
+    for (unsigned i = 0; i < o->runtime_count; i++) {
+        struct oci_runtime *r = &o->runtimes[i];
+
+        if (r->flavour == flavour &&
+            (!str_is_empty(r->path) || oci_find_program(r->name, r->path, sizeof(r->path))))
+            return r;
+    }
+    return NULL;
+}
+
 /* --- trials --- */
 
 static void on_trial_removed(struct op *op)

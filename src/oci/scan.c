@@ -65,6 +65,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     memset(ret, 0, sizeof(*ret));
     ret->id = id;
     ret->pid_fd = -1;
+    ret->flavour = -1;
     str_hex64(hex, id);
     (void) snprintf(path, sizeof(path), "%s/%s", boxes_dir, hex);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -79,9 +80,18 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     return SP_OK;
 }
 
-static int scan(struct oci_scan *s, DIR *dir, struct err *err)
+static struct oci_found *add(struct oci_scan *s)
 {
-    size_t room = 0;
+    if (s->count == s->room) {
+        s->room = s->room * 2 + 16;
+        s->found = xrealloc(s->found, s->room * sizeof(s->found[0]));
+    }
+    return &s->found[s->count];
+}
+
+static int scan_boxes(struct oci_scan *s, DIR *dir, struct err *err)
+{
+    const char *path = s->oci->boxes_dir;
     int rc = SP_OK;
 
     while (rc == SP_OK) {
@@ -91,30 +101,51 @@ static int scan(struct oci_scan *s, DIR *dir, struct err *err)
         errno = 0;
         entry = readdir(dir);
         if (entry == NULL)
-            return errno == 0 ? SP_OK : err_sys(err, SP_IO, errno, "%s", s->dir);
+            return errno == 0 ? SP_OK : err_sys(err, SP_IO, errno, "%.200s", path);
         if (!str_parse_hex64(entry->d_name, &id))
             continue;
-        if (s->count == room) {
-            room = room * 2 + 16;
-            s->found = xrealloc(s->found, room * sizeof(s->found[0]));
-        }
-        rc = oci_look(s->dir, id, &s->found[s->count], err);
+        rc = oci_look(path, id, add(s), err);
         if (rc == SP_OK)
             s->count++;
     }
     return rc;
 }
 
+/* Found once however many traces of it there are; a note of a runtime says most. */
+static void on_stray(void *ctx, uint64_t id, int flavour)
+{
+    struct oci_scan *s = ctx;
+    struct oci_found *f;
+
+    for (size_t i = 0; i < s->count; i++) {
+        f = &s->found[i];
+        if (f->id == id) {
+            if (f->is_stray && flavour >= 0)
+                f->flavour = flavour;
+            return;
+        }
+    }
+    f = add(s);
+    memset(f, 0, sizeof(*f));
+    f->id = id;
+    f->is_stray = true;
+    f->pid_fd = -1;
+    f->flavour = flavour;
+    s->count++;
+}
+
 static int run_scan(struct work *w, struct err *err)
 {
     struct oci_scan *s = container_of(w, struct oci_scan, work);
-    DIR *dir = opendir(s->dir);
+    DIR *dir = opendir(s->oci->boxes_dir);
     int rc;
 
     if (dir == NULL)
-        return err_sys(err, SP_IO, errno, "%.200s", s->dir);
-    rc = scan(s, dir, err);
+        return err_sys(err, SP_IO, errno, "%.200s", s->oci->boxes_dir);
+    rc = scan_boxes(s, dir, err);
     (void) closedir(dir); /* nothing to do about it here */
+    if (rc == SP_OK)
+        oci_strays(s->oci, on_stray, s);
     return rc;
 }
 
@@ -122,7 +153,7 @@ void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
                     void (*on_done)(struct op *))
 {
     memset(s, 0, sizeof(*s));
-    str_copy_cut(s->dir, sizeof(s->dir), o->boxes_dir);
+    s->oci = o;
     s->work.run = run_scan;
     work_start(o->loop, &s->work, &o->inner, deadline_ns, on_done);
 }
@@ -135,4 +166,5 @@ void oci_scan_fini(struct oci_scan *s)
     free(s->found);
     s->found = NULL;
     s->count = 0;
+    s->room = 0;
 }
