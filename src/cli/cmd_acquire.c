@@ -1,4 +1,5 @@
 /* cmd_acquire.c - sandpool acquire. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -24,9 +25,109 @@ static void put_seconds(const struct cli *c, struct json_out *o, const char *opt
         json_put_u64(o, member, (ms + 999) / 1000);
 }
 
-static void encode(const struct cli *c, struct buf *out)
+/* "/here:/there", with ":ro" or ":rw" behind it. */
+static bool put_mount(struct json_out *o, const char *text)
+{
+    const char *there = strchr(text, ':');
+    const char *how = there != NULL ? strchr(there + 1, ':') : NULL;
+    char host[1024];
+    char box[1024];
+
+    if (there == NULL || !str_copy_n(host, sizeof(host), text, (size_t) (there - text)) ||
+        !str_copy_n(box, sizeof(box), there + 1,
+                    how != NULL ? (size_t) (how - there - 1) : strlen(there + 1)) ||
+        host[0] != '/' || box[0] != '/')
+        return false;
+    if (how != NULL && strcmp(how, ":ro") != 0 && strcmp(how, ":rw") != 0)
+        return false;
+    json_begin_obj(o, NULL);
+    json_put_str(o, "host_path", host);
+    json_put_str(o, "container_path", box);
+    json_put_bool(o, "read_only", how != NULL && strcmp(how, ":ro") == 0);
+    json_end(o);
+    return true;
+}
+
+/* Of a variable that is given twice the last counts. */
+static bool put_env(const struct cli *c, struct json_out *o, unsigned index)
+{
+    const char *text = cli_list(&c->args, "env", index);
+    const char *equals = strchr(text, '=');
+    const char *other;
+    char name[512];
+
+    if (equals == NULL || equals == text ||
+        !str_copy_n(name, sizeof(name), text, (size_t) (equals - text)))
+        return false;
+    for (other = cli_list(&c->args, "env", ++index); other != NULL;
+         other = cli_list(&c->args, "env", ++index)) {
+        if (strncmp(other, text, strlen(name) + 1) == 0)
+            return true;
+    }
+    json_put_str(o, name, equals + 1);
+    return true;
+}
+
+static bool is_cpus(const char *text, double *ret)
+{
+    char *end;
+
+    *ret = strtod(text, &end);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0';
+}
+
+static void put_limits(const struct cli *c, struct json_out *o)
+{
+    const char *cpus_text = cli_option(&c->args, "cpus");
+    const char *memory = cli_option(&c->args, "memory");
+    uint64_t pids = 0;
+    double cpus = 0;
+    bool has_pids = cli_number(&c->args, "pids", &pids);
+
+    if (cpus_text == NULL && memory == NULL && !has_pids)
+        return;
+    json_begin_obj(o, "limits");
+    if (memory != NULL)
+        json_put_str(o, "memory", memory);
+    if (cpus_text != NULL && is_cpus(cpus_text, &cpus))
+        json_put_num(o, "cpus", cpus);
+    if (has_pids)
+        json_put_u64(o, "pids", pids);
+    json_end(o);
+}
+
+/* The first --env, --mount or --cpus that cannot be read; NULL when all can. */
+static const char *put_extras(const struct cli *c, struct json_out *o)
+{
+    const char *cpus_text = cli_option(&c->args, "cpus");
+    const char *bad = NULL;
+    const char *v = cli_list(&c->args, "env", 0);
+    double cpus;
+
+    if (v != NULL) {
+        json_begin_obj(o, "envs");
+        for (unsigned i = 0; v != NULL; v = cli_list(&c->args, "env", ++i))
+            bad = bad == NULL && !put_env(c, o, i) ? v : bad;
+        json_end(o);
+    }
+    v = cli_list(&c->args, "mount", 0);
+    if (v != NULL) {
+        json_begin_arr(o, "mounts");
+        for (unsigned i = 0; v != NULL; v = cli_list(&c->args, "mount", ++i))
+            bad = bad == NULL && !put_mount(o, v) ? v : bad;
+        json_end(o);
+    }
+    put_limits(c, o);
+    if (bad == NULL && cpus_text != NULL && !is_cpus(cpus_text, &cpus))
+        bad = cpus_text;
+    return bad;
+}
+
+/* NULL, or the value of an option that cannot be read. */
+static const char *encode(const struct cli *c, struct buf *out)
 {
     const char *metadata = cli_option(&c->args, "metadata");
+    const char *bad;
     struct json_out o;
     uint64_t wait_ms;
 
@@ -43,8 +144,10 @@ static void encode(const struct cli *c, struct buf *out)
     put_seconds(c, &o, "idle", "idle_timeout_s");
     if (metadata != NULL)
         json_put_raw(&o, "metadata", metadata);
+    bad = put_extras(c, &o);
     json_end(&o);
     json_out_finish(&o, out);
+    return bad;
 }
 
 static bool is_object(const char *text)
@@ -100,6 +203,7 @@ int cmd_acquire(struct cli *c)
     const char *metadata = cli_option(&c->args, "metadata");
     uint64_t wait_ms = LONGEST_WAIT_MS; /* the daemon's default is not known here */
     struct json_doc *doc;
+    const char *bad;
     struct buf body;
     int code;
 
@@ -108,7 +212,14 @@ int cmd_acquire(struct cli *c)
     (void) cli_duration_ms(&c->args, "wait", &wait_ms);
     sp_client_set_timeout(c->client, wait_ms + GRACE_MS);
     buf_init(&body, 2 * 1024 * 1024);
-    encode(c, &body);
+    bad = encode(c, &body);
+    if (bad != NULL) {
+        buf_fini(&body);
+        return cli_fail_usage(c,
+                              "'%.200s' cannot be read: --env is NAME=VALUE, --mount is "
+                              "/here:/there[:ro], --cpus is a number",
+                              bad);
+    }
     code = cli_call(c, "POST", "/v1/acquire", buf_str(&body), &doc);
     buf_fini(&body);
     if (code != CLI_OK)

@@ -32,6 +32,12 @@ static const struct cli_option acquire_options[] = {
     {"idle", 0, CLI_DURATION, "TIME", "destroy it when idle this long (default: the profile's)",
      NULL},
     {"metadata", 0, CLI_TEXT, "JSON", "an object that is kept with the box", NULL},
+    {"env", 0, CLI_LIST, "NAME=VALUE", "set a variable in the box; may be repeated", NULL},
+    {"mount", 0, CLI_LIST, "/HERE:/THERE[:ro]", "a path of the daemon's machine; may be repeated",
+     NULL},
+    {"memory", 0, CLI_TEXT, "SIZE", "memory of the box, like 512M (default: the profile's)", NULL},
+    {"cpus", 0, CLI_TEXT, "N", "processors of the box, like 1.5 (default: the profile's)", NULL},
+    {"pids", 0, CLI_NUMBER, "N", "processes of the box (default: the profile's)", NULL},
     {"export", 'e', CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
     END_OPTIONS,
@@ -110,6 +116,7 @@ const struct cli_command cli_commands[] = {
      acquire_options,
      "sandpool acquire thread-1               # id, url and how it was found\n"
      "sandpool acquire -u ana t7 -p big -w 5s # of a profile, waiting 5 seconds at most\n"
+     "sandpool acquire t7 --env LANG=C --mount /srv/sets:/sets:ro --memory 512M\n"
      "eval \"$(sandpool acquire t7 --export)\"  # $SANDBOX_ID, $SANDBOX_URL, $SANDBOX_TOKEN\n",
      cmd_acquire},
     {"run", "COMMAND...", 1, CLI_REST, NULL, "run one command in a box",

@@ -21,6 +21,12 @@ uint64_t run_now_ms(void)
     return (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / NS_PER_MS;
 }
 
+/* The connection of the start and the end. */
+static struct sp_box *box_of(const struct run *r)
+{
+    return r->streams[RUN_STDOUT].box;
+}
+
 static void say(struct run *r, const char *text)
 {
     run_terminal_restore(&r->terminal);
@@ -151,14 +157,14 @@ static void start(struct run *r)
     call.body = buf_str(&body);
     call.len = body.len;
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
-    if (sp_box_begin(r->output, &call, &f) != SP_OK)
+    if (sp_box_begin(box_of(r), &call, &f) != SP_OK)
         run_fail(r, &f);
     buf_fini(&body);
 }
 
 static void begin_following(struct run *r)
 {
-    const char *text = sp_box_answer(r->output);
+    const char *text = sp_box_answer(box_of(r));
     struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
     const char *id = json_str(json_get(json_root(doc), "id"));
     struct sp_failure f = {.code = SP_PROTOCOL, .message = "the box's agent is of another version"};
@@ -170,7 +176,6 @@ static void begin_following(struct run *r)
         run_fail(r, &f);
     } else {
         r->phase = RUN_FOLLOWING;
-        r->heard_ms = now_ms;
         if (r->command->timeout_ms > 0)
             r->give_up_ms = now_ms + r->command->timeout_ms + RUN_GRACE_MS;
         run_output_follow(r);
@@ -191,9 +196,9 @@ static int refusal_status(const struct sp_failure *f)
 static void step_start(struct run *r)
 {
     struct sp_failure f;
-    int code = sp_box_step(r->output, &f);
+    int code = sp_box_step(box_of(r), &f);
 
-    if (code == SP_OK && sp_box_is_busy(r->output))
+    if (code == SP_OK && sp_box_is_busy(box_of(r)))
         return;
     if (code == SP_OK) {
         begin_following(r);
@@ -220,11 +225,16 @@ static void take_signals(struct run *r)
         }
         r->interrupts += signum == SIGINT;
         r->signals |= 1ULL << signum;
-        if (r->interrupts > 1 || r->phase == RUN_FLUSHING) {
+        if (r->interrupts > 1 || r->phase == RUN_ASKING || r->phase == RUN_FLUSHING) {
             end(r, 128 + signum);
             return;
         }
     }
+}
+
+static bool waits_for_answer(const struct run *r)
+{
+    return r->phase == RUN_STARTING || r->phase == RUN_ASKING || r->call != RUN_NO_CALL;
 }
 
 static void look_at_clocks(struct run *r, uint64_t now_ms)
@@ -235,12 +245,7 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
     if (r->phase == RUN_FOLLOWING && now_ms >= r->give_up_ms) {
         say(r, "the command's time is over and the box does not end it");
         end(r, CLI_RUN_TIMEOUT);
-    } else if ((r->phase == RUN_STARTING || r->call != RUN_NO_CALL) &&
-               now_ms >= r->call_deadline_ms) {
-        run_fail(r, &f);
-    } else if (r->phase == RUN_FOLLOWING && !run_output_has_room(r)) {
-        r->heard_ms = now_ms; /* it is we who do not listen */
-    } else if (r->phase == RUN_FOLLOWING && now_ms >= r->heard_ms + RUN_SILENCE_MS) {
+    } else if (waits_for_answer(r) && now_ms >= r->call_deadline_ms) {
         run_fail(r, &f);
     }
     if (now_ms >= r->touch_ms) {
@@ -253,34 +258,55 @@ static int wait_ms(const struct run *r, uint64_t now_ms)
 {
     uint64_t at_ms = MIN_OF(r->touch_ms, r->give_up_ms);
 
-    if (r->phase == RUN_STARTING || r->call != RUN_NO_CALL)
+    if (waits_for_answer(r))
         at_ms = MIN_OF(at_ms, r->call_deadline_ms);
     else if (r->input.piece.len > 0 || r->input.has_end)
         at_ms = MIN_OF(at_ms, r->input.retry_ms);
-    if (r->phase == RUN_FOLLOWING)
-        at_ms = MIN_OF(at_ms, r->heard_ms + RUN_SILENCE_MS);
     return at_ms > now_ms ? (int) (at_ms - now_ms) : 0;
 }
 
-enum { AT_SIGNALS, AT_OUTPUT, AT_CONTROL, AT_STDIN, AT_STREAMS, AT_COUNT = AT_STREAMS + 2 };
+enum {
+    AT_SIGNALS,
+    AT_CONTROL,
+    AT_STDIN,
+    AT_BOXES,
+    AT_STREAMS = AT_BOXES + 2,
+    AT_COUNT = AT_STREAMS + 2
+};
+
+static void poll_box(struct pollfd *p, const struct sp_box *b)
+{
+    *p = (struct pollfd){.fd = sp_box_fd(b), .events = sp_box_events(b)};
+}
 
 static void fill(const struct run *r, struct pollfd *p)
 {
     for (unsigned i = 0; i < AT_COUNT; i++)
         p[i] = (struct pollfd){.fd = -1};
     p[AT_SIGNALS] = (struct pollfd){.fd = r->command->signal_fd, .events = POLLIN};
-    if (sp_box_is_busy(r->output) && r->phase != RUN_FLUSHING && run_output_has_room(r))
-        p[AT_OUTPUT] =
-            (struct pollfd){.fd = sp_box_fd(r->output), .events = sp_box_events(r->output)};
     if (r->call != RUN_NO_CALL)
-        p[AT_CONTROL] =
-            (struct pollfd){.fd = sp_box_fd(r->control), .events = sp_box_events(r->control)};
+        poll_box(&p[AT_CONTROL], r->control);
     if (run_input_wants(r))
         p[AT_STDIN] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
     for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
-        if (run_stream_has_pending(&r->streams[i]))
-            p[AT_STREAMS + i] = (struct pollfd){.fd = r->streams[i].fd, .events = POLLOUT};
+        const struct run_stream *s = &r->streams[i];
+
+        /* One piece at a time: what is not written holds back what is read. */
+        if (run_stream_has_pending(s))
+            p[AT_STREAMS + i] = (struct pollfd){.fd = s->fd, .events = POLLOUT};
+        if (sp_box_is_busy(s->box) && (!run_stream_has_pending(s) || r->phase == RUN_ASKING))
+            poll_box(&p[AT_BOXES + i], s->box);
     }
+}
+
+static void step_box(struct run *r, struct run_stream *s)
+{
+    if (r->phase == RUN_STARTING)
+        step_start(r);
+    else if (r->phase == RUN_FOLLOWING)
+        run_output_step(r, s);
+    else if (r->phase == RUN_ASKING)
+        run_output_ask_step(r);
 }
 
 static void dispatch(struct run *r, const struct pollfd *p)
@@ -295,10 +321,10 @@ static void dispatch(struct run *r, const struct pollfd *p)
         run_control_step(r);
     if (p[AT_STDIN].revents != 0 && r->phase != RUN_OVER)
         run_input_read(r);
-    if (p[AT_OUTPUT].revents != 0 && r->phase == RUN_STARTING)
-        step_start(r);
-    else if (p[AT_OUTPUT].revents != 0 && r->phase == RUN_FOLLOWING)
-        run_output_step(r);
+    for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
+        if (p[AT_BOXES + i].revents != 0)
+            step_box(r, &r->streams[i]);
+    }
 }
 
 static void loop(struct run *r)
@@ -307,7 +333,7 @@ static void loop(struct run *r)
         uint64_t now_ms = run_now_ms();
         struct pollfd p[AT_COUNT];
 
-        if (r->phase == RUN_FLUSHING && run_output_has_room(r)) {
+        if (r->phase == RUN_FLUSHING && run_output_is_written(r)) {
             r->phase = RUN_OVER;
             return;
         }
@@ -342,6 +368,19 @@ static void begin(struct run *r)
         start(r);
 }
 
+static int open_boxes(struct run *r, const struct sp_lease *lease, struct sp_failure *f)
+{
+    struct sp_box **boxes[] = {&r->streams[RUN_STDOUT].box, &r->streams[RUN_STDERR].box,
+                               &r->control};
+
+    for (size_t i = 0; i < ARRAY_LEN(boxes); i++) {
+        *boxes[i] = sp_box_new(lease, f);
+        if (*boxes[i] == NULL)
+            return f->code;
+    }
+    return SP_OK;
+}
+
 void run_in_box(const struct sp_lease *lease, const struct run_command *command,
                 struct run_result *ret)
 {
@@ -354,9 +393,7 @@ void run_in_box(const struct sp_lease *lease, const struct run_command *command,
 
     run_input_init(&r);
     run_output_init(&r);
-    r.output = sp_box_new(lease, &f);
-    r.control = r.output != NULL ? sp_box_new(lease, &f) : NULL;
-    if (r.control == NULL)
+    if (open_boxes(&r, lease, &f) != SP_OK)
         run_fail(&r, &f);
     else
         begin(&r);
@@ -368,7 +405,6 @@ void run_in_box(const struct sp_lease *lease, const struct run_command *command,
         kill_command(&r);
     *ret = r.result;
     sp_box_free(r.control);
-    sp_box_free(r.output);
     run_output_fini(&r);
     run_input_fini(&r);
 }

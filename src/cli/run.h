@@ -1,7 +1,7 @@
 /* run.h - one command in one box: our input, output and signals joined to a process there, on one
  * poll(2) loop.
  *
- *   RUN_STARTING --started--> RUN_FOLLOWING --its end was told--> RUN_FLUSHING --written--> RUN_OVER
+ *   RUN_STARTING --> RUN_FOLLOWING --all output came--> RUN_ASKING --> RUN_FLUSHING --> RUN_OVER
  *
  * Any failure, and a second SIGINT, leads to RUN_OVER at once. */
 #ifndef CLI_RUN_H
@@ -38,9 +38,8 @@ struct run_result {
 
 enum {
     RUN_TOUCH_MS = 20 * 1000,
-    RUN_CALL_MS = 15 * 1000,    /* for a call that should be answered at once */
-    RUN_SILENCE_MS = 40 * 1000, /* the agent sends something every 15 s */
-    RUN_GRACE_MS = 15 * 1000,   /* after the command's timeout, for the agent to end it */
+    RUN_CALL_MS = 15 * 1000,  /* for a call that should be answered at once */
+    RUN_GRACE_MS = 15 * 1000, /* after the command's timeout, for the agent to end it */
 };
 
 void run_in_box(const struct sp_lease *lease, const struct run_command *command,
@@ -70,16 +69,21 @@ void run_terminal_size(unsigned *ret_cols, unsigned *ret_rows);
 
 /* --- the rest is shared by run.c, run_output.c and run_input.c --- */
 
-enum run_phase { RUN_STARTING, RUN_FOLLOWING, RUN_FLUSHING, RUN_OVER, RUN_PHASE_COUNT };
+enum run_phase { RUN_STARTING, RUN_FOLLOWING, RUN_ASKING, RUN_FLUSHING, RUN_OVER, RUN_PHASE_COUNT };
 enum { RUN_STDOUT, RUN_STDERR, RUN_STREAM_COUNT };
 enum run_call { RUN_NO_CALL, RUN_SIGNAL, RUN_RESIZE, RUN_STDIN, RUN_CALL_COUNT };
 
 /* One of our outputs. */
 struct run_stream {
+    struct sp_box *box; /* where it comes from; stdout's is used for the start and the end, too */
     int fd;
-    bool is_closed;     /* nobody reads it any more: the rest is dropped */
-    bool is_regular;    /* takes any amount */
-    uint64_t offset;    /* of the next byte that the agent sends */
+    bool is_closed;   /* nobody reads it any more: the rest is dropped */
+    bool is_ready;    /* takes any amount at any time: a file */
+    bool is_new;      /* the answer's first byte is still to come */
+    bool has_ended;   /* all has come */
+    unsigned retries; /* since it last brought something */
+    uint64_t offset;  /* of the next byte that the agent sends */
+    uint64_t lost;
     struct buf pending; /* to be written, from `written` on */
     size_t written;
 };
@@ -97,11 +101,7 @@ struct run {
     enum run_phase phase;
     struct run_result result;
     char id[24];
-    struct sp_box *output;
     struct sp_box *control;
-    uint64_t heard_ms; /* when the output's connection last did something */
-    unsigned retries;  /* of that connection, since it last brought something */
-    struct sse sse;
     struct run_stream streams[RUN_STREAM_COUNT];
     struct run_input input;
     enum run_call call;
@@ -124,8 +124,9 @@ void run_output_init(struct run *r);
 void run_output_fini(struct run *r);
 /* Begins to follow the output from where we are. */
 void run_output_follow(struct run *r);
-void run_output_step(struct run *r);
-bool run_output_has_room(const struct run *r);
+void run_output_step(struct run *r, struct run_stream *s);
+void run_output_ask_step(struct run *r);
+bool run_output_is_written(const struct run *r);
 bool run_stream_has_pending(const struct run_stream *s);
 /* Writes what goes now; the descriptor was polled. */
 void run_stream_write(struct run *r, struct run_stream *s);

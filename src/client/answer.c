@@ -58,6 +58,9 @@ static int on_header_done(llhttp_t *http)
     if (strcasecmp(p->field, "retry-after") == 0 &&
         !str_parse_u64(p->value, 0, 24 * 60 * 60, &p->answer->retry_after_s))
         p->answer->retry_after_s = 0; /* a date: nobody here sends one */
+    if (strcasecmp(p->field, "x-sandpool-offset") == 0 &&
+        !str_parse_u64(p->value, 0, INT64_MAX, &p->answer->offset))
+        p->answer->offset = 0;
     p->field_len = 0;
     p->value_len = 0;
     p->field[0] = '\0';

@@ -160,6 +160,11 @@ const char *sp_box_answer(const struct sp_box *b)
     return b->has_answer ? buf_str(&b->answer.body) : "";
 }
 
+uint64_t sp_box_offset(const struct sp_box *b)
+{
+    return b->has_answer ? b->answer.offset : 0;
+}
+
 static int fail(struct sp_box *b, int code, const char *what, int sys, struct sp_failure *f)
 {
     sp_box_close(b);
@@ -169,6 +174,7 @@ static int fail(struct sp_box *b, int code, const char *what, int sys, struct sp
 static int open_connection(struct sp_box *b, struct sp_failure *f)
 {
     int on = 1;
+    int idle_s = 20;
 
     sp_box_close(b);
     b->fd = socket(b->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -176,6 +182,10 @@ static int open_connection(struct sp_box *b, struct sp_failure *f)
         return fail(b, SP_CONNECT_FAILED, "no socket for", errno, f);
     /* small requests must not wait for each other's receipts; without it they are only slower */
     (void) setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    /* a stream may be silent for hours; a machine that went away is noticed all the same */
+    (void) setsockopt(b->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void) setsockopt(b->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void) setsockopt(b->fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof(idle_s));
     if (connect(b->fd, (const struct sockaddr *) &b->address, b->address_len) != 0) {
         if (errno != EINPROGRESS && errno != EINTR)
             return fail(b, SP_CONNECT_FAILED, "cannot connect to", errno, f);

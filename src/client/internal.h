@@ -55,6 +55,7 @@ struct answer {
     bool can_keep;   /* the connection may be used again */
     int status;
     uint64_t retry_after_s;
+    uint64_t offset; /* X-Sandpool-Offset: where a piece of something begins */
     struct buf body;
     /* Streaming: a 2xx's body goes here and not into `body`. */
     bool (*on_data)(void *ctx, const char *data, size_t len);

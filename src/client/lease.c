@@ -14,6 +14,37 @@ static void put_str(struct json_out *o, const char *key, const char *v)
         json_put_str(o, key, v);
 }
 
+static void put_extras(struct json_out *o, const struct sp_acquire *a)
+{
+    if (a->env_count > 0) {
+        json_begin_obj(o, "envs");
+        for (size_t i = 0; i < a->env_count; i++)
+            json_put_str(o, a->envs[i].name, a->envs[i].value);
+        json_end(o);
+    }
+    if (a->mount_count > 0) {
+        json_begin_arr(o, "mounts");
+        for (size_t i = 0; i < a->mount_count; i++) {
+            json_begin_obj(o, NULL);
+            json_put_str(o, "host_path", a->mounts[i].host_path);
+            json_put_str(o, "container_path", a->mounts[i].container_path);
+            json_put_bool(o, "read_only", a->mounts[i].is_read_only);
+            json_end(o);
+        }
+        json_end(o);
+    }
+    if (a->memory > 0 || a->cpus > 0 || a->pids > 0) {
+        json_begin_obj(o, "limits");
+        if (a->memory > 0)
+            json_put_u64(o, "memory", a->memory);
+        if (a->cpus > 0)
+            json_put_num(o, "cpus", a->cpus);
+        if (a->pids > 0)
+            json_put_u64(o, "pids", a->pids);
+        json_end(o);
+    }
+}
+
 static void encode_acquire(const struct sp_acquire *a, struct buf *out)
 {
     struct json_out o;
@@ -32,6 +63,7 @@ static void encode_acquire(const struct sp_acquire *a, struct buf *out)
         json_put_u64(&o, "idle_timeout_s", a->idle_timeout_s);
     if (a->metadata_json != NULL)
         json_put_raw(&o, "metadata", a->metadata_json);
+    put_extras(&o, a);
     json_end(&o);
     json_out_finish(&o, out);
 }
