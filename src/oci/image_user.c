@@ -41,7 +41,8 @@ static bool has_name(const char *text, const char *name)
         if (strncmp(text, name, len) == 0 && text[len] == ':')
             return true;
         text = strchr(text, '\n');
-        text += text != NULL;
+        if (text != NULL)
+            text++;
     }
     return false;
 }
