@@ -45,6 +45,17 @@ int sp_stream(struct sp_client *c, const char *target, const char *last_event_id
               bool (*on_data)(void *ctx, const char *data, size_t len), void *ctx,
               struct sp_failure *failure);
 
+struct sp_env {
+    const char *name;
+    const char *value;
+};
+
+struct sp_mount {
+    const char *host_path;      /* on the daemon's machine */
+    const char *container_path; /* in the box */
+    bool is_read_only;
+};
+
 struct sp_acquire {
     const char *thread_id;  /* NULL: anonymous */
     const char *user_id;    /* NULL: "default" */
@@ -55,6 +66,14 @@ struct sp_acquire {
     uint64_t ttl_s;   /* 0: the profile's */
     uint64_t idle_timeout_s;
     const char *metadata_json; /* NULL: none */
+    /* Applied to the box before the answer. */
+    const struct sp_env *envs;
+    size_t env_count;
+    const struct sp_mount *mounts;
+    size_t mount_count;
+    uint64_t memory; /* bytes; 0: the profile's */
+    double cpus;     /* 0: the profile's */
+    uint64_t pids;   /* 0: the profile's */
 };
 
 struct sp_lease {
