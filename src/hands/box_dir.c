@@ -76,9 +76,10 @@ int box_dir_lock(struct box_dir *d, unsigned wait_ms, struct err *err)
 {
     AUTO_CLOSE int lock = openat(d->fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     uint64_t deadline = proc_now_ms() + wait_ms;
+    struct stat st;
 
     if (lock < 0)
-        return err_sys(err, SP_IO, errno, "open the box's lock");
+        return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "open the box's lock");
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(err, SP_IO, errno, "lock the box");
@@ -86,6 +87,8 @@ int box_dir_lock(struct box_dir *d, unsigned wait_ms, struct err *err)
             return err_set(err, SP_LOCKED, "the box's lock is held");
         proc_sleep_ms(1);
     }
+    if (fstat(d->fd, &st) == 0 && st.st_nlink == 0)
+        return err_set(err, SP_NOT_FOUND, "the box was removed meanwhile");
     d->lock = TAKE_FD(lock);
     return SP_OK;
 }

@@ -18,7 +18,8 @@ MUST_CHECK int box_dir_make(const char *path, struct box_dir *ret, bool *ret_is_
                             struct err *err);
 /* SP_NOT_FOUND when there is none. The lock is not taken. */
 MUST_CHECK int box_dir_open(const char *path, struct box_dir *ret, struct err *err);
-/* SP_LOCKED when it is still held by another after `wait_ms`. */
+/* SP_LOCKED when it is still held by another after `wait_ms`; SP_NOT_FOUND when the directory has
+ * been removed. */
 MUST_CHECK int box_dir_lock(struct box_dir *d, unsigned wait_ms, struct err *err);
 void box_dir_unlock(struct box_dir *d);
 void box_dir_close(struct box_dir *d);

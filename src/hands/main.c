@@ -2,6 +2,7 @@
  * does it, prints one JSON object. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     struct remove_report report = {0};
     struct box_dir d;
     struct err left;
+    AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     bool is_leftover = false;
     int rc = plan_read_run(p, text, len, &o->err);
 
@@ -105,6 +107,7 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     box_dir_close(&d); /* the agent has the lock by now, or nobody shall have it */
     if (rc != SP_OK) {
         (void) alarm(CLEANUP_S);
+        (void) setns(host, CLONE_NEWNS); /* our mounts go; at worst they go with us */
         if (remove_box(p, &report, &left) != SP_OK) {
             proc_tail_add(&o->tail, "; not cleaned up: ", 18);
             proc_tail_add(&o->tail, left.msg, strlen(left.msg));

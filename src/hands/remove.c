@@ -192,6 +192,10 @@ int remove_box(const struct plan *p, struct remove_report *r, struct err *err)
     }
     if (rc == SP_OK)
         rc = end_processes(p, &d, r, err);
+    if (rc == SP_NOT_FOUND) { /* by another one that removes it */
+        box_dir_close(&d);
+        return remove_outside(p, r, err);
+    }
     if (rc == SP_OK)
         rc = remove_leftover(p, &d, r, err);
     if (rc == SP_OK && unlinkat(d.fd, "lock", 0) != 0 && errno != ENOENT)

@@ -7,9 +7,8 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 
-from hands_client import AGENT, HANDS, ID_BASE, WAIT_S, Failure, HandsTest, kill, loops, main, processes, wait_until
+from hands_client import HANDS, ID_BASE, WAIT_S, Failure, HandsTest, kill, loops, main, processes, wait_until
 
 
 class Run(HandsTest):
@@ -151,6 +150,19 @@ class Run(HandsTest):
         p.stderr.close()
         self.assertTrue(self.remove(plan)["was_running"])
 
+    def test_removed_while_it_starts(self):
+        name = "early-end"
+        plan = self.plan(name, spec=self.spec(name, ["/bin/sh", "-c", "sleep 1000 & sleep 1000"]), **self.disk(64 << 20))
+        p = self.start(plan)
+        p.stdin.write(json.dumps(plan))
+        p.stdin.close()
+        self.assertTrue(wait_until(lambda: (self.state / "boxes" / name / "pid").exists()))
+        self.assertTrue(self.remove(plan)["was_running"])
+        self.assertEqual(p.wait(WAIT_S), 1)
+        self.assertIn("before its agent was ready", p.stderr.read())
+        p.stdout.close()
+        p.stderr.close()
+
     def test_network_program_lives_as_long_as_the_box(self):
         box = self.box("net", network=["/bin/sh", "-c", "echo $0 > /dev/null; exec sleep 1000", "{pid}"])
         pid = int((box.dir / "net.pid").read_text().split()[0])
@@ -219,6 +231,7 @@ class Disk(HandsTest):
         spec = self.spec("loopfail", ["/bin/false"])
         with self.assertRaises(Failure):
             self.box("loopfail", spec=spec, **self.disk(64 << 20))
+        self.assertFalse((self.state / "boxes" / "loopfail").exists())
         self.assertEqual([v for v in loops().values() if str(self.state) in v], [])
 
     def test_agent_killed_frees_everything_by_itself(self):
