@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "oci/internal.h"
@@ -162,14 +163,14 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     struct statfs fs;
     struct rlimit files;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    char state_dir[OCI_PATH_MAX];
+    AUTO_FREE char *state_dir = realpath(env->state_dir, NULL);
     int rc;
 
     if (geteuid() != 0)
         return err_set(err, SP_CONFIG,
                        "the oci backend must run as root: it makes mounts, control groups and "
                        "ranges of user ids");
-    if (realpath(env->state_dir, state_dir) == NULL)
+    if (state_dir == NULL)
         return err_sys(err, SP_IO, errno, "state_dir '%.160s'", env->state_dir);
     (void) snprintf(o->dir, sizeof(o->dir), "%.400s/oci", state_dir);
     (void) snprintf(o->boxes_dir, sizeof(o->boxes_dir), "%.400s/oci/boxes", state_dir);
