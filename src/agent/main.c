@@ -230,6 +230,7 @@ static void on_server_closed(void *ctx)
     struct agent *a = ctx;
 
     agent_fini_sessions(a);
+    strays_kill_own(); /* what was started, and what came of it */
     process_table_close(&a->processes, on_processes_closed, a);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/oom.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -36,7 +37,8 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
     t->disk.stream_max = STREAM_DISK_MAX;
     t->disk.total_max = TOTAL_DISK_MAX;
     t->grace_ns = GRACE_NS;
-    t->oom_fd = process_open_oom_count();
+    t->child_score = oom_child_score();
+    t->oom_fd = oom_open("");
     map_init(&t->by_pid, 64);
     list_init(&t->running);
     list_init(&t->finished);
@@ -53,10 +55,12 @@ static void closed_if_empty(struct process_table *t)
     on_closed(t->closed_ctx);
 }
 
-/* After its death its group's number is used only while its streams are held, most likely by it. */
+/* After its death its group's number is used only while its streams are held, most likely by it,
+ * and nobody else of ours has it. */
 static bool has_holders(const struct process *p)
 {
-    return process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR);
+    return (process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR)) &&
+           process_by_pid(p->table, p->pid) == NULL;
 }
 
 static void drop(struct process *p)
@@ -65,7 +69,7 @@ static void drop(struct process *p)
 
     assert(!process_is_running(p) && list_is_empty(&p->watches));
     if (t->on_closed != NULL && has_holders(p))
-        (void) kill(-p->pid, SIGKILL); /* the agent ends: nothing is to stay */
+        strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing is to stay */
     p->is_dropped = true;
     t->closing++;
     list_remove(&t->finished, &p->link);
@@ -82,6 +86,7 @@ void process_release(struct process *p)
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
         output_fini(&p->streams[i].output);
     buf_fini(&p->stdin_buf);
+    strays_forget(&p->strays);
     free(p->command);
     free(p->tag);
     free(p->session);
@@ -132,7 +137,7 @@ static void on_grace(struct rt_timer *timer)
     struct process *p = container_of(timer, struct process, grace);
 
     if (process_is_running(p))
-        (void) kill(-p->pid, SIGKILL); /* not buried: the group is ours */
+        strays_signal(&p->strays, p->pid, SIGKILL); /* not buried: the group is ours */
 }
 
 static void start_killing(struct process *p)
@@ -142,8 +147,7 @@ static void start_killing(struct process *p)
     if (!process_is_running(p) || p->is_killing)
         return;
     p->is_killing = true;
-    (void) kill(-p->pid, SIGTERM);
-    (void) kill(-p->pid, SIGCONT); /* a stopped one would not notice */
+    strays_signal(&p->strays, p->pid, SIGTERM);
     rt_timer_set(rt, &p->grace, rt_after(rt_now(rt), p->table->grace_ns), on_grace);
 }
 
@@ -184,12 +188,12 @@ int process_start(struct process_table *t, const struct process_request *r, stru
     struct rt *rt = &t->loop->rt;
     struct spawn_result fds;
     struct process *p;
-    uint64_t ooms = process_oom_count(t);
+    uint64_t ooms = oom_count(t->oom_fd);
     int rc;
 
     if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
         return err_set(err, SP_QUEUE_FULL, "%zu processes run already", t->running.len);
-    rc = spawn_start(&r->spawn, &fds, err);
+    rc = spawn_start(&r->spawn, t->child_score, &fds, err);
     if (rc != SP_OK)
         return rc;
     p = process_new(t, r);
@@ -227,6 +231,18 @@ struct process *process_find(const struct process_table *t, uint64_t id)
     struct process *p = find_in(&t->running, id);
 
     return p != NULL ? p : find_in(&t->finished, id);
+}
+
+static bool has_pid(const struct map_node *n, const void *key)
+{
+    return container_of(n, struct process, pid_node)->pid == *(const pid_t *) key;
+}
+
+struct process *process_by_pid(const struct process_table *t, pid_t pid)
+{
+    struct map_node *n = map_find(&t->by_pid, hash_u64((uint64_t) pid), has_pid, &pid);
+
+    return n != NULL ? container_of(n, struct process, pid_node) : NULL;
 }
 
 void process_watch(struct process *p, struct process_watch *w,
@@ -272,7 +288,9 @@ int process_signal(struct process *p, int signum, struct err *err)
 {
     if (!process_is_running(p) && !has_holders(p))
         return err_set(err, SP_SANDBOX_LOST, "the process has ended");
-    if (kill(-p->pid, signum) != 0)
+    if (signum == SIGKILL)
+        strays_signal(&p->strays, p->pid, signum);
+    else if (kill(-p->pid, signum) != 0)
         return err_sys(err, SP_SANDBOX_LOST, errno, "signal %d", signum);
     p->wanted_signal = signum;
     return SP_OK;
@@ -283,5 +301,5 @@ void process_kill(struct process *p)
     if (process_is_running(p))
         start_killing(p);
     else if (has_holders(p))
-        (void) kill(-p->pid, SIGKILL); /* gone in the meantime is fine, too */
+        strays_signal(&p->strays, p->pid, SIGKILL); /* gone in the meantime is fine, too */
 }

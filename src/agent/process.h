@@ -6,9 +6,10 @@
  *                        | after a grace KILL                       | streams stay open as long as
  *                        v                                          v somebody holds them
  *
- * Every process leads its own session and group; signals go to the whole group. When a process
- * that was to be killed dies, what is left of its group is killed before the number can be used
- * again. Output is read as it comes and never waits for a reader (output.h).
+ * Every process leads its own session and group; signals go to the whole group. To kill it is to
+ * kill its descendants outside of the group, too, as far as they can be found (strays.h). When a
+ * process that was to be killed dies, what is left of all these is killed before the numbers can be
+ * used again. Output is read as it comes and never waits for a reader (output.h).
  *
  * A process belongs to the table. Pointers stay valid while one holds a watch on it. */
 #ifndef AGENT_PROCESS_H
@@ -18,6 +19,7 @@
 
 #include "agent/output.h"
 #include "agent/spawn.h"
+#include "agent/strays.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "loop/loop.h"
@@ -50,6 +52,7 @@ struct process_table {
     struct list finished; /* oldest first */
     uint64_t last_id;
     uint64_t grace_ns; /* between TERM and KILL */
+    int child_score;   /* oom_score_adj of what is started */
     int oom_fd;        /* where the kernel counts its kills; -1: not readable */
     size_t closing;    /* handles that still close */
     void (*on_closed)(void *ctx);
@@ -85,6 +88,7 @@ struct process {
     int wanted_signal; /* last one sent by request */
     bool is_killing;
     bool is_timed_out;
+    struct strays strays; /* while it is being killed */
     struct rt_timer timeout;
     struct rt_timer grace;
     struct process_stream streams[PROCESS_STREAM_COUNT]; /* a terminal is stream 0 */
@@ -123,6 +127,8 @@ MUST_CHECK int process_start(struct process_table *t, const struct process_reque
                              struct process **ret, struct err *err);
 /* NULL when there is none (any more). */
 struct process *process_find(const struct process_table *t, uint64_t id);
+/* The running one with this number; NULL when there is none. */
+struct process *process_by_pid(const struct process_table *t, pid_t pid);
 /* When it does not, everything that it wrote has been read; others may still hold its streams. */
 static inline bool process_is_running(const struct process *p)
 {
@@ -154,8 +160,6 @@ void process_notify(struct process *p);
 /* Frees it when nothing needs it any more. */
 void process_release(struct process *p);
 /* reap.c */
-int process_open_oom_count(void);
-uint64_t process_oom_count(const struct process_table *t);
 /* Signal by name, "SIGTERM" or "TERM", or by number; 0 when unknown. */
 int process_signal_number(const char *name);
 const char *process_signal_name(int signum);

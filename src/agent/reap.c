@@ -1,82 +1,13 @@
 /* reap.c - burying the dead: children that were started here, and orphans that an init inherits.
  * A leader is looked at before it is buried: until then its number, and its group's, is taken. */
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/oom.h"
 #include "agent/process.h"
 #include "base/str.h"
-
-static int open_count(bool is_v2, const char *group)
-{
-    char path[512];
-
-    if ((size_t) snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", is_v2 ? "" : "/memory",
-                          group, is_v2 ? "memory.events" : "memory.oom_control") >= sizeof(path))
-        return -1;
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* The line of our group: "0::/path" (v2) or "7:memory:/path" (v1). Inside a box the path is often
- * that of the host, and the group itself is mounted at the top. */
-static int open_for_line(char *line)
-{
-    char *names = strchr(line, ':');
-    char *path = names != NULL ? strchr(names + 1, ':') : NULL;
-    bool is_v2;
-    int fd;
-
-    if (path == NULL)
-        return -1;
-    *path = '\0';
-    path++;
-    path[strcspn(path, "\n")] = '\0';
-    is_v2 = strcmp(names, ":") == 0;
-    if (!is_v2 && strcmp(names, ":memory") != 0)
-        return -1;
-    fd = open_count(is_v2, path);
-    return fd >= 0 ? fd : open_count(is_v2, "");
-}
-
-int process_open_oom_count(void)
-{
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    char line[512];
-    int fd = -1;
-
-    if (file == NULL)
-        return -1;
-    while (fd < 0 && fgets(line, sizeof(line), file) != NULL)
-        fd = open_for_line(line);
-    (void) fclose(file); /* only read */
-    return fd;
-}
-
-uint64_t process_oom_count(const struct process_table *t)
-{
-    static const char key[] = "oom_kill ";
-    char text[512];
-    const char *at;
-    ssize_t n;
-
-    if (t->oom_fd < 0)
-        return 0;
-    n = pread(t->oom_fd, text, sizeof(text) - 1, 0);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    at = strstr(text, key);
-    return at != NULL ? strtoull(at + strlen(key), NULL, 10) : 0;
-}
-
-static bool has_pid(const struct map_node *n, const void *key)
-{
-    return container_of(n, struct process, pid_node)->pid == *(const pid_t *) key;
-}
 
 static enum process_outcome judge(const struct process *p)
 {
@@ -88,7 +19,7 @@ static enum process_outcome judge(const struct process *p)
         return PROCESS_KILLED;
     if (p->signum != 0 && p->signum == p->wanted_signal)
         return PROCESS_KILLED;
-    if (is_killed && p->wanted_signal != SIGKILL && process_oom_count(p->table) > p->ooms_before)
+    if (is_killed && p->wanted_signal != SIGKILL && oom_count(p->table->oom_fd) > p->ooms_before)
         return PROCESS_OOM;
     return p->signum != 0 ? PROCESS_SIGNALLED : PROCESS_EXITED;
 }
@@ -99,8 +30,10 @@ static void finish(struct process *p, const siginfo_t *info)
     struct process_table *t = p->table;
     struct rt *rt = &t->loop->rt;
 
-    if (p->is_killing || p->wanted_signal == SIGKILL)
+    if (p->is_killing || p->wanted_signal == SIGKILL) {
         (void) kill(-p->pid, SIGKILL); /* those of its group that did not listen */
+        strays_kill(&p->strays);
+    }
     process_drain(p);
     p->signum = info->si_code == CLD_EXITED ? 0 : info->si_status;
     p->exit_code = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
@@ -118,13 +51,13 @@ void process_table_reap(struct process_table *t)
 {
     for (;;) {
         siginfo_t info = {0};
-        struct map_node *n;
+        struct process *p;
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
             break;
-        n = map_find(&t->by_pid, hash_u64((uint64_t) info.si_pid), has_pid, &info.si_pid);
-        if (n != NULL)
-            finish(container_of(n, struct process, pid_node), &info);
+        p = process_by_pid(t, info.si_pid);
+        if (p != NULL)
+            finish(p, &info);
         (void) waitpid(info.si_pid, NULL, WNOHANG); /* dead: it is there */
     }
     if (t->on_closed != NULL)
