@@ -3,11 +3,13 @@ refused; and what the backends tell an operator."""
 
 import http.client
 import json
+import os
 import socket
+import subprocess
 import time
 
 from extras import MIB, ExtrasCase, failing, slow
-from harness import in_threads, main, wait_until
+from harness import BIN, in_threads, main, wait_until
 
 
 class Events:
@@ -200,6 +202,33 @@ class TestRefused(ExtrasCase):
         client = self.start(mounts={"allow": []})
         answer = client.acquire("t1", mounts=[{"host_path": "/srv/data", "container_path": "/d"}])
         self.assertCode(answer, 403, "forbidden")
+
+
+class TestCommandLine(ExtrasCase):
+    def acquire(self, *args, status=0):
+        done = subprocess.run([BIN / "sandpool", "acquire", *args], capture_output=True, text=True,
+                              timeout=60,
+                              env={**os.environ, "SANDPOOL_SOCKET": str(self.server.socket)})
+        self.assertEqual(done.returncode, status, (args, done.stdout, done.stderr))
+        return done
+
+    def test_options(self):
+        self.start()
+        done = self.acquire("t1", "--env", "A=1", "--env", "B=x=y", "--env", "A=",
+                            "--mount", "/srv/data:/a", "--mount", "/srv/data/b:/b:ro",
+                            "--mount", "/opt/sets:/c:rw", "--memory", "512M", "--cpus", "1.5",
+                            "--pids", "9", "--json")
+        self.assertEqual(self.updates(json.loads(done.stdout)), [{
+            "envs": {"A": "", "B": "x=y"},
+            "mounts": [{"host_path": "/srv/data", "box_path": "/a", "is_read_only": False},
+                       {"host_path": "/srv/data/b", "box_path": "/b", "is_read_only": True},
+                       {"host_path": "/opt/sets", "box_path": "/c", "is_read_only": False}],
+            "memory": 512 * MIB, "cpus": 1500, "pids": 9}])
+        for bad in (("--env", "A"), ("--env", "=x"), ("--mount", "/a"), ("--mount", "a:/b"),
+                    ("--mount", "/a:b"), ("--mount", "/a:/b:wr"), ("--mount", "/a:/b:ro:"),
+                    ("--cpus", "many"), ("--cpus", "-1"), ("--cpus", "1x"), ("--pids", "x")):
+            self.acquire("t1", *bad, status=2)
+        self.assertIn("mounts.allow", self.acquire("t1", "--mount", "/etc:/e", status=1).stderr)
 
 
 class TestDoctor(ExtrasCase):

@@ -16,7 +16,7 @@ _sandpool() {
   if [[ -z $words ]]; then
     case $command in
     '') words='acquire run release renew get ls destroy pool events pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
-    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --export --quiet --socket --json --timeout --help --version' ;;
+    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --env --mount --memory --cpus --pids --export --quiet --socket --json --timeout --help --version' ;;
     run) words=' --profile --thread --user-id --env --cwd --as --timeout --keep --tty --no-stdin --socket --json --help --version' ;;
     release) words=' --generation --destroy --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;

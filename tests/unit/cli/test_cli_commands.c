@@ -135,35 +135,6 @@ static void test_acquire(void **state)
     finish(&w);
 }
 
-static void test_acquire_with_extras(void **state)
-{
-    (void) state;
-    static const char *const bad[][2] = {
-        {"--env", "A"},      {"--env", "=x"},         {"--mount", "/a"},        {"--mount", "a:/b"},
-        {"--mount", "/a:b"}, {"--mount", "/a:/b:wr"}, {"--mount", "/a:/b:ro:"}, {"--cpus", "many"},
-        {"--cpus", "-1"},    {"--cpus", "1x"},        {"--pids", "x"},
-    };
-    struct world w = {0};
-
-    will_answer(&w, 200, lease);
-    RUN(&w, "acquire", "t1", "--env", "A=1", "--env", "B=x=y", "--env", "A=", "--mount",
-        "/srv/a:/a", "--mount", "/srv/b:/b:ro", "--mount", "/srv/c:/c:rw", "--memory", "512M",
-        "--cpus", "1.5", "--pids", "9", "-q");
-    assert_int_equal(w.code, CLI_OK);
-    expect_request(&w, 0, "POST /v1/acquire HTTP/1.1\r\n",
-                   "{\"thread_id\":\"t1\",\"envs\":{\"B\":\"x=y\",\"A\":\"\"},\"mounts\":["
-                   "{\"host_path\":\"/srv/a\",\"container_path\":\"/a\",\"read_only\":false},"
-                   "{\"host_path\":\"/srv/b\",\"container_path\":\"/b\",\"read_only\":true},"
-                   "{\"host_path\":\"/srv/c\",\"container_path\":\"/c\",\"read_only\":false}],"
-                   "\"limits\":{\"memory\":\"512M\",\"cpus\":1.5,\"pids\":9}}");
-    finish(&w);
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        RUN(&w, "acquire", bad[i][0], bad[i][1]);
-        assert_int_equal(w.code, CLI_USAGE);
-        finish(&w);
-    }
-}
-
 static void test_exit_codes(void **state)
 {
     (void) state;
@@ -505,12 +476,11 @@ static void test_doctor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_acquire),    cmocka_unit_test(test_acquire_with_extras),
-        cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_usage),      cmocka_unit_test(test_lease_commands),
-        cmocka_unit_test(test_ls),         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_operating),  cmocka_unit_test(test_events),
-        cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_acquire),        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_unreachable),    cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_lease_commands), cmocka_unit_test(test_ls),
+        cmocka_unit_test(test_pool),           cmocka_unit_test(test_operating),
+        cmocka_unit_test(test_events),         cmocka_unit_test(test_doctor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
