@@ -257,7 +257,9 @@ static void put_cpu(struct json_out *o, const struct oci_spec *s)
     json_put_u64(o, "quota", MAX_OF(quota, CPU_QUOTA_MIN_US));
     json_put_u64(o, "period", CPU_PERIOD_US);
     format_cpus(s, cpus, sizeof(cpus));
-    if (!str_is_empty(cpus))
+    /* In version 1 a group begins with no processors at all. runc and crun give our own group, the
+     * parent of the box's, some first; runsc does not and then fails. */
+    if (!str_is_empty(cpus) && (s->has_user_ns || s->is_cgroup_v2))
         json_put_str(o, "cpus", cpus);
     json_end(o);
 }

@@ -295,6 +295,13 @@ static void processors_go_round(void **state)
         f->spec.first_cpu = cases[i].first;
         assert_string_equal(text_at(printed(f), "linux.resources.cpu.cpus"), cases[i].expected);
     }
+    f->profile.limits.cpus = 1000;
+    f->spec.host_cpus = 2;
+    f->spec.first_cpu = 1;
+    f->spec.has_user_ns = false;
+    assert_null(at(printed(f), "linux.resources.cpu.cpus"));
+    f->spec.is_cgroup_v2 = true;
+    assert_string_equal(text_at(printed(f), "linux.resources.cpu.cpus"), "1-1");
     f->profile.limits.cpus = 1; /* a thousandth: less than the kernel takes */
     assert_int_equal(number_at(printed(f), "linux.resources.cpu.quota"), 1000);
 }
