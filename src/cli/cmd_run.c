@@ -1,6 +1,7 @@
 /* cmd_run.c - sandpool run: a box for as long as one command takes. From the moment we may hold a
  * box until it is given back, no signal ends this program. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,8 +11,8 @@
 
 enum {
     LONGEST_WAIT_MS = 3630 * 1000, /* the daemon's own limit on an acquire, and some */
-    RELEASE_TRIES = 5,
-    RELEASE_PAUSE_US = 300 * 1000,
+    RELEASE_MS = 20 * 1000,        /* a daemon that restarts asks its backends first */
+    RELEASE_PAUSE_MS = 200,
     DAEMON_MS = 10 * 1000,
 };
 
@@ -62,22 +63,31 @@ static int acquire(struct holder *h, int signal_fd, struct sp_failure *f)
     return r;
 }
 
-static void release(struct holder *h, bool want_destroy)
+static bool has_signal(int signal_fd, int pause_ms)
+{
+    struct pollfd p = {.fd = signal_fd, .events = POLLIN};
+
+    return poll(&p, 1, pause_ms) > 0;
+}
+
+/* Waits for a daemon that is away, unless a signal comes. */
+static void release(struct holder *h, bool want_destroy, int signal_fd)
 {
     struct cli *c = h->cli;
     struct sp_failure f = {0};
+    uint64_t deadline_ms = run_now_ms() + RELEASE_MS;
 
+    while (run_signals_next(signal_fd) != 0)
+        continue; /* those that the command outlived or that ended it */
     sp_client_set_timeout(c->client, DAEMON_MS);
-    for (unsigned i = 0; i < RELEASE_TRIES; i++) {
+    do {
         int r = sp_release(c->client, h->lease.sandbox_id, h->lease.generation, want_destroy, &f);
 
         /* The box has gone by itself, or belongs to somebody else by now. */
         if (r == SP_OK || r == SP_NOT_FOUND || r == SP_SANDBOX_LOST || r == SP_NOT_LEASED ||
             r == SP_STALE_GENERATION)
             return;
-        if (i + 1 < RELEASE_TRIES)
-            (void) usleep(RELEASE_PAUSE_US); /* a daemon that restarts is back in a moment */
-    }
+    } while (run_now_ms() < deadline_ms && !has_signal(signal_fd, RELEASE_PAUSE_MS));
     (void) fprintf(c->err, "sandpool: the box %s was not given back: ", h->lease.sandbox_id);
     out_text(c->err, f.message);
     (void) fprintf(c->err, "; 'sandpool destroy %s' does it\n", h->lease.sandbox_id);
@@ -132,7 +142,7 @@ int cmd_run(struct cli *c)
     if (cli_flag(&c->args, "keep"))
         (void) fprintf(c->err, "%s\n", h.lease.sandbox_id);
     else
-        release(&h, cli_option(&c->args, "thread") == NULL);
+        release(&h, cli_option(&c->args, "thread") == NULL, signal_fd);
     (void) close(signal_fd);
     return result.status;
 }

@@ -24,19 +24,28 @@ def why_not():
 
 
 class Run(TestCase):
-    """One daemon for all: making it costs more than a box."""
-
     def setUp(self):
         reason = why_not()
         if reason is not None:
             print(f"SKIPPED: {reason}", file=sys.stderr)
             self.skipTest(reason)
         super().setUp()
+        instance = "test-run-" + os.path.basename(self.directory)[-8:]
+        self.addCleanup(self.remove_groups, instance)
         self.boxes = self.daemon({"backend": "oci", "runtime": RUNTIME, "warm": {"min": 1, "max": 2},
-                                  "limits": {"memory": "256m"}}, args=["--destroy-on-exit"])
+                                  "limits": {"memory": "256m"}}, args=["--destroy-on-exit"],
+                                 instance=instance)
         # Boxes outlive a daemon that is killed: it must stop by itself and take them along.
         self.addCleanup(self.boxes.process.stop)
         self.calls = self.client(self.boxes)
+
+    @staticmethod
+    def remove_groups(instance):
+        """The control groups of the instance, empty by now: a group with a box in it stays."""
+        top = pathlib.Path("/sys/fs/cgroup")
+        for pattern in (f"sandpool-{instance}", f"*/sandpool-{instance}"):  # version 2, version 1
+            for group in top.glob(pattern):
+                group.rmdir()
 
     def spawn(self, *args, **kw):
         kw.setdefault("stdin", subprocess.DEVNULL)
@@ -87,7 +96,7 @@ class Run(TestCase):
         secret = pathlib.Path(self.directory) / "secret"
         secret.write_text("s")
         self.run_it("cat", str(secret), status=1)
-        self.assertEqual(self.run_it("sh", "-c", "ls /proc | grep -c '^[0-9]'")[0].strip().isdigit(), True)
+        self.assertLess(int(self.run_it("sh", "-c", "ls /proc | grep -c '^[0-9]'")[0]), 10)
 
     def test_threads_keep_their_box(self):
         self.run_it("--thread", "t1", "sh", "-c", "echo kept > /workspace/file")

@@ -401,6 +401,8 @@ class Signals(RunTest):
         """Nobody reads our output, and a signal still gets through."""
         child = self.spawn("yes")
         time.sleep(0.5)
+        os.read(child.stdout.fileno(), 5000)  # room for some of what waits
+        time.sleep(0.1)
         child.send_signal(signal.SIGINT)
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
