@@ -1,5 +1,6 @@
 /* api_bash.c - /v1/bash/...: commands with stdout and stderr apart. A command is a process of its
  * own; a request that waits for one holds a watch on it and nothing else. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "agent/bash_session.h"
 #include "agent/envelope.h"
 #include "agent/launch.h"
+#include "agent/process_view.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -186,23 +188,19 @@ struct exec_fields {
 
 static int read_exec(const struct json *root, struct exec_fields *f, struct err *err)
 {
-    int r = envelope_need_str(root, "command", LAUNCH_COMMAND_MAX, &f->command, err);
+    const struct envelope_field fields[] = {
+        {"command", .text = &f->command, .max = LAUNCH_COMMAND_MAX, .is_needed = true},
+        {"session_id", .text = &f->session_id, .max = SESSION_ID_MAX},
+        {"exec_dir", .text = &f->exec_dir, .max = 1000},
+        {"env", .object = &f->env},
+        {"async_mode", .flag = &f->is_async},
+        {"timeout", .seconds_ns = &f->timeout_ns},
+        {"hard_timeout", .seconds_ns = &f->hard_timeout_ns},
+        {"max_output_length", .number = &f->max_output, .max = OUTPUT_MAX},
+        {NULL},
+    };
 
-    if (r == SP_OK)
-        r = json_field_str(root, "session_id", BASH_ID_MAX, &f->session_id, err);
-    if (r == SP_OK)
-        r = json_field_str(root, "exec_dir", 1000, &f->exec_dir, err);
-    if (r == SP_OK)
-        r = json_field_obj(root, "env", &f->env, err);
-    if (r == SP_OK)
-        r = json_field_bool(root, "async_mode", &f->is_async, err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "timeout", &f->timeout_ns, err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "hard_timeout", &f->hard_timeout_ns, err);
-    if (r == SP_OK)
-        r = json_field_u64(root, "max_output_length", 0, OUTPUT_MAX, &f->max_output, err);
-    return r;
+    return envelope_fields(root, fields, err);
 }
 
 static int start_command(struct agent *a, const struct exec_fields *f, struct bash_session *s,
@@ -214,7 +212,7 @@ static int start_command(struct agent *a, const struct exec_fields *f, struct ba
 
     launch_init(&l, a);
     launch_set_shell(&l, f->command);
-    l.request.session = s->id;
+    l.request.session = s->session.id;
     l.request.timeout_ns = f->hard_timeout_ns;
     /* Input can be written only by a caller who learns of the command before it ends. */
     l.request.spawn.want_stdin = f->is_async || f->timeout_ns > 0 || f->session_id != NULL;
@@ -241,27 +239,21 @@ static int pick_session(struct agent *a, const struct exec_fields *f, struct bas
     return *ret != NULL ? SP_OK : err_set(err, SP_NOT_FOUND, "Session not found");
 }
 
-static void handle_exec(struct http_exchange *ex)
+static int run_exec(struct http_exchange *ex, const struct json *root, struct err *err)
 {
     struct agent *a = http_server_ctx(ex);
     struct exec_fields f = {.max_output = OUTPUT_DEFAULT};
-    struct json_doc *doc = envelope_read(ex);
     struct bash_session *s = NULL;
     struct process *p = NULL;
-    struct err err;
-    int r;
+    int r = read_exec(root, &f, err);
 
-    if (doc == NULL)
-        return;
-    r = read_exec(json_root(doc), &f, &err);
     if (r == SP_OK)
-        r = pick_session(a, &f, &s, &err);
+        r = pick_session(a, &f, &s, err);
     if (r == SP_OK)
-        r = start_command(a, &f, s, &p, &err);
+        r = start_command(a, &f, s, &p, err);
     if (r != SP_OK) {
         if (s != NULL && f.session_id == NULL)
             bash_session_close(a, s);
-        envelope_fail_err(ex, &err);
     } else if (f.is_async) {
         reply_exec(ex, p, f.max_output);
     } else {
@@ -270,62 +262,60 @@ static void handle_exec(struct http_exchange *ex)
         c->max_output = f.max_output;
         c->is_implicit = f.session_id == NULL;
     }
-    (void) json_doc_free(doc);
+    return r;
+}
+
+static void handle_exec(struct http_exchange *ex)
+{
+    envelope_call(ex, run_exec);
 }
 
 /* The session and the command that a body names. */
-static int find_command(struct agent *a, const struct json *root, struct bash_session **ret_session,
-                        struct process **ret, struct err *err)
+static int find_command(struct agent *a, const struct json *root, struct process **ret,
+                        struct err *err)
 {
     const char *session_id;
     const char *command_id = NULL;
+    const struct bash_session *s;
     uint64_t id = 0;
-    int r = envelope_need_str(root, "session_id", BASH_ID_MAX, &session_id, err);
+    const struct envelope_field fields[] = {
+        {"session_id", .text = &session_id, .max = SESSION_ID_MAX, .is_needed = true},
+        {"command_id", .text = &command_id, .max = 20},
+        {NULL},
+    };
+    int r = envelope_fields(root, fields, err);
 
-    if (r == SP_OK)
-        r = json_field_str(root, "command_id", 20, &command_id, err);
     if (r != SP_OK)
         return r;
-    *ret_session = bash_session_find(a, session_id);
-    if (*ret_session == NULL)
+    s = bash_session_find(a, session_id);
+    if (s == NULL)
         return err_set(err, SP_NOT_FOUND, "Session not found");
     if (command_id != NULL && !str_parse_u64(command_id, 1, UINT64_MAX, &id))
         return err_set(err, SP_NOT_FOUND, "Command not found");
-    *ret = bash_session_command(a, *ret_session, id);
-    if (*ret == NULL)
-        return err_set(err, SP_NOT_FOUND, "Command not found");
-    return SP_OK;
+    *ret = bash_session_command(a, s, id);
+    return *ret != NULL ? SP_OK : err_set(err, SP_NOT_FOUND, "Command not found");
 }
 
-static void handle_output(struct http_exchange *ex)
+static int run_output(struct http_exchange *ex, const struct json *root, struct err *err)
 {
-    struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
-    const struct json *root;
-    struct bash_session *s;
     struct process *p = NULL;
     uint64_t from[PROCESS_STREAM_COUNT] = {0, 0};
     uint64_t wait_ns = 30 * NS_PER_S;
     bool want_wait = false;
-    struct err err;
-    int r;
+    const struct envelope_field fields[] = {
+        {"offset", .number = &from[PROCESS_STDOUT], .max = INT64_MAX},
+        {"stderr_offset", .number = &from[PROCESS_STDERR], .max = INT64_MAX},
+        {"wait", .flag = &want_wait},
+        {"wait_timeout", .seconds_ns = &wait_ns},
+        {NULL},
+    };
+    int r = envelope_fields(root, fields, err);
 
-    if (doc == NULL)
-        return;
-    root = json_root(doc);
-    r = json_field_u64(root, "offset", 0, INT64_MAX, &from[PROCESS_STDOUT], &err);
     if (r == SP_OK)
-        r = json_field_u64(root, "stderr_offset", 0, INT64_MAX, &from[PROCESS_STDERR], &err);
-    if (r == SP_OK)
-        r = json_field_bool(root, "wait", &want_wait, &err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "wait_timeout", &wait_ns, &err);
-    if (r == SP_OK)
-        r = find_command(a, root, &s, &p, &err);
-    (void) json_doc_free(doc);
-    if (r != SP_OK) {
-        envelope_fail_err(ex, &err);
-    } else if (want_wait && wait_ns > 0 && !has_news(p, from)) {
+        r = find_command(http_server_ctx(ex), root, &p, err);
+    if (r != SP_OK)
+        return r;
+    if (want_wait && wait_ns > 0 && !has_news(p, from)) {
         struct call *c = wait_for(ex, p, wait_ns);
 
         c->is_poll = true;
@@ -333,90 +323,78 @@ static void handle_output(struct http_exchange *ex)
     } else {
         reply_poll(ex, p, from);
     }
+    return SP_OK;
+}
+
+static void handle_output(struct http_exchange *ex)
+{
+    envelope_call(ex, run_output);
+}
+
+static int run_write(struct http_exchange *ex, const struct json *root, struct err *err)
+{
+    const char *input = NULL;
+    struct process *p = NULL;
+    bool want_enter = false;
+    bool want_end = false;
+    const struct envelope_field fields[] = {
+        {"input", .text = &input, .max = LAUNCH_COMMAND_MAX},
+        {"press_enter", .flag = &want_enter},
+        {"eof", .flag = &want_end},
+        {NULL},
+    };
+    int r = envelope_fields(root, fields, err);
+
+    if (r == SP_OK)
+        r = find_command(http_server_ctx(ex), root, &p, err);
+    if (r == SP_OK && input != NULL)
+        r = process_write(p, input, strlen(input), err);
+    if (r == SP_OK && want_enter)
+        r = process_write(p, "\n", 1, err);
+    if (r == SP_OK && want_end)
+        r = process_close_stdin(p, err);
+    if (r == SP_OK)
+        envelope_ok_empty(ex, "written");
+    return r;
 }
 
 static void handle_write(struct http_exchange *ex)
 {
-    struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
-    const char *input = NULL;
-    struct bash_session *s;
-    struct process *p = NULL;
-    bool want_enter = false;
-    bool want_end = false;
-    struct err err;
-    int r;
-
-    if (doc == NULL)
-        return;
-    r = json_field_str(json_root(doc), "input", LAUNCH_COMMAND_MAX, &input, &err);
-    if (r == SP_OK)
-        r = json_field_bool(json_root(doc), "press_enter", &want_enter, &err);
-    if (r == SP_OK)
-        r = json_field_bool(json_root(doc), "eof", &want_end, &err);
-    if (r == SP_OK)
-        r = find_command(a, json_root(doc), &s, &p, &err);
-    if (r == SP_OK && input != NULL)
-        r = process_write(p, input, strlen(input), &err);
-    if (r == SP_OK && want_enter)
-        r = process_write(p, "\n", 1, &err);
-    if (r == SP_OK && want_end)
-        r = process_close_stdin(p, &err);
-    if (r == SP_OK)
-        envelope_ok_empty(ex, "written");
-    else
-        envelope_fail_err(ex, &err);
-    (void) json_doc_free(doc);
+    envelope_call(ex, run_write);
 }
 
-static void handle_kill(struct http_exchange *ex)
+static int run_kill(struct http_exchange *ex, const struct json *root, struct err *err)
 {
-    struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
-    const char *name = "SIGTERM";
-    struct bash_session *s;
+    int signum = SIGTERM;
     struct process *p = NULL;
     struct json_out o;
-    struct err err;
-    int r;
+    int r = process_signal_field(root, &signum, err);
 
-    if (doc == NULL)
-        return;
-    r = json_field_str(json_root(doc), "signal", 16, &name, &err);
-    if (r == SP_OK && process_signal_number(name) == 0)
-        r = err_set(&err, SP_INVALID_FIELD, "'signal' is not known");
     if (r == SP_OK)
-        r = find_command(a, json_root(doc), &s, &p, &err);
+        r = find_command(http_server_ctx(ex), root, &p, err);
     if (r == SP_OK && process_is_running(p))
-        r = process_signal(p, process_signal_number(name), &err);
-    (void) json_doc_free(doc);
-    if (r != SP_OK) {
-        envelope_fail_err(ex, &err);
-        return;
-    }
+        r = process_signal(p, signum, err);
+    if (r != SP_OK)
+        return r;
     envelope_ok_begin(&o, "signalled");
     json_put_str(&o, "session_id", p->session);
     put_command(&o, p);
     envelope_ok_end(ex, &o);
+    return SP_OK;
+}
+
+static void handle_kill(struct http_exchange *ex)
+{
+    envelope_call(ex, run_kill);
 }
 
 static void put_session(struct json_out *o, struct agent *a, const struct bash_session *s)
 {
     const struct process *p = bash_session_command(a, s, 0);
-    bool is_active = p != NULL && process_is_running(p);
-    const struct rt *rt = &a->loop.rt;
-    char at[32];
 
-    json_put_str(o, "session_id", s->id);
-    json_put_str(o, "working_dir",
-                 str_is_empty(s->exec_dir) ? agent_directory(a, &a->user) : s->exec_dir);
-    str_iso8601(at, rt_wall_at(rt, s->created_ns));
-    json_put_str(o, "created_at", at);
-    str_iso8601(at, rt_wall_at(rt, s->used_ns));
-    json_put_str(o, "last_used_at", at);
-    json_put_u64(o, "age_seconds", (rt_now(rt) - s->created_ns) / NS_PER_S);
-    json_put_str(o, "status", is_active ? "active" : "idle");
-    json_put_str(o, "current_command", is_active ? p->command : NULL);
+    session_put(o, &s->session, &a->loop.rt,
+                str_is_empty(s->exec_dir) ? agent_directory(a, &a->user) : s->exec_dir,
+                p != NULL && process_is_running(p) ? p->command : NULL);
 }
 
 static void handle_list(struct http_exchange *ex)
@@ -428,9 +406,9 @@ static void handle_list(struct http_exchange *ex)
     envelope_ok_begin(&o, NULL);
     json_begin_obj(&o, "sessions");
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        const struct bash_session *s = container_of(n, struct bash_session, link);
+        const struct bash_session *s = container_of(n, struct bash_session, session.link);
 
-        json_begin_obj(&o, s->id);
+        json_begin_obj(&o, s->session.id);
         put_session(&o, a, s);
         json_end(&o);
     }
@@ -438,34 +416,35 @@ static void handle_list(struct http_exchange *ex)
     envelope_ok_end(ex, &o);
 }
 
-static void handle_create(struct http_exchange *ex)
+static int run_create(struct http_exchange *ex, const struct json *root, struct err *err)
 {
     struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
     struct bash_session *s = NULL;
     const char *id = NULL;
     const char *exec_dir = NULL;
+    const struct envelope_field fields[] = {
+        {"session_id", .text = &id, .max = SESSION_ID_MAX},
+        {"exec_dir", .text = &exec_dir, .max = 1000},
+        {NULL},
+    };
     struct json_out o;
-    struct err err;
-    int r;
+    int r = envelope_fields(root, fields, err);
 
-    if (doc == NULL)
-        return;
-    r = json_field_str(json_root(doc), "session_id", BASH_ID_MAX, &id, &err);
-    if (r == SP_OK)
-        r = json_field_str(json_root(doc), "exec_dir", 1000, &exec_dir, &err);
     if (r == SP_OK && id != NULL)
         s = bash_session_find(a, id);
     if (r == SP_OK && s == NULL)
-        r = bash_session_open(a, id, exec_dir, &s, &err);
-    (void) json_doc_free(doc);
-    if (r != SP_OK) {
-        envelope_fail_err(ex, &err);
-        return;
-    }
+        r = bash_session_open(a, id, exec_dir, &s, err);
+    if (r != SP_OK)
+        return r;
     envelope_ok_begin(&o, NULL);
     put_session(&o, a, s);
     envelope_ok_end(ex, &o);
+    return SP_OK;
+}
+
+static void handle_create(struct http_exchange *ex)
+{
+    envelope_call(ex, run_create);
 }
 
 static void handle_close(struct http_exchange *ex)

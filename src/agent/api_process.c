@@ -1,5 +1,6 @@
 /* api_process.c - /v1/agent/processes: the agent's own interface to processes, for what the
  * sandbox API lacks. Answers are plain objects and errors have the form of the daemon's. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,21 +247,30 @@ static void handle_resize(struct http_exchange *ex)
     (void) json_doc_free(doc);
 }
 
+int process_signal_field(const struct json *obj, int *ret, struct err *err)
+{
+    const char *name = NULL;
+    int r = json_field_str(obj, "signal", 16, &name, err);
+
+    if (r != SP_OK || name == NULL)
+        return r;
+    *ret = process_signal_number(name);
+    return *ret != 0 ? SP_OK : err_set(err, SP_INVALID_FIELD, "'signal' is not known");
+}
+
 static void handle_signal(struct http_exchange *ex)
 {
     struct process *p = process_of(ex);
     struct json_doc *doc = p != NULL ? agent_read_body(ex) : NULL;
-    const char *name = "SIGTERM";
+    int signum = SIGTERM;
     struct err err;
     int r;
 
     if (doc == NULL)
         return;
-    r = json_field_str(json_root(doc), "signal", 16, &name, &err);
-    if (r == SP_OK && process_signal_number(name) == 0)
-        r = err_set(&err, SP_INVALID_FIELD, "'signal' is not known");
+    r = process_signal_field(json_root(doc), &signum, &err);
     if (r == SP_OK)
-        r = process_signal(p, process_signal_number(name), &err);
+        r = process_signal(p, signum, &err);
     if (r == SP_OK)
         reply_process(ex, 200, p);
     else

@@ -64,7 +64,7 @@ static void put_result(struct json_out *o, const struct shell_session *s, const 
 
     buf_init(&text, 3 * (size_t) WHOLE_MAX + 256);
     shell_session_text(s, s->from, max_output, &text);
-    json_put_str(o, "session_id", s->id);
+    json_put_str(o, "session_id", s->session.id);
     json_put_str(o, "command", s->command != NULL ? s->command : "");
     json_put_str(o, "status", status);
     json_put_str(o, "output", buf_str(&text));
@@ -78,7 +78,7 @@ static void put_result(struct json_out *o, const struct shell_session *s, const 
 
 static void put_ended(struct json_out *o, const struct shell_session *s, const char *status)
 {
-    json_put_str(o, "session_id", s->id);
+    json_put_str(o, "session_id", s->session.id);
     json_put_str(o, "status", status);
     if (s->status == SHELL_RUNNING || s->status == SHELL_IDLE) {
         json_put_null(o, "exit_code");
@@ -116,7 +116,7 @@ static void write_output(struct call *c)
     shell_session_text(s, c->sent, TRUNCATED_MAX, &text);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_str(&o, "session_id", s->id);
+    json_put_str(&o, "session_id", s->session.id);
     json_put_str(&o, "output", buf_str(&text));
     json_end(&o);
     write_event(c, "output", &o);
@@ -220,24 +220,20 @@ struct exec_fields {
 
 static int read_exec(const struct json *root, struct exec_fields *f, struct err *err)
 {
-    int r = envelope_need_str(root, "command", LAUNCH_COMMAND_MAX, &f->command, err);
+    const struct envelope_field fields[] = {
+        {"command", .text = &f->command, .max = LAUNCH_COMMAND_MAX, .is_needed = true},
+        {"id", .text = &f->id, .max = SESSION_ID_MAX},
+        {"exec_dir", .text = &f->exec_dir, .max = 1000},
+        {"async_mode", .flag = &f->is_async},
+        {"truncate", .flag = &f->want_truncate},
+        {"timeout", .seconds_ns = &f->timeout_ns},
+        {"no_change_timeout", .seconds_ns = &f->no_change_ns},
+        {"hard_timeout", .seconds_ns = &f->hard_timeout_ns},
+        {NULL},
+    };
 
     f->want_truncate = true;
-    if (r == SP_OK)
-        r = json_field_str(root, "id", SHELL_ID_MAX, &f->id, err);
-    if (r == SP_OK)
-        r = json_field_str(root, "exec_dir", 1000, &f->exec_dir, err);
-    if (r == SP_OK)
-        r = json_field_bool(root, "async_mode", &f->is_async, err);
-    if (r == SP_OK)
-        r = json_field_bool(root, "truncate", &f->want_truncate, err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "timeout", &f->timeout_ns, err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "no_change_timeout", &f->no_change_ns, err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(root, "hard_timeout", &f->hard_timeout_ns, err);
-    return r;
+    return envelope_fields(root, fields, err);
 }
 
 /* The session that is named; without a name the default one, or a new one while that is busy. */
@@ -271,65 +267,62 @@ static void start_waiting(struct http_exchange *ex, struct shell_session *s,
     http_begin(ex, 200, "text/event-stream");
 }
 
-static void handle_exec(struct http_exchange *ex)
+static int run_exec(struct http_exchange *ex, const struct json *root, struct err *err)
 {
-    struct agent *a = http_server_ctx(ex);
     struct exec_fields f = {0};
-    struct json_doc *doc = envelope_read(ex);
     struct shell_session *s = NULL;
     struct json_out o;
-    struct err err;
-    int r;
+    int r = read_exec(root, &f, err);
 
-    if (doc == NULL)
-        return;
-    r = read_exec(json_root(doc), &f, &err);
     if (r == SP_OK)
-        r = pick_session(a, f.id, &s, &err);
+        r = pick_session(http_server_ctx(ex), f.id, &s, err);
     if (r == SP_OK)
-        r = shell_session_run(s, f.command, f.exec_dir, f.hard_timeout_ns, &err);
-    (void) json_doc_free(doc);
-    if (r != SP_OK) {
-        envelope_fail_err(ex, &err);
-    } else if (f.is_async) {
+        r = shell_session_run(s, f.command, f.exec_dir, f.hard_timeout_ns, err);
+    if (r == SP_OK && f.is_async) {
         envelope_ok_begin(&o, NULL);
         put_result(&o, s, "running", TRUNCATED_MAX);
         envelope_ok_end(ex, &o);
-    } else {
+    } else if (r == SP_OK) {
         start_waiting(ex, s, &f);
     }
+    return r;
 }
 
-/* The session that the body names; NULL after the answer was given. */
-static struct shell_session *session_of(struct http_exchange *ex, const struct json *root)
+static void handle_exec(struct http_exchange *ex)
 {
-    struct agent *a = http_server_ctx(ex);
-    struct shell_session *s;
-    const char *id;
-    struct err err;
+    envelope_call(ex, run_exec);
+}
 
-    if (envelope_need_str(root, "id", SHELL_ID_MAX, &id, &err) != SP_OK) {
-        envelope_fail_err(ex, &err);
-        return NULL;
-    }
-    s = shell_session_find(a, id);
-    if (s == NULL)
-        envelope_fail(ex, 404, "Session not found");
-    return s;
+/* The session that the body names. */
+static int find_session(struct http_exchange *ex, const struct json *root,
+                        struct shell_session **ret, struct err *err)
+{
+    const char *id;
+    int r = envelope_need_str(root, "id", SESSION_ID_MAX, &id, err);
+
+    if (r != SP_OK)
+        return r;
+    *ret = shell_session_find(http_server_ctx(ex), id);
+    return *ret != NULL ? SP_OK : err_set(err, SP_NOT_FOUND, "Session not found");
+}
+
+static int run_view(struct http_exchange *ex, const struct json *root, struct err *err)
+{
+    struct shell_session *s;
+    struct json_out o;
+    int r = find_session(ex, root, &s, err);
+
+    if (r != SP_OK)
+        return r;
+    envelope_ok_begin(&o, NULL);
+    put_result(&o, s, shell_status_name(s->status), WHOLE_MAX);
+    envelope_ok_end(ex, &o);
+    return SP_OK;
 }
 
 static void handle_view(struct http_exchange *ex)
 {
-    struct json_doc *doc = envelope_read(ex);
-    const struct shell_session *s = doc != NULL ? session_of(ex, json_root(doc)) : NULL;
-    struct json_out o;
-
-    if (s != NULL) {
-        envelope_ok_begin(&o, NULL);
-        put_result(&o, s, shell_status_name(s->status), WHOLE_MAX);
-        envelope_ok_end(ex, &o);
-    }
-    (void) json_doc_free(doc);
+    envelope_call(ex, run_view);
 }
 
 static void reply_ended(struct http_exchange *ex, const struct shell_session *s)
@@ -341,71 +334,80 @@ static void reply_ended(struct http_exchange *ex, const struct shell_session *s)
     envelope_ok_end(ex, &o);
 }
 
-static void handle_wait(struct http_exchange *ex)
+static int run_wait(struct http_exchange *ex, const struct json *root, struct err *err)
 {
-    struct json_doc *doc = envelope_read(ex);
-    struct shell_session *s = doc != NULL ? session_of(ex, json_root(doc)) : NULL;
     uint64_t wait_ns = 30 * NS_PER_S;
-    struct err err;
-    int r;
+    const struct envelope_field fields[] = {
+        {"max_wait_seconds", .seconds_ns = &wait_ns},
+        {"seconds", .seconds_ns = &wait_ns},
+        {NULL},
+    };
+    struct shell_session *s;
+    int r = find_session(ex, root, &s, err);
 
-    if (s == NULL) {
-        (void) json_doc_free(doc);
-        return;
-    }
-    r = envelope_field_seconds(json_root(doc), "max_wait_seconds", &wait_ns, &err);
     if (r == SP_OK)
-        r = envelope_field_seconds(json_root(doc), "seconds", &wait_ns, &err);
-    (void) json_doc_free(doc);
+        r = envelope_fields(root, fields, err);
     if (r != SP_OK)
-        envelope_fail_err(ex, &err);
-    else if (s->status != SHELL_RUNNING || wait_ns == 0)
+        return r;
+    if (s->status != SHELL_RUNNING || wait_ns == 0)
         reply_ended(ex, s);
     else
         (void) wait_for(ex, s, CALL_WAIT, wait_ns);
+    return SP_OK;
+}
+
+static void handle_wait(struct http_exchange *ex)
+{
+    envelope_call(ex, run_wait);
+}
+
+static int run_write(struct http_exchange *ex, const struct json *root, struct err *err)
+{
+    const char *input = "";
+    bool want_enter = false;
+    const struct envelope_field fields[] = {
+        {"input", .text = &input, .max = LAUNCH_COMMAND_MAX},
+        {"press_enter", .flag = &want_enter},
+        {NULL},
+    };
+    struct shell_session *s;
+    int r = find_session(ex, root, &s, err);
+
+    if (r == SP_OK)
+        r = envelope_fields(root, fields, err);
+    if (r == SP_OK)
+        r = shell_session_write(s, input, strlen(input), err);
+    if (r == SP_OK && want_enter)
+        r = shell_session_write(s, "\n", 1, err);
+    if (r == SP_OK)
+        reply_ended(ex, s);
+    return r;
 }
 
 static void handle_write(struct http_exchange *ex)
 {
-    struct json_doc *doc = envelope_read(ex);
-    struct shell_session *s = doc != NULL ? session_of(ex, json_root(doc)) : NULL;
-    const char *input = "";
-    bool want_enter = false;
-    struct err err;
-    int r;
+    envelope_call(ex, run_write);
+}
 
-    if (s == NULL) {
-        (void) json_doc_free(doc);
-        return;
-    }
-    r = json_field_str(json_root(doc), "input", LAUNCH_COMMAND_MAX, &input, &err);
-    if (r == SP_OK)
-        r = json_field_bool(json_root(doc), "press_enter", &want_enter, &err);
-    if (r == SP_OK)
-        r = shell_session_write(s, input, strlen(input), &err);
-    if (r == SP_OK && want_enter)
-        r = shell_session_write(s, "\n", 1, &err);
-    if (r == SP_OK)
+static int run_kill(struct http_exchange *ex, const struct json *root, struct err *err)
+{
+    struct shell_session *s;
+    int r = find_session(ex, root, &s, err);
+
+    if (r != SP_OK)
+        return r;
+    if (s->status != SHELL_RUNNING) {
         reply_ended(ex, s);
-    else
-        envelope_fail_err(ex, &err);
-    (void) json_doc_free(doc);
+        return SP_OK;
+    }
+    shell_session_kill(s);
+    (void) wait_for(ex, s, CALL_KILL, 0);
+    return SP_OK;
 }
 
 static void handle_kill(struct http_exchange *ex)
 {
-    struct json_doc *doc = envelope_read(ex);
-    struct shell_session *s = doc != NULL ? session_of(ex, json_root(doc)) : NULL;
-
-    (void) json_doc_free(doc);
-    if (s == NULL)
-        return;
-    if (s->status != SHELL_RUNNING) {
-        reply_ended(ex, s);
-        return;
-    }
-    shell_session_kill(s);
-    (void) wait_for(ex, s, CALL_KILL, 0);
+    envelope_call(ex, run_kill);
 }
 
 const struct http_route agent_shell_routes[] = {

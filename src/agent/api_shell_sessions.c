@@ -7,19 +7,8 @@
 
 static void put_session(struct json_out *o, const struct shell_session *s)
 {
-    const struct rt *rt = &s->agent->loop.rt;
-    bool is_active = s->status == SHELL_RUNNING;
-    char at[32];
-
-    json_put_str(o, "session_id", s->id);
-    json_put_str(o, "working_dir", s->cwd);
-    str_iso8601(at, rt_wall_at(rt, s->created_ns));
-    json_put_str(o, "created_at", at);
-    str_iso8601(at, rt_wall_at(rt, s->used_ns));
-    json_put_str(o, "last_used_at", at);
-    json_put_u64(o, "age_seconds", (rt_now(rt) - s->created_ns) / NS_PER_S);
-    json_put_str(o, "status", is_active ? "active" : "idle");
-    json_put_str(o, "current_command", is_active ? s->command : NULL);
+    session_put(o, &s->session, &s->agent->loop.rt, s->cwd,
+                s->status == SHELL_RUNNING ? s->command : NULL);
 }
 
 static void handle_list(struct http_exchange *ex)
@@ -31,9 +20,9 @@ static void handle_list(struct http_exchange *ex)
     envelope_ok_begin(&o, NULL);
     json_begin_obj(&o, "sessions");
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        const struct shell_session *s = container_of(n, struct shell_session, link);
+        const struct shell_session *s = container_of(n, struct shell_session, session.link);
 
-        json_begin_obj(&o, s->id);
+        json_begin_obj(&o, s->session.id);
         put_session(&o, s);
         json_end(&o);
     }
@@ -49,7 +38,7 @@ static void handle_stats(struct http_exchange *ex)
     struct json_out o;
 
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n))
-        active += container_of(n, struct shell_session, link)->status == SHELL_RUNNING;
+        active += container_of(n, struct shell_session, session.link)->status == SHELL_RUNNING;
     envelope_ok_begin(&o, NULL);
     json_put_u64(&o, "total_sessions", l->len);
     json_put_u64(&o, "active_sessions", active);
@@ -69,62 +58,58 @@ static void reply_session(struct http_exchange *ex, const struct shell_session *
     envelope_ok_end(ex, &o);
 }
 
-static void handle_create(struct http_exchange *ex)
+static int run_create(struct http_exchange *ex, const struct json *root, struct err *err)
 {
     struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
     struct shell_session *s = NULL;
     const char *id = NULL;
     const char *exec_dir = NULL;
     uint64_t no_change_ns = 0;
-    struct err err;
-    int r;
+    const struct envelope_field fields[] = {
+        {"id", .text = &id, .max = SESSION_ID_MAX},
+        {"exec_dir", .text = &exec_dir, .max = 1000},
+        {"no_change_timeout", .seconds_ns = &no_change_ns},
+        {NULL},
+    };
+    int r = envelope_fields(root, fields, err);
 
-    if (doc == NULL)
-        return;
-    r = json_field_str(json_root(doc), "id", SHELL_ID_MAX, &id, &err);
-    if (r == SP_OK)
-        r = json_field_str(json_root(doc), "exec_dir", 1000, &exec_dir, &err);
-    if (r == SP_OK)
-        r = envelope_field_seconds(json_root(doc), "no_change_timeout", &no_change_ns, &err);
     if (r == SP_OK && id != NULL)
         s = shell_session_find(a, id);
     if (r == SP_OK && s == NULL) {
-        r = shell_session_open(a, id, exec_dir, &s, &err);
+        r = shell_session_open(a, id, exec_dir, &s, err);
         if (r == SP_OK)
             s->no_change_ns = no_change_ns;
     }
-    (void) json_doc_free(doc);
     if (r == SP_OK)
         reply_session(ex, s);
-    else
-        envelope_fail_err(ex, &err);
+    return r;
+}
+
+static void handle_create(struct http_exchange *ex)
+{
+    envelope_call(ex, run_create);
+}
+
+static int run_update(struct http_exchange *ex, const struct json *root, struct err *err)
+{
+    struct shell_session *s;
+    const char *id;
+    int r = envelope_need_str(root, "id", SESSION_ID_MAX, &id, err);
+
+    if (r != SP_OK)
+        return r;
+    s = shell_session_find(http_server_ctx(ex), id);
+    if (s == NULL)
+        return err_set(err, SP_NOT_FOUND, "Session not found");
+    r = envelope_field_seconds(root, "no_change_timeout", &s->no_change_ns, err);
+    if (r == SP_OK)
+        reply_session(ex, s);
+    return r;
 }
 
 static void handle_update(struct http_exchange *ex)
 {
-    struct agent *a = http_server_ctx(ex);
-    struct json_doc *doc = envelope_read(ex);
-    struct shell_session *s = NULL;
-    const char *id = NULL;
-    struct err err;
-    int r;
-
-    if (doc == NULL)
-        return;
-    r = envelope_need_str(json_root(doc), "id", SHELL_ID_MAX, &id, &err);
-    if (r == SP_OK) {
-        s = shell_session_find(a, id);
-        if (s == NULL)
-            r = err_set(&err, SP_NOT_FOUND, "Session not found");
-    }
-    if (r == SP_OK)
-        r = envelope_field_seconds(json_root(doc), "no_change_timeout", &s->no_change_ns, &err);
-    (void) json_doc_free(doc);
-    if (r == SP_OK)
-        reply_session(ex, s);
-    else
-        envelope_fail_err(ex, &err);
+    envelope_call(ex, run_update);
 }
 
 static void handle_delete(struct http_exchange *ex)

@@ -5,31 +5,25 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/str.h"
+
+static struct bash_session *of(struct list_node *n)
+{
+    return n != NULL ? container_of(n, struct bash_session, session.link) : NULL;
+}
 
 struct bash_session *bash_session_find(struct agent *a, const char *id)
 {
-    struct list *l = &a->bash_sessions;
+    struct session *s = session_find(&a->bash_sessions, &a->loop.rt, id);
 
-    for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        struct bash_session *s = container_of(n, struct bash_session, link);
-
-        if (strcmp(s->id, id) != 0)
-            continue;
-        list_remove(l, &s->link);
-        list_push_back(l, &s->link);
-        s->used_ns = rt_now(&a->loop.rt);
-        return s;
-    }
-    return NULL;
+    return s != NULL ? of(&s->link) : NULL;
 }
 
 struct process *bash_session_command(struct agent *a, const struct bash_session *s, uint64_t id)
 {
     struct process *p = process_find(&a->processes, id != 0 ? id : s->last_command);
 
-    return p != NULL && p->session != NULL && strcmp(p->session, s->id) == 0 ? p : NULL;
+    return p != NULL && p->session != NULL && strcmp(p->session, s->session.id) == 0 ? p : NULL;
 }
 
 static bool is_busy(struct agent *a, const struct bash_session *s)
@@ -46,7 +40,7 @@ static bool make_room(struct agent *a)
     if (l->len < BASH_SESSIONS_MAX)
         return true;
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        struct bash_session *s = container_of(n, struct bash_session, link);
+        struct bash_session *s = of(n);
 
         if (is_busy(a, s))
             continue;
@@ -60,11 +54,10 @@ int bash_session_open(struct agent *a, const char *id, const char *exec_dir,
                       struct bash_session **ret, struct err *err)
 {
     struct bash_session *s;
-    uint64_t number;
+    int rc = session_check_id(id, err);
 
-    if (id != NULL && !str_is_name(id, BASH_ID_MAX, "-_.:"))
-        return err_set(err, SP_INVALID_FIELD,
-                       "a session's id is 1 to %d letters, digits and -_.:", (int) BASH_ID_MAX);
+    if (rc != SP_OK)
+        return rc;
     if (!make_room(a))
         return err_set(err, SP_QUEUE_FULL, "all %d sessions run a command",
                        (int) BASH_SESSIONS_MAX);
@@ -73,15 +66,7 @@ int bash_session_open(struct agent *a, const char *id, const char *exec_dir,
         free(s);
         return err_set(err, SP_INVALID_FIELD, "'exec_dir' is too long");
     }
-    if (id != NULL) {
-        str_copy_cut(s->id, sizeof(s->id), id);
-    } else {
-        rand_secure(&number, sizeof(number));
-        str_hex64(s->id, number);
-    }
-    s->created_ns = rt_now(&a->loop.rt);
-    s->used_ns = s->created_ns;
-    list_push_back(&a->bash_sessions, &s->link);
+    session_add(&s->session, &a->bash_sessions, &a->loop.rt, id);
     *ret = s;
     return SP_OK;
 }
@@ -93,10 +78,10 @@ void bash_session_close(struct agent *a, struct bash_session *s)
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
         struct process *p = container_of(n, struct process, link);
 
-        if (p->session != NULL && strcmp(p->session, s->id) == 0)
+        if (p->session != NULL && strcmp(p->session, s->session.id) == 0)
             process_kill(p);
     }
-    list_remove(&a->bash_sessions, &s->link);
+    list_remove(&a->bash_sessions, &s->session.link);
     free(s);
 }
 
@@ -105,7 +90,7 @@ void bash_sessions_free(struct agent *a)
     struct list_node *n = list_first(&a->bash_sessions);
 
     while (n != NULL) {
-        bash_session_close(a, container_of(n, struct bash_session, link));
+        bash_session_close(a, of(n));
         n = list_first(&a->bash_sessions);
     }
 }

@@ -4,16 +4,14 @@
 #define AGENT_BASH_SESSION_H
 
 #include "agent/serve.h"
+#include "agent/session.h"
 
-enum { BASH_SESSIONS_MAX = 64, BASH_ID_MAX = 64 };
+enum { BASH_SESSIONS_MAX = 64 };
 
 struct bash_session {
-    struct list_node link; /* least recently used first */
-    char id[BASH_ID_MAX + 1];
+    struct session session;
     char exec_dir[1024]; /* "": the home */
     uint64_t last_command;
-    uint64_t created_ns;
-    uint64_t used_ns;
 };
 
 /* NULL when there is none. Counts as use. */

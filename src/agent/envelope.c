@@ -128,3 +128,39 @@ int envelope_need_str(const struct json *obj, const char *key, size_t max_len, c
         return err_set(err, SP_INVALID_FIELD, "'%s' is required", key);
     return SP_OK;
 }
+
+static int read_field(const struct json *obj, const struct envelope_field *f, struct err *err)
+{
+    if (f->text != NULL && f->is_needed)
+        return envelope_need_str(obj, f->key, f->max, f->text, err);
+    if (f->text != NULL)
+        return json_field_str(obj, f->key, f->max, f->text, err);
+    if (f->flag != NULL)
+        return json_field_bool(obj, f->key, f->flag, err);
+    if (f->number != NULL)
+        return json_field_u64(obj, f->key, 0, f->max, f->number, err);
+    if (f->seconds_ns != NULL)
+        return envelope_field_seconds(obj, f->key, f->seconds_ns, err);
+    assert(f->object != NULL);
+    return json_field_obj(obj, f->key, f->object, err);
+}
+
+int envelope_fields(const struct json *obj, const struct envelope_field *fields, struct err *err)
+{
+    int rc = SP_OK;
+
+    for (; fields->key != NULL && rc == SP_OK; fields++)
+        rc = read_field(obj, fields, err);
+    return rc;
+}
+
+void envelope_call(struct http_exchange *ex,
+                   int (*run)(struct http_exchange *ex, const struct json *root, struct err *err))
+{
+    struct json_doc *doc = envelope_read(ex);
+    struct err err;
+
+    if (doc != NULL && run(ex, json_root(doc), &err) != SP_OK)
+        envelope_fail_err(ex, &err);
+    (void) json_doc_free(doc);
+}

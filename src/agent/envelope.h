@@ -31,4 +31,25 @@ MUST_CHECK int envelope_field_seconds(const struct json *obj, const char *key, u
 MUST_CHECK int envelope_need_str(const struct json *obj, const char *key, size_t max_len,
                                  const char **ret, struct err *err);
 
+/* One field of a request: exactly one of the places to put it is given. Absent or null leaves the
+ * place alone, unless it is needed: then, and for an empty text, SP_INVALID_FIELD. */
+struct envelope_field {
+    const char *key; /* NULL: the end of a list */
+    const char **text;
+    bool *flag;
+    uint64_t *number;
+    uint64_t *seconds_ns;
+    const struct json **object;
+    uint64_t max; /* of a text's length, of a number */
+    bool is_needed;
+};
+/* In their order; stops at the first that is wrong. */
+MUST_CHECK int envelope_fields(const struct json *obj, const struct envelope_field *fields,
+                               struct err *err);
+
+/* Reads the body and hands it to `run`, which answers and returns SP_OK; any other outcome is answered
+ * here. The body is gone when this returns. */
+void envelope_call(struct http_exchange *ex,
+                   int (*run)(struct http_exchange *ex, const struct json *root, struct err *err));
+
 #endif

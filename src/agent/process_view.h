@@ -9,6 +9,8 @@
 struct process *process_of(struct http_exchange *ex);
 /* The members of a process, into an open object. */
 void process_put(struct json_out *o, const struct process *p);
+/* The field `signal` of a request; absent: *ret is left alone. */
+MUST_CHECK int process_signal_field(const struct json *obj, int *ret, struct err *err);
 /* GET .../output: what was written from an offset on, and with follow=1 what comes. */
 void process_stream_output(struct http_exchange *ex);
 

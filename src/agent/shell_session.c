@@ -406,21 +406,16 @@ void shell_session_text(const struct shell_session *s, uint64_t from, size_t max
 
 /* --- the table --- */
 
+static struct shell_session *of(struct list_node *n)
+{
+    return n != NULL ? container_of(n, struct shell_session, session.link) : NULL;
+}
+
 struct shell_session *shell_session_find(struct agent *a, const char *id)
 {
-    struct list *l = &a->shell_sessions;
+    struct session *s = session_find(&a->shell_sessions, &a->loop.rt, id);
 
-    for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        struct shell_session *s = container_of(n, struct shell_session, link);
-
-        if (strcmp(s->id, id) != 0)
-            continue;
-        list_remove(l, &s->link);
-        list_push_back(l, &s->link);
-        s->used_ns = rt_now(&a->loop.rt);
-        return s;
-    }
-    return NULL;
+    return s != NULL ? of(&s->link) : NULL;
 }
 
 static bool make_room(struct agent *a)
@@ -430,7 +425,7 @@ static bool make_room(struct agent *a)
     if (l->len < a->shell_sessions_max)
         return true;
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-        struct shell_session *s = container_of(n, struct shell_session, link);
+        struct shell_session *s = of(n);
 
         if (s->status == SHELL_RUNNING)
             continue;
@@ -444,11 +439,10 @@ int shell_session_open(struct agent *a, const char *id, const char *cwd, struct 
                        struct err *err)
 {
     struct shell_session *s;
-    uint64_t number;
+    int rc = session_check_id(id, err);
 
-    if (id != NULL && !str_is_name(id, SHELL_ID_MAX, "-_.:"))
-        return err_set(err, SP_INVALID_FIELD,
-                       "a session's id is 1 to %d letters, digits and -_.:", (int) SHELL_ID_MAX);
+    if (rc != SP_OK)
+        return rc;
     if (cwd != NULL && (!can_enter(a, cwd) || strlen(cwd) >= sizeof(s->cwd)))
         return err_set(err, SP_INVALID_FIELD, "'exec_dir' is not a directory that can be entered");
     if (!make_room(a))
@@ -459,20 +453,14 @@ int shell_session_open(struct agent *a, const char *id, const char *cwd, struct 
     s->go_fd = -1;
     list_init(&s->watches);
     str_copy_cut(s->cwd, sizeof(s->cwd), cwd != NULL ? cwd : agent_directory(a, &a->user));
-    rand_secure(&number, sizeof(number));
-    str_hex64(s->id, number);
-    if (id != NULL)
-        str_copy_cut(s->id, sizeof(s->id), id);
-    s->created_ns = rt_now(&a->loop.rt);
-    s->used_ns = s->created_ns;
-    list_push_back(&a->shell_sessions, &s->link);
+    session_add(&s->session, &a->shell_sessions, &a->loop.rt, id);
     *ret = s;
     return SP_OK;
 }
 
 void shell_session_remove(struct shell_session *s)
 {
-    list_remove(&s->agent->shell_sessions, &s->link);
+    list_remove(&s->agent->shell_sessions, &s->session.link);
     s->is_removed = true;
     shell_session_kill(s);
     s->is_stopping = false;
@@ -485,7 +473,7 @@ void shell_sessions_free(struct agent *a)
     struct list_node *n = list_first(&a->shell_sessions);
 
     while (n != NULL) {
-        shell_session_remove(container_of(n, struct shell_session, link));
+        shell_session_remove(of(n));
         n = list_first(&a->shell_sessions);
     }
 }

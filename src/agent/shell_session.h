@@ -12,8 +12,9 @@
 #define AGENT_SHELL_SESSION_H
 
 #include "agent/serve.h"
+#include "agent/session.h"
 
-enum { SHELL_ID_MAX = 64, SHELL_SESSIONS_DEFAULT = 10, SHELL_MARK_LEN = 17 };
+enum { SHELL_SESSIONS_DEFAULT = 10, SHELL_MARK_LEN = 17 };
 
 enum shell_status {
     SHELL_IDLE,
@@ -27,14 +28,11 @@ enum shell_status {
 struct shell_pipe;
 
 struct shell_session {
+    struct session session;
     struct agent *agent;
-    struct list_node link; /* least recently used first */
     struct list watches;
     bool is_removed; /* lives on only for its watches */
-    char id[SHELL_ID_MAX + 1];
     char cwd[1024];
-    uint64_t created_ns;
-    uint64_t used_ns;
     uint64_t no_change_ns;        /* default of its commands; 0: none */
     struct process_watch process; /* the shell, also a dead one whose output is wanted */
     int script_fd;                /* where the shell finds its command */

@@ -298,7 +298,14 @@ class NotRoot(AgentTest):
             answer = self.post("/v1/agent/processes", {"command": "id", "user": name})
             self.assertEqual((answer.status, answer.json["error"]["code"]), (403, "forbidden"))
         self.assertEqual(self.bash("id -u")["stdout"], "65534\n")
-        self.assertNotEqual(self.bash(f"head -c 1 /proc/{self.agent.pid}/mem")["exit_code"], 0)
+
+    def test_its_memory_is_closed_to_its_own_user(self):
+        pid = self.agent.pid
+        for command in (f"cat /proc/{pid}/environ", f"ls /proc/{pid}/fd/", f"cat /proc/{pid}/maps",
+                        f"readlink /proc/{pid}/exe", f"exec 9</proc/{pid}/mem"):
+            self.assertNotEqual(self.bash(command)["exit_code"], 0, command)
+        self.assertEqual(self.bash("cat /proc/self/oom_score_adj")["stdout"].strip(),
+                         str(min(1000, 500 + int(open(f"/proc/{pid}/oom_score_adj").read()))))
 
 
 if __name__ == "__main__":
