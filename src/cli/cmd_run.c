@@ -14,6 +14,7 @@ enum {
     RELEASE_MS = 20 * 1000,        /* a daemon that restarts asks its backends first */
     RELEASE_PAUSE_MS = 200,
     DAEMON_MS = 10 * 1000,
+    TOUCH_MS = 1000, /* the command's output waits meanwhile */
 };
 
 struct holder {
@@ -43,7 +44,7 @@ static void touch(void *ctx)
     char target[128];
 
     (void) snprintf(target, sizeof(target), "/v1/sandboxes/%s/renew", h->lease.sandbox_id);
-    sp_client_set_timeout(h->cli->client, DAEMON_MS);
+    sp_client_set_timeout(h->cli->client, TOUCH_MS);
     (void) sp_call(h->cli->client, "POST", target, "{}", NULL, NULL);
 }
 
