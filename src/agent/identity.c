@@ -196,6 +196,7 @@ static bool set_ids(uid_t uid, gid_t gid)
 {
     (void) setfsgid(gid);
     (void) setfsuid(uid);
+    (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* a change of ids can make it traceable again */
     return (uid_t) setfsuid((uid_t) -1) == uid && (gid_t) setfsgid((gid_t) -1) == gid;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -101,25 +102,30 @@ static int attach(struct work *w, int root, size_t i, struct err *err)
     return SP_OK;
 }
 
-/* By descriptor, from inside the mount: its path is the box's to change. A file cannot be entered,
- * so there the path is all there is; at worst it stays mounted. */
-static void undo(const struct work *w)
+/* By descriptor: the path is the box's to change. `own_fds` is the host's /proc/self/fd, opened
+ * before the box was entered. */
+static void undo(const struct work *w, int own_fds)
 {
+    char name[16];
+
+    if (fchdir(own_fds) != 0)
+        return; /* the first error is the one to tell */
     for (size_t i = 0; i < w->p->mount_count; i++) {
         if (w->attached[i] < 0)
             continue;
-        if (!w->sources[i].is_dir)
-            (void) umount2(w->p->mounts[i].to, MNT_DETACH | UMOUNT_NOFOLLOW); /* see above */
-        else if (fchdir(w->attached[i]) == 0)
-            (void) umount2(".", MNT_DETACH); /* the first error is the one to tell */
+        (void) snprintf(name, sizeof(name), "%d", w->attached[i]);
+        (void) umount2(name, MNT_DETACH); /* likewise */
     }
 }
 
 static int attach_all(struct work *w, int pid_fd, struct err *err)
 {
+    AUTO_CLOSE int own_fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int root = -1;
     int rc = SP_OK;
 
+    if (own_fds < 0)
+        return err_sys(err, SP_IO, errno, "/proc/self/fd");
     if (setns(pid_fd, CLONE_NEWNS) != 0)
         return err_sys(err, SP_IO, errno, "enter the box");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -128,7 +134,7 @@ static int attach_all(struct work *w, int pid_fd, struct err *err)
     for (size_t i = 0; rc == SP_OK && i < w->p->mount_count; i++)
         rc = attach(w, root, i, err);
     if (rc != SP_OK)
-        undo(w);
+        undo(w, own_fds);
     return rc;
 }
 

@@ -39,7 +39,7 @@ static int cover_stage(const char *stage, int *ret_fd, struct err *err)
         return err_sys(err, SP_IO, errno, "mount a tmpfs at '%.100s'", stage);
     *ret_fd = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_fd < 0 || mkdirat(*ret_fd, "rootfs", 0755) != 0 || mkdirat(*ret_fd, "lower", 0755) ||
-        mkdirat(*ret_fd, "disk", 0700) != 0)
+        mkdirat(*ret_fd, "disk", 0700) != 0 || mkdirat(*ret_fd, "empty", 0755) != 0)
         return err_sys(err, SP_IO, errno, "prepare '%.100s'", stage);
     return SP_OK;
 }
@@ -151,18 +151,66 @@ static int attach(int root, const struct plan *p, const struct plan_mount *m,
     return SP_OK;
 }
 
-static int add_mounts(int root, const struct plan *p, unsigned *ret_unmapped, struct err *err)
+/* A directory of the host that every box sees, as an overlay of this box's own: with a bind the
+ * boxes and the host would share its inodes, and so see each other's inotify events and wait for
+ * each other's locks. SP_UNSUPPORTED: the host's file system has too many layers already. */
+static int show_own(int root, int stage, const struct plan *p, const struct plan_mount *m,
+                    struct err *err)
+{
+    AUTO_CLOSE int from = open(m->from, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int empty = openat(stage, "empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int target = -1;
+    char options[96];
+    char path[32];
+    int rc;
+
+    if (from < 0 || empty < 0)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", m->from);
+    rc = inside_target(root, m->to, true, p->id_base, &target, err);
+    if (rc != SP_OK)
+        return rc;
+    (void) snprintf(options, sizeof(options), "lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", from,
+                    empty);
+    (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+    if (mount("sandpool", path, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) != 0)
+        return err_sys(err, errno == EINVAL ? SP_UNSUPPORTED : SP_IO, errno, "show '%.100s'",
+                       m->from);
+    return SP_OK;
+}
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int add_bind(int root, int stage, const struct plan *p, const struct plan_mount *m,
+                    struct err *err)
+{
+    struct source s;
+    int rc = SP_UNSUPPORTED;
+
+    if (m->is_ro && is_dir(m->from))
+        rc = show_own(root, stage, p, m, err);
+    if (rc != SP_UNSUPPORTED)
+        return rc;
+    rc = source_open_own(m, &s, err);
+    if (rc == SP_OK)
+        rc = attach(root, p, m, &s, err);
+    source_close(&s);
+    return rc;
+}
+
+static int add_mounts(int root, int stage, const struct plan *p, unsigned *ret_unmapped,
+                      struct err *err)
 {
     struct source s;
     int rc = SP_OK;
 
     *ret_unmapped = 0;
-    for (size_t i = 0; rc == SP_OK && i < p->bind_count; i++) {
-        rc = source_open_own(&p->binds[i], &s, err);
-        if (rc == SP_OK)
-            rc = attach(root, p, &p->binds[i], &s, err);
-        source_close(&s);
-    }
+    for (size_t i = 0; rc == SP_OK && i < p->bind_count; i++)
+        rc = add_bind(root, stage, p, &p->binds[i], err);
     for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++) {
         rc = source_open(p, &p->mounts[i], &s, err);
         if (rc == SP_OK)
@@ -213,5 +261,5 @@ int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unm
         return err_sys(err, SP_IO, errno, "open the box's root");
     if ((rc = fill(root, p, err)) != SP_OK)
         return rc;
-    return add_mounts(root, p, ret_unmapped, err);
+    return add_mounts(root, stage, p, ret_unmapped, err);
 }

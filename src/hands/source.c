@@ -60,6 +60,18 @@ static int describe(int fd, const char *path, struct source *ret, struct stat *r
     return SP_OK;
 }
 
+/* Whoever stands for the owner can make a program of the owner's with the setuid bit. So nobody
+ * stands for root: what root owns is shown as it is, to a stranger, and never for writing. */
+static int check_owner(const struct plan_mount *m, const struct stat *st, struct err *err)
+{
+    if ((st->st_uid == 0 || st->st_gid == 0) && !m->is_ro)
+        return err_set(err, SP_FORBIDDEN,
+                       "'%.100s' belongs to root: mount it read-only, or give it to the user and "
+                       "group the box shall act as",
+                       m->from);
+    return SP_OK;
+}
+
 int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
                 struct err *err)
 {
@@ -71,11 +83,13 @@ int source_open(const struct plan *p, const struct plan_mount *m, struct source 
 
     *ret = (struct source){.tree = -1};
     if ((rc = open_allowed(p, m->from, &fd, err)) != SP_OK ||
-        (rc = describe(fd, m->from, ret, &st, err)) != SP_OK)
+        (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
+        (rc = check_owner(m, &st, err)) != SP_OK)
         return rc;
     map.from_uid = st.st_uid;
     map.from_gid = st.st_gid;
-    if ((rc = idmap_copy(fd, false, &tree, err)) == SP_OK) {
+    rc = idmap_copy(fd, false, &tree, err);
+    if (rc == SP_OK && st.st_uid != 0 && st.st_gid != 0) {
         rc = idmap_apply(tree, &map, err);
         ret->is_mapped = rc == SP_OK;
         rc = rc == SP_UNSUPPORTED ? SP_OK : rc; /* then owners stay as they are: strangers */

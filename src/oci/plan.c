@@ -218,6 +218,8 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
                                  "--configure",
                                  "--mtu=65520",
                                  "--disable-host-loopback",
+                                 "--enable-sandbox",
+                                 "--enable-seccomp",
                                  "--userns-path=/proc/{pid}/ns/user",
                                  "{pid}",
                                  "tap0",

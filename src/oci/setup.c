@@ -1,6 +1,7 @@
 /* setup.c - what the backend needs before the first box: its directories, its two programs, a place
  * to build file systems in, and the base of `rootfs: host`. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +159,20 @@ static void take_ids(struct oci *o, uint64_t id_base)
     o->id_used = xcalloc(count / 8 + 1, 1);
 }
 
+/* With 1 a process that changes its ids can be traced. The agent does so to act as the box's user,
+ * and root of the box could then take its listening socket, which is in the host's network. */
+static int check_dumpable(struct err *err)
+{
+    AUTO_CLOSE int fd = open("/proc/sys/fs/suid_dumpable", O_RDONLY | O_CLOEXEC);
+    char value = '0';
+
+    if (fd >= 0 && read(fd, &value, 1) == 1 && value == '1')
+        return err_set(err, SP_CONFIG,
+                       "fs.suid_dumpable is 1, which makes boxes unsafe: set it to 0 or 2 "
+                       "(sysctl fs.suid_dumpable=2)");
+    return SP_OK;
+}
+
 int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
 {
     struct statfs fs;
@@ -170,6 +185,9 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
         return err_set(err, SP_CONFIG,
                        "the oci backend must run as root: it makes mounts, control groups and "
                        "ranges of user ids");
+    rc = check_dumpable(err);
+    if (rc != SP_OK)
+        return rc;
     if (state_dir == NULL)
         return err_sys(err, SP_IO, errno, "state_dir '%.160s'", env->state_dir);
     (void) snprintf(o->dir, sizeof(o->dir), "%.400s/oci", state_dir);
