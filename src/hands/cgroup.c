@@ -70,10 +70,9 @@ static unsigned kill_listed(int dir, const char *path)
     while (fscanf(f, "%9d", &pid) == 1) {
         AUTO_CLOSE int pid_fd = pid <= 1 ? -1 : pidfd_open(pid, 0);
 
-        if (pid_fd < 0 || !is_member(pid, path))
-            continue;
-        if (pidfd_send_signal(pid_fd, SIGKILL, NULL, 0) == 0)
-            count++;
+        count++; /* one that dies with the box's init meanwhile was there too */
+        if (pid_fd >= 0 && is_member(pid, path))
+            (void) pidfd_send_signal(pid_fd, SIGKILL, NULL, 0); /* it may be dead by now */
     }
     (void) fclose(f); /* only read */
     return count;
@@ -132,6 +131,8 @@ static void visit_hierarchy(struct visit *v, int root, const char *hierarchy)
     const char *name = strrchr(v->path, '/');
     AUTO_CLOSE int fd = -1;
 
+    if (name == v->path) /* never a whole hierarchy, whoever asks */
+        return;
     if ((size_t) snprintf(parent, sizeof(parent), "%.*s", (int) (name - v->path), v->path) >=
         sizeof(parent))
         return;

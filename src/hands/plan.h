@@ -23,7 +23,8 @@
  *    "files": [{"path": "/etc/hosts", "text": "…"}]                 small files of the box
  *    "binds": [{"from": "/usr", "to": "/usr", "ro": true}, …]       of the daemon's own choice
  *    "mounts": [{"from": "/srv/data/x", "to": "/data", "ro": true}, …]  of a profile's choice:
- *                                  checked against "allow"
+ *                                  checked against "allow"; without what is mounted below; what
+ *                                  root owns (user or group) only with "ro"
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],

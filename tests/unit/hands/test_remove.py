@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import subprocess
 import time
 
@@ -29,6 +30,13 @@ class Remove(HandsTest):
         report = self.remove(box.plan)
         self.assertLess(time.monotonic() - t, 5)
         self.assertGreaterEqual(report["processes"], 4)
+
+    def test_by_its_init_alone(self):
+        """Where there are no cgroups the number that was written down must do."""
+        box = self.box("init")
+        self.assertTrue(self.hands("remove", {"dir": str(box.dir)})["was_running"])
+        self.assertFalse(box.dir.exists())
+        self.assertTrue(wait_until(lambda: not pathlib.Path(f"/proc/{box.pid}/exe").exists()))
 
     def test_fork_bomb(self):
         box = self.box("bomb")
@@ -67,7 +75,8 @@ class Remove(HandsTest):
         finally:
             os.chdir(start)
         os.mkdir(os.fsencode(path) + b"/\xff\n")
-        self.assertGreater(self.hands("remove", {"dir": str(path)})["files"], 4000)
+        few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))}
+        self.assertGreater(self.hands("remove", {"dir": str(path)}, **few)["files"], 4000)
         self.assertFalse(path.exists())
         self.assertEqual((outside / "keep").read_text(), "kept")
 
