@@ -169,13 +169,24 @@ static void reply_lease(struct acquire *a, const struct pool_fx *fx)
     http_reply_json(a->ex, 200, &o);
 }
 
+static void reply_failure(struct acquire *a, const struct pool_fx *fx)
+{
+    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
+
+    /* There was a box; what could not be done to it is said by the backend's own words. */
+    if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
+        http_reply_error(a->ex, fx->u.reply.code, fx->reason, 0);
+    else
+        api_reply_failure(a->ex, fx);
+}
+
 static void on_reply(struct engine_call *call, const struct pool_fx *fx)
 {
     struct acquire *a = container_of(call, struct acquire, call);
 
     http_on_taken(a->ex, on_taken, a);
     if (fx->u.reply.code != SP_OK) {
-        api_reply_failure(a->ex, fx);
+        reply_failure(a, fx);
         return;
     }
     a->box = fx->box;

@@ -144,6 +144,8 @@ static void answer(struct engine_update *u, int code, const char *reason)
     call->update = NULL;
     if (code != SP_OK) {
         u->fx.u.reply.code = code;
+        if (code == SP_SANDBOX_LOST && u->fx.u.reply.lost == POOL_END_NONE)
+            u->fx.u.reply.lost = POOL_END_DIED; /* the backend says so; the pool will hear of it */
         str_copy_cut(u->fx.reason, sizeof(u->fx.reason), reason);
     }
     FAULT_POINT("engine.before_reply");

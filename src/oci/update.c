@@ -40,9 +40,9 @@ static void finish(struct updating *u, int rc, const struct err *err)
     oci_hands_fini(&u->hands);
     httpc_request_fini(&u->call);
     buf_fini(&u->body);
-    free(u);
     r->priv = NULL;
     oci_finish(o, &r->op, rc, err);
+    free(u); /* last: err may be in it */
 }
 
 /* --- environment --- */

@@ -286,6 +286,93 @@ void conformance_other_instance(void **state)
 }
 
 /* Each is completed once, before on_closed(): rig_close_backend() asserts that. */
+static const struct backend_env_var some_envs[] = {{"GREETING", "good \"day\" \xc3\xa9"},
+                                                   {"EMPTY", ""}};
+
+void conformance_update(void **state)
+{
+    const struct backend_extras extras = {.envs = some_envs, .env_count = ARRAY_LEN(some_envs)};
+    struct rig *rig = *state;
+    struct backend_create r;
+    struct backend_update update;
+
+    if (rig->backend->ops->update == NULL)
+        skip();
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    for (int i = 0; i < 2; i++) { /* again is no trouble */
+        rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
+        rig_wait(rig);
+        if (update.op.result != SP_OK)
+            fail_msg("%s", update.op.err.msg);
+    }
+    assert_verdict(rig, &r.box, BACKEND_ALIVE);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
+    rig_wait(rig);
+    assert_int_not_equal(update.op.result, SP_OK);
+    assert_true(strlen(update.op.err.msg) > 0);
+    assert_int_equal(count_boxes(rig), 0);
+}
+
+/* By a cancel, by the box's end, by the backend's. */
+void conformance_update_that_ends_early(void **state)
+{
+    static const struct backend_env_var slow[] = {{"SIM_UPDATE_MS", "20000"}};
+    const struct backend_extras extras = {.envs = slow, .env_count = ARRAY_LEN(slow)};
+    struct rig *rig = *state;
+    struct backend_create r;
+    struct backend_update update;
+    struct backend_destroy gone;
+
+    if (rig->backend->ops->update == NULL)
+        skip();
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
+    rig_cancel(rig, &update.op);
+    rig_wait(rig);
+    assert_true(update.op.result == SP_CANCELLED || update.op.result == SP_OK);
+    rig_start_update(rig, &update, &r.box, &extras, rig_deadline(rig, 50));
+    rig_wait(rig);
+    assert_true(update.op.result == SP_TIMEOUT || update.op.result == SP_OK);
+    assert_verdict(rig, &r.box, BACKEND_ALIVE);
+
+    rig_start_update(rig, &update, &r.box, &extras, rig_deadline(rig, 2000));
+    rig_start_destroy(rig, &gone, &r.box, rig_soon(rig));
+    rig_wait(rig);
+    assert_int_equal(gone.op.result, SP_OK);
+    assert_int_equal(count_boxes(rig), 0);
+
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
+    rig_close_backend(rig, rig->backend);
+    assert_int_equal(rig->pending, 0);
+    assert_true(update.op.result == SP_CANCELLED || update.op.result == SP_OK);
+    rig->backend = rig_open_other(rig, "rig");
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+}
+
+void conformance_examine(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_exam exam = {.findings = NULL};
+
+    if (rig->backend->ops->examine == NULL)
+        skip();
+    rig->pending++;
+    rig->is_calling = true;
+    rig->backend->ops->examine(rig->backend, &exam, rig_deadline(rig, 30000), rig_done);
+    rig->is_calling = false;
+    rig_wait(rig);
+    assert_int_equal(exam.op.result, SP_OK);
+    assert_true(exam.count > 0);
+    for (size_t i = 0; i < exam.count; i++) {
+        assert_true(exam.findings[i].level < BACKEND_FINDING_LEVEL_COUNT);
+        assert_true(strlen(exam.findings[i].subject) > 0);
+        assert_true(strlen(exam.findings[i].text) > 0);
+    }
+    backend_exam_fini(&exam);
+}
+
 void conformance_close_in_flight(void **state)
 {
     struct rig *rig = *state;

@@ -234,6 +234,18 @@ void rig_start_destroy(struct rig *rig, struct backend_destroy *r, const struct 
     end_call(rig);
 }
 
+void rig_start_update(struct rig *rig, struct backend_update *r, const struct backend_box *box,
+                      const struct backend_extras *extras, uint64_t deadline_ns)
+{
+    memset(r, 0, sizeof(*r));
+    r->profile = &rig->profile;
+    r->box = *box;
+    r->extras = *extras;
+    begin_call(rig);
+    rig->backend->ops->update(rig->backend, r, deadline_ns, rig_done);
+    end_call(rig);
+}
+
 void rig_cancel(struct rig *rig, struct op *op)
 {
     rig->is_calling = true;

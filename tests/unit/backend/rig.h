@@ -57,6 +57,8 @@ void rig_start_create(struct rig *rig, struct backend_create *r,
                       const struct config_profile *profile, uint64_t id, uint64_t deadline_ns);
 void rig_start_destroy(struct rig *rig, struct backend_destroy *r, const struct backend_box *box,
                        uint64_t deadline_ns);
+void rig_start_update(struct rig *rig, struct backend_update *r, const struct backend_box *box,
+                      const struct backend_extras *extras, uint64_t deadline_ns);
 void rig_cancel(struct rig *rig, struct op *op);
 
 /* Start and wait; give back the result. */
