@@ -1,0 +1,368 @@
+"""What the tests with real boxes share: one daemon of the `oci` backend for a class of tests, a
+client of a box's agent, and the proof that nothing of any box is left on this machine.
+
+The daemon uses copies of the agent and the helper that lie in the test's own directory, so that a
+process can be told by the program file it runs, whatever else goes on on this machine."""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, wait_until
+
+RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
+HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
+MIB = 1024 * 1024
+GROUPS = pathlib.Path("/sys/fs/cgroup")
+PROCESSES = "/v1/agent/processes"
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "boxes are made by root here"
+    if shutil.which(RUNTIME) is None:
+        return f"{RUNTIME} is not installed"
+    return None
+
+
+def has_loop_devices():
+    return os.access("/dev/loop-control", os.R_OK | os.W_OK)
+
+
+# --- this machine ---
+
+def hierarchies():
+    if (GROUPS / "cgroup.controllers").exists():
+        return [GROUPS]
+    return [p for p in GROUPS.iterdir() if p.is_dir() and not p.is_symlink()]
+
+
+def group_of(instance, box_id, controller):
+    """The directory of a box's control group."""
+    top = GROUPS if (GROUPS / "cgroup.controllers").exists() else GROUPS / controller
+    return top / f"sandpool-{instance}" / box_id
+
+
+def processes():
+    return [int(p) for p in os.listdir("/proc") if p.isdigit()]
+
+
+def read_of(pid, what):
+    try:
+        return pathlib.Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_alive(pid):
+    text = read_of(pid, "stat")
+    return text != "" and text.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def runs_one_of(pid, programs):
+    try:
+        found = os.stat(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) in programs
+
+
+def mount_points():
+    return {line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()}
+
+
+MOUNTS_BEFORE = mount_points()
+
+
+def names_in(path):
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
+class Leftovers:
+    """Everything of one daemon's boxes that can be found on this machine."""
+
+    def __init__(self, state_dir, instance):
+        self.state = pathlib.Path(state_dir)
+        self.group = f"sandpool-{instance}"
+        self.programs = set()
+        for path in self.state.parent.glob("bin/*"):
+            info = path.stat()
+            self.programs.add((info.st_dev, info.st_ino))
+
+    def running(self):
+        return [pid for pid in processes() if is_alive(pid) and
+                (f"/{self.group}/" in read_of(pid, "cgroup") or runs_one_of(pid, self.programs) or
+                 str(self.state / "oci") in read_of(pid, "cmdline"))]
+
+    def mounts(self):
+        return sorted(m for m in mount_points()
+                      if m.startswith(str(self.state)) or
+                      (m.startswith("/mnt") and m not in MOUNTS_BEFORE))
+
+    def loops(self):
+        found = []
+        for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+            try:
+                if path.read_text().startswith(str(self.state)):
+                    found.append(path.parts[3])
+            except OSError:
+                pass  # it went while we looked
+        return found
+
+    def groups(self):
+        return [str(p) for top in hierarchies() for p in (top / self.group).glob("*/")]
+
+    def boxes(self):
+        return names_in(self.state / "oci" / "boxes")
+
+    def runtime_states(self):
+        return [f"{top.name}/{name}" for top in (self.state / "oci").glob("run-*")
+                for name in names_in(top)]
+
+    def all(self):
+        found = {
+            "processes": [(pid, read_of(pid, "cmdline").replace("\0", " ")[:120])
+                          for pid in self.running()],
+            "mounts": self.mounts(), "loop devices": self.loops(), "cgroups": self.groups(),
+            "directories": self.boxes(), "runtime states": self.runtime_states(),
+            "images in the making": names_in_glob(self.state / "oci" / "images", "*.tmp"),
+        }
+        return {what: items for what, items in found.items() if items}
+
+    def sweep(self):
+        """After a test that failed: so that the next one does not fail for it, too."""
+        for pid in self.running():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        deadline = time.monotonic() + 10
+        while self.running() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for mount in reversed(self.mounts()):
+            subprocess.run(["umount", "-l", mount], check=False, timeout=30)
+        for loop in self.loops():
+            subprocess.run(["losetup", "-d", f"/dev/{loop}"], check=False, timeout=30)
+        for top in hierarchies():
+            for directory in sorted((top / self.group).glob("**/"), reverse=True):
+                try:
+                    directory.rmdir()
+                except OSError:
+                    pass  # shown by the check, if it was one
+
+
+def names_in_glob(path, pattern):
+    return sorted(p.name for p in path.glob(pattern))
+
+
+# --- a box ---
+
+class Ended(dict):
+    """What the agent says of a process that is over, with its output."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+class Box:
+    """A client of the agent of one lease."""
+
+    def __init__(self, lease, timeout=WAIT_S):
+        self.lease = lease
+        self.id = lease["sandbox_id"]
+        self.box_id = lease["box_id"]
+        self.url = urllib.parse.urlsplit(lease["sandbox_url"])
+        self.timeout = timeout
+
+    def call(self, method, target, body=None, token=None):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port,
+                                                timeout=self.timeout)
+        try:
+            connection.request(method, target, json.dumps(body) if body is not None else None,
+                               {"Authorization": f"Bearer {token or self.lease['token']}"})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def json(self, method, target, body=None, expect=200):
+        status, data = self.call(method, target, body)
+        assert status == expect, (method, target, status, data[:500])
+        return json.loads(data)
+
+    def start(self, command, **fields):
+        key = "argv" if isinstance(command, list) else "command"
+        return self.json("POST", PROCESSES, {key: command, **fields}, 201)["id"]
+
+    def process(self, pid):
+        return self.json("GET", f"{PROCESSES}/{pid}")
+
+    def wait(self, pid, timeout_s=WAIT_S):
+        return self.json("POST", f"{PROCESSES}/{pid}/wait", {"timeout_ms": int(timeout_s * 1000)})
+
+    def output(self, pid, stream="stdout"):
+        status, data = self.call("GET", f"{PROCESSES}/{pid}/output?stream={stream}")
+        assert status == 200, (status, data)
+        return data.decode(errors="replace")
+
+    def run(self, command, **fields):
+        """Waits for its end; .out and .err are what it wrote."""
+        pid = self.start(command, **fields)
+        ended = Ended(self.wait(pid))
+        ended["out"] = self.output(pid)
+        ended["err"] = self.output(pid, "stderr")
+        return ended
+
+    def sh(self, command, **fields):
+        """The output of a command that must succeed."""
+        ended = self.run(command, **fields)
+        assert (ended.outcome, ended.exit_code) == ("exited", 0), ended
+        return ended.out
+
+
+# --- the tests ---
+
+class BoxCase(TestCase):
+    """One daemon for all tests of a class: starting it costs more than a box. `profiles` are all of
+    them; each gets the backend and the runtime."""
+
+    profiles = {"default": {"warm": {"min": 1, "max": 2}}}
+    config = {}
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason is not None:
+            print(f"SKIPPED: {reason}", file=sys.stderr)
+            raise unittest.SkipTest(reason)
+        cls.home = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-boxes-"))
+        cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
+        (cls.home / "bin").mkdir()
+        for name in ("sandpool-agent", "sandpool-oci"):
+            shutil.copy(BIN / name, cls.home / "bin")
+        cls.instance = f"test-{cls.home.name[-8:].lower()}"
+        cls.server = Daemon(cls.home, cls.make_config())
+        cls.left = Leftovers(cls.server.state, cls.instance)
+        cls.addClassCleanup(cls.left.sweep)
+        cls.addClassCleanup(cls.end)
+        cls.server.start()
+        first = cls.server.acquire("first")  # a machine that makes no box fails here, once
+        if first.status != 200:
+            raise AssertionError(f"no box: {first}; {cls.server.process.output()[-3000:]}")
+        cls.pool = cls.server.client()
+
+    @classmethod
+    def make_config(cls):
+        profiles = {name: {"backend": "oci", "runtime": RUNTIME, "park_timeout_s": 600, **profile}
+                    for name, profile in cls.profiles.items()}
+        return {"instance": cls.instance, "profiles": profiles, **cls.config,
+                "oci": {"agent": str(cls.home / "bin" / "sandpool-agent"),
+                        "helper": str(cls.home / "bin" / "sandpool-oci")}}
+
+    @classmethod
+    def end(cls):
+        """The last daemon takes all boxes along, and nothing is left."""
+        cls.stop_with_boxes()
+        cls.assertNothingLeft(cls.server.state, cls.instance)
+
+    @classmethod
+    def stop_with_boxes(cls):
+        if cls.server.process is None:
+            return
+        cls.server.kill()
+        cls.server.args = ["--destroy-on-exit"]
+        cls.server.start()
+        cls.server.stop()
+        cls.server.args = []
+
+    def setUp(self):
+        super().setUp()
+        if not self.server.process.is_running():
+            self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+
+    def tearDown(self):
+        """Shared by the next test: nobody holds a box, and what runs is what is recorded."""
+        self.destroy_all()
+        self.assertAgree()
+
+    # -- boxes --
+
+    def acquire(self, thread=None, source=None, **fields):
+        answer = self.server.acquire(thread, **fields)
+        self.assertEqual(answer.status, 200, (answer, self.log_tail()))
+        if source is not None:
+            self.assertEqual(answer.json["source"], source, answer)
+        return Box(answer.json)
+
+    def rows(self, client=None):
+        return self.assertOk((client or self.pool).get("/v1/sandboxes?limit=1000"))["sandboxes"]
+
+    def row(self, box):
+        return self.assertOk(self.pool.get(f"/v1/sandboxes/{box.id}"))
+
+    def counts(self):
+        return self.assertOk(self.pool.get("/v1/pool"))["by_state"]
+
+    def destroy(self, box, own_connection=False):
+        client = self.server.client() if own_connection else self.pool
+        answer = client.delete(f"/v1/sandboxes/{box.id}")
+        if own_connection:
+            client.close()
+        return self.assertOk(answer)
+
+    def destroy_all(self):
+        for row in self.rows():
+            if row["sandbox_id"]:
+                self.pool.delete(f"/v1/sandboxes/{row['sandbox_id']}?quick=1")
+
+    def init_of(self, box):
+        """The box's first process, by its number on this machine."""
+        path = self.server.state / "oci" / "boxes" / box.box_id / "pid"
+        return int(path.read_text())
+
+    def log_tail(self):
+        return self.server.process.output()[-3000:]
+
+    # -- truth --
+
+    def assertAgree(self, limit=WAIT_S):
+        """Rows and boxes one to one, nothing under way, nothing half-made beside them."""
+        seen = {}
+
+        def agrees():
+            counts = self.counts()
+            rows = {r["box_id"] for r in self.rows()}
+            seen.update(counts=counts, rows=rows, found={
+                "directories": set(self.left.boxes()),
+                "cgroups": {os.path.basename(g) for g in self.left.groups()},
+                "runtime states": {s.split("/")[1] for s in self.left.runtime_states()}})
+            wanted = [rows] * (3 if HAS_CGROUPS else 1)
+            return (counts["starting"] + counts["deleting"] == 0 and
+                    list(seen["found"].values())[:len(wanted)] == wanted)
+        try:
+            wait_until(agrees, "rows and boxes agree", limit)
+        except AssertionError:
+            raise AssertionError(f"they do not agree: {seen}; {self.log_tail()}") from None
+        self.assertEqual(self.left.mounts(), [])
+
+    @staticmethod
+    def assertNothingLeft(state_dir, instance, limit=10 * SLOW):
+        left = Leftovers(state_dir, instance)
+        try:
+            wait_until(lambda: not left.all(), "nothing is left", limit)
+        except AssertionError:
+            raise AssertionError(f"left: {left.all()}") from None

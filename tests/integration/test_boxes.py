@@ -1,0 +1,351 @@
+"""Real boxes from birth to death: where they come from, whose they are, what is in them, and what a
+restart of the daemon means to them (nothing)."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from harness import BIN, SLOW, in_threads, main, wait_until
+from oci_case import HAS_CGROUPS, PROCESSES, Box, BoxCase, has_loop_devices, is_alive, read_of
+
+BUSYBOX = shutil.which("busybox")
+APPLETS = ("sh", "cat", "id", "ls", "echo", "env", "pwd", "sleep", "touch")
+
+
+def is_static(program):
+    done = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=30, check=False)
+    return "not a dynamic" in done.stdout + done.stderr
+
+
+def make_tree(top):
+    """A whole system of one program."""
+    (top / "bin").mkdir(parents=True)
+    shutil.copy(BUSYBOX, top / "bin" / "busybox")
+    for name in APPLETS:
+        (top / "bin" / name).symlink_to("busybox")
+    (top / "etc").mkdir()
+    (top / "etc" / "motd").write_text("a tree of its own\n")
+    (top / "etc" / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n"
+                                        "user:x:1000:1000::/home/user:/bin/sh\n")
+    (top / "etc" / "group").write_text("root:x:0:\nuser:x:1000:\n")
+
+
+def make_image(top, tree):
+    """An OCI layout with one layer, made by umoci."""
+    layout = f"{top}/layout"
+    bundle = f"{top}/bundle"
+    for args in (["init", "--layout", layout], ["new", "--image", f"{layout}:t"],
+                 ["unpack", "--image", f"{layout}:t", bundle]):
+        subprocess.run(["umoci", *args], check=True, capture_output=True, timeout=60)
+    shutil.copytree(tree, f"{bundle}/rootfs", symlinks=True, dirs_exist_ok=True)
+    subprocess.run(["umoci", "repack", "--image", f"{layout}:t", bundle], check=True,
+                   capture_output=True, timeout=60)
+    subprocess.run(["umoci", "config", "--image", f"{layout}:t", "--config.env", "FROM_IMAGE=yes"],
+                   check=True, capture_output=True, timeout=60)
+    return f"oci:{layout}:t"
+
+
+class Life(BoxCase):
+    profiles = {"default": {"warm": {"min": 1, "max": 2}}, "cold": {"warm": {"min": 0, "max": 0}}}
+
+    def test_warm_then_kept_then_parked(self):
+        self.wait_blank(self.pool, 1)
+        box = self.acquire("life", "warm")
+        self.assertEqual((box.lease["generation"], self.row(box)["state"]), (1, "leased"))
+        box.sh("echo mine > /workspace/file")
+        sleeper = box.start("sleep 300")
+        self.assertEqual(self.acquire("life", "kept").box_id, box.box_id)
+        self.assertOk(self.pool.release(box.id))
+        self.assertEqual(self.row(box)["state"], "parked")
+        back = self.acquire("life", "parked")
+        self.assertEqual((back.box_id, back.lease["token"], back.lease["generation"]),
+                         (box.box_id, box.lease["token"], 1))
+        self.assertEqual(back.sh("cat /workspace/file"), "mine\n")
+        self.assertEqual(back.process(sleeper)["outcome"], "running")
+
+    def test_cold(self):
+        box = self.acquire("c1", "cold", profile="cold")
+        self.assertEqual(box.sh("echo $((6*7))"), "42\n")
+
+    def test_destroy_tells_what_it_cleaned(self):
+        box = self.acquire("gone")
+        init = self.init_of(box)
+        box.start("sleep 300")
+        box.sh("dd if=/dev/zero of=/workspace/big bs=1M count=3 2>/dev/null")
+        answer = self.destroy(box)
+        self.assertRegex(answer["report"], r"\d")
+        self.assertFalse(is_alive(init))
+        with self.assertRaises(OSError):
+            box.call("GET", "/v1/sandbox")
+        again = self.acquire("gone")
+        self.assertEqual(again.lease["generation"], 2)
+        self.assertNotEqual((again.box_id, again.lease["token"]), (box.box_id, box.lease["token"]))
+        self.assertEqual(again.sh("ls /workspace"), "")
+
+    def test_what_is_looked_for_can_be_found(self):
+        """The check that nothing is left would see a box in every place it looks at."""
+        self.acquire("seen")
+        wanted = {"processes", "directories"}
+        if HAS_CGROUPS:
+            wanted |= {"cgroups", "runtime states"}
+        if has_loop_devices():
+            wanted.add("loop devices")
+        self.assertEqual(set(self.left.all()), wanted)
+        with self.assertRaises(AssertionError):
+            self.assertNothingLeft(self.server.state, self.instance, limit=0.1)
+
+    def test_release_and_destroy(self):
+        box = self.acquire("r")
+        self.assertOk(self.pool.release(box.id, destroy=True))
+        wait_until(lambda: box.box_id not in self.left.boxes(), "the box is gone")
+
+    def test_threads_share_nothing(self):
+        boxes = in_threads(6, lambda i: self.acquire(f"own-{i}"))
+        self.assertEqual(len({b.box_id for b in boxes}), 6)
+        self.assertEqual(len({b.lease["token"] for b in boxes}), 6)
+        for i, box in enumerate(boxes):
+            box.sh(f"echo {i} > /workspace/whose; echo {i} > /tmp/whose; sleep 300 & :")
+        for i, box in enumerate(boxes):
+            self.assertEqual(box.sh("cat /workspace/whose /tmp/whose"), f"{i}\n{i}\n")
+            other = boxes[(i + 1) % 6]
+            self.assertEqual(box.call("GET", PROCESSES, token=other.lease["token"])[0], 401)
+        ids = {read_of(self.init_of(b), "uid_map").split()[1] for b in boxes}
+        self.assertEqual(len(ids), 6, "each its own range of user ids")
+
+    def test_two_calls_of_a_thread_at_once(self):
+        boxes = in_threads(4, lambda i: self.acquire("same"))
+        self.assertEqual(len({b.box_id for b in boxes}), 1)
+
+    def test_anonymous(self):
+        first, second = self.acquire(), self.acquire()
+        self.assertNotEqual(first.id, second.id)
+        self.assertNotEqual(first.box_id, second.box_id)
+        self.assertEqual(first.sh("id -un"), "user\n")
+
+    def test_what_a_box_is(self):
+        box = self.acquire("inside")
+        self.assertEqual(box.sh("id -un; id -u; pwd; echo $HOME; echo ~"),
+                         "user\n1000\n/workspace\n/home/user\n/home/user\n")
+        self.assertEqual(box.sh("touch ~/a /tmp/b /workspace/c && ls ~ /workspace"),
+                         "/home/user:\na\n\n/workspace:\nc\n")
+        self.assertEqual(box.run("touch /usr/x").exit_code, 1)
+        seen = box.sh("cat /proc/1/comm; ls -d /proc/[0-9]* | wc -l").split()
+        self.assertLess(int(seen[1]), 8)
+        self.assertEqual(box.sh("echo x > /dev/null; head -c 4 /dev/urandom | wc -c"), "4\n")
+        self.assertEqual(box.sh("python3 -c 'import ssl, json; print(json.dumps([1]))'"), "[1]\n")
+        self.assertEqual(box.sh("id -u", user="root"), "0\n")
+        self.assertEqual(box.call("GET", "/v1/sandbox", token="wrong")[0], 200)
+        self.assertEqual(box.call("GET", PROCESSES, token="wrong")[0], 401)
+
+    def test_thirty_at_once_and_gone_again(self):
+        begin = time.monotonic()
+        boxes = in_threads(30, lambda i: self.acquire(f"many-{i}", wait_ms=60000))
+        made = time.monotonic()
+        self.assertEqual(len({b.box_id for b in boxes}), 30)
+        for i, box in enumerate(boxes):
+            self.assertEqual(box.sh(["echo", str(i)]), f"{i}\n")
+        self.assertAgree()
+        ask = time.monotonic()
+        in_threads(30, lambda i: self.destroy(boxes[i], own_connection=True))
+        gone = time.monotonic()
+        self.assertFalse({b.box_id for b in boxes} & set(self.left.boxes()))
+        print(f"30 boxes: made in {made - begin:.2f} s, removed in {gone - ask:.2f} s",
+              file=sys.stderr)
+
+    def test_run_from_the_command_line(self):
+        def run(*args):
+            return subprocess.run([BIN / "sandpool", "run", *args], capture_output=True, text=True,
+                                  timeout=60 * SLOW, check=False,
+                                  env={**os.environ, "SANDPOOL_SOCKET": str(self.server.socket)})
+        done = run("--", "python3", "-c", "print(6*7)")
+        self.assertEqual((done.stdout, done.returncode), ("42\n", 0), done)
+        self.assertEqual(run("--", "sh", "-c", "exit 7").returncode, 7)
+        wait_until(lambda: self.counts()["leased"] == 0, "the boxes are given back")
+
+
+class Kinds(BoxCase):
+    """Profiles with another base or network; all cold."""
+    config = {"mounts": {"allow": ["/nowhere"]}}
+
+    @classmethod
+    def make_config(cls):
+        cold = {"warm": {"min": 0, "max": 0}}
+        cls.profiles = {"default": cold, "host": {**cold, "network": "host"}}
+        if shutil.which("slirp4netns"):
+            cls.profiles["nat"] = {**cold, "network": "nat"}
+        if BUSYBOX and is_static(BUSYBOX):
+            make_tree(cls.home / "tree")
+            cls.profiles["tree"] = {**cold, "rootfs": str(cls.home / "tree")}
+            if shutil.which("umoci") and shutil.which("skopeo"):
+                cls.profiles["image"] = {**cold, "image": make_image(cls.home, cls.home / "tree")}
+        return super().make_config()
+
+    def of(self, profile):
+        if profile not in self.profiles:
+            self.skipTest(f"what '{profile}' needs is not installed")
+        return self.acquire(f"kind-{profile}", "cold", profile=profile)
+
+    def test_directory(self):
+        box = self.of("tree")
+        self.assertEqual(box.sh("cat /etc/motd; id -un"), "a tree of its own\nuser\n")
+        self.assertEqual(box.call("POST", PROCESSES, {"argv": ["python3"]})[0], 404)
+        box.sh("touch /workspace/x; echo changed > /etc/motd", user="root")
+        self.assertEqual((self.home / "tree" / "etc" / "motd").read_text(), "a tree of its own\n")
+        self.assertEqual(self.destroy(box)["sandbox_id"], box.id)
+        self.assertEqual(self.of("tree").sh("cat /etc/motd"), "a tree of its own\n")
+
+    def test_image(self):
+        box = self.of("image")
+        self.assertEqual(box.sh("cat /etc/motd; echo $FROM_IMAGE; id -un"),
+                         "a tree of its own\nyes\nuser\n")
+        self.destroy(box)
+        begin = time.monotonic()
+        self.of("image")
+        self.assertLess(time.monotonic() - begin, 3 * SLOW, "unpacked once")
+
+    @staticmethod
+    def interfaces(box):
+        return set(box.sh("tail -n +3 /proc/net/dev | cut -d: -f1").split())
+
+    def test_no_network(self):
+        box = self.of("default")
+        self.assertEqual(self.interfaces(box), {"lo"})
+        self.assertEqual(box.sh(["python3", "-c", LOOPBACK]), "hello\n")
+        for address in ("1.1.1.1", "10.0.2.2", "192.168.0.1"):
+            refused = box.run(["python3", "-c", CONNECT, address, "80"])
+            self.assertIn("unreachable", refused.err.lower(), refused)
+        port = str(self.acquire("kind-other", profile="default").url.port)
+        self.assertIn("refused", box.run(["python3", "-c", CONNECT, "127.0.0.1", port]).err.lower())
+
+    def test_network_of_the_host(self):
+        box = self.of("host")
+        mine = {line.split(":")[0].strip()
+                for line in pathlib.Path("/proc/net/dev").read_text().splitlines()[2:]}
+        self.assertEqual(self.interfaces(box), mine)
+        port = str(box.url.port)
+        self.assertEqual(box.sh(["python3", "-c", CONNECT, "127.0.0.1", port]), "connected\n")
+
+    def test_network_by_nat(self):
+        box = self.of("nat")
+        wait_until(lambda: self.interfaces(box) == {"lo", "tap0"}, "the box has its interface")
+        self.assertIn("nameserver", box.sh("cat /etc/resolv.conf"))
+        self.assertEqual(box.sh(["python3", "-c", LOOPBACK]), "hello\n")
+        directory = self.server.state / "oci" / "boxes" / box.box_id
+        helper = int((directory / "net.pid").read_text().split()[0])
+        self.assertTrue(is_alive(helper))
+        self.destroy(box)
+        self.assertFalse(is_alive(helper))
+
+
+LOOPBACK = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname(), 5)
+server.accept()[0].sendall(b"hello")
+print(client.recv(5).decode())
+"""
+CONNECT = """
+import socket, sys
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+print("connected")
+"""
+
+
+SAME = ("box_id", "sandbox_url", "token", "generation")
+
+
+class Restart(BoxCase):
+    """A new daemon finds every box as it was, with what runs inside."""
+
+    def fleet(self):
+        self.wait_blank(self.pool, 1)
+        leased, parked = self.acquire("lives"), self.acquire("parked")
+        counter = leased.start("i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done")
+        brief = leased.start("sleep 1; echo over; exit 3")
+        leased.sh("echo kept > /workspace/file")
+        self.assertOk(self.pool.release(parked.id))
+        self.wait_blank(self.pool, 1)
+        wait_until(lambda: self.counts()["starting"] == 0, "still")
+        blank = {r["box_id"] for r in self.rows() if r["state"] == "blank"}
+        return leased, parked, counter, brief, blank
+
+    def check(self, leased, parked, counter, brief, blank):
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        back = self.acquire("lives", "kept")
+        for key in SAME:
+            self.assertEqual(back.lease[key], leased.lease[key], key)
+        self.check_inside(back, counter, brief)
+        self.assertEqual(self.acquire("parked", "parked").box_id, parked.box_id)
+        self.assertTrue(blank <= {r["box_id"] for r in self.rows()}, "blank boxes are kept")
+        fresh = self.acquire("fresh", "warm")
+        self.assertIn(fresh.box_id, blank)
+
+    def check_inside(self, back, counter, brief):
+        before = back.process(counter)
+        self.assertEqual(before["outcome"], "running")
+        wait_until(lambda: back.process(counter)["stdout"]["size"] > before["stdout"]["size"],
+                   "it goes on writing")
+        lines = back.output(counter).split()
+        self.assertEqual(lines, [str(i + 1) for i in range(len(lines))], "nothing is missing")
+        ended = back.wait(brief)
+        self.assertEqual((ended["outcome"], ended["exit_code"], back.output(brief)),
+                         ("exited", 3, "over\n"))
+        self.assertEqual(back.sh("cat /workspace/file"), "kept\n")
+
+    def test_stop_and_start(self):
+        fleet = self.fleet()
+        self.server.restart()
+        self.check(*fleet)
+
+    def test_kill_9_and_start(self):
+        fleet = self.fleet()
+        self.server.kill()
+        self.server.start()
+        self.check(*fleet)
+
+    def test_while_nobody_serves_the_box_answers(self):
+        box = self.acquire("alone")
+        self.server.kill()
+        self.assertEqual(box.sh("echo on my own"), "on my own\n")
+        self.server.start()
+
+    def test_a_lost_database_is_rebuilt_from_the_boxes(self):
+        leased, parked, counter, brief, blank = self.fleet()
+        other = self.acquire("theirs", user_id="bob")
+        boxes = set(self.left.boxes())
+        self.server.stop()
+        for file in self.server.state.glob("sandpool.db*"):
+            file.unlink()
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        wait_until(lambda: self.counts()["starting"] == 0, "looked at")
+        self.assertLessEqual({leased.box_id, parked.box_id, other.box_id},
+                             {r["box_id"] for r in self.rows()})
+        for thread, box, more in (("lives", leased, {}), ("parked", parked, {}),
+                                  ("theirs", other, {"user_id": "bob"})):
+            back = self.acquire(thread, "parked", **more)
+            self.assertEqual([back.lease[k] for k in SAME], [box.lease[k] for k in SAME])
+        self.check_inside(Box(self.acquire("lives").lease), counter, brief)
+        self.assertNotIn(self.acquire("theirs").box_id, boxes - blank)  # of another user: not his
+        self.assertTrue(blank <= {r["box_id"] for r in self.rows()}, "blank boxes are kept")
+
+    def test_a_box_that_died_meanwhile_is_lost_and_told(self):
+        box = self.acquire("unlucky")
+        self.server.kill()
+        os.kill(self.init_of(box), signal.SIGKILL)
+        wait_until(lambda: not is_alive(self.init_of(box)), "dead")
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        self.assertCode(self.pool.get(f"/v1/sandboxes/{box.id}"), 410, "sandbox_lost")
+        self.assertEqual(self.acquire("unlucky").lease["generation"], 2)
+
+
+if __name__ == "__main__":
+    main()
