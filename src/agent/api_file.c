@@ -25,6 +25,13 @@ static void handle_replace(struct http_exchange *ex)
     file_job_start(ex, &call);
 }
 
+static void handle_editor(struct http_exchange *ex)
+{
+    static const struct file_call call = {"edit", file_call_editor, false};
+
+    file_job_start(ex, &call);
+}
+
 static void handle_search(struct http_exchange *ex)
 {
     static const struct file_call call = {"search", file_call_search, true};
@@ -64,6 +71,8 @@ const struct http_route agent_file_routes[] = {
     {HTTP_METHOD_POST, "/v1/file/read", handle_read, 0, 0, "text of a file, or lines of it"},
     {HTTP_METHOD_POST, "/v1/file/write", handle_write, 0, FILE_BODY_MAX, "replaces or appends"},
     {HTTP_METHOD_POST, "/v1/file/replace", handle_replace, 0, FILE_BODY_MAX, "edits a text"},
+    {HTTP_METHOD_POST, "/v1/file/str_replace_editor", handle_editor, 0, FILE_BODY_MAX,
+     "views and edits a text"},
     {HTTP_METHOD_POST, "/v1/file/search", handle_search, 0, 0, "matching lines of a file"},
     {HTTP_METHOD_POST, "/v1/file/find", handle_find, 0, 0, "files by glob"},
     {HTTP_METHOD_POST, "/v1/file/grep", handle_grep, 0, 0, "matching lines below a directory"},

@@ -7,8 +7,7 @@
 #include "agent/file_store.h"
 #include "agent/file_text.h"
 
-static uint64_t replace_all(const struct buf *text, const char *old, const char *new,
-                            struct buf *out)
+uint64_t file_replace_all(const struct buf *text, const char *old, const char *new, struct buf *out)
 {
     size_t old_len = strlen(old);
     const char *p = buf_str(text);
@@ -29,38 +28,26 @@ static uint64_t replace_all(const struct buf *text, const char *old, const char 
     return count;
 }
 
-static int store(struct file_job *job, const struct buf *text)
-{
-    struct file_store s;
-    int sys = file_store_open(&s, job->path);
-
-    if (sys == 0)
-        sys = file_write_all(s.fd, buf_str(text), text->len);
-    if (sys == 0)
-        sys = file_store_commit(&s);
-    file_store_drop(&s);
-    return sys == 0 ? SP_OK : file_job_sys(job, sys);
-}
-
 static int edit(struct file_job *job, const char *old, const char *new, uint64_t *ret_count)
 {
     struct buf text;
     struct buf edited;
     int rc;
+    int sys = 0;
 
     buf_init(&text, FILE_EDIT_MAX);
     buf_init(&edited, FILE_EDIT_MAX);
     rc = file_slurp(job, &text);
     if (rc == SP_OK) {
-        *ret_count = replace_all(&text, old, new, &edited);
+        *ret_count = file_replace_all(&text, old, new, &edited);
         if (buf_failed(&edited))
             rc = file_job_fail(job, 413, "too_large", "the file would become too large");
         else if (*ret_count > 0)
-            rc = store(job, &edited);
+            sys = file_store_put(job->path, buf_str(&edited), edited.len);
     }
     buf_fini(&text);
     buf_fini(&edited);
-    return rc;
+    return sys == 0 ? rc : file_job_sys(job, sys);
 }
 
 int file_call_replace(struct file_job *job, const struct json *req, struct json_out *o)

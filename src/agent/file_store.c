@@ -223,3 +223,16 @@ void file_store_drop(struct file_store *s)
         (void) unlink(s->temp); /* it may have been removed by others */
     s->temp[0] = '\0';
 }
+
+int file_store_put(const char *path, const char *data, size_t len)
+{
+    struct file_store s;
+    int sys = file_store_open(&s, path);
+
+    if (sys == 0)
+        sys = file_write_all(s.fd, data, len);
+    if (sys == 0)
+        sys = file_store_commit(&s);
+    file_store_drop(&s);
+    return sys;
+}

@@ -28,6 +28,8 @@ int file_write_all(int fd, const char *data, size_t len);
 int file_store_commit(struct file_store *s);
 /* The same for a loose file: to `path`, copied when that is on another file system. */
 int file_store_commit_to(struct file_store *s, const char *path);
+/* Replaces `path` by these bytes, from the opening to the commit. 0 or errno. */
+int file_store_put(const char *path, const char *data, size_t len);
 /* Closes and removes what was not committed; harmless after a commit. */
 void file_store_drop(struct file_store *s);
 

@@ -64,19 +64,6 @@ static int append(const char *path, const struct buf *bytes)
     return fd < 0 ? errno : file_write_all(fd, buf_str(bytes), bytes->len);
 }
 
-static int replace(const char *path, const struct buf *bytes)
-{
-    struct file_store store;
-    int sys = file_store_open(&store, path);
-
-    if (sys == 0)
-        sys = file_write_all(store.fd, buf_str(bytes), bytes->len);
-    if (sys == 0)
-        sys = file_store_commit(&store);
-    file_store_drop(&store);
-    return sys;
-}
-
 int file_call_write(struct file_job *job, const struct json *req, struct json_out *o)
 {
     struct write_request w = {.encoding = "utf-8"};
@@ -88,7 +75,8 @@ int file_call_write(struct file_job *job, const struct json *req, struct json_ou
     buf_init(&bytes, (size_t) FILE_BODY_MAX + 2);
     rc = make_bytes(job, &w, &bytes);
     if (rc == SP_OK) {
-        int sys = w.want_append ? append(job->path, &bytes) : replace(job->path, &bytes);
+        int sys = w.want_append ? append(job->path, &bytes)
+                                : file_store_put(job->path, buf_str(&bytes), bytes.len);
 
         if (sys != 0)
             rc = file_job_sys(job, sys);

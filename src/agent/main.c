@@ -192,14 +192,10 @@ static int choose_user(struct agent *a, const struct options *options, struct er
     return SP_OK;
 }
 
-/* What makes the agent more than a process among the user's: its memory, and the lock that shows
- * others that it lives. */
-static int guard_self(const struct options *options, struct err *err)
+static int keep_lock(const struct options *options, struct err *err)
 {
     int fd = (int) options->lock_fd;
 
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
-        return err_sys(err, SP_IO, errno, "the agent's memory cannot be hidden");
     if (options->has_lock && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         return err_sys(err, SP_CONFIG, errno, "--lock-fd %d", fd);
     return SP_OK;
@@ -286,6 +282,9 @@ static int run(struct agent *a, const struct options *options, struct err *err)
         return rc;
     a->started_ns = rt_now(&a->loop.rt);
     process_table_init(&a->processes, &a->loop, a->spill_dir);
+    /* From here on the user's programs cannot read its memory, environment or descriptors, nor
+     * trace it. */
+    (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the value is valid: it cannot fail */
     agent_init_sessions(a);
     a->routes = agent_routes_new();
     config.routes = a->routes;
@@ -323,7 +322,7 @@ int main(int argc, char **argv)
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        guard_self(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
+        keep_lock(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }

@@ -122,13 +122,39 @@ uint64_t oom_count(int fd)
     return value_of(text, "oom_kill") + value_of(text, "oom_group_kill");
 }
 
-int oom_child_score(void)
+void oom_score_open(struct oom_score *s)
 {
-    AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
     char text[16] = "";
-    long own = 0;
 
-    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
-        own = strtol(text, NULL, 10);
-    return (int) MIN_OF(own + SCORE_MORE, (long) SCORE_MAX);
+    s->fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    s->own = 0;
+    if (s->fd >= 0 && pread(s->fd, text, sizeof(text) - 1, 0) > 0)
+        s->own = (int) strtol(text, NULL, 10);
+    s->child = MIN_OF(s->own + SCORE_MORE, (int) SCORE_MAX);
+}
+
+void oom_score_close(struct oom_score *s)
+{
+    if (s->fd >= 0)
+        (void) close(TAKE_FD(s->fd));
+}
+
+/* Where it cannot be set, all have the same chances. */
+static void set_score(int fd, int score)
+{
+    char text[16];
+    int len = snprintf(text, sizeof(text), "%d", score);
+
+    if (fd < 0 || pwrite(fd, text, (size_t) len, 0) < 0)
+        return;
+}
+
+void oom_score_raise(const struct oom_score *s)
+{
+    set_score(s->fd, s->child);
+}
+
+void oom_score_lower(const struct oom_score *s)
+{
+    set_score(s->fd, s->own);
 }

@@ -12,8 +12,17 @@ int oom_open(const char *root);
 /* Processes killed so far; 0 for -1. */
 uint64_t oom_count(int fd);
 
-/* What to write to oom_score_adj of what is started, so that it dies before the agent: raising it
- * needs no privilege. */
-int oom_child_score(void);
+/* What is started has a higher score than the agent, so that it dies before: the agent has that score
+ * while it forks. Neither way needs a privilege, but the file has to be opened before the agent hides
+ * its memory. */
+struct oom_score {
+    int fd; /* -1: cannot be set */
+    int own;
+    int child;
+};
+void oom_score_open(struct oom_score *s);
+void oom_score_close(struct oom_score *s);
+void oom_score_raise(const struct oom_score *s);
+void oom_score_lower(const struct oom_score *s);
 
 #endif

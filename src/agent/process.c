@@ -37,7 +37,7 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
     t->disk.stream_max = STREAM_DISK_MAX;
     t->disk.total_max = TOTAL_DISK_MAX;
     t->grace_ns = GRACE_NS;
-    t->child_score = oom_child_score();
+    oom_score_open(&t->score);
     t->oom_fd = oom_open("");
     map_init(&t->by_pid, 64);
     list_init(&t->running);
@@ -128,6 +128,7 @@ void process_table_fini(struct process_table *t)
 {
     map_fini(&t->by_pid);
     free(t->read_space);
+    oom_score_close(&t->score);
     if (t->oom_fd >= 0)
         (void) close(t->oom_fd);
 }
@@ -193,7 +194,7 @@ int process_start(struct process_table *t, const struct process_request *r, stru
 
     if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
         return err_set(err, SP_QUEUE_FULL, "%zu processes run already", t->running.len);
-    rc = spawn_start(&r->spawn, t->child_score, &fds, err);
+    rc = spawn_start(&r->spawn, &t->score, &fds, err);
     if (rc != SP_OK)
         return rc;
     p = process_new(t, r);

@@ -52,9 +52,9 @@ struct process_table {
     struct list finished; /* oldest first */
     uint64_t last_id;
     uint64_t grace_ns; /* between TERM and KILL */
-    int child_score;   /* oom_score_adj of what is started */
-    int oom_fd;        /* where the kernel counts its kills; -1: not readable */
-    size_t closing;    /* handles that still close */
+    struct oom_score score;
+    int oom_fd;     /* where the kernel counts its kills; -1: not readable */
+    size_t closing; /* handles that still close */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
     char *read_space; /* one for all streams */

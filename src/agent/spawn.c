@@ -19,8 +19,7 @@ enum stage { STAGE_STREAMS, STAGE_TERMINAL, STAGE_USER, STAGE_CWD, STAGE_EXEC, S
 struct plan {
     const struct spawn_request *request;
     const char *path;
-    char oom_score[16];
-    bool is_scored;               /* by the child itself */
+    const struct oom_score *score;
     int child[3];                 /* what becomes 0, 1 and 2 */
     volatile int failed;          /* errno of the child */
     volatile enum stage at_stage; /* where it failed */
@@ -99,16 +98,6 @@ static bool place_descriptors(struct plan *p)
     return close_range((unsigned) count, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
 }
 
-static bool set_oom_score(const char *path, const char *score)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool is_set = fd >= 0 && write(fd, score, strlen(score)) > 0;
-
-    if (fd >= 0)
-        (void) close(fd);
-    return is_set;
-}
-
 NORETURN static void run_child(struct plan *p)
 {
     const struct spawn_request *r = p->request;
@@ -119,7 +108,6 @@ NORETURN static void run_child(struct plan *p)
         fail_child(p, STAGE_STREAMS);
     if (r->want_pty && ioctl(0, TIOCSCTTY, 0) != 0)
         fail_child(p, STAGE_TERMINAL);
-    p->is_scored = set_oom_score("/proc/self/oom_score_adj", p->oom_score);
     errno = identity_become(r->identity);
     if (errno != 0)
         fail_child(p, STAGE_USER);
@@ -153,23 +141,22 @@ static int run_plan(struct plan *p, pid_t *ret_pid, struct err *err)
 {
     sigset_t all;
     sigset_t before;
-    char path[48];
     pid_t pid;
+    int sys;
 
     (void) sigfillset(&all);
     (void) pthread_sigmask(SIG_SETMASK, &all, &before);
+    oom_score_raise(p->score);
     pid = vfork(); /* the cost of fork() grows with our memory */
     if (pid == 0)
         run_child(p);
+    sys = errno;
+    oom_score_lower(p->score);
     (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
-        return err_sys(err, SP_IO, errno, "no new process");
+        return err_sys(err, SP_IO, sys, "no new process");
     if (p->failed != 0)
         return explain(p, err); /* its body is buried with all others */
-    /* An agent that is not root may not open the file of a process that has its memory. */
-    (void) snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int) pid);
-    if (!p->is_scored)
-        (void) set_oom_score(path, p->oom_score); /* or it dies with the agent's chances */
     *ret_pid = pid;
     return SP_OK;
 }
@@ -256,15 +243,14 @@ static int prepare(struct plan *p, char *path, size_t cap, int *ours, struct err
     return rc;
 }
 
-int spawn_start(const struct spawn_request *r, int oom_score, struct spawn_result *ret,
-                struct err *err)
+int spawn_start(const struct spawn_request *r, const struct oom_score *score,
+                struct spawn_result *ret, struct err *err)
 {
     char path[1024];
     int ours[3] = {-1, -1, -1};
-    struct plan plan = {.request = r, .path = path, .child = {-1, -1, -1}};
+    struct plan plan = {.request = r, .path = path, .score = score, .child = {-1, -1, -1}};
     int rc = prepare(&plan, path, sizeof(path), ours, err);
 
-    (void) snprintf(plan.oom_score, sizeof(plan.oom_score), "%d", oom_score);
     if (rc == SP_OK)
         rc = run_plan(&plan, &ret->pid, err);
     close_all(plan.child);

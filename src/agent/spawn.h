@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "agent/identity.h"
+#include "agent/oom.h"
 
 enum { SPAWN_EXTRA_MAX = 3 };
 
@@ -33,9 +34,9 @@ struct spawn_result {
     int err;
 };
 
-/* `oom_score`: its oom_score_adj, as far as it can be set. Returns when the program runs, or with SP_NOT_FOUND / SP_INVALID_FIELD / SP_IO when it cannot. */
-MUST_CHECK int spawn_start(const struct spawn_request *r, int oom_score, struct spawn_result *ret,
-                           struct err *err);
+/* Returns when the program runs, or with SP_NOT_FOUND / SP_INVALID_FIELD / SP_IO when it cannot. */
+MUST_CHECK int spawn_start(const struct spawn_request *r, const struct oom_score *score,
+                           struct spawn_result *ret, struct err *err);
 /* Window size of a terminal. */
 MUST_CHECK int spawn_resize(int fd, uint16_t cols, uint16_t rows, struct err *err);
 

@@ -158,6 +158,10 @@ class Bash(AgentTest):
         self.assertIn("first", listed)
         self.assertIn("s79", listed)
         self.assertNotIn("s0", listed)
+        oldest = [name for name in listed if name != "first"][0]
+        self.bash("true", session_id=oldest)  # used: the next one goes instead
+        self.post("/v1/bash/sessions/create", {"session_id": "last"})
+        self.assertIn(oldest, self.get("/v1/bash/sessions").data["sessions"])
 
     def test_caller_that_leaves_takes_its_command_along(self):
         connection = self.connect()

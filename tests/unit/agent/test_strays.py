@@ -128,6 +128,7 @@ class Score(AgentTest):
         expected = f"{min(own + 500, 1000)}\n"
         self.assertEqual(self.bash(show)["stdout"], expected)
         self.assertEqual(self.post("/v1/shell/exec", {"command": show}).data["output"], expected)
+        self.assertEqual(int(pathlib.Path(f"/proc/{self.agent.pid}/oom_score_adj").read_text()), own)
 
 
 if __name__ == "__main__":
