@@ -26,6 +26,7 @@ static const char usage_text[] =
     "  --listen ADDRESS   IPv4 address or [IPv6 address] to bind (default 127.0.0.1)\n"
     "  --port N           TCP port (default 8080; 0: any)\n"
     "  --fd N             serve on this inherited listening descriptor instead\n"
+    "  --unix PATH        serve on a Unix socket instead; only the agent's own user may connect\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
     "  --user NAME        who commands and file operations are (default: who runs it)\n"
     "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
@@ -37,6 +38,7 @@ static const char usage_text[] =
 
 struct options {
     const char *listen;
+    const char *unix_path;
     const char *token_file;
     const char *spill_dir;
     const char *user;
@@ -71,6 +73,9 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'f':
         ret->has_fd = true;
         return str_parse_u64(value, 3, 1024, &ret->fd);
+    case 'x':
+        ret->unix_path = value;
+        return true;
     case 'k':
         ret->has_lock = true;
         return str_parse_u64(value, 3, 1024, &ret->lock_fd);
@@ -100,6 +105,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
     static const struct option longs[] = {{"listen", required_argument, NULL, 'l'},
                                           {"port", required_argument, NULL, 'p'},
                                           {"fd", required_argument, NULL, 'f'},
+                                          {"unix", required_argument, NULL, 'x'},
                                           {"token-file", required_argument, NULL, 't'},
                                           {"spill-dir", required_argument, NULL, 's'},
                                           {"user", required_argument, NULL, 'u'},
@@ -256,6 +262,8 @@ static int start_listening(struct agent *a, const struct options *options, struc
 
     if (options->has_fd)
         rc = http_server_listen_fd(a->server, (int) options->fd, err);
+    else if (options->unix_path != NULL)
+        rc = http_server_listen_unix(a->server, options->unix_path, 0600, UINT32_MAX, err);
     else {
         (void) snprintf(address, sizeof(address), "%.64s:%u", options->listen,
                         (unsigned) options->port);
@@ -265,6 +273,8 @@ static int start_listening(struct agent *a, const struct options *options, struc
         return rc;
     if (options->has_fd)
         (void) printf("sandpool-agent: ready on descriptor %u\n", (unsigned) options->fd);
+    else if (options->unix_path != NULL)
+        (void) printf("sandpool-agent: ready on %s\n", options->unix_path);
     else
         (void) printf("sandpool-agent: ready on %s:%d\n", options->listen, port);
     (void) fflush(stdout);
