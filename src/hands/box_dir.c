@@ -12,6 +12,7 @@
 #include "hands/box_dir.h"
 #include "hands/proc.h"
 
+/* Opened for reading only: the box gets the descriptor, and could fill the host's disk with it. */
 #define LOCK_NAME "lock"
 
 /* The lock counts only while it is the file that others would open too. */
@@ -38,7 +39,7 @@ static int try_make(const char *path, struct box_dir *ret, bool *ret_is_leftover
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "open '%.150s'", path);
-    lock = openat(fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    lock = openat(fd, LOCK_NAME, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (lock < 0)
         return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "open '%.150s/lock'",
                        path);
@@ -74,7 +75,8 @@ int box_dir_open(const char *path, struct box_dir *ret, struct err *err)
 
 int box_dir_lock(struct box_dir *d, unsigned wait_ms, struct err *err)
 {
-    AUTO_CLOSE int lock = openat(d->fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    AUTO_CLOSE int lock =
+        openat(d->fd, LOCK_NAME, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     uint64_t deadline = proc_now_ms() + wait_ms;
     struct stat st;
 

@@ -121,11 +121,12 @@ static void undo(const struct work *w, int own_fds)
 static int attach_all(struct work *w, int pid_fd, struct err *err)
 {
     AUTO_CLOSE int own_fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     AUTO_CLOSE int root = -1;
     int rc = SP_OK;
 
-    if (own_fds < 0)
-        return err_sys(err, SP_IO, errno, "/proc/self/fd");
+    if (own_fds < 0 || host < 0)
+        return err_sys(err, SP_IO, errno, "/proc/self");
     if (setns(pid_fd, CLONE_NEWNS) != 0)
         return err_sys(err, SP_IO, errno, "enter the box");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -135,6 +136,7 @@ static int attach_all(struct work *w, int pid_fd, struct err *err)
         rc = attach(w, root, i, err);
     if (rc != SP_OK)
         undo(w, own_fds);
+    (void) setns(host, CLONE_NEWNS); /* nothing is left to do but to print and exit */
     return rc;
 }
 

@@ -5,8 +5,7 @@
 #include "base/buf.h"
 #include "hands/plan_read.h"
 
-/* All of plan->mounts or none. SP_OWNER_CONFLICT: something else is mounted at one of the places.
- * Our process is in the box's mount namespace afterwards. */
+/* All of plan->mounts or none. SP_OWNER_CONFLICT: something else is mounted at one of the places. */
 MUST_CHECK int mount_in(const struct plan *p, struct buf *answer, struct err *err);
 
 #endif

@@ -21,6 +21,10 @@ class Run(HandsTest):
         self.assertEqual(stat.S_IMODE((box.dir / "box.json").stat().st_mode), 0o600)
         self.assertEqual(int((box.dir / "pid").read_text()), box.pid)
         self.assertEqual(self.host_mounts(), [])
+        held = [p for p in pathlib.Path(f"/proc/{box.pid}/fd").iterdir() if os.readlink(p) == str(box.dir / "lock")]
+        self.assertEqual(len(held), 1)
+        flags = pathlib.Path(f"/proc/{box.pid}/fdinfo/{held[0].name}").read_text().split("flags:")[1].split()[0]
+        self.assertEqual(int(flags, 8) & os.O_ACCMODE, os.O_RDONLY)  # not a way to write to the host
         report = self.remove(box.plan)
         self.assertTrue(report["was_running"])
         self.assertGreaterEqual(report["processes"], 1)
