@@ -2,6 +2,7 @@
 what a thread has of its own is not taken from it."""
 
 import http.client
+import random
 import threading
 import time
 
@@ -290,6 +291,60 @@ class TestRestart(ExtrasCase):
         self.server.start()
         client.close()
         wait_until(lambda: self.is_gone(box["box_id"]), "it is destroyed")
+
+
+class TestStorm(ExtrasCase):
+    def worker(self, seed, until):
+        """Everything that can happen to a changed box, at random."""
+        rng = random.Random(seed)
+        client = self.server.client()
+        while time.monotonic() < until:
+            thread = f"t{rng.randrange(12)}"
+            what = rng.randrange(10)
+            envs = slow(rng.choice((0, 0, 5, 30)), WHO=thread)
+            if what < 2:
+                sock = self.begin({"thread_id": thread, "envs": envs})
+                time.sleep(rng.random() * 0.02)
+                sock.close()
+                continue
+            if what < 4:
+                envs.update(failing())
+            answer = client.acquire(thread, wait_ms=2000, **({"envs": envs} if what < 8 else {}))
+            if answer.status == 200:
+                # Another worker may have ended the lease again already.
+                box = self.machine.client.get(f"/boxes/{answer.json['box_id']}").json
+                self.assertLessEqual({u["envs"]["WHO"] for u in box.get("updates", [])}, {thread})
+                if rng.randrange(3) == 0:
+                    client.release(answer.json["sandbox_id"], destroy=rng.randrange(2) == 0)
+            else:
+                self.assertIn(answer.code, ("backend_failed", "sandbox_lost", "not_leased",
+                                            "acquire_timeout", "pool_exhausted", "timeout"))
+        client.close()
+
+    def test_no_changed_box_meets_another_thread(self):
+        self.start({"warm": {"min": 3, "max": 3}}, pool={"max_boxes": 10})
+        self.machine.client.close()
+        until = time.monotonic() + 6
+        lock = threading.Lock()
+        ask = self.machine.client.get
+
+        def get_alone(target):
+            with lock:
+                return ask(target)
+        self.machine.client.get = get_alone
+        in_threads(6, lambda i: self.worker(i, until))
+
+        def is_still():
+            counts = self.assertOk(self.caller.get("/v1/pool"))["by_state"]
+            return counts["starting"] + counts["deleting"] == 0
+        wait_until(is_still, "everything has come to its end")
+        listed = self.assertOk(self.caller.get("/v1/sandboxes?limit=100"))["sandboxes"]
+        boxes = self.machine.boxes()
+        self.assertEqual({b["box_id"] for b in listed}, set(boxes))
+        for box in listed:
+            seen = {u["envs"]["WHO"] for u in boxes[box["box_id"]].get("updates", [])}
+            self.assertLessEqual(seen, {box["thread_id"]}, box)
+        self.server.stop()
 
 
 if __name__ == "__main__":
