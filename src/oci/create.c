@@ -15,7 +15,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "hands/plan.h"
-#include "oci/image.h"
 #include "oci/internal.h"
 
 enum { BACKLOG = 512 };
@@ -27,9 +26,9 @@ struct making {
     struct oci_box *box;       /* NULL: another create makes it, or it exists */
     struct oci_runtime *trial; /* NULL: the profile decides */
     struct oci_waiter waiter;
-    struct list *waits_in; /* where `waiter` is linked */
-    struct oci_image image;
-    bool has_image;
+    struct list *waits_in;     /* where `waiter` is linked */
+    char rootfs[OCI_PATH_MAX]; /* of the image */
+    char **image_env;
     struct oci_record record;
     struct oci_hands hands;
     struct work look;
@@ -39,8 +38,6 @@ struct making {
     struct err err; /* why it is being undone */
     int result;
 };
-
-static void begin(struct making *m);
 
 /* The end for everybody who waits for this box. */
 static void finish(struct making *m, int rc, const struct err *err)
@@ -54,7 +51,7 @@ static void finish(struct making *m, int rc, const struct err *err)
         (void) close(m->listen_fd); /* the box has its own */
     if (rc == SP_OK)
         r->box = m->record.box;
-    oci_image_fini(&m->image);
+    oci_env_free(m->image_env);
     oci_hands_fini(&m->hands);
     r->priv = NULL;
     free(m);
@@ -212,37 +209,13 @@ static void run(struct making *m, struct oci_runtime *runtime, const char *lower
     }
     m->box->runtime = runtime;
     plan.slot = m->box->id_slot;
-    if (m->has_image)
-        plan.image_env = (const char *const *) (uintptr_t) m->image.env;
+    plan.image_env = (const char *const *) (uintptr_t) m->image_env;
     buf_init(&m->hands.plan, CHILD_OUTPUT_MAX * 4);
     oci_plan_run(o, &plan, &m->hands.plan);
     m->hands.verb = "run";
     m->hands.pass_fd = m->listen_fd;
     FAULT_POINT("oci.before_run");
     oci_hands_start(o, &m->hands, RT_NEVER, on_run); /* our own deadline cancels it */
-}
-
-static void on_image(struct op *op)
-{
-    struct making *m = container_of(op, struct making, image.op);
-
-    if (op->result != SP_OK) {
-        finish(m, op->result, &op->err);
-        return;
-    }
-    m->has_image = true;
-    begin(m);
-}
-
-static void start_image(struct making *m)
-{
-    const struct config_profile *p = m->request->profile;
-
-    m->image.image = p->image;
-    m->image.cache_dir = m->oci->dir;
-    m->image.user = p->user;
-    m->image.user_id = OCI_USER_ID;
-    oci_image_start(m->oci->loop, &m->image, &m->oci->inner, RT_NEVER, on_image);
 }
 
 static void wait_in(struct making *m, struct list *where)
@@ -265,11 +238,8 @@ static void begin(struct making *m)
     else
         rc = oci_runtime_for(m->oci, p->runtime, &runtime, &err);
     if (rc == SP_OK && !str_is_empty(p->image)) {
-        if (!m->has_image) {
-            start_image(m);
-            return;
-        }
-        lower = m->image.rootfs;
+        rc = oci_pull(m->oci, p, m->rootfs, &m->image_env, &err);
+        lower = m->rootfs;
     } else if (rc == SP_OK && strcmp(p->rootfs, "host") == 0) {
         rc = oci_base_ready(m->oci, &err);
         lower = m->oci->base_dir;
@@ -339,8 +309,6 @@ static void on_cancel(struct op *op)
         list_remove(m->waits_in, &m->waiter.link);
         m->waits_in = NULL;
         finish(m, SP_CANCELLED, NULL);
-    } else if (op_is_active(&m->image.op)) {
-        op_cancel(&m->image.op);
     } else if (op_is_active(&m->hands.op)) {
         op_cancel(&m->hands.op);
     }

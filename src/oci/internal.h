@@ -3,7 +3,8 @@
  *   oci.c      open, close, the vtable            create.c   one box from nothing
  *   setup.c    directories, base, first look      remove.c   destroys and sweeps, one per box
  *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
- *   plan.c     what sandpool-oci is told          scan.c     what is there: the boxes directory
+ *   pull.c     images, in the background          scan.c     what is there: the boxes directory
+ *   plan.c     what sandpool-oci is told
  *   hands.c    sandpool-oci as an operation       table.c    boxes in memory, their deaths
  *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
  *   update.c   late binding                       examine.c  findings for `sandpool doctor` */
@@ -77,6 +78,16 @@ struct oci_runtime *oci_runtime_by_flavour(struct oci *o, enum oci_flavour flavo
 void oci_runtimes_init(struct oci *o);
 /* In $PATH and the usual places; dst is "" when it is nowhere. */
 bool oci_find_program(const char *name, char *dst, size_t cap);
+
+/* --- images (pull.c) --- */
+
+/* The directory of a profile's image, made ready in the background: unpacking may take longer than
+ * the create that asked for it may wait. SP_OK: rootfs and env are copied (the caller frees env by
+ * oci_env_free()). SP_STARTING: wait for oci_wake(). Else why not. */
+MUST_CHECK int oci_pull(struct oci *o, const struct config_profile *p, char rootfs[OCI_PATH_MAX],
+                        char ***ret_env, struct err *err);
+void oci_env_free(char **env); /* NULL is fine */
+void oci_pulls_cancel(struct oci *o);
 
 /* --- box.json (record.c) --- */
 
@@ -210,6 +221,7 @@ struct oci {
     struct list hands_waiting;
     size_t hands_running;
     struct list waiters;       /* struct oci_waiter: creates that cannot begin yet */
+    struct list pulls;         /* images that are being made ready */
     struct list record_writes; /* binds in order: one record is written at a time */
     struct oci_runtime runtimes[OCI_RUNTIMES_MAX];
     unsigned runtime_count;

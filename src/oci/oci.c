@@ -66,6 +66,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->hands_waiting);
     list_init(&o->waiters);
     list_init(&o->record_writes);
+    list_init(&o->pulls);
     map_init(&o->boxes, env->config->pool.max_boxes);
     rc = oci_setup(o, env, err);
     if (rc != SP_OK) {
@@ -87,6 +88,7 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
     o->ctx = ctx;
     o->is_closing = true;
     op_cancel_all(&o->ops);
+    oci_pulls_cancel(o);
     /* Removals that have begun end by themselves; the next start sees to the others. */
     oci_hands_cancel_waiting(o);
     oci_settle(o);
