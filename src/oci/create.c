@@ -233,6 +233,13 @@ static void begin(struct making *m)
     struct err err;
     int rc = SP_OK;
 
+    if (p->network == CONFIG_NETWORK_NAT && str_is_empty(m->oci->slirp) &&
+        str_is_empty(m->oci->pasta)) {
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
+                     "`network: nat` needs slirp4netns or pasta (package passt)");
+        finish(m, rc, &err);
+        return;
+    }
     if (m->trial != NULL)
         runtime = m->trial;
     else

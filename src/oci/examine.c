@@ -108,7 +108,13 @@ static void tell_all(struct examining *x)
     tell(r, BACKEND_FINDING_OK, "helper", "%.200s", o->helper);
     tell_tool(r, "image: skopeo", "skopeo", "profiles with an `image` cannot be used");
     tell_tool(r, "image: umoci", "umoci", "profiles with an `image` cannot be used");
-    tell_tool(r, "network nat", "slirp4netns", "profiles with `network: nat` cannot be used");
+    if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
+        tell(r, BACKEND_FINDING_WARN, "network nat",
+             "neither slirp4netns nor pasta (package passt) is installed: profiles with `network: "
+             "nat` cannot be used");
+    else
+        tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
+             !str_is_empty(o->slirp) ? o->slirp : o->pasta);
     r->priv = NULL;
     oci_finish(o, &r->op, SP_OK, NULL);
     free(x);

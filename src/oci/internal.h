@@ -232,6 +232,7 @@ struct oci {
     char extra_binds[8][32]; /* directories of the host's root that are not links into /usr */
     unsigned extra_bind_count;
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
+    char pasta[OCI_PATH_MAX]; /* likewise */
 
     bool is_closing;
     struct rt_task closed;

@@ -6,6 +6,8 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
+
 /* The order is the order of the arguments; ends with NULL. */
 static void put_strings(struct json_out *j, const char *key, const char *const *words)
 {
@@ -162,7 +164,7 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
     (void) snprintf(text, sizeof(text), "127.0.0.1 localhost %s\n::1 localhost\n", hex);
     put_file(j, "/etc/hosts", text);
     if (p->network == CONFIG_NETWORK_NAT)
-        put_file(j, "/etc/resolv.conf", "nameserver 10.0.2.3\n");
+        put_file(j, "/etc/resolv.conf", "nameserver " NAT_RESOLVER "\n");
     json_end(j);
 
     json_begin_arr(j, "binds");
@@ -211,7 +213,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
     buf_fini(&text);
 }
 
-/* Beside the box, in its network namespace; nothing of the host's loopback is shown. */
+/* Beside the box, in its network namespace; nothing of the host's loopback is shown. Both confine
+ * themselves once they are in it. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
     const char *const slirp[] = {o->slirp,
@@ -224,9 +227,13 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
                                  "{pid}",
                                  "tap0",
                                  NULL};
+    const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "0",
+                                 "--config-net",  "--no-map-gw",  "-t",      "none",    "-u",
+                                 "none",          "-T",           "none",    "-U",      "none",
+                                 "--dns-forward", NAT_RESOLVER,   "{pid}",   NULL};
 
     if (p->network == CONFIG_NETWORK_NAT)
-        put_strings(j, "network", slirp);
+        put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);
 }
 
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)

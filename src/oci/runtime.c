@@ -73,6 +73,7 @@ void oci_runtimes_init(struct oci *o)
     for (size_t i = 0; i < ARRAY_LEN(usual); i++)
         (void) add(o, usual[i]);
     (void) oci_find_program("slirp4netns", o->slirp, sizeof(o->slirp));
+    (void) oci_find_program("pasta", o->pasta, sizeof(o->pasta));
 }
 
 static struct oci_runtime *find(struct oci *o, const char *name)
