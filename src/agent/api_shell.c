@@ -6,6 +6,7 @@
 
 #include "agent/envelope.h"
 #include "agent/launch.h"
+#include "agent/shell_dir.h"
 #include "agent/shell_session.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -213,6 +214,8 @@ struct exec_fields {
     const char *exec_dir;
     bool is_async;
     bool want_truncate;
+    bool want_strict;
+    bool keep_links;
     uint64_t timeout_ns;
     uint64_t no_change_ns;
     uint64_t hard_timeout_ns;
@@ -226,6 +229,8 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
         {"exec_dir", .text = &f->exec_dir, .max = 1000},
         {"async_mode", .flag = &f->is_async},
         {"truncate", .flag = &f->want_truncate},
+        {"strict", .flag = &f->want_strict},
+        {"preserve_symlinks", .flag = &f->keep_links},
         {"timeout", .seconds_ns = &f->timeout_ns},
         {"no_change_timeout", .seconds_ns = &f->no_change_ns},
         {"hard_timeout", .seconds_ns = &f->hard_timeout_ns},
@@ -233,6 +238,7 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
     };
 
     f->want_truncate = true;
+    f->want_strict = true;
     return envelope_fields(root, fields, err);
 }
 
@@ -272,8 +278,14 @@ static int run_exec(struct http_exchange *ex, const struct json *root, struct er
     struct exec_fields f = {0};
     struct shell_session *s = NULL;
     struct json_out o;
+    char dir[SHELL_DIR_MAX];
     int r = read_exec(root, &f, err);
 
+    if (r == SP_OK && f.exec_dir != NULL) {
+        r = shell_dir_pick(http_server_ctx(ex), f.exec_dir, f.keep_links, dir, err);
+        f.exec_dir = r == SP_OK ? dir : NULL;
+        r = f.want_strict ? r : SP_OK; /* else where the session is */
+    }
     if (r == SP_OK)
         r = pick_session(http_server_ctx(ex), f.id, &s, err);
     if (r == SP_OK)
@@ -410,7 +422,13 @@ static void handle_kill(struct http_exchange *ex)
     envelope_call(ex, run_kill);
 }
 
+static void handle_terminal(struct http_exchange *ex)
+{
+    envelope_fail(ex, 501, "there is no terminal for browsers: start a process with a pty");
+}
+
 const struct http_route agent_shell_routes[] = {
+    {HTTP_METHOD_GET, "/v1/shell/terminal-url", handle_terminal, 0, 0, "not here"},
     {HTTP_METHOD_POST, "/v1/shell/exec", handle_exec, 0, 0, "run a command in a session"},
     {HTTP_METHOD_POST, "/v1/shell/view", handle_view, 0, 0, "the last command and its output"},
     {HTTP_METHOD_POST, "/v1/shell/wait", handle_wait, 0, 0, "wait for the command's end"},

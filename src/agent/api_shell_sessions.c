@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "agent/envelope.h"
+#include "agent/shell_dir.h"
 #include "agent/shell_session.h"
 #include "base/str.h"
 
@@ -65,20 +66,27 @@ static int run_create(struct http_exchange *ex, const struct json *root, struct 
     const char *id = NULL;
     const char *exec_dir = NULL;
     uint64_t no_change_ns = 0;
+    bool keep_links = false;
+    char dir[SHELL_DIR_MAX];
     const struct envelope_field fields[] = {
         {"id", .text = &id, .max = SESSION_ID_MAX},
         {"exec_dir", .text = &exec_dir, .max = 1000},
         {"no_change_timeout", .seconds_ns = &no_change_ns},
+        {"preserve_symlinks", .flag = &keep_links},
         {NULL},
     };
     int r = envelope_fields(root, fields, err);
 
     if (r == SP_OK && id != NULL)
         s = shell_session_find(a, id);
+    if (r == SP_OK && s == NULL && exec_dir != NULL)
+        r = shell_dir_pick(a, exec_dir, keep_links, dir, err);
     if (r == SP_OK && s == NULL) {
-        r = shell_session_open(a, id, exec_dir, &s, err);
-        if (r == SP_OK)
+        r = shell_session_open(a, id, exec_dir != NULL ? dir : NULL, &s, err);
+        if (r == SP_OK) {
             s->no_change_ns = no_change_ns;
+            s->keep_links = keep_links;
+        }
     }
     if (r == SP_OK)
         reply_session(ex, s);

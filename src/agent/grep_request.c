@@ -1,6 +1,7 @@
 /* grep_request.c - reading the fields of /v1/file/grep, and which files they speak of. */
 #include "agent/grep_request.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/envelope.h"
@@ -36,6 +37,74 @@ static int read_globs(struct grep_globs *g, const struct json *req, const char *
         return add_glob(g, key, v, err);
     for (size_t i = 0; rc == SP_OK && i < json_len(v); i++)
         rc = add_glob(g, key, json_at(v, i), err);
+    return rc;
+}
+
+static const struct kind {
+    const char *names; /* with spaces around */
+    const char *globs;
+} kinds[] = {
+    {" c ", "*.c *.h"},
+    {" cpp cxx ", "*.cpp *.cc *.cxx *.hpp *.hh *.hxx *.h *.inl"},
+    {" cs csharp ", "*.cs"},
+    {" css ", "*.css *.scss *.sass *.less"},
+    {" docker ", "Dockerfile* *.dockerfile"},
+    {" go ", "*.go"},
+    {" html ", "*.html *.htm"},
+    {" java ", "*.java"},
+    {" js javascript ", "*.js *.jsx *.mjs *.cjs *.vue"},
+    {" json ", "*.json *.jsonl"},
+    {" kotlin kt ", "*.kt *.kts"},
+    {" lua ", "*.lua"},
+    {" make ", "Makefile GNUmakefile makefile *.mk *.mak"},
+    {" md markdown ", "*.md *.markdown *.mdx"},
+    {" php ", "*.php *.phtml"},
+    {" py python ", "*.py *.pyi"},
+    {" rb ruby ", "*.rb *.gemspec Gemfile Rakefile"},
+    {" rs rust ", "*.rs"},
+    {" sh shell bash ", "*.sh *.bash *.zsh *.bashrc *.profile"},
+    {" sql ", "*.sql *.psql"},
+    {" swift ", "*.swift"},
+    {" toml ", "*.toml"},
+    {" ts typescript ", "*.ts *.tsx *.mts *.cts"},
+    {" txt ", "*.txt"},
+    {" xml ", "*.xml *.xsd *.xsl *.xslt *.svg"},
+    {" yaml yml ", "*.yaml *.yml"},
+};
+
+static const struct kind *find_kind(const char *name)
+{
+    char key[32];
+
+    (void) snprintf(key, sizeof(key), " %s ", name);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (strchr(name, ' ') == NULL && strstr(kinds[i].names, key) != NULL)
+            return &kinds[i];
+    return NULL;
+}
+
+/* A word for a kind of files. */
+static int read_type(struct grep_globs *g, const struct json *req, struct err *err)
+{
+    const char *name = NULL;
+    const struct kind *kind;
+    int rc = json_field_str(req, "type", 16, &name, err);
+
+    if (rc != SP_OK || name == NULL || name[0] == '\0')
+        return rc;
+    kind = find_kind(name);
+    if (kind == NULL)
+        return err_set(err, SP_INVALID_FIELD, "'type': '%s' is not known, use 'include'", name);
+    for (const char *p = kind->globs; *p != '\0' && rc == SP_OK; p += *p == ' ') {
+        size_t len = strcspn(p, " ");
+        char glob[32];
+
+        if (!str_copy_n(glob, sizeof(glob), p, len))
+            break;
+        rc = glob_init(&g->globs[g->count], glob, GLOB_HIDDEN, err);
+        g->count += rc == SP_OK;
+        p += len;
+    }
     return rc;
 }
 
@@ -110,6 +179,8 @@ int grep_request_read(struct grep_request *r, const struct json *req, struct err
         rc = read_globs(&r->include, req, "include", err);
     if (rc == SP_OK)
         rc = read_globs(&r->exclude, req, "exclude", err);
+    if (rc == SP_OK)
+        rc = read_type(&r->type, req, err);
     return rc;
 }
 
@@ -124,6 +195,7 @@ void grep_request_fini(struct grep_request *r)
 {
     free_globs(&r->include);
     free_globs(&r->exclude);
+    free_globs(&r->type);
 }
 
 static bool match_any(const struct grep_globs *g, const char *rel, const char *name)
@@ -137,7 +209,8 @@ static bool match_any(const struct grep_globs *g, const char *rel, const char *n
 
 bool grep_request_includes(const struct grep_request *r, const char *rel, const char *name)
 {
-    return r->include.count == 0 || match_any(&r->include, rel, name);
+    return (r->include.count == 0 || match_any(&r->include, rel, name)) &&
+           (r->type.count == 0 || match_any(&r->type, rel, name));
 }
 
 bool grep_request_excludes(const struct grep_request *r, const char *rel, const char *name)

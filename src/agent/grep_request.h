@@ -25,6 +25,7 @@ struct grep_request {
     const char *pattern; /* of the document */
     struct grep_globs include;
     struct grep_globs exclude;
+    struct grep_globs type; /* names of a kind of files */
     uint64_t before;
     uint64_t after;
     uint64_t max_results;

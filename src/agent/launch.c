@@ -142,14 +142,16 @@ int launch_set_env(struct launch *l, const struct json *env, struct err *err)
 
     if (count > LAUNCH_ENV_MAX)
         return err_set(err, SP_INVALID_FIELD, "'env' has more than %d names", (int) LAUNCH_ENV_MAX);
-    l->env = xcalloc(t->count + count + 5, sizeof(char *));
-    l->owned = xcalloc(count + 4, sizeof(char *));
+    l->env = xcalloc(t->count + count + 6, sizeof(char *));
+    l->owned = xcalloc(count + 5, sizeof(char *));
     for (size_t i = 0; i < t->count; i++)
         l->env[i] = t->vars[i].pair;
     l->request.spawn.env = l->env;
     put_default(l, "HOME", id->home);
     put_default(l, "USER", id->name);
     put_default(l, "LOGNAME", id->name);
+    if (l->want_pwd)
+        put_owned(l, "PWD", l->cwd);
     if (l->request.spawn.want_pty && env_table_get(t, "TERM") == NULL)
         put_owned(l, "TERM", "xterm-256color");
     for (size_t i = 0; count > 0 && json_member(env, i, &name, &value); i++) {

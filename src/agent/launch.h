@@ -11,6 +11,7 @@ struct launch {
     const struct agent *agent;
     struct identity identity; /* who was asked for */
     char cwd[2 * AGENT_PATH_MAX];
+    bool want_pwd; /* tell it the directory as it was named, links and all */
     struct process_request request;
     const char **argv;
     const char **env;

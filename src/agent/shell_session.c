@@ -251,6 +251,7 @@ static int start_process(struct shell_session *s, const int *extra, struct err *
     l.request.spawn.extra_count = SPAWN_EXTRA_MAX;
     memcpy(l.request.spawn.extra, extra, sizeof(l.request.spawn.extra));
     l.request.command = shell;
+    l.want_pwd = s->keep_links;
     r = launch_set_cwd(&l, s->cwd, err);
     if (r == SP_OK)
         r = launch_set_env(&l, NULL, err);
@@ -303,11 +304,6 @@ static void on_hard(struct rt_timer *timer)
     rt_timer_set(rt_of(s), &s->hard, rt_after(rt_now(rt_of(s)), STOP_GRACE_NS), on_hard);
 }
 
-static bool can_enter(const struct agent *a, const char *dir)
-{
-    return dir[0] == '/' && identity_can_enter(&a->user, dir);
-}
-
 static void make_mark(struct shell_session *s)
 {
     uint64_t number;
@@ -326,8 +322,6 @@ int shell_session_run(struct shell_session *s, const char *command, const char *
 
     if (s->status == SHELL_RUNNING)
         return err_set(err, SP_SPEC_CONFLICT, "the session runs a command: wait, write or kill");
-    if (exec_dir != NULL && !can_enter(s->agent, exec_dir))
-        return err_set(err, SP_INVALID_FIELD, "'exec_dir' is not a directory that can be entered");
     if (!has_shell(s))
         r = start_shell(s, err);
     if (r == SP_OK)
@@ -443,8 +437,6 @@ int shell_session_open(struct agent *a, const char *id, const char *cwd, struct 
 
     if (rc != SP_OK)
         return rc;
-    if (cwd != NULL && (!can_enter(a, cwd) || strlen(cwd) >= sizeof(s->cwd)))
-        return err_set(err, SP_INVALID_FIELD, "'exec_dir' is not a directory that can be entered");
     if (!make_room(a))
         return err_set(err, SP_QUEUE_FULL, "all %zu sessions run a command", a->shell_sessions.len);
     s = xcalloc(1, sizeof(*s));

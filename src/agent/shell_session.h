@@ -33,6 +33,7 @@ struct shell_session {
     struct list watches;
     bool is_removed; /* lives on only for its watches */
     char cwd[1024];
+    bool keep_links;              /* its shell shows directories as they were named */
     uint64_t no_change_ns;        /* default of its commands; 0: none */
     struct process_watch process; /* the shell, also a dead one whose output is wanted */
     int script_fd;                /* where the shell finds its command */
@@ -67,6 +68,7 @@ void shell_unwatch(struct shell_watch *w);
 const char *shell_status_name(enum shell_status s);
 struct shell_session *shell_session_find(struct agent *a, const char *id);
 /* `id` NULL: one is made up. The oldest idle one makes room; SP_QUEUE_FULL when all are busy. */
+/* `cwd` and `exec_dir` below: from shell_dir_pick(), or NULL. */
 MUST_CHECK int shell_session_open(struct agent *a, const char *id, const char *cwd,
                                   struct shell_session **ret, struct err *err);
 /* Kills its shell and forgets it. */

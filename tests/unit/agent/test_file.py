@@ -1,5 +1,6 @@
 """The file API: reading, writing, finding, searching, and what is denied."""
 
+import pathlib
 import base64
 import os
 import shutil
@@ -277,6 +278,20 @@ class GrepTest(FileTest):
 
     def grep(self, pattern, **kw):
         return self.ok("grep", path=self.root, pattern=pattern, **kw)
+
+    def test_grep_kinds_of_files(self):
+        for name in ("a.py", "b.pyi", "c.txt", "d.ts", "Makefile", "sub/e.py", "py"):
+            self.put(name, "word\n")
+        for kind, expected in (("py", "a.py b.pyi sub/e.py"), ("python", "a.py b.pyi sub/e.py"),
+                               ("make", "Makefile"), ("ts", "d.ts"), ("rust", ""),
+                               ("", "Makefile a.py b.pyi c.txt d.ts py sub/e.py")):
+            data = self.ok("grep", path=self.root, pattern="word", type=kind)
+            files = [str(pathlib.Path(m["file"]).relative_to(self.root)) for m in data["matches"]]
+            self.assertEqual(" ".join(files), expected, kind)
+        data = self.ok("grep", path=self.root, pattern="word", type="py", include="a*")
+        self.assertEqual(data["match_count"], 1)
+        for kind in ("cobol", "py ts", " ", 1):
+            self.assertEqual(self.ask("grep", path=self.root, pattern="x", type=kind).status, 422, kind)
 
     def test_grep(self):
         self.put("a.py", "import os\ndef Foo(x):\r\n    return 1\n")

@@ -36,6 +36,28 @@ class Shell(AgentTest):
         self.assertEqual(self.sh("pwd", exec_dir="/usr")["output"], "/usr\n")
         self.assertEqual(self.sessions()["default"]["working_dir"], "/usr")
 
+    def test_directory_that_is_not_there(self):
+        self.sh("cd /usr")
+        body = {"command": "pwd", "exec_dir": "/no/such"}
+        for strict in ({}, {"strict": True}):
+            self.assertEqual(self.post("/v1/shell/exec", {**body, **strict}).status, 422)
+        self.assertEqual(self.sh("pwd", exec_dir="/no/such", strict=False)["output"], "/usr\n")
+
+    def test_links_in_directories(self):
+        (self.home / "real").mkdir()
+        (self.home / "link").symlink_to("real")
+        link, real = f"{self.home}/link", f"{self.home}/real"
+        self.assertEqual(self.sh("pwd", exec_dir=link)["output"], f"{real}\n")
+        self.assertEqual(self.sh("pwd", exec_dir=link, preserve_symlinks=True)["output"], f"{link}\n")
+        for keep, expected in ((False, real), (True, link)):
+            created = self.create(f"s{keep}", exec_dir=link, preserve_symlinks=keep)
+            self.assertEqual(created["working_dir"], expected)
+            self.assertEqual(self.sh("pwd", id=f"s{keep}")["output"], f"{expected}\n")
+
+    def test_no_terminal_for_browsers(self):
+        answer = self.get("/v1/shell/terminal-url")
+        self.assertEqual((answer.status, answer.json["success"]), (501, False))
+
     def test_commands_of_every_form(self):
         self.assertEqual(self.sh("cat <<'E'\n$x `y` \\\\ 'z'\nE\n")["output"], "$x `y` \\\\ 'z'\n")
         self.assertEqual(self.sh("for i in 1 2\ndo\necho $i\ndone # comment")["output"], "1\n2\n")
