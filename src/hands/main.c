@@ -18,6 +18,7 @@
 #include "hands/mount_in.h"
 #include "hands/plan.h"
 #include "hands/plan_read.h"
+#include "hands/relay.h"
 #include "hands/remove.h"
 #include "hands/rootfs.h"
 #include "hands/start.h"
@@ -248,6 +249,10 @@ int main(int argc, char **argv)
         return puts("sandpool-oci " SANDPOOL_VERSION) < 0;
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return fputs(usage_text, stdout) < 0;
+    if (argc == 5 && strcmp(argv[1], "relay") == 0) { /* started by `run` only: see relay.h */
+        relay_run(argv[3], argv[4]);
+        return HANDS_EXIT_FAILED;
+    }
     for (size_t i = 0; argc == 2 && i < ARRAY_LEN(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0)
             return perform(&verbs[i], parent);

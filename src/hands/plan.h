@@ -31,6 +31,12 @@
  *    "network": ["/usr/bin/slirp4netns", …] or absent,  started beside the box, with "{pid}" in an
  *                                  argument replaced by the pid of its init; it stays in the
  *                                  foreground; its pid and start time are kept in the file net.pid
+ *    "relay": "/.sandpool/run/agent.sock" or absent,  for a runtime that hands no descriptors into the
+ *                                  box: a Unix socket on which the agent listens, in a directory of
+ *                                  its own (a small tmpfs that the box's root owns). Neither socket
+ *                                  nor lock goes to the runtime then: `sandpool-oci relay` keeps
+ *                                  both, outside the box, as user id_base; it passes bytes from the
+ *                                  one socket to the other and ends with the box's init
  *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
  *                                  that failed has made, are removed with them
  *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of

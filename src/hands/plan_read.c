@@ -291,10 +291,13 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
+        (rc = get_path(o, "relay", &p->relay, err)) != SP_OK ||
         (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
+    if (p->relay != NULL && (strrchr(p->relay, '/') == p->relay || p->id_base == 0))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'relay' needs a directory and an 'id_base'");
     if (plan_path_is_below(p->dir, p->stage))
         return err_set(err, SP_INVALID_FIELD, "plan: 'dir' must not be below 'stage'");
     return SP_OK;

@@ -59,6 +59,7 @@ struct plan {
     const char *user;
     const char **runtime; /* argument lists end with NULL */
     const char **network;
+    const char *relay;
     const char **remove;
     const char *cgroup;
     const char *runtime_state;

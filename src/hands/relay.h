@@ -10,13 +10,16 @@
 /* A file system of a few files at the place of the agent's socket, for the box's root only. */
 MUST_CHECK int relay_make_dir(const struct plan *p, int root, struct err *err);
 
+/* Opens it, before anybody is in the box. */
+MUST_CHECK int relay_open_dir(const struct plan *p, int *ret_fd, struct err *err);
+
 /* Starts the process, which outlives us: `sandpool-oci relay <box dir> <id> <name>`. The box runs. */
-MUST_CHECK int relay_start(const struct plan *p, const struct box_dir *d, int init_pid,
+MUST_CHECK int relay_start(const struct plan *p, const struct box_dir *d, int dir, int init_pid,
                            struct err *err);
 
-/* Is that process: descriptors 3 to 6 are the listening socket, the lock, the directory and the pidfd
- * of the box's init. Becomes user `id`, ends with the box, and says nothing. Returns when it cannot
- * work. */
+/* Is that process: descriptors 3 to 7 are the listening socket, the lock, the directory, the pidfd of
+ * the box's init, and where it says that it works. Becomes user `id` of the host, without any
+ * privilege. Returns when the box has ended. */
 void relay_run(const char *id, const char *name);
 
 #endif

@@ -13,6 +13,7 @@
 #include "hands/disk.h"
 #include "hands/idmap.h"
 #include "hands/inside.h"
+#include "hands/relay.h"
 #include "hands/rootfs.h"
 #include "hands/source.h"
 
@@ -261,5 +262,7 @@ int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unm
         return err_sys(err, SP_IO, errno, "open the box's root");
     if ((rc = fill(root, p, err)) != SP_OK)
         return rc;
-    return add_mounts(root, stage, p, ret_unmapped, err);
+    if ((rc = add_mounts(root, stage, p, ret_unmapped, err)) != SP_OK || p->relay == NULL)
+        return rc;
+    return relay_make_dir(p, root, err);
 }

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "hands/relay.h"
 #include "hands/start.h"
 
 #define READY_MS 20000
@@ -57,13 +58,20 @@ struct wait {
     struct proc_tail *tail;
 };
 
+static bool hand_over(const struct plan *p, int lock)
+{
+    if (p->relay != NULL)
+        return true;
+    return fcntl(START_LISTEN_FD, F_SETFD, 0) == 0 &&
+           (lock == START_LOCK_FD ? fcntl(lock, F_SETFD, 0) : dup2(lock, START_LOCK_FD)) >= 0;
+}
+
 static void become_runtime(const struct plan *p, int lock, int out)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
-        fcntl(START_LISTEN_FD, F_SETFD, 0) == 0 &&
-        (lock == START_LOCK_FD ? fcntl(lock, F_SETFD, 0) : dup2(lock, START_LOCK_FD)) >= 0)
+        hand_over(p, lock))
         (void) execv(p->runtime[0], (char *const *) (uintptr_t) p->runtime);
     (void) dprintf(2, "%s: %s", p->runtime[0], strerror(errno)); /* the tail of the error */
     _exit(127);
@@ -239,6 +247,7 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
               struct err *err)
 {
     struct wait w = {.tail = tail, .deadline = proc_now_ms() + READY_MS};
+    AUTO_CLOSE int relay_dir = -1;
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int pid_fd = -1;
@@ -247,6 +256,8 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
     pid_t pid;
     int rc;
 
+    if (p->relay != NULL && (rc = relay_open_dir(p, &relay_dir, err)) != SP_OK)
+        return rc;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return err_sys(err, SP_IO, errno, "pipe");
     in = ends[0];
@@ -272,5 +283,7 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
         rc = note_init(d, ret_pid, err);
     if (rc == SP_OK && p->network != NULL)
         rc = start_network(p, d, *ret_pid, tail, err);
+    if (rc == SP_OK && p->relay != NULL)
+        rc = relay_start(p, d, relay_dir, *ret_pid, err);
     return rc;
 }
