@@ -236,6 +236,29 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
         put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);
 }
 
+/* Also for a `run` that fails halfway: it removes what it made. */
+static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
+                        const struct oci_runtime *runtime)
+{
+    char root[OCI_PATH_MAX + 32];
+    char state[OCI_PATH_MAX + 64];
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    char hex[17];
+
+    str_hex64(hex, id);
+    oci_cgroup(o, id, cgroup, sizeof(cgroup));
+    json_put_str(j, "cgroup", cgroup);
+    if (runtime != NULL) {
+        const char *const command[] = {runtime->path, "--root", root, "delete",
+                                       "--force",     hex,      NULL};
+
+        oci_state_root(o, runtime->flavour, root, sizeof(root));
+        (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
+        put_strings(j, "delete", command);
+        json_put_str(j, "runtime_state", state);
+    }
+}
+
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
 {
     bool has_disk = o->has_loop && p->profile->limits.disk > 0;
@@ -271,6 +294,7 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
     put_run_command(&j, o, p->runtime, dir, hex);
     put_network(&j, o, p->profile);
+    put_removal(&j, o, p->record->box.labels.box_id, p->runtime);
     json_end(&j);
     json_out_finish(&j, out);
     buf_fini(&record);
@@ -280,28 +304,13 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
                      struct buf *out)
 {
     char dir[OCI_PATH_MAX + 32];
-    char root[OCI_PATH_MAX + 32];
-    char state[OCI_PATH_MAX + 64];
-    char cgroup[BACKEND_LABEL_MAX + 64];
     struct json_out j;
-    char hex[17];
 
-    str_hex64(hex, id);
     oci_box_dir(o, id, dir, sizeof(dir));
-    oci_cgroup(o, id, cgroup, sizeof(cgroup));
     json_out_init(&j);
     json_begin_obj(&j, NULL);
     json_put_str(&j, "dir", dir);
-    json_put_str(&j, "cgroup", cgroup);
-    if (runtime != NULL) {
-        const char *const command[] = {runtime->path, "--root", root, "delete",
-                                       "--force",     hex,      NULL};
-
-        oci_state_root(o, runtime->flavour, root, sizeof(root));
-        (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
-        put_strings(&j, "delete", command);
-        json_put_str(&j, "runtime_state", state);
-    }
+    put_removal(&j, o, id, runtime);
     json_end(&j);
     json_out_finish(&j, out);
 }

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
-#define SETTLE_NS (5 * NS_PER_S) /* how long an orphaned maker may take to die */
+#define SETTLE_NS (3 * NS_PER_S) /* how long an orphaned maker may take to die */
 #define SETTLE_PAUSE_NS (20 * NS_PER_MS)
 
 /* --- is it alive --- */
@@ -86,15 +86,16 @@ static void on_again(struct rt_timer *timer)
     start_scan(container_of(timer, struct listing, again));
 }
 
-/* Ours, and nobody of this process is at it. */
+/* Ours, and nobody of this process is at it. One that is still unsettled has had its time: its
+ * maker is stuck, and no other daemon has this state directory. */
 static bool is_leftover(struct oci *o, const struct oci_found *f)
 {
     const char *instance = f->record.box.labels.instance;
     const struct oci_box *b = oci_box_find(o, f->id);
 
-    if (f->is_unsettled || (b != NULL && b->state != OCI_DEAD))
+    if (b != NULL && b->state != OCI_DEAD)
         return false;
-    if (f->is_running) /* a trial that lost its daemon */
+    if (f->is_running && !f->is_unsettled) /* a trial that lost its daemon */
         return f->has_record && str_is_empty(instance);
     return !f->has_record || str_is_empty(instance) || strcmp(instance, o->instance) == 0;
 }
