@@ -1,7 +1,9 @@
-/* api_file.h - /v1/file/...: read, write, replace, search, find, grep, glob, list, upload, download.
+/* api_file.h - /v1/file/...: read, write, replace, str_replace_editor, search, find, grep, glob,
+ * list, upload, download.
  *
- * Paths are absolute, or relative to the agent's home ("~" is the home, too). There is no list of
- * allowed places: the box is the limit.
+ * Paths are absolute, or relative to the agent's directory ("~" is the home). There is no list of
+ * allowed places: the user's own rights are the limit, or those of the box's root for a JSON request
+ * with "sudo": true. What is made belongs to whom it was made for.
  *
  * Answers are envelopes. A failed operation has success false, data {path, operation, message,
  * error_type, retryable, errno?, errno_name?} and always a status that says so, because clients take
@@ -11,7 +13,8 @@
  *
  * Limits: JSON requests of 64 MiB, 16 MiB of text in an answer, 20 s of work. What was not shown is
  * told by "truncated": true; only read never truncates, it fails. Uploads and downloads have no limit
- * and need the same memory for every size. */
+ * and need the same memory for every size. grep with "multiline" reads files of at most 8 MiB and finds
+ * matches of at least 16 KiB; its answer has the whole lines of a match. */
 #ifndef AGENT_API_FILE_H
 #define AGENT_API_FILE_H
 

@@ -15,7 +15,12 @@
 #include "base/cleanup.h"
 #include "base/mem.h"
 
-enum { BINARY_LOOK = 8 * 1024, HITS_STEP = 256 };
+enum {
+    BINARY_LOOK = 8 * 1024,
+    HITS_STEP = 256,
+    WHOLE_STEP = 64 * 1024,
+    WHOLE_MAX = 8 * 1024 * 1024 /* of a file that is searched over its lines */
+};
 
 struct hit {
     char *file;
@@ -193,6 +198,155 @@ static void search_fd(struct grep *g, int fd, const char *file)
     ring_fini(&ring);
 }
 
+/* --- matches over several lines --- */
+
+/* A whole file, and where its lines start; starts[count] is its end. */
+struct whole {
+    struct buf text;
+    size_t *starts;
+    size_t count;
+};
+
+static bool read_whole(struct whole *w, int fd)
+{
+    const char *end;
+    size_t lines = 1;
+
+    for (;;) {
+        ssize_t n;
+
+        if (!buf_reserve(&w->text, WHOLE_STEP))
+            return false;
+        n = read(fd, w->text.data + w->text.len, WHOLE_STEP);
+        if (n <= 0)
+            break;
+        w->text.len += (size_t) n;
+        w->text.data[w->text.len] = '\0';
+    }
+    end = buf_str(&w->text) + w->text.len;
+    for (const char *p = buf_str(&w->text); p < end; p++)
+        lines += *p == '\n';
+    w->starts = xcalloc(lines + 1, sizeof(*w->starts));
+    for (const char *p = buf_str(&w->text); p < end; w->count++) {
+        const char *nl = memchr(p, '\n', (size_t) (end - p));
+
+        w->starts[w->count] = (size_t) (p - buf_str(&w->text));
+        p = nl != NULL ? nl + 1 : end;
+    }
+    w->starts[w->count] = w->text.len;
+    return true;
+}
+
+static bool has_match(struct grep *g, const struct whole *w, size_t first, size_t end)
+{
+    size_t len = MIN_OF(w->starts[end] - w->starts[first], (size_t) FILE_LINE_MAX);
+
+    return file_regex_match(&g->regex, buf_str(&w->text) + w->starts[first], len);
+}
+
+/* The fewest lines in [*first, *end), which have a match, that still have it. More lines do not take
+ * a match away, so that both ends can be searched by halves. */
+static void narrow(struct grep *g, const struct whole *w, size_t *first, size_t *end)
+{
+    size_t low = *first + 1;
+    size_t high;
+
+    while (low < *end) {
+        size_t mid = low + (*end - low) / 2;
+
+        if (has_match(g, w, *first, mid))
+            *end = mid;
+        else
+            low = mid + 1;
+    }
+    for (high = *end; high - *first > 1;) {
+        size_t mid = *first + (high - *first) / 2;
+
+        if (has_match(g, w, mid, *end))
+            *first = mid;
+        else
+            high = mid;
+    }
+}
+
+static void print_some(struct buf *out, const struct whole *w, size_t first, size_t end)
+{
+    for (size_t i = first; i < MIN_OF(end, w->count); i++) {
+        const char *line = buf_str(&w->text) + w->starts[i];
+        size_t len = w->starts[i + 1] - w->starts[i];
+
+        print_line(out, line, len > 0 && line[len - 1] == '\n' ? len - 1 : len);
+    }
+}
+
+/* False when nothing more can be taken. */
+static bool take_lines(struct grep *g, const char *file, const struct whole *w, size_t first,
+                       size_t end)
+{
+    const struct ring none = {.count = 0};
+    const char *text = buf_str(&w->text) + w->starts[first];
+    size_t len = w->starts[end] - w->starts[first];
+    struct hit *h;
+
+    if (is_full(g)) {
+        g->is_truncated = true;
+        return false;
+    }
+    if (g->skipped < g->req.offset) {
+        g->skipped++;
+        return true;
+    }
+    add_hit(g, file, first + 1, text, len > 0 && text[len - 1] == '\n' ? len - 1 : len, &none);
+    h = &g->hits[g->count - 1];
+    h->after_left = 0;
+    print_some(&h->before, w, first > g->req.before ? first - g->req.before : 0, first);
+    print_some(&h->after, w, end, end + g->req.after);
+    g->bytes += h->before.len + h->after.len;
+    return true;
+}
+
+/* Windows of FILE_LINE_MAX, each half over the one before: a match of half of that is always found,
+ * and what one look costs is bounded as for lines. */
+static void search_lines(struct grep *g, const char *file, const struct whole *w)
+{
+    size_t first = 0;
+    size_t hits = g->count;
+
+    while (first < w->count && !g->is_truncated) {
+        size_t end = first + 1;
+        size_t next = first + 1;
+
+        while (end < w->count && w->starts[end + 1] - w->starts[first] <= FILE_LINE_MAX)
+            end++;
+        while (next < end && w->starts[next] - w->starts[first] < FILE_LINE_MAX / 2)
+            next++;
+        if (file_job_is_over(g->job)) {
+            g->is_truncated = true;
+        } else if (has_match(g, w, first, end)) {
+            narrow(g, w, &first, &end);
+            (void) take_lines(g, file, w, first, end); /* it says so when it is the last */
+            first = end;
+        } else {
+            first = end == w->count ? end : next;
+        }
+    }
+    g->files_searched++;
+    g->files_matched += g->count > hits;
+}
+
+static void search_whole(struct grep *g, int fd, const char *file)
+{
+    struct whole w = {.count = 0};
+
+    buf_init(&w.text, WHOLE_MAX);
+    if (read_whole(&w, fd))
+        search_lines(g, file, &w);
+    else
+        g->files_skipped++;
+    buf_fini(&w.text);
+    free(w.starts);
+}
+
 static void search_file(struct grep *g, int dir_fd, const char *name, const char *file)
 {
     AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -203,7 +357,9 @@ static void search_file(struct grep *g, int dir_fd, const char *name, const char
         g->files_skipped++;
         return;
     }
-    if (S_ISREG(st.st_mode))
+    if (S_ISREG(st.st_mode) && g->req.is_multiline)
+        search_whole(g, fd, file);
+    else if (S_ISREG(st.st_mode))
         search_fd(g, fd, file);
 }
 

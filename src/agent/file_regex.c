@@ -209,7 +209,13 @@ static int put_set(struct translator *t)
     else if (rc == SP_OK && is_inverse && s.wide.len > 0)
         rc = refuse(t, "an inverse set is for ASCII characters");
     if (rc == SP_OK) {
+        bool is_wider = is_inverse && (t->flags & REGEX_LINES) != 0;
+
+        if (is_wider && memchr(buf_str(&s.plain), '\n', s.plain.len) == NULL)
+            buf_puts(t->out, "(\n|");
         print_set(&s, is_inverse, t->out);
+        if (is_wider && memchr(buf_str(&s.plain), '\n', s.plain.len) == NULL)
+            buf_putc(t->out, ')');
         t->p++;
         t->last = 1;
         rc = add_cost(t, 1);
@@ -325,12 +331,15 @@ static int put_next(struct translator *t)
         return add_cost(t, len);
     }
     t->p++;
+    if (c == '.' && (t->flags & REGEX_LINES) != 0)
+        return put_atom(t, "(.|\n)", 5);
     return c == '}' || c == ']' ? put_literal(t, c) : put_atom(t, &c, 1);
 }
 
 static int build(struct file_regex *r, struct err *err)
 {
-    int flags = REG_EXTENDED | REG_NOSUB | ((r->flags & REGEX_ICASE) != 0 ? REG_ICASE : 0);
+    int flags = REG_EXTENDED | REG_NOSUB | ((r->flags & REGEX_ICASE) != 0 ? REG_ICASE : 0) |
+                ((r->flags & REGEX_LINES) != 0 ? REG_NEWLINE : 0);
     int rc = regcomp(&r->re, buf_str(&r->text), flags);
     char why[120];
 
@@ -344,7 +353,7 @@ static int build(struct file_regex *r, struct err *err)
 
 static int translate(struct file_regex *r, const char *pattern, struct err *err)
 {
-    struct translator t = {.p = pattern, .out = &r->text, .err = err};
+    struct translator t = {.p = pattern, .out = &r->text, .err = err, .flags = r->flags};
     int rc = SP_OK;
 
     if (strncmp(pattern, "(?i)", 4) == 0) {
@@ -352,7 +361,7 @@ static int translate(struct file_regex *r, const char *pattern, struct err *err)
         t.p += 4;
     }
     /* Anchored, so that the library goes over the line once and not anew from each byte. */
-    buf_puts(&r->text, "^[^\n]*(");
+    buf_puts(&r->text, (r->flags & REGEX_LINES) != 0 ? "\\`(.|\n)*(" : "^[^\n]*(");
     while (rc == SP_OK && *t.p != '\0')
         rc = put_next(&t);
     buf_putc(&r->text, ')');

@@ -15,7 +15,11 @@
 
 enum { REGEX_LEN_MAX = 1024, REGEX_COST_MAX = 300 };
 
-enum { REGEX_FIXED = 1 << 0, REGEX_ICASE = 1 << 1 };
+enum {
+    REGEX_FIXED = 1 << 0,
+    REGEX_ICASE = 1 << 1,
+    REGEX_LINES = 1 << 2, /* for several lines at once: `.` and inverse sets match line ends, too */
+};
 
 struct file_regex {
     regex_t re;

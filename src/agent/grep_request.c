@@ -153,7 +153,6 @@ static int read_numbers(struct grep_request *r, const struct json *req, struct e
 
 int grep_request_read(struct grep_request *r, const struct json *req, struct err *err)
 {
-    bool is_multiline = false;
     int rc;
 
     memset(r, 0, sizeof(*r));
@@ -170,9 +169,11 @@ int grep_request_read(struct grep_request *r, const struct json *req, struct err
     if (rc == SP_OK)
         rc = json_field_bool(req, "invert_match", &r->want_inverse, err);
     if (rc == SP_OK)
-        rc = json_field_bool(req, "multiline", &is_multiline, err);
-    if (rc == SP_OK && is_multiline)
-        rc = err_set(err, SP_INVALID_FIELD, "'multiline' is not supported: lines are searched");
+        rc = json_field_bool(req, "multiline", &r->is_multiline, err);
+    if (rc == SP_OK && r->is_multiline && r->want_inverse)
+        rc = err_set(err, SP_INVALID_FIELD, "'multiline' and 'invert_match' exclude each other");
+    if (r->is_multiline)
+        r->regex_flags |= REGEX_LINES;
     if (rc == SP_OK)
         rc = read_numbers(r, req, err);
     if (rc == SP_OK)

@@ -34,6 +34,7 @@ struct grep_request {
     unsigned regex_flags;
     bool is_recursive;
     bool want_inverse;
+    bool is_multiline;
 };
 
 /* Needs grep_request_fini() whatever it returns. */

@@ -279,6 +279,42 @@ class GrepTest(FileTest):
     def grep(self, pattern, **kw):
         return self.ok("grep", path=self.root, pattern=pattern, **kw)
 
+    def test_grep_over_lines(self):
+        self.put("f", "one\ndef f(a,\n      b):\n  pass\nend\ndef f(x): pass\nlast\n")
+        self.put("g", "def f(\nnever closed")
+
+        def found(pattern, **fields):
+            data = self.ok("grep", path=self.root, pattern=pattern, multiline=True, **fields)
+            return [(m["line_number"], m["line_content"]) for m in data["matches"]]
+
+        both = [(2, "def f(a,\n      b):"), (6, "def f(x): pass")]
+        self.assertEqual(found(r"def f\([^)]*\):"), both)
+        self.assertEqual(found(r"def f\([^)]*\):", case_insensitive=True), both)
+        self.assertEqual(found(r"def f.*?\):"), both)
+        self.assertEqual(found(r"^end\ndef"), [(5, "end\ndef f(x): pass")])
+        self.assertEqual(found(r"^nd"), [])
+        self.assertEqual(found(r"pass$"), [(4, "  pass"), (6, "def f(x): pass")])
+        self.assertEqual(found("one\ndef", fixed_strings=True), [(1, "one\ndef f(a,")])
+        self.assertEqual(found("last\n"), [(7, "last")])
+        self.assertEqual(found(r"def f\([^)]*\):", offset=1), both[1:])
+        data = self.ok("grep", path=self.root, pattern=r"a,\s+b", multiline=True, context=1)
+        self.assertEqual((data["matches"][0]["context_before"], data["matches"][0]["context_after"]),
+                         (["one"], ["  pass"]))
+        self.assertEqual((data["match_count"], data["files_searched"], data["files_matched"]), (1, 2, 1))
+        data = self.ok("grep", path=self.root, pattern="f", multiline=True, max_results=1)
+        self.assertEqual((data["match_count"], data["truncated"]), (1, True))
+
+    def test_grep_over_many_lines(self):
+        line = "x" * 99 + "\n"
+        self.put("far", line * 1000 + "begin\n" + line * 100 + "end\n" + line * 1000)
+        data = self.ok("grep", path=self.root, pattern="begin.*end", multiline=True)
+        self.assertEqual([m["line_number"] for m in data["matches"]], [1001])
+        self.put("long", "y" * 100000 + "\nbegin\nend\n")
+        self.put("large", line * 100000)  # over what is searched this way
+        data = self.ok("grep", path=self.root, pattern="begin\nend", multiline=True)
+        self.assertEqual([m["line_number"] for m in data["matches"]], [2])
+        self.assertEqual(data["files_skipped"], 1)
+
     def test_grep_kinds_of_files(self):
         for name in ("a.py", "b.pyi", "c.txt", "d.ts", "Makefile", "sub/e.py", "py"):
             self.put(name, "word\n")
@@ -331,7 +367,7 @@ class GrepTest(FileTest):
 
     def test_errors(self):
         for fields in ({"pattern": "("}, {"pattern": ""}, {"pattern": r"(a)\1"}, {"pattern": "(?=a)"},
-                       {"pattern": "a", "max_file_size": "lots"}, {"pattern": "a", "multiline": True},
+                       {"pattern": "a", "max_file_size": "lots"}, {"pattern": "a", "multiline": True, "invert_match": True},
                        {"pattern": "a", "include": 7}):
             self.assertEqual(self.ask("grep", path=self.root, **fields).status, 422, fields)
         self.fails(404, "not_found", self.ask("grep", path=self.root / "no", pattern="x"))
