@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "hands/base.h"
 #include "hands/tree.h"
+#include "hands/user_ns.h"
 
 #define NEW_NAME ".new"
 
@@ -76,18 +77,20 @@ static int make_accounts(int root, const struct plan *p, struct err *err)
 
 static int make_home(int root, const struct plan *p, struct err *err)
 {
+    /* Where there is but one id, root's, everything is root's. */
+    uint32_t owner = p->user_id < user_ns_count() ? p->user_id : 0;
     char path[80];
     AUTO_CLOSE int home = -1;
     int rc;
 
     (void) snprintf(path, sizeof(path), "home/%s", p->user);
-    if ((rc = make_dir(root, path, 0755, p->user_id, err)) != SP_OK ||
-        (rc = make_dir(root, "workspace", 0755, p->user_id, err)) != SP_OK)
+    if ((rc = make_dir(root, path, 0755, owner, err)) != SP_OK ||
+        (rc = make_dir(root, "workspace", 0755, owner, err)) != SP_OK)
         return rc;
     home = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (home < 0)
         return err_sys(err, SP_IO, errno, "open '%s'", path);
-    return base_copy_dir("/etc/skel", home, p->user_id, err);
+    return base_copy_dir("/etc/skel", home, owner, err);
 }
 
 static int make_merged(int root, struct json_out *answer, struct err *err)

@@ -22,6 +22,7 @@
 #include "hands/remove.h"
 #include "hands/rootfs.h"
 #include "hands/start.h"
+#include "hands/user_ns.h"
 #include "sandpool/version.h"
 
 #define CLEANUP_S 30
@@ -72,21 +73,29 @@ static int make_box(const struct plan *p, struct box_dir *d, struct outcome *o)
     return SP_OK;
 }
 
-static int check_run(struct err *err)
+/* What root can do and an ordinary user cannot, told before anything is made. */
+static int check_rootless(const struct plan *p, struct err *err)
+{
+    if (p->disk != 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "a disk with a limit needs root: an ordinary user has no loop devices");
+    if (p->id_base != 0)
+        return err_set(err, SP_INVALID_FIELD,
+                       "plan: 'id_base' must be 0 for an ordinary user: ids are those of a user "
+                       "namespace of its own");
+    return SP_OK;
+}
+
+static int check_run(const struct plan *p, struct err *err)
 {
     int is_listening = 0;
     socklen_t len = sizeof(is_listening);
 
-    if (geteuid() != 0)
-        return err_set(err, SP_UNSUPPORTED,
-                       "boxes need root so far: user %d may not mount an overlay and loop devices "
-                       "for a range of user ids",
-                       (int) geteuid());
     if (getsockopt(START_LISTEN_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) != 0 ||
         !is_listening)
         return err_set(err, SP_BAD_REQUEST, "descriptor %d is no listening socket",
                        START_LISTEN_FD);
-    return SP_OK;
+    return geteuid() == 0 ? SP_OK : check_rootless(p, err);
 }
 
 static int do_run(const char *text, size_t len, struct plan *p, struct outcome *o)
@@ -98,7 +107,9 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     bool is_leftover = false;
     int rc = plan_read_run(p, text, len, &o->err);
 
-    if (rc != SP_OK || (rc = check_run(&o->err)) != SP_OK ||
+    if (rc != SP_OK || (rc = check_run(p, &o->err)) != SP_OK ||
+        (rc = user_ns_enter(p->id_count, &o->err)) != SP_OK ||
+        (rc = start_watch_parent(0, &o->err)) != SP_OK ||
         (rc = box_dir_make(p->dir, &d, &is_leftover, &o->err)) != SP_OK)
         return rc;
     if (is_leftover)
@@ -123,6 +134,8 @@ static int do_mount(const char *text, size_t len, struct plan *p, struct outcome
 {
     int rc = plan_read_mount(p, text, len, &o->err);
 
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "mounts into a running box need root");
     return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
 }
 
@@ -132,7 +145,8 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     struct json_out out;
     int rc = plan_read_remove(p, text, len, &o->err);
 
-    if (rc != SP_OK || (rc = remove_box(p, &r, &o->err)) != SP_OK)
+    if (rc != SP_OK || (rc = user_ns_enter(0, &o->err)) != SP_OK ||
+        (rc = remove_box(p, &r, &o->err)) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -150,6 +164,8 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
 {
     int rc = plan_read_base(p, text, len, &o->err);
 
+    if (rc == SP_OK)
+        rc = user_ns_enter(0, &o->err);
     return rc == SP_OK ? base_make(p, &o->answer, &o->err) : rc;
 }
 

@@ -5,6 +5,10 @@
  * sandpool-oci ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
  * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.
  *
+ * An ordinary user may run, remove and base in a user namespace made here. Then id_base is 0 and
+ * id_count 1 or 65536 (with newuidmap and a range in /etc/subuid), disk is 0, and the spec has no
+ * user namespace and no cgroup of its own. What is missing is said. `mount` needs root.
+ *
  * run: makes a box and starts it.
  *   {"dir": "/…/boxes/<id>",       made here, mode 0700. If it exists and its lock is free it is a
  *                                  leftover and is removed first; if it is locked: exit status 3

@@ -191,7 +191,7 @@ static int get_owned(const struct json *obj, struct plan *p, struct err *err)
         struct plan_owned *o = &p->owned[i];
 
         if ((rc = need_path(v, "path", &o->path, err)) != SP_OK ||
-            (rc = need_u32(v, "id", 0, 65535, &o->id, err)) != SP_OK ||
+            (rc = need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK ||
             (rc = need_u32(v, "mode", 0, 01777, &o->mode, err)) != SP_OK)
             return err_wrap(err, "entry %zu of 'owned'", i);
     }

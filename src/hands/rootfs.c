@@ -16,6 +16,7 @@
 #include "hands/relay.h"
 #include "hands/rootfs.h"
 #include "hands/source.h"
+#include "hands/user_ns.h"
 
 /* What the overlay is made of. Opened after the namespace was left and before the stage is covered:
  * the kernel wants them from this namespace, and they may lie below the stage. */
@@ -106,10 +107,11 @@ static int mount_overlay(const char *target, const struct layers *l)
 {
     char options[256];
 
-    (void) snprintf(options, sizeof(options),
-                    "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,"
-                    "volatile",
-                    l->lower, l->upper, l->work);
+    (void) snprintf(
+        options, sizeof(options),
+        "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,"
+        "volatile",
+        l->lower, l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
     /* A box does not outlive its machine, so nothing in it needs to reach the disk in time. */
     if (mount("sandpool", target, "overlay", MS_NODEV, options) == 0)
         return 0;

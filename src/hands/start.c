@@ -35,11 +35,13 @@ bool start_is_stopped(void)
 
 int start_watch_parent(pid_t parent, struct err *err)
 {
+    static pid_t watched;
     struct sigaction act = {.sa_handler = on_term}; /* no SA_RESTART: waits shall end */
 
+    watched = parent != 0 ? parent : watched;
     if (sigaction(SIGTERM, &act, NULL) != 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
         return err_sys(err, SP_IO, errno, "watch the parent");
-    if (getppid() != parent)
+    if (getppid() != watched)
         return err_set(err, SP_CANCELLED, "the parent is gone");
     return SP_OK;
 }

@@ -14,7 +14,8 @@ MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, int *ret
                          struct proc_tail *tail, struct err *err);
 /* True after SIGTERM, which also comes when the parent dies. */
 bool start_is_stopped(void);
-/* From here on SIGTERM is only noted, and comes when the parent dies. */
+/* From here on SIGTERM is only noted, and comes when the parent dies. 0: the same parent again,
+ * after something that made the kernel forget. */
 MUST_CHECK int start_watch_parent(pid_t parent, struct err *err);
 
 #endif

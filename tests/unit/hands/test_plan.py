@@ -56,13 +56,6 @@ class Plans(HandsTest):
             self.assertEqual(done.returncode, status)
         self.assertIn("usage", done.stderr)
 
-    def test_ordinary_users_are_told(self):
-        plan = self.plan("user")
-        self.plans.clear()
-        done = self.run_hands("run", plan, user=65534, group=65534, extra_groups=[])
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("root", done.stderr)
-
 
 class Base(HandsTest):
     def test_same_host_same_digest(self):

@@ -1,0 +1,19 @@
+/* user_ns.h - boxes of an ordinary user: root and a range of ids in a user namespace stand for what
+ * the kernel asks of root, as far as it lets them. */
+#ifndef HANDS_USER_NS_H
+#define HANDS_USER_NS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Nothing for root. Else this process becomes root of a new user namespace with ids from 0:
+ * `want` of them, or (0) as many as can be had. SP_UNSUPPORTED says what is missing. */
+MUST_CHECK int user_ns_enter(uint32_t want, struct err *err);
+/* True after an ordinary user has entered one. */
+bool user_ns_is_entered(void);
+/* Ids there are: 1, 65536, or UINT32_MAX for root. */
+uint32_t user_ns_count(void);
+
+#endif
