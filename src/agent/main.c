@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include "base/str.h"
 #include "loop/signals.h"
 #include "sandpool/version.h"
+
+enum { INHERITED_MAX = 1025 }; /* the options take numbers up to 1024 */
 
 static const char usage_text[] =
     "usage: sandpool-agent [OPTION]...\n"
@@ -198,10 +201,14 @@ static int choose_user(struct agent *a, const struct options *options, struct er
     return SP_OK;
 }
 
-static int keep_lock(const struct options *options, struct err *err)
+/* What was inherited is for the agent alone, the lock above all, which lives as long as it. */
+static int keep_descriptors(const struct options *options, struct err *err)
 {
     int fd = (int) options->lock_fd;
 
+    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
+        for (int i = 3; i < INHERITED_MAX; i++)
+            (void) fcntl(i, F_SETFD, FD_CLOEXEC); /* most are not open */
     if (options->has_lock && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         return err_sys(err, SP_CONFIG, errno, "--lock-fd %d", fd);
     return SP_OK;
@@ -332,7 +339,7 @@ int main(int argc, char **argv)
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        keep_lock(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
+        keep_descriptors(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }
