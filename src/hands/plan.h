@@ -41,6 +41,9 @@
  *                                  nor lock goes to the runtime then: `sandpool-oci relay` keeps
  *                                  both, outside the box, as user id_base; it passes bytes from the
  *                                  one socket to the other and ends with the box's init
+ *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
+ *                                  no cgroup: we make "cgroup", with these, and the runtime is
+ *                                  started in it (the relay is not)
  *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
  *                                  that failed has made, are removed with them
  *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "hands/cgroup.h"
 #include "hands/relay.h"
 #include "hands/start.h"
 
@@ -70,11 +71,17 @@ static bool hand_over(const struct plan *p, int lock)
 
 static void become_runtime(const struct plan *p, int lock, int out)
 {
+    struct err err;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
-        hand_over(p, lock))
+        hand_over(p, lock)) {
+        if (p->limits != NULL && cgroup_join(p, &err) != SP_OK) {
+            (void) dprintf(2, "%s", err.msg); /* the tail of the error */
+            _exit(127);
+        }
         (void) execv(p->runtime[0], (char *const *) (uintptr_t) p->runtime);
+    }
     (void) dprintf(2, "%s: %s", p->runtime[0], strerror(errno)); /* the tail of the error */
     _exit(127);
 }

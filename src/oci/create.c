@@ -244,6 +244,9 @@ static void begin(struct making *m)
         runtime = m->trial;
     else
         rc = oci_runtime_for(m->oci, p->runtime, &runtime, &err);
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network == CONFIG_NETWORK_NAT)
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
+                     "`network: nat` does not work with runsc, which brings its own network stack");
     if (rc == SP_OK && !str_is_empty(p->image)) {
         rc = oci_pull(m->oci, p, m->rootfs, &m->image_env, &err);
         lower = m->rootfs;

@@ -1,4 +1,5 @@
 /* plan.c - what sandpool-oci is told, as JSON; the fields are explained in hands/plan.h. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,6 +7,10 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define CPU_PERIOD_US 100000U
+#define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
+#define GVISOR_THREADS 3U      /* for one of the box */
+#define GVISOR_THREADS_OWN 128U
 #define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
 
 /* The order is the order of the arguments; ends with NULL. */
@@ -56,10 +61,26 @@ void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, si
     (void) snprintf(dst, cap, "%s/run-%s", o->dir, names[flavour]);
 }
 
-static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_runtime *r,
+/* --root of the runtime. Others keep a directory for each box there; runsc keeps files, and so gets
+ * one for itself. */
+static void command_root(const struct oci *o, enum oci_flavour flavour, const char *hex, char *dst,
+                         size_t cap)
+{
+    size_t len;
+
+    oci_state_root(o, flavour, dst, cap);
+    len = strlen(dst);
+    if (flavour == OCI_RUNSC)
+        (void) snprintf(dst + len, cap - len, "/%s", hex);
+}
+
+static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                             const char *dir, const char *hex)
 {
-    char root[OCI_PATH_MAX + 32];
+    const struct oci_runtime *r = p->runtime;
+    const char *network =
+        p->profile->network == CONFIG_NETWORK_HOST ? "--network=host" : "--network=none";
+    char root[OCI_PATH_MAX + 64];
     char pid_file[OCI_PATH_MAX + 64];
     const char *const usual[] = {
         r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "2", "--pid-file",
@@ -68,7 +89,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                   "--root",
                                   root,
                                   "--platform=ptrace",
-                                  "--network=none",
+                                  network,
                                   "--ignore-cgroups",
                                   "--host-uds=create",
                                   "run",
@@ -80,7 +101,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                   hex,
                                   NULL};
 
-    oci_state_root(o, r->flavour, root, sizeof(root));
+    command_root(o, r->flavour, hex, root, sizeof(root));
     (void) snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
     put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
 }
@@ -181,9 +202,13 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
 static void put_spec(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                      const char *hex)
 {
-    const char *const agent_args[] = {
+    const char *const with_fds[] = {
         "--fd",      "3",           "--lock-fd",      "4", "--user", p->profile->user,
         "--workdir", OCI_WORKSPACE, "--detach-stdio", NULL};
+    const char *const with_relay[] = {
+        "--unix",    OCI_RELAY_SOCKET, "--user",         p->profile->user,
+        "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
+    bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
     char cgroup[BACKEND_LABEL_MAX + 64];
     char rootfs[64];
     struct oci_spec spec = {.profile = p->profile,
@@ -198,11 +223,11 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .max_files = o->max_files,
                             .has_swap_limit = o->has_swap_limit,
-                            .has_cgroups = p->runtime->flavour != OCI_RUNSC,
+                            .has_cgroups = !is_gvisor,
                             .has_user_ns = true,
-                            .has_lock = true,
+                            .has_lock = !is_gvisor,
                             .image_env = p->image_env,
-                            .agent_args = agent_args};
+                            .agent_args = is_gvisor ? with_relay : with_fds};
     struct buf text;
 
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
@@ -236,14 +261,55 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
         put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);
 }
 
+PRINTF_LIKE(3, 4)
+static void put_limit(struct json_out *j, const char *file, const char *fmt, ...)
+{
+    char text[64];
+    va_list args;
+
+    va_start(args, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    json_begin_obj(j, NULL);
+    json_put_str(j, "file", file);
+    json_put_str(j, "value", text);
+    json_end(j);
+}
+
+/* For a runtime that leaves them to us. gVisor's own threads and memory count, too; without the
+ * threads that it needs it dies, so there are more of them than the box may have processes. */
+static void put_limits(struct json_out *j, const struct oci *o, const struct config_profile *p)
+{
+    unsigned long long memory = p->limits.memory;
+    unsigned long long quota = MAX_OF(p->limits.cpus * (CPU_PERIOD_US / 1000), CPU_QUOTA_MIN_US);
+
+    json_begin_arr(j, "limits");
+    if (memory > 0)
+        put_limit(j, o->is_cgroup_v2 ? "memory.max" : "memory.limit_in_bytes", "%llu", memory);
+    if (memory > 0 && o->has_swap_limit)
+        put_limit(j, o->is_cgroup_v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes", "%llu",
+                  o->is_cgroup_v2 ? 0 : memory);
+    if (p->limits.cpus > 0 && o->is_cgroup_v2)
+        put_limit(j, "cpu.max", "%llu %u", quota, CPU_PERIOD_US);
+    if (p->limits.cpus > 0 && !o->is_cgroup_v2) {
+        put_limit(j, "cpu.cfs_period_us", "%u", CPU_PERIOD_US);
+        put_limit(j, "cpu.cfs_quota_us", "%llu", quota);
+    }
+    if (p->limits.pids > 0)
+        put_limit(j, "pids.max", "%llu",
+                  (unsigned long long) p->limits.pids * GVISOR_THREADS + GVISOR_THREADS_OWN);
+    json_end(j);
+}
+
 /* Also for a `run` that fails halfway: it removes what it made. */
 static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
                         const struct oci_runtime *runtime)
 {
-    char root[OCI_PATH_MAX + 32];
+    char root[OCI_PATH_MAX + 64];
     char state[OCI_PATH_MAX + 64];
     char cgroup[BACKEND_LABEL_MAX + 64];
     char hex[17];
+    size_t len;
 
     str_hex64(hex, id);
     oci_cgroup(o, id, cgroup, sizeof(cgroup));
@@ -252,8 +318,10 @@ static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
         const char *const command[] = {runtime->path, "--root", root, "delete",
                                        "--force",     hex,      NULL};
 
-        oci_state_root(o, runtime->flavour, root, sizeof(root));
-        (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
+        command_root(o, runtime->flavour, hex, root, sizeof(root));
+        oci_state_root(o, runtime->flavour, state, sizeof(state));
+        len = strlen(state);
+        (void) snprintf(state + len, sizeof(state) - len, "/%s", hex);
         put_strings(j, "delete", command);
         json_put_str(j, "runtime_state", state);
     }
@@ -292,7 +360,11 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     put_profile_mounts(&j, p->profile->mounts);
     put_words(&j, "allow", o->allow);
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
-    put_run_command(&j, o, p->runtime, dir, hex);
+    put_run_command(&j, o, p, dir, hex);
+    if (p->runtime->flavour == OCI_RUNSC) {
+        json_put_str(&j, "relay", OCI_RELAY_SOCKET);
+        put_limits(&j, o, p->profile);
+    }
     put_network(&j, o, p->profile);
     put_removal(&j, o, p->record->box.labels.box_id, p->runtime);
     json_end(&j);

@@ -7,8 +7,9 @@
 
 /* Where the agent finds what it needs, inside the box. */
 #define OCI_AGENT_PATH "/.sandpool/agent"
-#define OCI_LISTEN_FD 3 /* the listening socket */
-#define OCI_LOCK_FD 4   /* the box's lock, held for life */
+#define OCI_RELAY_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
+#define OCI_LISTEN_FD 3                              /* the listening socket */
+#define OCI_LOCK_FD 4                                /* the box's lock, held for life */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
 
