@@ -3,6 +3,7 @@
  * started is removed again before the caller hears of it. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,10 +106,28 @@ static void undo(struct making *m, int rc, const struct err *err)
 
 /* --- it runs --- */
 
+/* Version 1 counts what sockets hold apart from other memory, and runtimes do not limit it. */
+static void limit_sockets(const struct making *m)
+{
+    char path[OCI_PATH_MAX];
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    AUTO_CLOSE int fd = -1;
+
+    oci_cgroup(m->oci, m->found.id, cgroup, sizeof(cgroup));
+    (void) snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.kmem.tcp.limit_in_bytes",
+                    cgroup);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void) dprintf(fd, "%llu", (unsigned long long) m->request->profile->limits.memory);
+    /* Kernels without this limit count it with the rest, or not at all: nothing to be done. */
+}
+
 static int run_look(struct work *w, struct err *err)
 {
     struct making *m = container_of(w, struct making, look);
 
+    if (m->box != NULL && !m->oci->is_cgroup_v2 && m->request->profile->limits.memory > 0)
+        limit_sockets(m);
     return oci_look(m->oci->boxes_dir, m->found.id, &m->found, err);
 }
 

@@ -177,8 +177,9 @@ static void put_mounts(struct json_out *o, const struct oci_spec *s)
     json_begin_arr(o, "mounts");
     put_mount(o, "/proc", "proc", LIST("nosuid", "noexec", "nodev"));
     put_mount(o, "/dev", "tmpfs", LIST("nosuid", "strictatime", "mode=755", "size=64k"));
+    /* Without a maximum one box could take the terminals of the whole machine. */
     put_mount(o, "/dev/pts", "devpts",
-              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
+              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=256",
                    is_tty_mapped ? "gid=5" : NULL));
     put_mount(o, "/dev/shm", "tmpfs", LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m"));
     put_mount(o, "/dev/mqueue", "mqueue", LIST("nosuid", "noexec", "nodev"));
