@@ -1,6 +1,6 @@
-"""Deaths of everything that makes, holds and removes real boxes: the daemon at every named point and
-at random moments, its helpers, and the boxes themselves. Afterwards rows and boxes agree one to one,
-every acknowledged lease is there, and nothing is left over."""
+"""Deaths of everything that makes, holds and removes real boxes: the daemon at every named point
+and at random moments, its helpers, and the boxes themselves. Afterwards rows and boxes agree one to
+one, every acknowledged lease is there, and nothing is left over."""
 
 import os
 import random
@@ -10,7 +10,7 @@ import threading
 import time
 
 from harness import SLOW, WAIT_S, in_threads, main, wait_until
-from oci_case import Box, BoxCase, is_alive, runs_one_of
+from oci_case import Box, BoxCase, is_alive, read_of, runs_one_of
 from test_crash import Load, Owner, fault_names
 
 POINTS = ("oci.before_run", "oci.after_run", "oci.before_remove", "oci.after_remove",
@@ -156,9 +156,8 @@ class Death(BoxCase):
         self.assertNotEqual(again.box_id, box.box_id)
         self.assertEqual(again.sh("echo alive"), "alive\n")
         wait_until(lambda: box.box_id not in self.left.boxes(), "what was left is removed")
-        running = set(self.left.running())
-        self.assertFalse([p for p in inside if p in running and f"/{box.box_id}" in
-                          open(f"/proc/{p}/cgroup", encoding="ascii").read()])
+        self.assertFalse([p for p in inside if is_alive(p) and
+                          f"/{box.box_id}" in read_of(p, "cgroup")])
 
     def test_blank_box_killed_is_replaced(self):
         self.wait_blank(self.pool, 1)
