@@ -1,9 +1,11 @@
 /* plan.c - what sandpool-oci is told, as JSON; the fields are explained in hands/plan.h. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "oci/internal.h"
 
@@ -217,14 +219,15 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .token = p->record->box.token,
                             .cgroup = cgroup,
                             .id_base = (uint32_t) p->record->id_base,
-                            .id_count = OCI_ID_COUNT,
+                            .id_count = o->id_count,
                             .host_cpus = o->host_cpus,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .max_files = o->max_files,
                             .has_swap_limit = o->has_swap_limit,
-                            .has_cgroups = !is_gvisor,
-                            .has_user_ns = true,
+                            .has_cgroups = !is_gvisor && !o->is_rootless,
+                            .has_user_ns = !o->is_rootless,
+                            .is_rootless = o->is_rootless,
                             .has_lock = !is_gvisor,
                             .image_env = p->image_env,
                             .agent_args = is_gvisor ? with_relay : with_fds};
@@ -242,16 +245,10 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
  * themselves once they are in it. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
-    const char *const slirp[] = {o->slirp,
-                                 "--configure",
-                                 "--mtu=65520",
-                                 "--disable-host-loopback",
-                                 "--enable-sandbox",
-                                 "--enable-seccomp",
-                                 "--userns-path=/proc/{pid}/ns/user",
-                                 "{pid}",
-                                 "tap0",
-                                 NULL};
+    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--disable-host-loopback",
+                                 "--enable-sandbox", "--enable-seccomp", "{pid}", "tap0",
+                                 /* of an ordinary user it is there already */
+                                 o->is_rootless ? NULL : "--userns-path=/proc/{pid}/ns/user", NULL};
     const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "0",
                                  "--config-net",  "--no-map-gw",  "-t",      "none",    "-u",
                                  "none",          "-T",           "none",    "-U",      "none",
@@ -313,7 +310,8 @@ static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
 
     str_hex64(hex, id);
     oci_cgroup(o, id, cgroup, sizeof(cgroup));
-    json_put_str(j, "cgroup", cgroup);
+    if (!o->is_rootless)
+        json_put_str(j, "cgroup", cgroup);
     if (runtime != NULL) {
         const char *const command[] = {runtime->path, "--root", root, "delete",
                                        "--force",     hex,      NULL};
@@ -327,7 +325,7 @@ static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
     }
 }
 
-void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
+static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
 {
     bool has_disk = o->has_loop && p->profile->limits.disk > 0;
     char dir[OCI_PATH_MAX + 32];
@@ -351,9 +349,9 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     put_spec(&j, o, p, hex);
     json_put_str(&j, "stage", o->stage);
     json_put_str(&j, "lower", p->lower);
-    json_put_bool(&j, "map_lower", true);
+    json_put_bool(&j, "map_lower", !o->is_rootless);
     json_put_u64(&j, "id_base", p->record->id_base);
-    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "disk", has_disk ? p->profile->limits.disk : 0);
     json_put_str(&j, "disk_template", template);
     put_contents(&j, o, p->profile, hex);
@@ -363,13 +361,27 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     put_run_command(&j, o, p, dir, hex);
     if (p->runtime->flavour == OCI_RUNSC) {
         json_put_str(&j, "relay", OCI_RELAY_SOCKET);
-        put_limits(&j, o, p->profile);
+        if (!o->is_rootless)
+            put_limits(&j, o, p->profile);
     }
     put_network(&j, o, p->profile);
     put_removal(&j, o, p->record->box.labels.box_id, p->runtime);
     json_end(&j);
     json_out_finish(&j, out);
     buf_fini(&record);
+}
+
+void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
+{
+    struct oci_run_plan own = *p;
+    struct config_profile *profile = xcalloc(1, sizeof(*profile));
+
+    *profile = *p->profile;
+    if (o->id_count == 1) /* nobody but root can be in the box */
+        str_copy_cut(profile->user, sizeof(profile->user), "root");
+    own.profile = profile;
+    plan_run(o, &own, out);
+    free(profile);
 }
 
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
@@ -399,7 +411,7 @@ void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_ba
     json_put_str(&j, "dir", dir);
     json_put_u64(&j, "pid", (uint64_t) b->pid);
     json_put_u64(&j, "id_base", id_base);
-    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "user_id", user_id);
     json_begin_arr(&j, "mounts");
     for (size_t i = 0; i < extras->mount_count; i++)

@@ -30,6 +30,7 @@ struct oci_spec {
     bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
                              memory.swap.max of any group below the root) */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
+    bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     bool has_lock;       /* the lock is descriptor OCI_LOCK_FD */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */

@@ -232,11 +232,23 @@ static void on_cancel(struct op *op)
         op_cancel(&u->call.op);
 }
 
+static int check_rootless(const struct backend_extras *x, struct err *err)
+{
+    if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "limits need control groups, and the daemon does not run as root");
+    if (x->mount_count > 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "mounts into a running box need root, and the daemon does not run as root");
+    return SP_OK;
+}
+
 void oci_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *))
 {
     struct oci *o = oci_of(backend);
     struct updating *u = xcalloc(1, sizeof(*u));
+    struct err err;
 
     op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
     u->oci = o;
@@ -246,5 +258,9 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
     oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
     u->work.run = run_limits;
     r->priv = u;
+    if (o->is_rootless && check_rootless(&r->extras, &err) != SP_OK) {
+        finish(u, err.code, &err);
+        return;
+    }
     work_start(o->loop, &u->work, &o->inner, RT_NEVER, on_limits);
 }
