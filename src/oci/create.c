@@ -266,6 +266,9 @@ static void begin(struct making *m)
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network == CONFIG_NETWORK_NAT)
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
                      "`network: nat` does not work with runsc, which brings its own network stack");
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
+        rc =
+            err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");
     if (rc == SP_OK && !str_is_empty(p->image)) {
         rc = oci_pull(m->oci, p, m->rootfs, &m->image_env, &err);
         lower = m->rootfs;

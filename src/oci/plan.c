@@ -87,6 +87,20 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
     const char *const usual[] = {
         r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "2", "--pid-file",
         pid_file, "--bundle", dir,  hex,   NULL};
+    const char *const crun_rootless[] = {r->path,
+                                         "--cgroup-manager=disabled",
+                                         "--root",
+                                         root,
+                                         "run",
+                                         "--detach",
+                                         "--preserve-fds",
+                                         "2",
+                                         "--pid-file",
+                                         pid_file,
+                                         "--bundle",
+                                         dir,
+                                         hex,
+                                         NULL};
     const char *const gvisor[] = {r->path,
                                   "--root",
                                   root,
@@ -105,7 +119,10 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
 
     command_root(o, r->flavour, hex, root, sizeof(root));
     (void) snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
-    put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
+    if (r->flavour == OCI_CRUN && o->is_rootless)
+        put_strings(j, "runtime", crun_rootless);
+    else
+        put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
 }
 
 static void put_owned(struct json_out *j, const char *path, uint64_t id, uint64_t mode)
@@ -204,9 +221,11 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
 static void put_spec(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                      const char *hex)
 {
+    /* With one id there is nobody to become, and trying is not allowed. */
     const char *const with_fds[] = {
-        "--fd",      "3",           "--lock-fd",      "4", "--user", p->profile->user,
-        "--workdir", OCI_WORKSPACE, "--detach-stdio", NULL};
+        "--fd",           "3",           "--lock-fd",      "4",
+        "--workdir",      OCI_WORKSPACE, "--detach-stdio", o->id_count > 1 ? "--user" : NULL,
+        p->profile->user, NULL};
     const char *const with_relay[] = {
         "--unix",    OCI_RELAY_SOCKET, "--user",         p->profile->user,
         "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
