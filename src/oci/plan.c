@@ -11,7 +11,7 @@
 
 #define CPU_PERIOD_US 100000U
 #define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
-#define GVISOR_THREADS 3U      /* for one of the box */
+#define GVISOR_THREADS 16U     /* for one process of the box; about 12 were seen */
 #define GVISOR_THREADS_OWN 128U
 #define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
 
