@@ -261,6 +261,9 @@ void oci_settle(struct oci *o);
 MUST_CHECK int oci_setup(struct oci *o, const struct backend_env *env, struct err *err);
 /* rootless.c: fills is_rootless and what depends on it. Else err says what is missing here. */
 MUST_CHECK int oci_rootless_setup(struct oci *o, struct err *err);
+/* At the end, with no box left: parts of the base belong to ids of the range, and whoever owns
+ * state_dir could not remove them. True: under way, oci_settle() follows. */
+bool oci_rootless_clean(struct oci *o);
 /* A control group of version 2 that an ordinary user may divide. */
 bool oci_has_own_cgroup(void);
 /* SP_OK when `rootfs: host` has its base; SP_STARTING: being made; else why not. */

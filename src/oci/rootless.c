@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "oci/internal.h"
 
@@ -138,8 +140,8 @@ static int find_ids(struct err *err)
     if (!has_uids || !has_gids)
         return err_set(err, SP_NOT_FOUND,
                        "%s no %d ids for user %.40s (usermod --add-subuids 100000-165535 "
-                       "--add-subgids 100000-165535)%s",
-                       missing, OCI_ID_COUNT, name,
+                       "--add-subgids 100000-165535 %.40s)%s",
+                       missing, OCI_ID_COUNT, name, name,
                        has_tools ? "" : ", and /usr/bin/newuidmap is missing (package uidmap)");
     if (!has_tools)
         return err_set(err, SP_NOT_FOUND,
@@ -183,4 +185,48 @@ bool oci_has_own_cgroup(void)
     if (f != NULL)
         (void) fclose(f); /* only read */
     return is_ours;
+}
+
+/* --- the end --- */
+
+struct cleaning {
+    struct oci_hands hands;
+    struct oci *oci;
+};
+
+static void on_cleaned(struct op *op)
+{
+    struct cleaning *c = container_of(op, struct cleaning, hands.op);
+    struct oci *o = c->oci;
+
+    if (op->result != SP_OK)
+        log_warn("oci.base_left", LF_STR("reason", op->err.msg));
+    oci_hands_fini(&c->hands);
+    free(c);
+    oci_settle(o);
+}
+
+bool oci_rootless_clean(struct oci *o)
+{
+    char dir[OCI_PATH_MAX + 8];
+    struct cleaning *c;
+    struct json_out j;
+
+    if (o->id_count == 1 || !o->is_rootless || str_is_empty(o->base_dir) ||
+        rmdir(o->boxes_dir) != 0) /* boxes live on; else the next start makes it */
+        return false;
+    str_copy_cut(o->base_dir, sizeof(o->base_dir), "");
+    (void) snprintf(dir, sizeof(dir), "%s/base", o->dir);
+    c = xcalloc(1, sizeof(*c));
+    c->oci = o;
+    c->hands.verb = "remove";
+    c->hands.pass_fd = -1;
+    buf_init(&c->hands.plan, OCI_RECORD_MAX);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_end(&j);
+    json_out_finish(&j, &c->hands.plan);
+    oci_hands_start(o, &c->hands, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS), on_cleaned);
+    return true;
 }
