@@ -200,7 +200,11 @@ static bool set_gid(gid_t gid)
 
 static bool set_uid(uid_t uid)
 {
-    return syscall(SYS_setresuid, -1, uid, -1) == 0;
+    bool is_set = syscall(SYS_setresuid, -1, uid, -1) == 0;
+
+    /* It cannot fail, so that errno stays. */
+    (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* a change of ids can make it traceable again */
+    return is_set;
 }
 
 int identity_enter(const struct identity *id)
