@@ -37,7 +37,8 @@ int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct e
     int rc;
 
     if (at < 0 && errno != ENOENT)
-        return err_sys(err, SP_IO, errno, "open '%.150s' in the box", path);
+        return err_sys(err, errno == ENOTDIR ? SP_NOT_FOUND : SP_IO, errno,
+                       "open '%.150s' in the box", path);
     if (at < 0)
         at = open_in_root(root, "/", O_DIRECTORY);
     else
@@ -56,7 +57,8 @@ int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct e
             next = open_in_root(root, part, O_DIRECTORY);
         }
         if (next < 0)
-            return err_sys(err, SP_IO, errno, "open '%.150s' in the box", part);
+            return err_sys(err, errno == ENOTDIR ? SP_NOT_FOUND : SP_IO, errno,
+                           "open '%.150s' in the box", part);
         (void) close(at); /* O_PATH */
         at = next;
     }
@@ -107,7 +109,7 @@ int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *
     if (S_ISREG(st.st_mode))
         return SP_OK;
     (void) close(TAKE_FD(*ret_fd)); /* O_PATH */
-    return err_set(err, SP_IO, "'%.150s' in the box is no file", path);
+    return err_set(err, SP_NOT_FOUND, "'%.150s' in the box is no file", path);
 }
 
 int inside_write(int root, const char *path, const char *text, uint32_t owner, struct err *err)

@@ -209,6 +209,8 @@ static int exit_status(int rc)
         return HANDS_EXIT_RUNNING;
     if (rc == SP_FORBIDDEN)
         return HANDS_EXIT_REFUSED;
+    if (rc == SP_NOT_FOUND)
+        return HANDS_EXIT_INVALID;
     return rc == SP_OWNER_CONFLICT ? HANDS_EXIT_TAKEN : HANDS_EXIT_FAILED;
 }
 

@@ -74,6 +74,7 @@ enum {
     HANDS_EXIT_RUNNING = 3, /* run: the box exists and runs */
     HANDS_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
     HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
+    HANDS_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
 };
 
 #endif

@@ -63,15 +63,27 @@ static int read_whole(int fd, struct buf *out)
 }
 
 /* Adds `line` unless `name` is there; an empty file begins with `first`. */
+/* Opening a device of the image's own making could already do something. */
+static bool is_file_or_missing(int root_fd, const char *path)
+{
+    AUTO_CLOSE int fd = open_inside(root_fd, path, O_PATH, 0);
+    struct stat st;
+
+    return fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode));
+}
+
 static int add_line(int root_fd, const char *path, const char *name, const char *first,
                     const char *line)
 {
-    AUTO_CLOSE int fd = open_inside(root_fd, path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
+    AUTO_CLOSE int fd = -1;
     struct buf text;
     struct buf more;
     struct stat st;
     int failed = 0;
 
+    if (!is_file_or_missing(root_fd, path))
+        return EINVAL;
+    fd = open_inside(root_fd, path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
     if (fd < 0 || fstat(fd, &st) != 0)
         return errno;
     if (!S_ISREG(st.st_mode))

@@ -98,14 +98,25 @@ static void on_mounted(struct op *op)
     struct updating *u = container_of(op, struct updating, hands.op);
     struct err err = op->err;
 
-    if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_TAKEN)
-        finish(u, err_set(&err, SP_SPEC_CONFLICT, "%.200s", op->err.msg), &err);
-    else if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_REFUSED)
-        finish(u, err_set(&err, SP_FORBIDDEN, "%.200s", op->err.msg), &err);
-    else if (op->result != SP_OK)
-        finish(u, op->result, &err);
-    else
+    if (op->result == SP_OK) {
         set_env(u);
+        return;
+    }
+    switch (u->hands.exit_code) {
+    case HANDS_EXIT_TAKEN:
+        err.code = SP_SPEC_CONFLICT;
+        break;
+    case HANDS_EXIT_REFUSED:
+        err.code = SP_FORBIDDEN;
+        break;
+    case HANDS_EXIT_INVALID:
+        err.code = SP_INVALID_FIELD;
+        break;
+    default:
+        err.code = op->result;
+        break;
+    }
+    finish(u, err.code, &err);
 }
 
 static void mount_all(struct updating *u)
