@@ -91,9 +91,11 @@ static int add_line(int root_fd, const char *path, const char *name, const char 
     buf_init(&text, FILE_MAX);
     buf_init(&more, 4096);
     failed = read_whole(fd, &text);
-    if (failed == 0 && text.len == 0)
+    if (failed == 0 && text.len == 0) {
         buf_puts(&more, first);
-    else if (failed == 0 && text.data[text.len - 1] != '\n')
+        (void) fchmod(fd, 0644); /* whatever our umask is: the box's user reads it */
+    }
+    if (failed == 0 && text.len > 0 && text.data[text.len - 1] != '\n')
         buf_putc(&more, '\n');
     if (failed == 0 && !has_name(buf_str(&text), name) && !has_name(buf_str(&more), name))
         buf_puts(&more, line);

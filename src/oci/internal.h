@@ -285,6 +285,8 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
                     uint64_t user_id, const struct backend_extras *extras, struct buf *out);
 void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap);
+/* What a limit of processes is for the control group of a box. */
+uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids);
 /* Where a runtime keeps its notes. */
 void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap);
 /* The control group, from the root of its hierarchy. */

@@ -292,8 +292,13 @@ static void put_limit(struct json_out *j, const char *file, const char *fmt, ...
     json_end(j);
 }
 
-/* For a runtime that leaves them to us. gVisor's own threads and memory count, too; without the
- * threads that it needs it dies, so there are more of them than the box may have processes. */
+/* gVisor's own threads count, too; without those that it needs it dies. */
+uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids)
+{
+    return flavour == OCI_RUNSC ? pids * GVISOR_THREADS + GVISOR_THREADS_OWN : pids;
+}
+
+/* For a runtime that leaves them to us. */
 static void put_limits(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
     unsigned long long memory = p->limits.memory;
@@ -312,8 +317,7 @@ static void put_limits(struct json_out *j, const struct oci *o, const struct con
         put_limit(j, "cpu.cfs_quota_us", "%llu", quota);
     }
     if (p->limits.pids > 0)
-        put_limit(j, "pids.max", "%llu",
-                  (unsigned long long) p->limits.pids * GVISOR_THREADS + GVISOR_THREADS_OWN);
+        put_limit(j, "pids.max", "%llu", (unsigned long long) oci_pids(OCI_RUNSC, p->limits.pids));
     json_end(j);
 }
 

@@ -23,6 +23,7 @@ struct updating {
     struct oci *oci;
     struct backend_update *request;
     struct oci_found found;
+    enum oci_flavour flavour;
     char cgroup[BACKEND_LABEL_MAX + 64];
     char url[BACKEND_URL_MAX + 32];
     char authorization[BACKEND_TOKEN_MAX + 32];
@@ -217,7 +218,7 @@ static int run_limits(struct work *w, struct err *err)
     if (rc == SP_OK && x->cpus > 0)
         rc = limit_cpus(u, x->cpus, err);
     if (rc == SP_OK && x->pids > 0)
-        rc = limit_pids(u, x->pids, err);
+        rc = limit_pids(u, oci_pids(u->flavour, x->pids), err);
     return rc;
 }
 
