@@ -60,7 +60,8 @@ static void tell_rootless(struct backend_exam *r, const struct oci *o)
              "1: commands run as the box's root, whatever `user` says. For more: %.220s",
              o->one_id.msg);
     tell(r, BACKEND_FINDING_WARN, "late mounts",
-         "none: mounts into a running box need root. Those of a profile can be used");
+         "none: mounts into a running box need root. Those of a profile can be used, but only "
+         "read-only where they belong to this user");
 }
 
 static void tell_root(struct backend_exam *r, const struct oci *o)
@@ -115,9 +116,8 @@ static void tell_runtimes(struct backend_exam *r, const struct oci *o)
 
         (void) snprintf(subject, sizeof(subject), "runtime %.36s", one->name);
         if (one->trial == OCI_WORKS) {
-            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s%s", one->path,
-                 has_one ? "" : "; used where a profile does not say",
-                 one->flavour != OCI_RUNSC ? "" : "; one that exceeds its memory ends as a whole");
+            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s", one->path,
+                 has_one ? "" : "; used where a profile does not say");
             has_one = true;
         } else if (one->trial == OCI_FAILED) {
             tell(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s", one->path,
@@ -129,6 +129,23 @@ static void tell_runtimes(struct backend_exam *r, const struct oci *o)
     if (!has_one)
         tell(r, BACKEND_FINDING_FAIL, "runtime",
              "none works. Install one: apt-get install runc (or crun)");
+}
+
+static void tell_nat(struct backend_exam *r, const struct oci *o)
+{
+    if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
+        tell(r, BACKEND_FINDING_WARN, "network nat",
+             "neither slirp4netns nor pasta (package passt) is installed: profiles with `network: "
+             "nat` cannot be used");
+    else if (access("/dev/net/tun", R_OK | W_OK) != 0)
+        tell(
+            r, BACKEND_FINDING_WARN, "network nat",
+            "/dev/net/tun cannot be opened by user %u: profiles with `network: nat` cannot be used. "
+            "Load the kernel module `tun` and give the device mode 0666",
+            (unsigned) geteuid());
+    else
+        tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
+             !str_is_empty(o->slirp) ? o->slirp : o->pasta);
 }
 
 static void tell_all(struct examining *x)
@@ -147,13 +164,7 @@ static void tell_all(struct examining *x)
     tell(r, BACKEND_FINDING_OK, "helper", "%.200s", o->helper);
     tell_tool(r, "image: skopeo", "skopeo", "profiles with an `image` cannot be used");
     tell_tool(r, "image: umoci", "umoci", "profiles with an `image` cannot be used");
-    if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
-        tell(r, BACKEND_FINDING_WARN, "network nat",
-             "neither slirp4netns nor pasta (package passt) is installed: profiles with `network: "
-             "nat` cannot be used");
-    else
-        tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
-             !str_is_empty(o->slirp) ? o->slirp : o->pasta);
+    tell_nat(r, o);
     r->priv = NULL;
     oci_finish(o, &r->op, SP_OK, NULL);
     free(x);
