@@ -118,7 +118,7 @@ class Late(BoxCase):
 
     def test_missing_directory(self):
         answer = self.pool.acquire("missing", mounts=[self.mount("no-such", "/data")])
-        self.assertNotEqual(answer.status, 200)
+        self.assertCode(answer, 422, "invalid_field")
         self.assertIn("no-such", answer.text)
         self.assertFalse(self.is_held("missing"))
 

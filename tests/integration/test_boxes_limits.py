@@ -15,7 +15,7 @@ MEMORY = 128 * MIB
 PIDS = 64
 DISK = 96 * MIB
 GIB = 1024 * MIB
-SPILL = 256 * MIB  # what the agent keeps of one stream
+SPILL = 256 * MIB  # what the agent keeps of one stream where there is room
 
 
 class Limits(BoxCase):
@@ -159,14 +159,20 @@ class Limits(BoxCase):
         kept = self.gigabyte(box)
         self.assertLessEqual(kept, SPILL)
         if has_loop_devices():
-            self.assertEqual(kept, SPILL)
+            self.assertGreater(kept, SPILL // 2)
             used = int(box.sh("df --output=used -B1 /workspace | tail -1"))
             self.assertLess(used, SPILL + 64 * MIB)
         self.assertUsable(box)
 
     def test_gigabyte_of_output_on_a_small_disk(self):
         box = self.acquire("cramped")
-        self.assertGreaterEqual(self.gigabyte(box), 32768)
+        writer = box.start("for i in $(seq 300); do head -c 8M /dev/zero > a || exit 1; done")
+        kept = self.gigabyte(box)
+        if has_loop_devices():
+            self.assertGreater(kept, DISK // 16)
+            self.assertLess(kept, DISK // 4)
+        ended = box.call("DELETE", f"{PROCESSES}/{writer}")
+        self.assertEqual(box.output(writer, "stderr"), "", ended)  # there was room for others
         self.assertUsable(box)
 
     @staticmethod
