@@ -55,8 +55,8 @@ static void finish(struct making *m, int rc, const struct err *err)
     oci_env_free(m->image_env);
     oci_hands_fini(&m->hands);
     r->priv = NULL;
-    free(m);
     oci_finish(o, &r->op, rc, err);
+    free(m); /* `err` may be in it */
     if (b == NULL)
         return;
     list_move(&b->joiners, &joined);
@@ -255,7 +255,9 @@ static void begin(struct making *m)
     if (p->network == CONFIG_NETWORK_NAT && str_is_empty(m->oci->slirp) &&
         str_is_empty(m->oci->pasta)) {
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
-                     "`network: nat` needs slirp4netns or pasta (package passt)");
+                     m->oci->is_rootless
+                         ? "`network: nat` needs slirp4netns"
+                         : "`network: nat` needs slirp4netns or pasta (package passt)");
         finish(m, rc, &err);
         return;
     }
