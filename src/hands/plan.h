@@ -40,7 +40,8 @@
  *                                  its own (a small tmpfs that the box's root owns). Neither socket
  *                                  nor lock goes to the runtime then: `sandpool-oci relay` keeps
  *                                  both, outside the box, as user id_base; it passes bytes from the
- *                                  one socket to the other and ends with the box's init
+ *                                  one socket to the other and ends with the box's init. "pid" of the
+ *                                  answer, and of the file of that name, is the relay's
  *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
  *                                  no cgroup: we make "cgroup", with these, and the runtime is
  *                                  started in it (the relay is not)

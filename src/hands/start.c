@@ -294,6 +294,6 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
     if (rc == SP_OK && p->network != NULL)
         rc = start_network(p, d, *ret_pid, tail, err);
     if (rc == SP_OK && p->relay != NULL)
-        rc = relay_start(p, d, relay_dir, *ret_pid, err);
+        rc = relay_start(p, d, relay_dir, ret_pid, err);
     return rc;
 }

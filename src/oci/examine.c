@@ -116,8 +116,9 @@ static void tell_runtimes(struct backend_exam *r, const struct oci *o)
 
         (void) snprintf(subject, sizeof(subject), "runtime %.36s", one->name);
         if (one->trial == OCI_WORKS) {
-            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s", one->path,
-                 has_one ? "" : "; used where a profile does not say");
+            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s%s", one->path,
+                 has_one ? "" : "; used where a profile does not say",
+                 one->flavour != OCI_RUNSC ? "" : "; one that exceeds its memory ends as a whole");
             has_one = true;
         } else if (one->trial == OCI_FAILED) {
             tell(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s", one->path,
