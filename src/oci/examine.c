@@ -136,8 +136,9 @@ static void tell_nat(struct backend_exam *r, const struct oci *o)
 {
     if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
         tell(r, BACKEND_FINDING_WARN, "network nat",
-             "neither slirp4netns nor pasta (package passt) is installed: profiles with `network: "
-             "nat` cannot be used");
+             "%s installed: profiles with `network: nat` cannot be used",
+             o->is_rootless ? "slirp4netns is not"
+                            : "neither slirp4netns nor pasta (package passt) is");
     else if (access("/dev/net/tun", R_OK | W_OK) != 0)
         tell(
             r, BACKEND_FINDING_WARN, "network nat",

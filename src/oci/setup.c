@@ -215,6 +215,8 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
                F_OK) == 0;
     o->has_loop = !o->is_rootless && access("/dev/loop-control", R_OK | W_OK) == 0;
     oci_runtimes_init(o);
+    if (o->is_rootless) /* it gives up the right to enter a namespace of its own user's first */
+        str_copy_cut(o->pasta, sizeof(o->pasta), "");
     start_base(o);
     return SP_OK;
 }
