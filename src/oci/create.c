@@ -265,9 +265,9 @@ static void begin(struct making *m)
         runtime = m->trial;
     else
         rc = oci_runtime_for(m->oci, p->runtime, &runtime, &err);
-    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network == CONFIG_NETWORK_NAT)
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network != CONFIG_NETWORK_NONE)
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
-                     "`network: nat` does not work with runsc, which brings its own network stack");
+                     "boxes by runsc have no network so far: only `network: none` works");
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
         rc =
             err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");

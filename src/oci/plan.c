@@ -80,8 +80,6 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                             const char *dir, const char *hex)
 {
     const struct oci_runtime *r = p->runtime;
-    const char *network =
-        p->profile->network == CONFIG_NETWORK_HOST ? "--network=host" : "--network=none";
     char root[OCI_PATH_MAX + 64];
     char pid_file[OCI_PATH_MAX + 64];
     const char *const usual[] = {
@@ -105,7 +103,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                   "--root",
                                   root,
                                   "--platform=ptrace",
-                                  network,
+                                  "--network=none",
                                   "--ignore-cgroups",
                                   "--host-uds=create",
                                   "run",

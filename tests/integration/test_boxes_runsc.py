@@ -61,7 +61,8 @@ class RunscCase(BoxCase):
 class Life(RunscCase):
     profiles = {"default": {"warm": {"min": 1, "max": 2}}, "cold": {"warm": {"min": 0, "max": 0}},
                 "rooted": {"warm": {"min": 0, "max": 0}, "user": "root"},
-                "nat": {"warm": {"min": 0, "max": 0}, "network": "nat"}}
+                "nat": {"warm": {"min": 0, "max": 0}, "network": "nat"},
+                "host": {"warm": {"min": 0, "max": 0}, "network": "host"}}
 
     def test_a_kernel_of_its_own(self):
         box = self.acquire("kernel")
@@ -186,10 +187,11 @@ class Life(RunscCase):
             socket.create_connection(("127.0.0.1", port), 2)
         self.assertNotIn(box.box_id, pathlib.Path("/proc/net/unix").read_text())
 
-    def test_nat_is_refused_with_a_reason(self):
-        answer = self.server.acquire("nat", profile="nat", wait_ms=1000)
-        self.assertNotEqual(answer.status, 200)
-        self.assertIn("does not work with runsc", self.log_tail())
+    def test_other_networks_are_refused_with_a_reason(self):
+        for name in ("nat", "host"):
+            answer = self.server.acquire(name, profile=name, wait_ms=1000)
+            self.assertNotEqual(answer.status, 200)
+            self.assertIn("only `network: none`", str(answer.json) + self.log_tail())
 
 
 class Death(RunscCase):
