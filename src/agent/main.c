@@ -291,7 +291,8 @@ static int start_listening(struct agent *a, const struct options *options, struc
 static int run(struct agent *a, const struct options *options, struct err *err)
 {
     const int signums[] = {SIGTERM, SIGINT, SIGCHLD, 0};
-    struct http_server_config config = {.limits = limits, .ctx = a, .guard = agent_guard};
+    struct http_server_config config = {
+        .limits = limits, .ctx = a, .guard = agent_guard, .wants_proof = true};
     struct signals signals = {0};
     int rc = loop_init(&a->loop, err);
 

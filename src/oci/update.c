@@ -180,6 +180,7 @@ static int limit_memory(const struct updating *u, uint64_t bytes, struct err *er
     (void) write_limit(u, with_swap, "", text, true, err);
     if (write_limit(u, "memory/memory.limit_in_bytes", "", text, false, err) != SP_OK)
         return err->code;
+    (void) write_limit(u, "memory/memory.kmem.tcp.limit_in_bytes", "", text, true, err);
     return write_limit(u, with_swap, "", text, true, err);
 }
 
