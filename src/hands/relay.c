@@ -200,4 +200,5 @@ void relay_run(const char *id, const char *name)
         return; /* nobody waits for the box */
     (void) close(FD_REPORT);
     relay_loop_run(&config);
+    _exit(0); /* at once, with whatever is still open */
 }

@@ -20,7 +20,7 @@ MUST_CHECK int relay_start(const struct plan *p, const struct box_dir *d, int di
 
 /* Is that process: descriptors 3 to 7 are the listening socket, the lock, the directory, the pidfd of
  * the box's init, and where it says that it works. Becomes user `id` of the host, without any
- * privilege. Returns when the box has ended. */
+ * privilege, and ends with the box. Returns when it cannot begin. */
 void relay_run(const char *id, const char *name);
 
 #endif

@@ -22,6 +22,9 @@ ID = 1610612736
 NAME = "agent.sock"
 MIB = 1 << 20
 MAX = 512  # connections at once
+CACHE = BIN / "CMakeCache.txt"
+IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
+MEMORY = (64 if IS_SANITIZED else 8) * MIB  # sanitizers keep what is freed
 IDLE = 8  # descriptors of a relay without any
 
 
@@ -95,7 +98,7 @@ class RelayTest(unittest.TestCase):
     def end(self):
         self.init.kill()
         self.init.wait()
-        self.assertEqual(self.relay.wait(10), 1)  # it never lives longer than the box's init
+        self.assertEqual(self.relay.wait(10), 0)  # it never lives longer than the box's init
 
     def start_relay(self):
         listen = socket.socket()
@@ -207,7 +210,7 @@ class RelayTest(unittest.TestCase):
         self.assertEqual(s.recv(1), b"!")
         up = total / MIB / (time.monotonic() - begin)
         print(f"relay: {down:.0f} MiB/s out of the box, {up:.0f} MiB/s into it")
-        self.assertLess(self.memory(), 8 * MIB)
+        self.assertLess(self.memory(), MEMORY)
 
     def test_what_the_box_said_before_it_closed_arrives(self):
         def serve(connection):
@@ -245,7 +248,7 @@ class RelayTest(unittest.TestCase):
             s.close()
         self.assert_idle()
         self.assertLess(self.memory(), before + MIB)
-        self.assertLess(self.memory(), 8 * MIB)
+        self.assertLess(self.memory(), MEMORY)
         self.assertEqual(len(slow[0].recv(1000, socket.MSG_WAITALL)), 1000)
 
     def test_more_callers_than_fit_wait_for_their_turn(self):
@@ -273,7 +276,7 @@ class RelayTest(unittest.TestCase):
             self.assertEqual(s.recv(10), b"hi")
             s.close()
         self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
-        self.assertLess(self.memory(), 8 * MIB)
+        self.assertLess(self.memory(), MEMORY)
 
     def test_a_caller_that_breaks_off_is_forgotten_though_the_box_reads_nothing(self):
         self.inside(lambda connection: time.sleep(60))
@@ -365,7 +368,7 @@ class RelayTest(unittest.TestCase):
         self.assertEqual(s.recv(1), b"x")
         begin = time.monotonic()
         self.init.kill()
-        self.assertEqual(self.relay.wait(5), 1)
+        self.assertEqual(self.relay.wait(5), 0)
         self.assertLess(time.monotonic() - begin, 1)
         try:
             self.assertEqual(s.recv(1), b"")
