@@ -20,14 +20,12 @@ import unittest
 
 from harness import BIN, SLOW, Daemon, main, wait_until
 
-RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
-PYTHON = "/usr/bin/python3"
+RUNTIME, PYTHON = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc"), "/usr/bin/python3"
 PROBE = pathlib.Path(__file__).with_name("escape_probe.py").read_text()
 REFUSED = {"EPERM", "EACCES", "EROFS", "ENOSYS"}
 UNREACHED = {"ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH"}
 WHO = ("root", "user")
-PROCESSES = "/v1/agent/processes"
-TCP_TOKEN = "escape-" + secrets.token_hex(16)
+PROCESSES, TCP_TOKEN = "/v1/agent/processes", "escape-" + secrets.token_hex(16)
 world = None
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 
@@ -127,6 +125,8 @@ class World:
 def why_not():
     if os.geteuid() != 0:
         return "boxes are made by root here"
+    if SLOW > 1:  # it keeps a copy of its environment, for one
+        return "an instrumented agent is another program"
     for program in (RUNTIME, PYTHON):
         if shutil.which(program) is None:
             return f"{program} is not installed"
