@@ -260,12 +260,14 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
                 void (*on_done)(struct op *))
 {
     struct oci *o = oci_of(backend);
+    const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
     struct updating *u = xcalloc(1, sizeof(*u));
     struct err err;
 
     op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
     u->oci = o;
     u->request = r;
+    u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
     u->found.id = r->box.labels.box_id;
     u->found.pid_fd = -1;
     oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));

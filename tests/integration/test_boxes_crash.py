@@ -2,6 +2,7 @@
 and at random moments, its helpers, and the boxes themselves. Afterwards rows and boxes agree one to
 one, every acknowledged lease is there, and nothing is left over."""
 
+import fcntl
 import os
 import random
 import signal
@@ -89,6 +90,20 @@ class Daemon(BoxCase):
         self.addCleanup(self.pool.close)
         self.assertEqual(self.acquire("steady", "kept").box_id, lease["box_id"])
         self.assertAgree()
+
+    def test_a_maker_that_is_stuck_spoils_nothing(self):
+        self.server.kill()
+        stuck = self.server.state / "oci" / "boxes" / "00000000deadbeef"
+        stuck.mkdir(mode=0o700)
+        with open(stuck / "lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.server.start()
+            type(self).pool = self.server.client()
+            self.addCleanup(self.pool.close)
+            wait_until(lambda: self.pool.get("/readyz").status == 200, "a listing that is clean")
+            self.assertEqual(self.acquire("beside").sh("echo here"), "here\n")
+        wait_until(lambda: self.pool.post("/v1/pool/reconcile") and not stuck.exists(), "swept")
+        self.check([])
 
     def test_helpers_that_are_killed(self):
         """Whoever makes or removes a box dies: tried again or told, and cleaned up."""
