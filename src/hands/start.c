@@ -187,12 +187,17 @@ static char *with_pid(const char *arg, int pid)
     return text;
 }
 
-/* It outlives us, in a session of its own; nobody reads what it says later, which must not end it. */
-static void become_network(const struct plan *p, int box_pid, int out)
+/* It outlives us, in a session of its own; nobody reads what it says later, which must not end it. It
+ * does not begin before its number is written down: nothing else leads to it. */
+static void become_network(const struct plan *p, int box_pid, int out, const int gate[2])
 {
     char *argv[PLAN_ARGS_MAX + 1] = {NULL};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char go;
 
+    (void) close(gate[1]); /* else the end of our parent is never seen */
+    if (read(gate[0], &go, 1) != 1)
+        _exit(127);
     for (size_t i = 0; p->network[i] != NULL; i++)
         argv[i] = with_pid(p->network[i], box_pid);
     /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
@@ -210,23 +215,36 @@ static int start_network(const struct plan *p, const struct box_dir *d, int box_
     struct pollfd wait = {.events = POLLIN};
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
+    AUTO_CLOSE int behind = -1;
+    AUTO_CLOSE int gate = -1;
     AUTO_CLOSE int pid_fd = -1;
     char text[64];
     int ends[2];
+    int gates[2];
     pid_t pid;
+    int rc;
 
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return err_sys(err, SP_IO, errno, "pipe");
     in = ends[0];
     out = ends[1];
+    if (pipe2(gates, O_CLOEXEC) != 0)
+        return err_sys(err, SP_IO, errno, "pipe");
+    behind = gates[0];
+    gate = gates[1];
     pid = fork();
     if (pid < 0)
         return err_sys(err, SP_IO, errno, "fork");
     if (pid == 0)
-        become_network(p, box_pid, out);
+        become_network(p, box_pid, out, gates);
     pid_fd = pidfd_open(pid, 0);
     (void) snprintf(text, sizeof(text), "%d %llu\n", (int) pid,
                     (unsigned long long) proc_start_time(pid));
+    rc = box_dir_write(d, "net.pid", text, err);
+    if (rc != SP_OK)
+        return rc;
+    if (write(gate, "x", 1) != 1)
+        return err_sys(err, SP_IO, errno, "start %.80s", p->network[0]);
     wait.fd = pid_fd;
     if (poll(&wait, 1, 20) > 0) { /* one that cannot work says so at once */
         ssize_t n = read(in, tail->text, sizeof(tail->text) - 1);
@@ -235,7 +253,7 @@ static int start_network(const struct plan *p, const struct box_dir *d, int box_
         tail->text[tail->len] = '\0';
         return err_set(err, SP_BACKEND_FAILED, "%.80s ended at once", p->network[0]);
     }
-    return box_dir_write(d, "net.pid", text, err);
+    return SP_OK;
 }
 
 /* The runtime's file has the number only; with the start time nobody else can be taken for it. */

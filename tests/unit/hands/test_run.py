@@ -195,6 +195,24 @@ class Run(HandsTest):
         self.assertGreaterEqual(self.remove(box.plan)["processes"], 2)
         self.assertTrue(wait_until(lambda: not pathlib.Path(f"/proc/{pid}/exe").exists()))
 
+    def test_network_program_of_a_killed_helper_is_found(self):
+        mark = f"{7000 + os.getpid() % 1000}.5"
+        plan = self.plan("netkill", network=["/bin/sleep", mark])
+        p = self.start(plan)
+        p.stdin.write(json.dumps(plan))
+        p.stdin.close()
+        self.assertTrue(wait_until(lambda: processes(mark) or p.poll() is not None))
+        p.kill()
+        p.wait(10)
+        p.socket.close()
+        p.stdout.close()
+        p.stderr.close()
+        self.remove(plan)
+        left = processes(mark)
+        for pid, _ in left:
+            kill(pid)
+        self.assertEqual(left, [])
+
     def test_network_program_that_fails(self):
         with self.assertRaises(Failure) as e:
             self.box("nonet", network=["/bin/sh", "-c", "echo no tap for $0 >&2; exit 1", "{pid}"])
