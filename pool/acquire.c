@@ -49,7 +49,7 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
 static bool may_wait(struct pool *p, struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
-    bool is_hopeless = f->is_open && w->acquire.deadline_ns < f->retry_ns;
+    bool is_hopeless = f->is_open && p->now_ns < f->retry_ns; /* else it may wait for the trial */
 
     if (w->acquire.deadline_ns <= p->now_ns || (is_hopeless && p->total < p->max_boxes)) {
         struct refusal r = acquire_refusal(p, w);

@@ -1,6 +1,6 @@
 /* health.c - making boxes, and what follows when that fails: every failure is destroyed, because it
  * may exist all the same; creates pause longer and longer, and after enough failures in a row the
- * circuit opens and one box at a time is tried. */
+ * circuit opens: callers are refused at once, and one box at a time is tried. */
 #include <string.h>
 
 #include "base/str.h"
@@ -65,6 +65,16 @@ static void count_success(struct pool *p, struct slot *s)
     f->retry_ns = 0;
 }
 
+/* Whoever waits for a box that cannot be made is told now, not at its deadline. */
+static void refuse_waiting(struct pool *p, struct profile *f)
+{
+    for (struct waiter *w = turn_head(f); w != NULL; w = turn_head(f)) {
+        struct refusal r = acquire_refusal(p, w);
+
+        waiter_refuse(p, w, &r);
+    }
+}
+
 void health_count_failure(struct pool *p, struct slot *s, const char *reason)
 {
     struct profile *f = profile_of(p, s);
@@ -85,6 +95,8 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason)
         f->is_open = true;
         emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
     }
+    if (f->is_open)
+        refuse_waiting(p, f);
 }
 
 static void become_ready(struct pool *p, struct slot *s)
