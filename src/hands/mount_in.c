@@ -25,20 +25,8 @@ struct work {
     const struct plan *p;
     struct source *sources;
     int *attached; /* for undoing: the root of each new mount, or -1 */
-    size_t unmapped;
+    unsigned unmapped;
 };
-
-static int open_sources(struct work *w, struct err *err)
-{
-    for (size_t i = 0; i < w->p->mount_count; i++) {
-        int rc = source_open(w->p, &w->p->mounts[i], &w->sources[i], err);
-
-        if (rc != SP_OK)
-            return rc;
-        w->unmapped += w->sources[i].is_mapped ? 0 : 1;
-    }
-    return SP_OK;
-}
 
 /* The lock is asked for after the process was got hold of: it was the box's then, so it is now. */
 static int open_box(const struct plan *p, int *ret_pid_fd, struct err *err)
@@ -163,11 +151,10 @@ int mount_in(const struct plan *p, struct buf *answer, struct err *err)
 
     w.sources = xcalloc(p->mount_count + 1, sizeof(*w.sources));
     w.attached = xcalloc(p->mount_count + 1, sizeof(*w.attached));
-    for (size_t i = 0; i < p->mount_count; i++) {
-        w.sources[i].tree = -1;
+    for (size_t i = 0; i < p->mount_count; i++)
         w.attached[i] = -1;
-    }
-    if ((rc = open_sources(&w, err)) == SP_OK && (rc = open_box(p, &pid_fd, err)) == SP_OK)
+    if ((rc = source_open_all(p, w.sources, &w.unmapped, err)) == SP_OK &&
+        (rc = open_box(p, &pid_fd, err)) == SP_OK)
         rc = attach_all(&w, pid_fd, err);
     if (rc == SP_OK)
         print(&w, answer);

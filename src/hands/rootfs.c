@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mem.h"
 #include "hands/disk.h"
 #include "hands/idmap.h"
 #include "hands/inside.h"
@@ -205,22 +207,15 @@ static int add_bind(int root, int stage, const struct plan *p, const struct plan
     return rc;
 }
 
-static int add_mounts(int root, int stage, const struct plan *p, unsigned *ret_unmapped,
+static int add_mounts(int root, int stage, const struct plan *p, const struct source *sources,
                       struct err *err)
 {
-    struct source s;
     int rc = SP_OK;
 
-    *ret_unmapped = 0;
     for (size_t i = 0; rc == SP_OK && i < p->bind_count; i++)
         rc = add_bind(root, stage, p, &p->binds[i], err);
-    for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++) {
-        rc = source_open(p, &p->mounts[i], &s, err);
-        if (rc == SP_OK)
-            rc = attach(root, p, &p->mounts[i], &s, err);
-        *ret_unmapped += s.is_mapped ? 0 : 1;
-        source_close(&s);
-    }
+    for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++)
+        rc = attach(root, p, &p->mounts[i], &sources[i], err);
     return rc;
 }
 
@@ -236,16 +231,14 @@ static int fill(int root, const struct plan *p, struct err *err)
     return rc;
 }
 
-int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unmapped,
-                struct err *err)
+static int build(const struct plan *p, const struct box_dir *d, const struct source *sources,
+                 struct err *err)
 {
     struct layers l = {.lower = -1, .upper = -1, .work = -1};
     AUTO_CLOSE int stage = -1;
     AUTO_CLOSE int root = -1;
-    int rc = enter_namespace(err);
+    int rc;
 
-    if (rc != SP_OK)
-        return rc;
     l.lower = open(p->lower, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (l.lower < 0)
         return err_sys(err, SP_IO, errno, "open the base '%.150s'", p->lower);
@@ -264,7 +257,25 @@ int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unm
         return err_sys(err, SP_IO, errno, "open the box's root");
     if ((rc = fill(root, p, err)) != SP_OK)
         return rc;
-    if ((rc = add_mounts(root, stage, p, ret_unmapped, err)) != SP_OK || p->relay == NULL)
+    if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK || p->relay == NULL)
         return rc;
     return relay_make_dir(p, root, err);
+}
+
+int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unmapped,
+                struct err *err)
+{
+    struct source *sources;
+    int rc = enter_namespace(err);
+
+    if (rc != SP_OK)
+        return rc;
+    sources = xcalloc(p->mount_count + 1, sizeof(*sources));
+    rc = source_open_all(p, sources, ret_unmapped, err); /* they may lie below the stage */
+    if (rc == SP_OK)
+        rc = build(p, d, sources, err);
+    for (size_t i = 0; i < p->mount_count; i++)
+        source_close(&sources[i]);
+    free(sources);
+    return rc;
 }

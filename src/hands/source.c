@@ -75,8 +75,8 @@ static int check_owner(const struct plan_mount *m, const struct stat *st, struct
     return SP_OK;
 }
 
-int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
-                struct err *err)
+static int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
+                       struct err *err)
 {
     struct idmap map = {.to = p->id_base + p->user_id, .count = 1};
     AUTO_CLOSE int fd = -1;
@@ -103,6 +103,21 @@ int source_open(const struct plan *p, const struct plan_mount *m, struct source 
         return err_wrap(err, "mount '%.100s'", m->from);
     ret->tree = TAKE_FD(tree);
     return SP_OK;
+}
+
+int source_open_all(const struct plan *p, struct source *ret, unsigned *ret_unmapped,
+                    struct err *err)
+{
+    int rc = SP_OK;
+
+    *ret_unmapped = 0;
+    for (size_t i = 0; i < p->mount_count; i++)
+        ret[i] = (struct source){.tree = -1};
+    for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++) {
+        rc = source_open(p, &p->mounts[i], &ret[i], err);
+        *ret_unmapped += rc == SP_OK && !ret[i].is_mapped ? 1 : 0;
+    }
+    return rc;
 }
 
 int source_open_own(const struct plan_mount *m, struct source *ret, struct err *err)

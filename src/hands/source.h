@@ -12,11 +12,12 @@ struct source {
     uint64_t ino;
 };
 
-/* For what a profile or a caller asks for: only below one of plan->allow, after all symlinks. The
- * mount itself only, not what is mounted below. Its owner becomes the box's user, where the kernel
- * and its file system can do that. */
-MUST_CHECK int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
-                           struct err *err);
+/* What a profile or a caller asks for, p->mounts, into as many; to be closed one by one, also after a
+ * failure. Only below one of p->allow, after all symlinks. The mount itself only, not what is mounted
+ * below. Its owner becomes the box's user, where the kernel and its file system can do that;
+ * *ret_unmapped counts the others. */
+MUST_CHECK int source_open_all(const struct plan *p, struct source *ret, unsigned *ret_unmapped,
+                               struct err *err);
 /* For what the daemon itself asks for: owners as they are, with all that is mounted below. */
 MUST_CHECK int source_open_own(const struct plan_mount *m, struct source *ret, struct err *err);
 void source_close(struct source *s);

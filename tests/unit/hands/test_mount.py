@@ -1,6 +1,9 @@
 """sandpool-oci mount, and the mounts of run: what of the host a box may see, and as whom."""
 
 import os
+import pathlib
+import shutil
+import tempfile
 
 from hands_client import ID_BASE, USER, Failure, HandsTest, main
 
@@ -62,6 +65,14 @@ class Mount(HandsTest):
         box = self.box("start", mounts=[{"from": str(self.data), "to": "/data", "ro": False}],
                        allow=[str(self.shared)])
         self.check_owner(box)
+
+    def test_at_the_start_from_below_the_stage(self):
+        below = tempfile.mkdtemp(dir="/mnt", prefix="sandpool-hands-")
+        self.addCleanup(shutil.rmtree, below)
+        pathlib.Path(below, "here").write_text("here\n")
+        os.chown(below, OWNER, OWNER)
+        box = self.box("stage", mounts=[{"from": below, "to": "/data", "ro": True}], allow=["/mnt"])
+        self.assertEqual(box.sh("cat /data/here")[0], "here\n")
 
     def test_read_only(self):
         box = self.box("ro")
