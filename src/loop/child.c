@@ -113,7 +113,9 @@ static void on_ended(struct run *r)
     struct child *c = r->child;
     siginfo_t info = {0};
 
-    if (waitid(P_PID, (id_t) r->pid, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
+    /* Where SIGCHLD is ignored the kernel has buried it, and nobody knows how it ended. */
+    if (waitid(P_PID, (id_t) r->pid, &info, WEXITED | WNOHANG) != 0 ? errno != ECHILD
+                                                                    : info.si_pid == 0)
         return;
     c->exit_code = info.si_code == CLD_EXITED ? info.si_status : -1;
     c->signum = info.si_code == CLD_EXITED ? 0 : info.si_status;

@@ -32,6 +32,7 @@ int signals_init(struct signals *s, struct loop *l, const int *signums,
     s->on_signal = on_signal;
     s->ctx = ctx;
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
+    (void) signal(SIGCHLD, SIG_DFL); /* whoever started us may have ignored it: see child.c */
     for (const int *signum = signums; *signum != 0; signum++) {
         int r;
 

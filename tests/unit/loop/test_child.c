@@ -151,6 +151,20 @@ static void test_success_beats_the_cancel(void **state)
     assert_int_equal(f->child.op.result, SP_OK);
 }
 
+/* As the parent of a daemon may have left it. */
+static void test_ignored_sigchld(void **state)
+{
+    const char *const argv[] = {"/bin/echo", "done", NULL};
+    struct fixture *f = *state;
+
+    (void) signal(SIGCHLD, SIG_IGN);
+    run_for(f, argv, 20000);
+    (void) signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(f->child.op.result, SP_OK);
+    assert_int_equal(f->child.exit_code, -1);
+    assert_string_equal(buf_str(&f->child.out), "done\n");
+}
+
 static void test_pipe_kept_by_another(void **state)
 {
     const char *const argv[] = {"/bin/sh", "-c", "sleep 1000 & echo $!", NULL};
@@ -258,6 +272,7 @@ int main(void)
         TEST(test_input_that_nobody_reads),
         TEST(test_deadline_kills_the_group),
         TEST(test_success_beats_the_cancel),
+        TEST(test_ignored_sigchld),
         TEST(test_pipe_kept_by_another),
         TEST(test_no_such_program),
         TEST(test_passed_descriptor_and_no_other),
