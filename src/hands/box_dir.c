@@ -14,6 +14,7 @@
 
 /* Opened for reading only: the box gets the descriptor, and could fill the host's disk with it. */
 #define LOCK_NAME "lock"
+#define LOOKERS_MS 10
 
 /* The lock counts only while it is the file that others would open too. */
 static bool is_current(const char *path, int lock)
@@ -25,6 +26,17 @@ static bool is_current(const char *path, int lock)
     return dir >= 0 && fstat(lock, &mine) == 0 &&
            fstatat(dir, LOCK_NAME, &seen, AT_SYMLINK_NOFOLLOW) == 0 && mine.st_dev == seen.st_dev &&
            mine.st_ino == seen.st_ino;
+}
+
+/* Whoever only asks whether the lock is held has it for a moment: he is no reason to give up. */
+static bool take(int lock)
+{
+    for (int i = 0; flock(lock, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOOKERS_MS)
+            return false;
+        proc_sleep_ms(1);
+    }
+    return true;
 }
 
 /* SP_NOT_FOUND: the directory went away under our hands. */
@@ -43,7 +55,7 @@ static int try_make(const char *path, struct box_dir *ret, bool *ret_is_leftover
     if (lock < 0)
         return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "open '%.150s/lock'",
                        path);
-    if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (!take(lock)) {
         if (errno == EWOULDBLOCK)
             return err_set(err, SP_LOCKED, "the box at '%.150s' exists and runs", path);
         return err_sys(err, SP_IO, errno, "lock '%.150s'", path);
