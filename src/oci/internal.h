@@ -61,7 +61,7 @@ enum oci_flavour { OCI_RUNC, OCI_CRUN, OCI_RUNSC, OCI_FLAVOUR_COUNT };
 enum oci_trial { OCI_UNTRIED, OCI_TRYING, OCI_WORKS, OCI_FAILED, OCI_TRIAL_COUNT };
 
 struct oci_runtime {
-    char name[64]; /* as a profile would call it */
+    char name[OCI_PATH_MAX]; /* as a profile would call it */
     char path[OCI_PATH_MAX];
     enum oci_flavour flavour;
     enum oci_trial trial;
