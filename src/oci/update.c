@@ -69,6 +69,10 @@ static void set_env(struct updating *u)
         finish(u, SP_OK, NULL);
         return;
     }
+    if (u->request->op.state == OP_CANCELING) { /* nobody would end the call any more */
+        finish(u, SP_CANCELLED, NULL);
+        return;
+    }
     buf_init(&u->body, ENV_BODY_MAX);
     json_out_init(&j);
     json_begin_obj(&j, NULL);
@@ -175,8 +179,10 @@ static int limit_memory(const struct updating *u, uint64_t bytes, struct err *er
     char text[32];
 
     (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) bytes);
-    if (u->oci->is_cgroup_v2)
-        return write_limit(u, "memory/memory.limit_in_bytes", "memory.max", text, false, err);
+    if (u->oci->is_cgroup_v2) {
+        (void) write_limit(u, "", "memory.swap.max", "0", true, err); /* as for a new box */
+        return write_limit(u, "", "memory.max", text, false, err);
+    }
     (void) write_limit(u, with_swap, "", text, true, err);
     if (write_limit(u, "memory/memory.limit_in_bytes", "", text, false, err) != SP_OK)
         return err->code;
