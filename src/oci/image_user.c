@@ -62,7 +62,6 @@ static int read_whole(int fd, struct buf *out)
     }
 }
 
-/* Adds `line` unless `name` is there; an empty file begins with `first`. */
 /* Opening a device of the image's own making could already do something. */
 static bool is_file_or_missing(int root_fd, const char *path)
 {
@@ -72,6 +71,7 @@ static bool is_file_or_missing(int root_fd, const char *path)
     return fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode));
 }
 
+/* Adds `line` unless `name` is there; an empty file begins with `first`. */
 static int add_line(int root_fd, const char *path, const char *name, const char *first,
                     const char *line)
 {
