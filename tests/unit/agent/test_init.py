@@ -48,6 +48,8 @@ class Init(UserTest):
         enter_user_namespace()
 
     def agent_argv(self, argv):
+        # The build may lie where only root of the host can look.
+        argv = [shutil.copy(argv[0], self.dir.name), *argv[1:]]
         inner = super().agent_argv(argv)
         at = inner.index(argv[0])
         self.program = argv[0]
