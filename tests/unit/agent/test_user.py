@@ -4,8 +4,8 @@ import fcntl
 import os
 import pathlib
 import select
-import stat
 import shutil
+import stat
 import subprocess
 import tempfile
 import unittest
