@@ -19,6 +19,7 @@
 #include "hands/start.h"
 
 #define READY_MS 20000
+#define BEGIN_MS 1000 /* a machine with too much to do */
 #define READY_LINE "sandpool-agent: ready"
 
 static volatile sig_atomic_t is_stopped;
@@ -213,6 +214,7 @@ static int start_network(const struct plan *p, const struct box_dir *d, int box_
                          struct proc_tail *tail, struct err *err)
 {
     struct pollfd wait = {.events = POLLIN};
+    struct pollfd begun = {.events = 0}; /* POLLERR: nobody is behind the gate */
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int behind = -1;
@@ -237,7 +239,9 @@ static int start_network(const struct plan *p, const struct box_dir *d, int box_
         return err_sys(err, SP_IO, errno, "fork");
     if (pid == 0)
         become_network(p, box_pid, out, gates);
+    (void) close(TAKE_FD(behind)); /* the other one goes when the program begins */
     pid_fd = pidfd_open(pid, 0);
+    begun.fd = gate;
     (void) snprintf(text, sizeof(text), "%d %llu\n", (int) pid,
                     (unsigned long long) proc_start_time(pid));
     rc = box_dir_write(d, "net.pid", text, err);
@@ -245,6 +249,7 @@ static int start_network(const struct plan *p, const struct box_dir *d, int box_
         return rc;
     if (write(gate, "x", 1) != 1)
         return err_sys(err, SP_IO, errno, "start %.80s", p->network[0]);
+    (void) poll(&begun, 1, BEGIN_MS);
     wait.fd = pid_fd;
     if (poll(&wait, 1, 20) > 0) { /* one that cannot work says so at once */
         ssize_t n = read(in, tail->text, sizeof(tail->text) - 1);
