@@ -80,6 +80,8 @@ static int make_template(const char *path, uint64_t size, int *ret_fd, struct er
         rc = err_sys(err, SP_IO, errno, "size '%.150s'", name);
     else
         rc = run_mkfs(name, err);
+    if (rc == SP_OK && fsync(fd) != 0) /* it is taken as whole from now on */
+        rc = err_sys(err, SP_IO, errno, "sync '%.150s'", name);
     if (rc == SP_OK && rename(name, path) != 0)
         rc = err_sys(err, SP_IO, errno, "rename '%.150s'", name);
     if (rc != SP_OK) {
