@@ -215,6 +215,7 @@ struct oci {
     uint8_t *id_used;  /* a bit for each */
     uint32_t id_next;
     unsigned host_cpus;
+    bool has_cpuset; /* boxes can be tied to any of them */
     uint64_t max_files;
     bool is_cgroup_v2;
     bool has_swap_limit;

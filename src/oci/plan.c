@@ -238,6 +238,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .id_base = (uint32_t) p->record->id_base,
                             .id_count = o->id_count,
                             .host_cpus = o->host_cpus,
+                            .has_cpuset = o->has_cpuset,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .max_files = o->max_files,

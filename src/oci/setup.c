@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,19 @@ static void take_ids(struct oci *o, uint64_t id_base)
     o->id_used = xcalloc(count / 8 + 1, 1);
 }
 
+/* Not when some are off, or not ours (a container, a slice): a box cannot be tied to those. */
+static bool has_all_cpus(unsigned count)
+{
+    cpu_set_t ours;
+
+    if (sched_getaffinity(0, sizeof(ours), &ours) != 0)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (i >= CPU_SETSIZE || !CPU_ISSET(i, &ours))
+            return false;
+    return true;
+}
+
 /* With 1 a process that changes its ids can be traced. The agent does so to act as the box's user,
  * and root of the box could then take its listening socket, which is in the host's network. */
 static int check_dumpable(struct err *err)
@@ -207,6 +221,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     str_copy_cut(o->allow, sizeof(o->allow), env->config->mounts.allow);
     take_ids(o, env->config->oci.id_base);
     o->host_cpus = cpus > 0 ? (unsigned) cpus : 1;
+    o->has_cpuset = has_all_cpus(o->host_cpus);
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
     o->has_swap_limit =

@@ -239,7 +239,7 @@ static void format_cpus(const struct oci_spec *s, char *dst, size_t cap)
     unsigned last;
 
     dst[0] = '\0';
-    if (count == 0 || count >= s->host_cpus)
+    if (!s->has_cpuset || count == 0 || count >= s->host_cpus)
         return;
     first = s->first_cpu % s->host_cpus;
     last = first + (unsigned) count - 1;

@@ -22,6 +22,7 @@ struct oci_spec {
     uint32_t id_base;     /* host uid and gid of the box's root */
     uint32_t id_count;
     unsigned host_cpus;
+    bool has_cpuset;    /* the box may be tied to some of them */
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;
     uint64_t max_files;  /* the daemon's own hard limit (RLIMIT_NOFILE); 0: as much as we like.

@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     s.id_base = (uint32_t) number(argv, "id_base");
     s.id_count = 65536;
     s.host_cpus = (unsigned) number(argv, "host_cpus");
+    s.has_cpuset = true;
     s.first_cpu = (unsigned) number(argv, "first_cpu");
     s.max_files = number(argv, "max_files");
     s.is_cgroup_v2 = number(argv, "cgroup_v2") != 0;

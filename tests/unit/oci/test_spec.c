@@ -42,6 +42,7 @@ static int set_up(void **state)
                                 .id_base = 1610612736,
                                 .id_count = 65536,
                                 .host_cpus = 4,
+                                .has_cpuset = true,
                                 .has_cgroups = true,
                                 .has_swap_limit = true,
                                 .has_user_ns = true,
@@ -302,6 +303,8 @@ static void processors_go_round(void **state)
     assert_null(at(printed(f), "linux.resources.cpu.cpus"));
     f->spec.is_cgroup_v2 = true;
     assert_string_equal(text_at(printed(f), "linux.resources.cpu.cpus"), "1-1");
+    f->spec.has_cpuset = false;
+    assert_null(at(printed(f), "linux.resources.cpu.cpus"));
     f->profile.limits.cpus = 1; /* a thousandth: less than the kernel takes */
     assert_int_equal(number_at(printed(f), "linux.resources.cpu.quota"), 1000);
 }
