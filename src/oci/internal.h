@@ -113,6 +113,7 @@ struct oci_found {
     bool is_running;   /* its lock is held */
     bool is_unsettled; /* by somebody who is still making it */
     bool is_stray;     /* no directory: only a control group or a runtime's notes */
+    bool is_elsewhere; /* a stray that lives and of which no runtime of ours knows */
     int pid;
     int pid_fd;  /* of the running init; -1 when it is not wanted or was taken */
     int flavour; /* whose notes of it there are, enum oci_flavour; -1: none */
@@ -138,8 +139,8 @@ void oci_scan_fini(struct oci_scan *s);
 /* --- what no directory leads to (strays.c), on any thread --- */
 
 /* Calls for every control group and every runtime's note of a box of this instance. */
-void oci_strays(const struct oci *o, void (*on_stray)(void *ctx, uint64_t id, int flavour),
-                void *ctx);
+void oci_strays(const struct oci *o,
+                void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx);
 /* The control group that holds those of the boxes, if it is empty. */
 void oci_remove_cgroup_parent(const struct oci *o);
 
@@ -241,6 +242,7 @@ struct oci {
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
     char pasta[OCI_PATH_MAX]; /* likewise */
 
+    bool is_name_taken; /* another daemon has the instance's name: was told */
     bool is_closing;
     struct rt_task closed;
     void (*on_closed)(void *ctx);

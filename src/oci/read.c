@@ -128,6 +128,18 @@ static void sweep(struct oci *o, const struct oci_found *f)
     oci_remove_box(b);
 }
 
+/* Another daemon of this name, with a state directory of its own: its boxes are not ours to end. */
+static bool is_elsewhere(struct oci *o, const struct oci_found *f)
+{
+    if (!f->is_elsewhere || oci_box_find(o, f->id) != NULL)
+        return false;
+    if (!o->is_name_taken)
+        log_warn("oci.name_taken", LF_STR("instance", o->instance), LF_HEX("box", f->id),
+                 LF_STR("hint", "each daemon of a machine needs an `instance` of its own"));
+    o->is_name_taken = true;
+    return true;
+}
+
 /* A box that went while we looked may have been taken for one that is new. */
 static void forget_unseen(struct listing *l)
 {
@@ -163,6 +175,8 @@ static void on_scanned(struct op *op)
         struct oci_found *f = &l->scan.found[i];
         const struct oci_box *b;
 
+        if (is_elsewhere(o, f))
+            continue;
         if (is_leftover(o, f)) {
             sweep(o, f);
             continue;

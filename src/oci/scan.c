@@ -111,8 +111,9 @@ static int scan_boxes(struct oci_scan *s, DIR *dir, struct err *err)
     return rc;
 }
 
-/* Found once however many traces of it there are; a note of a runtime says most. */
-static void on_stray(void *ctx, uint64_t id, int flavour)
+/* Found once however many traces of it there are; a note of a runtime says most. Whatever stops us, a
+ * directory goes after the processes: those of a living group without one are not ours. */
+static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
 {
     struct oci_scan *s = ctx;
     struct oci_found *f;
@@ -120,6 +121,7 @@ static void on_stray(void *ctx, uint64_t id, int flavour)
     for (size_t i = 0; i < s->count; i++) {
         f = &s->found[i];
         if (f->id == id) {
+            f->is_elsewhere = f->is_stray && flavour < 0 && (f->is_elsewhere || is_living);
             if (f->is_stray && flavour >= 0)
                 f->flavour = flavour;
             return;
@@ -129,6 +131,7 @@ static void on_stray(void *ctx, uint64_t id, int flavour)
     memset(f, 0, sizeof(*f));
     f->id = id;
     f->is_stray = true;
+    f->is_elsewhere = is_living;
     f->pid_fd = -1;
     f->flavour = flavour;
     s->count++;

@@ -117,9 +117,34 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Its listing must not take the boxes of a daemon with another state directory for leftovers. */
+static void test_same_name_elsewhere(void **state)
+{
+    struct rig *rig = *state;
+    const char *own = rig->state_dir;
+    char dir[] = "/tmp/sandpool-test-XXXXXX";
+    struct backend_create r;
+    struct backend *other;
+    bool is_listed;
+
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_non_null(mkdtemp(dir));
+    rig->state_dir = dir;
+    other = rig_open_other(rig, "rig");
+    rig->state_dir = own;
+    assert_int_equal(rig_list(rig, other, r.labels.box_id, NULL, &is_listed), 0);
+    rig_close_backend(rig, other); /* waits for what it removes */
+    remove_dir(dir);
+    assert_true(rig_is_listed(rig, r.labels.box_id));
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CONFORMANCE_TESTS(set_up, tear_down)};
+    const struct CMUnitTest tests[] = {
+        CONFORMANCE_TESTS(set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_same_name_elsewhere, set_up, tear_down),
+    };
 
     if (geteuid() != 0) {
         (void) fprintf(stderr, "SKIPPED: the oci backend needs root\n");
