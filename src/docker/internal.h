@@ -1,7 +1,8 @@
 /* internal.h - what the files of the `docker` backend share.
  *
- *   docker.c  open, close, the vtable              create.c  one box from nothing
- *   setup.c   address of the engine, the agent     body.c    what the engine is told of it
+ *   docker.c  open, close, the vtable              create.c  creates as they come in
+ *   setup.c   address of the engine, the agent     make.c    one box from nothing (making.h)
+ *                                                  body.c    what the engine is told of it
  *   call.c    one call to the engine               hand.c    its listening socket
  *   table.c   boxes in memory                      tar.c     files for an upload
  *   label.c   labels, to and from JSON             image.c   images, pulled when missing

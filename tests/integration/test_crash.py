@@ -112,6 +112,8 @@ class Crash(TestCase):
         if not names:
             self.skipTest("this build has no crash points")
         for name in names:
+            if name.startswith(("oci.", "docker.")):
+                continue  # of backends that are not at work here
             for hit in (1, 2, 7):
                 with self.subTest(point=name, hit=hit):
                     self.one_point(name, hit)
