@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -95,13 +96,10 @@ class Engine:
             subprocess.run(["ip", *words], check=True, timeout=10)
 
     def start(self):
-        # The ports go through the engine's own proxy: no rule of the machine's packet filter is touched.
-        self.log = open(self.dir + "/log", "ab")
-        self.process = subprocess.Popen(
-            ["dockerd", "--data-root", self.dir + "/data", "--exec-root", self.dir + "/exec",
-             "--pidfile", self.dir + "/pid", "-H", self.address, "--bridge", self.bridge,
-             "--iptables=false", "--ip-masq=false", "--ip-forward=false"],
-            stdout=self.log, stderr=self.log, start_new_session=True)
+        for left in ("/pid", "/exec/containerd/containerd.pid"):  # of one that was killed
+            pathlib.Path(self.dir + left).unlink(missing_ok=True)
+        with open(self.dir + "/log", "ab") as log:
+            self.spawn(log)
         deadline = time.monotonic() + START_S
         while True:
             try:
@@ -113,6 +111,14 @@ class Engine:
                 with open(self.dir + "/log") as f:
                     raise RuntimeError("dockerd does not start:\n" + f.read()[-2000:])
             time.sleep(0.05)
+
+    def spawn(self, log):
+        # The ports go through the engine's own proxy: no rule of the machine's packet filter is touched.
+        self.process = subprocess.Popen(
+            ["dockerd", "--data-root", self.dir + "/data", "--exec-root", self.dir + "/exec",
+             "--pidfile", self.dir + "/pid", "-H", self.address, "--bridge", self.bridge,
+             "--iptables=false", "--ip-masq=false", "--ip-forward=false"],
+            stdout=log, stderr=log, start_new_session=True)
 
     def call(self, method, path, body=None, kind="application/json", timeout=60):
         c = Connection(self.socket, timeout)
