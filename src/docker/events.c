@@ -9,6 +9,7 @@
 
 #define BACKOFF_MIN_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * NS_PER_S)
+#define QUIET_NS NS_PER_S
 
 enum { LINE_MAX_LEN = 256 * 1024 };
 
@@ -47,7 +48,8 @@ static void take_event(struct docker *d, const struct json *event)
         return;
     if (strcmp(action, "oom") == 0)
         b->is_out_of_memory = true;
-    else if (strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0)
+    else if (strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0 ||
+             strcmp(action, "remove") == 0)
         tell_death(b, attributes);
 }
 
@@ -89,6 +91,16 @@ static void on_data(struct docker_call *c)
     }
 }
 
+/* Podman sends not even a header before the first event: what has not been refused by now counts as
+ * connected. */
+static void on_quiet(struct rt_timer *timer)
+{
+    struct docker *d = container_of(timer, struct docker, watch.pause);
+
+    if (d->watch.is_on && !d->watch.is_connected && !list_is_linked(&d->watch.call.link))
+        on_connected(d);
+}
+
 static void on_pause(struct rt_timer *timer)
 {
     ask(container_of(timer, struct docker, watch.pause));
@@ -116,7 +128,8 @@ static void on_ended(struct op *op)
 static void put_filters(struct docker *d, struct buf *out)
 {
     char instance[BACKEND_LABEL_MAX + 32];
-    static const char *const actions[] = {"die", "oom", "destroy"};
+    /* Podman tells "die" to those who ask for "died", and "remove" for "destroy". */
+    static const char *const actions[] = {"die", "died", "oom", "destroy", "remove"};
     struct json_out j;
 
     (void) snprintf(instance, sizeof(instance), LABEL("instance") "=%s", d->instance);
@@ -154,6 +167,7 @@ static void ask(struct docker *d)
     w->call.answer_max = LINE_MAX_LEN;
     w->is_on = true;
     docker_call_start(&w->call, RT_NEVER, on_ended);
+    rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
 }
 
 void docker_events_start(struct docker *d)

@@ -206,7 +206,7 @@ struct docker_gate {
 
 struct docker_events {
     struct docker_call call;
-    struct rt_timer pause;
+    struct rt_timer pause; /* before it is asked again, or until its silence means connected */
     uint64_t backoff_ns;
     uint64_t since_ns; /* wall clock of the engine: the last that was seen */
     bool is_on;

@@ -1,6 +1,6 @@
-"""A Docker engine of our own for one test: started with its own directories, socket and bridge, filled with one
-small image, and taken away again with everything it left. `engine.py PROGRAM [ARGUMENT]...` runs a program beside it,
-which finds it in SANDPOOL_TEST_DOCKER."""
+"""A Docker engine (or Podman's service, which speaks the same API) of our own for one test: started with its own
+directories, socket and bridge, filled with one small image, and taken away again with everything it left.
+`engine.py docker|podman PROGRAM [ARGUMENT]...` runs a program beside it, which finds it in SANDPOOL_TEST_DOCKER."""
 
 import http.client
 import io
@@ -32,11 +32,11 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def is_possible():
+def is_possible(kind="docker"):
     """None, or why there can be no engine here."""
     if os.geteuid() != 0:
         return "not root"
-    for program in ("dockerd", "ip", "busybox"):
+    for program in ("podman" if kind == "podman" else "dockerd", "runc", "ip", "busybox"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     return None
@@ -72,7 +72,24 @@ def image_tar():
     return out.getvalue()
 
 
+# Podman asks for limits that only a process with CAP_SYS_RESOURCE can set.
+RUNTIME_WITHOUT_LIMITS = """#!/usr/bin/env python3
+import json, os, sys
+if "--bundle" in sys.argv:
+    path = sys.argv[sys.argv.index("--bundle") + 1] + "/config.json"
+    with open(path) as f:
+        spec = json.load(f)
+    spec["process"]["rlimits"] = []
+    with open(path, "w") as f:
+        json.dump(spec, f)
+os.execvp("runc", ["runc", *sys.argv[1:]])
+"""
+
+
 class Engine:
+    def __init__(self, kind="docker"):
+        self.kind = kind
+
     def __enter__(self):
         self.dir = tempfile.mkdtemp(prefix="sandpool-engine-")
         self.bridge = "spt" + os.urandom(4).hex()
@@ -80,7 +97,8 @@ class Engine:
         self.address = "unix://" + self.socket
         self.process = None
         try:
-            self.make_bridge()
+            if self.kind == "docker":
+                self.make_bridge()
             self.start()
             self.import_image()
         except BaseException:
@@ -109,16 +127,27 @@ class Engine:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
                 with open(self.dir + "/log") as f:
-                    raise RuntimeError("dockerd does not start:\n" + f.read()[-2000:])
+                    raise RuntimeError("the engine does not start:\n" + f.read()[-2000:])
             time.sleep(0.05)
 
     def spawn(self, log):
-        # The ports go through the engine's own proxy: no rule of the machine's packet filter is touched.
         self.process = subprocess.Popen(
-            ["dockerd", "--data-root", self.dir + "/data", "--exec-root", self.dir + "/exec",
-             "--pidfile", self.dir + "/pid", "-H", self.address, "--bridge", self.bridge,
-             "--iptables=false", "--ip-masq=false", "--ip-forward=false"],
+            self.podman() if self.kind == "podman" else self.dockerd(),
             stdout=log, stderr=log, start_new_session=True)
+
+    def podman(self):
+        runtime = pathlib.Path(self.dir + "/runc")
+        runtime.write_text(RUNTIME_WITHOUT_LIMITS)
+        runtime.chmod(0o755)
+        return ["podman", "--root", self.dir + "/data", "--runroot", self.dir + "/run", "--tmpdir", self.dir + "/tmp",
+                "--runtime", str(runtime), "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+                "--network-config-dir", self.dir + "/net", "system", "service", "--time", "0", self.address]
+
+    def dockerd(self):
+        # The ports go through the engine's own proxy: no rule of the machine's packet filter is touched.
+        return ["dockerd", "--data-root", self.dir + "/data", "--exec-root", self.dir + "/exec",
+                "--pidfile", self.dir + "/pid", "-H", self.address, "--bridge", self.bridge,
+                "--iptables=false", "--ip-masq=false", "--ip-forward=false"]
 
     def call(self, method, path, body=None, kind="application/json", timeout=60):
         c = Connection(self.socket, timeout)
@@ -141,6 +170,8 @@ class Engine:
             "POST", "/images/create?fromSrc=-&repo=sandpool-test&tag=1&changes=USER%20ann&changes=WORKDIR%20/work",
             image_tar(), "application/x-tar")
         assert status == 200 and b"error" not in data, data
+        if self.kind == "podman":  # it forgets the tag
+            self.call("POST", "/images/sandpool-test:latest/tag?repo=sandpool-test&tag=1")
 
     def stop(self, signum=signal.SIGTERM):
         self.process.send_signal(signum)
@@ -164,7 +195,9 @@ class Engine:
             mounts = [line.split()[4] for line in f]
         for path in reversed([m for m in mounts if m.startswith(self.dir + "/")]):
             subprocess.run(["umount", "-l", path], check=False, timeout=10)
-        subprocess.run(["ip", "link", "del", self.bridge], check=False, timeout=10, stderr=subprocess.DEVNULL)
+        if self.kind == "docker":
+            subprocess.run(["ip", "link", "del", self.bridge], check=False, timeout=10,
+                           stderr=subprocess.DEVNULL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def kill_strays(self):
@@ -175,7 +208,7 @@ class Engine:
                     words = f.read().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if "containerd" in words[0] and any(w.startswith(self.dir + "/") for w in words):
+            if ("containerd" in words[0] or "conmon" in words[0]) and any(w.startswith(self.dir + "/") for w in words):
                 try:
                     os.kill(int(pid), signal.SIGKILL)
                 except ProcessLookupError:
@@ -183,13 +216,14 @@ class Engine:
 
 
 def main():
-    why = is_possible()
+    kind = sys.argv[1]
+    why = is_possible(kind)
     if why is not None:
-        print(f"SKIPPED: no Docker engine can run here: {why}", file=sys.stderr)
+        print(f"SKIPPED: no {kind} can run here: {why}", file=sys.stderr)
         return 77
-    with Engine() as engine:
+    with Engine(kind) as engine:
         env = dict(os.environ, SANDPOOL_TEST_DOCKER=engine.address)
-        code = subprocess.run(sys.argv[1:], env=env, check=False).returncode
+        code = subprocess.run(sys.argv[2:], env=env, check=False).returncode
         left = engine.left()
         if left:
             print(f"left with the engine: {left}", file=sys.stderr)
