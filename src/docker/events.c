@@ -28,6 +28,14 @@ static void tell_death(struct docker_box *b, const struct json *attributes)
     docker_box_died(b, reason);
 }
 
+/* A daemon that died had asked for it, and the engine was not done when we listed. */
+static void on_stray(struct docker *d, uint64_t box_id)
+{
+    log_info("docker.stray", LF_HEX("box", box_id));
+    if (d->events != NULL && d->events->on_resync != NULL)
+        d->events->on_resync(d->events->ctx);
+}
+
 static void take_event(struct docker *d, const struct json *event)
 {
     const struct json *actor = json_get(event, "Actor");
@@ -44,6 +52,8 @@ static void take_event(struct docker *d, const struct json *event)
         !str_parse_hex64(docker_label(attributes, LABEL("box")), &box_id))
         return;
     b = docker_box_find(d, box_id);
+    if (b == NULL && strcmp(action, "create") == 0)
+        on_stray(d, box_id);
     if (b == NULL || (!str_is_empty(b->container) && strcmp(b->container, id) != 0))
         return;
     if (strcmp(action, "oom") == 0)
@@ -129,7 +139,7 @@ static void put_filters(struct docker *d, struct buf *out)
 {
     char instance[BACKEND_LABEL_MAX + 32];
     /* Podman tells "die" to those who ask for "died", and "remove" for "destroy". */
-    static const char *const actions[] = {"die", "died", "oom", "destroy", "remove"};
+    static const char *const actions[] = {"create", "die", "died", "oom", "destroy", "remove"};
     struct json_out j;
 
     (void) snprintf(instance, sizeof(instance), LABEL("instance") "=%s", d->instance);
