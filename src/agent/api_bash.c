@@ -197,7 +197,7 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
         {"timeout", .seconds_ns = &f->timeout_ns},
         {"hard_timeout", .seconds_ns = &f->hard_timeout_ns},
         {"max_output_length", .number = &f->max_output, .max = OUTPUT_MAX},
-        {NULL},
+        {.key = NULL},
     };
 
     return envelope_fields(root, fields, err);
@@ -281,7 +281,7 @@ static int find_command(struct agent *a, const struct json *root, struct process
     const struct envelope_field fields[] = {
         {"session_id", .text = &session_id, .max = SESSION_ID_MAX, .is_needed = true},
         {"command_id", .text = &command_id, .max = 20},
-        {NULL},
+        {.key = NULL},
     };
     int r = envelope_fields(root, fields, err);
 
@@ -307,7 +307,7 @@ static int run_output(struct http_exchange *ex, const struct json *root, struct 
         {"stderr_offset", .number = &from[PROCESS_STDERR], .max = INT64_MAX},
         {"wait", .flag = &want_wait},
         {"wait_timeout", .seconds_ns = &wait_ns},
-        {NULL},
+        {.key = NULL},
     };
     int r = envelope_fields(root, fields, err);
 
@@ -341,7 +341,7 @@ static int run_write(struct http_exchange *ex, const struct json *root, struct e
         {"input", .text = &input, .max = LAUNCH_COMMAND_MAX},
         {"press_enter", .flag = &want_enter},
         {"eof", .flag = &want_end},
-        {NULL},
+        {.key = NULL},
     };
     int r = envelope_fields(root, fields, err);
 
@@ -425,7 +425,7 @@ static int run_create(struct http_exchange *ex, const struct json *root, struct 
     const struct envelope_field fields[] = {
         {"session_id", .text = &id, .max = SESSION_ID_MAX},
         {"exec_dir", .text = &exec_dir, .max = 1000},
-        {NULL},
+        {.key = NULL},
     };
     struct json_out o;
     int r = envelope_fields(root, fields, err);

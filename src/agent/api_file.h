@@ -14,7 +14,7 @@
  * Limits: JSON requests of 64 MiB, 16 MiB of text in an answer, 20 s of work. What was not shown is
  * told by "truncated": true; only read never truncates, it fails. Uploads and downloads have no limit
  * and need the same memory for every size. grep with "multiline" reads files of at most 8 MiB and finds
- * matches of at least 16 KiB; its answer has the whole lines of a match. */
+ * every match of up to 16 KiB; its answer has the whole lines of a match. */
 #ifndef AGENT_API_FILE_H
 #define AGENT_API_FILE_H
 

@@ -234,7 +234,7 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
         {"timeout", .seconds_ns = &f->timeout_ns},
         {"no_change_timeout", .seconds_ns = &f->no_change_ns},
         {"hard_timeout", .seconds_ns = &f->hard_timeout_ns},
-        {NULL},
+        {.key = NULL},
     };
 
     f->want_truncate = true;
@@ -352,7 +352,7 @@ static int run_wait(struct http_exchange *ex, const struct json *root, struct er
     const struct envelope_field fields[] = {
         {"max_wait_seconds", .seconds_ns = &wait_ns},
         {"seconds", .seconds_ns = &wait_ns},
-        {NULL},
+        {.key = NULL},
     };
     struct shell_session *s;
     int r = find_session(ex, root, &s, err);
@@ -380,7 +380,7 @@ static int run_write(struct http_exchange *ex, const struct json *root, struct e
     const struct envelope_field fields[] = {
         {"input", .text = &input, .max = LAUNCH_COMMAND_MAX},
         {"press_enter", .flag = &want_enter},
-        {NULL},
+        {.key = NULL},
     };
     struct shell_session *s;
     int r = find_session(ex, root, &s, err);

@@ -73,7 +73,7 @@ static int run_create(struct http_exchange *ex, const struct json *root, struct 
         {"exec_dir", .text = &exec_dir, .max = 1000},
         {"no_change_timeout", .seconds_ns = &no_change_ns},
         {"preserve_symlinks", .flag = &keep_links},
-        {NULL},
+        {.key = NULL},
     };
     int r = envelope_fields(root, fields, err);
 

@@ -319,7 +319,7 @@ int file_call_editor(struct file_job *job, const struct json *req, struct json_o
         {"new_str", .text = &e.new_str, .max = FILE_BODY_MAX},
         {"replace_mode", .text = &e.replace_mode, .max = 16},
         {"insert_line", .number = &e.insert_line, .max = INT64_MAX},
-        {NULL},
+        {.key = NULL},
     };
     int rc = file_job_path(job, req, "path");
 

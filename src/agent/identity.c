@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -185,32 +184,43 @@ int identity_share_groups(const struct identity *id, struct err *err)
     return err_sys(err, SP_CONFIG, errno, "groups of user '%s'", id->name);
 }
 
-/* Nothing to do for somebody whom the thread is already. */
+/* Nothing to do for somebody whom the agent is already. */
 static bool is_other(const struct identity *id)
 {
-    return id->must_set && (id->uid != geteuid() || id->gid != getegid());
+    return id->must_set && (id->uid != getuid() || id->gid != getgid());
 }
 
-/* The calls do not say whether they worked: an id that the box does not have changes nothing. */
-static bool set_ids(uid_t uid, gid_t gid)
+/* Effective ids, and with them the rights of root over files, of this thread only: the C library
+ * would change all of them. The real and the saved ones stay, so that there is a way back and the
+ * user can neither signal nor trace the agent. (Not setfsuid(): some kernels only pretend.) */
+static bool set_gid(gid_t gid)
 {
-    (void) setfsgid(gid);
-    (void) setfsuid(uid);
+    return syscall(SYS_setresgid, -1, gid, -1) == 0;
+}
+
+static bool set_uid(uid_t uid)
+{
+    bool is_set = syscall(SYS_setresuid, -1, uid, -1) == 0;
+
+    /* It cannot fail, so that errno stays. */
     (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* a change of ids can make it traceable again */
-    return (uid_t) setfsuid((uid_t) -1) == uid && (gid_t) setfsgid((gid_t) -1) == gid;
+    return is_set;
 }
 
 int identity_enter(const struct identity *id)
 {
-    if (!is_other(id) || set_ids(id->uid, id->gid))
+    int sys;
+
+    if (!is_other(id) || (set_gid(id->gid) && set_uid(id->uid)))
         return 0;
-    (void) set_ids(geteuid(), getegid());
-    return EPERM;
+    sys = errno;
+    (void) set_gid(getgid()); /* root still, who may */
+    return sys;
 }
 
 void identity_leave(const struct identity *id)
 {
-    bool is_back = !is_other(id) || set_ids(geteuid(), getegid());
+    bool is_back = !is_other(id) || (set_uid(getuid()) && set_gid(getgid()));
 
     assert(is_back); /* a process may always be who it is */
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,8 @@
 #include "base/str.h"
 #include "loop/signals.h"
 #include "sandpool/version.h"
+
+enum { INHERITED_MAX = 1025 }; /* the options take numbers up to 1024 */
 
 static const char usage_text[] =
     "usage: sandpool-agent [OPTION]...\n"
@@ -219,10 +222,14 @@ static int take_socket(struct options *options, struct err *err)
     return rc;
 }
 
-static int keep_lock(const struct options *options, struct err *err)
+/* What was inherited is for the agent alone, the lock above all, which lives as long as it. */
+static int keep_descriptors(const struct options *options, struct err *err)
 {
     int fd = (int) options->lock_fd;
 
+    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
+        for (int i = 3; i < INHERITED_MAX; i++)
+            (void) fcntl(i, F_SETFD, FD_CLOEXEC); /* most are not open */
     if (options->has_lock && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         return err_sys(err, SP_CONFIG, errno, "--lock-fd %d", fd);
     return SP_OK;
@@ -305,7 +312,8 @@ static int start_listening(struct agent *a, const struct options *options, struc
 static int run(struct agent *a, const struct options *options, struct err *err)
 {
     const int signums[] = {SIGTERM, SIGINT, SIGCHLD, 0};
-    struct http_server_config config = {.limits = limits, .ctx = a, .guard = agent_guard};
+    struct http_server_config config = {
+        .limits = limits, .ctx = a, .guard = agent_guard, .wants_proof = true};
     struct signals signals = {0};
     int rc = loop_init(&a->loop, err);
 
@@ -353,7 +361,7 @@ int main(int argc, char **argv)
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        take_socket(&options, &err) != SP_OK || keep_lock(&options, &err) != SP_OK ||
+        take_socket(&options, &err) != SP_OK || keep_descriptors(&options, &err) != SP_OK ||
         choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;

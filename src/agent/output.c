@@ -2,6 +2,7 @@
  * the disk refuses, the end is kept in memory instead. */
 #include "agent/output.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,10 @@ static void append_disk(struct output *o, const char *data, size_t len)
         if (o->fd < 0 && n > 0)
             o->fd = make_file(o->disk->dir);
         r = o->fd >= 0 && n > 0 ? pwrite(o->fd, data, n, (off_t) pos) : -1;
+        if (r < 0 && errno == ENOSPC && o->ring > 0 && !o->is_full) {
+            o->is_full = true; /* what was kept stays, and is written over from its start */
+            continue;
+        }
         if (r <= 0) {
             give_up_disk(o);
             break;

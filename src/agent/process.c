@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "agent/oom.h"
@@ -29,13 +30,24 @@ const char *process_outcome_name(enum process_outcome o)
     return names[o];
 }
 
+/* What is kept of outputs must leave the box's programs room on a small disk. */
+static void limit_disk(struct output_disk *d)
+{
+    struct statvfs fs;
+    uint64_t quarter = UINT64_MAX;
+
+    if (statvfs(d->dir, &fs) == 0)
+        quarter = (uint64_t) fs.f_blocks * fs.f_frsize / 4;
+    d->total_max = MIN_OF((uint64_t) TOTAL_DISK_MAX, quarter);
+    d->stream_max = MIN_OF((uint64_t) STREAM_DISK_MAX, quarter / 2);
+}
+
 void process_table_init(struct process_table *t, struct loop *l, const char *spill_dir)
 {
     memset(t, 0, sizeof(*t));
     t->loop = l;
     t->disk.dir = spill_dir;
-    t->disk.stream_max = STREAM_DISK_MAX;
-    t->disk.total_max = TOTAL_DISK_MAX;
+    limit_disk(&t->disk);
     t->grace_ns = GRACE_NS;
     oom_score_open(&t->score);
     t->oom_fd = oom_open("");

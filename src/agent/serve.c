@@ -33,22 +33,32 @@ void agent_fini_sessions(struct agent *a)
     shell_sessions_free(a);
 }
 
-int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
+static bool has_token(const struct agent *a, struct http_exchange *ex)
 {
     static const char scheme[] = "Bearer ";
-    const struct agent *a = http_server_ctx(ex);
     const char *given = http_header(ex, "authorization");
     const char *key = http_header(ex, "x-aio-api-key");
 
+    if (str_is_empty(a->token))
+        return false;
+    if (key != NULL && str_equal_secret(key, a->token))
+        return true;
+    return given != NULL && strncmp(given, scheme, strlen(scheme)) == 0 &&
+           str_equal_secret(given + strlen(scheme), a->token);
+}
+
+int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
+{
+    const struct agent *a = http_server_ctx(ex);
+
+    if (has_token(a, ex)) {
+        http_prove(ex); /* whoever has no token cannot keep it from its box by many connections */
+        return SP_OK;
+    }
     if ((route->flags & HTTP_OPEN) != 0)
         return SP_OK;
     if (str_is_empty(a->token))
         return err_set(err, SP_UNAUTHORIZED, "this box has no token: only its health is served");
-    if (key != NULL && str_equal_secret(key, a->token))
-        return SP_OK;
-    if (given != NULL && strncmp(given, scheme, strlen(scheme)) == 0 &&
-        str_equal_secret(given + strlen(scheme), a->token))
-        return SP_OK;
     return err_set(err, SP_UNAUTHORIZED, "the token of this box is required");
 }
 

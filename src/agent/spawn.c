@@ -95,7 +95,9 @@ static bool place_descriptors(struct plan *p)
     for (int i = 0; i < count; i++)
         if (dup2(high[i], i) < 0)
             return false;
-    return close_range((unsigned) count, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
+    /* All of ours are closed anyway; this is for what is not known to be. Some kernels cannot. */
+    (void) close_range((unsigned) count, ~0U, CLOSE_RANGE_CLOEXEC);
+    return true;
 }
 
 NORETURN static void run_child(struct plan *p)
@@ -170,6 +172,19 @@ int spawn_resize(int fd, uint16_t cols, uint16_t rows, struct err *err)
     return SP_OK;
 }
 
+/* The other end of a terminal; by its name where the kernel cannot open it otherwise. */
+static int open_peer(int master)
+{
+    char path[32];
+    unsigned number;
+    int fd = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0 || (errno != ENOTTY && errno != EINVAL) || ioctl(master, TIOCGPTN, &number) != 0)
+        return fd;
+    (void) snprintf(path, sizeof(path), "/dev/pts/%u", number);
+    return open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
 /* ours[i] and theirs[i] are the two ends of stream i. */
 static int open_terminal(const struct spawn_request *r, int *ours, int *theirs, struct err *err)
 {
@@ -181,7 +196,7 @@ static int open_terminal(const struct spawn_request *r, int *ours, int *theirs, 
     ours[1] = master;
     if (ioctl(master, TIOCSPTLCK, &lock) != 0)
         return err_sys(err, SP_IO, errno, "terminal");
-    theirs[0] = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    theirs[0] = open_peer(master);
     if (theirs[0] < 0)
         return err_sys(err, SP_IO, errno, "terminal");
     theirs[1] = fcntl(theirs[0], F_DUPFD_CLOEXEC, 3);

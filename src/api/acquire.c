@@ -216,7 +216,7 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     if (r == SP_OK)
         r = decode_metadata(body, a, err);
     if (r == SP_OK)
-        r = api_decode_extras(a->api, body, ret->profile, &a->call.extras, err);
+        r = api_decode_extras(a->api, &a->caller, body, ret->profile, &a->call.extras, err);
     a->call.deadline_ns = ret->deadline_ns;
     return r;
 }

@@ -219,8 +219,31 @@ static struct backend_extras *pack(const struct members *m, const struct backend
     return x;
 }
 
-int api_decode_extras(struct api *api, const struct json *body, unsigned profile,
-                      struct backend_extras **ret, struct err *err)
+/* A profile's limits are what its callers may use; only operators may go beyond. */
+static int check_limits(struct api *api, unsigned profile, const struct backend_extras *x,
+                        struct err *err)
+{
+    const struct config_profile *p = engine_profile(api->engine, profile);
+    const char *name = NULL;
+
+    if (p == NULL)
+        return SP_OK; /* the acquire itself will say so */
+    if (p->limits.memory > 0 && x->memory > p->limits.memory)
+        name = "memory";
+    else if (p->limits.cpus > 0 && x->cpus > p->limits.cpus)
+        name = "cpus";
+    else if (p->limits.pids > 0 && x->pids > p->limits.pids)
+        name = "pids";
+    if (name == NULL)
+        return SP_OK;
+    return err_set(err, SP_FORBIDDEN,
+                   "'limits': '%s' is more than profile '%s' gives; only an "
+                   "operator may ask for that",
+                   name, p->name);
+}
+
+int api_decode_extras(struct api *api, const struct api_caller *caller, const struct json *body,
+                      unsigned profile, struct backend_extras **ret, struct err *err)
 {
     struct members m = {0};
     struct backend_extras limits = {0};
@@ -241,6 +264,8 @@ int api_decode_extras(struct api *api, const struct json *body, unsigned profile
         r = check_mounts(engine_config(api->engine), m.mounts, &text_len, err);
     if (r == SP_OK && m.limits != NULL)
         r = get_limits(m.limits, &limits, err);
+    if (r == SP_OK && !caller->is_operator)
+        r = check_limits(api, profile, &limits, err);
     if (r == SP_OK)
         *ret = pack(&m, &limits, text_len);
     return r;

@@ -39,7 +39,8 @@ bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
 /* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */
-MUST_CHECK int api_decode_extras(struct api *api, const struct json *body, unsigned profile,
+MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
+                                 const struct json *body, unsigned profile,
                                  struct backend_extras **ret, struct err *err);
 
 /* handlers */

@@ -28,7 +28,8 @@ static int make_dir(const char *path, struct err *err)
         partial[i] = '\0';
         /* Parents may be shared, the directory itself holds tokens. */
         if (mkdir(partial, i == len ? 0700 : 0755) != 0 && errno != EEXIST)
-            return err_sys(err, SP_IO, errno, "cannot make the directory '%s'", partial);
+            return err_sys(err, SP_IO, errno,
+                           "state_dir (or --state-dir): cannot make the directory '%s'", partial);
     }
     return SP_OK;
 }

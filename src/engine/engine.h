@@ -89,6 +89,8 @@ void engine_examine(struct engine *e,
 /* --- views --- */
 /* Whether an acquire of this pool profile can have extras. */
 bool engine_can_update(struct engine *e, unsigned profile);
+/* The configuration of a pool profile; NULL when it is gone. Valid until the next reload. */
+const struct config_profile *engine_profile(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);
 const struct config *engine_config(const struct engine *e);
 struct journal *engine_journal(struct engine *e);

@@ -226,3 +226,8 @@ bool profiles_want_power(struct engine *e, unsigned profile)
     /* A local box dies with its machine, so its row need not outlive a power cut. */
     return !profiles_backend(e, profile)->backend->ops->is_local;
 }
+
+const struct config_profile *engine_profile(struct engine *e, unsigned profile)
+{
+    return profiles_config(e, profile);
+}

@@ -4,10 +4,15 @@
 
 #include <stdint.h>
 
+#include "hands/plan_read.h"
+
 /* Sends SIGKILL to every process in the cgroup or below. Returns how many there were. */
 unsigned cgroup_kill(const char *path);
 /* Removes it and what is below it from every hierarchy; empty ones only. Returns how many are gone;
  * *ret_left is how many could not be removed. */
 unsigned cgroup_remove(const char *path, unsigned *ret_left);
+
+/* Makes the plan's cgroup with its limits and moves this process into it, v1 and v2. */
+MUST_CHECK int cgroup_join(const struct plan *p, struct err *err);
 
 #endif

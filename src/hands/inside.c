@@ -29,6 +29,12 @@ static int make_dir(int parent, const char *name, uint32_t owner, struct err *er
     return SP_OK;
 }
 
+/* SP_NOT_FOUND: the path itself is at fault. */
+static int code_of(int sys)
+{
+    return sys == ENOTDIR || sys == ELOOP || sys == ENOENT || sys == EEXIST ? SP_NOT_FOUND : SP_IO;
+}
+
 int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct err *err)
 {
     char part[PLAN_PATH_MAX + 1];
@@ -37,7 +43,7 @@ int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct e
     int rc;
 
     if (at < 0 && errno != ENOENT)
-        return err_sys(err, SP_IO, errno, "open '%.150s' in the box", path);
+        return err_sys(err, code_of(errno), errno, "open '%.150s' in the box", path);
     if (at < 0)
         at = open_in_root(root, "/", O_DIRECTORY);
     else
@@ -56,7 +62,7 @@ int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct e
             next = open_in_root(root, part, O_DIRECTORY);
         }
         if (next < 0)
-            return err_sys(err, SP_IO, errno, "open '%.150s' in the box", part);
+            return err_sys(err, code_of(errno), errno, "open '%.150s' in the box", part);
         (void) close(at); /* O_PATH */
         at = next;
     }
@@ -99,7 +105,7 @@ int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *
             return rc;
         made = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (made < 0 || fchown(made, owner, owner) != 0)
-            return err_sys(err, SP_IO, errno, "make '%.150s' in the box", path);
+            return err_sys(err, code_of(errno), errno, "make '%.150s' in the box", path);
         *ret_fd = open_in_root(root, path, 0);
     }
     if (*ret_fd < 0 || fstat(*ret_fd, &st) != 0)
@@ -107,7 +113,7 @@ int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *
     if (S_ISREG(st.st_mode))
         return SP_OK;
     (void) close(TAKE_FD(*ret_fd)); /* O_PATH */
-    return err_set(err, SP_IO, "'%.150s' in the box is no file", path);
+    return err_set(err, SP_NOT_FOUND, "'%.150s' in the box is no file", path);
 }
 
 int inside_write(int root, const char *path, const char *text, uint32_t owner, struct err *err)

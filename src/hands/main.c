@@ -209,6 +209,8 @@ static int exit_status(int rc)
         return HANDS_EXIT_RUNNING;
     if (rc == SP_FORBIDDEN)
         return HANDS_EXIT_REFUSED;
+    if (rc == SP_NOT_FOUND)
+        return HANDS_EXIT_INVALID;
     return rc == SP_OWNER_CONFLICT ? HANDS_EXIT_TAKEN : HANDS_EXIT_FAILED;
 }
 
@@ -267,7 +269,7 @@ int main(int argc, char **argv)
         return fputs(usage_text, stdout) < 0;
     if (argc == 5 && strcmp(argv[1], "relay") == 0) { /* started by `run` only: see relay.h */
         relay_run(argv[3], argv[4]);
-        return HANDS_EXIT_FAILED;
+        _exit(HANDS_EXIT_FAILED); /* the connections it still has end with it */
     }
     for (size_t i = 0; argc == 2 && i < ARRAY_LEN(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0)

@@ -40,7 +40,11 @@
  *                                  its own (a small tmpfs that the box's root owns). Neither socket
  *                                  nor lock goes to the runtime then: `sandpool-oci relay` keeps
  *                                  both, outside the box, as user id_base; it passes bytes from the
- *                                  one socket to the other and ends with the box's init
+ *                                  one socket to the other and ends with the box's init. "pid" of the
+ *                                  answer, and of the file of that name, is the relay's
+ *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
+ *                                  no cgroup: we make "cgroup", with these, and the runtime is
+ *                                  started in it (the relay is not)
  *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
  *                                  that failed has made, are removed with them
  *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of
@@ -71,6 +75,7 @@ enum {
     HANDS_EXIT_RUNNING = 3, /* run: the box exists and runs */
     HANDS_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
     HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
+    HANDS_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
 };
 
 #endif

@@ -220,6 +220,29 @@ static int get_files(const struct json *obj, struct plan *p, struct err *err)
     return SP_OK;
 }
 
+/* Names of files, not paths. */
+static int get_limits(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "limits", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->limits = xcalloc(len + 1, sizeof(*p->limits));
+    for (size_t i = 0; i < len; i++) {
+        struct plan_limit *l = &p->limits[i];
+
+        if ((rc = need_str(json_at(list, i), "file", 64, &l->file, err)) != SP_OK ||
+            (rc = need_str(json_at(list, i), "value", 64, &l->value, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of 'limits'", i);
+        if (strchr(l->file, '/') != NULL || strchr(l->file, '.') == NULL)
+            return err_set(err, SP_INVALID_FIELD, "entry %zu of 'limits': 'file' is wrong", i);
+    }
+    p->limit_count = len;
+    return SP_OK;
+}
+
 /* Processes in the cgroup are killed: nothing but "/sandpool-<instance>/<box>" will do. */
 static int get_traces(const struct json *obj, struct plan *p, struct err *err)
 {
@@ -292,8 +315,10 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = get_path(o, "relay", &p->relay, err)) != SP_OK ||
-        (rc = get_traces(o, p, err)) != SP_OK)
+        (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
+    if (p->limits != NULL && p->cgroup == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
     if (p->relay != NULL && (strrchr(p->relay, '/') == p->relay || p->id_base == 0))
@@ -365,6 +390,7 @@ void plan_fini(struct plan *p)
     free(p->allow);
     free(p->runtime);
     free(p->network);
+    free(p->limits);
     free(p->remove);
     *p = (struct plan){0};
 }

@@ -32,6 +32,11 @@ struct plan_mount {
     bool is_ro;
 };
 
+struct plan_limit {
+    const char *file; /* in the cgroup */
+    const char *value;
+};
+
 /* The fields of all verbs. Texts belong to `doc`; what a plan does not have is NULL or 0. */
 struct plan {
     struct json_doc *doc;
@@ -60,6 +65,8 @@ struct plan {
     const char **runtime; /* argument lists end with NULL */
     const char **network;
     const char *relay;
+    struct plan_limit *limits;
+    size_t limit_count;
     const char **remove;
     const char *cgroup;
     const char *runtime_state;

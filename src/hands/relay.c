@@ -100,6 +100,20 @@ NORETURN static void become_relay(const struct plan *p, int *fds)
     _exit(127);
 }
 
+/* Whoever watches the box watches the relay from now on: it ends with the box, and without it the box
+ * is of no use. */
+static int note_pid(const struct box_dir *d, pid_t pid, struct err *err)
+{
+    char text[16];
+    int rc;
+
+    (void) snprintf(text, sizeof(text), "%d\n", (int) pid);
+    rc = box_dir_write(d, "pid.new", text, err);
+    if (rc == SP_OK && renameat(d->fd, "pid.new", d->fd, "pid") != 0)
+        rc = err_sys(err, SP_IO, errno, "replace 'pid'");
+    return rc;
+}
+
 /* It says "." when all is well, or what is not. */
 static int read_report(int fd, struct err *err)
 {
@@ -116,14 +130,15 @@ static int read_report(int fd, struct err *err)
     return err_set(err, SP_BACKEND_FAILED, "the relay ended at once: %s", text);
 }
 
-int relay_start(const struct plan *p, const struct box_dir *d, int dir, int init_pid,
+int relay_start(const struct plan *p, const struct box_dir *d, int dir, int *pid_of_box,
                 struct err *err)
 {
-    AUTO_CLOSE int init = pidfd_open(init_pid, 0);
+    AUTO_CLOSE int init = pidfd_open(*pid_of_box, 0);
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
     int ends[2];
     pid_t pid;
+    int rc;
 
     if (init < 0)
         return err_sys(err, SP_IO, errno, "the box's init");
@@ -137,7 +152,11 @@ int relay_start(const struct plan *p, const struct box_dir *d, int dir, int init
     if (pid == 0)
         become_relay(p, (int[FD_COUNT]){FD_LISTEN, d->lock, dir, init, out});
     (void) close(TAKE_FD(out)); /* else the end of the report is never seen */
-    return read_report(in, err);
+    rc = read_report(in, err);
+    if (rc == SP_OK)
+        rc = note_pid(d, pid, err);
+    *pid_of_box = (int) pid;
+    return rc;
 }
 
 /* --- the process itself --- */
@@ -181,4 +200,5 @@ void relay_run(const char *id, const char *name)
         return; /* nobody waits for the box */
     (void) close(FD_REPORT);
     relay_loop_run(&config);
+    _exit(0); /* at once, with whatever is still open */
 }

@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "hands/proc.h"
 
 #define CHUNK 65536
 #define TURNS 4     /* reads of one end before others have their turn */
@@ -54,7 +55,7 @@ struct relay {
     int epoll;
     unsigned count;
     bool is_paused;    /* callers are not listened to */
-    bool is_retrying;  /* but will be soon */
+    uint64_t retry_ms; /* but will be from then on; 0: when a connection ends */
     struct conn *dead; /* an event of the same turn may still name them */
     char chunk[CHUNK];
 };
@@ -95,19 +96,19 @@ static bool watch_own(struct relay *r, int fd, const int *tag, bool is_wanted)
     return epoll_ctl(r->epoll, is_wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &ev) == 0;
 }
 
-static void pause_listening(struct relay *r, bool is_retrying)
+static void pause_listening(struct relay *r, uint64_t retry_ms)
 {
     if (!r->is_paused)
         (void) watch_own(r, r->config->listen, &r->config->listen, false); /* it is there */
     r->is_paused = true;
-    r->is_retrying = is_retrying;
+    r->retry_ms = retry_ms;
 }
 
 static void resume_listening(struct relay *r)
 {
     if (r->is_paused && watch_own(r, r->config->listen, &r->config->listen, true)) {
         r->is_paused = false;
-        r->is_retrying = false;
+        r->retry_ms = 0;
     }
 }
 
@@ -126,7 +127,7 @@ static void kill_conn(struct relay *r, struct conn *c)
     c->next = r->dead;
     r->dead = c;
     r->count--;
-    if (!r->is_retrying)
+    if (r->retry_ms == 0)
         resume_listening(r);
 }
 
@@ -293,7 +294,7 @@ static void add_conn(struct relay *r, int caller, int box)
     if (!rewatch(r, c))
         kill_conn(r, c);
     else if (r->count >= r->config->max)
-        pause_listening(r, false);
+        pause_listening(r, 0);
 }
 
 /* The box is asked first: when it is busy, callers wait in the queue and cost nothing. */
@@ -303,12 +304,12 @@ static void on_caller(struct relay *r)
     AUTO_CLOSE int caller = -1;
 
     if (box < 0 && (errno == EAGAIN || errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-        pause_listening(r, true);
+        pause_listening(r, proc_now_ms() + RETRY_MS);
         return;
     }
     caller = accept4(r->config->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (caller < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-        pause_listening(r, true);
+        pause_listening(r, proc_now_ms() + RETRY_MS);
     if (caller >= 0 && box >= 0)
         add_conn(r, TAKE_FD(caller), TAKE_FD(box));
 }
@@ -317,7 +318,7 @@ static void on_caller(struct relay *r)
 static bool take_events(struct relay *r)
 {
     struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(r->epoll, events, EVENTS_MAX, r->is_retrying ? RETRY_MS : -1);
+    int n = epoll_wait(r->epoll, events, EVENTS_MAX, r->retry_ms != 0 ? RETRY_MS : -1);
 
     if (n < 0)
         return errno == EINTR;
@@ -332,7 +333,7 @@ static bool take_events(struct relay *r)
             on_event(r, events[i].data.ptr, events[i].events);
     }
     bury(r);
-    if (r->is_retrying)
+    if (r->retry_ms != 0 && proc_now_ms() >= r->retry_ms)
         resume_listening(r);
     return true;
 }

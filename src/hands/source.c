@@ -42,8 +42,11 @@ static int open_allowed(const struct plan *p, const char *path, int *ret_fd, str
                        path);
     if (sys == EXDEV || sys == ELOOP)
         return err_set(err, SP_FORBIDDEN,
-                       "'%.120s' leads out of the directory that may be mounted, by a symlink",
+                       "'%.110s' leads out of the directory that may be mounted, or has an "
+                       "absolute symlink in it",
                        path);
+    if (sys == ENOENT || sys == ENOTDIR)
+        return err_sys(err, SP_NOT_FOUND, sys, "mount '%.120s'", path);
     return err_sys(err, SP_IO, sys, "open '%.120s'", path);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "hands/cgroup.h"
 #include "hands/relay.h"
 #include "hands/start.h"
 
@@ -70,11 +71,17 @@ static bool hand_over(const struct plan *p, int lock)
 
 static void become_runtime(const struct plan *p, int lock, int out)
 {
+    struct err err;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
-        hand_over(p, lock))
+        hand_over(p, lock)) {
+        if (p->limits != NULL && cgroup_join(p, &err) != SP_OK) {
+            (void) dprintf(2, "%s", err.msg); /* the tail of the error */
+            _exit(127);
+        }
         (void) execv(p->runtime[0], (char *const *) (uintptr_t) p->runtime);
+    }
     (void) dprintf(2, "%s: %s", p->runtime[0], strerror(errno)); /* the tail of the error */
     _exit(127);
 }
@@ -188,7 +195,8 @@ static void become_network(const struct plan *p, int box_pid, int out)
 
     for (size_t i = 0; p->network[i] != NULL; i++)
         argv[i] = with_pid(p->network[i], box_pid);
-    (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for this signal */
+    /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
+    (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
     if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
         dup2(out, 2) == 2 && close(START_LISTEN_FD) == 0)
         (void) execv(argv[0], argv);
@@ -286,6 +294,6 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
     if (rc == SP_OK && p->network != NULL)
         rc = start_network(p, d, *ret_pid, tail, err);
     if (rc == SP_OK && p->relay != NULL)
-        rc = relay_start(p, d, relay_dir, *ret_pid, err);
+        rc = relay_start(p, d, relay_dir, ret_pid, err);
     return rc;
 }

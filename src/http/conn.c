@@ -444,11 +444,26 @@ static void refuse(struct conn *c)
         conn_close(c);
 }
 
+/* The oldest connection that has proven nothing goes, so that strangers push out each other only. */
+static bool make_room(struct http_server *s)
+{
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
+        struct conn *c = container_of(n, struct conn, link);
+
+        if (c->phase == CONN_OPEN && !c->is_proven) {
+            conn_close(c);
+            return true;
+        }
+    }
+    return false;
+}
+
 void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
 {
     struct conn *c = conn_new(s, is_tcp);
 
-    c->is_refused = s->conns.len >= s->limits.max_connections;
+    c->is_refused =
+        s->conns.len >= s->limits.max_connections && !(s->config.wants_proof && make_room(s));
     list_push_back(c->is_refused ? &s->refusing : &s->conns, &c->link);
     if (uv_accept(listener, &c->u.stream) != 0) {
         conn_close(c); /* the client was faster */

@@ -80,6 +80,7 @@ struct conn {
     bool is_eof;
     bool is_running; /* inside conn_run() */
     bool is_refused; /* over max_connections */
+    bool is_proven;  /* http_prove() */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };

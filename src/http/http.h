@@ -66,6 +66,8 @@ bool http_query(const struct http_exchange *ex, const char *name, char *dst, siz
 /* Header value, NULL when absent; names in any case. */
 const char *http_header(const struct http_exchange *ex, const char *name);
 const struct http_peer *http_peer(const struct http_exchange *ex);
+/* The caller on this connection is who it says: see http_server_config.wants_proof. */
+void http_prove(struct http_exchange *ex);
 /* The whole body of a buffered route. */
 const char *http_body(const struct http_exchange *ex, size_t *ret_len);
 void *http_server_ctx(const struct http_exchange *ex);
@@ -155,6 +157,9 @@ struct http_server_config {
     void *ctx;
     /* Asked before every handler; SP_OK or a code that is answered (err filled). May be NULL. */
     int (*guard)(struct http_exchange *ex, const struct http_route *route, struct err *err);
+    /* When max_connections is reached a new one is not refused: the oldest whose caller has not
+     * been proven (by the guard, with http_prove()) is closed for it, if there is one. */
+    bool wants_proof;
 };
 
 struct http_server;

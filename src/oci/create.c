@@ -3,6 +3,7 @@
  * started is removed again before the caller hears of it. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +55,8 @@ static void finish(struct making *m, int rc, const struct err *err)
     oci_env_free(m->image_env);
     oci_hands_fini(&m->hands);
     r->priv = NULL;
-    free(m);
     oci_finish(o, &r->op, rc, err);
+    free(m); /* `err` may be in it */
     if (b == NULL)
         return;
     list_move(&b->joiners, &joined);
@@ -105,10 +106,28 @@ static void undo(struct making *m, int rc, const struct err *err)
 
 /* --- it runs --- */
 
+/* Version 1 counts what sockets hold apart from other memory, and runtimes do not limit it. */
+static void limit_sockets(const struct making *m)
+{
+    char path[OCI_PATH_MAX];
+    char cgroup[BACKEND_LABEL_MAX + 64];
+    AUTO_CLOSE int fd = -1;
+
+    oci_cgroup(m->oci, m->found.id, cgroup, sizeof(cgroup));
+    (void) snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.kmem.tcp.limit_in_bytes",
+                    cgroup);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void) dprintf(fd, "%llu", (unsigned long long) m->request->profile->limits.memory);
+    /* Kernels without this limit count it with the rest, or not at all: nothing to be done. */
+}
+
 static int run_look(struct work *w, struct err *err)
 {
     struct making *m = container_of(w, struct making, look);
 
+    if (m->box != NULL && !m->oci->is_cgroup_v2 && m->request->profile->limits.memory > 0)
+        limit_sockets(m);
     return oci_look(m->oci->boxes_dir, m->found.id, &m->found, err);
 }
 
@@ -236,7 +255,9 @@ static void begin(struct making *m)
     if (p->network == CONFIG_NETWORK_NAT && str_is_empty(m->oci->slirp) &&
         str_is_empty(m->oci->pasta)) {
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
-                     "`network: nat` needs slirp4netns or pasta (package passt)");
+                     m->oci->is_rootless
+                         ? "`network: nat` needs slirp4netns"
+                         : "`network: nat` needs slirp4netns or pasta (package passt)");
         finish(m, rc, &err);
         return;
     }
@@ -244,6 +265,12 @@ static void begin(struct making *m)
         runtime = m->trial;
     else
         rc = oci_runtime_for(m->oci, p->runtime, &runtime, &err);
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network != CONFIG_NETWORK_NONE)
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
+                     "boxes by runsc have no network so far: only `network: none` works");
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
+        rc =
+            err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");
     if (rc == SP_OK && !str_is_empty(p->image)) {
         rc = oci_pull(m->oci, p, m->rootfs, &m->image_env, &err);
         lower = m->rootfs;

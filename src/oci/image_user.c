@@ -63,15 +63,27 @@ static int read_whole(int fd, struct buf *out)
 }
 
 /* Adds `line` unless `name` is there; an empty file begins with `first`. */
+/* Opening a device of the image's own making could already do something. */
+static bool is_file_or_missing(int root_fd, const char *path)
+{
+    AUTO_CLOSE int fd = open_inside(root_fd, path, O_PATH, 0);
+    struct stat st;
+
+    return fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode));
+}
+
 static int add_line(int root_fd, const char *path, const char *name, const char *first,
                     const char *line)
 {
-    AUTO_CLOSE int fd = open_inside(root_fd, path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
+    AUTO_CLOSE int fd = -1;
     struct buf text;
     struct buf more;
     struct stat st;
     int failed = 0;
 
+    if (!is_file_or_missing(root_fd, path))
+        return EINVAL;
+    fd = open_inside(root_fd, path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
     if (fd < 0 || fstat(fd, &st) != 0)
         return errno;
     if (!S_ISREG(st.st_mode))
@@ -79,9 +91,11 @@ static int add_line(int root_fd, const char *path, const char *name, const char 
     buf_init(&text, FILE_MAX);
     buf_init(&more, 4096);
     failed = read_whole(fd, &text);
-    if (failed == 0 && text.len == 0)
+    if (failed == 0 && text.len == 0) {
         buf_puts(&more, first);
-    else if (failed == 0 && text.data[text.len - 1] != '\n')
+        (void) fchmod(fd, 0644); /* whatever our umask is: the box's user reads it */
+    }
+    if (failed == 0 && text.len > 0 && text.data[text.len - 1] != '\n')
         buf_putc(&more, '\n');
     if (failed == 0 && !has_name(buf_str(&text), name) && !has_name(buf_str(&more), name))
         buf_puts(&more, line);

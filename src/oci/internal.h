@@ -7,7 +7,8 @@
  *   plan.c     what sandpool-oci is told
  *   hands.c    sandpool-oci as an operation       table.c    boxes in memory, their deaths
  *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
- *   update.c   late binding                       examine.c  findings for `sandpool doctor` */
+ *   update.c   late binding                       examine.c  findings for `sandpool doctor`
+ *   rootless.c the daemon of an ordinary user */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -21,7 +22,7 @@
 
 enum {
     OCI_PATH_MAX = 512,
-    OCI_ID_COUNT = 65536, /* user ids of one box */
+    OCI_ID_COUNT = 65536, /* user ids of one box, but see struct oci */
     OCI_RUNTIMES_MAX = 8,
     OCI_HANDS_MAX = 8,          /* sandpool-oci processes at once */
     OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
@@ -187,7 +188,7 @@ void oci_box_drop(struct oci_box *b);
 MUST_CHECK int oci_box_watch(struct oci_box *b, int pid, int pid_fd, struct err *err);
 /* A found box that is not in the table yet is put there. */
 void oci_box_adopt(struct oci *o, struct oci_found *f);
-/* First user id of a range that no other box has; false when all are taken. */
+/* First user id of a range that no other box has; false when all are taken. Rootless: always 0. */
 MUST_CHECK bool oci_take_ids(struct oci_box *b, uint32_t *ret_base);
 
 /* --- the backend --- */
@@ -204,6 +205,11 @@ struct oci {
     char helper[OCI_PATH_MAX];
     char stage[32];
     char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
+    bool is_rootless;        /* not root: boxes share the ids of one user, nothing is limited and
+                                nothing mounted late */
+    bool is_apparmor_strict; /* and user namespaces are for programs with a profile only */
+    struct err one_id;       /* why id_count is 1 */
+    uint32_t id_count;       /* user ids of one box; with 1 its user is its root */
     uint64_t id_base;
     uint32_t id_slots; /* how many ranges there are */
     uint8_t *id_used;  /* a bit for each */
@@ -253,6 +259,13 @@ void oci_settle(struct oci *o);
 
 /* setup.c */
 MUST_CHECK int oci_setup(struct oci *o, const struct backend_env *env, struct err *err);
+/* rootless.c: fills is_rootless and what depends on it. Else err says what is missing here. */
+MUST_CHECK int oci_rootless_setup(struct oci *o, struct err *err);
+/* At the end, with no box left: parts of the base belong to ids of the range, and whoever owns
+ * state_dir could not remove them. True: under way, oci_settle() follows. */
+bool oci_rootless_clean(struct oci *o);
+/* A control group of version 2 that an ordinary user may divide. */
+bool oci_has_own_cgroup(void);
 /* SP_OK when `rootfs: host` has its base; SP_STARTING: being made; else why not. */
 MUST_CHECK int oci_base_ready(struct oci *o, struct err *err);
 
@@ -272,6 +285,8 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
                     uint64_t user_id, const struct backend_extras *extras, struct buf *out);
 void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap);
+/* What a limit of processes is for the control group of a box. */
+uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids);
 /* Where a runtime keeps its notes. */
 void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap);
 /* The control group, from the root of its hierarchy. */

@@ -15,6 +15,8 @@ static void on_closed_task(struct rt_task *task)
 
     if (!list_is_empty(&o->ops) || !list_is_empty(&o->inner))
         return; /* a completion that was under way has begun something: its end comes back here */
+    if (oci_rootless_clean(o))
+        return;
     while (!list_is_empty(&o->box_list))
         oci_box_drop(container_of(list_first(&o->box_list), struct oci_box, link));
     oci_remove_cgroup_parent(o);

@@ -1,11 +1,18 @@
 /* plan.c - what sandpool-oci is told, as JSON; the fields are explained in hands/plan.h. */
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define CPU_PERIOD_US 100000U
+#define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
+#define GVISOR_THREADS 16U     /* for one process of the box; about 12 were seen */
+#define GVISOR_THREADS_OWN 128U
 #define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
 
 /* The order is the order of the arguments; ends with NULL. */
@@ -56,14 +63,42 @@ void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, si
     (void) snprintf(dst, cap, "%s/run-%s", o->dir, names[flavour]);
 }
 
-static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_runtime *r,
+/* --root of the runtime. Others keep a directory for each box there; runsc keeps files, and so gets
+ * one for itself. */
+static void command_root(const struct oci *o, enum oci_flavour flavour, const char *hex, char *dst,
+                         size_t cap)
+{
+    size_t len;
+
+    oci_state_root(o, flavour, dst, cap);
+    len = strlen(dst);
+    if (flavour == OCI_RUNSC)
+        (void) snprintf(dst + len, cap - len, "/%s", hex);
+}
+
+static void put_run_command(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                             const char *dir, const char *hex)
 {
-    char root[OCI_PATH_MAX + 32];
+    const struct oci_runtime *r = p->runtime;
+    char root[OCI_PATH_MAX + 64];
     char pid_file[OCI_PATH_MAX + 64];
     const char *const usual[] = {
         r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "2", "--pid-file",
         pid_file, "--bundle", dir,  hex,   NULL};
+    const char *const crun_rootless[] = {r->path,
+                                         "--cgroup-manager=disabled",
+                                         "--root",
+                                         root,
+                                         "run",
+                                         "--detach",
+                                         "--preserve-fds",
+                                         "2",
+                                         "--pid-file",
+                                         pid_file,
+                                         "--bundle",
+                                         dir,
+                                         hex,
+                                         NULL};
     const char *const gvisor[] = {r->path,
                                   "--root",
                                   root,
@@ -80,9 +115,12 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                   hex,
                                   NULL};
 
-    oci_state_root(o, r->flavour, root, sizeof(root));
+    command_root(o, r->flavour, hex, root, sizeof(root));
     (void) snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
-    put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
+    if (r->flavour == OCI_CRUN && o->is_rootless)
+        put_strings(j, "runtime", crun_rootless);
+    else
+        put_strings(j, "runtime", r->flavour == OCI_RUNSC ? gvisor : usual);
 }
 
 static void put_owned(struct json_out *j, const char *path, uint64_t id, uint64_t mode)
@@ -181,9 +219,15 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
 static void put_spec(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                      const char *hex)
 {
-    const char *const agent_args[] = {
-        "--fd",      "3",           "--lock-fd",      "4", "--user", p->profile->user,
-        "--workdir", OCI_WORKSPACE, "--detach-stdio", NULL};
+    /* With one id there is nobody to become, and trying is not allowed. */
+    const char *const with_fds[] = {
+        "--fd",           "3",           "--lock-fd",      "4",
+        "--workdir",      OCI_WORKSPACE, "--detach-stdio", o->id_count > 1 ? "--user" : NULL,
+        p->profile->user, NULL};
+    const char *const with_relay[] = {
+        "--unix",    OCI_RELAY_SOCKET, "--user",         p->profile->user,
+        "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
+    bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
     char cgroup[BACKEND_LABEL_MAX + 64];
     char rootfs[64];
     struct oci_spec spec = {.profile = p->profile,
@@ -192,17 +236,18 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .token = p->record->box.token,
                             .cgroup = cgroup,
                             .id_base = (uint32_t) p->record->id_base,
-                            .id_count = OCI_ID_COUNT,
+                            .id_count = o->id_count,
                             .host_cpus = o->host_cpus,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .max_files = o->max_files,
                             .has_swap_limit = o->has_swap_limit,
-                            .has_cgroups = p->runtime->flavour != OCI_RUNSC,
-                            .has_user_ns = true,
-                            .has_lock = true,
+                            .has_cgroups = !is_gvisor && !o->is_rootless,
+                            .has_user_ns = !o->is_rootless,
+                            .is_rootless = o->is_rootless,
+                            .has_lock = !is_gvisor,
                             .image_env = p->image_env,
-                            .agent_args = agent_args};
+                            .agent_args = is_gvisor ? with_relay : with_fds};
     struct buf text;
 
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
@@ -217,16 +262,10 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
  * themselves once they are in it. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
-    const char *const slirp[] = {o->slirp,
-                                 "--configure",
-                                 "--mtu=65520",
-                                 "--disable-host-loopback",
-                                 "--enable-sandbox",
-                                 "--enable-seccomp",
-                                 "--userns-path=/proc/{pid}/ns/user",
-                                 "{pid}",
-                                 "tap0",
-                                 NULL};
+    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--disable-host-loopback",
+                                 "--enable-sandbox", "--enable-seccomp", "{pid}", "tap0",
+                                 /* of an ordinary user it is there already */
+                                 o->is_rootless ? NULL : "--userns-path=/proc/{pid}/ns/user", NULL};
     const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "0",
                                  "--config-net",  "--no-map-gw",  "-t",      "none",    "-u",
                                  "none",          "-T",           "none",    "-U",      "none",
@@ -236,30 +275,81 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
         put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);
 }
 
+PRINTF_LIKE(3, 4)
+static void put_limit(struct json_out *j, const char *file, const char *fmt, ...)
+{
+    char text[64];
+    va_list args;
+
+    va_start(args, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    json_begin_obj(j, NULL);
+    json_put_str(j, "file", file);
+    json_put_str(j, "value", text);
+    json_end(j);
+}
+
+/* gVisor's own threads count, too; without those that it needs it dies. */
+uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids)
+{
+    return flavour == OCI_RUNSC ? pids * GVISOR_THREADS + GVISOR_THREADS_OWN : pids;
+}
+
+/* For a runtime that leaves them to us. */
+static void put_limits(struct json_out *j, const struct oci *o, const struct config_profile *p)
+{
+    unsigned long long memory = p->limits.memory;
+    unsigned long long quota = MAX_OF(p->limits.cpus * (CPU_PERIOD_US / 1000), CPU_QUOTA_MIN_US);
+
+    json_begin_arr(j, "limits");
+    if (memory > 0)
+        put_limit(j, o->is_cgroup_v2 ? "memory.max" : "memory.limit_in_bytes", "%llu", memory);
+    if (memory > 0 && o->has_swap_limit)
+        put_limit(j, o->is_cgroup_v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes", "%llu",
+                  o->is_cgroup_v2 ? 0 : memory);
+    if (p->limits.cpus > 0 && o->is_cgroup_v2)
+        put_limit(j, "cpu.max", "%llu %u", quota, CPU_PERIOD_US);
+    if (p->limits.cpus > 0 && !o->is_cgroup_v2) {
+        put_limit(j, "cpu.cfs_period_us", "%u", CPU_PERIOD_US);
+        put_limit(j, "cpu.cfs_quota_us", "%llu", quota);
+    }
+    if (p->limits.pids > 0)
+        put_limit(j, "pids.max", "%llu", (unsigned long long) oci_pids(OCI_RUNSC, p->limits.pids));
+    json_end(j);
+}
+
 /* Also for a `run` that fails halfway: it removes what it made. */
 static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
                         const struct oci_runtime *runtime)
 {
-    char root[OCI_PATH_MAX + 32];
+    char root[OCI_PATH_MAX + 64];
     char state[OCI_PATH_MAX + 64];
     char cgroup[BACKEND_LABEL_MAX + 64];
     char hex[17];
+    size_t len;
 
     str_hex64(hex, id);
     oci_cgroup(o, id, cgroup, sizeof(cgroup));
-    json_put_str(j, "cgroup", cgroup);
+    if (!o->is_rootless)
+        json_put_str(j, "cgroup", cgroup);
     if (runtime != NULL) {
         const char *const command[] = {runtime->path, "--root", root, "delete",
                                        "--force",     hex,      NULL};
 
-        oci_state_root(o, runtime->flavour, root, sizeof(root));
-        (void) snprintf(state, sizeof(state), "%s/%s", root, hex);
-        put_strings(j, "delete", command);
+        command_root(o, runtime->flavour, hex, root, sizeof(root));
+        oci_state_root(o, runtime->flavour, state, sizeof(state));
+        len = strlen(state);
+        (void) snprintf(state + len, sizeof(state) - len, "/%s", hex);
+        /* runsc takes more than a second to find that all processes are gone, and has noted nothing
+         * elsewhere. */
+        if (runtime->flavour != OCI_RUNSC)
+            put_strings(j, "delete", command);
         json_put_str(j, "runtime_state", state);
     }
 }
 
-void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
+static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
 {
     bool has_disk = o->has_loop && p->profile->limits.disk > 0;
     char dir[OCI_PATH_MAX + 32];
@@ -283,21 +373,39 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     put_spec(&j, o, p, hex);
     json_put_str(&j, "stage", o->stage);
     json_put_str(&j, "lower", p->lower);
-    json_put_bool(&j, "map_lower", true);
+    json_put_bool(&j, "map_lower", !o->is_rootless);
     json_put_u64(&j, "id_base", p->record->id_base);
-    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "disk", has_disk ? p->profile->limits.disk : 0);
     json_put_str(&j, "disk_template", template);
     put_contents(&j, o, p->profile, hex);
     put_profile_mounts(&j, p->profile->mounts);
     put_words(&j, "allow", o->allow);
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
-    put_run_command(&j, o, p->runtime, dir, hex);
+    put_run_command(&j, o, p, dir, hex);
+    if (p->runtime->flavour == OCI_RUNSC) {
+        json_put_str(&j, "relay", OCI_RELAY_SOCKET);
+        if (!o->is_rootless)
+            put_limits(&j, o, p->profile);
+    }
     put_network(&j, o, p->profile);
     put_removal(&j, o, p->record->box.labels.box_id, p->runtime);
     json_end(&j);
     json_out_finish(&j, out);
     buf_fini(&record);
+}
+
+void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out)
+{
+    struct oci_run_plan own = *p;
+    struct config_profile *profile = xcalloc(1, sizeof(*profile));
+
+    *profile = *p->profile;
+    if (o->id_count == 1) /* nobody but root can be in the box */
+        str_copy_cut(profile->user, sizeof(profile->user), "root");
+    own.profile = profile;
+    plan_run(o, &own, out);
+    free(profile);
 }
 
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
@@ -327,7 +435,7 @@ void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_ba
     json_put_str(&j, "dir", dir);
     json_put_u64(&j, "pid", (uint64_t) b->pid);
     json_put_u64(&j, "id_base", id_base);
-    json_put_u64(&j, "id_count", OCI_ID_COUNT);
+    json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "user_id", user_id);
     json_begin_arr(&j, "mounts");
     for (size_t i = 0; i < extras->mount_count; i++)

@@ -153,14 +153,11 @@ static void on_scanned(struct op *op)
     struct err err = op->err;
     int rc = op->result;
 
-    if (rc == SP_OK && is_unsettled(l)) {
-        if (rt_now(&o->loop->rt) < l->until_ns && !o->is_closing) {
-            oci_scan_fini(&l->scan);
-            rt_timer_set(&o->loop->rt, &l->again, rt_after(rt_now(&o->loop->rt), SETTLE_PAUSE_NS),
-                         on_again);
-            return;
-        }
-        rc = err_set(&err, SP_IO, "a box is being made by a process that is not ours");
+    if (rc == SP_OK && is_unsettled(l) && rt_now(&o->loop->rt) < l->until_ns && !o->is_closing) {
+        oci_scan_fini(&l->scan);
+        rt_timer_set(&o->loop->rt, &l->again, rt_after(rt_now(&o->loop->rt), SETTLE_PAUSE_NS),
+                     on_again);
+        return;
     }
     for (size_t i = 0; rc == SP_OK && i < l->scan.count; i++) {
         struct oci_found *f = &l->scan.found[i];

@@ -203,10 +203,15 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
         rc = ask(o, *ret, &one);
         if (rc == SP_OK || rc == SP_STARTING)
             return rc;
-        (void) snprintf(all.msg + len, sizeof(all.msg) - len, "%s%.90s", i > 0 ? "; " : "",
+        if ((*ret)->trial != OCI_FAILED)
+            continue; /* not installed: no reason to tell */
+        (void) snprintf(all.msg + len, sizeof(all.msg) - len, "%s%.80s", len > 0 ? "; " : "",
                         one.msg);
         len = strlen(all.msg);
     }
+    if (len == 0)
+        return err_set(err, SP_BACKEND_UNAVAILABLE,
+                       "no OCI runtime is installed: apt-get install runc (or crun)");
     return err_set(err, SP_BACKEND_UNAVAILABLE,
-                   "no OCI runtime works here, install runc or crun (%.160s)", all.msg);
+                   "no OCI runtime works, `sandpool doctor` tells why: %.180s", all.msg);
 }

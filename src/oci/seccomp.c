@@ -35,8 +35,7 @@ static const char *const allowed[] = {
     /* Waiting for files and events. */
     "_newselect epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
     "epoll_wait_old eventfd eventfd2 inotify_add_watch inotify_init inotify_init1 inotify_rm_watch "
-    "io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup io_submit poll "
-    "ppoll ppoll_time64 pselect6 pselect6_time64 select signalfd signalfd4 timerfd_create "
+    "poll ppoll ppoll_time64 pselect6 pselect6_time64 select signalfd signalfd4 timerfd_create "
     "timerfd_gettime timerfd_gettime64 timerfd_settime timerfd_settime64",
     /* Memory. */
     "brk cacheflush madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mmap2 "
@@ -102,6 +101,9 @@ static const struct refusal refused[] = {
     {EPERM, "add_key bpf keyctl perf_event_open request_key"},
     /* Does what the filter refuses, without passing the filter. */
     {ENOSYS, "io_uring_enter io_uring_register io_uring_setup"},
+    /* The machine has a number of these for everybody (fs.aio-max-nr): one box could take them all. */
+    {ENOSYS, "io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup "
+             "io_submit"},
     /* Lets a program stop the kernel in the middle of a copy, the first step of many exploits. */
     {EPERM, "userfaultfd"},
     /* Files by number reach outside the box's tree, whatever is mounted over it. */

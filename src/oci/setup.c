@@ -152,9 +152,9 @@ static int find_stage(struct oci *o, struct err *err)
 
 static void take_ids(struct oci *o, uint64_t id_base)
 {
-    uint64_t count = (ID_END - id_base) / OCI_ID_COUNT;
+    uint64_t count = o->is_rootless ? 0 : (ID_END - id_base) / OCI_ID_COUNT;
 
-    o->id_base = id_base;
+    o->id_base = o->is_rootless ? 0 : id_base;
     o->id_slots = (uint32_t) count;
     o->id_used = xcalloc(count / 8 + 1, 1);
 }
@@ -181,11 +181,10 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     AUTO_FREE char *state_dir = realpath(env->state_dir, NULL);
     int rc;
 
-    if (geteuid() != 0)
-        return err_set(err, SP_CONFIG,
-                       "the oci backend must run as root: it makes mounts, control groups and "
-                       "ranges of user ids");
+    o->id_count = OCI_ID_COUNT;
     rc = check_dumpable(err);
+    if (rc == SP_OK && geteuid() != 0)
+        rc = oci_rootless_setup(o, err);
     if (rc != SP_OK)
         return rc;
     if (state_dir == NULL)
@@ -214,8 +213,10 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
         access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
                                : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
                F_OK) == 0;
-    o->has_loop = access("/dev/loop-control", R_OK | W_OK) == 0;
+    o->has_loop = !o->is_rootless && access("/dev/loop-control", R_OK | W_OK) == 0;
     oci_runtimes_init(o);
+    if (o->is_rootless) /* it gives up the right to enter a namespace of its own user's first */
+        str_copy_cut(o->pasta, sizeof(o->pasta), "");
     start_base(o);
     return SP_OK;
 }

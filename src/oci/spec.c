@@ -172,18 +172,19 @@ static void put_mount(struct json_out *o, const char *to, const char *type,
 /* /tmp and /run are not here: they lie on the box's disk, within its limit. */
 static void put_mounts(struct json_out *o, const struct oci_spec *s)
 {
-    bool is_tty_mapped = !s->has_user_ns || s->id_count > GID_TTY;
+    bool is_tty_mapped = s->id_count > GID_TTY;
 
     json_begin_arr(o, "mounts");
     put_mount(o, "/proc", "proc", LIST("nosuid", "noexec", "nodev"));
     put_mount(o, "/dev", "tmpfs", LIST("nosuid", "strictatime", "mode=755", "size=64k"));
+    /* Without a maximum one box could take the terminals of the whole machine. */
     put_mount(o, "/dev/pts", "devpts",
-              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
+              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=256",
                    is_tty_mapped ? "gid=5" : NULL));
     put_mount(o, "/dev/shm", "tmpfs", LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m"));
     put_mount(o, "/dev/mqueue", "mqueue", LIST("nosuid", "noexec", "nodev"));
     /* The kernel shows /sys only to the owner of the network namespace. */
-    if (s->profile->network == CONFIG_NETWORK_HOST && s->has_user_ns)
+    if (s->profile->network == CONFIG_NETWORK_HOST && (s->has_user_ns || s->is_rootless))
         put_mount(o, "/sys", "tmpfs",
                   LIST("nosuid", "noexec", "nodev", "ro", "mode=755", "size=4k"));
     else

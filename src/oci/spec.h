@@ -7,8 +7,9 @@
 
 /* Where the agent finds what it needs, inside the box. */
 #define OCI_AGENT_PATH "/.sandpool/agent"
-#define OCI_LISTEN_FD 3 /* the listening socket */
-#define OCI_LOCK_FD 4   /* the box's lock, held for life */
+#define OCI_RELAY_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
+#define OCI_LISTEN_FD 3                              /* the listening socket */
+#define OCI_LOCK_FD 4                                /* the box's lock, held for life */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
 
@@ -29,6 +30,7 @@ struct oci_spec {
     bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
                              memory.swap.max of any group below the root) */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
+    bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     bool has_lock;       /* the lock is descriptor OCI_LOCK_FD */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */

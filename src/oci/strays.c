@@ -63,7 +63,8 @@ void oci_strays(const struct oci *o, void (*on_stray)(void *ctx, uint64_t id, in
     const struct visit v = {.on_stray = on_stray, .ctx = ctx};
     char path[OCI_PATH_MAX + 32];
 
-    each_parent(o, visit_cgroup, &v);
+    if (!o->is_rootless) /* those of this name are root's */
+        each_parent(o, visit_cgroup, &v);
     for (int i = 0; i < OCI_FLAVOUR_COUNT; i++) {
         oci_state_root(o, (enum oci_flavour) i, path, sizeof(path));
         visit_dir(&v, path, i);
@@ -77,5 +78,6 @@ static void remove_parent(const char *path, const void *ctx UNUSED)
 
 void oci_remove_cgroup_parent(const struct oci *o)
 {
-    each_parent(o, remove_parent, NULL);
+    if (!o->is_rootless)
+        each_parent(o, remove_parent, NULL);
 }

@@ -61,6 +61,10 @@ bool oci_take_ids(struct oci_box *b, uint32_t *ret_base)
 {
     struct oci *o = b->oci;
 
+    if (o->is_rootless) {
+        *ret_base = 0;
+        return true;
+    }
     /* The longest unused first: whatever an old box left behind has had time to go. */
     for (uint32_t i = 0; i < o->id_slots; i++) {
         uint32_t slot = (o->id_next + i) % o->id_slots;

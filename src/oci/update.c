@@ -23,6 +23,7 @@ struct updating {
     struct oci *oci;
     struct backend_update *request;
     struct oci_found found;
+    enum oci_flavour flavour;
     char cgroup[BACKEND_LABEL_MAX + 64];
     char url[BACKEND_URL_MAX + 32];
     char authorization[BACKEND_TOKEN_MAX + 32];
@@ -98,14 +99,25 @@ static void on_mounted(struct op *op)
     struct updating *u = container_of(op, struct updating, hands.op);
     struct err err = op->err;
 
-    if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_TAKEN)
-        finish(u, err_set(&err, SP_SPEC_CONFLICT, "%.200s", op->err.msg), &err);
-    else if (op->result != SP_OK && u->hands.exit_code == HANDS_EXIT_REFUSED)
-        finish(u, err_set(&err, SP_FORBIDDEN, "%.200s", op->err.msg), &err);
-    else if (op->result != SP_OK)
-        finish(u, op->result, &err);
-    else
+    if (op->result == SP_OK) {
         set_env(u);
+        return;
+    }
+    switch (u->hands.exit_code) {
+    case HANDS_EXIT_TAKEN:
+        err.code = SP_SPEC_CONFLICT;
+        break;
+    case HANDS_EXIT_REFUSED:
+        err.code = SP_FORBIDDEN;
+        break;
+    case HANDS_EXIT_INVALID:
+        err.code = SP_INVALID_FIELD;
+        break;
+    default:
+        err.code = op->result;
+        break;
+    }
+    finish(u, err.code, &err);
 }
 
 static void mount_all(struct updating *u)
@@ -168,6 +180,7 @@ static int limit_memory(const struct updating *u, uint64_t bytes, struct err *er
     (void) write_limit(u, with_swap, "", text, true, err);
     if (write_limit(u, "memory/memory.limit_in_bytes", "", text, false, err) != SP_OK)
         return err->code;
+    (void) write_limit(u, "memory/memory.kmem.tcp.limit_in_bytes", "", text, true, err);
     return write_limit(u, with_swap, "", text, true, err);
 }
 
@@ -206,7 +219,7 @@ static int run_limits(struct work *w, struct err *err)
     if (rc == SP_OK && x->cpus > 0)
         rc = limit_cpus(u, x->cpus, err);
     if (rc == SP_OK && x->pids > 0)
-        rc = limit_pids(u, x->pids, err);
+        rc = limit_pids(u, oci_pids(u->flavour, x->pids), err);
     return rc;
 }
 
@@ -232,19 +245,37 @@ static void on_cancel(struct op *op)
         op_cancel(&u->call.op);
 }
 
+static int check_rootless(const struct backend_extras *x, struct err *err)
+{
+    if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "limits need control groups, and the daemon does not run as root");
+    if (x->mount_count > 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "mounts into a running box need root, and the daemon does not run as root");
+    return SP_OK;
+}
+
 void oci_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *))
 {
     struct oci *o = oci_of(backend);
+    const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
     struct updating *u = xcalloc(1, sizeof(*u));
+    struct err err;
 
     op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
     u->oci = o;
     u->request = r;
+    u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
     u->found.id = r->box.labels.box_id;
     u->found.pid_fd = -1;
     oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
     u->work.run = run_limits;
     r->priv = u;
+    if (o->is_rootless && check_rootless(&r->extras, &err) != SP_OK) {
+        finish(u, err.code, &err);
+        return;
+    }
     work_start(o->loop, &u->work, &o->inner, RT_NEVER, on_limits);
 }

@@ -47,6 +47,7 @@ CALLS = {
     "perf_event_open": (298, 241, (1, 0, -1, -1, 0)),
     "io_uring_setup": (425, 425, (1, 0)),
     "io_uring_enter": (426, 426, (-1, 0, 0, 0, 0, 0)),
+    "io_setup": (206, 0, (1, 1)),
     "userfaultfd": (323, 282, (1 << 20,)),
     "keyctl": (250, 219, (0, -2, 0)),
     "add_key": (248, 217, (1, 1, 0, 0, -2)),
@@ -149,15 +150,16 @@ def find_after_chroot(path, secret):
 
 @probe
 def grep_tree(text, tops):
-    """Files below, on the same file system, that hold or are called this."""
+    """Files below that hold or are called this, on the same file system (of which runsc shows only one)."""
     found = []
     for top in tops:
         device = os.stat(top).st_dev
         for here, dirs, files in os.walk(top):
-            dirs[:] = [d for d in dirs if os.lstat(os.path.join(here, d)).st_dev == device]
+            paths = {d: os.path.join(here, d) for d in dirs}
+            dirs[:] = [d for d, p in paths.items() if os.lstat(p).st_dev == device and p not in ("/usr", "/proc", "/sys")]
             for name in files:
                 path = os.path.join(here, name)
-                if stat.S_ISREG(os.lstat(path).st_mode) and (text in name or text in read_text(path)):
+                if text in name or (os.path.isfile(path) and text in read_text(path)):
                     found.append(path)
     return found
 
@@ -482,8 +484,8 @@ def litter(where, outside, depth, count):
     with open(f"{top}/sparse", "wb") as f:
         f.truncate(1 << 40)
     with open(f"{top}/fast", "wb") as f:  # FS_IMMUTABLE_FL, FS_APPEND_FL
-        flags = [outcome(fcntl.ioctl, f, 0x40086602, struct.pack("=L", flag)) for flag in (0x10, 0x20)]
-    return {"flags": flags, "whiteout": make_device(0, 0, "c", top),
+        flags = {n: outcome(fcntl.ioctl, f, 0x40086602, struct.pack("=L", n)) for n in (0x10, 0x20)}
+    return {**flags, "whiteout": make_device(0, 0, "c", top),
             "overlay": outcome(os.setxattr, top, "trusted.overlay.redirect", b"/")}
 
 

@@ -257,6 +257,8 @@ class BoxCase(TestCase):
         cls.left = Leftovers(cls.server.state, cls.instance)
         cls.addClassCleanup(cls.left.sweep)
         cls.addClassCleanup(cls.end)
+        cls.addClassCleanup(signal.signal, signal.SIGTERM,
+                            signal.signal(signal.SIGTERM, cls.on_term))
         cls.server.start()
         first = cls.server.acquire("first")  # a machine that makes no box fails here, once
         if first.status != 200:
@@ -270,6 +272,15 @@ class BoxCase(TestCase):
         return {"instance": cls.instance, "profiles": profiles, **cls.config,
                 "oci": {"agent": str(cls.home / "bin" / "sandpool-agent"),
                         "helper": str(cls.home / "bin" / "sandpool-oci")}}
+
+    @classmethod
+    def on_term(cls, *_):
+        """Told to stop by a limit of time: boxes outlive us unless they are removed."""
+        if cls.server.process is not None:
+            cls.server.process.child.kill()
+        cls.left.sweep()
+        shutil.rmtree(cls.home, ignore_errors=True)
+        os._exit(128 + signal.SIGTERM)
 
     @classmethod
     def end(cls):

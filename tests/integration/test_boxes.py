@@ -18,7 +18,8 @@ APPLETS = ("sh", "cat", "id", "ls", "echo", "env", "pwd", "sleep", "touch")
 
 def is_static(program):
     done = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=30, check=False)
-    return "not a dynamic" in done.stdout + done.stderr
+    text = done.stdout + done.stderr
+    return "not a dynamic" in text or "statically linked" in text
 
 
 def make_tree(top):
@@ -177,7 +178,8 @@ class Kinds(BoxCase):
         cls.profiles = {"default": cold, "host": {**cold, "network": "host"}}
         if shutil.which("slirp4netns"):
             cls.profiles["nat"] = {**cold, "network": "nat"}
-        if BUSYBOX and is_static(BUSYBOX):
+        # An instrumented agent needs the host's libraries.
+        if BUSYBOX and is_static(BUSYBOX) and is_static(BIN / "sandpool-agent"):
             make_tree(cls.home / "tree")
             cls.profiles["tree"] = {**cold, "rootfs": str(cls.home / "tree")}
             if shutil.which("umoci") and shutil.which("skopeo"):

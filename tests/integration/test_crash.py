@@ -113,7 +113,7 @@ class Crash(TestCase):
             self.skipTest("this build has no crash points")
         for name in names:
             if name.startswith(("oci.", "docker.")):
-                continue  # of backends that are not at work here
+                continue  # never hit with simulated boxes: test_boxes_crash.py, test_docker.py
             for hit in (1, 2, 7):
                 with self.subTest(point=name, hit=hit):
                     self.one_point(name, hit)

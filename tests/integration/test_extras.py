@@ -10,6 +10,7 @@ import time
 
 from extras import MIB, ExtrasCase, failing, slow
 from harness import BIN, in_threads, main, wait_until
+from hostile import as_nobody
 
 
 class Events:
@@ -40,6 +41,23 @@ class Events:
             elif line.startswith("data: ") and now == kind:
                 found.append(json.loads(line[6:]))
         return found
+
+
+class TestWhoMay(ExtrasCase):
+    def test_only_operators_go_beyond_the_limits_of_a_profile(self):
+        client = self.start({"limits": {"memory": "256M", "cpus": 1, "pids": 50}},
+                            socket={"mode": "0666"})
+        os.chmod(self.directory, 0o755)
+        more = ({"memory": "257M"}, {"cpus": 1.001}, {"pids": 51})
+        seen = as_nobody(lambda: [self.server.acquire("n", limits=limits).json for limits in more]
+                         + [self.server.acquire("n", limits={"memory": "256M", "cpus": 1,
+                                                             "pids": 50}).json])
+        for answer in seen[:3]:
+            self.assertEqual(answer["error"]["code"], "forbidden", answer)
+            self.assertIn("more than profile 'default' gives", answer["error"]["message"])
+        self.assertEqual(seen[3]["state"], "leased")
+        for i, limits in enumerate(more):
+            self.assertOk(client.acquire(f"t{i}", limits=limits))
 
 
 class TestApplied(ExtrasCase):

@@ -155,7 +155,9 @@ static void test_token_of_the_environment(void **state)
     /* Nobody in the box can read it there. */
     (void) snprintf(path, sizeof(path), "/proc/%d/environ", (int) f->agent.pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
+    assert_int_equal(fd >= 0, geteuid() == 0); /* it is hidden from its own user */
+    if (fd < 0)
+        return;
     len = read(fd, env, sizeof(env));
     (void) close(fd);
     assert_true(len > 0);

@@ -164,6 +164,20 @@ class OutOfMemory(AgentTest):
         self.assertEqual(self.wait(self.start(command="true"))["outcome"], "exited")
 
 
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class OutOfMemoryInABox(OutOfMemory):
+    """As a box sees it: its group is the top of a namespace, and mounted as such."""
+
+    def agent_argv(self, argv):
+        top = self.group.parent
+        script = f'mount --bind "{self.group}" "{top}" && exec "$@"'
+        return ["unshare", "-m", "-C", "--propagation", "private", "sh", "-c", script, "sh", *argv]
+
+    def test_the_group_is_the_top(self):
+        self.assertIn(":memory:/\n" if self.group.parent.name == "memory" else "0::/\n",
+                      self.bash("cat /proc/self/cgroup")["stdout"])
+
+
 class Streams(AgentTest):
     def test_stdin(self):
         pid = self.start(argv=["cat"], stdin=True)

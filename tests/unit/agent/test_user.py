@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pathlib
+import select
 import stat
 import subprocess
 import unittest
@@ -167,6 +168,17 @@ class Files(UserTest):
         self.assertEqual((self.owner(path), path.read_text()), ((0, 0), "two"))
         self.assertEqual(os.listdir(self.work), ["shared"])
 
+    def test_a_file_is_not_replaced_around_its_own_rights(self):
+        for owner, mode in (((0, 0), 0o644), ((UID, GID), 0o444)):
+            path = self.work / f"kept-{mode:o}"
+            path.write_text("kept")
+            os.chown(path, *owner)
+            path.chmod(mode)
+            self.fails(403, "permission_denied", self.ask("write", file=path, content="x"))
+            answer = self.upload([("path", None, str(path).encode()), ("file", "f", b"x")])
+            self.fails(403, "permission_denied", answer)
+            self.assertEqual(path.read_text(), "kept")
+
     def test_groups_count(self):
         path = self.secret("for-group", 0o640)
         os.chown(path, 0, EXTRA_GID)
@@ -257,9 +269,11 @@ class Start(unittest.TestCase):
         agent = subprocess.Popen([str(BIN / "sandpool-agent"), "--port", "0", "--detach-stdio"],
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            text = agent.stdout.read()  # ends because nobody holds the other end any more
+            text = os.read(agent.stdout.fileno(), 4096)
             self.assertRegex(text, rb"^sandpool-agent: ready on 127.0.0.1:\d+\n$")
-            self.assertEqual(agent.stderr.read(), b"")
+            for stream in (agent.stdout, agent.stderr):  # nobody holds the other ends any more
+                self.assertEqual(select.select([stream], [], [], 20)[0], [stream])
+                self.assertEqual(os.read(stream.fileno(), 4096), b"")
             if os.geteuid() == 0:
                 links = {os.readlink(f"/proc/{agent.pid}/fd/{fd}") for fd in range(3)}
                 self.assertEqual(links, {"/dev/null"})

@@ -1,0 +1,382 @@
+"""The relay beside a box: bytes both ways, many callers, slow ones, and a box that puts something else
+in the place of its socket. The box is played by a server in this process."""
+
+import fcntl
+import hashlib
+import os
+import pathlib
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from hands_client import BIN, main, wait_until
+
+HANDS = str((BIN / "sandpool-oci").resolve())
+ID = 1610612736
+NAME = "agent.sock"
+MIB = 1 << 20
+MAX = 512  # connections at once
+CACHE = BIN / "CMakeCache.txt"
+IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
+MEMORY = (64 if IS_SANITIZED else 8) * MIB  # sanitizers keep what is freed
+IDLE = 8  # descriptors of a relay without any
+
+
+class Inside:
+    """What listens in the box: each connection is given to `serve` in a thread of its own."""
+
+    def __init__(self, path, serve, backlog=1024):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(path))
+        os.chown(path, ID, ID)
+        self.socket.listen(backlog)
+        self.serve = serve
+        self.count = 0
+        if serve is not None:
+            threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.count += 1
+            threading.Thread(target=self.guarded, args=(connection,), daemon=True).start()
+
+    def guarded(self, connection):
+        try:
+            with connection:
+                self.serve(connection)
+        except OSError:
+            pass
+
+    def close(self):
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.socket.close()
+
+
+def echo(connection):
+    while True:
+        data = connection.recv(MIB)
+        if not data:
+            return
+        connection.sendall(data)
+
+
+def read_all(connection):
+    data = bytearray()
+    while True:
+        more = connection.recv(MIB)
+        if not more:
+            return bytes(data)
+        data += more
+
+
+@unittest.skipIf(os.geteuid() != 0, "the relay gives up root")
+class RelayTest(unittest.TestCase):
+    def setUp(self):
+        self.top = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-relay-"))
+        self.addCleanup(shutil.rmtree, self.top)
+        self.dir = self.top / "run"
+        self.dir.mkdir(mode=0o700)
+        os.chmod(self.top, 0o711)
+        os.chown(self.dir, ID, ID)
+        self.init = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(self.end)
+        self.start_relay()
+
+    def end(self):
+        self.init.kill()
+        self.init.wait()
+        self.assertEqual(self.relay.wait(10), 0)  # it never lives longer than the box's init
+
+    def start_relay(self):
+        listen = socket.socket()
+        listen.bind(("127.0.0.1", 0))
+        listen.listen(1024)
+        self.port = listen.getsockname()[1]
+        lock = os.open(self.top / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        directory = os.open(self.dir, os.O_PATH)
+        pid_fd = os.pidfd_open(self.init.pid)
+        report, other = os.pipe()
+        fds = [listen.fileno(), lock, directory, pid_fd, other]
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in fds]  # not in each other's way
+        move = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
+        self.relay = subprocess.Popen(["bash", "-c", f'exec "$0" relay "$1" {ID} {NAME} {move}',
+                                       HANDS, str(self.top)], pass_fds=high)
+        for fd in (*high, lock, directory, pid_fd, other):
+            os.close(fd)
+        listen.close()
+        with os.fdopen(report, "rb") as file:
+            self.assertEqual(file.read(), b".")
+        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+
+    def inside(self, serve, **more):
+        server = Inside(self.dir / NAME, serve, **more)
+        self.addCleanup(server.close)
+        return server
+
+    def call(self, timeout=20):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        self.addCleanup(s.close)
+        return s
+
+    def status(self, key):
+        for line in pathlib.Path(f"/proc/{self.relay.pid}/status").read_text().splitlines():
+            if line.startswith(key + ":"):
+                return line.split()[1:]
+        return None
+
+    def memory(self):
+        return int(self.status("VmRSS")[0]) * 1024
+
+    def cpu(self):
+        fields = pathlib.Path(f"/proc/{self.relay.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.relay.pid}/fd"))
+
+    def assert_idle(self, seconds=1.0):
+        before = self.cpu()
+        time.sleep(seconds)
+        self.assertLess(self.cpu() - before, 0.1 * seconds)
+
+    def assert_works(self):
+        s = self.call()
+        s.sendall(b"hello")
+        self.assertEqual(s.recv(100), b"hello")
+        s.close()
+
+    def assert_refused(self):
+        """Taken and closed, or cut off; never answered."""
+        s = self.call()
+        try:
+            s.sendall(b"hello")
+            self.assertEqual(s.recv(100), b"")
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+
+    # --- bytes ---
+
+    def test_both_ways_and_half_closed(self):
+        def serve(connection):
+            data = read_all(connection)  # the caller's end comes through
+            connection.sendall(hashlib.sha256(data).digest() + data)
+        self.inside(serve)
+        data = os.urandom(3 * MIB)
+        s = self.call()
+        sender = threading.Thread(target=lambda: (s.sendall(data), s.shutdown(socket.SHUT_WR)))
+        sender.start()
+        answer = read_all(s)
+        sender.join()
+        self.assertEqual(answer, hashlib.sha256(data).digest() + data)
+
+    def test_big_transfers_with_flat_memory(self):
+        total = 256 * MIB
+
+        def serve(connection):
+            if connection.recv(1) == b"d":
+                chunk = bytes(MIB)
+                for _ in range(total // MIB):
+                    connection.sendall(chunk)
+            else:
+                left = total
+                while left > 0:
+                    left -= len(connection.recv(MIB))
+                connection.sendall(b"!")
+        self.inside(serve)
+        s = self.call(60)
+        begin = time.monotonic()
+        s.sendall(b"d")
+        self.assertEqual(sum(iter(lambda: len(s.recv(MIB)), 0)), total)
+        down = total / MIB / (time.monotonic() - begin)
+        s = self.call(60)
+        begin = time.monotonic()
+        s.sendall(b"u")
+        chunk = bytes(MIB)
+        for _ in range(total // MIB):
+            s.sendall(chunk)
+        self.assertEqual(s.recv(1), b"!")
+        up = total / MIB / (time.monotonic() - begin)
+        print(f"relay: {down:.0f} MiB/s out of the box, {up:.0f} MiB/s into it")
+        self.assertLess(self.memory(), MEMORY)
+
+    def test_what_the_box_said_before_it_closed_arrives(self):
+        def serve(connection):
+            connection.sendall(b"too much" * 1000)  # and the rest is not read
+        self.inside(serve)
+        for _ in range(50):
+            s = self.call()
+            try:
+                s.sendall(b"x")
+                answer = read_all(s)
+            except ConnectionResetError:
+                continue  # as without a relay: unread bytes cut the line
+            self.assertEqual(answer, b"too much" * 1000)
+
+    # --- many and slow ---
+
+    def test_a_slow_reader_slows_only_itself(self):
+        def serve(connection):
+            if connection.recv(1) == b"e":
+                echo(connection)
+            while True:
+                connection.sendall(bytes(MIB))
+        self.inside(serve)
+        slow = [self.call() for _ in range(20)]
+        for s in slow:
+            s.sendall(b"d")
+        time.sleep(0.5)
+        before = self.memory()
+        for _ in range(50):
+            s = self.call()
+            begin = time.monotonic()
+            s.sendall(b"ehello")
+            self.assertEqual(s.recv(100), b"hello")
+            self.assertLess(time.monotonic() - begin, 1)
+            s.close()
+        self.assert_idle()
+        self.assertLess(self.memory(), before + MIB)
+        self.assertLess(self.memory(), MEMORY)
+        self.assertEqual(len(slow[0].recv(1000, socket.MSG_WAITALL)), 1000)
+
+    def test_more_callers_than_fit_wait_for_their_turn(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        server = self.inside(echo)
+        callers = [self.call() for _ in range(MAX + 100)]
+        for s in callers:
+            s.sendall(b"hi")
+        for s in callers[:MAX]:
+            self.assertEqual(s.recv(10), b"hi")
+        self.assertEqual(server.count, MAX)
+        self.assert_idle()
+        for s in callers[:100]:
+            s.close()
+        for s in callers[MAX:]:
+            self.assertEqual(s.recv(10), b"hi")
+        for s in callers:
+            s.close()
+        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        for _ in range(3000):  # nothing is left of short ones
+            s = self.call()
+            s.sendall(b"hi")
+            self.assertEqual(s.recv(10), b"hi")
+            s.close()
+        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        self.assertLess(self.memory(), MEMORY)
+
+    def test_a_caller_that_breaks_off_is_forgotten_though_the_box_reads_nothing(self):
+        self.inside(lambda connection: time.sleep(60))
+        for _ in range(20):
+            s = self.call()
+            s.setblocking(False)
+            try:
+                while True:
+                    s.send(bytes(MIB))  # until both queues are full
+            except BlockingIOError:
+                pass
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        self.assert_idle()
+
+    # --- the box is not trusted ---
+
+    def test_a_box_that_takes_no_connections_stops_nobody_else(self):
+        taken = []
+        server = self.inside(None, backlog=1)
+        s = self.call()
+        taken.append(server.socket.accept()[0])
+        waiting = [self.call() for _ in range(20)]
+        s.sendall(b"x")
+        self.assertEqual(taken[0].recv(10), b"x")
+        taken[0].sendall(b"y")
+        self.assertEqual(s.recv(10), b"y")
+        self.assert_idle()
+        for w in waiting:
+            w.sendall(b"z")
+        for _ in waiting:  # it thinks better of it
+            server.socket.settimeout(10)
+            connection = server.socket.accept()[0]
+            self.assertEqual(connection.recv(10), b"z")
+            taken.append(connection)
+
+    def test_nothing_but_a_socket_in_its_place(self):
+        inside = self.inside(echo)
+        self.assert_works()
+        outside = Inside(self.top / "outside.sock", echo)
+        self.addCleanup(outside.close)
+        os.chmod(self.top / "outside.sock", 0o777)
+        place = self.dir / NAME
+        kept = self.dir / "kept"
+        place.rename(kept)
+        self.assert_refused()  # nothing there
+        for name, make in (("a link out", lambda: place.symlink_to(self.top / "outside.sock")),
+                           ("a link to nowhere", lambda: place.symlink_to("/nowhere")),
+                           ("a link to itself", lambda: place.symlink_to(NAME)),
+                           ("a link inside", lambda: place.symlink_to("kept")),
+                           ("a file", lambda: place.write_text("x")),
+                           ("a pipe", lambda: os.mkfifo(place)),
+                           ("a device", lambda: os.mknod(place, 0o20666, os.makedev(1, 5)))):
+            with self.subTest(name):
+                make()
+                self.assert_refused()
+                place.unlink()
+        place.mkdir()
+        self.assert_refused()
+        place.rmdir()
+        before = inside.count
+        self.assertEqual(outside.count, 0)
+        kept.rename(place)
+        self.assert_works()
+        self.assertEqual(inside.count, before + 1)
+
+    def test_a_socket_of_somebody_else_is_not_its_to_open(self):
+        self.inside(echo)
+        os.chown(self.dir / NAME, 0, 0)
+        os.chmod(self.dir / NAME, 0o600)
+        self.assert_refused()
+
+    # --- the process ---
+
+    def test_it_has_no_privileges(self):
+        self.assertEqual(self.status("Uid"), [str(ID)] * 4)
+        self.assertEqual(self.status("Gid"), [str(ID)] * 4)
+        self.assertEqual(self.status("Groups"), [])
+        for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            self.assertEqual(int(self.status(key)[0], 16), 0, key)
+        self.assertEqual(self.status("NoNewPrivs"), ["1"])
+        self.assertEqual(self.status("Name"), ["sandpool-relay"])
+
+    def test_it_ends_with_the_box(self):
+        self.inside(echo)
+        s = self.call()
+        s.sendall(b"x")
+        self.assertEqual(s.recv(1), b"x")
+        begin = time.monotonic()
+        self.init.kill()
+        self.assertEqual(self.relay.wait(5), 0)
+        self.assertLess(time.monotonic() - begin, 1)
+        try:
+            self.assertEqual(s.recv(1), b"")
+        except ConnectionResetError:
+            pass
+        with self.assertRaises(ConnectionRefusedError):
+            self.call()
+
+
+if __name__ == "__main__":
+    main()
