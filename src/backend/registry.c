@@ -7,7 +7,7 @@
 #include "docker/docker.h"
 #include "oci/oci.h"
 
-static const struct backend_ops *const all[] = {&docker_ops, &oci_ops, &sim_ops};
+static const struct backend_ops *const all[] = {&oci_ops, &docker_ops, &sim_ops};
 
 const struct backend_ops *backend_by_name(const char *name)
 {

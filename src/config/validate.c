@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "config/schema.h"
 
-static const char *const built_in[] = {"docker", "oci", "sim", NULL};
+static const char *const built_in[] = {"oci", "docker", "sim", NULL};
 static const char *const *backend_names = built_in; /* set once, before the first load */
 
 #define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
