@@ -54,6 +54,7 @@ static void take_event(struct docker *d, const struct json *event)
     b = docker_box_find(d, box_id);
     if (b == NULL && strcmp(action, "create") == 0)
         on_stray(d, box_id);
+    d->unknown_deaths += b == NULL && strcmp(action, "die") == 0;
     if (b == NULL || (!str_is_empty(b->container) && strcmp(b->container, id) != 0))
         return;
     if (strcmp(action, "oom") == 0)

@@ -183,6 +183,8 @@ struct docker_list {
     struct docker *docker;
     uint64_t only; /* a box id; 0: all of this instance */
     uint64_t started_ns;
+    uint64_t deaths;  /* d->unknown_deaths when it began */
+    unsigned repeats; /* a box may have died between the engine's answer and our reading it */
     struct docker_call call;
     struct docker_found *found; /* from malloc: docker_list_fini() */
     size_t count;
@@ -237,8 +239,9 @@ struct docker {
     struct docker_gate creates;
     struct docker_gate removes;
     struct list pulls;
-    struct list bindings; /* in order */
-    uint64_t bound_count; /* orders the owners of one box */
+    struct list bindings;    /* in order */
+    uint64_t bound_count;    /* orders the owners of one box */
+    uint64_t unknown_deaths; /* told of boxes that are not in the table */
     struct docker_events watch;
 
     bool is_closing;

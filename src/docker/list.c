@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "docker/internal.h"
 
-enum { LABEL_TEXT_MAX = BACKEND_LABEL_MAX + 32 };
+enum { LABEL_TEXT_MAX = BACKEND_LABEL_MAX + 32, REPEATS_MAX = 5 };
 
 void docker_list_fini(struct docker_list *l)
 {
@@ -190,6 +190,8 @@ static void take_owner(struct docker_list *l, const struct json *volume)
     docker_get_owner(labels, &f->box.labels);
 }
 
+static void ask_containers(struct docker_list *l);
+
 static void on_volumes(struct op *op)
 {
     struct docker_list *l = container_of(op, struct docker_list, call.op);
@@ -198,6 +200,14 @@ static void on_volumes(struct op *op)
     struct err err;
     int rc = docker_call_json(&l->call, &doc, &err);
 
+    if (rc == SP_OK && l->deaths != l->docker->unknown_deaths && l->repeats < REPEATS_MAX &&
+        l->op.state == OP_RUNNING) {
+        (void) json_doc_free(doc);
+        docker_list_fini(l);
+        l->repeats++;
+        ask_containers(l);
+        return;
+    }
     if (rc == SP_OK) {
         volumes = json_get(json_root(doc), "Volumes"); /* null when there are none */
         for (size_t i = 0; i < json_len(volumes); i++)
@@ -264,6 +274,21 @@ static void on_containers(struct op *op)
         end(l, rc, &err);
 }
 
+static void ask_containers(struct docker_list *l)
+{
+    char box[LABEL_TEXT_MAX];
+    char hex[17];
+
+    l->started_ns = rt_now(&l->docker->loop->rt);
+    l->deaths = l->docker->unknown_deaths;
+    docker_call_init(l->docker, &l->call, "GET");
+    buf_puts(&l->call.path, "/containers/json?all=1&");
+    str_hex64(hex, l->only);
+    (void) snprintf(box, sizeof(box), LABEL("box") "=%s", hex);
+    put_labels(l, l->only != 0 ? box : NULL);
+    docker_call_start(&l->call, RT_NEVER, on_containers);
+}
+
 static void on_cancel(struct op *op)
 {
     op_cancel(&container_of(op, struct docker_list, op)->call.op);
@@ -272,16 +297,8 @@ static void on_cancel(struct op *op)
 void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
                        void (*on_done)(struct op *))
 {
-    char box[LABEL_TEXT_MAX];
-    char hex[17];
-
     op_begin(&l->op, &d->loop->rt, &d->inner, deadline_ns, on_cancel, on_done);
     l->docker = d;
-    l->started_ns = rt_now(&d->loop->rt);
-    docker_call_init(d, &l->call, "GET");
-    buf_puts(&l->call.path, "/containers/json?all=1&");
-    str_hex64(hex, l->only);
-    (void) snprintf(box, sizeof(box), LABEL("box") "=%s", hex);
-    put_labels(l, l->only != 0 ? box : NULL);
-    docker_call_start(&l->call, RT_NEVER, on_containers);
+    l->repeats = 0;
+    ask_containers(l);
 }

@@ -45,8 +45,23 @@ class DockerCase(TestCase):
         daemon.kill()
         daemon.args = ["--destroy-on-exit"]
         daemon.start()
+        client = daemon.client()
+        wait_until(lambda: self.agrees(client), "what was being made at the kill is found")
+        client.close()
         daemon.stop()
-        wait_until(lambda: not self.engine.left(), "the engine has nothing left", 10)
+        try:
+            wait_until(lambda: not self.engine.left(), "the engine has nothing left", 10)
+        except AssertionError as problem:
+            states = [(c["Names"], c["State"]) for c in self.containers().values()]
+            raise AssertionError(f"{problem}: {states} {self.engine.left()} "
+                                 f"{daemon.process.output()[-3000:]}") from None
+
+    def agrees(self, client):
+        state = client.get("/v1/pool").json["by_state"]
+        rows = {b["box_id"] for b in client.get("/v1/sandboxes?limit=1000").json["sandboxes"]}
+        owned = {v["Labels"]["sandpool.box"] for v in self.engine.volumes()}
+        return (state["starting"] == 0 and state["deleting"] == 0 and rows == set(self.containers()) and
+                owned <= rows)
 
     def box(self, daemon, thread, **fields):
         answer = daemon.acquire(thread, **fields)
@@ -199,9 +214,8 @@ class Trouble(DockerCase):
         client.close()
 
         def is_clean():
-            volumes = self.engine.json("GET", "/volumes")["Volumes"] or []
             return (not set(boxes.values()) & set(self.containers()) and
-                    not [v for v in volumes if v["Name"] == "stray"])
+                    not [v for v in self.engine.volumes() if v["Name"] == "stray"])
         wait_until(is_clean, "leftovers are gone", 10)
 
     def test_stuck_engine(self):
@@ -301,13 +315,6 @@ class Crash(DockerCase):
             pass
         finally:
             client.close()
-
-    def agrees(self, client):
-        state = client.get("/v1/pool").json["by_state"]
-        rows = {b["box_id"] for b in client.get("/v1/sandboxes?limit=1000").json["sandboxes"]}
-        owned = {v["Labels"]["sandpool.box"] for v in self.engine.json("GET", "/volumes")["Volumes"] or []}
-        return (state["starting"] == 0 and state["deleting"] == 0 and rows == set(self.containers()) and
-                owned <= rows)
 
 
 if __name__ == "__main__":
