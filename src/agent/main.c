@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "agent/receive.h"
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -29,6 +30,7 @@ static const char usage_text[] =
     "  --listen ADDRESS   IPv4 address or [IPv6 address] to bind (default 127.0.0.1)\n"
     "  --port N           TCP port (default 8080; 0: any)\n"
     "  --fd N             serve on this inherited listening descriptor instead\n"
+    "  --fd-from PATH     serve on the listening descriptor that is handed out at this Unix socket\n"
     "  --unix PATH        serve on a Unix socket instead; only the agent's own user may connect\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
     "  --user NAME        who commands and file operations are (default: who runs it)\n"
@@ -42,6 +44,7 @@ static const char usage_text[] =
 struct options {
     const char *listen;
     const char *unix_path;
+    const char *fd_from;
     const char *token_file;
     const char *spill_dir;
     const char *user;
@@ -76,6 +79,9 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'f':
         ret->has_fd = true;
         return str_parse_u64(value, 3, 1024, &ret->fd);
+    case 'r':
+        ret->fd_from = value;
+        return true;
     case 'x':
         ret->unix_path = value;
         return true;
@@ -108,6 +114,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
     static const struct option longs[] = {{"listen", required_argument, NULL, 'l'},
                                           {"port", required_argument, NULL, 'p'},
                                           {"fd", required_argument, NULL, 'f'},
+                                          {"fd-from", required_argument, NULL, 'r'},
                                           {"unix", required_argument, NULL, 'x'},
                                           {"token-file", required_argument, NULL, 't'},
                                           {"spill-dir", required_argument, NULL, 's'},
@@ -199,6 +206,20 @@ static int choose_user(struct agent *a, const struct options *options, struct er
     if (options->workdir != NULL && !str_copy(a->work_dir, sizeof(a->work_dir), options->workdir))
         return err_set(err, SP_CONFIG, "--workdir: too long");
     return SP_OK;
+}
+
+/* A socket belongs to the network it was made in: a box without any is served like this. */
+static int take_socket(struct options *options, struct err *err)
+{
+    int fd = -1;
+    int rc;
+
+    if (options->fd_from == NULL)
+        return SP_OK;
+    rc = receive_fd(options->fd_from, &fd, err);
+    options->has_fd = true;
+    options->fd = (uint64_t) fd;
+    return rc;
 }
 
 /* What was inherited is for the agent alone, the lock above all, which lives as long as it. */
@@ -340,7 +361,8 @@ int main(int argc, char **argv)
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        keep_descriptors(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
+        take_socket(&options, &err) != SP_OK || keep_descriptors(&options, &err) != SP_OK ||
+        choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }

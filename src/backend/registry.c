@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "backend/sim.h"
+#include "docker/docker.h"
 #include "oci/oci.h"
 
-static const struct backend_ops *const all[] = {&oci_ops, &sim_ops};
+static const struct backend_ops *const all[] = {&oci_ops, &docker_ops, &sim_ops};
 
 const struct backend_ops *backend_by_name(const char *name)
 {

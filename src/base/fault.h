@@ -25,7 +25,15 @@
     X(arg, "oci.before_run")        \
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \
-    X(arg, "oci.after_remove")
+    X(arg, "oci.after_remove")      \
+    X(arg, "docker.before_create")  \
+    X(arg, "docker.after_create")   \
+    X(arg, "docker.before_start")   \
+    X(arg, "docker.after_start")    \
+    X(arg, "docker.before_remove")  \
+    X(arg, "docker.after_remove")   \
+    X(arg, "docker.before_bind")    \
+    X(arg, "docker.after_bind")
 
 #define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
 #define FAULT_CHECK_NAME(name) \

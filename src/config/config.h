@@ -41,6 +41,16 @@ enum config_network {
     CONFIG_NETWORK_COUNT
 };
 
+/* How a box comes to serve the API. */
+enum config_agent { CONFIG_AGENT_INJECT, CONFIG_AGENT_IMAGE, CONFIG_AGENT_COUNT };
+
+enum config_inject {
+    CONFIG_INJECT_AUTO,
+    CONFIG_INJECT_MOUNT,
+    CONFIG_INJECT_UPLOAD,
+    CONFIG_INJECT_COUNT
+};
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
@@ -49,6 +59,7 @@ struct config_profile {
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
+    enum config_agent agent;
     struct {
         uint64_t memory; /* bytes; 0: no limit */
         uint64_t cpus;   /* thousandths; 0: no limit */
@@ -77,6 +88,18 @@ struct config_profile {
     uint64_t check_after_s;
     bool discover;
     struct config_map env;
+    struct {
+        char host[CONFIG_PATH_MAX + 1]; /* "": $DOCKER_HOST, else the usual socket */
+        char container_prefix[CONFIG_NAME_MAX + 1];
+        char user[CONFIG_NAME_MAX + 1];    /* "": the image's own */
+        char network[CONFIG_NAME_MAX + 1]; /* of `network: nat` */
+        enum config_inject inject;
+        uint64_t port; /* of `agent: image` */
+        char bind_host[CONFIG_NAME_MAX + 1];
+        char url_host[CONFIG_NAME_MAX + 1];
+        uint64_t call_timeout_s;
+        uint64_t creates;
+    } docker;
     struct {
         char socket[CONFIG_PATH_MAX + 1]; /* of sandpool-sim; "": in this process */
         uint64_t create_ms;

@@ -11,6 +11,11 @@ static const char *const durability_names[] = {"auto", "process", "power", NULL}
 
 static const char *const network_names[] = {"none", "host", "nat", NULL};
 
+static const char *const agent_names[] = {"inject", "image", NULL};
+static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
+
+static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
+static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(level_names) == LOG_LEVEL_COUNT + 1, "a name for each level");
 static_assert(ARRAY_LEN(format_names) == LOG_FORMAT_COUNT + 1, "a name for each format");
@@ -113,17 +118,19 @@ const struct config_key config_keys[] = {
            "First of the user and group ids that boxes get, 65536 each, so that no box shares "
            "one with another or with this machine. The range must be free."),
     GLOBAL(oci.agent, PATH, 0, 0, CONFIG_PATH_MAX, "",
-           "The sandpool-agent that is put into boxes. Empty: the one beside the daemon."),
+           "The sandpool-agent that is put into boxes, those of docker too. Empty: the one beside "
+           "the daemon."),
     GLOBAL(oci.helper, PATH, 0, 0, CONFIG_PATH_MAX, "",
            "The program that makes and removes boxes for the daemon. Empty: the sandpool-oci "
            "beside the daemon."),
 
     PROFILE(backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
             "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
-            "sim: simulated boxes, to try things out."),
+            "docker: containers of a Docker engine. sim: simulated boxes, to try things out."),
     PROFILE(runtime, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
             "OCI runtime: crun, runc, runsc or a path. Empty: the first of crun, runc and runsc "
-            "that can start a box here; `sandpool doctor` shows which and why."),
+            "that can start a box here; `sandpool doctor` shows which and why. For docker: a "
+            "runtime the engine knows by this name; empty: the engine's default."),
     PROFILE(rootfs, STRING, CONFIG_SPEC, 1, CONFIG_PATH_MAX, "host",
             "What a box sees as its file system, under a layer of its own. host: this machine's "
             "/usr and a few files of /etc, nothing of homes, root, run or var. Or the path of a "
@@ -131,11 +138,14 @@ const struct config_key config_keys[] = {
     PROFILE(image, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
             "Instead of rootfs: an OCI layout (oci:/path[:tag]), a docker archive "
             "(docker-archive:/path.tar) or a registry's image (docker://name), unpacked once by "
-            "skopeo and umoci."),
+            "skopeo and umoci. For docker: a name as the engine knows it (debian:12), required, "
+            "pulled when it is missing."),
     PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
-            "Who runs commands and owns files in a box unless a caller says otherwise."),
+            "Who runs commands and owns files in a box unless a caller says otherwise. For docker "
+            "see docker.user."),
     PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
-                   "none: loopback only. nat: out through this machine, by pasta or slirp4netns. "
+                   "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
+                   "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
     PROFILE(limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G", "Memory of a box. 0: no limit."),
     PROFILE(limits.cpus, MILLI, CONFIG_SPEC, 0, 1024 * 1000, "1",
@@ -144,10 +154,14 @@ const struct config_key config_keys[] = {
             "Processes and threads of a box. 0: no limit."),
     PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
             "Space a box may fill. 0: no limit. Needs loop devices; without them there is none, "
-            "and `sandpool doctor` says so."),
+            "and `sandpool doctor` says so. Not for docker."),
     PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
             "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
             "Only from below mounts.allow."),
+    PROFILE_CHOICE(agent, CONFIG_SPEC, agent_names, "inject",
+                   "Only for docker. inject: sandpool-agent is put into the container and serves "
+                   "it, so that any image will do. image: the image serves the API itself; its "
+                   "key is in SANDBOX_API_KEY. image needs `network: nat`."),
     PROFILE(warm.min, U64, 0, 0, 100000, "2", "Ready boxes that are always kept."),
     PROFILE(warm.max, U64, 0, 0, 100000, "8",
             "Ready boxes that are kept under load: the number in between follows the "
@@ -184,6 +198,35 @@ const struct config_key config_keys[] = {
             "daemon's own boxes are known without it."),
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
+    PROFILE(docker.host, STRING, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0,
+            CONFIG_PATH_MAX, "",
+            "Where the engine listens: unix:///path or tcp://address:port. Empty: $DOCKER_HOST, "
+            "else unix:///var/run/docker.sock. Profiles of one engine must say it the same way."),
+    PROFILE(docker.container_prefix, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 40, "sandpool",
+            "Containers are called by this, a dash and the sandbox's id."),
+    PROFILE(docker.user, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_NAME_MAX, "",
+            "Who everything in the container runs as: name or number, with :group. Empty: the "
+            "image's own user."),
+    PROFILE(docker.network, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX, "bridge",
+            "The engine's network that `network: nat` means."),
+    PROFILE_CHOICE(docker.inject, CONFIG_OF_BACKEND, inject_names, "auto",
+                   "How the agent comes into the container. mount: this machine's file is mounted "
+                   "read-only, which costs nothing but needs an engine on this machine. upload: "
+                   "copied into each container. auto: mount over a Unix socket, else upload."),
+    PROFILE(docker.port, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 65535, "8080",
+            "Port in the container that an image with `agent: image` serves."),
+    PROFILE(docker.bind_host, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX,
+            "127.0.0.1", "Address of the engine's machine on which ports are published."),
+    PROFILE(docker.url_host, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX,
+            "127.0.0.1",
+            "Address under which published ports are reached from here: for an engine elsewhere, "
+            "or a daemon that runs in a container itself."),
+    PROFILE(docker.call_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "30",
+            "Seconds one call to the engine may take; then the engine is asked what became of "
+            "it. Of several profiles of one engine the first counts."),
+    PROFILE(docker.creates, U64, CONFIG_OF_BACKEND, 1, 64, "8",
+            "Containers that are made at once on one engine, by all its profiles. Of several "
+            "the first counts."),
     PROFILE(sim.socket, PATH, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX,
             "",
             "Socket of a sandpool-sim, whose boxes outlive this daemon. Empty: boxes "
@@ -220,6 +263,7 @@ const struct config_section config_sections[] = {
     {"profiles.*.warm", "How many boxes are kept ready."},
     {"profiles.*.create", "Making boxes, and what happens when that fails."},
     {"profiles.*.limits", "What a box may use."},
+    {"profiles.*.docker", "Only for backend docker."},
     {"profiles.*.sim", "Only for backend sim."},
     {NULL, NULL},
 };

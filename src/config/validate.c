@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "config/schema.h"
 
-static const char *const built_in[] = {"oci", "sim", NULL};
+static const char *const built_in[] = {"oci", "docker", "sim", NULL};
 static const char *const *backend_names = built_in; /* set once, before the first load */
 
 #define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
@@ -279,6 +279,21 @@ static void check_box(const struct check *k, const struct config_profile *p)
     check_mounts(k, p);
 }
 
+/* What only containers of an engine have. */
+static void check_docker(const struct check *k, const struct config_profile *p)
+{
+    if (strcmp(p->backend, "docker") != 0)
+        return;
+    if (str_is_empty(p->image))
+        complain(k, p, "image", "is needed with backend docker, like debian:12");
+    if (p->agent == CONFIG_AGENT_IMAGE && p->network != CONFIG_NETWORK_NAT)
+        complain(k, p, "agent",
+                 "image needs `network: nat`: without a network its port cannot be reached");
+    if (!str_is_name(p->docker.container_prefix, CONFIG_NAME_MAX, "_.-") ||
+        strchr("_.-", p->docker.container_prefix[0]) != NULL)
+        complain(k, p, "docker.container_prefix", "may have letters, digits and . _ -");
+}
+
 /* Ids near the end of 32 bits have meanings of their own. */
 static void check_ids(const struct check *k)
 {
@@ -303,6 +318,7 @@ static void check_profile(const struct check *k, const struct config_profile *p)
 
     check_backend(k, p);
     check_box(k, p);
+    check_docker(k, p);
     if (p->warm.min > p->warm.max)
         complain_more(k, p, "warm.min", p->warm.min, "warm.max", p->warm.max);
     if (p->create.backoff_min_ms > p->create.backoff_max_ms)

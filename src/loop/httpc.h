@@ -24,6 +24,10 @@ struct httpc_request {
     size_t body_len;
     size_t response_max; /* a longer body fails with SP_TOO_BIG */
     bool want_fresh;     /* do not reuse a connection */
+    /* For answers without an end; may be NULL. Told from the loop when the header is there (with
+     * `status`) and after every piece of the body: it takes what it can use out of `response` with
+     * buf_consume(), and response_max bounds what it leaves. Never after on_done() was entered. */
+    void (*on_data)(struct httpc_request *r);
     /* filled in by on_done() with SP_OK (whatever the status) */
     int status;
     struct buf response; /* freed by httpc_request_fini() */
@@ -33,6 +37,7 @@ struct httpc_request {
     struct httpc *client;
     size_t header_len; /* of the answer's header lines so far: bounded like the body */
     bool is_too_big;
+    struct rt_task data;
     char error_text[256];
 };
 

@@ -48,6 +48,20 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
 
 /* --- callbacks --- */
 
+static void on_data_task(struct rt_task *task)
+{
+    struct httpc_request *r = container_of(task, struct httpc_request, data);
+
+    r->on_data(r);
+}
+
+/* Deferred: no code of a caller runs inside libcurl. A completion is deferred too, and later. */
+static void tell_data(struct httpc_request *r)
+{
+    if (r->on_data != NULL)
+        rt_defer(r->op.rt, &r->data, on_data_task);
+}
+
 /* Returning another number than was given ends the transfer with CURLE_WRITE_ERROR. */
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
 {
@@ -59,6 +73,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
         return 0;
     }
     buf_append(&r->response, data, len);
+    tell_data(r);
     return buf_failed(&r->response) ? 0 : len;
 }
 
@@ -67,8 +82,14 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
     struct httpc_request *r = arg;
     size_t len = size * count;
 
-    (void) data;
     r->header_len += len;
+    if (len == 2 && data[0] == '\r') { /* the line that ends them */
+        long status = 0;
+
+        (void) curl_easy_getinfo((CURL *) r->easy, CURLINFO_RESPONSE_CODE, &status);
+        r->status = (int) status;
+        tell_data(r);
+    }
     if (r->header_len <= HEADER_MAX)
         return len;
     r->is_too_big = true;
@@ -185,7 +206,7 @@ static CURLcode set_message(CURL *easy, const struct httpc_request *r)
     }
     if (strcmp(r->method, "HEAD") == 0)
         SET(CURLOPT_NOBODY, 1L);
-    else if (r->response_max > 0)
+    else if (r->response_max > 0 && r->on_data == NULL)
         SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t) r->response_max);
     SET(CURLOPT_CUSTOMREQUEST, r->method);
     return rc;

@@ -43,6 +43,7 @@ static const char *other_value(const struct config_key *k)
         {"profiles.*.user", "agent"},
         {"profiles.*.limits.memory", "64M"},
         {"profiles.*.limits.disk", "64M"},
+        {"profiles.*.docker.container_prefix", "deer"},
         {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
         {"profiles.*.warm.min", "3"},
         {"profiles.*.create.backoff_max_ms", "30001"},
@@ -78,9 +79,14 @@ static const char *other_value(const struct config_key *k)
     return NULL;
 }
 
-static bool is_of_sim(const struct config_key *k)
+/* The rest of a profile that a key of one backend needs. */
+static const char *backend_of(const struct config_key *k)
 {
-    return strncmp(k->path, "profiles.*.sim.", 15) == 0;
+    if (strncmp(k->path, "profiles.*.sim.", 15) == 0)
+        return "backend: sim, ";
+    if (strncmp(k->path, "profiles.*.docker.", 18) == 0)
+        return "backend: docker, image: a, ";
+    return "";
 }
 
 /* What a key cannot be without, as the rest of the file. */
@@ -95,7 +101,7 @@ static struct config *load_without(const struct config_key *k)
     char text[256];
 
     (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s}}}", companions(k),
-                    is_of_sim(k) ? "backend: sim" : "");
+                    backend_of(k));
     return load(text);
 }
 
@@ -119,7 +125,7 @@ static struct config *load_with(const struct config_key *k, const char *value)
         (void) snprintf(inner, sizeof(inner), "warm: {max: %s}", value);
     if (config_key_is_profile(k))
         (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s%s}}}", companions(k),
-                        is_of_sim(k) ? "backend: sim, " : "", inner);
+                        backend_of(k), inner);
     else
         (void) snprintf(text, sizeof(text), "{%s}", inner);
     return load(text);
@@ -133,7 +139,7 @@ static void *object_of(const struct config_key *k, struct config *c)
 static void test_each_key_goes_through(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", NULL};
 
     config_set_backend_names(names);
     for (const struct config_key *k = config_keys; k->path != NULL; k++) {
@@ -303,7 +309,7 @@ static void test_reload(void **state)
         "pool.reconcile_interval_s",
         NULL,
     };
-    static const char *const names[] = {"sim", "oci", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", NULL};
     char want[160];
 
     config_set_backend_names(names);
@@ -355,8 +361,16 @@ static void test_spec_hash(void **state)
                                        "profiles.*.limits.*",
                                        "profiles.*.env",
                                        "profiles.*.sim.socket",
+                                       "profiles.*.agent",
+                                       "profiles.*.docker.host",
+                                       "profiles.*.docker.container_prefix",
+                                       "profiles.*.docker.user",
+                                       "profiles.*.docker.network",
+                                       "profiles.*.docker.port",
+                                       "profiles.*.docker.bind_host",
+                                       "profiles.*.docker.url_host",
                                        NULL};
-    static const char *const names[] = {"sim", "oci", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", NULL};
     uint64_t plain = hash_of("");
 
     config_set_backend_names(names);
@@ -386,7 +400,7 @@ static void test_spec_hash(void **state)
 static void test_backend_key(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", NULL};
     char key[CONFIG_TEXT_MAX];
 
     config_set_backend_names(names);

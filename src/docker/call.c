@@ -1,0 +1,232 @@
+/* call.c - one call to the engine: its address, the version both sides speak, a deadline, and what an
+ * answer means. The version is asked for once; calls that come before it is known wait for it. An
+ * engine that did not answer may have been replaced by another version: it is asked again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "docker/internal.h"
+
+enum {
+    PATH_MAX_LEN = 8192,
+    VERSION_MINOR_MAX = 47, /* what is used here has not changed up to this one */
+    HELLO_MAX = 256 * 1024,
+};
+
+void docker_call_init(struct docker *d, struct docker_call *c, const char *method)
+{
+    docker_call_fini(c);
+    memset(c, 0, sizeof(*c));
+    c->docker = d;
+    c->method = method;
+    buf_init(&c->path, PATH_MAX_LEN);
+    buf_init(&c->url, PATH_MAX_LEN + CONFIG_PATH_MAX);
+    buf_init(&c->body, DOCKER_BODY_MAX);
+}
+
+void docker_call_fini(struct docker_call *c)
+{
+    httpc_request_fini(&c->http);
+    buf_fini(&c->path);
+    buf_fini(&c->url);
+    buf_fini(&c->body);
+}
+
+void docker_call_put(struct docker_call *c, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        const char one[2] = {*p, '\0'};
+
+        if (str_is_name(one, 1, "-_.~"))
+            buf_putc(&c->path, *p);
+        else
+            buf_printf(&c->path, "%%%02X", (unsigned) (unsigned char) *p);
+    }
+}
+
+void docker_call_put_filter(struct docker_call *c, const char *const *labels)
+{
+    struct json_out j;
+    struct buf text;
+
+    buf_init(&text, PATH_MAX_LEN);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_begin_arr(&j, "label");
+    for (; *labels != NULL; labels++)
+        json_put_str(&j, NULL, *labels);
+    json_end(&j);
+    json_end(&j);
+    json_out_finish(&j, &text);
+    buf_puts(&c->path, "filters=");
+    docker_call_put(c, buf_str(&text));
+    buf_fini(&text);
+}
+
+/* --- sending --- */
+
+static void on_http_data(struct httpc_request *r)
+{
+    struct docker_call *c = container_of(r, struct docker_call, http);
+
+    c->on_data(c);
+}
+
+static void on_http_done(struct op *op)
+{
+    struct docker_call *c = container_of(op, struct docker_call, http.op);
+    struct docker *d = c->docker;
+
+    if (op->result != SP_OK && op->result != SP_TIMEOUT && op->result != SP_CANCELLED)
+        d->version[0] = '\0';
+    docker_finish(d, &c->op, op->result, &op->err);
+}
+
+static void send_call(struct docker_call *c)
+{
+    struct docker *d = c->docker;
+
+    assert(!buf_failed(&c->path)); /* the longest names fit many times over */
+    buf_puts(&c->url, d->url);
+    if (c != &d->hello)
+        buf_printf(&c->url, "/v%s", d->version);
+    buf_puts(&c->url, buf_str(&c->path));
+    c->headers[0] = c->type != NULL ? c->type : "Content-Type: application/json";
+    c->http.method = c->method;
+    c->http.url = buf_str(&c->url);
+    c->http.unix_socket = str_is_empty(d->socket) ? NULL : d->socket;
+    c->http.headers = c->body.len > 0 ? c->headers : NULL;
+    c->http.body = c->body.data;
+    c->http.body_len = c->body.len;
+    c->http.response_max = c->answer_max > 0 ? c->answer_max : DOCKER_ANSWER_MAX;
+    c->http.want_fresh = strcmp(c->method, "GET") != 0; /* never sent twice behind our back */
+    c->http.on_data = c->on_data != NULL ? on_http_data : NULL;
+    httpc_start(d->http, &c->http, RT_NEVER, on_http_done);
+}
+
+static void on_call_cancel(struct op *op)
+{
+    struct docker_call *c = container_of(op, struct docker_call, op);
+
+    if (list_is_linked(&c->link)) {
+        list_remove(&c->docker->unspoken, &c->link);
+        docker_finish(c->docker, op, SP_CANCELLED, NULL);
+    } else {
+        op_cancel(&c->http.op);
+    }
+}
+
+/* --- the version --- */
+
+/* "1.41" is more than "1.9". */
+static int choose_version(struct docker *d, const char *theirs, struct err *err)
+{
+    uint64_t minor = 0;
+
+    if (theirs == NULL || strncmp(theirs, "1.", 2) != 0 ||
+        !str_parse_u64(theirs + 2, 1, 9999, &minor))
+        return err_set(err, SP_PROTOCOL, "what answers at %.100s is no Docker engine", d->address);
+    (void) snprintf(d->version, sizeof(d->version), "1.%u",
+                    MIN_OF((unsigned) minor, (unsigned) VERSION_MINOR_MAX));
+    return SP_OK;
+}
+
+static void on_hello(struct op *op)
+{
+    struct docker *d = container_of(op, struct docker, hello.op);
+    struct json_doc *doc = NULL;
+    struct list waiting;
+    struct err err;
+    int rc = docker_call_json(&d->hello, &doc, &err);
+
+    if (rc == SP_OK)
+        rc = choose_version(d, json_str(json_get(json_root(doc), "ApiVersion")), &err);
+    (void) json_doc_free(doc);
+    list_move(&d->unspoken, &waiting);
+    while (!list_is_empty(&waiting)) {
+        struct docker_call *c = container_of(list_pop_front(&waiting), struct docker_call, link);
+
+        if (rc == SP_OK)
+            send_call(c);
+        else
+            docker_finish(d, &c->op, rc, &err);
+    }
+}
+
+static void say_hello(struct docker *d)
+{
+    if (op_is_active(&d->hello.op))
+        return;
+    docker_call_init(d, &d->hello, "GET");
+    buf_puts(&d->hello.path, "/version");
+    d->hello.answer_max = HELLO_MAX;
+    op_begin(&d->hello.op, &d->loop->rt, &d->inner, rt_after(rt_now(&d->loop->rt), d->call_ns),
+             on_call_cancel, on_hello);
+    send_call(&d->hello);
+}
+
+void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *))
+{
+    struct docker *d = c->docker;
+    uint64_t limit_ns = rt_after(rt_now(&d->loop->rt), d->call_ns);
+
+    /* A stream has no end of its own. */
+    op_begin(&c->op, &d->loop->rt, &d->inner,
+             c->on_data != NULL ? deadline_ns : MIN_OF(limit_ns, deadline_ns), on_call_cancel,
+             on_done);
+    if (!str_is_empty(d->version)) {
+        send_call(c);
+        return;
+    }
+    list_push_back(&d->unspoken, &c->link);
+    say_hello(d);
+}
+
+/* --- answers --- */
+
+static int status_code(int status)
+{
+    if ((status >= 200 && status < 300) || status == 304)
+        return SP_OK;
+    if (status == 404)
+        return SP_NOT_FOUND;
+    return status == 409 ? SP_SPEC_CONFLICT : SP_BACKEND_FAILED;
+}
+
+int docker_call_result(const struct docker_call *c, struct err *err)
+{
+    const struct buf *body = &c->http.response;
+    int rc;
+    struct json_doc *doc;
+    const char *message;
+
+    if (c->op.result == SP_PROTOCOL || c->op.result == SP_TIMEOUT || c->op.result == SP_CANCELLED ||
+        c->op.result == SP_BACKEND_UNAVAILABLE) {
+        if (err != NULL)
+            *err = c->op.err;
+        return c->op.result;
+    }
+    if (c->op.result != SP_OK)
+        return err_set(err, SP_BACKEND_UNAVAILABLE, "the engine at %.80s: %.100s",
+                       c->docker->address, c->op.err.msg);
+    rc = status_code(c->http.status);
+    if (rc == SP_OK)
+        return SP_OK;
+    doc = json_parse(buf_str(body), body->len, DOCKER_ANSWER_MAX, NULL);
+    message = doc != NULL ? json_str(json_get(json_root(doc), "message")) : NULL;
+    rc = err_set(err, rc, "the engine answered %d: %.160s", c->http.status,
+                 message != NULL ? message : "");
+    (void) json_doc_free(doc);
+    return rc;
+}
+
+int docker_call_json(const struct docker_call *c, struct json_doc **ret, struct err *err)
+{
+    int rc = docker_call_result(c, err);
+
+    if (rc != SP_OK)
+        return rc;
+    *ret = json_parse(buf_str(&c->http.response), c->http.response.len, DOCKER_ANSWER_MAX, err);
+    return *ret != NULL ? SP_OK : err_wrap(err, "the engine's answer");
+}

@@ -1,0 +1,171 @@
+/* create.c - creates as they come in: one per box makes it, the others join; each waits for its turn and
+ * its image before the engine is asked. A caller may leave at any step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "docker/making.h"
+
+/* --- before the engine is asked --- */
+
+static int prepare(struct making *m, const struct docker_image *image, struct err *err)
+{
+    const struct backend_create *r = m->request;
+    const struct config_profile *p = r->profile;
+    struct docker *d = m->docker;
+    struct docker_plan plan = {
+        .profile = p, .labels = &m->made.labels, .token = r->token, .work_dir = image->work_dir};
+    bool is_local = !str_is_empty(d->socket);
+    int rc = SP_OK;
+
+    if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
+        return err_set(err, SP_CONFIG, "there is no sandpool-agent: set oci.agent");
+    if (p->network != CONFIG_NETWORK_NAT && !is_local)
+        return err_set(err, SP_CONFIG,
+                       "`network: none` and `host` need an engine on this machine, at a Unix "
+                       "socket: use `network: nat`");
+    m->made.labels = r->labels;
+    str_copy_cut(m->made.labels.instance, sizeof(m->made.labels.instance), d->instance);
+    str_copy_cut(m->made.token, sizeof(m->made.token), r->token);
+    m->want_upload =
+        p->agent == CONFIG_AGENT_INJECT && (p->docker.inject == CONFIG_INJECT_UPLOAD ||
+                                            (p->docker.inject == CONFIG_INJECT_AUTO && !is_local));
+    if (p->agent == CONFIG_AGENT_INJECT && !m->want_upload)
+        plan.agent = d->agent;
+    if (p->network != CONFIG_NETWORK_NAT)
+        rc = docker_hand_new(d, m->box->id, making_taken, m, &m->hand, err);
+    if (rc != SP_OK)
+        return rc;
+    if (m->hand != NULL) {
+        plan.hand_dir = docker_hand_dir(m->hand);
+        plan.hand_port = docker_hand_port(m->hand);
+        (void) snprintf(m->made.url, sizeof(m->made.url), "http://127.0.0.1:%u", plan.hand_port);
+    }
+    buf_init(&m->body, DOCKER_BODY_MAX);
+    docker_put_body(&plan, &m->body);
+    return buf_failed(&m->body) ? err_set(err, SP_TOO_BIG, "the environment is too large") : SP_OK;
+}
+
+static void on_image(struct docker_waiter *w)
+{
+    struct making *m = container_of(w, struct making, waiter);
+    struct docker_image image;
+    struct err err;
+    int rc = docker_image_result(m->pull, &image, &err);
+
+    m->pull = NULL;
+    if (rc == SP_OK)
+        rc = prepare(m, &image, &err);
+    if (rc == SP_OK)
+        making_create(m);
+    else
+        making_finish(m, rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
+}
+
+static void on_turn(struct docker_waiter *w)
+{
+    struct making *m = container_of(w, struct making, waiter);
+
+    m->is_inside = true;
+    m->step = MAKING_AT_IMAGE;
+    m->waiter.resume = on_image;
+    m->pull = docker_image_get(m->docker, m->request->profile->image, &m->waiter);
+}
+
+/* --- who comes first --- */
+
+static void enter(struct docker_waiter *w);
+
+static void make(struct making *m)
+{
+    struct docker *d = m->docker;
+    const struct backend_create *r = m->request;
+    struct docker_box *b = docker_box_add(d, r->labels.box_id, DOCKER_MAKING);
+    char hex[17];
+
+    m->box = b;
+    b->on_death = making_died;
+    b->ctx = m;
+    str_copy_cut(b->prefix, sizeof(b->prefix), r->profile->docker.container_prefix);
+    str_hex64(hex, b->id);
+    (void) snprintf(m->name, sizeof(m->name), "%s-%s", b->prefix, hex);
+    m->step = MAKING_AT_GATE;
+    m->waiter.resume = on_turn;
+    if (docker_gate_enter(&d->creates, &m->waiter))
+        on_turn(&m->waiter);
+}
+
+/* A box of this id may exist, be made or be removed right now. */
+static void enter(struct docker_waiter *w)
+{
+    struct making *m = container_of(w, struct making, waiter);
+    struct docker_box *b = docker_box_find(m->docker, m->request->labels.box_id);
+    struct err err;
+
+    if (b == NULL) {
+        make(m);
+        return;
+    }
+    if (b->state == DOCKER_RUNNING) {
+        making_see(m, b->container);
+        return;
+    }
+    if (b->state == DOCKER_DEAD && m->has_waited) {
+        making_finish(
+            m, err_set(&err, SP_BACKEND_FAILED, "what is left of the box cannot be removed"), &err);
+        return;
+    }
+    m->has_waited = true;
+    m->step = MAKING_JOINS;
+    list_push_back(&b->joiners, &m->waiter.link);
+    if (b->state == DOCKER_DEAD)
+        docker_remove_box(b);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct making *m = container_of(op, struct backend_create, op)->priv;
+    struct docker *d = m->docker;
+
+    switch (m->step) {
+    case MAKING_JOINS:
+        list_remove(&docker_box_find(d, m->request->labels.box_id)->joiners, &m->waiter.link);
+        making_finish(m, SP_CANCELLED, NULL);
+        return;
+    case MAKING_AT_GATE:
+        list_remove(&d->creates.waiting, &m->waiter.link);
+        making_finish(m, SP_CANCELLED, NULL);
+        return;
+    case MAKING_AT_IMAGE:
+        docker_image_leave(m->pull, &m->waiter);
+        making_finish(m, SP_CANCELLED, NULL);
+        return;
+    case MAKING_AT_HAND:
+        making_answer(m, SP_CANCELLED, NULL);
+        (void) making_is_over(m);
+        return;
+    case MAKING_CALLS:
+    case MAKING_UNDOES:
+        making_answer(m, SP_CANCELLED, NULL); /* the call goes on to its end */
+        return;
+    case MAKING_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
+}
+
+void docker_create(struct backend *backend, struct backend_create *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    struct making *m = xcalloc(1, sizeof(*m));
+
+    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    m->docker = d;
+    m->request = r;
+    m->waiter.resume = enter;
+    r->priv = m;
+    enter(&m->waiter);
+}

@@ -1,0 +1,195 @@
+/* events.c - deaths as the engine tells them: one answer without an end, a JSON object per line. When it
+ * breaks it is asked for again from where it ended, and the engine of the pool is told to list: the
+ * Docker engine remembers only some hundred events. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "docker/internal.h"
+
+#define BACKOFF_MIN_NS (100 * NS_PER_MS)
+#define BACKOFF_MAX_NS (5 * NS_PER_S)
+#define QUIET_NS NS_PER_S
+
+enum { LINE_MAX_LEN = 256 * 1024 };
+
+static void ask(struct docker *d);
+
+static void tell_death(struct docker_box *b, const struct json *attributes)
+{
+    const char *code = json_str(json_get(attributes, "exitCode"));
+    char reason[96];
+
+    if (b->is_out_of_memory)
+        str_copy_cut(reason, sizeof(reason), "its container ran out of memory");
+    else
+        (void) snprintf(reason, sizeof(reason), "its container has ended with code %.16s",
+                        code != NULL ? code : "unknown");
+    docker_box_died(b, reason);
+}
+
+/* A daemon that died had asked for it, and the engine was not done when we listed. */
+static void on_stray(struct docker *d, uint64_t box_id)
+{
+    log_info("docker.stray", LF_HEX("box", box_id));
+    if (d->events != NULL && d->events->on_resync != NULL)
+        d->events->on_resync(d->events->ctx);
+}
+
+static void take_event(struct docker *d, const struct json *event)
+{
+    const struct json *actor = json_get(event, "Actor");
+    const struct json *attributes = json_get(actor, "Attributes");
+    const char *action = json_str(json_get(event, "Action"));
+    const char *id = json_str(json_get(actor, "ID"));
+    uint64_t time_ns = 0;
+    uint64_t box_id = 0;
+    struct docker_box *b;
+
+    if (json_get(event, "timeNano") != NULL && json_u64(json_get(event, "timeNano"), &time_ns))
+        d->watch.since_ns = MAX_OF(d->watch.since_ns, time_ns);
+    if (action == NULL || id == NULL ||
+        !str_parse_hex64(docker_label(attributes, LABEL("box")), &box_id))
+        return;
+    b = docker_box_find(d, box_id);
+    if (b == NULL && strcmp(action, "create") == 0)
+        on_stray(d, box_id);
+    d->unknown_deaths += b == NULL && strcmp(action, "die") == 0;
+    if (b == NULL || (!str_is_empty(b->container) && strcmp(b->container, id) != 0))
+        return;
+    if (strcmp(action, "oom") == 0)
+        b->is_out_of_memory = true;
+    else if (strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0 ||
+             strcmp(action, "remove") == 0)
+        tell_death(b, attributes);
+}
+
+static void on_connected(struct docker *d)
+{
+    struct docker_events *w = &d->watch;
+
+    w->is_connected = true;
+    w->backoff_ns = 0;
+    if (!w->is_lost)
+        return;
+    w->is_lost = false;
+    log_info("docker.events_resumed", LF_STR("engine", d->address));
+    if (d->events != NULL && d->events->on_resync != NULL)
+        d->events->on_resync(d->events->ctx);
+}
+
+static void on_data(struct docker_call *c)
+{
+    struct docker *d = container_of(c, struct docker, watch.call);
+    struct buf *text = &c->http.response;
+
+    if (c->http.status != 200 || d->is_closing)
+        return;
+    if (!d->watch.is_connected)
+        on_connected(d);
+    while (!d->is_closing && text->len > 0) {
+        const char *end_of_line = memchr(text->data, '\n', text->len);
+        size_t len = end_of_line != NULL ? (size_t) (end_of_line - text->data) : 0;
+        struct json_doc *doc;
+
+        if (end_of_line == NULL)
+            return;
+        doc = json_parse(text->data, len, LINE_MAX_LEN, NULL);
+        if (doc != NULL)
+            take_event(d, json_root(doc));
+        (void) json_doc_free(doc);
+        buf_consume(text, len + 1);
+    }
+}
+
+/* Podman sends not even a header before the first event: what has not been refused by now counts as
+ * connected. */
+static void on_quiet(struct rt_timer *timer)
+{
+    struct docker *d = container_of(timer, struct docker, watch.pause);
+
+    if (d->watch.is_on && !d->watch.is_connected && !list_is_linked(&d->watch.call.link))
+        on_connected(d);
+}
+
+static void on_pause(struct rt_timer *timer)
+{
+    ask(container_of(timer, struct docker, watch.pause));
+}
+
+static void on_ended(struct op *op)
+{
+    struct docker *d = container_of(op, struct docker, watch.call.op);
+    struct docker_events *w = &d->watch;
+    struct err err;
+    int rc = docker_call_result(&w->call, &err);
+
+    w->is_on = false;
+    w->is_connected = false;
+    if (d->is_closing)
+        return;
+    if (!w->is_lost)
+        log_warn("docker.events_lost", LF_STR("engine", d->address),
+                 LF_STR("reason", rc == SP_OK ? "the engine closed the stream" : err.msg));
+    w->is_lost = true;
+    w->backoff_ns = w->backoff_ns == 0 ? BACKOFF_MIN_NS : MIN_OF(w->backoff_ns * 2, BACKOFF_MAX_NS);
+    rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), w->backoff_ns), on_pause);
+}
+
+static void put_filters(struct docker *d, struct buf *out)
+{
+    char instance[BACKEND_LABEL_MAX + 32];
+    /* Podman tells "die" to those who ask for "died", and "remove" for "destroy". */
+    static const char *const actions[] = {"create", "die", "died", "oom", "destroy", "remove"};
+    struct json_out j;
+
+    (void) snprintf(instance, sizeof(instance), LABEL("instance") "=%s", d->instance);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_begin_arr(&j, "type");
+    json_put_str(&j, NULL, "container");
+    json_end(&j);
+    json_begin_arr(&j, "event");
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        json_put_str(&j, NULL, actions[i]);
+    json_end(&j);
+    json_begin_arr(&j, "label");
+    json_put_str(&j, NULL, instance);
+    json_end(&j);
+    json_end(&j);
+    json_out_finish(&j, out);
+}
+
+static void ask(struct docker *d)
+{
+    struct docker_events *w = &d->watch;
+    uint64_t since_ns = w->since_ns + 1;
+    struct buf filters;
+
+    buf_init(&filters, LINE_MAX_LEN);
+    put_filters(d, &filters);
+    docker_call_init(d, &w->call, "GET");
+    buf_printf(&w->call.path,
+               "/events?since=%llu.%09llu&filters=", (unsigned long long) (since_ns / NS_PER_S),
+               (unsigned long long) (since_ns % NS_PER_S));
+    docker_call_put(&w->call, buf_str(&filters));
+    buf_fini(&filters);
+    w->call.on_data = on_data;
+    w->call.answer_max = LINE_MAX_LEN;
+    w->is_on = true;
+    docker_call_start(&w->call, RT_NEVER, on_ended);
+    rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
+}
+
+void docker_events_start(struct docker *d)
+{
+    d->watch.since_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
+    ask(d);
+}
+
+void docker_events_stop(struct docker *d)
+{
+    rt_timer_cancel(&d->loop->rt, &d->watch.pause);
+    if (d->watch.is_on)
+        op_cancel(&d->watch.call.op);
+}

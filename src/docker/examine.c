@@ -1,0 +1,106 @@
+/* examine.c - what `sandpool doctor` shows of this backend: does the engine answer, what does it say of
+ * itself, and what is missing. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "docker/internal.h"
+
+/* `priv` of the request. */
+struct examining {
+    struct docker *docker;
+    struct backend_exam *request;
+    struct docker_call call;
+};
+
+PRINTF_LIKE(4, 5)
+static void tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                 const char *fmt, ...)
+{
+    struct backend_finding *f = backend_find(r, level, subject);
+    va_list args;
+
+    if (f == NULL)
+        return;
+    va_start(args, fmt);
+    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
+    va_end(args);
+}
+
+static const char *text_of(const struct json *v, const char *key)
+{
+    const char *text = json_str(json_get(v, key));
+
+    return text != NULL ? text : "?";
+}
+
+static void tell_engine(struct backend_exam *r, const struct docker *d, const struct json *info)
+{
+    static const struct {
+        const char *key;
+        const char *what;
+    } limits[] = {{"MemoryLimit", "memory"}, {"CpuCfsQuota", "cpus"}, {"PidsLimit", "pids"}};
+
+    tell(r, BACKEND_FINDING_OK, "engine", "%.100s: version %.40s, API %s, storage %.40s",
+         d->address, text_of(info, "ServerVersion"), d->version, text_of(info, "Driver"));
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+        if (!json_bool(json_get(info, limits[i].key)))
+            tell(r, BACKEND_FINDING_WARN, "limits", "the engine cannot limit %s", limits[i].what);
+    tell(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
+         text_of(info, "DefaultRuntime"));
+    tell(r, BACKEND_FINDING_WARN, "disk limits",
+         "limits.disk has no effect on containers: a box can fill the engine's disk");
+}
+
+static void on_info(struct op *op)
+{
+    struct examining *x = container_of(op, struct examining, call.op);
+    struct backend_exam *r = x->request;
+    struct docker *d = x->docker;
+    struct json_doc *doc = NULL;
+    struct err err;
+    int rc = docker_call_json(&x->call, &doc, &err);
+
+    if (rc == SP_OK)
+        tell_engine(r, d, json_root(doc));
+    else if (r->op.state == OP_RUNNING)
+        tell(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
+    (void) json_doc_free(doc);
+    if (!str_is_empty(d->agent))
+        tell(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
+    else
+        tell(r, BACKEND_FINDING_FAIL, "agent", "there is no sandpool-agent beside the daemon");
+    if (str_is_empty(d->socket))
+        tell(r, BACKEND_FINDING_WARN, "network",
+             "over TCP only `network: nat` can be used, and whoever reaches the engine is root "
+             "there");
+    r->priv = NULL;
+    docker_finish(d, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, &err);
+    docker_call_fini(&x->call);
+    free(x);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct examining *x = container_of(op, struct backend_exam, op)->priv;
+
+    op_cancel(&x->call.op);
+}
+
+void docker_examine(struct backend *backend, struct backend_exam *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    struct examining *x = xcalloc(1, sizeof(*x));
+
+    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    x->docker = d;
+    x->request = r;
+    r->priv = x;
+    docker_call_init(d, &x->call, "GET");
+    buf_puts(&x->call.path, "/info");
+    docker_call_start(&x->call, RT_NEVER, on_info);
+}

@@ -1,0 +1,313 @@
+/* internal.h - what the files of the `docker` backend share.
+ *
+ *   docker.c  open, close, the vtable              create.c  creates as they come in
+ *   setup.c   address of the engine, the agent     make.c    one box from nothing (making.h)
+ *                                                  body.c    what the engine is told of it
+ *   call.c    one call to the engine               hand.c    its listening socket
+ *   table.c   boxes in memory                      tar.c     files for an upload
+ *   label.c   labels, to and from JSON             image.c   images, pulled when missing
+ *   list.c    what is there, leftovers removed     remove.c  destroys, one per box
+ *   read.c    alive, list, discover                events.c  deaths as the engine tells them
+ *   bind.c    whose a box is                       update.c  late binding
+ *   examine.c findings for `sandpool doctor` */
+#ifndef DOCKER_INTERNAL_H
+#define DOCKER_INTERNAL_H
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "docker/docker.h"
+#include "loop/fdwatch.h"
+
+enum {
+    DOCKER_PATH_MAX = 512,
+    DOCKER_NAME_MAX = 255,
+    DOCKER_CONTAINER_MAX = 64, /* length of a container's id */
+    DOCKER_ANSWER_MAX = 32 * 1024 * 1024,
+    DOCKER_BODY_MAX = 64 * 1024 * 1024,
+    DOCKER_REMOVES_MAX = 16, /* at once */
+    DOCKER_PORT = 8080,      /* of the agent, where a port is published */
+};
+
+#define DOCKER_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
+#define DOCKER_CLOSE_NS (5 * NS_PER_S)   /* what is under way may take this long at the end */
+#define DOCKER_AGENT_DIR "/.sandpool"
+
+struct docker;
+
+/* --- one call (call.c) --- */
+
+/* An operation. SP_OK: the engine has answered, whatever it said; else nothing is known. */
+struct docker_call {
+    struct op op;
+    struct docker *docker;
+    const char *method;
+    const char *type;                       /* of the body; NULL: JSON */
+    struct buf path;                        /* without the version */
+    struct buf body;                        /* owned */
+    size_t answer_max;                      /* 0: DOCKER_ANSWER_MAX */
+    void (*on_data)(struct docker_call *c); /* see httpc.h */
+    struct httpc_request http;
+    struct buf url;
+    const char *headers[2];
+    struct list_node link; /* while the version of the API is not known */
+};
+
+/* On a zeroed or finished object. */
+void docker_call_init(struct docker *d, struct docker_call *c, const char *method);
+void docker_call_fini(struct docker_call *c);
+/* Appends to the path, encoded. */
+void docker_call_put(struct docker_call *c, const char *text);
+/* Appends filters={...} with these labels (name=value); ends with NULL. */
+void docker_call_put_filter(struct docker_call *c, const char *const *labels);
+/* The earlier of deadline_ns and what one call may take. */
+void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *));
+/* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, SP_SPEC_CONFLICT for 409, else SP_BACKEND_FAILED,
+ * each with the engine's own words; SP_BACKEND_UNAVAILABLE when it did not answer. */
+MUST_CHECK int docker_call_result(const struct docker_call *c, struct err *err);
+/* As above, and the answer must be JSON; *ret is for json_doc_free(). */
+MUST_CHECK int docker_call_json(const struct docker_call *c, struct json_doc **ret,
+                                struct err *err);
+
+/* --- labels (label.c) --- */
+
+#define LABEL(name) "sandpool." name
+
+/* As members of an object. */
+void docker_put_labels(struct json_out *j, const struct backend_labels *l);
+void docker_put_owner(struct json_out *j, const struct backend_labels *l);
+/* False when they are not ours or not whole. */
+MUST_CHECK bool docker_get_labels(const struct json *labels, struct backend_labels *ret);
+void docker_get_owner(const struct json *labels, struct backend_labels *ret);
+const char *docker_label(const struct json *labels, const char *name); /* "" when absent */
+
+/* --- the socket of a box (hand.c) --- */
+
+/* Listens for the box on loopback, and hands that socket to the first that asks for it at the Unix
+ * socket in `dir`, which the agent sees as DOCKER_HAND_DIR. */
+struct docker_hand;
+
+#define DOCKER_HAND_DIR DOCKER_AGENT_DIR "/hand"
+
+MUST_CHECK int docker_hand_new(struct docker *d, uint64_t box_id,
+                               void (*on_taken)(void *ctx, int rc), void *ctx,
+                               struct docker_hand **ret, struct err *err);
+const char *docker_hand_dir(const struct docker_hand *h);
+unsigned docker_hand_port(const struct docker_hand *h);
+/* Removes directory and socket; our end of the box's socket is closed. NULL is fine. */
+void docker_hand_free(struct docker_hand *h);
+/* Directories that a daemon which died has left. */
+void docker_hand_sweep(struct docker *d);
+
+/* --- an archive in memory (tar.c) --- */
+
+void tar_put_dir(struct buf *out, const char *name, unsigned mode);
+void tar_put_file(struct buf *out, const char *name, unsigned mode, const void *data, size_t len);
+void tar_end(struct buf *out);
+
+/* --- images (image.c) --- */
+
+struct docker_image {
+    char work_dir[DOCKER_PATH_MAX];
+};
+
+struct docker_waiter {
+    struct list_node link;
+    void (*resume)(struct docker_waiter *w);
+};
+
+/* SP_OK: it is there. SP_STARTING: it is asked for or pulled, `w` is resumed when that has ended:
+ * then docker_image_result() tells. One job for all who want the same. */
+struct docker_pull;
+struct docker_pull *docker_image_get(struct docker *d, const char *name, struct docker_waiter *w);
+/* Valid while the waiters are resumed. */
+MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_image *ret,
+                                   struct err *err);
+void docker_image_leave(struct docker_pull *p, struct docker_waiter *w);
+void docker_images_cancel(struct docker *d);
+
+/* --- boxes in memory (table.c) --- */
+
+enum docker_state {
+    DOCKER_MAKING,
+    DOCKER_RUNNING,
+    DOCKER_DEAD,     /* was running; its container is still there */
+    DOCKER_REMOVING, /* the engine is at it */
+    DOCKER_STATE_COUNT
+};
+
+struct docker_box {
+    struct map_node node;
+    struct list_node link;
+    struct docker *docker;
+    uint64_t id;
+    enum docker_state state;
+    uint64_t since_ns;                        /* of its state */
+    char container[DOCKER_CONTAINER_MAX + 1]; /* "": not known */
+    char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
+    char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
+    bool has_died;                            /* told while it was being made */
+    bool is_out_of_memory;                    /* told before its death */
+    struct list joiners;                      /* docker_waiter: creates of the same box */
+    struct list removers;                     /* struct docker_remover */
+    void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
+    void *ctx;
+};
+
+struct docker_remover {
+    struct list_node link; /* in b->removers; whoever gives up takes it out */
+    /* The box is gone from the table, or DOCKER_DEAD. */
+    void (*on_removed)(struct docker_remover *w, int rc, const struct err *err, bool was_there);
+};
+
+struct docker_box *docker_box_find(struct docker *d, uint64_t id);
+struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state);
+void docker_box_set(struct docker_box *b, enum docker_state state);
+void docker_box_drop(struct docker_box *b);
+/* The engine says that this container has ended. */
+void docker_box_died(struct docker_box *b, const char *reason);
+
+/* --- what is there (list.c) --- */
+
+struct docker_found {
+    struct backend_box box;
+    char name[DOCKER_NAME_MAX + 1];
+    char prefix[CONFIG_NAME_MAX + 1];
+    char owner[DOCKER_NAME_MAX + 1];
+    bool is_running;
+};
+
+/* SP_OK: complete. Two calls: containers, then owners. What has ended without our doing is removed. */
+struct docker_list {
+    struct op op;
+    struct docker *docker;
+    uint64_t only; /* a box id; 0: all of this instance */
+    uint64_t started_ns;
+    uint64_t deaths;  /* d->unknown_deaths when it began */
+    unsigned repeats; /* a box may have died between the engine's answer and our reading it */
+    struct docker_call call;
+    struct docker_found *found; /* from malloc: docker_list_fini() */
+    size_t count;
+};
+
+void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
+                       void (*on_done)(struct op *));
+void docker_list_fini(struct docker_list *l);
+/* One container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
+MUST_CHECK int docker_read_inspect(const struct docker *d, const struct json *answer,
+                                   struct docker_found *ret, struct err *err);
+
+/* --- the backend --- */
+
+/* So many at once, the others wait in turn. */
+struct docker_gate {
+    size_t inside;
+    size_t max;
+    struct list waiting; /* struct docker_waiter */
+};
+
+struct docker_events {
+    struct docker_call call;
+    struct rt_timer pause; /* before it is asked again, or until its silence means connected */
+    uint64_t backoff_ns;
+    uint64_t since_ns; /* wall clock of the engine: the last that was seen */
+    bool is_on;
+    bool is_lost;
+    bool is_connected;
+};
+
+struct docker {
+    struct backend base;
+    struct loop *loop;
+    struct httpc *http;
+    const struct backend_events *events;
+    char instance[BACKEND_LABEL_MAX + 1];
+    char address[CONFIG_PATH_MAX + 1]; /* for people */
+    char socket[CONFIG_PATH_MAX + 1];  /* "": TCP */
+    char url[CONFIG_PATH_MAX + 16];    /* http://host:port */
+    char dir[DOCKER_PATH_MAX];         /* <state_dir>/docker; "": could not be made */
+    char agent[DOCKER_PATH_MAX];       /* "": none */
+    char version[16];                  /* of the API, "1.41"; "": not known */
+    uint64_t call_ns;
+
+    struct list ops;   /* what callers wait for */
+    struct list inner; /* what the backend does for itself */
+    struct map boxes;
+    struct list box_list;
+    struct docker_call hello; /* GET /version */
+    struct list unspoken;     /* struct docker_call: wait for the version */
+    struct docker_gate creates;
+    struct docker_gate removes;
+    struct list pulls;
+    struct list bindings;    /* in order */
+    uint64_t bound_count;    /* orders the owners of one box */
+    uint64_t unknown_deaths; /* told of boxes that are not in the table */
+    struct docker_events watch;
+
+    bool is_closing;
+    struct rt_timer close_limit;
+    struct rt_task closed;
+    void (*on_closed)(void *ctx);
+    void *ctx;
+};
+
+static inline struct docker *docker_of(struct backend *b)
+{
+    return container_of(b, struct docker, base);
+}
+
+/* Ends an operation of the backend; the last one lets a close go on. */
+void docker_finish(struct docker *d, struct op *op, int result, const struct err *err);
+void docker_settle(struct docker *d);
+/* True: go on now. False: `w` is resumed when it is its turn; docker_gate_leave() either way. */
+bool docker_gate_enter(struct docker_gate *g, struct docker_waiter *w);
+void docker_gate_leave(struct docker_gate *g);
+
+/* setup.c */
+MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,
+                            const struct config_profile *profile, struct err *err);
+
+/* body.c: what POST /containers/create is told. */
+struct docker_plan {
+    const struct config_profile *profile;
+    const struct backend_labels *labels;
+    const char *token;
+    const char *work_dir;
+    const char *hand_dir; /* NULL: the port is published */
+    unsigned hand_port;
+    const char *agent; /* file to mount; NULL: it is uploaded */
+};
+
+void docker_put_body(const struct docker_plan *p, struct buf *out);
+/* Port in the container that is published. */
+unsigned docker_port(const struct config_profile *p);
+
+/* create.c, remove.c */
+void docker_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+void docker_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+/* Removes whatever is left of a box; those in b->removers are told. The entry is dropped. */
+void docker_remove_box(struct docker_box *b);
+/* A volume that names nobody's owner any more; nobody waits. */
+void docker_remove_volume(struct docker *d, const char *name);
+
+/* read.c, bind.c, update.c, examine.c */
+void docker_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+void docker_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+void docker_list_boxes(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
+                       void (*on_done)(struct op *));
+void docker_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+void docker_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+void docker_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+
+/* events.c */
+void docker_events_start(struct docker *d);
+void docker_events_stop(struct docker *d);
+
+#endif

@@ -1,0 +1,239 @@
+/* remove.c - the end of a box, whoever asks for it: one removal per box at a time, and everybody who
+ * wants the box gone hears of its end. A caller that leaves does not stop it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "docker/internal.h"
+
+struct removal {
+    struct docker_waiter waiter;
+    struct docker_call call;
+    struct docker_list look; /* only when the container is not known */
+    struct docker *docker;
+    struct docker_box *box;
+    uint64_t deadline_ns;
+    bool was_there;
+    bool has_looked;
+};
+
+/* A destroy that waits; `priv` of the request. */
+struct destroyer {
+    struct docker_remover remover;
+    struct docker *docker;
+    struct docker_box *box; /* valid while it waits */
+    struct backend_destroy *request;
+};
+
+struct volume {
+    struct docker_call call;
+    char name[DOCKER_NAME_MAX + 1];
+};
+
+/* --- owners --- */
+
+static void on_volume_gone(struct op *op)
+{
+    struct volume *v = container_of(op, struct volume, call.op);
+    struct err err;
+    int rc = docker_call_result(&v->call, &err);
+
+    if (rc != SP_OK && rc != SP_NOT_FOUND) /* the next listing tries again */
+        log_warn("docker.volume_left", LF_STR("volume", v->name), LF_STR("reason", err.msg));
+    docker_call_fini(&v->call);
+    free(v);
+}
+
+void docker_remove_volume(struct docker *d, const char *name)
+{
+    struct volume *v = xcalloc(1, sizeof(*v));
+
+    str_copy_cut(v->name, sizeof(v->name), name);
+    docker_call_init(d, &v->call, "DELETE");
+    buf_puts(&v->call.path, "/volumes/");
+    docker_call_put(&v->call, name);
+    docker_call_start(&v->call, RT_NEVER, on_volume_gone);
+}
+
+/* --- the container --- */
+
+static void resume_all(struct list *waiters)
+{
+    while (!list_is_empty(waiters)) {
+        struct docker_waiter *w = container_of(list_pop_front(waiters), struct docker_waiter, link);
+
+        w->resume(w);
+    }
+}
+
+static void end_removal(struct removal *m, int rc, const struct err *err)
+{
+    struct docker *d = m->docker;
+    struct docker_box *b = m->box;
+    struct list told;
+    struct list joiners;
+
+    if (rc != SP_OK)
+        log_warn("docker.remove_failed", LF_HEX("box", b->id), LF_STR("reason", err->msg));
+    else if (!str_is_empty(b->owner))
+        docker_remove_volume(d, b->owner);
+    list_move(&b->removers, &told);
+    list_move(&b->joiners, &joiners);
+    if (rc == SP_OK)
+        docker_box_drop(b);
+    else
+        docker_box_set(b, DOCKER_DEAD); /* the next destroy, or the next look, tries again */
+    docker_gate_leave(&d->removes);
+    while (!list_is_empty(&told)) {
+        struct docker_remover *w = container_of(list_pop_front(&told), struct docker_remover, link);
+
+        w->on_removed(w, rc, err, m->was_there);
+    }
+    resume_all(&joiners);
+    docker_list_fini(&m->look);
+    docker_call_fini(&m->call);
+    free(m);
+    docker_settle(d);
+}
+
+static void look(struct removal *m);
+
+static void on_gone(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+    struct err err;
+    int rc = docker_call_result(&m->call, &err);
+
+    FAULT_POINT("docker.after_remove");
+    m->was_there = m->was_there || rc == SP_OK;
+    if (rc == SP_OK && m->has_looked) { /* it was found by its labels: is there another? */
+        m->box->container[0] = '\0';
+        look(m);
+        return;
+    }
+    end_removal(m, rc == SP_NOT_FOUND ? SP_OK : rc, &err);
+}
+
+/* Somebody else removes it at this moment. */
+static void wait_gone(struct removal *m)
+{
+    docker_call_init(m->docker, &m->call, "POST");
+    buf_printf(&m->call.path, "/containers/%s/wait?condition=removed", m->box->container);
+    docker_call_start(&m->call, m->deadline_ns, on_gone);
+}
+
+static void on_deleted(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+
+    if (op->result == SP_OK && m->call.http.status == 409)
+        wait_gone(m);
+    else
+        on_gone(op);
+}
+
+static void act(struct removal *m)
+{
+    FAULT_POINT("docker.before_remove");
+    docker_call_init(m->docker, &m->call, "DELETE");
+    buf_printf(&m->call.path, "/containers/%s?force=1&v=1", m->box->container);
+    docker_call_start(&m->call, m->deadline_ns, on_deleted);
+}
+
+static void on_looked(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, look.op);
+    struct err err = op->err;
+    int rc = op->result;
+
+    if (rc == SP_OK && m->look.count > 0)
+        str_copy_cut(m->box->container, sizeof(m->box->container), m->look.found[0].box.ref);
+    docker_list_fini(&m->look);
+    if (rc == SP_OK && !str_is_empty(m->box->container))
+        act(m);
+    else
+        end_removal(m, rc, &err);
+}
+
+static void look(struct removal *m)
+{
+    m->has_looked = true;
+    m->look.only = m->box->id;
+    docker_list_start(m->docker, &m->look, m->deadline_ns, on_looked);
+}
+
+static void begin(struct docker_waiter *w)
+{
+    struct removal *m = container_of(w, struct removal, waiter);
+
+    if (!str_is_empty(m->box->container))
+        act(m);
+    else
+        look(m);
+}
+
+void docker_remove_box(struct docker_box *b)
+{
+    struct docker *d = b->docker;
+    struct removal *m = xcalloc(1, sizeof(*m));
+
+    assert(b->state != DOCKER_REMOVING && b->state != DOCKER_MAKING);
+    docker_box_set(b, DOCKER_REMOVING);
+    m->docker = d;
+    m->box = b;
+    m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS);
+    m->waiter.resume = begin;
+    if (docker_gate_enter(&d->removes, &m->waiter))
+        begin(&m->waiter);
+}
+
+/* --- destroy --- */
+
+static void on_destroyed(struct docker_remover *remover, int rc, const struct err *err,
+                         bool was_there)
+{
+    struct destroyer *w = container_of(remover, struct destroyer, remover);
+    struct backend_destroy *r = w->request;
+
+    str_copy_cut(r->report, sizeof(r->report),
+                 was_there ? "the container was killed and removed, with its anonymous volumes"
+                           : "the box was not there");
+    r->priv = NULL;
+    docker_finish(w->docker, &r->op, rc, err);
+    free(w);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct backend_destroy *r = container_of(op, struct backend_destroy, op);
+    struct destroyer *w = r->priv;
+    struct docker *d = w->docker;
+
+    list_remove(&w->box->removers, &w->remover.link);
+    free(w);
+    r->priv = NULL;
+    docker_finish(d, op, SP_CANCELLED, NULL);
+}
+
+void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
+    struct destroyer *w = xcalloc(1, sizeof(*w));
+
+    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    if (b == NULL)
+        b = docker_box_add(d, r->box.labels.box_id, DOCKER_DEAD);
+    w->docker = d;
+    w->box = b;
+    w->request = r;
+    w->remover.on_removed = on_destroyed;
+    r->priv = w;
+    list_push_back(&b->removers, &w->remover.link);
+    if (b->state == DOCKER_RUNNING || b->state == DOCKER_DEAD)
+        docker_remove_box(
+            b); /* one being made is removed when it is made, one being removed soon */
+}

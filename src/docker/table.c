@@ -1,0 +1,66 @@
+/* table.c - the boxes in memory: which exist and which container each is. What a box is like stays
+ * with the engine. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "docker/internal.h"
+
+static bool has_id(const struct map_node *node, const void *key)
+{
+    return container_of(node, const struct docker_box, node)->id == *(const uint64_t *) key;
+}
+
+struct docker_box *docker_box_find(struct docker *d, uint64_t id)
+{
+    struct map_node *n = map_find(&d->boxes, hash_u64(id), has_id, &id);
+
+    return n != NULL ? container_of(n, struct docker_box, node) : NULL;
+}
+
+struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state)
+{
+    struct docker_box *b = xcalloc(1, sizeof(*b));
+
+    assert(docker_box_find(d, id) == NULL);
+    b->docker = d;
+    b->id = id;
+    docker_box_set(b, state);
+    list_init(&b->joiners);
+    list_init(&b->removers);
+    map_insert(&d->boxes, &b->node, hash_u64(id));
+    list_push_back(&d->box_list, &b->link);
+    return b;
+}
+
+void docker_box_set(struct docker_box *b, enum docker_state state)
+{
+    b->state = state;
+    b->since_ns = rt_now(&b->docker->loop->rt);
+}
+
+void docker_box_drop(struct docker_box *b)
+{
+    struct docker *d = b->docker;
+
+    assert(list_is_empty(&b->joiners) && list_is_empty(&b->removers));
+    map_remove(&d->boxes, &b->node);
+    list_remove(&d->box_list, &b->link);
+    free(b);
+}
+
+void docker_box_died(struct docker_box *b, const char *reason)
+{
+    const struct backend_events *events = b->docker->events;
+
+    if (b->state == DOCKER_MAKING) {
+        b->has_died = true;
+        if (b->on_death != NULL)
+            b->on_death(b, b->ctx);
+        return;
+    }
+    if (b->state != DOCKER_RUNNING)
+        return; /* our own doing, or told before */
+    docker_box_set(b, DOCKER_DEAD);
+    if (!b->docker->is_closing && events != NULL && events->on_died != NULL)
+        events->on_died(events->ctx, b->id, reason);
+}

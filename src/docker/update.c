@@ -1,0 +1,161 @@
+/* update.c - late binding: limits by the engine, environment by the agent, in this order. The first that
+ * fails ends it. A container takes no mounts once it runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "docker/internal.h"
+
+enum { ENV_BODY_MAX = 256 * 1024, AGENT_ANSWER_MAX = 64 * 1024 };
+
+/* `priv` of the request. */
+struct updating {
+    struct docker *docker;
+    struct backend_update *request;
+    struct docker_call call;
+    struct httpc_request agent;
+    struct buf body;
+    char url[BACKEND_URL_MAX + 32];
+    char authorization[BACKEND_TOKEN_MAX + 32];
+    const char *headers[3];
+};
+
+static void finish(struct updating *u, int rc, const struct err *err)
+{
+    struct docker *d = u->docker;
+    struct backend_update *r = u->request;
+
+    r->priv = NULL;
+    docker_finish(d, &r->op, rc, err);
+    docker_call_fini(&u->call);
+    httpc_request_fini(&u->agent);
+    buf_fini(&u->body);
+    free(u);
+}
+
+/* --- environment --- */
+
+static void on_env_set(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, agent.op);
+    struct err err = op->err;
+    int rc = op->result;
+
+    if (rc == SP_OK && u->agent.status != 200)
+        rc = err_set(&err, SP_BACKEND_FAILED, "the agent refused the environment: %d %.120s",
+                     u->agent.status, buf_str(&u->agent.response));
+    finish(u, rc, &err);
+}
+
+static void set_env(struct updating *u)
+{
+    const struct backend_extras *x = &u->request->extras;
+    struct json_out j;
+
+    if (x->env_count == 0) {
+        finish(u, SP_OK, NULL);
+        return;
+    }
+    buf_init(&u->body, ENV_BODY_MAX);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_begin_obj(&j, "set");
+    for (size_t i = 0; i < x->env_count; i++)
+        json_put_str(&j, x->envs[i].name, x->envs[i].value);
+    json_end(&j);
+    json_end(&j);
+    json_out_finish(&j, &u->body);
+    (void) snprintf(u->url, sizeof(u->url), "%s/v1/agent/env", u->request->box.url);
+    (void) snprintf(u->authorization, sizeof(u->authorization), "Authorization: Bearer %s",
+                    u->request->box.token);
+    u->headers[0] = u->authorization;
+    u->headers[1] = "Content-Type: application/json";
+    u->agent.method = "POST";
+    u->agent.url = u->url;
+    u->agent.headers = u->headers;
+    u->agent.body = buf_str(&u->body);
+    u->agent.body_len = u->body.len;
+    u->agent.response_max = AGENT_ANSWER_MAX;
+    u->agent.want_fresh = true;
+    httpc_start(u->docker->http, &u->agent, RT_NEVER, on_env_set); /* our own deadline cancels it */
+}
+
+/* --- limits --- */
+
+static void on_limited(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, call.op);
+    struct err err;
+    int rc = docker_call_result(&u->call, &err);
+
+    if (rc == SP_NOT_FOUND)
+        rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
+    if (rc != SP_OK)
+        finish(u, rc, &err);
+    else if (u->request->op.state == OP_CANCELING)
+        finish(u, SP_CANCELLED, NULL);
+    else
+        set_env(u);
+}
+
+static void set_limits(struct updating *u, const char *container)
+{
+    const struct backend_extras *x = &u->request->extras;
+    struct json_out j;
+
+    docker_call_init(u->docker, &u->call, "POST");
+    buf_printf(&u->call.path, "/containers/%s/update", container);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    if (x->memory > 0) {
+        json_put_u64(&j, "Memory", x->memory);
+        json_put_u64(&j, "MemorySwap", x->memory);
+    }
+    if (x->cpus > 0)
+        json_put_u64(&j, "NanoCpus", x->cpus * 1000000);
+    if (x->pids > 0)
+        json_put_u64(&j, "PidsLimit", x->pids);
+    json_end(&j);
+    json_out_finish(&j, &u->call.body);
+    docker_call_start(&u->call, RT_NEVER, on_limited);
+}
+
+static void on_cancel(struct op *op)
+{
+    struct updating *u = container_of(op, struct backend_update, op)->priv;
+
+    if (op_is_active(&u->call.op))
+        op_cancel(&u->call.op);
+    else
+        op_cancel(&u->agent.op);
+}
+
+void docker_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    const struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
+    const struct backend_extras *x = &r->extras;
+    struct updating *u = xcalloc(1, sizeof(*u));
+    struct err err;
+
+    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    u->docker = d;
+    u->request = r;
+    r->priv = u;
+    if (b == NULL || b->state != DOCKER_RUNNING)
+        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+    else if (x->mount_count > 0)
+        finish(u, err_set(&err, SP_UNSUPPORTED, "a container takes no mounts once it runs"), &err);
+    else if (x->env_count > 0 && r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)
+        finish(u,
+               err_set(&err, SP_UNSUPPORTED,
+                       "an image that serves the API itself takes no environment once it runs"),
+               &err);
+    else if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
+        set_limits(u, b->container);
+    else
+        set_env(u);
+}

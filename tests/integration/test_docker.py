@@ -1,0 +1,321 @@
+"""The daemon on a real Docker engine, which the test starts itself: what a box is like inside, whose it is, and what
+is left of it all after restarts, a lost database, deaths, and an engine that is stuck or gone."""
+
+import http.client
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import BIN, Daemon, TestCase, main, wait_until
+from oci_case import Box
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
+import engine as engines  # noqa: E402
+
+INSTANCE = "test-docker"
+
+
+class DockerCase(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        why = engines.is_possible()
+        if why is not None:
+            print(f"SKIPPED: no Docker engine can run here: {why}", file=sys.stderr)
+            raise unittest.SkipTest(why)
+        cls.engine = engines.Engine()
+        cls.engine.__enter__()
+        cls.addClassCleanup(cls.engine.__exit__)
+
+    def start(self, start=True, warm=1, config=None, **profile):
+        docker = {"host": self.engine.address, **profile.pop("docker", {})}
+        daemon = Daemon(self.directory, {
+            "instance": INSTANCE, "oci": {"agent": str((BIN / "sandpool-agent").resolve())},
+            "profiles": {"default": {
+                "backend": "docker", "image": engines.IMAGE, "park_timeout_s": 600, "docker": docker,
+                "warm": {"min": warm, "max": max(warm, 2)}, "limits": {"memory": "64M"}, **profile}},
+            **(config or {})})
+        self.addCleanup(self.end, daemon)
+        return daemon.start() if start else daemon
+
+    def end(self, daemon):
+        """Takes all boxes along; then the engine has nothing of ours."""
+        daemon.kill()
+        daemon.args = ["--destroy-on-exit"]
+        daemon.start()
+        client = daemon.client()
+        wait_until(lambda: self.agrees(client), "what was being made at the kill is found")
+        client.close()
+        daemon.stop()
+        try:
+            wait_until(lambda: not self.engine.left(), "the engine has nothing left", 10)
+        except AssertionError as problem:
+            states = [(c["Names"], c["State"]) for c in self.containers().values()]
+            raise AssertionError(f"{problem}: {states} {self.engine.left()} "
+                                 f"{daemon.process.output()[-3000:]}") from None
+
+    def agrees(self, client):
+        state = client.get("/v1/pool").json["by_state"]
+        rows = {b["box_id"] for b in client.get("/v1/sandboxes?limit=1000").json["sandboxes"]}
+        owned = {v["Labels"]["sandpool.box"] for v in self.engine.volumes()}
+        return (state["starting"] == 0 and state["deleting"] == 0 and rows == set(self.containers()) and
+                owned <= rows)
+
+    def box(self, daemon, thread, **fields):
+        answer = daemon.acquire(thread, **fields)
+        self.assertEqual(answer.status, 200, (answer, daemon.process.output()[-3000:]))
+        return Box(answer.json)
+
+    def containers(self):
+        return {c["Labels"].get("sandpool.box"): c for c in self.engine.json("GET", "/containers/json?all=1")}
+
+    def container(self, box):
+        return self.engine.json("GET", f"/containers/{self.containers()[box.box_id]['Id']}/json")
+
+
+class Inside(DockerCase):
+    def look(self, box):
+        self.assertEqual(box.sh("id -un && pwd").split(), ["ann", "/work"])  # as the image says
+        status = box.sh("cat /proc/self/status")
+        self.assertIn("NoNewPrivs:\t1\n", status)
+        self.assertIn("CapEff:\t0000000000000000\n", status)
+        self.assertIn("CapBnd:\t00000000000000fb\n", status)
+        self.assertIn("Seccomp:\t2\n", status)
+        self.assertNotIn(box.lease["token"], box.sh("env; cat /proc/1/environ 2>/dev/null || true"))
+        self.assertEqual(box.call("GET", "/v1/agent/processes", token="x" * 32)[0], 401)
+        host = self.container(box)["HostConfig"]
+        self.assertEqual((host["Memory"], host["MemorySwap"], host["PidsLimit"], host["NanoCpus"]),
+                         (64 << 20, 64 << 20, 512, 10 ** 9))
+
+    def test_without_network(self):
+        daemon = self.start(env={"GREETING": "good day"})
+        box = self.box(daemon, "one")
+        self.look(box)
+        self.assertEqual(box.sh("cat /proc/net/dev").count(":"), 1)  # loopback only
+        self.assertEqual(box.sh("echo $GREETING"), "good day\n")
+        self.assertNotEqual(box.run("echo x > /.sandpool/agent").exit_code, 0)
+
+    def test_published(self):
+        daemon = self.start(network="nat", docker={"inject": "upload"})
+        box = self.box(daemon, "one")
+        self.look(box)
+        ports = self.container(box)["NetworkSettings"]["Ports"]["8080/tcp"]
+        self.assertEqual([p["HostIp"] for p in ports], ["127.0.0.1"])
+
+    def test_late_binding(self):
+        daemon = self.start()
+        box = self.box(daemon, "one", envs={"LATE": "yes"}, limits={"memory": "96M"})
+        self.assertEqual(box.sh("echo $LATE"), "yes\n")
+        self.assertEqual(self.container(box)["HostConfig"]["Memory"], 96 << 20)
+
+    def test_image_that_serves_itself(self):
+        status, data = self.engine.call(
+            "POST", "/images/create?fromSrc=-&repo=serves&tag=1&changes=" + "CMD%20%5B%22/bin/sh%22,%22-c%22,"
+            "%22mkdir%20-p%20/tmp/v1%20%26%26%20echo%20%24SANDBOX_API_KEY%3E/tmp/v1/sandbox%20%26%26%20"
+            "exec%20/bin/busybox%20httpd%20-f%20-p%209000%20-h%20/tmp%22%5D",
+            engines.image_tar(), "application/x-tar")
+        self.assertEqual(status, 200, data)
+        daemon = self.start(image="serves:1", agent="image", network="nat", docker={"port": 9000})
+        box = self.box(daemon, "one")
+        self.assertEqual(box.call("GET", "/v1/sandbox")[1].decode().strip(), box.lease["token"])
+
+    def test_image_that_is_nowhere(self):
+        daemon = self.start(image="no-such-image:1", warm=0)
+        answer = daemon.acquire("one", wait_ms=3000)
+        self.assertEqual(answer.status, 503, answer)
+        self.assertIn("docker.pull ", daemon.process.output())
+        self.assertIn("docker.image_failed", daemon.process.output())
+
+
+class Owners(DockerCase):
+    def test_name_and_restart(self):
+        daemon = self.start()
+        box = self.box(daemon, "one")
+        wait_until(lambda: self.container(box)["Name"] == f"/sandpool-{box.id}", "its name")
+        box.sh("echo mine > /work/file")
+        daemon.restart()
+        again = self.box(daemon, "one")
+        self.assertEqual((again.box_id, again.lease["source"]), (box.box_id, "kept"))
+        daemon.kill()
+        daemon.start()
+        self.assertEqual(self.box(daemon, "one").sh("cat /work/file"), "mine\n")
+
+    def test_lost_database(self):
+        daemon = self.start()
+        box = self.box(daemon, "one")
+        wait_until(lambda: self.container(box)["Name"] == f"/sandpool-{box.id}", "its name")
+        daemon.stop()
+        for path in daemon.state.glob("sandpool.db*"):
+            path.unlink()
+        daemon.start()
+        again = wait_until(lambda: self.kept(daemon, box), "the box is the thread's again")
+        self.assertEqual(again.lease["generation"], box.lease["generation"])
+        self.assertEqual(again.lease["token"], box.lease["token"])
+
+    def kept(self, daemon, box):
+        client = daemon.client()
+        try:
+            rows = client.get("/v1/sandboxes?limit=100").json["sandboxes"]
+        finally:
+            client.close()
+        row = [r for r in rows if r["sandbox_id"] == box.id and r["state"] == "parked"]
+        if not row:
+            return None
+        self.assertEqual(row[0]["box_id"], box.box_id)
+        return self.box(daemon, "one")
+
+    def test_others_are_not_touched(self):
+        made = self.engine.json("POST", "/containers/create?name=sandpool-fe0dc8182dec7b77",
+                                {"Image": engines.IMAGE, "Cmd": ["/bin/sleep", "1000"]})
+        other = self.engine.json("POST", "/containers/create?name=sandpool-other", {
+            "Image": engines.IMAGE, "Cmd": ["/bin/sleep", "1000"],
+            "Labels": {"sandpool.instance": "somebody", "sandpool.box": "00000000000000aa"}})
+        try:
+            self.engine.json("POST", f"/containers/{other['Id']}/start")
+            daemon = self.start()
+            box = self.box(daemon, "thread-1", user_id="default")
+            self.assertEqual(box.id, "fe0dc8182dec7b77")  # the name that is taken
+            wait_until(lambda: self.container(box)["Name"].startswith(f"/sandpool-{box.id}."), "another name")
+            daemon.restart()
+            self.assertEqual(self.box(daemon, "thread-1", user_id="default").box_id, box.box_id)
+            for one in (made, other):
+                self.engine.json("GET", f"/containers/{one['Id']}/json")
+        finally:
+            for one in (made, other):
+                self.engine.call("DELETE", f"/containers/{one['Id']}?force=1")
+
+
+class Trouble(DockerCase):
+    def test_death_is_seen(self):
+        daemon = self.start()
+        box = self.box(daemon, "one")
+        self.engine.json("POST", f"/containers/{self.containers()[box.box_id]['Id']}/kill")
+        started = time.monotonic()
+        wait_until(lambda: box.box_id not in self.containers(), "it is removed", 5)
+        self.assertLess(time.monotonic() - started, 4)
+        self.assertNotEqual(self.box(daemon, "one").box_id, box.box_id)
+
+    def test_leftovers_of_a_crash(self):
+        daemon = self.start()
+        boxes = {"created": "00000000000000bb", "exited": "00000000000000bc"}
+        for state, box_id in boxes.items():
+            made = self.engine.json("POST", "/containers/create", {
+                "Image": engines.IMAGE, "Cmd": ["/bin/true"],
+                "Labels": {"sandpool.instance": INSTANCE, "sandpool.box": box_id,
+                           "sandpool.profile": "default"}})
+            if state == "exited":
+                self.engine.json("POST", f"/containers/{made['Id']}/start")
+        self.engine.json("POST", "/volumes/create", {"Name": "stray", "Labels": {
+            "sandpool.instance": INSTANCE, "sandpool.box": "00000000000000cc", "sandpool.profile": "default"}})
+        client = daemon.client()
+        client.post("/v1/pool/reconcile")
+        client.close()
+
+        def is_clean():
+            return (not set(boxes.values()) & set(self.containers()) and
+                    not [v for v in self.engine.volumes() if v["Name"] == "stray"])
+        wait_until(is_clean, "leftovers are gone", 10)
+
+    def test_stuck_engine(self):
+        daemon = self.start()
+        box = self.box(daemon, "one")
+        self.engine.process.send_signal(signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            kept = self.box(daemon, "one")  # what is known goes on
+            self.assertLess(time.monotonic() - started, 2)
+            self.assertEqual(kept.box_id, box.box_id)
+            self.assertEqual(kept.sh("echo alive"), "alive\n")
+            for i in range(3):  # one blank box is there; then nothing can be made
+                answer = daemon.acquire(f"more-{i}", wait_ms=1500)
+            self.assertEqual(answer.status, 503, answer)
+            self.assertLess(time.monotonic() - started, 8)
+        finally:
+            self.engine.process.send_signal(signal.SIGCONT)
+        self.box(daemon, "after")
+
+    def test_engine_gone_and_back(self):
+        daemon = self.start()
+        box = self.box(daemon, "one")
+        self.engine.stop(signal.SIGKILL)
+        self.engine.kill_strays()
+        self.assertIn(daemon.acquire("two", wait_ms=1000).status, (200, 503))
+        self.engine.start()
+        again = wait_until(lambda: self.try_acquire(daemon, "three"), "boxes are made again")
+        self.assertEqual(again.sh("echo good"), "good\n")
+        self.assertNotIn(box.box_id, [c for c, v in self.containers().items() if v["State"] == "running"])
+
+    def try_acquire(self, daemon, thread):
+        answer = daemon.acquire(thread, wait_ms=5000)
+        return Box(answer.json) if answer.status == 200 else None
+
+
+class Crash(DockerCase):
+    """kill -9 at every named point: afterwards containers and rows agree, and promises are kept."""
+
+    POINTS = ("docker.", "engine.", "recover.")
+
+    def test_every_named_point(self):
+        names = subprocess.run([BIN / "sandpoold", "--fault-points"], capture_output=True, text=True, check=False,
+                               timeout=60).stdout.split()
+        names = [n for n in names if n.startswith(self.POINTS)]
+        if not names:
+            self.skipTest("this build has no crash points")
+        self.died_there = 0
+        for name in names:
+            for hit in (1, 3):
+                with self.subTest(point=name, hit=hit):
+                    self.setUp()
+                    try:
+                        self.one_point(name, hit)
+                    finally:
+                        self.doCleanups()
+        self.assertGreater(self.died_there, len(names))  # most are hit, many of them thrice
+
+    def one_point(self, name, hit):
+        daemon = self.start(start=False)
+        promised = {}
+        daemon.start(env={"SANDPOOL_CRASH_AT": f"{name}:{hit}"}, wait=False)
+        wait_until(lambda: not daemon.process.is_running() or daemon.answers(), "up or dead")
+        if daemon.process.is_running():
+            self.work(daemon, promised)
+        self.died_there += not daemon.process.is_running()
+        daemon.kill()  # hit fewer times: any moment will do
+        daemon.start()
+        client = daemon.client()
+        try:
+            try:
+                wait_until(lambda: self.agrees(client), "containers and rows agree", 10)
+            except AssertionError as problem:
+                rows = [(b["box_id"], b["state"]) for b in client.get("/v1/sandboxes?limit=99").json["sandboxes"]]
+                found = [(k, v["State"]) for k, v in self.containers().items()]
+                raise AssertionError(f"{problem}: {rows} {found} {daemon.process.output()[-3000:]}") from None
+            for thread, lease in promised.items():
+                row = client.get(f"/v1/sandboxes/{lease['sandbox_id']}")
+                self.assertEqual((row.status, row.json.get("box_id"), row.json.get("state")),
+                                 (200, lease["box_id"], "leased"), (thread, row))
+                self.assertEqual(Box(lease).sh("echo here"), "here\n")
+        finally:
+            client.close()
+
+    def work(self, daemon, promised):
+        """One thread keeps its box, others come and go, until the daemon dies."""
+        client = daemon.client()
+        try:
+            for i in range(4):
+                answer = client.acquire(f"keeper-{i}")
+                if answer.status == 200:
+                    promised[f"keeper-{i}"] = answer.json
+                guest = client.acquire(f"guest-{i}")
+                if guest.status == 200:
+                    client.delete(f"/v1/sandboxes/{guest.json['sandbox_id']}")
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""A Docker engine (or Podman's service, which speaks the same API) of our own for one test: started with its own
+directories, socket and bridge, filled with one small image, and taken away again with everything it left.
+`engine.py docker|podman PROGRAM [ARGUMENT]...` runs a program beside it, which finds it in SANDPOOL_TEST_DOCKER."""
+
+import http.client
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+IMAGE = "sandpool-test:1"
+START_S = 60
+STOP_S = 40
+
+
+class Connection(http.client.HTTPConnection):
+    def __init__(self, path, timeout=60):
+        super().__init__("docker", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def is_possible(kind="docker"):
+    """None, or why there can be no engine here."""
+    if os.geteuid() != 0:
+        return "not root"
+    for program in ("podman" if kind == "podman" else "dockerd", "runc", "ip", "busybox"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+def image_tar():
+    """busybox with a few of its names, a user and a place to work."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        def directory(name, mode=0o755, uid=0):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, uid, uid
+            tar.addfile(entry)
+
+        def text(name, data, mode=0o644):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), mode
+            tar.addfile(entry, io.BytesIO(data))
+
+        for name in ("bin", "etc", "root", "home"):
+            directory(name)
+        directory("tmp", 0o1777)
+        directory("home/ann", uid=1000)
+        directory("work", uid=1000)
+        text("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n")
+        text("etc/group", b"root:x:0:\nann:x:1000:\n")
+        with open(shutil.which("busybox"), "rb") as f:
+            text("bin/busybox", f.read(), 0o755)
+        for name in ("sh", "cat", "id", "sleep", "ls", "env", "pwd", "true"):
+            entry = tarfile.TarInfo("bin/" + name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(entry)
+    return out.getvalue()
+
+
+# Podman asks for limits that only a process with CAP_SYS_RESOURCE can set.
+RUNTIME_WITHOUT_LIMITS = """#!/usr/bin/env python3
+import json, os, sys
+if "--bundle" in sys.argv:
+    path = sys.argv[sys.argv.index("--bundle") + 1] + "/config.json"
+    with open(path) as f:
+        spec = json.load(f)
+    spec["process"]["rlimits"] = []
+    with open(path, "w") as f:
+        json.dump(spec, f)
+os.execvp("runc", ["runc", *sys.argv[1:]])
+"""
+
+
+class Engine:
+    def __init__(self, kind="docker"):
+        self.kind = kind
+
+    def __enter__(self):
+        self.dir = tempfile.mkdtemp(prefix="sandpool-engine-")
+        self.bridge = "spt" + os.urandom(4).hex()
+        self.socket = self.dir + "/socket"
+        self.address = "unix://" + self.socket
+        self.process = None
+        try:
+            if self.kind == "docker":
+                self.make_bridge()
+            self.start()
+            self.import_image()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def make_bridge(self):
+        number = os.urandom(1)[0]
+        for words in (["link", "add", self.bridge, "type", "bridge"],
+                      ["addr", "add", f"10.213.{number}.1/24", "dev", self.bridge],
+                      ["link", "set", self.bridge, "up"]):
+            subprocess.run(["ip", *words], check=True, timeout=10)
+
+    def start(self):
+        for left in ("/pid", "/exec/containerd/containerd.pid"):  # of one that was killed
+            pathlib.Path(self.dir + left).unlink(missing_ok=True)
+        with open(self.dir + "/log", "ab") as log:
+            self.spawn(log)
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                if self.call("GET", "/_ping")[0] == 200:
+                    return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                with open(self.dir + "/log") as f:
+                    raise RuntimeError("the engine does not start:\n" + f.read()[-2000:])
+            time.sleep(0.05)
+
+    def spawn(self, log):
+        self.process = subprocess.Popen(
+            self.podman() if self.kind == "podman" else self.dockerd(),
+            stdout=log, stderr=log, start_new_session=True)
+
+    def podman(self):
+        runtime = pathlib.Path(self.dir + "/runc")
+        runtime.write_text(RUNTIME_WITHOUT_LIMITS)
+        runtime.chmod(0o755)
+        return ["podman", "--root", self.dir + "/data", "--runroot", self.dir + "/run", "--tmpdir", self.dir + "/tmp",
+                "--runtime", str(runtime), "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+                "--network-config-dir", self.dir + "/net", "system", "service", "--time", "0", self.address]
+
+    def dockerd(self):
+        # The ports go through the engine's own proxy: no rule of the machine's packet filter is touched.
+        return ["dockerd", "--data-root", self.dir + "/data", "--exec-root", self.dir + "/exec",
+                "--pidfile", self.dir + "/pid", "-H", self.address, "--bridge", self.bridge,
+                "--iptables=false", "--ip-masq=false", "--ip-forward=false"]
+
+    def call(self, method, path, body=None, kind="application/json", timeout=60):
+        c = Connection(self.socket, timeout)
+        try:
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            c.request(method, path, data, {"Content-Type": kind} if data is not None else {})
+            answer = c.getresponse()
+            return answer.status, answer.read()
+        finally:
+            c.close()
+
+    def json(self, method, path, body=None):
+        status, data = self.call(method, path, body)
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {data[:200]}")
+        return json.loads(data) if data else None
+
+    def import_image(self):
+        status, data = self.call(
+            "POST", "/images/create?fromSrc=-&repo=sandpool-test&tag=1&changes=USER%20ann&changes=WORKDIR%20/work",
+            image_tar(), "application/x-tar")
+        assert status == 200 and b"error" not in data, data
+        if self.kind == "podman":  # it forgets the tag
+            self.call("POST", "/images/sandpool-test:latest/tag?repo=sandpool-test&tag=1")
+
+    def stop(self, signum=signal.SIGTERM):
+        self.process.send_signal(signum)
+        self.process.wait(STOP_S)
+
+    def volumes(self):
+        """Without those whose labels the engine lost when it was killed: nobody can tell whose they were."""
+        return [v for v in self.json("GET", "/volumes")["Volumes"] or [] if v["Labels"]]
+
+    def left(self):
+        """Containers and volumes that the test has left with the engine."""
+        containers = self.json("GET", "/containers/json?all=1")
+        return [c["Names"] for c in containers] + [v["Name"] for v in self.volumes()]
+
+    def __exit__(self, *_):
+        if self.process is not None and self.process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.kill_strays()
+        with open("/proc/self/mountinfo") as f:
+            mounts = [line.split()[4] for line in f]
+        for path in reversed([m for m in mounts if m.startswith(self.dir + "/")]):
+            subprocess.run(["umount", "-l", path], check=False, timeout=10)
+        if self.kind == "docker":
+            subprocess.run(["ip", "link", "del", self.bridge], check=False, timeout=10,
+                           stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def kill_strays(self):
+        """What names our directory in its command line: containerd and its shims, when dockerd was killed."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    words = f.read().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if ("containerd" in words[0] or "conmon" in words[0]) and any(w.startswith(self.dir + "/") for w in words):
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+
+def main():
+    kind = sys.argv[1]
+    why = is_possible(kind)
+    if why is not None:
+        print(f"SKIPPED: no {kind} can run here: {why}", file=sys.stderr)
+        return 77
+    with Engine(kind) as engine:
+        env = dict(os.environ, SANDPOOL_TEST_DOCKER=engine.address)
+        code = subprocess.run(sys.argv[2:], env=env, check=False).returncode
+        left = engine.left()
+        if left:
+            print(f"left with the engine: {left}", file=sys.stderr)
+            code = code or 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
