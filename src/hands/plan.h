@@ -1,6 +1,6 @@
 /* plan.h - what the daemon asks of sandpool-oci: one JSON object on standard input, one JSON object
  * on standard output, the sentence behind a failure on standard error with exit status 1.
- * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan_*.c.
+ * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan.c.
  *
  * sandpool-oci ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
  * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.

@@ -60,6 +60,7 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     c->oci = o;
     c->request = r;
     c->found.id = r->box.labels.box_id;
+    c->found.pid_fd = -1;
     c->work.run = run_check;
     work_start(o->loop, &c->work, &o->inner, RT_NEVER, on_checked);
 }

@@ -144,6 +144,7 @@ void oci_remove_box(struct oci_box *b)
         return;
     }
     m->found.id = b->id;
+    m->found.pid_fd = -1;
     m->look.run = look;
     work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
 }

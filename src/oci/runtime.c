@@ -188,7 +188,10 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
 {
     struct err all = {0};
     size_t len = 0;
+    int ready = oci_base_ready(o, err); /* trials need it: its trouble must not look like theirs */
 
+    if (ready != SP_OK)
+        return ready;
     if (!str_is_empty(name)) {
         *ret = find(o, name);
         if (*ret == NULL)

@@ -77,7 +77,7 @@ class DockerCase(TestCase):
 
 class Inside(DockerCase):
     def look(self, box):
-        self.assertEqual(box.sh("id -un && pwd").split(), ["ann", "/work"])  # as the image says
+        self.assertEqual(box.sh("id -un && pwd").split(), ["ann", "/place"])  # as the image says
         status = box.sh("cat /proc/self/status")
         self.assertIn("NoNewPrivs:\t1\n", status)
         self.assertIn("CapEff:\t0000000000000000\n", status)
@@ -134,13 +134,13 @@ class Owners(DockerCase):
         daemon = self.start()
         box = self.box(daemon, "one")
         wait_until(lambda: self.container(box)["Name"] == f"/sandpool-{box.id}", "its name")
-        box.sh("echo mine > /work/file")
+        box.sh("echo mine > /place/file")
         daemon.restart()
         again = self.box(daemon, "one")
         self.assertEqual((again.box_id, again.lease["source"]), (box.box_id, "kept"))
         daemon.kill()
         daemon.start()
-        self.assertEqual(self.box(daemon, "one").sh("cat /work/file"), "mine\n")
+        self.assertEqual(self.box(daemon, "one").sh("cat /place/file"), "mine\n")
 
     def test_lost_database(self):
         daemon = self.start()

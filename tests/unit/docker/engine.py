@@ -60,7 +60,7 @@ def image_tar():
             directory(name)
         directory("tmp", 0o1777)
         directory("home/ann", uid=1000)
-        directory("work", uid=1000)
+        directory("place", uid=1000)
         text("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n")
         text("etc/group", b"root:x:0:\nann:x:1000:\n")
         with open(shutil.which("busybox"), "rb") as f:
@@ -167,7 +167,7 @@ class Engine:
 
     def import_image(self):
         status, data = self.call(
-            "POST", "/images/create?fromSrc=-&repo=sandpool-test&tag=1&changes=USER%20ann&changes=WORKDIR%20/work",
+            "POST", "/images/create?fromSrc=-&repo=sandpool-test&tag=1&changes=USER%20ann&changes=WORKDIR%20/place",
             image_tar(), "application/x-tar")
         assert status == 200 and b"error" not in data, data
         if self.kind == "podman":  # it forgets the tag
