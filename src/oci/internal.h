@@ -228,8 +228,9 @@ struct oci {
     struct list box_list;
     struct list hands_waiting;
     size_t hands_running;
-    struct list waiters;       /* struct oci_waiter: creates that cannot begin yet */
-    struct list pulls;         /* images that are being made ready */
+    struct list waiters; /* struct oci_waiter: creates that cannot begin yet */
+    struct list pulls;   /* images that are being made ready */
+    struct rt_timer bind_timer;
     struct list record_writes; /* binds in order: one record is written at a time */
     struct oci_runtime runtimes[OCI_RUNTIMES_MAX];
     unsigned runtime_count;

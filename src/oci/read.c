@@ -11,6 +11,9 @@
 #include "oci/internal.h"
 
 #define SETTLE_NS (3 * NS_PER_S) /* how long an orphaned maker may take to die */
+/* The row in the store is the first record of an owner, box.json the second: it is written when the
+ * caller has its box, not while it waits. */
+#define BIND_PAUSE_NS (20 * NS_PER_MS)
 #define SETTLE_PAUSE_NS (20 * NS_PER_MS)
 
 /* --- is it alive --- */
@@ -306,6 +309,11 @@ static void bind_next(struct oci *o)
                    on_bound);
 }
 
+static void on_bind_due(struct rt_timer *timer)
+{
+    bind_next(container_of(timer, struct oci, bind_timer));
+}
+
 void oci_bind(struct backend *backend, struct backend_bind *r, uint64_t deadline_ns,
               void (*on_done)(struct op *))
 {
@@ -318,5 +326,6 @@ void oci_bind(struct backend *backend, struct backend_bind *r, uint64_t deadline
     b->work.run = run_bind;
     list_push_back(&o->record_writes, &b->link);
     if (o->record_writes.len == 1)
-        bind_next(o);
+        rt_timer_set(&o->loop->rt, &o->bind_timer, rt_after(rt_now(&o->loop->rt), BIND_PAUSE_NS),
+                     on_bind_due);
 }
