@@ -133,6 +133,8 @@ class Daemon(BoxCase):
                 self.assertEqual(Box(answer.json).sh("echo fine"), "fine\n")
         self.destroy_all()
         self.assertAgree(60 * SLOW)  # failures are followed by pauses
+        wait_until(lambda: not self.pool.get("/v1/pool").json["profiles"][0]["breaker"]["open"],
+                   "boxes can be made again", 60 * SLOW)
 
 
 def kill(pid):
