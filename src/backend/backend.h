@@ -31,6 +31,28 @@ struct backend_labels {
     uint64_t principal; /* who may use it, so that a lost database opens it to nobody else */
 };
 
+/* What an acquire asks of a box: applied late where the backend can, else the box is made with it. */
+struct backend_env_var {
+    const char *name;
+    const char *value;
+};
+
+struct backend_mount {
+    const char *host_path;
+    const char *box_path;
+    bool is_read_only;
+};
+
+struct backend_extras {
+    const struct backend_env_var *envs; /* for every process started from now on */
+    size_t env_count;
+    const struct backend_mount *mounts;
+    size_t mount_count;
+    uint64_t memory; /* bytes; 0: as it is */
+    uint64_t cpus;   /* thousandths; 0: as it is */
+    uint64_t pids;   /* 0: as it is */
+};
+
 /* One box as its backend sees it. */
 struct backend_box {
     struct backend_labels labels;
@@ -45,9 +67,11 @@ enum backend_verdict { BACKEND_UNKNOWN, BACKEND_ALIVE, BACKEND_DEAD, BACKEND_VER
 struct backend_create {
     struct op op;
     const struct config_profile *profile; /* borrowed until on_done() */
+    /* A box that is made for one caller names its owner already (sandbox_id, user, thread). */
     struct backend_labels labels;
-    char token[BACKEND_TOKEN_MAX + 1]; /* the box's bearer token */
-    struct backend_box box;            /* result */
+    char token[BACKEND_TOKEN_MAX + 1];   /* the box's bearer token */
+    const struct backend_extras *extras; /* of that caller, or NULL; borrowed until on_done() */
+    struct backend_box box;              /* result */
     void *priv;
 };
 
@@ -85,28 +109,6 @@ struct backend_bind {
     struct op op;
     struct backend_box box; /* with the new labels */
     void *priv;
-};
-
-/* What an acquire asks of a box that already runs: late binding. */
-struct backend_env_var {
-    const char *name;
-    const char *value;
-};
-
-struct backend_mount {
-    const char *host_path;
-    const char *box_path;
-    bool is_read_only;
-};
-
-struct backend_extras {
-    const struct backend_env_var *envs; /* for every process started from now on */
-    size_t env_count;
-    const struct backend_mount *mounts;
-    size_t mount_count;
-    uint64_t memory; /* bytes; 0: as it is */
-    uint64_t cpus;   /* thousandths; 0: as it is */
-    uint64_t pids;   /* 0: as it is */
 };
 
 struct backend_update {
@@ -156,6 +158,12 @@ struct backend_env {
     const struct backend_events *events;
 };
 
+enum {
+    BACKEND_LATE_ENVS = 1 << 0,
+    BACKEND_LATE_MOUNTS = 1 << 1,
+    BACKEND_LATE_LIMITS = 1 << 2,
+};
+
 struct backend; /* one running backend: the vtable's own object begins with struct backend */
 
 struct backend_ops {
@@ -164,6 +172,7 @@ struct backend_ops {
     bool is_watched; /* deaths are told by on_died() */
     bool can_discover;
     bool can_bind;
+    unsigned late; /* what update() can change of a running box; for the rest one is made */
     /* `profile` is the first profile that names this backend; backends with the same
      * config_backend_key() share one object. */
     int (*open)(const struct backend_env *env, const struct config_profile *profile,

@@ -151,12 +151,15 @@ static void test_success_beats_the_cancel(void **state)
     assert_int_equal(f->child.op.result, SP_OK);
 }
 
-/* As the parent of a daemon may have left it. */
+/* As the parent of a daemon may have left it. It waits for its input, which comes from the loop: so
+ * it is not gone before somebody watches it. */
 static void test_ignored_sigchld(void **state)
 {
-    const char *const argv[] = {"/bin/echo", "done", NULL};
+    const char *const argv[] = {"/bin/cat", NULL};
     struct fixture *f = *state;
 
+    f->child.input = "done\n";
+    f->child.input_len = 5;
     (void) signal(SIGCHLD, SIG_IGN);
     run_for(f, argv, 20000);
     (void) signal(SIGCHLD, SIG_DFL);
