@@ -101,6 +101,16 @@ struct config_profile {
         uint64_t creates;
     } docker;
     struct {
+        char provisioner_url[CONFIG_PATH_MAX + 1];
+        char provisioner_api_key[CONFIG_PATH_MAX + 1]; /* "": see the file */
+        char provisioner_api_key_file[CONFIG_PATH_MAX + 1];
+        uint64_t create_timeout_s;
+        uint64_t destroy_timeout_s;
+        uint64_t get_timeout_s;
+        uint64_t list_timeout_s;
+        uint64_t max_shell_sessions; /* 0: as the provisioner likes */
+    } remote;
+    struct {
         char socket[CONFIG_PATH_MAX + 1]; /* of sandpool-sim; "": in this process */
         uint64_t create_ms;
         uint64_t create_jitter_ms;
@@ -193,6 +203,8 @@ bool config_path_is_plain(const char *path);
 bool config_mount_is_allowed(const struct config *c, const char *host_path);
 /* A plain path in a box that is not the box's own: not /, /proc, /sys, /dev, /.sandpool. */
 bool config_box_path_is_free(const char *box_path);
+/* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
+bool config_is_url(const char *url);
 /* The name of a variable. */
 bool config_is_env_name(const char *name);
 

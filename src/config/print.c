@@ -159,6 +159,17 @@ static void print_map(const struct config_key *k, const void *object, unsigned d
     }
 }
 
+/* That there is a secret may be seen. */
+static void print_scalar(const struct config_key *k, const void *object, struct buf *out)
+{
+    const char *text = (const char *) object + k->offset;
+
+    if ((k->flags & CONFIG_SECRET) != 0 && !str_is_empty(text))
+        config_print_text("(secret)", out);
+    else
+        config_value_print(k, object, out);
+}
+
 static void print_default(const struct config_key *k, const void *object, struct buf *out)
 {
     if (k->type == CONFIG_TYPE_MAP)
@@ -229,7 +240,7 @@ static void print_object(bool is_profile, const void *object, bool want_help, st
             print_map(k, object, depth, out);
         } else {
             buf_putc(out, ' ');
-            config_value_print(k, object, out);
+            print_scalar(k, object, out);
             buf_putc(out, '\n');
         }
     }

@@ -124,9 +124,11 @@ const struct config_key config_keys[] = {
            "The program that makes and removes boxes for the daemon. Empty: the sandpool-oci "
            "beside the daemon."),
 
-    PROFILE(backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
-            "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
-            "docker: containers of a Docker engine. sim: simulated boxes, to try things out."),
+    PROFILE(
+        backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
+        "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
+        "docker: containers of a Docker engine. remote: whatever a provisioner makes, like Pods "
+        "of a cluster. sim: simulated boxes, to try things out."),
     PROFILE(runtime, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
             "OCI runtime: crun, runc, runsc or a path. Empty: the first of crun, runc and runsc "
             "that can start a box here; `sandpool doctor` shows which and why. For docker: a "
@@ -227,6 +229,30 @@ const struct config_key config_keys[] = {
     PROFILE(docker.creates, U64, CONFIG_OF_BACKEND, 1, 64, "8",
             "Containers that are made at once on one engine, by all its profiles. Of several "
             "the first counts."),
+    PROFILE(
+        remote.provisioner_url, STRING, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0,
+        CONFIG_PATH_MAX, "",
+        "Where the provisioner answers, like http://provisioner:8002. Required. Profiles of one "
+        "provisioner must say it the same way; of what follows, the first of them counts."),
+    PROFILE(remote.provisioner_api_key, STRING, CONFIG_SECRET | CONFIG_OF_BACKEND, 0,
+            CONFIG_PATH_MAX, "",
+            "Sent as X-API-Key. Best kept out of this file, like ${PROVISIONER_API_KEY}. Empty: "
+            "none is sent."),
+    PROFILE(remote.provisioner_api_key_file, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "A file whose first line is the key, instead of provisioner_api_key. Read when the "
+            "daemon starts."),
+    PROFILE(remote.create_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "30",
+            "Seconds one answer to a create may take. Later ones are not lost: the provisioner is "
+            "asked for the box by its id, as long as create.timeout_s allows."),
+    PROFILE(remote.destroy_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "15",
+            "The same for a delete, which is repeated until the box is known to be gone."),
+    PROFILE(remote.get_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "10",
+            "The same for a question about one box. No answer means that nothing is known."),
+    PROFILE(remote.list_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "10",
+            "The same for the list of all boxes."),
+    PROFILE(remote.max_shell_sessions, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, 10000, "0",
+            "Shell sessions a box must have room for; a provisioner that knows the field makes it "
+            "so. 0: as the provisioner likes."),
     PROFILE(sim.socket, PATH, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX,
             "",
             "Socket of a sandpool-sim, whose boxes outlive this daemon. Empty: boxes "
@@ -264,6 +290,9 @@ const struct config_section config_sections[] = {
     {"profiles.*.create", "Making boxes, and what happens when that fails."},
     {"profiles.*.limits", "What a box may use."},
     {"profiles.*.docker", "Only for backend docker."},
+    {"profiles.*.remote",
+     "Only for backend remote. What a box is like is the provisioner's business: image, user, "
+     "network, limits and env of the profile mean nothing to it; mounts are passed on."},
     {"profiles.*.sim", "Only for backend sim."},
     {NULL, NULL},
 };

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "config/schema.h"
 
-static const char *const built_in[] = {"oci", "docker", "sim", NULL};
+static const char *const built_in[] = {"oci", "docker", "remote", "sim", NULL};
 static const char *const *backend_names = built_in; /* set once, before the first load */
 
 #define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
@@ -127,6 +127,40 @@ static bool is_address(const char *s)
         return str_copy_n(host, sizeof(host), s + 1, len - 2) &&
                inet_pton(AF_INET6, host, &in) == 1;
     return str_copy_n(host, sizeof(host), s, len) && inet_pton(AF_INET, host, &in) == 1;
+}
+
+static bool is_printable(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s <= ' ' || *s > '~')
+            return false;
+    }
+    return true;
+}
+
+bool config_is_url(const char *url)
+{
+    const char *host = NULL;
+    const char *port;
+    char digits[8];
+    uint64_t number;
+    size_t len;
+
+    if (strncmp(url, "http://", 7) == 0)
+        host = url + 7;
+    else if (strncmp(url, "https://", 8) == 0)
+        host = url + 8;
+    if (host == NULL || !is_printable(url) || strpbrk(url, "@?#\"<>\\^`{|}") != NULL)
+        return false;
+    len = host[0] == '[' ? strspn(host + 1, "0123456789abcdefABCDEF:.") + 2 : strcspn(host, ":/");
+    if (len == 0 || len > 253 || (host[0] == '[' && (len > strlen(host) || host[len - 1] != ']')))
+        return false;
+    port = host + len;
+    if (*port != ':')
+        return *port == '\0' || *port == '/';
+    len = strcspn(port + 1, "/");
+    return str_copy_n(digits, sizeof(digits), port + 1, len) &&
+           str_parse_u64(digits, 1, 65535, &number);
 }
 
 static void check_tokens(const struct check *k)
@@ -294,6 +328,34 @@ static void check_docker(const struct check *k, const struct config_profile *p)
         complain(k, p, "docker.container_prefix", "may have letters, digits and . _ -");
 }
 
+/* What only boxes of a provisioner have. */
+static void check_remote(const struct check *k, const struct config_profile *p)
+{
+    size_t mounts = str_is_empty(p->mounts) ? 0 : 1;
+
+    if (strcmp(p->backend, "remote") != 0)
+        return;
+    if (str_is_empty(p->remote.provisioner_url))
+        complain(k, p, "remote.provisioner_url",
+                 "is needed with backend remote, like http://provisioner:8002");
+    else if (!config_is_url(p->remote.provisioner_url))
+        complain(k, p, "remote.provisioner_url",
+                 "must be like http://provisioner:8002, without user, query or fragment");
+    if (!is_printable(p->remote.provisioner_api_key))
+        complain(k, p, "remote.provisioner_api_key",
+                 "may only have printable characters without spaces");
+    if (!str_is_empty(p->remote.provisioner_api_key) &&
+        !str_is_empty(p->remote.provisioner_api_key_file))
+        complain(k, p, "remote.provisioner_api_key_file",
+                 "and provisioner_api_key exclude each other: give one of them");
+    for (const char *s = p->mounts; *s != '\0'; s++)
+        mounts += *s == ',' ? 1 : 0;
+    if (mounts > 10)
+        complain(k, p, "mounts", "may have at most 10 entries with backend remote");
+    if (p->env.count > 0)
+        complain(k, p, "env", "has no effect with backend remote: the provisioner makes the box");
+}
+
 /* Ids near the end of 32 bits have meanings of their own. */
 static void check_ids(const struct check *k)
 {
@@ -319,6 +381,7 @@ static void check_profile(const struct check *k, const struct config_profile *p)
     check_backend(k, p);
     check_box(k, p);
     check_docker(k, p);
+    check_remote(k, p);
     if (p->warm.min > p->warm.max)
         complain_more(k, p, "warm.min", p->warm.min, "warm.max", p->warm.max);
     if (p->create.backoff_min_ms > p->create.backoff_max_ms)

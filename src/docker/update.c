@@ -1,25 +1,17 @@
 /* update.c - late binding: limits by the engine, environment by the agent, in this order. The first that
  * fails ends it. A container takes no mounts once it runs. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "backend/agent_env.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "docker/internal.h"
-
-enum { ENV_BODY_MAX = 256 * 1024, AGENT_ANSWER_MAX = 64 * 1024 };
 
 /* `priv` of the request. */
 struct updating {
     struct docker *docker;
     struct backend_update *request;
     struct docker_call call;
-    struct httpc_request agent;
-    struct buf body;
-    char url[BACKEND_URL_MAX + 32];
-    char authorization[BACKEND_TOKEN_MAX + 32];
-    const char *headers[3];
+    struct agent_env env;
 };
 
 static void finish(struct updating *u, int rc, const struct err *err)
@@ -30,8 +22,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     r->priv = NULL;
     docker_finish(d, &r->op, rc, err);
     docker_call_fini(&u->call);
-    httpc_request_fini(&u->agent);
-    buf_fini(&u->body);
+    agent_env_fini(&u->env);
     free(u);
 }
 
@@ -39,47 +30,21 @@ static void finish(struct updating *u, int rc, const struct err *err)
 
 static void on_env_set(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, agent.op);
-    struct err err = op->err;
-    int rc = op->result;
+    struct updating *u = container_of(op, struct updating, env.request.op);
+    struct err err;
+    int rc = agent_env_result(&u->env, &err);
 
-    if (rc == SP_OK && u->agent.status != 200)
-        rc = err_set(&err, SP_BACKEND_FAILED, "the agent refused the environment: %d %.120s",
-                     u->agent.status, buf_str(&u->agent.response));
     finish(u, rc, &err);
 }
 
 static void set_env(struct updating *u)
 {
-    const struct backend_extras *x = &u->request->extras;
-    struct json_out j;
+    const struct backend_update *r = u->request;
 
-    if (x->env_count == 0) {
+    if (r->extras.env_count == 0)
         finish(u, SP_OK, NULL);
-        return;
-    }
-    buf_init(&u->body, ENV_BODY_MAX);
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_begin_obj(&j, "set");
-    for (size_t i = 0; i < x->env_count; i++)
-        json_put_str(&j, x->envs[i].name, x->envs[i].value);
-    json_end(&j);
-    json_end(&j);
-    json_out_finish(&j, &u->body);
-    (void) snprintf(u->url, sizeof(u->url), "%s/v1/agent/env", u->request->box.url);
-    (void) snprintf(u->authorization, sizeof(u->authorization), "Authorization: Bearer %s",
-                    u->request->box.token);
-    u->headers[0] = u->authorization;
-    u->headers[1] = "Content-Type: application/json";
-    u->agent.method = "POST";
-    u->agent.url = u->url;
-    u->agent.headers = u->headers;
-    u->agent.body = buf_str(&u->body);
-    u->agent.body_len = u->body.len;
-    u->agent.response_max = AGENT_ANSWER_MAX;
-    u->agent.want_fresh = true;
-    httpc_start(u->docker->http, &u->agent, RT_NEVER, on_env_set); /* our own deadline cancels it */
+    else /* our own deadline cancels it */
+        agent_env_start(u->docker->http, &u->env, &r->box, &r->extras, RT_NEVER, on_env_set);
 }
 
 /* --- limits --- */
@@ -129,7 +94,7 @@ static void on_cancel(struct op *op)
     if (op_is_active(&u->call.op))
         op_cancel(&u->call.op);
     else
-        op_cancel(&u->agent.op);
+        op_cancel(&u->env.request.op);
 }
 
 void docker_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,

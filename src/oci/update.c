@@ -7,28 +7,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/agent_env.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "hands/plan.h"
 #include "oci/internal.h"
 
-enum { CPU_PERIOD_US = 100000, ENV_BODY_MAX = 256 * 1024, ANSWER_MAX = 64 * 1024 };
+enum { CPU_PERIOD_US = 100000, PLAN_MAX = 64 * 1024 };
 
 /* `priv` of the request. */
 struct updating {
     struct work work;
     struct oci_hands hands;
-    struct httpc_request call;
+    struct agent_env env;
     struct oci *oci;
     struct backend_update *request;
     struct oci_found found;
     enum oci_flavour flavour;
     char cgroup[BACKEND_LABEL_MAX + 64];
-    char url[BACKEND_URL_MAX + 32];
-    char authorization[BACKEND_TOKEN_MAX + 32];
-    const char *headers[3];
-    struct buf body;
 };
 
 static void finish(struct updating *u, int rc, const struct err *err)
@@ -39,8 +36,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     if (u->found.pid_fd >= 0)
         (void) close(u->found.pid_fd); /* nothing to do about it here */
     oci_hands_fini(&u->hands);
-    httpc_request_fini(&u->call);
-    buf_fini(&u->body);
+    agent_env_fini(&u->env);
     r->priv = NULL;
     oci_finish(o, &r->op, rc, err);
     free(u); /* last: err may be in it */
@@ -48,52 +44,25 @@ static void finish(struct updating *u, int rc, const struct err *err)
 
 /* --- environment --- */
 
-static void on_called(struct op *op)
+static void on_env_set(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, call.op);
-    struct err err = op->err;
-    int rc = op->result;
+    struct updating *u = container_of(op, struct updating, env.request.op);
+    struct err err;
+    int rc = agent_env_result(&u->env, &err);
 
-    if (rc == SP_OK && u->call.status != 200)
-        rc = err_set(&err, SP_BACKEND_FAILED, "the agent refused the environment: %d %.120s",
-                     u->call.status, buf_str(&u->call.response));
     finish(u, rc, &err);
 }
 
 static void set_env(struct updating *u)
 {
     const struct backend_extras *x = &u->request->extras;
-    struct json_out j;
 
-    if (x->env_count == 0) {
+    if (x->env_count == 0)
         finish(u, SP_OK, NULL);
-        return;
-    }
-    if (u->request->op.state == OP_CANCELING) { /* nobody would end the call any more */
+    else if (u->request->op.state == OP_CANCELING) /* nobody would end the call any more */
         finish(u, SP_CANCELLED, NULL);
-        return;
-    }
-    buf_init(&u->body, ENV_BODY_MAX);
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_begin_obj(&j, "set");
-    for (size_t i = 0; i < x->env_count; i++)
-        json_put_str(&j, x->envs[i].name, x->envs[i].value);
-    json_end(&j);
-    json_end(&j);
-    json_out_finish(&j, &u->body);
-    (void) snprintf(u->url, sizeof(u->url), "%s/v1/agent/env", u->found.record.box.url);
-    (void) snprintf(u->authorization, sizeof(u->authorization), "Authorization: Bearer %s",
-                    u->found.record.box.token);
-    u->headers[0] = u->authorization;
-    u->headers[1] = "Content-Type: application/json";
-    u->call.method = "POST";
-    u->call.url = u->url;
-    u->call.headers = u->headers;
-    u->call.body = buf_str(&u->body);
-    u->call.body_len = u->body.len;
-    u->call.response_max = ANSWER_MAX;
-    httpc_start(u->oci->http, &u->call, RT_NEVER, on_called); /* our own deadline cancels it */
+    else /* our own deadline cancels it */
+        agent_env_start(u->oci->http, &u->env, &u->found.record.box, x, RT_NEVER, on_env_set);
 }
 
 /* --- mounts --- */
@@ -143,7 +112,7 @@ static void mount_all(struct updating *u)
         finish(u, err_set(&err, SP_UNSUPPORTED, "runsc cannot mount into a running box"), &err);
         return;
     }
-    buf_init(&u->hands.plan, ANSWER_MAX);
+    buf_init(&u->hands.plan, PLAN_MAX);
     oci_plan_mount(u->oci, b, u->found.record.id_base, is_root ? 0 : OCI_USER_ID, &r->extras,
                    &u->hands.plan);
     u->hands.verb = "mount";
@@ -247,8 +216,8 @@ static void on_cancel(struct op *op)
 
     if (op_is_active(&u->hands.op))
         op_cancel(&u->hands.op);
-    else if (op_is_active(&u->call.op))
-        op_cancel(&u->call.op);
+    else if (op_is_active(&u->env.request.op))
+        op_cancel(&u->env.request.op);
 }
 
 static int check_rootless(const struct backend_extras *x, struct err *err)

@@ -201,6 +201,51 @@ static void test_plain_paths(void **state)
     assert_false(config_is_env_name(""));
 }
 
+static void test_urls(void **state)
+{
+    (void) state;
+    static const char *const good[] = {"http://a",          "https://a.b-c.example:65535",
+                                       "http://10.0.0.1:1", "http://[::1]:8002/x/y",
+                                       "http://[fe80::1]",  "http://a/"};
+    static const char *const bad[] = {
+        "",           "a:80",       "ftp://a",        "http://",       "http://:80",
+        "http://a:",  "http://a:0", "http://a:65536", "http://a b",    "http://u:p@a",
+        "http://a?x", "http://a#x", "http://[::1",    "http://[::1]x", "http://a:8x",
+        "http:///x",  "http://a\n", "http://\xc3\xa9"};
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (!config_is_url(good[i]))
+            fail_msg("%s is one", good[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (config_is_url(bad[i]))
+            fail_msg("%s is none", bad[i]);
+}
+
+#define REMOTE(rest) "profiles: {a: {backend: remote, remote: {" rest "}}}\n"
+
+static void test_bad_remotes(void **state)
+{
+    (void) state;
+    expect_error(
+        "profiles: {a: {backend: remote}}\n",
+        "t.yaml:1:12: profiles.a.remote.provisioner_url is needed with backend remote, like "
+        "http://provisioner:8002");
+    expect_error(REMOTE("provisioner_url: 'http://u:p@a'"),
+                 "t.yaml:1:59: profiles.a.remote.provisioner_url must be like "
+                 "http://provisioner:8002, without user, query or fragment");
+    expect_error(REMOTE("provisioner_url: 'http://a', provisioner_api_key: 'a b'"),
+                 "t.yaml:1:92: profiles.a.remote.provisioner_api_key may only have printable "
+                 "characters without spaces");
+    expect_error(REMOTE("provisioner_url: 'http://a', provisioner_api_key: ab, "
+                        "provisioner_api_key_file: /x"),
+                 "t.yaml:1:122: profiles.a.remote.provisioner_api_key_file and provisioner_api_key "
+                 "exclude each other: give one of them");
+    expect_error(
+        "profiles: {a: {backend: remote, remote: {provisioner_url: 'http://a'}, env: {A: b}}}",
+        "t.yaml:1:72: profiles.a.env has no effect with backend remote: the provisioner "
+        "makes the box");
+}
+
 static void test_bad_boxes(void **state)
 {
     (void) state;
@@ -250,7 +295,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thousandths), cmocka_unit_test(test_good_boxes),
         cmocka_unit_test(test_bad_mounts),  cmocka_unit_test(test_allowed),
-        cmocka_unit_test(test_plain_paths), cmocka_unit_test(test_bad_boxes),
+        cmocka_unit_test(test_plain_paths), cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_bad_remotes), cmocka_unit_test(test_bad_boxes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

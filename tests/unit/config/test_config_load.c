@@ -226,7 +226,7 @@ static const struct {
     {"pool: {max_boxes: 3}\nprofiles: {a: {}}\n",
      "t.yaml:1:19: pool.max_boxes (3) is less than the warm.min of all profiles (4)"},
     {"profiles: {a: {backend: moon}}\n",
-     "t.yaml:1:25: profiles.a.backend 'moon' is unknown; there is: oci docker sim"},
+     "t.yaml:1:25: profiles.a.backend 'moon' is unknown; there is: oci docker remote sim"},
     {"profiles: {Big: {}}\n",
      "t.yaml:1:12: 'Big' cannot be a profile's name: it is up to 64 of a-z "
      "0-9 . _ -, a letter or digit first"},

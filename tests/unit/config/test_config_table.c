@@ -44,6 +44,8 @@ static const char *other_value(const struct config_key *k)
         {"profiles.*.limits.memory", "64M"},
         {"profiles.*.limits.disk", "64M"},
         {"profiles.*.docker.container_prefix", "deer"},
+        {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
+        {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
         {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
         {"profiles.*.warm.min", "3"},
         {"profiles.*.create.backoff_max_ms", "30001"},
@@ -86,6 +88,19 @@ static const char *backend_of(const struct config_key *k)
         return "backend: sim, ";
     if (strncmp(k->path, "profiles.*.docker.", 18) == 0)
         return "backend: docker, image: a, ";
+    if (strncmp(k->path, "profiles.*.remote.", 18) == 0)
+        return "backend: remote, ";
+    return "";
+}
+
+/* What the section of such a key needs beside it. */
+static const char *section_rest(const struct config_key *k)
+{
+    if (strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0)
+        return ", tokens: {bob: 0123456789abcdef}";
+    if (strncmp(k->path, "profiles.*.remote.", 18) == 0 &&
+        strcmp(k->path, "profiles.*.remote.provisioner_url") != 0)
+        return ", provisioner_url: 'http://a'";
     return "";
 }
 
@@ -100,8 +115,10 @@ static struct config *load_without(const struct config_key *k)
 {
     char text[256];
 
-    (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s}}}", companions(k),
-                    backend_of(k));
+    (void) snprintf(
+        text, sizeof(text), "{%sprofiles: {default: {%s%s}}}", companions(k), backend_of(k),
+        strncmp(k->path, "profiles.*.remote.", 18) == 0 ? "remote: {provisioner_url: 'http://a'}"
+                                                        : "");
     return load(text);
 }
 
@@ -115,10 +132,7 @@ static struct config *load_with(const struct config_key *k, const char *value)
 
     if (dot != NULL)
         (void) snprintf(inner, sizeof(inner), "%.*s: {%s: %s%s}", (int) (dot - name), name, dot + 1,
-                        value,
-                        strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0
-                            ? ", tokens: {bob: 0123456789abcdef}"
-                            : "");
+                        value, section_rest(k));
     else
         (void) snprintf(inner, sizeof(inner), "%s: %s", name, value);
     if (strcmp(k->path, "profiles.*.warm.max") == 0)
@@ -139,7 +153,7 @@ static void *object_of(const struct config_key *k, struct config *c)
 static void test_each_key_goes_through(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", "docker", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
 
     config_set_backend_names(names);
     for (const struct config_key *k = config_keys; k->path != NULL; k++) {
@@ -174,7 +188,9 @@ static void test_secrets_are_not_printed(void **state)
 {
     (void) state;
     struct config *c = load("tcp: {tokens: {bob: hunter2hunter2hunter2}}\n"
-                            "profiles: {default: {env: {API: topsecret}}}\n");
+                            "profiles: {default: {env: {API: topsecret}}, far: {backend: remote, "
+                            "remote: {provisioner_url: 'http://a', "
+                            "provisioner_api_key: topsecret}}}\n");
     struct buf text;
 
     buf_init(&text, 65536);
@@ -183,6 +199,7 @@ static void test_secrets_are_not_printed(void **state)
     assert_null(strstr(buf_str(&text), "topsecret"));
     assert_non_null(strstr(buf_str(&text), "    bob: \"(secret)\"\n"));
     assert_non_null(strstr(buf_str(&text), "      API: \"(secret)\"\n"));
+    assert_non_null(strstr(buf_str(&text), "      provisioner_api_key: \"(secret)\"\n"));
     buf_fini(&text);
     (void) config_free(c);
 }
@@ -309,7 +326,7 @@ static void test_reload(void **state)
         "pool.reconcile_interval_s",
         NULL,
     };
-    static const char *const names[] = {"sim", "oci", "docker", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     char want[160];
 
     config_set_backend_names(names);
@@ -369,8 +386,10 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.port",
                                        "profiles.*.docker.bind_host",
                                        "profiles.*.docker.url_host",
+                                       "profiles.*.remote.provisioner_url",
+                                       "profiles.*.remote.max_shell_sessions",
                                        NULL};
-    static const char *const names[] = {"sim", "oci", "docker", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     uint64_t plain = hash_of("");
 
     config_set_backend_names(names);
@@ -400,7 +419,7 @@ static void test_spec_hash(void **state)
 static void test_backend_key(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", "docker", NULL};
+    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     char key[CONFIG_TEXT_MAX];
 
     config_set_backend_names(names);
