@@ -1,0 +1,88 @@
+"""The calls of the API as data: what is sent and how the answer reads. The two clients send them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Generic, Iterable, List, Mapping, Optional, Tuple, TypeVar
+from urllib.parse import quote, urlencode
+
+from .errors import ProtocolError
+from .types import JSON, Mount, Sandbox
+
+T = TypeVar("T")
+
+MARGIN_S = 10.0  # for the answer, beyond what the daemon was told to wait
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    method: str
+    target: str
+    decode: Callable[[Any], T]
+    body: Optional[Mapping[str, Any]] = None
+    timeout_s: Optional[float] = None  # None: the client's
+    is_safe: bool = True  # sent twice it does what it does once
+
+
+def _target(path: str, *parts: str, **query: object) -> str:
+    text = path + "/".join(quote(part, safe=":") for part in parts)
+    given = {key: value for key, value in query.items() if value is not None}
+    return f"{text}?{urlencode(given)}" if given else text
+
+
+def acquire(thread_id: Optional[str] = None, *, user_id: Optional[str] = None,
+            profile: Optional[str] = None, sandbox_id: Optional[str] = None,
+            wait_s: Optional[float] = None, ttl_s: Optional[int] = None,
+            idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
+            mounts: Optional[Iterable[Mount]] = None, limits: Optional[Mapping[str, Any]] = None,
+            metadata: Optional[Mapping[str, Any]] = None) -> Call[Sandbox]:
+    body = {
+        "thread_id": thread_id, "user_id": user_id, "profile": profile, "sandbox_id": sandbox_id,
+        "wait_ms": None if wait_s is None else int(wait_s * 1000), "ttl_s": ttl_s,
+        "idle_timeout_s": idle_timeout_s, "envs": envs, "limits": limits, "metadata": metadata,
+        "mounts": None if mounts is None else [mount.to_json() for mount in mounts],
+    }
+    # A thread gets the same box again; an anonymous caller would get a second one.
+    return Call("POST", "/v1/acquire", Sandbox.from_json, body,
+                None if wait_s is None else wait_s + MARGIN_S, bool(thread_id or sandbox_id))
+
+
+def release(sandbox_id: str, generation: Optional[int], destroy: bool) -> Call[Sandbox]:
+    return Call("POST", _target("/v1/sandboxes/", sandbox_id, "release"), Sandbox.from_json,
+                {"generation": generation, "destroy": destroy})
+
+
+def renew(sandbox_id: str, generation: Optional[int], ttl_s: Optional[int]) -> Call[Sandbox]:
+    return Call("POST", _target("/v1/sandboxes/", sandbox_id, "renew"), Sandbox.from_json,
+                {"generation": generation, "ttl_s": ttl_s})
+
+
+def get(sandbox_id: str, ask_backend: bool) -> Call[Sandbox]:
+    return Call("GET", _target("/v1/sandboxes/", sandbox_id, alive=1 if ask_backend else None),
+                Sandbox.from_json)
+
+
+def destroy(sandbox_id: str, generation: Optional[int], quick: bool) -> Call[Sandbox]:
+    return Call("DELETE", _target("/v1/sandboxes/", sandbox_id, generation=generation,
+                                  quick=1 if quick else None), Sandbox.from_json)
+
+
+def page(cursor: Optional[str], **filters: Optional[str]) -> Call[Tuple[List[Sandbox], Optional[str]]]:
+    return Call("GET", _target("/v1/sandboxes", limit=PAGE, cursor=cursor, **filters), _page)
+
+
+def _page(answer: Any) -> Tuple[List[Sandbox], Optional[str]]:
+    if not isinstance(answer, dict) or not isinstance(answer.get("sandboxes"), list):
+        raise ProtocolError("protocol", "a page of sandboxes must be an object with a list")
+    return [Sandbox.from_json(entry) for entry in answer["sandboxes"]], answer.get("next_cursor")
+
+
+def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:
+    return Call(method, path, _object, body)
+
+
+def _object(answer: Any) -> JSON:
+    if answer is not None and not isinstance(answer, dict):
+        raise ProtocolError("protocol", "the answer must be an object")
+    return answer or {}

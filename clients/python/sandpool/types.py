@@ -1,0 +1,103 @@
+"""What the daemon tells of a sandbox, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Dict, Mapping, Optional
+
+from .errors import ProtocolError
+
+JSON = Dict[str, Any]
+
+
+def sandbox_id_of(user_id: str, thread_id: str) -> str:
+    """The public id of a thread's sandbox: the same everywhere, for ever."""
+    return hashlib.sha256(f"{user_id}:{thread_id}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or directory of the daemon's machine that the box sees."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+    def to_json(self) -> JSON:
+        return {
+            "host_path": self.host_path,
+            "container_path": self.container_path,
+            "read_only": self.read_only,
+        }
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """One box. `token` is shown to its owner only, and stays out of repr()."""
+
+    sandbox_id: Optional[str]
+    generation: int
+    box_id: str
+    state: str
+    profile: str
+    user_id: Optional[str]
+    thread_id: Optional[str]
+    sandbox_url: Optional[str]
+    created_at: Optional[datetime]
+    expires_at: Optional[datetime]
+    token: Optional[str] = field(default=None, repr=False)
+    source: Optional[str] = None
+    alive: Optional[bool] = None
+    why: Optional[str] = None
+    report: Optional[str] = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> Dict[str, str]:
+        """What a request to `sandbox_url` must carry."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @classmethod
+    def from_json(cls, data: object) -> "Sandbox":
+        if not isinstance(data, dict):
+            raise ProtocolError("protocol", "a sandbox must be an object")
+        try:
+            return cls(
+                sandbox_id=_text(data, "sandbox_id"),
+                generation=int(data["generation"]),
+                box_id=str(data["box_id"]),
+                state=str(data["state"]),
+                profile=str(data["profile"]),
+                user_id=_text(data, "user_id"),
+                thread_id=_text(data, "thread_id"),
+                sandbox_url=_text(data, "sandbox_url"),
+                created_at=_time(data, "created_at"),
+                expires_at=_time(data, "expires_at"),
+                token=_text(data, "token"),
+                source=_text(data, "source"),
+                alive=data.get("alive") if isinstance(data.get("alive"), bool) else None,
+                why=_text(data, "why"),
+                report=_text(data, "report"),
+                metadata=data.get("metadata") or {},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError("protocol", f"a sandbox without a good {error}") from None
+
+
+def _text(data: JSON, key: str) -> Optional[str]:
+    value = data.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(key)
+    return value
+
+
+def _time(data: JSON, key: str) -> Optional[datetime]:
+    text = _text(data, key)
+    if text is None:
+        return None
+    # fromisoformat() of Python 3.9 and 3.10 knows no "Z" and wants 3 or 6 digits of a second.
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    moment = datetime.fromisoformat(whole).replace(tzinfo=timezone.utc)
+    return moment.replace(microsecond=int((fraction + "000000")[:6])) if fraction else moment

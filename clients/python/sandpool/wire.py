@@ -1,0 +1,207 @@
+"""HTTP/1.1 without I/O: what to send, and what the bytes that came mean. Both clients use it, so
+that they differ in how they wait and in nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from urllib.parse import urlsplit
+
+from .errors import ConnectionFailed, ProtocolError, from_answer
+
+HEADER_MAX = 64 * 1024
+BODY_MAX = 64 * 1024 * 1024
+DEFAULT_SOCKET = "/run/sandpool/sandpool.sock"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the daemon listens."""
+
+    unix_path: Optional[str] = None
+    host: str = "localhost"
+    port: int = 0
+    is_tls: bool = False
+
+    @property
+    def host_header(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.unix_path is not None else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.unix_path or f"{'https' if self.is_tls else 'http'}://{self.host_header}"
+
+
+def parse_address(text: Union[str, Address, None]) -> Address:
+    """`/path`, `unix:/path`, `http://host:port` or `https://host:port`; None: $SANDPOOL_SOCKET, else
+    the usual socket."""
+    if isinstance(text, Address):
+        return text
+    if text is None:
+        text = os.environ.get("SANDPOOL_SOCKET") or DEFAULT_SOCKET
+    for prefix in ("unix://", "unix:"):
+        if text.startswith(prefix):
+            return Address(unix_path=text[len(prefix):])
+    if "://" not in text:
+        return Address(unix_path=text)
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or url.path not in ("", "/"):
+        raise ValueError(f"{text!r} is no address: use /path, unix:/path or http://host:port")
+    return Address(None, url.hostname, url.port or (443 if url.scheme == "https" else 80),
+                   url.scheme == "https")
+
+
+def split_url(url: str) -> Tuple[Address, str]:
+    """The address of a URL, and its path without a slash at the end."""
+    parts = urlsplit(url)
+    return parse_address(f"{parts.scheme}://{parts.netloc}"), parts.path.rstrip("/")
+
+
+def encode(address: Address, method: str, where: str, body: Optional[Mapping[str, Any]],
+           token: Optional[str] = None) -> bytes:
+    """One request. Members of the body that are None are left out."""
+    data = b""
+    lines = [f"{method} {where} HTTP/1.1", f"Host: {address.host_header}"]
+    if body is not None:
+        given = {key: value for key, value in body.items() if value is not None}
+        data = json.dumps(given, separators=(",", ":")).encode()
+        lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
+    if token is not None:
+        lines.append(f"Authorization: Bearer {token}")
+    for line in lines:
+        if "\r" in line or "\n" in line:
+            raise ValueError("a line break in a header or path")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + data
+
+
+class Answer:
+    """One answer, fed as it arrives. `is_done` when nothing of it is missing."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: Dict[str, str] = {}
+        self.body = bytearray()
+        self.is_done = False
+        self.is_reusable = False
+        self._head = bytearray()
+        self._rest = bytearray()
+        self._left: Optional[int] = None  # of the body or the chunk
+        self._is_chunked = False
+        self._is_last_chunk = False
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.status or self._head)
+
+    def feed(self, data: bytes) -> None:
+        """b"" is the end of the connection."""
+        if not data:
+            return self._end()
+        if not self.status:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0 and len(self._head) > HEADER_MAX:
+                raise ProtocolError("protocol", "the answer's headers have no end")
+            if end < 0:
+                return None
+            data = bytes(self._head[end + 4:])
+            self._read_head(bytes(self._head[:end]))
+            if not self.status:  # 100 Continue and the like
+                return self.feed(data) if data else None
+        self._rest += data
+        self._read_body()
+        return None
+
+    def _end(self) -> None:
+        if not self.has_begun:
+            raise ConnectionFailed("connect_failed", "the daemon closed the connection")
+        if not self.status or self._is_chunked or self._left is not None:
+            raise ProtocolError("protocol", "the answer broke off", self.status)
+        self.is_done = True
+
+    def _read_head(self, head: bytes) -> None:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ", 2)
+        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+            raise ProtocolError("protocol", "the answer is no HTTP")
+        self._head.clear()
+        if words[1].startswith("1"):
+            return
+        self.status = int(words[1])
+        for line in lines:
+            name, _, value = line.partition(":")
+            self.headers[name.strip().lower()] = value.strip()
+        self.is_reusable = (words[0] != "HTTP/1.0"
+                            and self.headers.get("connection", "").lower() != "close")
+        self._is_chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
+        length = self.headers.get("content-length")
+        if self.status in (204, 304):
+            length = "0"
+        if not self._is_chunked and length is not None:
+            if not length.isdigit() or int(length) > BODY_MAX:
+                raise ProtocolError("protocol", "the answer's length makes no sense")
+            self._left = int(length)
+        elif not self._is_chunked:
+            self.is_reusable = False
+
+    def _read_body(self) -> None:
+        if len(self.body) + len(self._rest) > BODY_MAX:
+            raise ProtocolError("protocol", "the answer is too long", self.status)
+        if not self._is_chunked:
+            taken = len(self._rest) if self._left is None else min(self._left, len(self._rest))
+            self._take(taken)
+            if self._left is not None:
+                self._left -= taken
+                self.is_done = self._left == 0
+            return
+        while not self.is_done and self._read_chunk():
+            pass
+
+    def _read_chunk(self) -> bool:
+        """False: more bytes are needed."""
+        if self._left is None:
+            line = self._line()
+            if line is None:
+                return False
+            size = line.split(b";")[0].strip()
+            if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
+                raise ProtocolError("protocol", "a chunk without a length", self.status)
+            self._left = int(size, 16)
+            self._is_last_chunk = self._left == 0
+        if self._is_last_chunk:
+            line = self._line()  # trailers, then an empty line
+            self.is_done = line == b""
+            return line is not None
+        if len(self._rest) < self._left + 2:
+            return False
+        self._take(self._left)
+        del self._rest[:2]
+        self._left = None
+        return True
+
+    def _take(self, count: int) -> None:
+        self.body += self._rest[:count]
+        del self._rest[:count]
+
+    def _line(self) -> Optional[bytes]:
+        end = self._rest.find(b"\r\n")
+        if end < 0:
+            return None
+        line = bytes(self._rest[:end])
+        del self._rest[:end + 2]
+        return line
+
+    def result(self) -> Any:
+        """The JSON of a success; anything else is raised."""
+        try:
+            body = json.loads(self.body) if self.body else None
+        except ValueError:
+            body = None
+            if 200 <= self.status < 300:
+                raise ProtocolError("protocol", "the answer is no JSON", self.status) from None
+        if not 200 <= self.status < 300:
+            raise from_answer(self.status, body)
+        return body
