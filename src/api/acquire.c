@@ -248,5 +248,6 @@ void api_acquire(struct http_exchange *ex)
     a->call.on_reply = on_reply;
     str_copy_cut(a->call.sandbox_id, sizeof(a->call.sandbox_id), ev.u.acquire.sandbox_id);
     http_set_ctx(ex, a, on_gone);
+    http_may_repeat(ex);
     engine_call_start(a->api->engine, &a->call, &ev);
 }

@@ -4,8 +4,6 @@
 #include "http/conn.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -161,11 +159,15 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static size_t feed(struct conn *c, const char *data, size_t len)
 {
     struct http_exchange *ex = c->ex;
+    enum parse_result result;
     size_t used;
 
     if (ex->input == EXCHANGE_BODY)
         c->wait = CONN_WAIT_NONE; /* there is progress: the pause starts anew */
-    switch (parse_feed(&ex->req, data, len, &used)) {
+    result = parse_feed(&ex->req, data, len, &used);
+    if (c->server->config.keeps_requests && !ex->is_owned && !ex->is_ended)
+        buf_append(&ex->raw, data, used);
+    switch (result) {
     case PARSE_MORE:
         break;
     case PARSE_PAUSED:
@@ -219,6 +221,8 @@ static bool settle(struct conn *c)
 
 static bool can_take_input(const struct conn *c, size_t len)
 {
+    if (conn_holds(c))
+        return false;
     if (c->ex == NULL)
         return len > 0;
     if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused)
@@ -251,8 +255,7 @@ static size_t advance(struct conn *c, const char *data, size_t len)
     return used;
 }
 
-/* Runs over the unparsed rest, then over `data`, and keeps what is left. */
-static void run(struct conn *c, const char *data, size_t len)
+void conn_feed(struct conn *c, const char *data, size_t len)
 {
     c->is_running = true;
     if (c->ahead.len > 0 || len == 0) {
@@ -285,7 +288,7 @@ void conn_run(struct conn *c)
             exchange_lost(c->ex);
         return;
     }
-    run(c, NULL, 0);
+    conn_feed(c, NULL, 0);
 }
 
 static void on_task(struct rt_task *task)
@@ -313,7 +316,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         if (n != UV_EOF || c->phase == CONN_LINGER)
             conn_close(c);
         else
-            run(c, NULL, 0);
+            conn_feed(c, NULL, 0);
         return;
     }
     if (c->phase == CONN_LINGER) {
@@ -322,7 +325,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
             conn_close(c);
         return;
     }
-    run(c, buf->base, (size_t) n);
+    conn_feed(c, buf->base, (size_t) n);
 }
 
 /* --- what it waits for --- */
@@ -333,6 +336,8 @@ static enum conn_wait next_wait(const struct conn *c)
         return CONN_WAIT_LINGER;
     if (conn_is_sending(c))
         return CONN_WAIT_WRITE;
+    if (conn_holds(c))
+        return CONN_WAIT_NONE;
     if (c->ex == NULL)
         return CONN_WAIT_IDLE;
     switch (c->ex->input) {
@@ -360,7 +365,7 @@ static void update(struct conn *c)
             c->taken_before = conn_taken(c);
         set_wait(c, wait);
     }
-    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE;
+    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE && !conn_holds(c);
     if (want_read == c->is_reading)
         return;
     c->is_reading = want_read;
@@ -368,113 +373,4 @@ static void update(struct conn *c)
         (void) uv_read_stop(&c->u.stream); /* always succeeds */
     else if (uv_read_start(&c->u.stream, on_alloc, on_read) != 0)
         conn_close(c);
-}
-
-/* --- the beginning --- */
-
-static void learn_peer(struct conn *c)
-{
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
-    int fd;
-
-    c->peer.uid = UINT32_MAX; /* unknown must not pass for root */
-    c->peer.gid = UINT32_MAX;
-    if (uv_fileno(&c->u.handle, &fd) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0) {
-        c->peer.uid = cred.uid;
-        c->peer.gid = cred.gid;
-        c->peer.pid = cred.pid;
-    }
-}
-
-static void learn_address(struct conn *c)
-{
-    struct sockaddr_storage ss;
-    int len = sizeof(ss);
-    char ip[48];
-    bool is_v6;
-    unsigned port;
-
-    c->peer.is_tcp = true;
-    c->peer.uid = UINT32_MAX;
-    c->peer.gid = UINT32_MAX;
-    (void) uv_tcp_nodelay(&c->u.tcp, 1); /* only speed */
-    if (uv_tcp_getpeername(&c->u.tcp, (struct sockaddr *) &ss, &len) != 0)
-        return;
-    is_v6 = ss.ss_family == AF_INET6;
-    if (is_v6) {
-        (void) uv_ip6_name((struct sockaddr_in6 *) &ss, ip, sizeof(ip));
-        port = ntohs(((struct sockaddr_in6 *) &ss)->sin6_port);
-    } else {
-        (void) uv_ip4_name((struct sockaddr_in *) &ss, ip, sizeof(ip));
-        port = ntohs(((struct sockaddr_in *) &ss)->sin_port);
-    }
-    (void) snprintf(c->peer.address, sizeof(c->peer.address), is_v6 ? "[%s]:%u" : "%s:%u", ip,
-                    port);
-}
-
-static struct conn *conn_new(struct http_server *s, bool is_tcp)
-{
-    struct conn *c = xcalloc(1, sizeof(*c));
-    int r;
-
-    c->server = s;
-    c->deadline_ns = RT_NEVER;
-    buf_init(&c->ahead, CONN_READ_SIZE);
-    if (is_tcp)
-        r = uv_tcp_init(&s->loop->uv, &c->u.tcp);
-    else
-        r = uv_pipe_init(&s->loop->uv, &c->u.pipe, 0);
-    assert(r == 0); /* they only link the handle to the loop */
-    return c;
-}
-
-/* Over the cap: answered, not served. When too many are being told already it gets the answer and
- * is closed at once. */
-static void refuse(struct conn *c)
-{
-    struct http_server *s = c->server;
-
-    s->stats.refused++;
-    c->ex = exchange_new(c);
-    c->ex->req.is_http11 = true;
-    exchange_refuse(c->ex, SP_TOO_MANY_CONNECTIONS, "the connection limit is reached", 1000);
-    if (c->phase == CONN_OPEN && s->refusing.len > CONN_REFUSING_MAX)
-        conn_close(c);
-}
-
-/* The oldest connection that has proven nothing goes, so that strangers push out each other only. */
-static bool make_room(struct http_server *s)
-{
-    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
-        struct conn *c = container_of(n, struct conn, link);
-
-        if (c->phase == CONN_OPEN && !c->is_proven) {
-            conn_close(c);
-            return true;
-        }
-    }
-    return false;
-}
-
-void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
-{
-    struct conn *c = conn_new(s, is_tcp);
-
-    c->is_refused =
-        s->conns.len >= s->limits.max_connections && !(s->config.wants_proof && make_room(s));
-    list_push_back(c->is_refused ? &s->refusing : &s->conns, &c->link);
-    if (uv_accept(listener, &c->u.stream) != 0) {
-        conn_close(c); /* the client was faster */
-        return;
-    }
-    s->stats.accepted++;
-    if (is_tcp)
-        learn_address(c);
-    else
-        learn_peer(c);
-    if (c->is_refused)
-        refuse(c);
-    conn_run(c);
 }

@@ -91,6 +91,7 @@ struct http_exchange {
     struct parse req;
     struct router_match match;
     struct buf body;
+    struct buf raw;     /* the request as it came, if the server keeps_requests */
     struct buf headers; /* of the answer, added by the handler */
     struct buf out;
     void *ctx;
@@ -111,6 +112,7 @@ struct http_exchange {
     bool wants_drain; /* handler was told to wait */
     bool must_close;  /* after the answer */
     bool must_linger; /* the client may still be sending */
+    bool may_repeat;  /* http_may_repeat() */
 };
 
 struct http_server {
@@ -127,17 +129,28 @@ struct http_server {
     struct rt_task task; /* the last step of closing */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
+    bool is_paused;
     bool is_stopping;
     bool is_closing;
 };
+
+/* hand.c */
+/* conn_run() of every connection soon. */
+void server_run_all(struct http_server *s);
+/* The server is paused and this connection has no request that anybody works on: it is not read. */
+bool conn_holds(const struct conn *c);
 
 /* server.c */
 /* A handle for one more connection or listener is closed; ends a closing server. */
 void server_check_closed(struct http_server *s);
 
-/* conn.c */
+/* accept.c */
 /* Takes a connection from a listener. */
 void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp);
+
+/* conn.c */
+/* Runs over the unparsed rest, then over `data`, and keeps what is left. */
+void conn_feed(struct conn *c, const char *data, size_t len);
 /* Serves what can be served now. From callbacks of the loop only. */
 void conn_run(struct conn *c);
 /* conn_run() soon, unless it runs already. */

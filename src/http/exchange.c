@@ -23,6 +23,7 @@ struct http_exchange *exchange_new(struct conn *c)
     }
     ex->conn = c;
     ex->body.max = s->limits.max_body_bytes;
+    ex->raw.max = s->limits.max_header_bytes + 2 * s->limits.max_body_bytes;
     parse_start(&ex->req, s->limits.max_header_bytes);
     return ex;
 }
@@ -31,6 +32,7 @@ void exchange_free(struct http_exchange *ex)
 {
     parse_fini(&ex->req);
     buf_fini(&ex->body);
+    buf_fini(&ex->raw);
     buf_fini(&ex->headers);
     buf_fini(&ex->out);
     free(ex);
@@ -54,6 +56,7 @@ void exchange_release(struct http_exchange *ex)
     }
     recycle_buf(&ex->req.text);
     recycle_buf(&ex->body);
+    recycle_buf(&ex->raw);
     recycle_buf(&ex->headers);
     recycle_buf(&ex->out);
     ex->match.route = NULL;
@@ -162,6 +165,8 @@ static bool guard_refuses(struct http_exchange *ex)
 static void start_stream(struct http_exchange *ex)
 {
     ex->is_owned = true;
+    if (ex->input != EXCHANGE_DONE)
+        buf_fini(&ex->raw); /* its body goes by: it cannot be repeated */
     ex->req.on_body = hand_on_body;
     ex->match.route->handle(ex);
     if (ex->is_ended || ex->conn->phase != CONN_OPEN)

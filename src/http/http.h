@@ -78,6 +78,10 @@ struct loop *http_loop(const struct http_exchange *ex);
 void http_set_ctx(struct http_exchange *ex, void *ctx, void (*on_gone)(void *ctx));
 void *http_ctx(const struct http_exchange *ex);
 
+/* Until it is answered, this request may be taken back with on_gone() and be served by a successor
+ * as if it had just come (see http_server_hand_out()). A GET may always. */
+void http_may_repeat(struct http_exchange *ex);
+
 /* --- streamed request bodies (routes with HTTP_STREAM) ---
  * The handler is called when the headers are in, and sets these before it returns. `on_data` gets
  * the bytes as they come; after http_body_pause() none come (and the peer is slowed by TCP) until
@@ -160,6 +164,8 @@ struct http_server_config {
     /* When max_connections is reached a new one is not refused: the oldest whose caller has not
      * been proven (by the guard, with http_prove()) is closed for it, if there is one. */
     bool wants_proof;
+    /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
+    bool keeps_requests;
 };
 
 struct http_server;
@@ -180,6 +186,30 @@ void http_server_stop(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
 /* Closes everything (on_gone() of running exchanges comes), then frees. Unix sockets bound here are unlinked. */
 void http_server_close(struct http_server *s, void (*on_closed)(void *ctx), void *ctx);
+
+/* --- handing the connections to another server, of this process or of its successor --- */
+/* Accepts nothing and begins no request: both wait in the kernel. Requests that a handler has go on. The
+ * listeners are closed; who wants to resume has kept a duplicate of theirs. */
+void http_server_pause(struct http_server *s);
+/* Goes on; the listeners are added again by the caller. */
+void http_server_resume(struct http_server *s);
+/* How many connections a paused server cannot hand out yet, and how many of the others wait for the
+ * answer to a request that can be repeated. */
+struct http_pending {
+    size_t busy;
+    size_t repeatable;
+};
+void http_server_get_pending(const struct http_server *s, struct http_pending *ret);
+/* Gives every connection of a paused server that is not busy to `take`, with what has been read of it
+ * and not been answered; `fd` is then the taker's, `bytes` is valid during the call. A handler whose
+ * request is repeated gets on_gone(), from inside this function. They are closed here afterwards. */
+void http_server_hand_out(struct http_server *s,
+                          void (*take)(void *ctx, int fd, const char *bytes, size_t len),
+                          void *ctx);
+/* The other end of it: serves `bytes` and what comes after them. Takes `fd` over, also when it fails.
+ * Handlers may be called from inside. */
+MUST_CHECK int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t len,
+                                 struct err *err);
 
 struct http_stats {
     uint64_t accepted;

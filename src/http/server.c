@@ -152,6 +152,21 @@ int http_server_listen_tcp(struct http_server *s, const char *address, int *ret_
     return add_listener(s, fd, NULL, err);
 }
 
+static void close_listeners(struct http_server *s)
+{
+    for (struct list_node *n = list_first(&s->listeners); n != NULL;
+         n = list_next(&s->listeners, n))
+        close_listener(container_of(n, struct listener, link));
+}
+
+void http_server_pause(struct http_server *s)
+{
+    assert(!s->is_stopping && s->config.keeps_requests);
+    s->is_paused = true;
+    close_listeners(s);
+    server_run_all(s);
+}
+
 void http_server_set_limits(struct http_server *s, const struct http_limits *limits)
 {
     s->limits = *limits;
@@ -168,13 +183,6 @@ static void close_conns(struct list *conns, bool only_idle)
         if (!only_idle || c->ex == NULL || !(c->ex->is_owned || c->ex->is_ended))
             conn_close(c);
     }
-}
-
-static void close_listeners(struct http_server *s)
-{
-    for (struct list_node *n = list_first(&s->listeners); n != NULL;
-         n = list_next(&s->listeners, n))
-        close_listener(container_of(n, struct listener, link));
 }
 
 void http_server_stop(struct http_server *s)

@@ -247,19 +247,26 @@ void fixture_limits(struct http_limits *ret)
     };
 }
 
-void fixture_start(struct fixture *f, const struct http_limits *limits)
+struct http_server *fixture_new_server(struct fixture *f, const struct http_limits *limits)
 {
-    struct http_server_config config = {.routes = routes, .ctx = f, .guard = guard};
-    struct err err;
+    struct http_server_config config = {
+        .routes = routes, .ctx = f, .guard = guard, .keeps_requests = true};
 
-    memset(f, 0, sizeof(*f));
-    (void) signal(SIGPIPE, SIG_IGN);
     if (limits != NULL)
         config.limits = *limits;
     else
         fixture_limits(&config.limits);
+    return http_server_new(&f->loop, &config);
+}
+
+void fixture_start(struct fixture *f, const struct http_limits *limits)
+{
+    struct err err;
+
+    memset(f, 0, sizeof(*f));
+    (void) signal(SIGPIPE, SIG_IGN);
     assert_int_equal(loop_init(&f->loop, &err), SP_OK);
-    f->server = http_server_new(&f->loop, &config);
+    f->server = fixture_new_server(f, limits);
     assert_true(str_copy(f->dir, sizeof(f->dir), "/tmp/test-http-XXXXXX"));
     assert_non_null(mkdtemp(f->dir));
     (void) snprintf(f->path, sizeof(f->path), "%s/s", f->dir);

@@ -45,6 +45,8 @@ struct fixture {
 /* A running server on a Unix socket; limits may be changed before (NULL: short timeouts). */
 void fixture_start(struct fixture *f, const struct http_limits *limits);
 void fixture_stop(struct fixture *f);
+/* One more like it, that listens nowhere. */
+struct http_server *fixture_new_server(struct fixture *f, const struct http_limits *limits);
 void fixture_limits(struct http_limits *ret);
 /* One pass of the loop; waits a moment for something to do. */
 void fixture_turn(struct fixture *f);
