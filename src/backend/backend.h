@@ -17,6 +17,7 @@
 #define BACKEND_URL_MAX 192
 #define BACKEND_REF_MAX 128
 #define BACKEND_TOKEN_MAX 64
+#define BACKEND_KEY_MAX (CONFIG_PATH_MAX + CONFIG_NAME_MAX + 1)
 
 /* What a backend object carries, so that reconciliation never guesses. */
 struct backend_labels {
@@ -172,9 +173,11 @@ struct backend_ops {
     bool is_watched; /* deaths are told by on_died() */
     bool can_discover;
     bool can_bind;
+    /* Profiles with the same key share one object, e.g. by the address in use; at most
+     * BACKEND_KEY_MAX bytes. NULL: config_backend_key() tells. */
+    void (*put_key)(const struct config_profile *p, char *dst, size_t cap);
     unsigned late; /* what update() can change of a running box; for the rest one is made */
-    /* `profile` is the first profile that names this backend; backends with the same
-     * config_backend_key() share one object. */
+    /* `profile` is the first profile that names this backend. */
     int (*open)(const struct backend_env *env, const struct config_profile *profile,
                 struct backend **ret, struct err *err);
     void (*close)(struct backend *b, void (*on_closed)(void *ctx), void *ctx);
@@ -200,10 +203,13 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
+    bool is_elsewhere; /* set by open(): this one's boxes outlive this machine all the same */
 };
 
 /* NULL when there is no such backend. */
 const struct backend_ops *backend_by_name(const char *name);
+/* What tells the profile's backend object from others; kept in rows. */
+void backend_key(const struct config_profile *p, char *dst, size_t cap);
 void backend_list_fini(struct backend_list *r);
 /* NULL when there is no room for another. */
 struct backend_finding *backend_find(struct backend_exam *r, enum backend_finding_level level,

@@ -17,6 +17,16 @@ const struct backend_ops *backend_by_name(const char *name)
     return NULL;
 }
 
+void backend_key(const struct config_profile *p, char *dst, size_t cap)
+{
+    const struct backend_ops *ops = backend_by_name(p->backend);
+
+    if (ops != NULL && ops->put_key != NULL)
+        ops->put_key(p, dst, cap);
+    else
+        config_backend_key(p, dst, cap);
+}
+
 const char *const *backend_names(void)
 {
     static const char *names[ARRAY_LEN(all) + 1];

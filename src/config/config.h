@@ -51,6 +51,9 @@ enum config_inject {
     CONFIG_INJECT_COUNT
 };
 
+/* When the engine is told to fetch a profile's image. */
+enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, CONFIG_PULL_COUNT };
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
@@ -90,6 +93,12 @@ struct config_profile {
     struct config_map env;
     struct {
         char host[CONFIG_PATH_MAX + 1]; /* "": $DOCKER_HOST, else the usual socket */
+        char tls_ca[CONFIG_PATH_MAX + 1];
+        char tls_cert[CONFIG_PATH_MAX + 1];
+        char tls_key[CONFIG_PATH_MAX + 1];
+        char auth_file[CONFIG_PATH_MAX + 1]; /* "": none */
+        enum config_pull pull;
+        char adopt_prefix[CONFIG_NAME_MAX + 1]; /* "": nothing of others is adopted */
         char container_prefix[CONFIG_NAME_MAX + 1];
         char user[CONFIG_NAME_MAX + 1];    /* "": the image's own */
         char network[CONFIG_NAME_MAX + 1]; /* of `network: nat` */

@@ -13,9 +13,11 @@ static const char *const network_names[] = {"none", "host", "nat", NULL};
 
 static const char *const agent_names[] = {"inject", "image", NULL};
 static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
+static const char *const pull_names[] = {"missing", "always", "never", NULL};
 
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
+static_assert(ARRAY_LEN(pull_names) == CONFIG_PULL_COUNT + 1, "a name for each moment");
 static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(level_names) == LOG_LEVEL_COUNT + 1, "a name for each level");
 static_assert(ARRAY_LEN(format_names) == LOG_FORMAT_COUNT + 1, "a name for each format");
@@ -202,8 +204,31 @@ const struct config_key config_keys[] = {
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
     PROFILE(docker.host, STRING, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0,
             CONFIG_PATH_MAX, "",
-            "Where the engine listens: unix:///path or tcp://address:port. Empty: $DOCKER_HOST, "
-            "else unix:///var/run/docker.sock. Profiles of one engine must say it the same way."),
+            "Where the engine listens: unix:///path or tcp://host:port. Empty: $DOCKER_HOST, else "
+            "unix:///var/run/docker.sock."),
+    PROFILE(docker.tls_ca, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "For tcp://: the authority (PEM) that vouches for the engine. With any of the three "
+            "the engine is spoken to over TLS only. None of them: when $DOCKER_TLS_VERIFY is set, "
+            "ca.pem, cert.pem and key.pem of $DOCKER_CERT_PATH. Of several profiles of one engine "
+            "the first counts."),
+    PROFILE(docker.tls_cert, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "The certificate (PEM) that this daemon shows to the engine."),
+    PROFILE(docker.tls_key, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "The key (PEM) of that certificate."),
+    PROFILE_CHOICE(docker.pull, CONFIG_OF_BACKEND, pull_names, "missing",
+                   "When the image is fetched, at the daemon's start and before a box is made. "
+                   "missing: when the engine does not have it. always: its registry is asked for "
+                   "a newer one, at most once a minute. never: it must be there."),
+    PROFILE(docker.auth_file, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "A config.json of Docker with the user names and passwords of registries (`auths`), "
+            "read at each pull. Credential helpers are not run."),
+    PROFILE(docker.adopt_prefix, STRING, CONFIG_OF_BACKEND, 0, 40, "",
+            "Adopts what another process runs: a running container called by this, a dash and a "
+            "sandbox's id, without labels of any sandpool, is given to the first who acquires "
+            "that id, when it answers at its published docker.port. It has no token. From then "
+            "on it is that owner's like any other box and ends by the same rules. Until then it "
+            "is not touched: it may be in use. Needs `discover: true`. Of several profiles with "
+            "the same prefix on one engine the first counts. Empty: nothing is adopted."),
     PROFILE(docker.container_prefix, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 40, "sandpool",
             "Containers are called by this, a dash and the sandbox's id."),
     PROFILE(docker.user, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_NAME_MAX, "",

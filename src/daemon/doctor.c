@@ -141,7 +141,7 @@ static bool is_seen(const struct doctor *d, const char *key)
     char other[KEY_MAX];
 
     for (unsigned i = 0; i + 1 < d->next; i++) {
-        config_backend_key(&d->config->profiles[i], other, sizeof(other));
+        backend_key(&d->config->profiles[i], other, sizeof(other));
         if (strcmp(other, key) == 0)
             return true;
     }
@@ -156,7 +156,7 @@ static void examine_next(struct doctor *d)
         const struct config_profile *profile = &d->config->profiles[d->next];
 
         d->next++;
-        config_backend_key(profile, d->key, sizeof(d->key));
+        backend_key(profile, d->key, sizeof(d->key));
         if (is_seen(d, d->key) || !open_backend(d, profile))
             continue;
         if (d->backend->ops->examine != NULL) {

@@ -96,6 +96,7 @@ static void send_call(struct docker_call *c)
     c->http.method = c->method;
     c->http.url = buf_str(&c->url);
     c->http.unix_socket = str_is_empty(d->socket) ? NULL : d->socket;
+    c->http.tls = d->is_tls ? &d->tls : NULL;
     c->http.headers = c->body.len > 0 ? c->headers : NULL;
     c->http.body = c->body.data;
     c->http.body_len = c->body.len;

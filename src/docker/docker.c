@@ -125,6 +125,7 @@ const struct backend_ops docker_ops = {
     .is_watched = true,
     .can_discover = true,
     .can_bind = true,
+    .put_key = docker_put_key,
     .open = docker_open,
     .close = docker_close,
     .create = docker_create,

@@ -74,9 +74,8 @@ static void on_info(struct op *op)
     else
         tell(r, BACKEND_FINDING_FAIL, "agent", "there is no sandpool-agent beside the daemon");
     if (str_is_empty(d->socket))
-        tell(r, BACKEND_FINDING_WARN, "network",
-             "over TCP only `network: nat` can be used, and whoever reaches the engine is root "
-             "there");
+        tell(r, BACKEND_FINDING_WARN, "network", "over TCP only `network: nat` can be used%s",
+             d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
     r->priv = NULL;
     docker_finish(d, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, &err);
     docker_call_fini(&x->call);

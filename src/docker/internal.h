@@ -1,8 +1,8 @@
 /* internal.h - what the files of the `docker` backend share.
  *
  *   docker.c  open, close, the vtable              create.c  creates as they come in
- *   setup.c   address of the engine, the agent     make.c    one box from nothing (making.h)
- *                                                  body.c    what the engine is told of it
+ *   setup.c   the agent, a place to meet it        make.c    one box from nothing (making.h)
+ *   address.c where the engine is                  body.c    what the engine is told of it
  *   call.c    one call to the engine               hand.c    its listening socket
  *   table.c   boxes in memory                      tar.c     files for an upload
  *   label.c   labels, to and from JSON             image.c   images, pulled when missing
@@ -225,9 +225,14 @@ struct docker {
     char address[CONFIG_PATH_MAX + 1]; /* for people */
     char socket[CONFIG_PATH_MAX + 1];  /* "": TCP */
     char url[CONFIG_PATH_MAX + 16];    /* http://host:port */
-    char dir[DOCKER_PATH_MAX];         /* <state_dir>/docker; "": could not be made */
-    char agent[DOCKER_PATH_MAX];       /* "": none */
-    char version[16];                  /* of the API, "1.41"; "": not known */
+    bool is_tls;
+    struct httpc_tls tls;
+    char tls_ca[CONFIG_PATH_MAX + 1];
+    char tls_cert[CONFIG_PATH_MAX + 1];
+    char tls_key[CONFIG_PATH_MAX + 1];
+    char dir[DOCKER_PATH_MAX];   /* <state_dir>/docker; "": could not be made */
+    char agent[DOCKER_PATH_MAX]; /* "": none */
+    char version[16];            /* of the API, "1.41"; "": not known */
     uint64_t call_ns;
 
     struct list ops;   /* what callers wait for */
@@ -263,9 +268,13 @@ void docker_settle(struct docker *d);
 bool docker_gate_enter(struct docker_gate *g, struct docker_waiter *w);
 void docker_gate_leave(struct docker_gate *g);
 
-/* setup.c */
+/* setup.c, address.c */
 MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,
                             const struct config_profile *profile, struct err *err);
+
+MUST_CHECK int docker_take_address(struct docker *d, const struct config_profile *p,
+                                   struct err *err);
+void docker_put_key(const struct config_profile *p, char *dst, size_t cap);
 
 /* body.c: what POST /containers/create is told. */
 struct docker_plan {

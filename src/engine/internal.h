@@ -28,7 +28,7 @@ struct engine_config_ref {
 };
 
 struct engine_backend {
-    char key[CONFIG_PATH_MAX + CONFIG_NAME_MAX + 2];
+    char key[BACKEND_KEY_MAX + 1];
     struct backend *backend;
     struct engine *engine;
     struct backend_events events;

@@ -64,7 +64,7 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
         char key[sizeof(e->backends[0].key)];
         int r;
 
-        config_backend_key(&config->profiles[i], key, sizeof(key));
+        backend_key(&config->profiles[i], key, sizeof(key));
         if (profiles_find_backend(e, key) >= 0)
             continue;
         r = open_backend(e, &config->profiles[i], key, err);
@@ -103,7 +103,7 @@ int profiles_check(struct engine *e, const struct config *config, struct err *er
             places++;
             continue;
         }
-        config_backend_key(profile, key, sizeof(key));
+        backend_key(profile, key, sizeof(key));
         old_key = e->backends[view.profile->backend].key;
         if (strcmp(key, old_key) != 0)
             return err_set(err, SP_CONFIG,
@@ -127,7 +127,7 @@ const char *engine_backend_trouble(const struct engine *e)
         char key[sizeof(e->backends[0].key)];
         int backend;
 
-        config_backend_key(&config->profiles[i], key, sizeof(key));
+        backend_key(&config->profiles[i], key, sizeof(key));
         backend = profiles_find_backend(e, key);
         if (backend >= 0 && e->backends[backend].trouble[0] != '\0')
             return e->backends[backend].trouble;
@@ -142,7 +142,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
     const struct backend_ops *ops;
     int backend;
 
-    config_backend_key(from, key, sizeof(key));
+    backend_key(from, key, sizeof(key));
     backend = profiles_find_backend(e, key);
     assert(backend >= 0);
     ops = e->backends[backend].backend->ops;
@@ -214,6 +214,8 @@ const struct config_profile *profiles_config(struct engine *e, unsigned profile)
 
 bool profiles_want_power(struct engine *e, unsigned profile)
 {
+    const struct backend *backend = profiles_backend(e, profile)->backend;
+
     switch (e->config->config->store.durability) {
     case CONFIG_DURABILITY_PROCESS:
         return false;
@@ -224,7 +226,7 @@ bool profiles_want_power(struct engine *e, unsigned profile)
         break;
     }
     /* A local box dies with its machine, so its row need not outlive a power cut. */
-    return !profiles_backend(e, profile)->backend->ops->is_local;
+    return !backend->ops->is_local || backend->is_elsewhere;
 }
 
 const struct config_profile *engine_profile(struct engine *e, unsigned profile)
