@@ -143,11 +143,32 @@ struct backend_exam {
     void *priv;
 };
 
+/* Worth a line in the audit trail. */
+enum backend_notice_kind {
+    BACKEND_IMAGE_PULLING, /* begun, then at most every few seconds */
+    BACKEND_IMAGE_PULLED,
+    BACKEND_IMAGE_FAILED,
+    BACKEND_BOX_PAUSED, /* by a person: it lives, but does not answer; a blank one is given up */
+    BACKEND_BOX_RESUMED,
+    BACKEND_BOX_OOM, /* something in it was killed; the box may go on */
+    BACKEND_NOTICE_COUNT
+};
+
+struct backend_notice {
+    enum backend_notice_kind kind;
+    uint64_t box_id;   /* 0: of no box */
+    const char *image; /* NULL: of no image */
+    const char *text;  /* progress or reason; may be "" */
+    uint64_t done_bytes;
+    uint64_t total_bytes; /* 0: not known */
+};
+
 /* Told by the backend at any time, from the loop, never from inside a call. */
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
+    void (*on_notice)(void *ctx, const struct backend_notice *n); /* may be NULL */
 };
 
 struct backend_env {

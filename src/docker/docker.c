@@ -30,6 +30,12 @@ void docker_gate_leave(struct docker_gate *g)
     w->resume(w); /* it has our place */
 }
 
+void docker_tell(struct docker *d, const struct backend_notice *n)
+{
+    if (!d->is_closing && d->events != NULL && d->events->on_notice != NULL)
+        d->events->on_notice(d->events->ctx, n);
+}
+
 /* --- open and close --- */
 
 static void on_closed_task(struct rt_task *task)

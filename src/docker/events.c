@@ -10,6 +10,7 @@
 #define BACKOFF_MIN_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * NS_PER_S)
 #define QUIET_NS NS_PER_S
+#define CAUSE_NS (15 * NS_PER_S) /* a death this soon after is its doing */
 
 enum { LINE_MAX_LEN = 256 * 1024 };
 
@@ -20,12 +21,38 @@ static void tell_death(struct docker_box *b, const struct json *attributes)
     const char *code = json_str(json_get(attributes, "exitCode"));
     char reason[96];
 
-    if (b->is_out_of_memory)
+    uint64_t now_ns = rt_now(&b->docker->loop->rt);
+
+    if (b->oom_ns != 0 && now_ns < rt_after(b->oom_ns, CAUSE_NS))
         str_copy_cut(reason, sizeof(reason), "its container ran out of memory");
+    else if (b->kill_ns != 0 && now_ns < rt_after(b->kill_ns, CAUSE_NS))
+        (void) snprintf(reason, sizeof(reason),
+                        "its container was sent signal %s and has ended with code %.16s", b->signal,
+                        code != NULL ? code : "unknown");
     else
         (void) snprintf(reason, sizeof(reason), "its container has ended with code %.16s",
                         code != NULL ? code : "unknown");
     docker_box_died(b, reason);
+}
+
+/* Told once per while: a box may run into its limit over and over. */
+static void on_oom(struct docker_box *b)
+{
+    struct backend_notice n = {.kind = BACKEND_BOX_OOM, .box_id = b->id, .text = ""};
+    uint64_t now_ns = rt_now(&b->docker->loop->rt);
+    bool is_news = b->oom_ns == 0 || now_ns >= rt_after(b->oom_ns, CAUSE_NS);
+
+    b->oom_ns = now_ns;
+    if (is_news && b->state == DOCKER_RUNNING)
+        docker_tell(b->docker, &n);
+}
+
+static void on_kill(struct docker_box *b, const struct json *attributes)
+{
+    const char *number = json_str(json_get(attributes, "signal"));
+
+    b->kill_ns = rt_now(&b->docker->loop->rt);
+    str_copy_cut(b->signal, sizeof(b->signal), number != NULL ? number : "?");
 }
 
 /* A daemon that died had asked for it, and the engine was not done when we listed. */
@@ -58,7 +85,11 @@ static void take_event(struct docker *d, const struct json *event)
     if (b == NULL || (!str_is_empty(b->container) && strcmp(b->container, id) != 0))
         return;
     if (strcmp(action, "oom") == 0)
-        b->is_out_of_memory = true;
+        on_oom(b);
+    else if (strcmp(action, "kill") == 0)
+        on_kill(b, attributes);
+    else if (strcmp(action, "pause") == 0 || strcmp(action, "unpause") == 0)
+        docker_box_pause(b, action[0] == 'p');
     else if (strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0 ||
              strcmp(action, "remove") == 0)
         tell_death(b, attributes);
@@ -123,24 +154,29 @@ static void on_ended(struct op *op)
     struct docker_events *w = &d->watch;
     struct err err;
     int rc = docker_call_result(&w->call, &err);
+    bool is_news;
 
     w->is_on = false;
     w->is_connected = false;
     if (d->is_closing)
         return;
-    if (!w->is_lost)
+    is_news = !w->is_lost;
+    if (is_news)
         log_warn("docker.events_lost", LF_STR("engine", d->address),
                  LF_STR("reason", rc == SP_OK ? "the engine closed the stream" : err.msg));
     w->is_lost = true;
     w->backoff_ns = w->backoff_ns == 0 ? BACKOFF_MIN_NS : MIN_OF(w->backoff_ns * 2, BACKOFF_MAX_NS);
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), w->backoff_ns), on_pause);
+    if (is_news && d->events != NULL && d->events->on_resync != NULL)
+        d->events->on_resync(d->events->ctx); /* if the engine is gone, the listing says so */
 }
 
 static void put_filters(struct docker *d, struct buf *out)
 {
     char instance[BACKEND_LABEL_MAX + 32];
     /* Podman tells "die" to those who ask for "died", and "remove" for "destroy". */
-    static const char *const actions[] = {"create", "die", "died", "oom", "destroy", "remove"};
+    static const char *const actions[] = {"create", "die",  "died",  "oom",    "destroy",
+                                          "remove", "kill", "pause", "unpause"};
     struct json_out j;
 
     (void) snprintf(instance, sizeof(instance), LABEL("instance") "=%s", d->instance);

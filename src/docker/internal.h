@@ -147,9 +147,12 @@ struct docker_box {
     char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
     char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
     bool has_died;                            /* told while it was being made */
-    bool is_out_of_memory;                    /* told before its death */
-    struct list joiners;                      /* docker_waiter: creates of the same box */
-    struct list removers;                     /* struct docker_remover */
+    bool is_paused;
+    uint64_t oom_ns;      /* when it was last told to be out of memory */
+    uint64_t kill_ns;     /* when somebody last sent it a signal, */
+    char signal[16];      /* and which */
+    struct list joiners;  /* docker_waiter: creates of the same box */
+    struct list removers; /* struct docker_remover */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
     void *ctx;
 };
@@ -164,6 +167,8 @@ struct docker_box *docker_box_find(struct docker *d, uint64_t id);
 struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state);
 void docker_box_set(struct docker_box *b, enum docker_state state);
 void docker_box_drop(struct docker_box *b);
+/* The engine says that it stands still, or goes on. */
+void docker_box_pause(struct docker_box *b, bool is_paused);
 /* The engine says that this container has ended. */
 void docker_box_died(struct docker_box *b, const char *reason);
 
@@ -174,7 +179,8 @@ struct docker_found {
     char name[DOCKER_NAME_MAX + 1];
     char prefix[CONFIG_NAME_MAX + 1];
     char owner[DOCKER_NAME_MAX + 1];
-    bool is_running;
+    bool is_running; /* also when it is paused */
+    bool is_paused;
 };
 
 /* SP_OK: complete. Two calls: containers, then owners. What has ended without our doing is removed. */
@@ -267,6 +273,9 @@ void docker_settle(struct docker *d);
 /* True: go on now. False: `w` is resumed when it is its turn; docker_gate_leave() either way. */
 bool docker_gate_enter(struct docker_gate *g, struct docker_waiter *w);
 void docker_gate_leave(struct docker_gate *g);
+
+/* For the audit trail; nothing while closing. */
+void docker_tell(struct docker *d, const struct backend_notice *n);
 
 /* setup.c, address.c */
 MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,

@@ -67,6 +67,7 @@ int docker_read_inspect(const struct docker *d, const struct json *answer, struc
                         struct err *err)
 {
     const struct json *labels = json_get(json_get(answer, "Config"), "Labels");
+    const struct json *state = json_get(answer, "State");
     char key[16];
     const struct json *ports = json_get(json_get(answer, "NetworkSettings"), "Ports");
     const char *host_port;
@@ -75,7 +76,8 @@ int docker_read_inspect(const struct docker *d, const struct json *answer, struc
     if (!take_labels(d, labels, json_str(json_get(answer, "Id")),
                      json_str(json_get(answer, "Name")), ret))
         return err_set(err, SP_NOT_FOUND, "the container is not ours");
-    ret->is_running = json_bool(json_get(json_get(answer, "State"), "Running"));
+    ret->is_paused = json_bool(json_get(state, "Paused"));
+    ret->is_running = ret->is_paused || json_bool(json_get(state, "Running"));
     (void) snprintf(key, sizeof(key), "%.5s/tcp", docker_label(labels, LABEL("port")));
     host_port = json_str(json_get(json_at(json_get(ports, key), 0), "HostPort"));
     if (str_is_empty(ret->box.url) && host_port != NULL &&
@@ -94,8 +96,8 @@ static bool read_entry(const struct docker *d, const struct json *entry, struct 
     if (!take_labels(d, labels, json_str(json_get(entry, "Id")),
                      json_str(json_at(json_get(entry, "Names"), 0)), ret))
         return false;
-    ret->is_running =
-        state != NULL && (strcmp(state, "running") == 0 || strcmp(state, "paused") == 0);
+    ret->is_paused = state != NULL && strcmp(state, "paused") == 0;
+    ret->is_running = ret->is_paused || (state != NULL && strcmp(state, "running") == 0);
     if (!str_is_empty(ret->box.url) ||
         !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &want))
         return true;
@@ -129,6 +131,7 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
 {
     struct docker *d = l->docker;
     struct docker_box *b = docker_box_find(d, f->box.labels.box_id);
+    bool is_new = b == NULL;
 
     if (b != NULL && b->state == DOCKER_RUNNING && b->since_ns < l->started_ns && !f->is_running)
         docker_box_died(b, "its container has ended");
@@ -139,6 +142,8 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
     if (f->is_running && b->state == DOCKER_RUNNING) {
         str_copy_cut(b->prefix, sizeof(b->prefix), f->prefix);
         str_copy_cut(b->owner, sizeof(b->owner), f->owner);
+        if (is_new || b->since_ns < l->started_ns)
+            docker_box_pause(b, f->is_paused);
     }
     if (!f->is_running && !d->is_closing && (b == NULL || b->state == DOCKER_DEAD))
         sweep(d, f);

@@ -48,6 +48,18 @@ void docker_box_drop(struct docker_box *b)
     free(b);
 }
 
+void docker_box_pause(struct docker_box *b, bool is_paused)
+{
+    struct backend_notice n = {
+        .kind = is_paused ? BACKEND_BOX_PAUSED : BACKEND_BOX_RESUMED, .box_id = b->id, .text = ""};
+
+    if (b->is_paused == is_paused)
+        return;
+    b->is_paused = is_paused;
+    if (b->state == DOCKER_RUNNING) /* one being made is probed before anybody gets it */
+        docker_tell(b->docker, &n);
+}
+
 void docker_box_died(struct docker_box *b, const char *reason)
 {
     const struct backend_events *events = b->docker->events;

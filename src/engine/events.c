@@ -147,3 +147,31 @@ void event_updated(struct engine *e, const struct pool_box *box,
                      (extras->pids > 0 ? 1U : 0U));
     add_event(e, "updated", end_body(&o));
 }
+
+static const char *const notice_names[] = {"image.pulling", "image.pulled", "image.failed",
+                                           "box.paused",    "box.resumed",  "box.oom"};
+
+static_assert(ARRAY_LEN(notice_names) == BACKEND_NOTICE_COUNT, "a name for each notice");
+
+void event_notice(struct engine *e, const char *backend, const struct pool_box *box,
+                  const struct backend_notice *n)
+{
+    const struct pool_box none = {.id = {0}};
+    struct log_field fields[] = {LF_STR("backend", backend),
+                                 LF_STR("image", n->image != NULL ? n->image : ""),
+                                 LF_HEX("box", n->box_id), LF_STR("reason", n->text), LF_END};
+    struct json_out o;
+
+    log_write(n->kind == BACKEND_IMAGE_FAILED ? LOG_WARN : LOG_INFO, notice_names[n->kind], fields);
+    begin_body(&o, e, box != NULL ? box : &none);
+    json_put_str(&o, "backend", backend);
+    if (n->image != NULL)
+        json_put_str(&o, "image", n->image);
+    if (!str_is_empty(n->text))
+        json_put_str(&o, n->kind == BACKEND_IMAGE_FAILED ? "reason" : "status", n->text);
+    if (n->total_bytes > 0) {
+        json_put_u64(&o, "done_bytes", n->done_bytes);
+        json_put_u64(&o, "total_bytes", n->total_bytes);
+    }
+    add_event(e, notice_names[n->kind], end_body(&o));
+}

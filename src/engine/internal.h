@@ -129,6 +129,9 @@ void fx_store_fini(struct engine *e);
 void fx_event(struct engine *e, const struct pool_fx *fx);
 void event_updated(struct engine *e, const struct pool_box *box,
                    const struct backend_extras *extras);
+/* What a backend told; `box` may be NULL. */
+void event_notice(struct engine *e, const char *backend, const struct pool_box *box,
+                  const struct backend_notice *n);
 /* Submits the events that wait. */
 void events_flush(struct engine *e);
 /* meta.c: small facts about the daemon itself */

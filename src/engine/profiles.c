@@ -30,6 +30,19 @@ static void on_resync(void *ctx)
     reconcile_backend(b->engine, (unsigned) (b - b->engine->backends));
 }
 
+static void on_notice(void *ctx, const struct backend_notice *n)
+{
+    struct engine_backend *b = ctx;
+    struct box_id id = {n->box_id};
+    const struct pool_box *box = n->box_id != 0 ? pool_find_box(b->engine->pool, id) : NULL;
+
+    event_notice(b->engine, b->key, box, n);
+    /* It does not answer, so nobody may get it; whoever holds one keeps it. */
+    if (n->kind == BACKEND_BOX_PAUSED && box != NULL && str_is_empty(box->sandbox_id) &&
+        (box->state == POOL_BLANK || box->state == POOL_STARTING))
+        on_died(ctx, n->box_id, "it was paused before anybody had it");
+}
+
 static int open_backend(struct engine *e, const struct config_profile *profile, const char *key,
                         struct err *err)
 {
@@ -49,7 +62,8 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
     if (e->backend_count == ENGINE_BACKENDS_MAX)
         return err_set(err, SP_CONFIG, "more than %d different backends", ENGINE_BACKENDS_MAX);
     b->engine = e;
-    b->events = (struct backend_events){.ctx = b, .on_died = on_died, .on_resync = on_resync};
+    b->events = (struct backend_events){
+        .ctx = b, .on_died = on_died, .on_resync = on_resync, .on_notice = on_notice};
     str_copy_cut(b->key, sizeof(b->key), key);
     r = ops->open(&env, profile, &b->backend, err);
     if (r != SP_OK)

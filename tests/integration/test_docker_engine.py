@@ -1,0 +1,143 @@
+"""The engine's side of the docker backend, on Docker and on Podman: how it is reached, what is seen when somebody else
+works on its containers, and what happens when it is away, late or silent."""
+
+import json
+import os
+import pathlib
+import signal
+import ssl
+import subprocess
+import time
+
+from engine_case import IMAGE, EngineCase, Proxy
+from harness import BIN, main, wait_until
+
+
+class Address(EngineCase):
+    def test_one_engine_by_three_names(self):
+        """Two backends of one engine would each take the other's boxes for strays."""
+        link = pathlib.Path(self.directory, "link")
+        link.symlink_to(self.engine.dir)
+        daemon = self.daemon_on({
+            "default": self.config(), "b": {**self.config(), "docker": {}},
+            "c": self.config(f"unix://{link}/socket")}, env={"DOCKER_HOST": self.engine.address})
+        boxes = {p: self.box(daemon, p, profile=p) for p in ("default", "b", "c")}
+        client = self.client(daemon)
+        for _ in range(3):
+            self.assertEqual(client.post("/v1/pool/reconcile").json["backends_listed"], 1)
+        for name, box in boxes.items():
+            self.assertEqual(self.box(daemon, name, profile=name).box_id, box.box_id)
+            self.assertEqual(box.sh("echo here"), "here\n")
+        self.assertEqual(self.events(daemon, "lost"), [])
+
+    def test_tcp(self):
+        proxy = Proxy(self, self.engine.socket, tcp=True)
+        daemon = self.daemon_on({"default": self.config(proxy.address, network="nat")})
+        box = self.box(daemon, "one")
+        self.assertEqual(box.sh("echo far"), "far\n")
+        daemon.kill()
+        daemon.start()
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+
+
+class ByHand:
+    """A person works on the containers; seen by the engine's stream, so within moments."""
+
+    def act(self, container, what):
+        status, data = self.engine.call("POST", f"/containers/{container}/{what}")
+        self.assertLess(status, 300, data)
+
+    def test_paused(self):
+        daemon = self.daemon_on({"default": self.config()})
+        box = self.box(daemon, "one")
+        blank = wait_until(lambda: list(self.rows(daemon, "blank")), "a blank box")[0]
+        mine = self.container(box)
+        self.act(mine, "pause")
+        event = self.wait_event(daemon, "box.paused", box_id=box.box_id)
+        self.assertEqual((event["sandbox_id"], event["thread_id"]), (box.id, "one"))
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)  # paused is not dead
+        answer = self.get(daemon, f"/v1/sandboxes/{box.id}?alive=1")
+        self.assertIs(answer.json["alive"], True, answer)
+        theirs = next(c["Id"] for c in self.engine.json("GET", "/containers/json")
+                      if c["Labels"].get("sandpool.box") == blank)
+        self.act(theirs, "pause")
+        wait_until(lambda: blank not in self.rows(daemon), "a blank box that does not answer is replaced")
+        self.assertEqual(self.box(daemon, "two").sh("echo awake"), "awake\n")
+        daemon.kill()  # the lease stands though its box does not answer
+        daemon.start()
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.act(mine, "unpause")
+        self.wait_event(daemon, "box.resumed", box_id=box.box_id)
+        self.assertEqual(box.sh("echo awake"), "awake\n")
+
+    def test_killed_and_removed(self):
+        daemon = self.daemon_on({"default": self.config(warm=0)})
+        for thread, method, path, words in (
+                ("killed", "POST", "/kill", "its container was sent signal 9 and has ended with code 137"),
+                ("stopped", "POST", "/stop?t=0", "its container"),
+                ("removed", "DELETE", "?force=1", "its container")):
+            with self.subTest(thread):
+                box = self.box(daemon, thread)
+                status, data = self.engine.call(method, f"/containers/{self.container(box)}{path}")
+                self.assertLess(status, 300, data)
+                self.wait_event(daemon, "lost", box_id=box.box_id)
+                died = [line for line in daemon.process.output().splitlines()
+                        if "box.died" in line and box.box_id in line]
+                self.assertEqual(len(died), 1, died)
+                if self.KIND == "docker":  # Podman does not tell of the signal
+                    self.assertIn(words, died[0])
+                self.assertNotEqual(self.box(daemon, thread).box_id, box.box_id)
+
+    def test_renamed(self):
+        daemon = self.daemon_on({"default": self.config()})
+        box = self.box(daemon, "one")
+        blank = wait_until(lambda: list(self.rows(daemon, "blank")), "a blank box")[0]
+        for c in self.engine.json("GET", "/containers/json"):
+            self.act(c["Id"], "rename?name=sandpool-mine" + c["Id"][:8])
+        client = self.client(daemon)
+        client.post("/v1/pool/reconcile")
+        daemon.restart()
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.assertIn(blank, self.rows(daemon))
+
+    def test_out_of_memory(self):
+        if self.KIND == "podman":
+            self.skipTest("Podman does not tell of it")
+        daemon = self.daemon_on({"default": self.config(warm=0)})
+        box = self.box(daemon, "one")
+        box.run("x=1; while true; do x=$x$x; done")
+        self.wait_event(daemon, "box.oom", box_id=box.box_id)
+
+    def test_broken_stream(self):
+        """What happens while it is broken is found by the listing that follows."""
+        proxy = Proxy(self, self.engine.socket)
+        daemon = self.daemon_on({"default": self.config(proxy.address)}, pool={"reconcile_interval_s": 3600})
+        gone, kept = self.box(daemon, "gone"), self.box(daemon, "kept")
+        may_watch = []
+        proxy.hook = lambda method, path: "refuse" if "/events" in path and not may_watch else None
+        wait_until(lambda: proxy.cut("/events"), "the stream is cut")
+        wait_until(lambda: "docker.events_lost" in daemon.process.output(), "the daemon has seen it")
+        blank = wait_until(lambda: list(self.rows(daemon, "blank")), "a blank box")[0]
+        self.act(next(c["Id"] for c in self.engine.json("GET", "/containers/json")
+                      if c["Labels"].get("sandpool.box") == blank), "pause")
+        self.act(self.container(gone), "kill")
+        before = len(proxy.seen)
+        may_watch.append(True)
+        self.wait_event(daemon, "lost", box_id=gone.box_id)
+        wait_until(lambda: blank not in self.rows(daemon), "the paused one is found too")
+        self.assertIn("docker.events_resumed", daemon.process.output())
+        self.assertEqual(self.box(daemon, "kept").box_id, kept.box_id)
+        since = [path for _, path in proxy.seen[before:] if "/events?since=" in path]
+        self.assertTrue(since, proxy.seen[before:])
+
+
+class ByHandDocker(ByHand, EngineCase):
+    KIND = "docker"
+
+
+class ByHandPodman(ByHand, EngineCase):
+    KIND = "podman"
+
+
+if __name__ == "__main__":
+    main()
