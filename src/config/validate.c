@@ -332,8 +332,6 @@ static void check_docker(const struct check *k, const struct config_profile *p)
     if (!str_is_empty(p->docker.adopt_prefix) && !p->discover)
         complain(k, p, "docker.adopt_prefix",
                  "needs `discover: true`: acquires must look for them");
-    if (str_is_empty(p->docker.tls_cert) != str_is_empty(p->docker.tls_key))
-        complain(k, p, "docker.tls_cert", "and docker.tls_key belong together: give both");
 }
 
 /* What only boxes of a provisioner have. */

@@ -30,7 +30,7 @@ static bool has_scheme(const char *address, const char *scheme)
 static bool is_tls(const struct config_profile *p)
 {
     return !str_is_empty(p->docker.tls_ca) || !str_is_empty(p->docker.tls_cert) ||
-           !str_is_empty(from_env("DOCKER_TLS_VERIFY"));
+           !str_is_empty(p->docker.tls_key) || !str_is_empty(from_env("DOCKER_TLS_VERIFY"));
 }
 
 /* The directory without links: /var/run is /run. Not the socket itself, which may not be there yet:
@@ -125,6 +125,8 @@ static int take_tls(struct docker *d, const struct config_profile *p, struct err
 {
     int rc = SP_OK;
 
+    if (str_is_empty(p->docker.tls_cert) != str_is_empty(p->docker.tls_key))
+        return err_set(err, SP_CONFIG, "docker.tls_cert and docker.tls_key: give both or none");
     if (str_is_empty(p->docker.tls_ca) && str_is_empty(p->docker.tls_cert)) {
         rc = take_usual_files(d, err);
     } else {

@@ -44,6 +44,7 @@ static const char *other_value(const struct config_key *k)
         {"profiles.*.limits.memory", "64M"},
         {"profiles.*.limits.disk", "64M"},
         {"profiles.*.docker.container_prefix", "deer"},
+        {"profiles.*.docker.adopt_prefix", "deer"},
         {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
         {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
         {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
@@ -87,7 +88,7 @@ static const char *backend_of(const struct config_key *k)
     if (strncmp(k->path, "profiles.*.sim.", 15) == 0)
         return "backend: sim, ";
     if (strncmp(k->path, "profiles.*.docker.", 18) == 0)
-        return "backend: docker, image: a, ";
+        return "backend: docker, image: a, discover: true, ";
     if (strncmp(k->path, "profiles.*.remote.", 18) == 0)
         return "backend: remote, ";
     return "";
