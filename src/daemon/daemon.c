@@ -18,10 +18,13 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/str.h"
+#include "daemon/listeners.h"
 #include "daemon/notify.h"
+#include "daemon/servers.h"
 #include "daemon/single.h"
 #include "engine/engine.h"
 #include "http/http.h"
+#include "http/listen.h"
 #include "loop/httpc.h"
 #include "loop/signals.h"
 #include "sandpool/version.h"
@@ -40,7 +43,8 @@ struct daemon {
     struct loop loop;
     struct signals signals;
     struct httpc *http_client;
-    struct http_server *server;
+    struct listeners listeners;
+    struct servers servers;
     struct engine *engine;
     struct api api;
     uint64_t file_limit;
@@ -114,7 +118,7 @@ static int reload(void *ctx, struct err *err)
     } else {
         log_set_level(c->log.level, c->log.format);
         limits = limits_of(d, c);
-        http_server_set_limits(d->server, &limits);
+        servers_set_limits(&d->servers, &limits);
     }
     notify_send("READY=1");
     return r;
@@ -152,11 +156,10 @@ static void on_all_destroyed(void *ctx, size_t left)
     engine_close(d->engine, on_engine_closed, d);
 }
 
-static void on_server_closed(void *ctx)
+static void on_servers_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
-    d->server = NULL;
     if (d->options->want_destroy)
         engine_destroy_all(d->engine, rt_after(rt_now(&d->loop.rt), DESTROY_GRACE_NS),
                            on_all_destroyed, d);
@@ -172,10 +175,7 @@ static void close_everything(struct daemon *d)
     rt_timer_cancel(&d->loop.rt, &d->stop_timer);
     rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
     engine_refuse_waiting(d->engine); /* those that came while stopping */
-    if (d->server != NULL)
-        http_server_close(d->server, on_server_closed, d);
-    else
-        on_server_closed(d);
+    servers_close(&d->servers, on_servers_closed, d);
 }
 
 /* Only while stopping: looks whether the last running request has been answered. */
@@ -184,8 +184,7 @@ static void on_stop_timer(struct rt_timer *timer)
     struct daemon *d = container_of(timer, struct daemon, stop_timer);
     struct rt *rt = &d->loop.rt;
 
-    if (d->server == NULL || http_server_connections(d->server) == 0 ||
-        rt_now(rt) >= d->stop_deadline_ns)
+    if (servers_connections(&d->servers) == 0 || rt_now(rt) >= d->stop_deadline_ns)
         close_everything(d);
     else
         rt_timer_set(rt, timer, rt_after(rt_now(rt), STOP_POLL_NS), on_stop_timer);
@@ -200,8 +199,8 @@ static void stop(struct daemon *d, const char *why)
     d->is_stopping = true;
     notify_send("STOPPING=1");
     log_info("daemon.stopping", LF_STR("why", why));
-    if (d->server != NULL)
-        http_server_stop(d->server);
+    servers_stop(&d->servers);
+    listeners_close(&d->listeners, true);
     engine_refuse_waiting(d->engine);
     journal_close(engine_journal(d->engine));
     d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
@@ -214,7 +213,7 @@ static void on_signal(void *ctx, int signum)
     struct err err;
 
     if (signum == SIGHUP) {
-        if (d->server != NULL && !d->is_stopping)
+        if (d->servers.count > 0 && !d->is_stopping)
             (void) reload(d, &err); /* logged there; a bad file changes nothing */
         return;
     }
@@ -248,26 +247,47 @@ static int socket_gid(const struct config *c, uint32_t *ret, struct err *err)
     return SP_OK;
 }
 
+/* The sockets of the configuration; asked again, the same ones. */
+static int open_sockets(struct daemon *d, const struct config *c, struct listener_socket **ret_unix,
+                        struct listener_socket **ret_tcp, struct err *err)
+{
+    uint32_t gid;
+    int r = socket_gid(c, &gid, err);
+
+    if (r == SP_OK)
+        r = listeners_unix(&d->listeners, LISTENER_API, c->socket.path, (unsigned) c->socket.mode,
+                           gid, ret_unix, err);
+    if (r == SP_OK && !str_is_empty(c->tcp.listen))
+        r = listeners_tcp(&d->listeners, LISTENER_API_TCP, c->tcp.listen, ret_tcp, err);
+    return r;
+}
+
 static int start_listening(struct daemon *d, struct err *err)
 {
     const struct config *c = engine_config(d->engine);
-    struct http_server_config sc = {
-        .limits = limits_of(d, c), .routes = api_routes, .ctx = &d->api, .guard = api_guard};
-    uint32_t gid;
-    int port = 0;
-    int r = socket_gid(c, &gid, err);
+    struct http_server_config sc = {.limits = limits_of(d, c),
+                                    .routes = api_routes,
+                                    .ctx = &d->api,
+                                    .guard = api_guard,
+                                    .keeps_requests = true};
+    struct listener_socket *unix_socket = NULL;
+    struct listener_socket *tcp_socket = NULL;
+    struct server *api;
+    int r = open_sockets(d, c, &unix_socket, &tcp_socket, err);
 
     if (r != SP_OK)
         return r;
     FAULT_POINT("engine.before_listen");
-    d->server = http_server_new(&d->loop, &sc);
-    r = http_server_listen_unix(d->server, c->socket.path, (unsigned) c->socket.mode, gid, err);
-    if (r == SP_OK && !str_is_empty(c->tcp.listen))
-        r = http_server_listen_tcp(d->server, c->tcp.listen, &port, err);
+    api = servers_add(&d->servers, SERVER_API, http_server_new(&d->loop, &sc));
+    r = servers_listen(api, unix_socket, err);
+    if (r == SP_OK && tcp_socket != NULL)
+        r = servers_listen(api, tcp_socket, err);
     if (r != SP_OK)
         return r;
+    listeners_drop_unused(&d->listeners);
     log_info("daemon.ready", LF_STR("socket", c->socket.path), LF_STR("tcp", c->tcp.listen),
-             LF_U64("port", port), LF_STR("instance", engine_instance(d->engine)));
+             LF_U64("port", tcp_socket != NULL ? listen_port(tcp_socket->fd) : 0),
+             LF_STR("instance", engine_instance(d->engine)));
     return SP_OK;
 }
 
@@ -326,8 +346,10 @@ int daemon_run(const struct daemon_options *options)
         log_setup(STDERR_FILENO, config->log.level, config->log.format);
         d->options = options;
         d->file_limit = single_raise_file_limit();
-        r = single_lock(config->state_dir, options->want_standby, &lock_fd, &err);
+        r = listeners_from_environment(&d->listeners, &err);
     }
+    if (r == SP_OK)
+        r = single_lock(config->state_dir, options->want_standby, &lock_fd, &err);
     if (r == SP_OK) {
         log_info("daemon.starting", LF_STR("version", SANDPOOL_VERSION), LF_U64("pid", getpid()),
                  LF_STR("state_dir", config->state_dir));

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -66,7 +67,7 @@ static int bind_closed(int fd, const struct sockaddr_un *addr, struct err *err)
     return r == 0 ? SP_OK : err_sys(err, SP_IO, sys, "bind '%s'", addr->sun_path);
 }
 
-static int open_up(const char *path, unsigned mode, uint32_t gid, struct err *err)
+int listen_open_up(const char *path, unsigned mode, uint32_t gid, struct err *err)
 {
     if (gid != UINT32_MAX && chown(path, (uid_t) -1, (gid_t) gid) != 0)
         return err_sys(err, SP_IO, errno, "give '%s' to group %u", path, gid);
@@ -95,7 +96,7 @@ int listen_unix(const char *path, unsigned mode, uint32_t gid, struct err *err)
         return r;
     r = start_listening(fd, path, err);
     if (r == SP_OK)
-        r = open_up(path, mode, gid, err);
+        r = listen_open_up(path, mode, gid, err);
     if (r != SP_OK) {
         (void) unlink(path); /* ours, and of no use */
         return r;
@@ -164,4 +165,47 @@ int listen_port(int fd)
     if (ss.ss_family == AF_INET6)
         return ntohs(((struct sockaddr_in6 *) &ss)->sin6_port);
     return 0;
+}
+
+static bool is_listening(int fd)
+{
+    int is_on = 0;
+    socklen_t len = sizeof(is_on);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_on, &len) == 0 && is_on != 0;
+}
+
+bool listen_is_unix(int fd, const char *path)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNSPEC};
+    socklen_t len = sizeof(addr);
+    struct stat st;
+
+    return is_listening(fd) && getsockname(fd, (struct sockaddr *) &addr, &len) == 0 &&
+           addr.sun_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) &&
+           strncmp(addr.sun_path, path, sizeof(addr.sun_path)) == 0 && lstat(path, &st) == 0 &&
+           S_ISSOCK(st.st_mode);
+}
+
+bool listen_is_tcp(int fd, const char *address)
+{
+    struct sockaddr_storage want;
+    struct sockaddr_storage have = {.ss_family = AF_UNSPEC};
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *) &want;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *) &want;
+    socklen_t len;
+    int port;
+
+    if (!is_listening(fd) || !parse_address(address, &want, &len))
+        return false;
+    len = sizeof(have);
+    if (getsockname(fd, (struct sockaddr *) &have, &len) != 0 || have.ss_family != want.ss_family)
+        return false;
+    port = ntohs(want.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+    if (port != 0 && port != listen_port(fd))
+        return false;
+    if (want.ss_family == AF_INET)
+        return v4->sin_addr.s_addr == ((const struct sockaddr_in *) &have)->sin_addr.s_addr;
+    return memcmp(&v6->sin6_addr, &((const struct sockaddr_in6 *) &have)->sin6_addr,
+                  sizeof(v6->sin6_addr)) == 0;
 }

@@ -108,12 +108,12 @@ def wait_until(condition, what, limit=WAIT_S):
 class Process:
     """A child with its output in a file; stop() and kill() wait for it."""
 
-    def __init__(self, argv, log, env=None):
+    def __init__(self, argv, log, env=None, pass_fds=()):
         self.log = log
         with open(log, "ab") as out:
             self.child = subprocess.Popen(
                 [str(a) for a in argv], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
-                env={**os.environ, **(env or {})})
+                pass_fds=pass_fds, env={**os.environ, **(env or {})})
 
     @property
     def pid(self):
