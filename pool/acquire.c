@@ -1,5 +1,5 @@
 /* acquire.c - the order in which an acquire is served: the thread's leased box, its parked box, a
- * box the backend already runs under this id, a blank box, the queue. A waiter may come through
+ * box the backend already runs under this id, a blank box (unless it is special), the queue. A waiter may come through
  * here several times: whenever what it waited for has changed. */
 #include <string.h>
 
@@ -181,12 +181,12 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
         serve_parked(p, w, s);
         break;
     case POOL_INTENT:
+    case POOL_CREATING:
     case POOL_STARTING:
     case POOL_PARKING:
         wait_for_box(p, w, s);
         break;
     case POOL_FREE:
-    case POOL_CREATING:
     case POOL_BLANK:
     case POOL_DOOMED:
     case POOL_DESTROYING:
@@ -196,12 +196,15 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
     }
 }
 
-/* Another acquire of this thread waits already: one box for both. */
+/* Another acquire of this thread waits already: one box for both, if it is right for both. */
 static void join_thread(struct pool *p, struct waiter *w, struct waiter *primary)
 {
     const struct pool_acquire *a = &primary->acquire;
     int code = check_owner(&w->acquire, a->user, a->thread, a->principal, a->profile);
 
+    if (code == SP_OK && w->acquire.is_special &&
+        (!a->is_special || w->acquire.made_with != a->made_with))
+        code = SP_SPEC_CONFLICT;
     if (code != SP_OK) {
         refuse(p, w, code, sp_error_info(code)->text);
         return;
@@ -222,16 +225,17 @@ static void discover_first(struct pool *p, struct waiter *w)
     emit_discover(p, w, question_deadline(p, w, POOL_DISCOVER_NS));
 }
 
-static void serve_blank(struct pool *p, struct waiter *w)
+/* A blank box, or a place in line. */
+static void serve_new(struct pool *p, struct waiter *w)
 {
     struct profile *f = &p->profiles[w->acquire.profile];
-    struct slot *s = lease_find_blank(p, w->acquire.profile);
+    struct slot *s = w->acquire.is_special ? NULL : lease_find_blank(p, w->acquire.profile);
 
-    if (!w->is_counted) {
+    if (!w->is_counted && !w->acquire.is_special) { /* blank boxes are kept for the others */
         admit_count_arrival(p, f);
         w->is_counted = true;
     }
-    if (p->mode == POOL_RUNNING && f->waiting == 0 && s != NULL) {
+    if (p->mode == POOL_RUNNING && f->waiting[LINE_BLANK] == 0 && s != NULL) {
         lease_begin(p, s, w, w->was_queued ? POOL_SRC_COLD : POOL_SRC_WARM);
         return;
     }
@@ -267,7 +271,7 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
         /* the random id of an anonymous box cannot be there already */
         discover_first(p, w);
     } else {
-        serve_blank(p, w);
+        serve_new(p, w);
     }
 }
 

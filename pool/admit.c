@@ -1,5 +1,5 @@
 /* admit.c - who gets the places there are; runs at the end of every step. Waiting acquires come
- * first, the one that waits longest before the others; warm targets take what is left. Boxes are
+ * first, the one that waits longest before the others, for whatever box; warm targets take what is left. Boxes are
  * evicted for acquires only, and only as many as are not dying already. */
 #include "pool/internal.h"
 
@@ -45,7 +45,8 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) <= p->now_ns;
 
     return (struct refill_view){
-        .waiting = f->waiting,
+        .waiting = f->waiting[LINE_BLANK],
+        .special = f->waiting[LINE_SPECIAL],
         .fresh = (unsigned) f->blank[BLANK_FRESH].len,
         .drifted = (unsigned) f->blank[BLANK_DRIFTED].len,
         .making = f->making,
@@ -67,40 +68,51 @@ static void serve_waiters(struct pool *p, unsigned index)
 {
     struct profile *f = &p->profiles[index];
 
-    while (f->waiting > 0) {
+    while (f->waiting[LINE_BLANK] > 0) {
         struct slot *s = lease_find_blank(p, index);
-        struct waiter *w = turn_head(f);
+        struct waiter *w = turn_head(f, LINE_BLANK);
 
         if (s == NULL)
             return;
-        turn_rotate(p, index);
+        turn_rotate(f, LINE_BLANK);
         lease_begin(p, s, w, POOL_SRC_COLD);
     }
 }
 
-/* The profile whose next waiter waits longest, among those that may make a box for one. */
-static int neediest(const struct pool *p, unsigned *ret_need)
+/* The one who waits longest, among the heads of the lines a box may be made for. */
+static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
 {
-    uint64_t oldest_ns = POOL_NEVER;
-    int best = -1;
+    struct waiter *best = NULL;
 
     *ret_need = 0;
     for (unsigned i = 0; i < p->profile_count; i++) {
         const struct profile *f = &p->profiles[i];
         struct refill_view v;
-        unsigned need;
+        struct refill_plan plan;
 
-        if (f->waiting == 0)
+        if (f->waiting[LINE_BLANK] + f->waiting[LINE_SPECIAL] == 0)
             continue;
         v = view_of(p, f);
-        need = refill_want(&v).for_waiters;
-        *ret_need += need;
-        if (need > 0 && turn_head(f)->since_ns < oldest_ns) {
-            oldest_ns = turn_head(f)->since_ns;
-            best = (int) i;
+        plan = refill_want(&v);
+        *ret_need += plan.for_both;
+        for (int line = 0; line < LINE_COUNT; line++) {
+            struct waiter *w = turn_head(f, line);
+
+            if ((line == LINE_SPECIAL ? plan.for_special : plan.for_waiters) > 0 &&
+                (best == NULL || w->since_ns < best->since_ns))
+                best = w;
         }
     }
     return best;
+}
+
+/* A box of its own, or one more that will be blank. */
+static bool make_for(struct pool *p, struct waiter *w)
+{
+    if (!w->acquire.is_special)
+        return health_make_box(p, w->acquire.profile, NULL);
+    turn_rotate(&p->profiles[w->acquire.profile], LINE_SPECIAL);
+    return health_make_box(p, w->acquire.profile, w);
 }
 
 static struct slot *oldest_spare_blank(const struct pool *p)
@@ -110,7 +122,7 @@ static struct slot *oldest_spare_blank(const struct pool *p)
     for (unsigned i = 0; i < p->profile_count; i++) {
         const struct profile *f = &p->profiles[i];
 
-        if (f->waiting > 0)
+        if (f->waiting[LINE_BLANK] > 0)
             continue;
         for (int k = BLANK_FRESH; k <= BLANK_DRIFTED; k++) {
             struct list_node *n = list_first(&f->blank[k]);
@@ -140,10 +152,10 @@ static void evict(struct pool *p, unsigned need)
 static void make_for_waiters(struct pool *p)
 {
     unsigned need = 0;
-    int index = neediest(p, &need);
+    struct waiter *w = neediest(p, &need);
 
-    while (index >= 0 && room(p) > 0 && health_make_box(p, (unsigned) index))
-        index = neediest(p, &need);
+    while (w != NULL && room(p) > 0 && make_for(p, w))
+        w = neediest(p, &need);
     if (need > 0)
         evict(p, need);
 }
@@ -167,7 +179,7 @@ static void keep_warm(struct pool *p, unsigned index)
     v = view_of(p, f);
     plan = refill_want(&v);
     for (unsigned i = 0; i < plan.for_target; i++)
-        if (!health_make_box(p, index))
+        if (!health_make_box(p, index, NULL))
             break;
     if (plan.doom_drifted > 0)
         doom_box(p, slot_of(list_first(&f->blank[BLANK_DRIFTED])), POOL_END_DRIFT);
@@ -191,7 +203,7 @@ static void retire(struct pool *p, struct profile *f)
 static void plan_wake(struct pool *p, const struct profile *f)
 {
     struct refill_view v = view_of(p, f);
-    bool wants_more = v.waiting + v.target > v.fresh + v.making || v.drifted > 0;
+    bool wants_more = v.waiting + v.target > v.fresh + v.making || v.drifted > 0 || v.special > 0;
 
     if (p->mode != POOL_RUNNING || !p->is_store_up || f->conf.is_retired)
         return;

@@ -11,7 +11,7 @@ static const unsigned allowed_next[POOL_STATE_COUNT] = {
     [POOL_FREE] = 0, /* box_enter() */
     [POOL_INTENT] = TO(CREATING) | TO(STARTING) | TO(FORGETTING) | TO(DOOMED) | TO(FREE),
     [POOL_CREATING] = TO(STARTING) | TO(DOOMED),
-    [POOL_STARTING] = TO(BLANK) | TO(PARKED) | TO(DOOMED),
+    [POOL_STARTING] = TO(BLANK) | TO(LEASING) | TO(PARKED) | TO(DOOMED),
     [POOL_BLANK] = TO(LEASING) | TO(STARTING) | TO(DOOMED),
     [POOL_LEASING] = TO(LEASED) | TO(BLANK) | TO(PARKED) | TO(DOOMED) | TO(FREE),
     [POOL_LEASED] = TO(PARKING) | TO(BLANK) | TO(PARKED) | TO(DOOMED),
@@ -50,6 +50,15 @@ bool box_is_making(const struct slot *s)
         return false;
     return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
            (state == POOL_BLANK && s->box.is_unseen);
+}
+
+/* Those of an earlier life are not: whoever waited for them is gone. */
+bool box_is_special(const struct slot *s)
+{
+    enum pool_state state = s->box.state;
+
+    return s->is_made && s->box.sandbox_id[0] != '\0' &&
+           (state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING);
 }
 
 enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
@@ -175,7 +184,8 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
         s->box.is_unseen = false;
     put_on_list(p, s);
     count_in(p, s);
-    waiter_redo_all(p, s);
+    if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */
+        waiter_redo_all(p, s);
     if (next == POOL_FREE)
         leave_pool(p, s);
 }

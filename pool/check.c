@@ -62,8 +62,12 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
     if (s->list != list_for(p, s) || !is_on_list(s->list, &s->link))
         return "a box is not on the list its state names";
     if (is_owned(s->box.state) != s->by_sandbox.is_linked && s->box.state != POOL_STARTING &&
-        s->box.state != POOL_INTENT)
+        s->box.state != POOL_CREATING && s->box.state != POOL_INTENT)
         return "owned and bound are not the same";
+    if (box_is_special(s) && !s->by_sandbox.is_linked)
+        return "a box is made for an owner that is not bound to it";
+    if (box_is_special(s) && s->box.state == POOL_STARTING && list_is_empty(&s->waiters))
+        return "a box is made for nobody";
     if (s->by_sandbox.is_linked && bind_find(p, s->box.sandbox_id) != s)
         return "an id is bound to two boxes";
     if (s->box.state == POOL_BLANK && s->box.sandbox_id[0] != '\0')

@@ -17,8 +17,9 @@ static bool will_be_answered(const struct waiter *w)
 
     switch (w->phase) {
     case WAITER_BOX:
-        return s->box.state == POOL_INTENT || s->box.state == POOL_STARTING ||
-               s->box.state == POOL_PARKING || s->box.state == POOL_PARKED;
+        return s->box.state == POOL_INTENT || s->box.state == POOL_CREATING ||
+               s->box.state == POOL_STARTING || s->box.state == POOL_PARKING ||
+               s->box.state == POOL_PARKED;
     case WAITER_CHECKING:
         return s->is_checking;
     case WAITER_COMMIT:
@@ -60,27 +61,33 @@ static const char *check_one(const struct pool *p, const struct waiter *w)
     if (w->phase == WAITER_JOINED && w->primary->phase != WAITER_QUEUED &&
         w->primary->phase != WAITER_DISCOVERING)
         return "a request joined one that does not wait";
+    if (w->phase == WAITER_JOINED && w->acquire.is_special && !w->primary->acquire.is_special)
+        return "a request that wants its own box shares one that is not";
     if (w->slot != NULL && !will_be_answered(w))
         return "a request waits for an answer that will not come";
     return NULL;
 }
 
-static const char *check_profile(const struct pool *p, const struct profile *f)
+static const char *check_line(const struct pool *p, const struct profile *f, enum line line)
 {
+    const struct list *round = &f->round[line];
     unsigned waiting = 0;
 
-    for (struct list_node *n = list_first(&f->round); n != NULL; n = list_next(&f->round, n)) {
+    for (struct list_node *n = list_first(round); n != NULL; n = list_next(round, n)) {
         const struct turn *t = container_of(n, struct turn, link);
+        const struct waiter *first = waiter_of(list_first(&t->waiters));
 
-        if (list_is_empty(&t->waiters) || &p->profiles[t->profile] != f)
+        if (list_is_empty(&t->waiters) || &p->profiles[t->profile] != f || t->line != line)
             return "a turn is empty or in the wrong round";
         waiting += (unsigned) t->waiters.len;
-        if (turn_find(p, t->profile, waiter_of(list_first(&t->waiters))->acquire.user) != t)
+        if (line_of(first) != line)
+            return "a request waits in the wrong line";
+        if (turn_find(p, t->profile, line, first->acquire.user) != t)
             return "a user has two turns";
     }
-    if (waiting != f->waiting)
+    if (waiting != f->waiting[line])
         return "the number of waiters differs from a recount";
-    if (waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
+    if (line == LINE_BLANK && waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
         f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0)
         return "an acquire waits while a box is free for it";
     if (waiting > 0 && (!p->is_store_up || p->mode == POOL_DRAINING || f->conf.is_retired))
@@ -104,8 +111,8 @@ const char *check_waiters(const struct pool *p)
     }
     if (waiting != p->waiting || unused != p->free_waiters.len || waiting > p->max_waiters)
         return "the number of requests differs from a recount";
-    for (unsigned i = 0; i < p->profile_count; i++) {
-        const char *why = check_profile(p, &p->profiles[i]);
+    for (unsigned i = 0; i < p->profile_count * LINE_COUNT; i++) {
+        const char *why = check_line(p, &p->profiles[i / LINE_COUNT], i % LINE_COUNT);
 
         if (why != NULL)
             return why;

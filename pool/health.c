@@ -6,7 +6,8 @@
 #include "base/str.h"
 #include "pool/internal.h"
 
-bool health_make_box(struct pool *p, unsigned profile)
+/* For `special` alone, if given: it is bound before its row is written. */
+bool health_make_box(struct pool *p, unsigned profile, struct waiter *special)
 {
     const struct pool_profile *c = &p->profiles[profile].conf;
     struct slot *s;
@@ -24,16 +25,35 @@ bool health_make_box(struct pool *p, unsigned profile)
     s->is_made = true;
     if (p->make_token != NULL)
         p->make_token(p->make_token_ctx, s->box.token);
+    if (special != NULL) {
+        s->box.made_with = special->acquire.made_with;
+        bind_owner(p, s, &special->acquire);
+    }
     box_enter(p, s, POOL_INTENT);
+    if (special != NULL)
+        waiter_attach(p, special, s, WAITER_BOX, 0);
     s->wait_write = box_write(p, s, POOL_WRITE_BOX);
     return true;
+}
+
+static bool is_unwanted(const struct slot *s)
+{
+    return box_is_special(s) && list_is_empty(&s->waiters);
+}
+
+/* One that is being created is left alone until the backend has answered. */
+void health_left(struct pool *p, struct slot *s)
+{
+    if (s->box.state == POOL_STARTING && is_unwanted(s))
+        doom_box(p, s, POOL_END_RELEASED);
 }
 
 void health_intent_stored(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
-    if (p->mode != POOL_RUNNING || f->conf.is_retired) { /* no longer wanted */
+    if (p->mode != POOL_RUNNING || f->conf.is_retired || is_unwanted(s)) {
+        bind_cut(p, s);
         box_set_state(p, s, POOL_FORGETTING);
         box_mark_dirty(p, s, 0);
         return;
@@ -65,16 +85,6 @@ static void count_success(struct pool *p, struct slot *s)
     f->retry_ns = 0;
 }
 
-/* Whoever waits for a box that cannot be made is told now, not at its deadline. */
-static void refuse_waiting(struct pool *p, struct profile *f)
-{
-    for (struct waiter *w = turn_head(f); w != NULL; w = turn_head(f)) {
-        struct refusal r = acquire_refusal(p, w);
-
-        waiter_refuse(p, w, &r);
-    }
-}
-
 void health_count_failure(struct pool *p, struct slot *s, const char *reason)
 {
     struct profile *f = profile_of(p, s);
@@ -95,8 +105,8 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason)
         f->is_open = true;
         emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
     }
-    if (f->is_open)
-        refuse_waiting(p, f);
+    if (f->is_open) /* told now, not at their deadlines */
+        turn_refuse_all(p, f, NULL);
 }
 
 static void become_ready(struct pool *p, struct slot *s)
@@ -111,15 +121,22 @@ static void become_ready(struct pool *p, struct slot *s)
         s->age_ns =
             time_after(p->now_ns, c->max_age_ns - rand_below(&p->rand, c->max_age_ns / 10 + 1));
     count_success(p, s);
-    if (s->box.sandbox_id[0] != '\0') {
+    if (box_is_special(s) && (is_unwanted(s) || p->mode == POOL_DRAINING)) {
+        doom_box(p, s, POOL_END_RELEASED);
+        return;
+    }
+    if (box_is_special(s) && p->mode == POOL_RUNNING) {
+        lease_begin(p, s, waiter_of(list_first(&s->waiters)), POOL_SRC_COLD);
+    } else if (s->box.sandbox_id[0] != '\0') {
         s->box.parked_ns = s->box.parked_ns != 0 ? s->box.parked_ns : p->now_ns;
         s->lease_from = POOL_PARKED;
         box_set_state(p, s, POOL_PARKED);
+        box_mark_dirty(p, s, 0);
     } else {
         box_set_state(p, s, POOL_BLANK);
+        box_mark_dirty(p, s, 0);
     }
     emit_event(p, POOL_FACT_READY, s, NULL);
-    box_mark_dirty(p, s, 0);
 }
 
 void health_probe(struct pool *p, struct slot *s)
@@ -142,7 +159,9 @@ void health_created(struct pool *p, const struct pool_event *ev)
     s->box.seen_ns = p->now_ns;
     box_set_state(p, s, POOL_STARTING);
     emit_event(p, POOL_FACT_CREATED, s, NULL);
-    if (ev->u.created.is_ready)
+    if (is_unwanted(s))
+        doom_box(p, s, POOL_END_RELEASED);
+    else if (ev->u.created.is_ready)
         become_ready(p, s);
     else
         health_probe(p, s);

@@ -21,6 +21,9 @@
 #define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
 #define POOL_RETRY_AFTER_MIN_NS (100 * NS_PER_MS)
 
+/* What a queued acquire waits for: any blank box, or a box that is made for it. */
+enum line { LINE_BLANK, LINE_SPECIAL, LINE_COUNT };
+
 /* The lists a blank box can be on. */
 enum blank_kind { BLANK_FRESH, BLANK_DRIFTED, BLANK_UNSEEN, BLANK_KIND_COUNT };
 
@@ -44,7 +47,8 @@ struct slot {
     struct req_id lease_req;    /* the acquire whose reply made it leased, while it may be undone */
     uint64_t listing;           /* last listing that showed it */
     unsigned tries;             /* destroys that failed */
-    enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered */
+    enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered,
+                                 * STARTING: made for it */
     enum pool_source source;
     bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
     bool is_checking; /* the backend owes an answer to a check */
@@ -55,7 +59,7 @@ enum waiter_phase {
     WAITER_FREE,
     WAITER_NEW,         /* being dispatched */
     WAITER_REDO,        /* to be dispatched again before the step ends */
-    WAITER_QUEUED,      /* wants a blank box; in its user's turn */
+    WAITER_QUEUED,      /* wants a box; in its user's turn */
     WAITER_JOINED,      /* shares the place of another waiter of its thread */
     WAITER_DISCOVERING, /* the backend is asked for its id */
     WAITER_BOX,         /* its box is between two states */
@@ -89,9 +93,10 @@ struct waiter {
     bool was_queued;
 };
 
-/* The waiting acquires of one user for one profile, first come first served. */
+/* The waiting acquires of one user in one line of a profile, first come first served. */
 struct turn {
     unsigned profile;
+    enum line line;
     struct list waiters;   /* never empty while in use */
     struct list_node link; /* free list, or the profile's round */
     struct map_node by_user;
@@ -100,11 +105,11 @@ struct turn {
 struct profile {
     struct pool_profile conf;
     struct list blank[BLANK_KIND_COUNT];
-    struct list round; /* turns; the first is served next */
+    struct list round[LINE_COUNT]; /* turns; the first is served next */
     unsigned by_state[POOL_STATE_COUNT];
-    unsigned making;  /* will be blank: not bound, and INTENT to STARTING or unseen blank */
-    unsigned waiting; /* queued, joined ones not counted */
-    double arrivals;  /* decayed count */
+    unsigned making; /* will be blank: not bound, and INTENT to STARTING or unseen blank */
+    unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
+    double arrivals;              /* decayed count */
     uint64_t arrivals_ns;
     uint64_t provision_ns;
     unsigned failures;
@@ -245,6 +250,11 @@ static inline struct waiter *waiter_of(struct list_node *link)
     return container_of(link, struct waiter, link);
 }
 
+static inline enum line line_of(const struct waiter *w)
+{
+    return w->acquire.is_special ? LINE_SPECIAL : LINE_BLANK;
+}
+
 static inline struct profile *profile_of(struct pool *p, const struct slot *s)
 {
     return &p->profiles[s->box.profile];
@@ -278,6 +288,7 @@ void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);
 bool box_is_dying(const struct slot *s);
 bool box_is_making(const struct slot *s);
+bool box_is_special(const struct slot *s); /* being made for those who wait for it */
 enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s);
 
 /* bind.c: which id belongs to which box. */
@@ -296,12 +307,14 @@ void past_drop(struct pool *p, const char *sandbox_id);
 const struct past *past_find(const struct pool *p, const char *sandbox_id);
 
 /* turns.c: the fair queue of a profile. */
-struct turn *turn_find(const struct pool *p, unsigned profile, const char *user);
+struct turn *turn_find(const struct pool *p, unsigned profile, enum line line, const char *user);
 void turn_push(struct pool *p, struct waiter *w);
 void turn_remove(struct pool *p, struct waiter *w);
 void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
-struct waiter *turn_head(const struct profile *f); /* served next; NULL when nobody waits */
-void turn_rotate(struct pool *p, unsigned profile);
+/* Served next; NULL when nobody waits. */
+struct waiter *turn_head(const struct profile *f, enum line line);
+void turn_rotate(struct profile *f, enum line line);
+void turn_refuse_all(struct pool *p, struct profile *f, const struct refusal *r);
 
 /* waiter.c: one request that cannot be answered yet. */
 struct waiter *waiter_new(struct pool *p, const struct pool_event *ev); /* NULL when full */
@@ -354,7 +367,8 @@ void doom_gone(struct pool *p, struct slot *s);
 void doom_late_created(struct pool *p, const struct pool_event *ev);
 
 /* health.c: making boxes, and what follows when that fails. */
-bool health_make_box(struct pool *p, unsigned profile);
+bool health_make_box(struct pool *p, unsigned profile, struct waiter *special);
+void health_left(struct pool *p, struct slot *s); /* somebody waits for it no longer */
 void health_intent_stored(struct pool *p, struct slot *s);
 void health_intent_failed(struct pool *p, struct slot *s);
 void health_created(struct pool *p, const struct pool_event *ev);
@@ -365,7 +379,8 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason);
 
 /* refill.c: pure arithmetic. */
 struct refill_view {
-    unsigned waiting;
+    unsigned waiting; /* for a blank box */
+    unsigned special; /* for a box of their own */
     unsigned fresh;
     unsigned drifted;
     unsigned making;
@@ -380,6 +395,8 @@ struct refill_view {
 };
 struct refill_plan {
     unsigned for_waiters; /* creates, whatever the room */
+    unsigned for_special; /* the same */
+    unsigned for_both;    /* at once */
     unsigned for_target;  /* creates within the room */
     unsigned doom_drifted;
     unsigned doom_surplus;

@@ -35,7 +35,7 @@ void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_sou
     const struct pool_acquire *a = &w->acquire;
     struct profile *f = profile_of(p, s);
 
-    s->lease_from = s->box.state; /* FREE: found by a discovery */
+    s->lease_from = s->box.state; /* FREE: found by a discovery; STARTING: made for it */
     s->source = source;
     s->box.leased_ns = p->now_ns;
     s->box.active_ns = p->now_ns;
@@ -86,13 +86,14 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 }
 
 /* Back to where the lease found it. A blank box whose address nobody has seen is as good as new;
- * one that was at work meanwhile, or was changed for its owner, is not. */
+ * one that was at work meanwhile, or was changed or made for its owner, is not. */
 static void undo(struct pool *p, struct slot *s, bool is_spoiled)
 {
     bool is_unused = s->box.busy == 0 && s->box.active_ns == s->box.leased_ns;
 
     s->lease_req.v = 0;
-    if (s->lease_from == POOL_BLANK && is_unused && is_spoiled) {
+    if (is_unused &&
+        (s->lease_from == POOL_STARTING || (s->lease_from == POOL_BLANK && is_spoiled))) {
         doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */
     } else if (s->lease_from == POOL_BLANK && is_unused) {
         past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
@@ -123,7 +124,7 @@ void lease_stored(struct pool *p, struct slot *s)
     s->committed_ns = s->box.expires_ns;
     box_set_state(p, s, POOL_LEASED);
     past_drop(p, s->box.sandbox_id);
-    if (s->lease_from != POOL_PARKED)
+    if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else it knows them */
         emit_backend(p, POOL_FX_BIND, s, 0);
     emit_event(p, POOL_FACT_LEASED, s, pool_source_name(s->source));
     for (n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
@@ -136,6 +137,10 @@ void lease_failed(struct pool *p, struct slot *s)
         waiter_refuse(p, waiter_of(n), &store_down);
     if (s->lease_from == POOL_FREE) { /* not ours yet, and no row says otherwise */
         box_set_state(p, s, POOL_FREE);
+        return;
+    }
+    if (s->lease_from == POOL_STARTING) { /* made for those who were just refused */
+        doom_box(p, s, POOL_END_RELEASED);
         return;
     }
     if (s->lease_from == POOL_BLANK)

@@ -19,6 +19,9 @@
  *                          v
  *                      DESTROYING --- gone ---> FORGETTING --- row removed ---> (free)
  *
+ * A box made for one acquire (`is_special`) is bound from its intent on and goes from STARTING
+ * straight to LEASING; when nobody waits for it any more it is destroyed. It is never BLANK.
+ *
  * Rules (they never bend): a row is committed before the backend is asked to create or destroy;
  * a reply that promises a box follows the commit; only BLANK boxes meet a new owner; a check that
  * failed says nothing about the box; max_boxes counts boxes being made and being destroyed. */
@@ -151,6 +154,7 @@ struct pool_box {
     enum pool_state state;
     unsigned profile;
     uint64_t spec_hash;
+    uint64_t made_with;               /* of the acquire it was made for; 0: nothing special */
     char sandbox_id[POOL_ID_MAX + 1]; /* "" while blank */
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1]; /* "" when anonymous */
@@ -216,6 +220,9 @@ struct pool_acquire {
     uint64_t deadline_ns;  /* absolute; now: do not wait */
     uint64_t ttl_ns;       /* 0: the profile's */
     uint64_t idle_ns;      /* 0: the profile's */
+    /* Not served by a blank box: one is made for it, whose intent names its owner. */
+    bool is_special;
+    uint64_t made_with; /* what that box is to have from birth, as a hash; the pool only keeps it */
 };
 
 /* What a backend says about one box it runs. */

@@ -11,7 +11,8 @@ void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_pro
     memset(f, 0, sizeof(*f));
     for (int k = 0; k < BLANK_KIND_COUNT; k++)
         list_init(&f->blank[k]);
-    list_init(&f->round);
+    for (int i = 0; i < LINE_COUNT; i++)
+        list_init(&f->round[i]);
     if (conf != NULL)
         f->conf = *conf;
 }
@@ -22,7 +23,7 @@ static bool is_empty(const struct profile *f)
 
     for (int i = 0; i < POOL_STATE_COUNT; i++)
         boxes += f->by_state[i];
-    return boxes == 0 && f->waiting == 0;
+    return boxes == 0 && f->waiting[LINE_BLANK] + f->waiting[LINE_SPECIAL] == 0;
 }
 
 /* Blank boxes of the old recipe have drifted, or have become right again. */
@@ -46,8 +47,7 @@ static void refuse_waiting(struct pool *p, struct profile *f)
 {
     struct refusal r = {.code = SP_NOT_FOUND, .reason = "profile removed"};
 
-    for (struct waiter *w = turn_head(f); w != NULL; w = turn_head(f))
-        waiter_refuse(p, w, &r);
+    turn_refuse_all(p, f, &r);
 }
 
 static void update(struct pool *p, struct profile *f, const struct pool_profile *conf)

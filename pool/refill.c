@@ -68,7 +68,7 @@ static void plan_drift(const struct refill_view *v, unsigned allowed, struct ref
 
 struct refill_plan refill_want(const struct refill_view *v)
 {
-    struct refill_plan plan = {0, 0, 0, 0};
+    struct refill_plan plan = {0};
     unsigned have = v->fresh + v->drifted + v->making;
     unsigned allowed = 0;
     unsigned create;
@@ -77,10 +77,12 @@ struct refill_plan refill_want(const struct refill_view *v)
         allowed = v->in_flight == 0 ? 1 : 0;
     else if (v->can_create)
         allowed = less(v->create_max, v->in_flight);
-    create = MIN_OF(less(v->waiting + v->target, have), allowed);
-    plan.for_waiters = MIN_OF(create, less(v->waiting, have));
-    plan.for_target = MIN_OF(create - plan.for_waiters, less(v->room, plan.for_waiters));
-    plan_drift(v, allowed, &plan);
+    plan.for_waiters = MIN_OF(allowed, less(v->waiting, have));
+    plan.for_special = MIN_OF(allowed, v->special);
+    plan.for_both = MIN_OF(allowed, plan.for_waiters + plan.for_special);
+    create = MIN_OF(less(v->waiting + v->target, have), less(allowed, plan.for_special));
+    plan.for_target = MIN_OF(less(create, plan.for_waiters), less(v->room, plan.for_both));
+    plan_drift(v, less(allowed, plan.for_special), &plan);
     if (v->waiting == 0 && plan.doom_drifted == 0 && v->is_surplus_due && v->dying == 0 &&
         v->fresh + v->drifted > v->target)
         plan.doom_surplus = 1;

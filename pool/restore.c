@@ -5,10 +5,17 @@
 
 #include "pool/internal.h"
 
+/* The newer one may be an intent that came to nothing: then this was the id's last generation. */
+static void remember_replaced(struct pool *p, const struct pool_box *b)
+{
+    past_remember(p, b->sandbox_id, b->generation, POOL_END_ORPHAN, b->principal);
+}
+
 /* A binding that a newer one of the same id has replaced: a crash fell between the end of the old
  * box and its row. */
 static void doom_replaced(struct pool *p, struct slot *s)
 {
+    remember_replaced(p, &s->box);
     bind_cut(p, s);
     s->box.end = POOL_END_ORPHAN;
     box_set_state(p, s, POOL_DOOMED);
@@ -21,12 +28,14 @@ static void settle_duplicate(struct pool *p, struct slot *s)
     struct slot *other = bind_find(p, s->box.sandbox_id);
     const struct past *past = past_find(p, s->box.sandbox_id);
 
-    if (past != NULL && past->generation >= s->box.generation)
+    if (past != NULL && past->generation >= s->box.generation) {
         s->box.state = POOL_DOOMED;
-    else if (other != NULL && other->box.generation >= s->box.generation)
+    } else if (other != NULL && other->box.generation >= s->box.generation) {
+        remember_replaced(p, &s->box);
         s->box.state = POOL_DOOMED;
-    else if (other != NULL)
+    } else if (other != NULL) {
         doom_replaced(p, other);
+    }
 }
 
 void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
@@ -34,9 +43,9 @@ void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generati
 {
     struct slot *s = bind_find(p, sandbox_id);
 
-    past_remember(p, sandbox_id, generation, end, principal);
     if (s != NULL && s->box.generation <= generation)
         doom_replaced(p, s);
+    past_remember(p, sandbox_id, generation, end, principal);
 }
 
 /* What the row means for a pool that has just started. */
@@ -112,6 +121,9 @@ bool pool_restore_box(struct pool *p, const struct pool_box *row)
         bind_clear(p, s);
     if (state != POOL_DESTROYING && s->box.sandbox_id[0] != '\0')
         settle_duplicate(p, s);
+    if ((state == POOL_INTENT || state == POOL_STARTING) && s->box.sandbox_id[0] != '\0' &&
+        s->box.thread[0] == '\0')
+        s->box.state = POOL_DOOMED; /* made for a caller who cannot come back */
     enter(p, s);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     p->wake_ns = 0;

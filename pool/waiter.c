@@ -119,6 +119,9 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
     l = phase_list(p, w);
     if (phase == WAITER_QUEUED && w->turn == NULL)
         turn_push(p, w);
+    else if (phase == WAITER_REDO && w->acquire.is_special)
+        list_push_front(l,
+                        &w->link); /* the others of its thread can share its box, not it theirs */
     else if (l != NULL)
         list_push_back(l, &w->link);
     if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING)
@@ -182,17 +185,27 @@ void waiter_redo_all(struct pool *p, struct slot *s)
     }
 }
 
-/* The first who joined `w` becomes what `w` was. */
+/* The first who joined `w`, special ones before the others; NULL when nobody did. */
+static struct waiter *find_heir(const struct waiter *w)
+{
+    struct list_node *first = list_first(&w->joined);
+
+    for (struct list_node *n = first; n != NULL; n = list_next(&w->joined, n))
+        if (waiter_of(n)->acquire.is_special)
+            return waiter_of(n);
+    return first != NULL ? waiter_of(first) : NULL;
+}
+
+/* The heir becomes what `w` was. */
 static void hand_over(struct pool *p, struct waiter *w)
 {
-    struct list_node *n = list_first(&w->joined);
-    struct waiter *heir;
+    struct waiter *heir = find_heir(w);
+    struct list_node *n;
 
-    if (n == NULL)
+    if (heir == NULL)
         return;
-    heir = waiter_of(n);
     leave_phase(p, heir);
-    if (w->phase == WAITER_QUEUED) {
+    if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir)) {
         map_remove(&p->threads, &w->by_sandbox);
         turn_replace(p, w, heir);
         heir->acquire.profile = w->acquire.profile;
@@ -213,11 +226,15 @@ static void hand_over(struct pool *p, struct waiter *w)
 
 void waiter_end(struct pool *p, struct waiter *w)
 {
+    struct slot *s = w->slot;
+
     hand_over(p, w);
     leave_phase(p, w);
     map_remove(&p->reqs, &w->by_req);
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);
+    if (s != NULL)
+        health_left(p, s);
 }
 
 void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source)

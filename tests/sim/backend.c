@@ -59,6 +59,22 @@ static void answer_created(struct world *w, const struct pool_fx *fx, const stru
     ev->u.created.is_ready = rand_below(&w->rand, 4) == 0;
 }
 
+static void label(struct world_box *b, const struct pool_box *from)
+{
+    memcpy(b->seen.sandbox_id, from->sandbox_id, sizeof(b->seen.sandbox_id));
+    memcpy(b->seen.user, from->user, sizeof(b->seen.user));
+    memcpy(b->seen.thread, from->thread, sizeof(b->seen.thread));
+    b->seen.generation = from->generation;
+    b->seen.principal = from->principal;
+}
+
+static bool is_same_owner(const struct pool_box *a, const struct pool_box *b)
+{
+    return strcmp(a->sandbox_id, b->sandbox_id) == 0 && strcmp(a->user, b->user) == 0 &&
+           strcmp(a->thread, b->thread) == 0 && a->principal == b->principal &&
+           a->generation == b->generation;
+}
+
 static void create(struct world *w, const struct pool_fx *fx)
 {
     const struct world_row *row = rows_find(w, fx->box.v);
@@ -69,6 +85,8 @@ static void create(struct world *w, const struct pool_fx *fx)
 
     if (row == NULL || row->box.state != POOL_INTENT)
         world_fail(w, "a create without a committed intent");
+    if (!is_same_owner(&row->box, &fx->snapshot) || row->box.made_with != fx->snapshot.made_with)
+        world_fail(w, "the intent does not say whom the box is for");
     if (backend_find(w, fx->box.v) != NULL)
         world_fail(w, "one box is created twice");
     if (world_chance(w, 12)) {
@@ -77,6 +95,10 @@ static void create(struct world *w, const struct pool_fx *fx)
     }
     b = add_box(w, fx->snapshot.profile);
     b->seen.id = fx->box;
+    label(b, &fx->snapshot);
+    b->is_special = fx->snapshot.sandbox_id[0] != '\0';
+    b->made_with = fx->snapshot.made_with;
+    memcpy(b->owner, fx->snapshot.sandbox_id, sizeof(b->owner));
     snprintf(b->seen.ref, sizeof(b->seen.ref), "ref-%zu", w->box_count);
     snprintf(b->seen.url, sizeof(b->seen.url), "http://127.0.0.1/%zu", w->box_count);
     memcpy(b->seen.token, fx->snapshot.token, sizeof(b->seen.token));
@@ -177,11 +199,7 @@ static void bind(struct world *w, const struct pool_fx *fx)
 
     if (b == NULL || world_chance(w, 10)) /* nobody hears of a label that could not be set */
         return;
-    memcpy(b->seen.sandbox_id, fx->snapshot.sandbox_id, sizeof(b->seen.sandbox_id));
-    memcpy(b->seen.user, fx->snapshot.user, sizeof(b->seen.user));
-    memcpy(b->seen.thread, fx->snapshot.thread, sizeof(b->seen.thread));
-    b->seen.generation = fx->snapshot.generation;
-    b->seen.principal = fx->snapshot.principal;
+    label(b, &fx->snapshot);
 }
 
 void backend_perform(struct world *w, const struct pool_fx *fx)

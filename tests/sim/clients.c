@@ -67,6 +67,10 @@ static void acquire(struct world *w, size_t index)
     a->deadline_ns = w->now_ns + (rand_below(&w->rand, 5) == 0 ? 0 : world_ms(w, 1, 400));
     a->ttl_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
+    a->is_special = rand_below(&w->rand, 4) == 0;
+    a->made_with = a->is_special ? rand_below(&w->rand, 3) : 0;
+    r->is_special = a->is_special && pool_find_sandbox(w->pool, a->sandbox_id) == NULL;
+    r->made_with = a->made_with;
     if (is_sure && rand_below(&w->rand, 10) == 0) {
         r->is_odd = true;
         if (rand_below(&w->rand, 2) == 0)
@@ -156,7 +160,25 @@ void clients_act(struct world *w)
         hang_up(w);
 }
 
-static void acquired(struct world *w, const struct pool_fx *fx, struct client *c)
+/* Never a blank one; and one that was made with the same as it asked for. */
+static void check_special(struct world *w, const struct pool_fx *fx, const struct request *r,
+                          const struct world_box *real)
+{
+    enum pool_source source = fx->u.reply.source;
+
+    if (source == POOL_SRC_WARM && real->is_special)
+        world_fail(w, "a box made for one caller was kept warm");
+    if (r->is_special && (source == POOL_SRC_WARM || source == POOL_SRC_COLD)) {
+        w->specials++;
+        if (!real->is_special)
+            world_fail(w, "a blank box was given to one who asked for its own");
+        if (real->made_with != fx->snapshot.made_with)
+            world_fail(w, "a box is not what it was made with");
+    }
+}
+
+static void acquired(struct world *w, const struct pool_fx *fx, const struct request *r,
+                     struct client *c)
 {
     const struct pool_box *b = &fx->snapshot;
     const struct world_row *row = rows_find(w, fx->box.v);
@@ -174,6 +196,7 @@ static void acquired(struct world *w, const struct pool_fx *fx, struct client *c
     if (!real->is_proven &&
         (fx->u.reply.source == POOL_SRC_WARM || fx->u.reply.source == POOL_SRC_COLD))
         world_fail(w, "a box was given that was never seen ready");
+    check_special(w, fx, r, real);
     if (world_chance(w, 6)) {
         struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
 
@@ -242,7 +265,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     if (r->is_odd)
         world_fail(w, "a wrong caller, or a stale generation, was served");
     if (r->kind == POOL_EV_ACQUIRE)
-        acquired(w, fx, c);
+        acquired(w, fx, r, c);
 }
 
 /* Whether the end the pool gives is true. */

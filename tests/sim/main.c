@@ -20,6 +20,7 @@ struct totals {
     uint64_t walks;
     uint64_t steps;
     uint64_t ok;
+    uint64_t specials;
     uint64_t refused;
     uint64_t lives;
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
@@ -44,6 +45,7 @@ static void walk(const struct options *o, uint64_t seed, struct totals *t)
     t->walks++;
     t->steps += w->steps;
     t->ok += w->replies_ok;
+    t->specials += w->specials;
     t->refused += w->replies_refused;
     t->lives += w->lives;
     for (int i = 0; i < SP_ERROR_INDEX_COUNT; i++)
@@ -113,8 +115,8 @@ int main(int argc, char **argv)
     for (uint64_t seed = o.start; seed < o.start + o.seeds; seed++)
         walk(&o, seed, &t);
     printf("%" PRIu64 " walks, %" PRIu64 " steps, %" PRIu64 " restarts, %" PRIu64
-           " requests granted, %" PRIu64 " refused:",
-           t.walks, t.steps, t.lives, t.ok, t.refused);
+           " requests granted (%" PRIu64 " with a box made for them), %" PRIu64 " refused:",
+           t.walks, t.steps, t.lives, t.ok, t.specials, t.refused);
     for (int i = 1; i < SP_ERROR_INDEX_COUNT; i++)
         if (t.by_code[i] > 0)
             printf(" %s %" PRIu64, sp_error_info(-i)->name, t.by_code[i]);

@@ -133,9 +133,15 @@ void world_check(struct world *w)
         world_fail(w, why);
     for (size_t i = 0; i < w->box_count; i++) {
         const struct world_box *b = &w->boxes[i];
+        const struct pool_box *known = pool_find_box(w->pool, b->seen.id);
 
         running += b->is_running && !b->is_exempt ? 1 : 0;
-        if (b->is_running && b->is_told && pool_find_box(w->pool, b->seen.id) == NULL)
+        if (b->is_special && known != NULL && known->state == POOL_BLANK)
+            world_fail(w, "a box made for one caller is blank");
+        if (b->is_special && known != NULL && known->sandbox_id[0] != '\0' &&
+            strcmp(known->sandbox_id, b->owner) != 0)
+            world_fail(w, "a box made for one caller is somebody else's");
+        if (b->is_running && b->is_told && known == NULL)
             world_fail(w, "a box runs that the pool was told of and has forgotten");
     }
     if (w->leased != 0)

@@ -28,6 +28,8 @@ struct world_box {
     bool is_told;     /* this life of the pool has heard that it exists */
     bool is_proven;   /* this life of the pool has seen it ready */
     bool is_unwanted; /* destroyed before it appeared */
+    bool is_special;  /* made for `owner` alone: never blank */
+    uint64_t made_with;
     char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
 };
 
@@ -81,6 +83,8 @@ struct request {
     bool is_open;
     bool is_odd; /* asked with a wrong owner, profile or generation */
     bool is_destroy;
+    bool is_special; /* and its thread had no box when it asked */
+    uint64_t made_with;
 };
 
 struct world {
@@ -112,6 +116,7 @@ struct world {
 
     uint64_t leased; /* box that became leased in this step, until somebody is told */
     uint64_t replies_ok;
+    uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };

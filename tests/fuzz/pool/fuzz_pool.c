@@ -118,7 +118,9 @@ static void fill_request(struct fuzz *f, struct input *in, struct pool_event *ev
         snprintf(a->thread, sizeof(a->thread), "t");
         snprintf(a->sandbox_id, sizeof(a->sandbox_id), "s%u", take(in) % 5);
         a->principal = take(in) % 2;
-        a->profile = take(in) % 3;
+        a->made_with = take(in);
+        a->is_special = a->made_with % 8 > 4;
+        a->profile = (unsigned) a->made_with % 3;
         a->deadline_ns = f->now_ns + take(in) * NS_PER_MS;
     } else {
         snprintf(ev->u.on.sandbox_id, sizeof(ev->u.on.sandbox_id), "s%u", take(in) % 5);

@@ -40,26 +40,32 @@ static void test_plan(void **state)
         struct refill_view view;
         struct refill_plan plan;
     } cases[] = {
-        /* waiting fresh drifted making in_flight dying target create_max room */
-        {{0, 0, 0, 0, 0, 0, 3, 2, 9, true, false, false}, {0, 2, 0, 0}},
-        {{0, 0, 0, 0, 0, 0, 3, 8, 2, true, false, false}, {0, 2, 0, 0}},
-        {{0, 2, 0, 1, 1, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0}},
-        {{4, 0, 0, 1, 1, 0, 2, 8, 9, true, false, false}, {3, 2, 0, 0}},
-        {{4, 0, 0, 0, 0, 0, 2, 8, 0, true, false, false}, {4, 0, 0, 0}},
-        {{4, 0, 0, 0, 0, 0, 2, 8, 9, false, false, false}, {0, 0, 0, 0}},
-        {{4, 0, 0, 0, 0, 0, 2, 8, 9, true, true, false}, {1, 0, 0, 0}},
-        {{4, 0, 0, 0, 1, 0, 2, 8, 9, true, true, false}, {0, 0, 0, 0}},
+        /* waiting special fresh drifted making in_flight dying target create_max room */
+        {{0, 0, 0, 0, 0, 0, 0, 3, 2, 9, true, false, false}, {0, 0, 0, 2, 0, 0}},
+        {{0, 0, 0, 0, 0, 0, 0, 3, 8, 2, true, false, false}, {0, 0, 0, 2, 0, 0}},
+        {{0, 0, 2, 0, 1, 1, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0, 0, 0}},
+        {{4, 0, 0, 0, 1, 1, 0, 2, 8, 9, true, false, false}, {3, 0, 3, 2, 0, 0}},
+        {{4, 0, 0, 0, 0, 0, 0, 2, 8, 0, true, false, false}, {4, 0, 4, 0, 0, 0}},
+        {{4, 0, 0, 0, 0, 0, 0, 2, 8, 9, false, false, false}, {0, 0, 0, 0, 0, 0}},
+        {{4, 0, 0, 0, 0, 0, 0, 2, 8, 9, true, true, false}, {1, 0, 1, 0, 0, 0}},
+        {{4, 0, 0, 0, 0, 1, 0, 2, 8, 9, true, true, false}, {0, 0, 0, 0, 0, 0}},
         /* surplus: only when due, and not while another one dies */
-        {{0, 5, 0, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0}},
-        {{0, 5, 0, 0, 0, 0, 3, 8, 9, true, false, true}, {0, 0, 0, 1}},
-        {{0, 5, 0, 0, 0, 1, 3, 8, 9, true, false, true}, {0, 0, 0, 0}},
+        {{0, 0, 5, 0, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0, 0, 0}},
+        {{0, 0, 5, 0, 0, 0, 0, 3, 8, 9, true, false, true}, {0, 0, 0, 0, 0, 1}},
+        {{0, 0, 5, 0, 0, 0, 1, 3, 8, 9, true, false, true}, {0, 0, 0, 0, 0, 0}},
         /* drift: one extra, then one goes; without room one goes first */
-        {{0, 0, 3, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 1, 0, 0}},
-        {{0, 0, 3, 1, 1, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0}},
-        {{0, 1, 3, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 0, 1, 0}},
-        {{0, 0, 3, 0, 0, 0, 3, 8, 0, true, false, false}, {0, 0, 1, 0}},
-        {{0, 0, 3, 0, 0, 1, 3, 8, 0, true, false, false}, {0, 0, 0, 0}},
-        {{0, 0, 3, 0, 0, 0, 3, 8, 9, false, false, false}, {0, 0, 0, 0}},
+        {{0, 0, 0, 3, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 1, 0, 0}},
+        {{0, 0, 0, 3, 1, 1, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0, 0, 0}},
+        {{0, 0, 1, 3, 0, 0, 0, 3, 8, 9, true, false, false}, {0, 0, 0, 0, 1, 0}},
+        {{0, 0, 0, 3, 0, 0, 0, 3, 8, 0, true, false, false}, {0, 0, 0, 0, 1, 0}},
+        {{0, 0, 0, 3, 0, 0, 1, 3, 8, 0, true, false, false}, {0, 0, 0, 0, 0, 0}},
+        {{0, 0, 0, 3, 0, 0, 0, 3, 8, 9, false, false, false}, {0, 0, 0, 0, 0, 0}},
+        /* special ones: never by what is blank or being made, and before the target */
+        {{0, 2, 3, 0, 1, 1, 0, 3, 8, 9, true, false, false}, {0, 2, 2, 0, 0, 0}},
+        {{2, 2, 0, 0, 0, 0, 0, 2, 3, 9, true, false, false}, {2, 2, 3, 0, 0, 0}},
+        {{0, 2, 0, 0, 0, 0, 0, 3, 4, 9, true, false, false}, {0, 2, 2, 2, 0, 0}},
+        {{1, 1, 0, 0, 0, 0, 0, 2, 8, 0, true, true, false}, {1, 1, 1, 0, 0, 0}},
+        {{0, 2, 0, 0, 0, 0, 0, 2, 8, 9, false, false, false}, {0, 0, 0, 0, 0, 0}},
     };
 
     (void) state;
@@ -67,8 +73,8 @@ static void test_plan(void **state)
         struct refill_plan plan = refill_want(&cases[i].view);
 
         if (memcmp(&plan, &cases[i].plan, sizeof(plan)) != 0)
-            fail_msg("case %zu: %u %u %u %u", i, plan.for_waiters, plan.for_target,
-                     plan.doom_drifted, plan.doom_surplus);
+            fail_msg("case %zu: %u %u %u %u %u %u", i, plan.for_waiters, plan.for_special,
+                     plan.for_both, plan.for_target, plan.doom_drifted, plan.doom_surplus);
     }
 }
 
