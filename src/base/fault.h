@@ -33,7 +33,13 @@
     X(arg, "docker.before_remove")  \
     X(arg, "docker.after_remove")   \
     X(arg, "docker.before_bind")    \
-    X(arg, "docker.after_bind")
+    X(arg, "docker.after_bind")     \
+    X(arg, "docker.after_list")     \
+    X(arg, "docker.after_upload")   \
+    X(arg, "docker.after_hand")     \
+    X(arg, "docker.after_owner")    \
+    X(arg, "docker.after_disown")   \
+    X(arg, "docker.after_limits")
 
 #define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
 #define FAULT_CHECK_NAME(name) \

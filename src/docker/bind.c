@@ -142,6 +142,7 @@ static void on_owner(struct op *op)
     struct err err;
     int rc = docker_call_result(&b->call, &err);
 
+    FAULT_POINT("docker.after_owner");
     if (rc != SP_OK)
         end(b, rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
     else

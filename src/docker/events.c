@@ -10,17 +10,23 @@
 #define BACKOFF_MIN_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * NS_PER_S)
 #define QUIET_NS NS_PER_S
-#define CAUSE_NS (15 * NS_PER_S) /* a death this soon after is its doing */
+#define CAUSE_NS (15 * NS_PER_S)   /* a death this soon after is its doing */
+#define HISTORY_NS (60 * NS_PER_S) /* the engine takes not nearly as long to see to an ended one */
 
 enum { LINE_MAX_LEN = 256 * 1024 };
 
 static void ask(struct docker *d);
 
+static void resync(struct docker *d)
+{
+    if (d->events != NULL && d->events->on_resync != NULL)
+        d->events->on_resync(d->events->ctx);
+}
+
 static void tell_death(struct docker_box *b, const struct json *attributes)
 {
     const char *code = json_str(json_get(attributes, "exitCode"));
     char reason[96];
-
     uint64_t now_ns = rt_now(&b->docker->loop->rt);
 
     if (b->oom_ns != 0 && now_ns < rt_after(b->oom_ns, CAUSE_NS))
@@ -59,8 +65,25 @@ static void on_kill(struct docker_box *b, const struct json *attributes)
 static void on_stray(struct docker *d, uint64_t box_id)
 {
     log_info("docker.stray", LF_HEX("box", box_id));
-    if (d->events != NULL && d->events->on_resync != NULL)
-        d->events->on_resync(d->events->ctx);
+    resync(d);
+}
+
+static bool is_end(const char *action)
+{
+    return strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0 ||
+           strcmp(action, "remove") == 0;
+}
+
+static void on_end(struct docker *d, struct docker_box *b, const char *container,
+                   const struct json *attributes, bool is_old)
+{
+    docker_ended_add(d, container);
+    if (b == NULL)
+        return;
+    if (is_old && (b->state == DOCKER_RUNNING || str_is_empty(b->container)))
+        resync(d); /* it was listed as running: it still ends, or was started again */
+    else
+        tell_death(b, attributes);
 }
 
 static void take_event(struct docker *d, const struct json *event)
@@ -72,27 +95,29 @@ static void take_event(struct docker *d, const struct json *event)
     uint64_t time_ns = 0;
     uint64_t box_id = 0;
     struct docker_box *b;
+    bool is_old;
 
     if (json_get(event, "timeNano") != NULL && json_u64(json_get(event, "timeNano"), &time_ns))
         d->watch.since_ns = MAX_OF(d->watch.since_ns, time_ns);
+    is_old = time_ns < d->watch.started_ns;
     if (action == NULL || id == NULL ||
         !str_parse_hex64(docker_label(attributes, LABEL("box")), &box_id))
         return;
     b = docker_box_find(d, box_id);
-    if (b == NULL && strcmp(action, "create") == 0)
-        on_stray(d, box_id);
-    d->unknown_deaths += b == NULL && strcmp(action, "die") == 0;
-    if (b == NULL || (!str_is_empty(b->container) && strcmp(b->container, id) != 0))
+    if (b != NULL && !str_is_empty(b->container) && strcmp(b->container, id) != 0)
         return;
-    if (strcmp(action, "oom") == 0)
+    if (b == NULL && !is_old && strcmp(action, "create") == 0)
+        on_stray(d, box_id);
+    else if (is_end(action))
+        on_end(d, b, id, attributes, is_old);
+    else if (b == NULL || is_old)
+        return; /* the list has shown it as it is */
+    else if (strcmp(action, "oom") == 0)
         on_oom(b);
     else if (strcmp(action, "kill") == 0)
         on_kill(b, attributes);
     else if (strcmp(action, "pause") == 0 || strcmp(action, "unpause") == 0)
         docker_box_pause(b, action[0] == 'p');
-    else if (strcmp(action, "die") == 0 || strcmp(action, "destroy") == 0 ||
-             strcmp(action, "remove") == 0)
-        tell_death(b, attributes);
 }
 
 static void on_connected(struct docker *d)
@@ -105,8 +130,7 @@ static void on_connected(struct docker *d)
         return;
     w->is_lost = false;
     log_info("docker.events_resumed", LF_STR("engine", d->address));
-    if (d->events != NULL && d->events->on_resync != NULL)
-        d->events->on_resync(d->events->ctx);
+    resync(d);
 }
 
 static void on_data(struct docker_call *c)
@@ -167,8 +191,8 @@ static void on_ended(struct op *op)
     w->is_lost = true;
     w->backoff_ns = w->backoff_ns == 0 ? BACKOFF_MIN_NS : MIN_OF(w->backoff_ns * 2, BACKOFF_MAX_NS);
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), w->backoff_ns), on_pause);
-    if (is_news && d->events != NULL && d->events->on_resync != NULL)
-        d->events->on_resync(d->events->ctx); /* if the engine is gone, the listing says so */
+    if (is_news)
+        resync(d); /* if the engine is gone, the listing says so */
 }
 
 static void put_filters(struct docker *d, struct buf *out)
@@ -219,7 +243,8 @@ static void ask(struct docker *d)
 
 void docker_events_start(struct docker *d)
 {
-    d->watch.since_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
+    d->watch.started_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
+    d->watch.since_ns = d->watch.started_ns - HISTORY_NS;
     ask(d);
 }
 

@@ -172,6 +172,13 @@ void docker_box_pause(struct docker_box *b, bool is_paused);
 /* The engine says that this container has ended. */
 void docker_box_died(struct docker_box *b, const char *reason);
 
+/* The Docker engine tells that a container has ended some 50 ms before its lists show it. So what is
+ * told is kept for a while, and a list that calls one of them running is not believed: inspect waits
+ * for the engine to be done with it. */
+void docker_ended_add(struct docker *d, const char *container);
+void docker_ended_remove(struct docker *d, const char *container);
+bool docker_ended_has(const struct docker *d, const char *container);
+
 /* --- what is there (list.c) --- */
 
 struct docker_found {
@@ -189,8 +196,8 @@ struct docker_list {
     struct docker *docker;
     uint64_t only; /* a box id; 0: all of this instance */
     uint64_t started_ns;
-    uint64_t deaths;  /* d->unknown_deaths when it began */
-    unsigned repeats; /* a box may have died between the engine's answer and our reading it */
+    size_t doubted;  /* the entry that is asked for again; see docker_ended_add() */
+    uint64_t deaths; /* d->ended.count when that began */
     struct docker_call call;
     struct docker_found *found; /* from malloc: docker_list_fini() */
     size_t count;
@@ -212,11 +219,19 @@ struct docker_gate {
     struct list waiting; /* struct docker_waiter */
 };
 
+enum { DOCKER_ENDED_MAX = 512 }; /* twice what the Docker engine remembers */
+
+struct docker_ended {
+    uint64_t ids[DOCKER_ENDED_MAX]; /* first 16 digits; a ring */
+    uint64_t count;                 /* of all that were ever added */
+};
+
 struct docker_events {
     struct docker_call call;
     struct rt_timer pause; /* before it is asked again, or until its silence means connected */
     uint64_t backoff_ns;
-    uint64_t since_ns; /* wall clock of the engine: the last that was seen */
+    uint64_t since_ns;   /* wall clock of the engine: the last that was seen */
+    uint64_t started_ns; /* likewise: what is older is history, and told for docker_ended_add() */
     bool is_on;
     bool is_lost;
     bool is_connected;
@@ -250,9 +265,9 @@ struct docker {
     struct docker_gate creates;
     struct docker_gate removes;
     struct list pulls;
-    struct list bindings;    /* in order */
-    uint64_t bound_count;    /* orders the owners of one box */
-    uint64_t unknown_deaths; /* told of boxes that are not in the table */
+    struct list bindings; /* in order */
+    uint64_t bound_count; /* orders the owners of one box */
+    struct docker_ended ended;
     struct docker_events watch;
 
     bool is_closing;

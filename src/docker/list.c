@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "docker/internal.h"
 
-enum { LABEL_TEXT_MAX = BACKEND_LABEL_MAX + 32, REPEATS_MAX = 5 };
+enum { LABEL_TEXT_MAX = BACKEND_LABEL_MAX + 32 };
 
 void docker_list_fini(struct docker_list *l)
 {
@@ -63,11 +64,17 @@ static void set_url(struct docker_found *f, const struct json *labels, uint64_t 
                     str_is_empty(host) ? "127.0.0.1" : host, (unsigned long long) port);
 }
 
+/* As inspect shows it. */
+static void read_state(const struct json *state, struct docker_found *f)
+{
+    f->is_paused = json_bool(json_get(state, "Paused"));
+    f->is_running = f->is_paused || json_bool(json_get(state, "Running"));
+}
+
 int docker_read_inspect(const struct docker *d, const struct json *answer, struct docker_found *ret,
                         struct err *err)
 {
     const struct json *labels = json_get(json_get(answer, "Config"), "Labels");
-    const struct json *state = json_get(answer, "State");
     char key[16];
     const struct json *ports = json_get(json_get(answer, "NetworkSettings"), "Ports");
     const char *host_port;
@@ -76,8 +83,7 @@ int docker_read_inspect(const struct docker *d, const struct json *answer, struc
     if (!take_labels(d, labels, json_str(json_get(answer, "Id")),
                      json_str(json_get(answer, "Name")), ret))
         return err_set(err, SP_NOT_FOUND, "the container is not ours");
-    ret->is_paused = json_bool(json_get(state, "Paused"));
-    ret->is_running = ret->is_paused || json_bool(json_get(state, "Running"));
+    read_state(json_get(answer, "State"), ret);
     (void) snprintf(key, sizeof(key), "%.5s/tcp", docker_label(labels, LABEL("port")));
     host_port = json_str(json_get(json_at(json_get(ports, key), 0), "HostPort"));
     if (str_is_empty(ret->box.url) && host_port != NULL &&
@@ -195,7 +201,58 @@ static void take_owner(struct docker_list *l, const struct json *volume)
     docker_get_owner(labels, &f->box.labels);
 }
 
-static void ask_containers(struct docker_list *l);
+/* --- the end of a listing --- */
+
+static void resolve_doubts(struct docker_list *l);
+
+static void on_inspected(struct op *op)
+{
+    struct docker_list *l = container_of(op, struct docker_list, call.op);
+    struct docker_found *f = &l->found[l->doubted];
+    struct docker *d = l->docker;
+    struct json_doc *doc = NULL;
+    struct err err;
+    int rc = docker_call_json(&l->call, &doc, &err);
+
+    if (rc == SP_NOT_FOUND)
+        f->is_running = false;
+    else if (rc == SP_OK)
+        read_state(json_get(json_root(doc), "State"), f);
+    (void) json_doc_free(doc);
+    if (rc != SP_OK && rc != SP_NOT_FOUND) {
+        end(l, rc, &err);
+        return;
+    }
+    /* Told of another end meanwhile: perhaps this one's, and after the engine's answer. */
+    if (f->is_running && l->deaths == d->ended.count)
+        docker_ended_remove(d, f->box.ref);
+    resolve_doubts(l);
+}
+
+static void resolve_doubts(struct docker_list *l)
+{
+    struct docker *d = l->docker;
+    const struct docker_found *f = NULL;
+
+    if (l->op.state != OP_RUNNING) {
+        end(l, SP_CANCELLED, NULL);
+        return;
+    }
+    for (size_t i = 0; f == NULL && i < l->count; i++)
+        if (l->found[i].is_running && docker_ended_has(d, l->found[i].box.ref))
+            f = &l->found[i];
+    if (f != NULL) {
+        l->doubted = (size_t) (f - l->found);
+        l->deaths = d->ended.count;
+        docker_call_init(d, &l->call, "GET");
+        buf_printf(&l->call.path, "/containers/%s/json", f->box.ref);
+        docker_call_start(&l->call, RT_NEVER, on_inspected);
+        return;
+    }
+    for (size_t i = 0; l->only == 0 && i < l->count; i++)
+        keep_up(l, &l->found[i]);
+    end(l, SP_OK, NULL);
+}
 
 static void on_volumes(struct op *op)
 {
@@ -205,23 +262,15 @@ static void on_volumes(struct op *op)
     struct err err;
     int rc = docker_call_json(&l->call, &doc, &err);
 
-    if (rc == SP_OK && l->deaths != l->docker->unknown_deaths && l->repeats < REPEATS_MAX &&
-        l->op.state == OP_RUNNING) {
-        (void) json_doc_free(doc);
-        docker_list_fini(l);
-        l->repeats++;
-        ask_containers(l);
+    if (rc != SP_OK) {
+        end(l, rc, &err);
         return;
     }
-    if (rc == SP_OK) {
-        volumes = json_get(json_root(doc), "Volumes"); /* null when there are none */
-        for (size_t i = 0; i < json_len(volumes); i++)
-            take_owner(l, json_at(volumes, i));
-        for (size_t i = 0; i < l->count; i++)
-            keep_up(l, &l->found[i]);
-    }
+    volumes = json_get(json_root(doc), "Volumes"); /* null when there are none */
+    for (size_t i = 0; i < json_len(volumes); i++)
+        take_owner(l, json_at(volumes, i));
     (void) json_doc_free(doc);
-    end(l, rc, &err);
+    resolve_doubts(l);
 }
 
 static void put_labels(struct docker_list *l, const char *more)
@@ -268,15 +317,16 @@ static void on_containers(struct op *op)
     struct err err;
     int rc = docker_call_json(&l->call, &doc, &err);
 
+    FAULT_POINT("docker.after_list");
     if (rc == SP_OK)
         rc = take_containers(l, json_root(doc), &err);
     (void) json_doc_free(doc);
-    if (rc == SP_OK && l->op.state == OP_RUNNING && l->only == 0)
-        ask_volumes(l);
-    else if (rc == SP_OK && l->only == 0)
-        end(l, SP_CANCELLED, NULL);
-    else
+    if (rc != SP_OK)
         end(l, rc, &err);
+    else if (l->op.state == OP_RUNNING && l->only == 0)
+        ask_volumes(l);
+    else
+        resolve_doubts(l);
 }
 
 static void ask_containers(struct docker_list *l)
@@ -285,7 +335,6 @@ static void ask_containers(struct docker_list *l)
     char hex[17];
 
     l->started_ns = rt_now(&l->docker->loop->rt);
-    l->deaths = l->docker->unknown_deaths;
     docker_call_init(l->docker, &l->call, "GET");
     buf_puts(&l->call.path, "/containers/json?all=1&");
     str_hex64(hex, l->only);
@@ -304,6 +353,5 @@ void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadlin
 {
     op_begin(&l->op, &d->loop->rt, &d->inner, deadline_ns, on_cancel, on_done);
     l->docker = d;
-    l->repeats = 0;
     ask_containers(l);
 }

@@ -122,6 +122,7 @@ void making_taken(void *ctx, int rc)
     struct making *m = ctx;
     struct err err;
 
+    FAULT_POINT("docker.after_hand");
     m->is_taken = rc == SP_OK;
     if (rc != SP_OK && m->step == MAKING_AT_HAND)
         undo(m, err_set(&err, rc, "the agent did not take its socket"), &err);
@@ -207,6 +208,7 @@ static void on_uploaded(struct op *op)
     struct err err;
     int rc = docker_call_result(&m->call, &err);
 
+    FAULT_POINT("docker.after_upload");
     if (rc != SP_OK)
         undo(m, rc, &err);
     else if (!making_is_over(m))

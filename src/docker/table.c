@@ -1,8 +1,10 @@
 /* table.c - the boxes in memory: which exist and which container each is. What a box is like stays
  * with the engine. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "docker/internal.h"
 
 static bool has_id(const struct map_node *node, const void *key)
@@ -75,4 +77,42 @@ void docker_box_died(struct docker_box *b, const char *reason)
     docker_box_set(b, DOCKER_DEAD);
     if (!b->docker->is_closing && events != NULL && events->on_died != NULL)
         events->on_died(events->ctx, b->id, reason);
+}
+
+/* --- containers that have ended --- */
+
+/* Ids are 64 hex digits. */
+static uint64_t short_id(const char *container)
+{
+    char digits[17];
+    uint64_t v = 0;
+
+    str_copy_cut(digits, sizeof(digits), container);
+    return str_parse_hex64(digits, &v) ? v : 0;
+}
+
+static uint64_t *find_ended(const struct docker *d, uint64_t id)
+{
+    for (size_t i = 0; id != 0 && i < MIN_OF(d->ended.count, (uint64_t) DOCKER_ENDED_MAX); i++)
+        if (d->ended.ids[i] == id)
+            return (uint64_t *) &d->ended.ids[i];
+    return NULL;
+}
+
+void docker_ended_add(struct docker *d, const char *container)
+{
+    d->ended.ids[d->ended.count++ % DOCKER_ENDED_MAX] = short_id(container);
+}
+
+void docker_ended_remove(struct docker *d, const char *container)
+{
+    uint64_t id = short_id(container);
+
+    for (uint64_t *at = find_ended(d, id); at != NULL; at = find_ended(d, id))
+        *at = 0;
+}
+
+bool docker_ended_has(const struct docker *d, const char *container)
+{
+    return find_ended(d, short_id(container)) != NULL;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "backend/agent_env.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "docker/internal.h"
 
@@ -55,6 +56,7 @@ static void on_limited(struct op *op)
     struct err err;
     int rc = docker_call_result(&u->call, &err);
 
+    FAULT_POINT("docker.after_limits");
     if (rc == SP_NOT_FOUND)
         rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
     if (rc != SP_OK)

@@ -1,78 +1,12 @@
 """The daemon on a real Docker engine, which the test starts itself: what a box is like inside, whose it is, and what
 is left of it all after restarts, a lost database, deaths, and an engine that is stuck or gone."""
 
-import http.client
-import pathlib
 import signal
-import subprocess
-import sys
 import time
-import unittest
 
-from harness import BIN, Daemon, TestCase, main, wait_until
+from docker_case import INSTANCE, DockerCase, engines
+from harness import main, wait_until
 from oci_case import Box
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
-import engine as engines  # noqa: E402
-
-INSTANCE = "test-docker"
-
-
-class DockerCase(TestCase):
-    @classmethod
-    def setUpClass(cls):
-        why = engines.is_possible()
-        if why is not None:
-            print(f"SKIPPED: no Docker engine can run here: {why}", file=sys.stderr)
-            raise unittest.SkipTest(why)
-        cls.engine = engines.Engine()
-        cls.engine.__enter__()
-        cls.addClassCleanup(cls.engine.__exit__)
-
-    def start(self, start=True, warm=1, config=None, **profile):
-        docker = {"host": self.engine.address, **profile.pop("docker", {})}
-        daemon = Daemon(self.directory, {
-            "instance": INSTANCE, "oci": {"agent": str((BIN / "sandpool-agent").resolve())},
-            "profiles": {"default": {
-                "backend": "docker", "image": engines.IMAGE, "park_timeout_s": 600, "docker": docker,
-                "warm": {"min": warm, "max": max(warm, 2)}, "limits": {"memory": "64M"}, **profile}},
-            **(config or {})})
-        self.addCleanup(self.end, daemon)
-        return daemon.start() if start else daemon
-
-    def end(self, daemon):
-        """Takes all boxes along; then the engine has nothing of ours."""
-        daemon.kill()
-        daemon.args = ["--destroy-on-exit"]
-        daemon.start()
-        client = daemon.client()
-        wait_until(lambda: self.agrees(client), "what was being made at the kill is found")
-        client.close()
-        daemon.stop()
-        try:
-            wait_until(lambda: not self.engine.left(), "the engine has nothing left", 10)
-        except AssertionError as problem:
-            states = [(c["Names"], c["State"]) for c in self.containers().values()]
-            raise AssertionError(f"{problem}: {states} {self.engine.left()} "
-                                 f"{daemon.process.output()[-3000:]}") from None
-
-    def agrees(self, client):
-        state = client.get("/v1/pool").json["by_state"]
-        rows = {b["box_id"] for b in client.get("/v1/sandboxes?limit=1000").json["sandboxes"]}
-        owned = {v["Labels"]["sandpool.box"] for v in self.engine.volumes()}
-        return (state["starting"] == 0 and state["deleting"] == 0 and rows == set(self.containers()) and
-                owned <= rows)
-
-    def box(self, daemon, thread, **fields):
-        answer = daemon.acquire(thread, **fields)
-        self.assertEqual(answer.status, 200, (answer, daemon.process.output()[-3000:]))
-        return Box(answer.json)
-
-    def containers(self):
-        return {c["Labels"].get("sandpool.box"): c for c in self.engine.json("GET", "/containers/json?all=1")}
-
-    def container(self, box):
-        return self.engine.json("GET", f"/containers/{self.containers()[box.box_id]['Id']}/json")
 
 
 class Inside(DockerCase):
@@ -250,71 +184,6 @@ class Trouble(DockerCase):
     def try_acquire(self, daemon, thread):
         answer = daemon.acquire(thread, wait_ms=5000)
         return Box(answer.json) if answer.status == 200 else None
-
-
-class Crash(DockerCase):
-    """kill -9 at every named point: afterwards containers and rows agree, and promises are kept."""
-
-    POINTS = ("docker.", "engine.", "recover.")
-
-    def test_every_named_point(self):
-        names = subprocess.run([BIN / "sandpoold", "--fault-points"], capture_output=True, text=True, check=False,
-                               timeout=60).stdout.split()
-        names = [n for n in names if n.startswith(self.POINTS)]
-        if not names:
-            self.skipTest("this build has no crash points")
-        self.died_there = 0
-        for name in names:
-            for hit in (1, 3):
-                with self.subTest(point=name, hit=hit):
-                    self.setUp()
-                    try:
-                        self.one_point(name, hit)
-                    finally:
-                        self.doCleanups()
-        self.assertGreater(self.died_there, len(names))  # most are hit, many of them thrice
-
-    def one_point(self, name, hit):
-        daemon = self.start(start=False)
-        promised = {}
-        daemon.start(env={"SANDPOOL_CRASH_AT": f"{name}:{hit}"}, wait=False)
-        wait_until(lambda: not daemon.process.is_running() or daemon.answers(), "up or dead")
-        if daemon.process.is_running():
-            self.work(daemon, promised)
-        self.died_there += not daemon.process.is_running()
-        daemon.kill()  # hit fewer times: any moment will do
-        daemon.start()
-        client = daemon.client()
-        try:
-            try:
-                wait_until(lambda: self.agrees(client), "containers and rows agree", 10)
-            except AssertionError as problem:
-                rows = [(b["box_id"], b["state"]) for b in client.get("/v1/sandboxes?limit=99").json["sandboxes"]]
-                found = [(k, v["State"]) for k, v in self.containers().items()]
-                raise AssertionError(f"{problem}: {rows} {found} {daemon.process.output()[-3000:]}") from None
-            for thread, lease in promised.items():
-                row = client.get(f"/v1/sandboxes/{lease['sandbox_id']}")
-                self.assertEqual((row.status, row.json.get("box_id"), row.json.get("state")),
-                                 (200, lease["box_id"], "leased"), (thread, row))
-                self.assertEqual(Box(lease).sh("echo here"), "here\n")
-        finally:
-            client.close()
-
-    def work(self, daemon, promised):
-        """One thread keeps its box, others come and go, until the daemon dies."""
-        client = daemon.client()
-        try:
-            for i in range(4):
-                answer = client.acquire(f"keeper-{i}")
-                if answer.status == 200:
-                    promised[f"keeper-{i}"] = answer.json
-                guest = client.acquire(f"guest-{i}")
-                if guest.status == 200:
-                    client.delete(f"/v1/sandboxes/{guest.json['sandbox_id']}")
-        except (OSError, http.client.HTTPException):
-            pass
-        finally:
-            client.close()
 
 
 if __name__ == "__main__":
