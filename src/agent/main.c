@@ -38,6 +38,7 @@ static const char usage_text[] =
     "  --lock-fd N        keep this descriptor open as long as the agent lives\n"
     "  --detach-stdio     after the ready line, leave the standard streams\n"
     "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
+    "  --stop-grace S     seconds what runs may take to end after a SIGTERM (default 0)\n"
     "  --version          print the version\n"
     "  --help             this text\n";
 
@@ -52,6 +53,7 @@ struct options {
     uint64_t port;
     uint64_t fd;
     uint64_t lock_fd;
+    uint64_t stop_grace_s;
     bool has_fd;
     bool has_lock;
     bool want_detach;
@@ -100,6 +102,8 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'w':
         ret->workdir = value;
         return value[0] == '/';
+    case 'g':
+        return str_parse_u64(value, 0, 3600, &ret->stop_grace_s);
     case 'd':
         ret->want_detach = true;
         return true;
@@ -121,6 +125,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
                                           {"user", required_argument, NULL, 'u'},
                                           {"workdir", required_argument, NULL, 'w'},
                                           {"lock-fd", required_argument, NULL, 'k'},
+                                          {"stop-grace", required_argument, NULL, 'g'},
                                           {"detach-stdio", no_argument, NULL, 'd'},
                                           {"version", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
@@ -269,17 +274,28 @@ static void stop(struct agent *a)
     if (a->is_closing)
         return;
     a->is_closing = true;
+    leave_end(&a->leave);
     http_server_close(a->server, on_server_closed, a);
 }
 
+static void on_alone(void *ctx)
+{
+    stop(ctx);
+}
+
+/* Who is told twice is in a hurry. */
 static void on_signal(void *ctx, int signum)
 {
     struct agent *a = ctx;
 
-    if (signum == SIGCHLD)
+    if (signum == SIGCHLD) {
         process_table_reap(&a->processes);
-    else
+        leave_look(&a->leave);
+    } else if (a->stop_grace_ns == 0 || a->is_closing || a->leave.is_on) {
         stop(a);
+    } else {
+        leave_start(&a->leave, &a->processes, a->stop_grace_ns);
+    }
 }
 
 static int start_listening(struct agent *a, const struct options *options, struct err *err)
@@ -357,6 +373,9 @@ int main(int argc, char **argv)
     if (!agent.is_init)
         (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0,
                      0); /* orphans of what it starts are its own */
+    agent.leave.on_alone = on_alone;
+    agent.leave.ctx = &agent;
+    agent.stop_grace_ns = options.stop_grace_s * NS_PER_S;
     agent.spill_dir = options.spill_dir;
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";

@@ -5,6 +5,7 @@
 #include "agent/env_table.h"
 #include "agent/file_lane.h"
 #include "agent/identity.h"
+#include "agent/leave.h"
 #include "agent/process.h"
 #include "http/http.h"
 
@@ -26,6 +27,8 @@ struct agent {
     struct list shell_sessions; /* shell_session.h */
     size_t shell_sessions_max;
     struct file_lane files; /* file_job.c */
+    struct leave leave;
+    uint64_t stop_grace_ns; /* between SIGTERM and the end of all */
     bool is_init;           /* process 1 of its box */
     bool is_closing;
 };

@@ -54,6 +54,9 @@ enum config_inject {
 /* When the engine is told to fetch a profile's image. */
 enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, CONFIG_PULL_COUNT };
 
+/* Where a container is reached that has a network of its own. */
+enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT };
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
@@ -104,10 +107,17 @@ struct config_profile {
         char network[CONFIG_NAME_MAX + 1]; /* of `network: nat` */
         enum config_inject inject;
         uint64_t port; /* of `agent: image` */
+        enum config_reach reach;
         char bind_host[CONFIG_NAME_MAX + 1];
         char url_host[CONFIG_NAME_MAX + 1];
         uint64_t call_timeout_s;
         uint64_t creates;
+        char volumes[CONFIG_TEXT_MAX + 1]; /* "name:/box:ro" each, comma separated */
+        struct config_map tmpfs;           /* path in the box to options */
+        uint64_t shm_size;                 /* 0: as the engine does */
+        char gpus[CONFIG_PATH_MAX + 1];    /* "", "all", a number, ids */
+        char cap_add[CONFIG_TEXT_MAX + 1]; /* comma separated */
+        uint64_t stop_grace_s;             /* 0: killed at once */
     } docker;
     struct {
         char provisioner_url[CONFIG_PATH_MAX + 1];
@@ -216,6 +226,22 @@ bool config_box_path_is_free(const char *box_path);
 bool config_is_url(const char *url);
 /* The name of a variable. */
 bool config_is_env_name(const char *name);
+
+/* docker_options.c: texts of docker.* that have a form. The _problem functions give NULL, or the
+ * reason as the rest of a sentence. */
+struct config_volume {
+    char name[CONFIG_NAME_MAX + 1];
+    char box_path[CONFIG_PATH_MAX + 1];
+    bool is_read_only;
+};
+
+const char *config_volume_problem(const char *text, struct config_volume *ret);
+const char *config_tmpfs_problem(const char *box_path, const char *options);
+const char *config_gpus_problem(const char *text);
+/* A capability of Linux, like NET_RAW. */
+bool config_is_capability(const char *name);
+/* Takes the next word of a comma separated list; false at its end. `cap` holds the longest. */
+bool config_list_next(const char **list, char *word, size_t cap);
 
 /* The effective configuration as YAML, secrets replaced: `sandpoold --check --print`. */
 void config_print(const struct config *c, struct buf *out);

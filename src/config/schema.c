@@ -14,7 +14,9 @@ static const char *const network_names[] = {"none", "host", "nat", NULL};
 static const char *const agent_names[] = {"inject", "image", NULL};
 static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
 static const char *const pull_names[] = {"missing", "always", "never", NULL};
+static const char *const reach_names[] = {"port", "address", NULL};
 
+static_assert(ARRAY_LEN(reach_names) == CONFIG_REACH_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(pull_names) == CONFIG_PULL_COUNT + 1, "a name for each moment");
@@ -242,6 +244,12 @@ const struct config_key config_keys[] = {
                    "copied into each container. auto: mount over a Unix socket, else upload."),
     PROFILE(docker.port, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 65535, "8080",
             "Port in the container that an image with `agent: image` serves."),
+    PROFILE_CHOICE(
+        docker.reach, CONFIG_SPEC | CONFIG_OF_BACKEND, reach_names, "port",
+        "How a box with `network: nat` is reached. port: the engine publishes a port, see "
+        "docker.bind_host. address: nothing is published, the box is called at its own "
+        "address on docker.network, for a daemon on the engine's machine or in a "
+        "container of the same network."),
     PROFILE(docker.bind_host, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX,
             "127.0.0.1", "Address of the engine's machine on which ports are published."),
     PROFILE(docker.url_host, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX,
@@ -254,6 +262,27 @@ const struct config_key config_keys[] = {
     PROFILE(docker.creates, U64, CONFIG_OF_BACKEND, 1, 64, "8",
             "Containers that are made at once on one engine, by all its profiles. Of several "
             "the first counts."),
+    PROFILE(docker.volumes, LIST, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_TEXT_MAX, "",
+            "Named volumes of the engine in every box: name:/there, name:/there:ro. All boxes see "
+            "the same one, so what a box can write another can read. Never removed by us."),
+    PROFILE(docker.tmpfs, MAP, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "File systems in memory, which counts as the box's: path in the box to options among "
+            "size=64m, mode=1777, uid=, gid=, nr_inodes= and exec, separated by commas. Always "
+            "nosuid and nodev, and noexec without exec."),
+    PROFILE(docker.shm_size, SIZE, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, TIB, "0",
+            "Size of /dev/shm, which browsers and databases need. 0: what the engine gives, "
+            "mostly 64M."),
+    PROFILE(docker.gpus, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
+            "Graphics processors: all, how many, or which: device=0,1. The engine needs the "
+            "vendor's container toolkit. Empty: none."),
+    PROFILE(docker.cap_add, LIST, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_TEXT_MAX, "",
+            "Capabilities of a box by name, like NET_RAW. Without: a box that runs as root has "
+            "CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID and, for our agent, KILL, any other has "
+            "none. The engine's own seccomp list stays on, and no program gains rights by setuid. "
+            "Some, like SYS_ADMIN, open the way out of the container."),
+    PROFILE(docker.stop_grace_s, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, 600, "0",
+            "Seconds that what runs in a box has to end by itself, after a SIGTERM, when it is "
+            "destroyed. Less than destroy_timeout_s. 0: killed at once."),
     PROFILE(
         remote.provisioner_url, STRING, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0,
         CONFIG_PATH_MAX, "",

@@ -1,6 +1,5 @@
 /* body.c - what the engine is told of a new container. Hardened unless the profile says otherwise: no
- * new privileges, no capabilities but those that root of an ordinary image needs for files and ids, the
- * engine's own seccomp list, limits, no swap beyond the memory. */
+ * new privileges, few capabilities, the engine's own seccomp list, limits, no swap beyond the memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +22,7 @@ static void put_strings(struct json_out *j, const char *key, const char *const *
 static void put_command(struct json_out *j, const struct docker_plan *p)
 {
     const char *words[12] = {DOCKER_AGENT_DIR "/agent", "--detach-stdio"};
+    char grace[24];
     size_t n = 2;
 
     if (p->profile->agent == CONFIG_AGENT_IMAGE)
@@ -37,6 +37,12 @@ static void put_command(struct json_out *j, const struct docker_plan *p)
     if (p->work_dir[0] == '/') {
         words[n++] = "--workdir";
         words[n++] = p->work_dir;
+    }
+    if (p->profile->docker.stop_grace_s > 0) {
+        (void) snprintf(grace, sizeof(grace), "%llu",
+                        (unsigned long long) p->profile->docker.stop_grace_s);
+        words[n++] = "--stop-grace";
+        words[n++] = grace;
     }
     put_strings(j, "Entrypoint", words);
     json_begin_arr(j, "Cmd"); /* the image's would be arguments */
@@ -75,15 +81,11 @@ static void put_bind(struct json_out *j, const char *from, const char *to, bool 
 }
 
 /* "/here:/there", "/here:/there:ro"; the configuration has checked the form and mounts.allow. */
-static void put_profile_mount(struct json_out *j, const char *text, size_t len)
+static void put_profile_mount(struct json_out *j, char *entry)
 {
-    char entry[CONFIG_TEXT_MAX + 1];
-    char *to;
+    char *to = strchr(entry, ':');
     char *how;
 
-    if (!str_copy_n(entry, sizeof(entry), text, len))
-        return;
-    to = strchr(entry, ':');
     if (to == NULL)
         return;
     *to++ = '\0';
@@ -93,26 +95,109 @@ static void put_profile_mount(struct json_out *j, const char *text, size_t len)
     put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
 }
 
+static void put_volume(struct json_out *j, const struct config_volume *v)
+{
+    json_begin_obj(j, NULL);
+    json_put_str(j, "Type", "volume");
+    json_put_str(j, "Source", v->name);
+    json_put_str(j, "Target", v->box_path);
+    json_put_bool(j, "ReadOnly", v->is_read_only);
+    json_end(j);
+}
+
 static void put_mounts(struct json_out *j, const struct docker_plan *p)
 {
-    const char *list = p->profile->mounts;
+    struct config_volume volume;
+    char word[CONFIG_TEXT_MAX + 1];
 
     json_begin_arr(j, "Mounts");
     if (p->agent != NULL)
         put_bind(j, p->agent, DOCKER_AGENT_DIR "/agent", true);
     if (p->hand_dir != NULL)
         put_bind(j, p->hand_dir, DOCKER_HAND_DIR, true);
-    while (*list != '\0') {
-        size_t len = strcspn(list, ",");
-
-        put_profile_mount(j, list, len);
-        list += list[len] == ',' ? len + 1 : len;
+    for (const char *list = p->profile->mounts; config_list_next(&list, word, sizeof(word));)
+        put_profile_mount(j, word);
+    for (const char *list = p->profile->docker.volumes;
+         config_list_next(&list, word, sizeof(word));) {
+        if (config_volume_problem(word, &volume) == NULL)
+            put_volume(j, &volume);
     }
     json_end(j);
 }
 
+/* Engines differ in what they add by themselves, so all is said. */
+static void put_tmpfs(struct json_out *j, const struct config_map *tmpfs)
+{
+    struct buf options;
+    char word[CONFIG_PATH_MAX + 1];
+
+    if (tmpfs->count == 0)
+        return;
+    buf_init(&options, 4 * CONFIG_PATH_MAX);
+    json_begin_obj(j, "Tmpfs");
+    for (unsigned i = 0; i < tmpfs->count; i++) {
+        const char *list = tmpfs->pairs[i].value;
+        bool has_exec = false;
+
+        buf_reset(&options);
+        buf_puts(&options, "nosuid,nodev");
+        while (config_list_next(&list, word, sizeof(word))) {
+            uint64_t size = 0;
+
+            has_exec = has_exec || strcmp(word, "exec") == 0;
+            if (strncmp(word, "size=", 5) == 0 && str_parse_size(word + 5, &size))
+                buf_printf(&options, ",size=%llu", (unsigned long long) size);
+            else
+                buf_printf(&options, ",%s", word);
+        }
+        if (!has_exec)
+            buf_puts(&options, ",noexec");
+        json_put_str(j, tmpfs->pairs[i].key, buf_str(&options));
+    }
+    json_end(j);
+    buf_fini(&options);
+}
+
+/* "all", a number, or ids, with "device=" before them or not. */
+static void put_gpus(struct json_out *j, const char *gpus)
+{
+    static const char *const gpu[] = {"gpu", NULL};
+    char word[CONFIG_PATH_MAX + 1];
+    uint64_t count = 0;
+
+    if (str_is_empty(gpus))
+        return;
+    json_begin_arr(j, "DeviceRequests");
+    json_begin_obj(j, NULL);
+    json_put_str(j, "Driver", "");
+    if (strcmp(gpus, "all") == 0) {
+        json_put_i64(j, "Count", -1);
+    } else if (str_parse_u64(gpus, 1, UINT32_MAX, &count)) {
+        json_put_u64(j, "Count", count);
+    } else {
+        gpus += strncmp(gpus, "device=", 7) == 0 ? 7 : 0;
+        json_begin_arr(j, "DeviceIDs");
+        while (config_list_next(&gpus, word, sizeof(word)))
+            json_put_str(j, NULL, word);
+        json_end(j);
+    }
+    json_begin_arr(j, "Capabilities");
+    put_strings(j, NULL, gpu);
+    json_end(j);
+    json_end(j);
+    json_end(j);
+}
+
+/* A port to publish: not where the agent is handed its socket, nor where boxes are called at their
+ * own address. */
+static bool has_port(const struct docker_plan *p)
+{
+    return p->hand_dir == NULL && p->profile->docker.reach == CONFIG_REACH_PORT;
+}
+
 static void put_network(struct json_out *j, const struct docker_plan *p)
 {
+    const char *bind = p->profile->docker.bind_host;
     char port[16];
 
     if (p->profile->network == CONFIG_NETWORK_NONE)
@@ -121,13 +206,14 @@ static void put_network(struct json_out *j, const struct docker_plan *p)
         json_put_str(j, "NetworkMode", "host");
     else
         json_put_str(j, "NetworkMode", p->profile->docker.network);
-    if (p->hand_dir != NULL)
+    if (!has_port(p))
         return;
     (void) snprintf(port, sizeof(port), "%u/tcp", docker_port(p->profile));
     json_begin_obj(j, "PortBindings");
     json_begin_arr(j, port);
     json_begin_obj(j, NULL);
-    json_put_str(j, "HostIp", p->profile->docker.bind_host);
+    /* Podman's packet filter would wait for calls to this very address. */
+    json_put_str(j, "HostIp", p->is_podman && strcmp(bind, "0.0.0.0") == 0 ? "" : bind);
     json_put_str(j, "HostPort", ""); /* the engine chooses */
     json_end(j);
     json_end(j);
@@ -146,22 +232,55 @@ static void put_limits(struct json_out *j, const struct config_profile *c)
         json_put_u64(j, "PidsLimit", c->limits.pids);
 }
 
-static void put_host_config(struct json_out *j, const struct docker_plan *p)
+/* "", "root" and "0", with or without a group. */
+static bool is_root(const struct docker_plan *p)
+{
+    const char *user = p->profile->docker.user;
+    size_t len;
+
+    if (str_is_empty(user))
+        user = p->image_user;
+    len = strcspn(user, ":");
+    return len == 0 || (len == 1 && user[0] == '0') || (len == 4 && strncmp(user, "root", 4) == 0);
+}
+
+/* What root of an ordinary image needs for files and ids; our agent also ends processes of others.
+ * Any other user gets none: it could not use them, or, with Podman, would have them in effect. */
+static void put_capabilities(struct json_out *j, const struct docker_plan *p)
 {
     static const char *const all[] = {"ALL", NULL};
-    static const char *const few[] = {"CHOWN",  "DAC_OVERRIDE", "FOWNER", "FSETID",
-                                      "SETGID", "SETUID",       "KILL",   NULL};
+    static const char *const few[] = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"};
+    char word[CONFIG_TEXT_MAX + 1];
+
+    put_strings(j, "CapDrop", all);
+    json_begin_arr(j, "CapAdd");
+    for (size_t i = 0; i < ARRAY_LEN(few) && is_root(p); i++)
+        json_put_str(j, NULL, few[i]);
+    if (p->profile->agent == CONFIG_AGENT_INJECT && is_root(p))
+        json_put_str(j, NULL, "KILL");
+    for (const char *list = p->profile->docker.cap_add;
+         config_list_next(&list, word, sizeof(word));)
+        json_put_str(j, NULL, word);
+    json_end(j);
+}
+
+static void put_host_config(struct json_out *j, const struct docker_plan *p)
+{
     static const char *const security[] = {"no-new-privileges", NULL};
+    const struct config_profile *c = p->profile;
 
     json_begin_obj(j, "HostConfig");
-    put_strings(j, "CapDrop", all);
-    put_strings(j, "CapAdd", few);
+    put_capabilities(j, p);
     put_strings(j, "SecurityOpt", security);
     put_network(j, p);
-    put_limits(j, p->profile);
+    put_limits(j, c);
     put_mounts(j, p);
-    if (!str_is_empty(p->profile->runtime))
-        json_put_str(j, "Runtime", p->profile->runtime);
+    put_tmpfs(j, &c->docker.tmpfs);
+    put_gpus(j, c->docker.gpus);
+    if (c->docker.shm_size > 0)
+        json_put_u64(j, "ShmSize", c->docker.shm_size);
+    if (!str_is_empty(c->runtime))
+        json_put_str(j, "Runtime", c->runtime);
     json_end(j);
 }
 
@@ -179,7 +298,8 @@ static void put_labels(struct json_out *j, const struct docker_plan *p)
         (void) snprintf(text, sizeof(text), "%u", docker_port(p->profile));
     json_put_str(j, p->hand_dir != NULL ? LABEL("url") : LABEL("port"), text);
     if (p->hand_dir == NULL)
-        json_put_str(j, LABEL("url_host"), p->profile->docker.url_host);
+        json_put_str(j, has_port(p) ? LABEL("url_host") : LABEL("network"),
+                     has_port(p) ? p->profile->docker.url_host : p->profile->docker.network);
     json_end(j);
 }
 
@@ -200,7 +320,7 @@ void docker_put_body(const struct docker_plan *p, struct buf *out)
     put_command(&j, p);
     put_env(&j, p);
     put_labels(&j, p);
-    if (p->hand_dir == NULL) {
+    if (has_port(p)) {
         (void) snprintf(port, sizeof(port), "%u/tcp", docker_port(p->profile));
         json_begin_obj(&j, "ExposedPorts");
         json_begin_obj(&j, port);

@@ -133,6 +133,19 @@ static int choose_version(struct docker *d, const char *theirs, struct err *err)
     return SP_OK;
 }
 
+static bool says_podman(const struct json *version)
+{
+    const struct json *parts = json_get(version, "Components");
+    bool is_podman = false;
+
+    for (size_t i = 0; i < json_len(parts); i++) {
+        const char *name = json_str(json_get(json_at(parts, i), "Name"));
+
+        is_podman = is_podman || (name != NULL && strncmp(name, "Podman", 6) == 0);
+    }
+    return is_podman;
+}
+
 static void on_hello(struct op *op)
 {
     struct docker *d = container_of(op, struct docker, hello.op);
@@ -143,6 +156,8 @@ static void on_hello(struct op *op)
 
     if (rc == SP_OK)
         rc = choose_version(d, json_str(json_get(json_root(doc), "ApiVersion")), &err);
+    if (rc == SP_OK)
+        d->is_podman = says_podman(json_root(doc));
     (void) json_doc_free(doc);
     list_move(&d->unspoken, &waiting);
     while (!list_is_empty(&waiting)) {
@@ -170,7 +185,7 @@ static void say_hello(struct docker *d)
 void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *))
 {
     struct docker *d = c->docker;
-    uint64_t limit_ns = rt_after(rt_now(&d->loop->rt), d->call_ns);
+    uint64_t limit_ns = rt_after(rt_now(&d->loop->rt), d->call_ns + c->extra_ns);
 
     /* A stream has no end of its own. */
     op_begin(&c->op, &d->loop->rt, &d->inner,

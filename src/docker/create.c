@@ -15,8 +15,12 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     const struct backend_create *r = m->request;
     const struct config_profile *p = r->profile;
     struct docker *d = m->docker;
-    struct docker_plan plan = {
-        .profile = p, .labels = &m->made.labels, .token = r->token, .work_dir = image->work_dir};
+    struct docker_plan plan = {.profile = p,
+                               .labels = &m->made.labels,
+                               .token = r->token,
+                               .work_dir = image->work_dir,
+                               .image_user = image->user,
+                               .is_podman = d->is_podman};
     bool is_local = !str_is_empty(d->socket);
     int rc = SP_OK;
 

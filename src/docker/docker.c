@@ -86,6 +86,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->unspoken);
     list_init(&d->creates.waiting);
     list_init(&d->removes.waiting);
+    list_init(&d->stops.waiting);
     list_init(&d->pulls);
     list_init(&d->bindings);
     rc = docker_setup(d, env, profile, err);

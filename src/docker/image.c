@@ -131,7 +131,9 @@ static void on_inspected(struct op *op)
 {
     struct docker_pull *p = container_of(op, struct docker_pull, call.op);
     struct json_doc *doc = NULL;
+    const struct json *config;
     const char *work_dir;
+    const char *user;
     struct err err;
     int rc = docker_call_json(&p->call, &doc, &err);
 
@@ -140,9 +142,12 @@ static void on_inspected(struct op *op)
         return;
     }
     if (rc == SP_OK) {
-        work_dir = json_str(json_get(json_get(json_root(doc), "Config"), "WorkingDir"));
+        config = json_get(json_root(doc), "Config");
+        work_dir = json_str(json_get(config, "WorkingDir"));
+        user = json_str(json_get(config, "User"));
         str_copy_cut(p->image.work_dir, sizeof(p->image.work_dir),
                      work_dir != NULL ? work_dir : "");
+        str_copy_cut(p->image.user, sizeof(p->image.user), user != NULL ? user : "");
     }
     (void) json_doc_free(doc);
     end(p, rc, &err);

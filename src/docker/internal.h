@@ -26,6 +26,7 @@ enum {
     DOCKER_ANSWER_MAX = 32 * 1024 * 1024,
     DOCKER_BODY_MAX = 64 * 1024 * 1024,
     DOCKER_REMOVES_MAX = 16, /* at once */
+    DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
     DOCKER_PORT = 8080,      /* of the agent, where a port is published */
 };
 
@@ -46,6 +47,7 @@ struct docker_call {
     struct buf path;                        /* without the version */
     struct buf body;                        /* owned */
     size_t answer_max;                      /* 0: DOCKER_ANSWER_MAX */
+    uint64_t extra_ns;                      /* it may take so much longer than others */
     void (*on_data)(struct docker_call *c); /* see httpc.h */
     struct httpc_request http;
     struct buf url;
@@ -109,6 +111,7 @@ void tar_end(struct buf *out);
 
 struct docker_image {
     char work_dir[DOCKER_PATH_MAX];
+    char user[CONFIG_PATH_MAX + 1]; /* "": root */
 };
 
 struct docker_waiter {
@@ -151,6 +154,7 @@ struct docker_box {
     uint64_t oom_ns;      /* when it was last told to be out of memory */
     uint64_t kill_ns;     /* when somebody last sent it a signal, */
     char signal[16];      /* and which */
+    uint64_t grace_s;     /* to end by itself before it is removed */
     struct list joiners;  /* docker_waiter: creates of the same box */
     struct list removers; /* struct docker_remover */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
@@ -254,6 +258,7 @@ struct docker {
     char dir[DOCKER_PATH_MAX];   /* <state_dir>/docker; "": could not be made */
     char agent[DOCKER_PATH_MAX]; /* "": none */
     char version[16];            /* of the API, "1.41"; "": not known */
+    bool is_podman;              /* known with the version */
     uint64_t call_ns;
 
     struct list ops;   /* what callers wait for */
@@ -264,6 +269,7 @@ struct docker {
     struct list unspoken;     /* struct docker_call: wait for the version */
     struct docker_gate creates;
     struct docker_gate removes;
+    struct docker_gate stops;
     struct list pulls;
     struct list bindings; /* in order */
     uint64_t bound_count; /* orders the owners of one box */
@@ -306,9 +312,11 @@ struct docker_plan {
     const struct backend_labels *labels;
     const char *token;
     const char *work_dir;
+    const char *image_user;
     const char *hand_dir; /* NULL: the port is published */
     unsigned hand_port;
     const char *agent; /* file to mount; NULL: it is uploaded */
+    bool is_podman;
 };
 
 void docker_put_body(const struct docker_plan *p, struct buf *out);

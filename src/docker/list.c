@@ -71,6 +71,33 @@ static void read_state(const struct json *state, struct docker_found *f)
     f->is_running = f->is_paused || json_bool(json_get(state, "Running"));
 }
 
+/* Where there is no published port: its own address on the network its label names. Podman calls
+ * its own first network by another name, so that of a container with one network needs none. */
+static void take_address(struct docker_found *f, const struct json *labels,
+                         const struct json *entry)
+{
+    const char *network = docker_label(labels, LABEL("network"));
+    const struct json *networks = json_get(json_get(entry, "NetworkSettings"), "Networks");
+    const struct json *one = json_get(networks, network);
+    const char *address;
+    const char *name;
+    uint64_t port = 0;
+    bool is_v6;
+
+    if (str_is_empty(network) || !str_is_empty(f->box.url) ||
+        !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &port))
+        return;
+    if (one == NULL && json_len(networks) == 1)
+        (void) json_member(networks, 0, &name, &one); /* false: it stays NULL */
+    address = json_str(json_get(one, "IPAddress"));
+    is_v6 = address == NULL || str_is_empty(address);
+    if (is_v6)
+        address = json_str(json_get(one, "GlobalIPv6Address"));
+    if (address != NULL && !str_is_empty(address))
+        (void) snprintf(f->box.url, sizeof(f->box.url),
+                        is_v6 ? "http://[%.60s]:%u" : "http://%.60s:%u", address, (unsigned) port);
+}
+
 int docker_read_inspect(const struct docker *d, const struct json *answer, struct docker_found *ret,
                         struct err *err)
 {
@@ -89,6 +116,7 @@ int docker_read_inspect(const struct docker *d, const struct json *answer, struc
     if (str_is_empty(ret->box.url) && host_port != NULL &&
         str_parse_u64(host_port, 1, 65535, &port))
         set_url(ret, labels, port);
+    take_address(ret, labels, answer);
     return SP_OK;
 }
 
@@ -107,6 +135,7 @@ static bool read_entry(const struct docker *d, const struct json *entry, struct 
     if (!str_is_empty(ret->box.url) ||
         !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &want))
         return true;
+    take_address(ret, labels, entry);
     for (size_t i = 0; i < json_len(ports); i++) {
         uint64_t inside = 0;
         uint64_t outside = 0;

@@ -144,7 +144,8 @@ static void on_seen(struct op *op)
     if (rc == SP_OK && !f.is_running)
         rc = err_set(&err, SP_BACKEND_FAILED, "the container ended at once");
     if (rc == SP_OK && str_is_empty(f.box.url))
-        rc = err_set(&err, SP_BACKEND_FAILED, "the engine has published no port");
+        rc = err_set(&err, SP_BACKEND_FAILED,
+                     "the engine has published no port and tells no address");
     if (rc == SP_OK)
         m->made = f.box;
     if (m->box == NULL) { /* it existed */

@@ -8,6 +8,8 @@
 #include "base/str.h"
 #include "docker/internal.h"
 
+enum { REMOVE_S = 2 }; /* of a destroy's time are left for the removal after a grace */
+
 struct removal {
     struct docker_waiter waiter;
     struct docker_call call;
@@ -175,6 +177,35 @@ static void begin(struct docker_waiter *w)
         look(m);
 }
 
+/* --- a grace before --- */
+
+static void enter(struct removal *m)
+{
+    m->waiter.resume = begin;
+    if (docker_gate_enter(&m->docker->removes, &m->waiter))
+        begin(&m->waiter);
+}
+
+/* Whatever came of it, the removal that follows is a kill. */
+static void on_stopped(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+
+    docker_gate_leave(&m->docker->stops);
+    enter(m);
+}
+
+static void stop(struct docker_waiter *w)
+{
+    struct removal *m = container_of(w, struct removal, waiter);
+    uint64_t grace_s = m->box->grace_s;
+
+    docker_call_init(m->docker, &m->call, "POST");
+    buf_printf(&m->call.path, "/containers/%s/stop?t=%u", m->box->container, (unsigned) grace_s);
+    m->call.extra_ns = grace_s * NS_PER_S;
+    docker_call_start(&m->call, m->deadline_ns, on_stopped);
+}
+
 void docker_remove_box(struct docker_box *b)
 {
     struct docker *d = b->docker;
@@ -184,10 +215,14 @@ void docker_remove_box(struct docker_box *b)
     docker_box_set(b, DOCKER_REMOVING);
     m->docker = d;
     m->box = b;
-    m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS);
-    m->waiter.resume = begin;
-    if (docker_gate_enter(&d->removes, &m->waiter))
-        begin(&m->waiter);
+    m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS + b->grace_s * NS_PER_S);
+    if (b->grace_s == 0 || str_is_empty(b->container)) {
+        enter(m);
+        return;
+    }
+    m->waiter.resume = stop;
+    if (docker_gate_enter(&d->stops, &m->waiter))
+        stop(&m->waiter);
 }
 
 /* --- destroy --- */
@@ -199,7 +234,7 @@ static void on_destroyed(struct docker_remover *remover, int rc, const struct er
     struct backend_destroy *r = w->request;
 
     str_copy_cut(r->report, sizeof(r->report),
-                 was_there ? "the container was killed and removed, with its anonymous volumes"
+                 was_there ? "the container was ended and removed, with its anonymous volumes"
                            : "the box was not there");
     r->priv = NULL;
     docker_finish(w->docker, &r->op, rc, err);
@@ -218,6 +253,18 @@ static void on_cancel(struct op *op)
     docker_finish(d, op, SP_CANCELLED, NULL);
 }
 
+/* What the profile gives, as far as the caller's time reaches beyond it. */
+static uint64_t grace_of(const struct docker *d, const struct backend_destroy *r,
+                         uint64_t deadline_ns)
+{
+    uint64_t now_ns = rt_now(&d->loop->rt);
+    uint64_t left_s = deadline_ns > now_ns ? (deadline_ns - now_ns) / NS_PER_S : 0;
+
+    if (r->profile == NULL || left_s <= REMOVE_S)
+        return 0;
+    return MIN_OF(r->profile->docker.stop_grace_s, left_s - REMOVE_S);
+}
+
 void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *))
 {
@@ -234,6 +281,8 @@ void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
     w->remover.on_removed = on_destroyed;
     r->priv = w;
     list_push_back(&b->removers, &w->remover.link);
+    if (b->state == DOCKER_RUNNING)
+        b->grace_s = grace_of(d, r, deadline_ns);
     if (b->state == DOCKER_RUNNING || b->state == DOCKER_DEAD)
         docker_remove_box(
             b); /* one being made is removed when it is made, one being removed soon */

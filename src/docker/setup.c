@@ -52,6 +52,7 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     d->call_ns = profile->docker.call_timeout_s * NS_PER_S;
     d->creates.max = profile->docker.creates;
     d->removes.max = DOCKER_REMOVES_MAX;
+    d->stops.max = DOCKER_STOPS_MAX;
     find_agent(d, env->config->oci.agent);
     make_dir(d, env->state_dir);
     docker_hand_sweep(d);

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "docker/internal.h"
 
+enum { CPU_PERIOD_US = 100000 };
+
 /* `priv` of the request. */
 struct updating {
     struct docker *docker;
@@ -50,6 +52,12 @@ static void set_env(struct updating *u)
 
 /* --- limits --- */
 
+/* Podman's "no such container" is JSON, its "no such call" is not. */
+static bool has_cause(const struct docker_call *c)
+{
+    return c->http.response.len > 0 && c->http.response.data[0] == '{';
+}
+
 static void on_limited(struct op *op)
 {
     struct updating *u = container_of(op, struct updating, call.op);
@@ -57,7 +65,9 @@ static void on_limited(struct op *op)
     int rc = docker_call_result(&u->call, &err);
 
     FAULT_POINT("docker.after_limits");
-    if (rc == SP_NOT_FOUND)
+    if (rc == SP_NOT_FOUND && u->docker->is_podman && !has_cause(&u->call))
+        rc = err_set(&err, SP_UNSUPPORTED, "Podman before 4.3 cannot change limits");
+    else if (rc == SP_NOT_FOUND)
         rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
     if (rc != SP_OK)
         finish(u, rc, &err);
@@ -67,23 +77,53 @@ static void on_limited(struct op *op)
         set_env(u);
 }
 
+static void put_limits(struct json_out *j, const struct backend_extras *x)
+{
+    if (x->memory > 0) {
+        json_put_u64(j, "Memory", x->memory);
+        json_put_u64(j, "MemorySwap", x->memory);
+    }
+    if (x->cpus > 0)
+        json_put_u64(j, "NanoCpus", x->cpus * 1000000);
+    if (x->pids > 0)
+        json_put_u64(j, "PidsLimit", x->pids);
+}
+
+/* Podman knows the call only among its own, with the words of an OCI runtime. */
+static void put_podman_limits(struct json_out *j, const struct backend_extras *x)
+{
+    if (x->memory > 0) {
+        json_begin_obj(j, "memory");
+        json_put_u64(j, "limit", x->memory);
+        json_put_u64(j, "swap", x->memory);
+        json_end(j);
+    }
+    if (x->cpus > 0) {
+        json_begin_obj(j, "cpu");
+        json_put_u64(j, "quota", x->cpus * (CPU_PERIOD_US / 1000));
+        json_put_u64(j, "period", CPU_PERIOD_US);
+        json_end(j);
+    }
+    if (x->pids > 0) {
+        json_begin_obj(j, "pids");
+        json_put_u64(j, "limit", x->pids);
+        json_end(j);
+    }
+}
+
 static void set_limits(struct updating *u, const char *container)
 {
-    const struct backend_extras *x = &u->request->extras;
+    bool is_podman = u->docker->is_podman;
     struct json_out j;
 
     docker_call_init(u->docker, &u->call, "POST");
-    buf_printf(&u->call.path, "/containers/%s/update", container);
+    buf_printf(&u->call.path, "%s/containers/%s/update", is_podman ? "/libpod" : "", container);
     json_out_init(&j);
     json_begin_obj(&j, NULL);
-    if (x->memory > 0) {
-        json_put_u64(&j, "Memory", x->memory);
-        json_put_u64(&j, "MemorySwap", x->memory);
-    }
-    if (x->cpus > 0)
-        json_put_u64(&j, "NanoCpus", x->cpus * 1000000);
-    if (x->pids > 0)
-        json_put_u64(&j, "PidsLimit", x->pids);
+    if (is_podman)
+        put_podman_limits(&j, &u->request->extras);
+    else
+        put_limits(&j, &u->request->extras);
     json_end(&j);
     json_out_finish(&j, &u->call.body);
     docker_call_start(&u->call, RT_NEVER, on_limited);

@@ -45,6 +45,12 @@ static const char *other_value(const struct config_key *k)
         {"profiles.*.limits.disk", "64M"},
         {"profiles.*.docker.container_prefix", "deer"},
         {"profiles.*.docker.adopt_prefix", "deer"},
+        {"profiles.*.docker.volumes", "['data:/a', 'data:/b:ro']"},
+        {"profiles.*.docker.tmpfs", "{/a: 'size=1m,exec', /b: ''}"},
+        {"profiles.*.docker.shm_size", "64M"},
+        {"profiles.*.docker.gpus", "all"},
+        {"profiles.*.docker.cap_add", "[NET_RAW, BPF]"},
+        {"profiles.*.docker.stop_grace_s", "5"},
         {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
         {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
         {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
@@ -88,7 +94,7 @@ static const char *backend_of(const struct config_key *k)
     if (strncmp(k->path, "profiles.*.sim.", 15) == 0)
         return "backend: sim, ";
     if (strncmp(k->path, "profiles.*.docker.", 18) == 0)
-        return "backend: docker, image: a, discover: true, ";
+        return "backend: docker, image: a, network: nat, discover: true, ";
     if (strncmp(k->path, "profiles.*.remote.", 18) == 0)
         return "backend: remote, ";
     return "";
@@ -387,6 +393,13 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.port",
                                        "profiles.*.docker.bind_host",
                                        "profiles.*.docker.url_host",
+                                       "profiles.*.docker.reach",
+                                       "profiles.*.docker.volumes",
+                                       "profiles.*.docker.tmpfs",
+                                       "profiles.*.docker.shm_size",
+                                       "profiles.*.docker.gpus",
+                                       "profiles.*.docker.cap_add",
+                                       "profiles.*.docker.stop_grace_s",
                                        "profiles.*.remote.provisioner_url",
                                        "profiles.*.remote.max_shell_sessions",
                                        NULL};

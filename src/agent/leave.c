@@ -1,0 +1,92 @@
+/* leave.c - the end of a box that has time for it: everybody is told to end, and the agent waits for
+ * them. A shell on a terminal does not listen to SIGTERM: it is hung up when it has nothing to do. */
+#include "agent/leave.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define LOOK_NS (20 * NS_PER_MS)
+
+static bool has_children(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+/* Without the kernel's list of children nobody can tell: then it counts as idle. */
+static bool is_idle(pid_t pid)
+{
+    char path[64];
+    char text[16];
+    AUTO_CLOSE int fd = -1;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) pid, (int) pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || read(fd, text, sizeof(text)) <= 0;
+}
+
+static void hang_up_idle(const struct process_table *t)
+{
+    for (struct list_node *n = list_first(&t->running); n != NULL; n = list_next(&t->running, n)) {
+        const struct process *p = container_of(n, struct process, link);
+
+        if (p->is_pty && is_idle(p->pid))
+            (void) kill(p->pid, SIGHUP); /* our child, not buried yet */
+    }
+}
+
+static void on_look(struct rt_timer *timer)
+{
+    struct leave *l = container_of(timer, struct leave, timer);
+
+    leave_look(l);
+}
+
+void leave_look(struct leave *l)
+{
+    struct rt *rt = &l->processes->loop->rt;
+
+    if (!l->is_on)
+        return;
+    if (has_children() && rt_now(rt) < l->until_ns) {
+        hang_up_idle(l->processes);
+        rt_timer_set(rt, &l->timer, rt_after(rt_now(rt), LOOK_NS), on_look);
+        return;
+    }
+    leave_end(l);
+    l->on_alone(l->ctx);
+}
+
+void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
+{
+    struct rt *rt = &t->loop->rt;
+
+    l->is_on = true;
+    l->processes = t;
+    l->until_ns = rt_after(rt_now(rt), grace_ns);
+    if (getpid() == 1) { /* strangers too: all that is here is the box's */
+        (void) kill(-1, SIGTERM);
+        (void) kill(-1, SIGCONT);
+    }
+    for (struct list_node *n = list_first(&t->running); n != NULL && getpid() != 1;
+         n = list_next(&t->running, n)) {
+        struct process *p = container_of(n, struct process, link);
+
+        strays_signal(&p->strays, p->pid, SIGTERM);
+    }
+    rt_timer_set(rt, &l->timer, rt_now(rt), on_look);
+}
+
+void leave_end(struct leave *l)
+{
+    if (l->is_on)
+        rt_timer_cancel(&l->processes->loop->rt, &l->timer);
+    l->is_on = false;
+}
