@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "loop/httpc_easy.h"
+#include "loop/httpc_stream.h"
 
 enum {
     SPARE_MAX = 32, /* easy handles kept for reuse */
@@ -19,6 +20,7 @@ enum {
 struct watcher {
     uv_poll_t poll;
     curl_socket_t fd;
+    int events; /* of libuv */
     struct httpc *client;
     struct list_node link;
 };
@@ -69,18 +71,17 @@ static void detach(struct httpc_request *r)
 static void finish(struct httpc_request *r, int result, const struct err *err)
 {
     detach(r);
-    if (result != SP_OK)
-        buf_fini(&r->response);
+    httpc_stream_stop(r, result == SP_OK); /* after the detach, which may wake it */
     op_finish(&r->op, result, err);
 }
 
-static void complete(struct httpc_request *r, CURLcode curl_code)
+void httpc_complete(struct httpc_request *r, int curl_code)
 {
     struct err err;
     long status = 0;
 
-    if (curl_code != CURLE_OK) {
-        finish(r, httpc_easy_error(r, (int) curl_code, &err), &err);
+    if (curl_code != CURLE_OK && !httpc_stream_is_answered(r, curl_code)) {
+        finish(r, httpc_easy_error(r, curl_code, &err), &err);
         return;
     }
     (void) curl_easy_getinfo((CURL *) r->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -108,7 +109,7 @@ static void pump(struct httpc *c, curl_socket_t fd, int events)
             char *r = NULL;
 
             (void) curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &r);
-            complete((struct httpc_request *) (void *) r, curl_code);
+            httpc_complete((struct httpc_request *) (void *) r, (int) curl_code);
         }
         msg = curl_multi_info_read(c->multi, &count);
     }
@@ -139,13 +140,15 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     struct watcher *w = container_of(poll, struct watcher, poll);
     int flags = 0;
 
-    if (status < 0)
-        flags = CURL_CSELECT_ERR; /* libuv stopped watching: libcurl must find out why */
+    if (status < 0) /* libcurl must find out why: an answer may lie in front of a reset */
+        flags = CURL_CSELECT_ERR | CURL_CSELECT_IN | CURL_CSELECT_OUT;
     if ((events & UV_READABLE) != 0)
         flags |= CURL_CSELECT_IN;
     if ((events & UV_WRITABLE) != 0)
         flags |= CURL_CSELECT_OUT;
     pump(w->client, w->fd, flags);
+    if (status < 0 && !uv_is_closing((uv_handle_t *) poll)) /* libuv stopped watching */
+        (void) uv_poll_start(poll, w->events, on_poll);
 }
 
 static void on_gone(struct rt_task *task)
@@ -202,9 +205,11 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 {
     struct httpc *c = arg;
     struct watcher *w = socket_arg;
-    int events = 0;
+    char *r = NULL;
 
-    (void) easy;
+    (void) curl_easy_getinfo(easy, CURLINFO_PRIVATE, &r);
+    if (r != NULL) /* else one of libcurl's own */
+        httpc_stream_polled((struct httpc_request *) (void *) r, fd, what);
     if (what == CURL_POLL_REMOVE) {
         if (w != NULL)
             watcher_close(w);
@@ -214,11 +219,12 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg, voi
         w = watcher_new(c, fd);
     if (w == NULL)
         return 0; /* no descriptor space in the kernel: the deadline ends the transfer */
+    w->events = 0;
     if ((what & CURL_POLL_IN) != 0)
-        events |= UV_READABLE;
+        w->events |= UV_READABLE;
     if ((what & CURL_POLL_OUT) != 0)
-        events |= UV_WRITABLE;
-    (void) uv_poll_start(&w->poll, events, on_poll); /* cannot fail for an open handle */
+        w->events |= UV_WRITABLE;
+    (void) uv_poll_start(&w->poll, w->events, on_poll); /* cannot fail for an open handle */
     return 0;
 }
 
@@ -258,12 +264,7 @@ void httpc_start(struct httpc *c, struct httpc_request *r, uint64_t deadline_ns,
     r->client = c;
     r->easy = NULL;
     r->header_list = NULL;
-    r->header_len = 0;
-    r->is_too_big = false;
-    r->status = 0;
-    r->error_text[0] = '\0';
-    buf_fini(&r->response);
-    buf_init(&r->response, r->response_max);
+    httpc_stream_reset(r);
     code = start(c, r, &err);
     if (code != SP_OK)
         finish(r, code, &err);
@@ -273,6 +274,7 @@ void httpc_request_fini(struct httpc_request *r)
 {
     assert(!op_is_active(&r->op));
     buf_fini(&r->response);
+    buf_fini(&r->response_headers);
 }
 
 /* --- the client --- */

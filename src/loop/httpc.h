@@ -25,35 +25,59 @@ struct httpc_request {
     /* set by the caller, borrowed until on_done() */
     const char *method; /* "GET", "POST", "DELETE", ... */
     const char *url;
-    const char *unix_socket;     /* NULL: TCP */
-    const char *const *headers;  /* "Name: value", ends with NULL; or NULL */
+    const char *unix_socket; /* NULL: TCP */
+    /* "Name: value", ends with NULL; or NULL. Content-Length, Transfer-Encoding and Expect are left
+     * out: the client writes its own. */
+    const char *const *headers;
     const struct httpc_tls *tls; /* NULL: none of our own */
     const char *body;
     size_t body_len;
-    /* A body that comes in pieces, by httpc_body_write() and httpc_body_end(), instead of `body`. */
+    /* A body that comes in pieces, by httpc_body_write() and httpc_body_end(), instead of `body`.
+     * It cannot be sent twice, so it always goes over a new connection. */
     bool is_body_streamed;
     int64_t body_size; /* of a streamed body; -1: not known, sent in chunks */
-    /* Told from the loop when all that was written has been taken; may be NULL. */
+    /* Told from the loop when all that was written has been taken; may be NULL. Never after
+     * on_done() was entered. */
     void (*on_body_drain)(struct httpc_request *r);
     bool want_headers;   /* fill response_headers */
     size_t response_max; /* a longer body fails with SP_TOO_BIG */
     bool want_fresh;     /* do not reuse a connection */
     /* For answers without an end; may be NULL. Told from the loop when the header is there (with
      * `status`) and after every piece of the body: it takes what it can use out of `response` with
-     * buf_consume(), and response_max bounds what it leaves. Never after on_done() was entered. */
+     * buf_consume(), and response_max bounds what it leaves, unless it pauses. What it left is in
+     * `response` in on_done(). Never told after on_done() was entered. */
     void (*on_data)(struct httpc_request *r);
     /* filled in by on_done() with SP_OK (whatever the status) */
     int status;
     struct buf response; /* freed by httpc_request_fini() */
-    /* "Name: value\n" each, of the final answer; there from the first on_data() on. */
+    /* "Name: value\n" each, of the final answer, without control characters; there from the first
+     * on_data() on. */
     struct buf response_headers;
     /* the client's own */
     void *easy;
     void *header_list;
     struct httpc *client;
     size_t header_len; /* of the answer's header lines so far: bounded like the body */
+    int polled;        /* what libcurl wants to hear of socket_fd */
+    int socket_fd;
+    struct buf body_queue; /* from body_off on: written, not yet taken */
+    size_t body_off;
+    uint64_t body_written;
+    int fault; /* of the body, by the caller */
     bool is_too_big;
+    bool is_status_line; /* the next header line is one */
+    bool is_header_done; /* of the final answer */
+    bool is_paused;
+    bool is_recv_held; /* libcurl keeps a piece until it is told to go on */
+    bool is_send_held; /* libcurl waits to be told that there is more of the body */
+    bool is_body_ended;
+    bool is_answer_over; /* libcurl reads no more, though the body is not sent */
+    bool is_answer_whole;
+    bool want_check;
+    bool has_news; /* for on_data() */
     struct rt_task data;
+    struct rt_task drain;
+    struct rt_task wake;
     char error_text[256];
 };
 
@@ -72,11 +96,16 @@ void httpc_close(struct httpc *c, void (*on_closed)(void *ctx), void *ctx);
  * HTTP), SP_TOO_BIG, SP_TIMEOUT, SP_CANCELLED, SP_BAD_REQUEST (url). */
 void httpc_start(struct httpc *c, struct httpc_request *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
-/* For a request with on_data(): after the pause it is not told and the server is slowed by TCP, until
- * the resume. May be called from on_data(). */
+/* After the pause on_data() is not told and the server is slowed by TCP, until the resume, which tells
+ * it anew. May be called from on_data(). An answer that had arrived in full ends in spite of it; a
+ * server that hangs up is noticed after the resume. Deadline and cancel work as ever. */
 void httpc_pause(struct httpc_request *r);
 void httpc_resume(struct httpc_request *r);
-/* Copies; gives the bytes not yet taken. The caller stops above its own limit until on_body_drain(). */
+/* Copies; gives the bytes not yet taken. The caller stops above its own limit (well below 64 MiB, where
+ * the request fails with SP_TOO_BIG) until on_body_drain(). More or less than body_size fails with
+ * SP_BAD_REQUEST. After the end of the request both do nothing.
+ * A server may answer before it has the whole body: with an error (300 and above) or "Connection: close"
+ * the request ends with that answer, otherwise it goes on until httpc_body_end(). */
 size_t httpc_body_write(struct httpc_request *r, const char *data, size_t len);
 void httpc_body_end(struct httpc_request *r);
 /* Frees the response; the request may be used again. */

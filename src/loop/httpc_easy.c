@@ -1,5 +1,5 @@
-/* httpc_easy.c - options, bounds and errors of one transfer. The peer is not trusted: header and
- * body are bounded as they arrive, and only addresses that need no resolver are accepted. */
+/* httpc_easy.c - options and errors of one transfer. Only addresses that need no resolver are
+ * accepted. */
 #include "loop/httpc_easy.h"
 
 #include <arpa/inet.h>
@@ -8,7 +8,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-enum { HEADER_MAX = 65536 }; /* all header lines of an answer together */
+#include "base/compiler.h"
+#include "loop/httpc_stream.h"
 
 /* --- errors --- */
 
@@ -21,6 +22,8 @@ static int translate(const struct httpc_request *r, CURLcode curl_code)
         return SP_CONNECT_FAILED;
     if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY)
         return SP_PROTOCOL;
+    if (r->fault != SP_OK)
+        return r->fault;
     if (curl_code == CURLE_FILESIZE_EXCEEDED || r->is_too_big)
         return SP_TOO_BIG;
     if (curl_code == CURLE_WRITE_ERROR || curl_code == CURLE_OUT_OF_MEMORY)
@@ -35,7 +38,13 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
 
     if (text[0] == '\0')
         text = curl_easy_strerror((CURLcode) curl_code);
-    if (code == SP_TOO_BIG)
+    if (r->fault == SP_BAD_REQUEST)
+        text = "the body is not as long as announced";
+    else if (r->fault != SP_OK)
+        text = "too much of the body waits to be sent";
+    else if (curl_code == CURLE_ABORTED_BY_CALLBACK)
+        text = "the server hung up before the whole body was sent";
+    else if (code == SP_TOO_BIG)
         text = "the answer is larger than allowed";
     /* libcurl names a host that is not asked when the request goes to a Unix socket. */
     if (code == SP_CONNECT_FAILED && r->unix_socket != NULL)
@@ -44,56 +53,6 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         (void) err_set(err, code, "%s", text);
     err->sys = curl_code;
     return code;
-}
-
-/* --- callbacks --- */
-
-static void on_data_task(struct rt_task *task)
-{
-    struct httpc_request *r = container_of(task, struct httpc_request, data);
-
-    r->on_data(r);
-}
-
-/* Deferred: no code of a caller runs inside libcurl. A completion is deferred too, and later. */
-static void tell_data(struct httpc_request *r)
-{
-    if (r->on_data != NULL)
-        rt_defer(r->op.rt, &r->data, on_data_task);
-}
-
-/* Returning another number than was given ends the transfer with CURLE_WRITE_ERROR. */
-static size_t on_body(char *data, size_t size, size_t count, void *arg)
-{
-    struct httpc_request *r = arg;
-    size_t len = size * count;
-
-    if (len > r->response.max - r->response.len) {
-        r->is_too_big = true;
-        return 0;
-    }
-    buf_append(&r->response, data, len);
-    tell_data(r);
-    return buf_failed(&r->response) ? 0 : len;
-}
-
-static size_t on_header(char *data, size_t size, size_t count, void *arg)
-{
-    struct httpc_request *r = arg;
-    size_t len = size * count;
-
-    r->header_len += len;
-    if (len == 2 && data[0] == '\r') { /* the line that ends them */
-        long status = 0;
-
-        (void) curl_easy_getinfo((CURL *) r->easy, CURLINFO_RESPONSE_CODE, &status);
-        r->status = (int) status;
-        tell_data(r);
-    }
-    if (r->header_len <= HEADER_MAX)
-        return len;
-    r->is_too_big = true;
-    return 0;
 }
 
 static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
@@ -165,6 +124,17 @@ int httpc_easy_check(const struct httpc_request *r, struct err *err)
 
 /* --- options --- */
 
+/* How long the body is, is said once, and by libcurl: two answers to that question are a hole. */
+static bool is_ours(const char *header)
+{
+    static const char *const names[] = {"content-length:", "transfer-encoding:", "expect:"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strncasecmp(header, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 /* libcurl's defaults that nobody asked for are taken out. */
 static bool add_headers(struct httpc_request *r)
 {
@@ -172,7 +142,7 @@ static bool add_headers(struct httpc_request *r)
     bool has_type = false;
 
     for (const char *const *h = r->headers; h != NULL && *h != NULL && list != NULL; h++) {
-        struct curl_slist *longer = curl_slist_append(list, *h);
+        struct curl_slist *longer = is_ours(*h) ? list : curl_slist_append(list, *h);
 
         has_type = has_type || strncasecmp(*h, "content-type:", 13) == 0;
         if (longer == NULL)
@@ -191,7 +161,7 @@ static bool add_headers(struct httpc_request *r)
             rc = curl_easy_setopt(easy, option, value); \
     } while (0)
 
-static CURLcode set_message(CURL *easy, const struct httpc_request *r)
+static CURLcode set_message(CURL *easy, struct httpc_request *r)
 {
     bool is_upload = r->body_len > 0 || strcmp(r->method, "POST") == 0 ||
                      strcmp(r->method, "PUT") == 0 || strcmp(r->method, "PATCH") == 0;
@@ -200,7 +170,12 @@ static CURLcode set_message(CURL *easy, const struct httpc_request *r)
     SET(CURLOPT_URL, r->url);
     SET(CURLOPT_PATH_AS_IS, 1L);
     SET(CURLOPT_HTTPHEADER, (struct curl_slist *) r->header_list);
-    if (is_upload) {
+    if (r->is_body_streamed) {
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t) r->body_size);
+        SET(CURLOPT_READFUNCTION, httpc_stream_on_read);
+        SET(CURLOPT_READDATA, (void *) r);
+    } else if (is_upload) {
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) r->body_len);
         SET(CURLOPT_POSTFIELDS, r->body_len > 0 ? r->body : "");
     }
@@ -229,10 +204,10 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long) connect_timeout_ms);
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
     SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
-    if (r->want_fresh) {
+    if (r->want_fresh || r->is_body_streamed)
         SET(CURLOPT_FRESH_CONNECT, 1L);
+    if (r->want_fresh)
         SET(CURLOPT_FORBID_REUSE, 1L);
-    }
     return rc;
 }
 
@@ -240,9 +215,9 @@ static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 {
     CURLcode rc = CURLE_OK;
 
-    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEFUNCTION, httpc_stream_on_body);
     SET(CURLOPT_WRITEDATA, r);
-    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERFUNCTION, httpc_stream_on_header);
     SET(CURLOPT_HEADERDATA, r);
     SET(CURLOPT_ERRORBUFFER, r->error_text);
     SET(CURLOPT_PRIVATE, r);

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/loop/stream_server.h"
+
 #define REQUIRE(condition)                                       \
     do {                                                         \
         if (!(condition)) {                                      \
@@ -86,7 +88,10 @@ static bool read_request(struct conn *c)
             if (length != NULL)
                 body_len = strtoul(length + 17, NULL, 10);
             *end = '\r';
-            c->request_len = (size_t) (end - c->in) + 4 + body_len;
+            c->request_len = (size_t) (end - c->in) + 4;
+            if (sscanf(c->in, "%*15s %255s", c->path) == 1 && stream_server_knows(c->path))
+                return true;
+            c->request_len += body_len;
             if (c->len >= c->request_len)
                 return sscanf(c->in, "%*15s %255s", c->path) == 1;
         }
@@ -163,6 +168,13 @@ static bool is_path(const struct conn *c, const char *prefix)
 /* Does what the path says; true when the connection goes on. */
 static bool serve(struct conn *c)
 {
+    if (stream_server_knows(c->path)) {
+        char *rest = c->in + c->request_len;
+        size_t rest_len = c->len - c->request_len;
+
+        c->len = c->request_len; /* all of it is its own */
+        return stream_server_serve(c->fd, c->counts, c->path, c->in, rest, rest_len);
+    }
     if (is_path(c, "/echo"))
         return answer(c, 200, "", c->in, c->request_len);
     if (is_path(c, "/status/"))
@@ -286,6 +298,7 @@ void bad_server_start(struct bad_server *s, unsigned port)
     REQUIRE(s->counts != MAP_FAILED);
     snprintf(s->unix_path, sizeof(s->unix_path), "/tmp/bad_server.%d.sock", (int) parent);
     (void) unlink(s->unix_path);
+    (void) stream_pattern(0); /* made before there are threads */
     listeners[0] = listen_tcp(port, &s->port);
     listeners[1] = listen_unix(s->unix_path);
     for (int i = 0; i < 2; i++)

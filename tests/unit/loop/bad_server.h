@@ -8,7 +8,9 @@
  *   /empty        closes without a byte        /headers  header lines without end
  *   /garbage      not HTTP                     /die      closes the connection, counts the request
  *   /auth/T/...   200 with the bearer token T, else 401
- *   /probe/N/...  503 for the first N requests, then 200 */
+ *   /probe/N/...  503 for the first N requests, then 200
+ *
+ * and what is in stream_server.h. */
 #ifndef TESTS_BAD_SERVER_H
 #define TESTS_BAD_SERVER_H
 
@@ -21,6 +23,7 @@ struct bad_server_counts {
     atomic_uint requests;
     atomic_uint deaths; /* requests for /die that arrived in full */
     atomic_uint probes;
+    atomic_uint gate; /* set by a test: /up/count begins to read */
 };
 
 struct bad_server {

@@ -28,7 +28,7 @@ static int set_up_with(void **state, const struct httpc_limits *lim)
     f->fds = bad_server_count_fds();
     assert_int_equal(loop_init(&f->loop, NULL), SP_OK);
     assert_int_equal(httpc_new(&f->loop, lim, &f->client, NULL), SP_OK);
-    rt_timer_set(&f->loop.rt, &f->limit, rt_after(rt_now(&f->loop.rt), 40 * NS_PER_S), on_limit);
+    rt_timer_set(&f->loop.rt, &f->limit, rt_after(rt_now(&f->loop.rt), 100 * NS_PER_S), on_limit);
     *state = f;
     return 0;
 }

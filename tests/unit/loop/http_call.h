@@ -21,6 +21,7 @@ struct fixture {
     struct httpc *client;
     struct bad_server server;
     struct rt_timer limit;
+    struct rt_timer rest; /* of a test that waits for nothing to happen */
     size_t fds;
     unsigned want;   /* completions still to come; the loop stops at the last */
     bool is_calling; /* inside start or cancel */
