@@ -5,6 +5,15 @@
 
 #include "pool/internal.h"
 
+/* A ref names one making of a box: another under the same id is not it. One that says more of it is. */
+static bool is_same(const struct slot *s, const struct pool_seen *seen)
+{
+    size_t a = strlen(s->box.ref);
+    size_t b = strlen(seen->ref);
+
+    return strncmp(s->box.ref, seen->ref, MIN_OF(a, b)) == 0;
+}
+
 /* Backends that do not carry our box ids are matched by public id, then by their own name. */
 static struct slot *match(struct pool *p, const struct pool_seen *seen)
 {
@@ -13,6 +22,8 @@ static struct slot *match(struct pool *p, const struct pool_seen *seen)
     if (seen->id.v != 0)
         return box_find(p, seen->id);
     s = seen->sandbox_id[0] != '\0' ? bind_find(p, seen->sandbox_id) : NULL;
+    if (s != NULL && !is_same(s, seen))
+        s = NULL; /* the thread has another box, and this is somebody else's */
     for (size_t i = 0; s == NULL && seen->ref[0] != '\0' && i < p->slot_count; i++)
         if (p->slots[i].box.state != POOL_FREE && strcmp(p->slots[i].box.ref, seen->ref) == 0)
             s = &p->slots[i];
@@ -133,7 +144,7 @@ void listed_step(struct pool *p, const struct pool_event *ev)
             orphan_seen(p, ev, seen);
             continue;
         }
-        if (profile_of(p, s)->conf.backend != ev->u.listed.backend)
+        if (profile_of(p, s)->conf.backend != ev->u.listed.backend || !is_same(s, seen))
             continue;
         s->listing = p->listing;
         if (s->changed_ns < started_ns)

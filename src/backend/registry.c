@@ -6,8 +6,9 @@
 #include "backend/sim.h"
 #include "docker/docker.h"
 #include "oci/oci.h"
+#include "remote/remote.h"
 
-static const struct backend_ops *const all[] = {&oci_ops, &docker_ops, &sim_ops};
+static const struct backend_ops *const all[] = {&oci_ops, &docker_ops, &remote_ops, &sim_ops};
 
 const struct backend_ops *backend_by_name(const char *name)
 {

@@ -39,7 +39,11 @@
     X(arg, "docker.after_hand")     \
     X(arg, "docker.after_owner")    \
     X(arg, "docker.after_disown")   \
-    X(arg, "docker.after_limits")
+    X(arg, "docker.after_limits")   \
+    X(arg, "remote.before_create")  \
+    X(arg, "remote.after_create")   \
+    X(arg, "remote.before_remove")  \
+    X(arg, "remote.after_remove")
 
 #define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
 #define FAULT_CHECK_NAME(name) \

@@ -1,0 +1,78 @@
+/* setup.c - what the backend needs before the first call: where the provisioner is, its key, and how our
+ * boxes are told from others' there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "remote/internal.h"
+
+static int read_key(const char *path, char *ret, size_t cap, struct err *err)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t len;
+
+    if (fd < 0)
+        return err_sys(err, SP_CONFIG, errno, "remote.provisioner_api_key_file '%.120s'", path);
+    len = read(fd, ret, cap - 1);
+    if (len < 0)
+        return err_sys(err, SP_CONFIG, errno, "remote.provisioner_api_key_file '%.120s'", path);
+    ret[len] = '\0';
+    ret[strcspn(ret, "\r\n")] = '\0';
+    if (str_is_empty(ret) || (size_t) len == cap - 1)
+        return err_set(err, SP_CONFIG,
+                       "remote.provisioner_api_key_file '%.120s': its first line must be a key of "
+                       "at most %d bytes",
+                       path, CONFIG_PATH_MAX);
+    for (const char *s = ret; *s != '\0'; s++)
+        if (*s <= ' ' || *s > '~')
+            return err_set(err, SP_CONFIG,
+                           "remote.provisioner_api_key_file '%.120s': the key may only have "
+                           "printable characters without spaces",
+                           path);
+    return SP_OK;
+}
+
+static int take_key(struct remote *r, const struct config_profile *p, struct err *err)
+{
+    static const char name[] = "X-API-Key: ";
+    char key[CONFIG_PATH_MAX + 2] = "";
+    int rc = SP_OK;
+
+    if (!str_is_empty(p->remote.provisioner_api_key_file))
+        rc = read_key(p->remote.provisioner_api_key_file, key, sizeof(key), err);
+    else
+        str_copy_cut(key, sizeof(key), p->remote.provisioner_api_key);
+    if (rc == SP_OK && !str_is_empty(key))
+        (void) snprintf(r->key_header, sizeof(r->key_header), "%s%s", name, key);
+    r->key = str_is_empty(r->key_header) ? "" : r->key_header + strlen(name);
+    return rc;
+}
+
+int remote_setup(struct remote *r, const struct config_profile *p, struct err *err)
+{
+    unsigned char digest[32];
+    struct sha256 h;
+    char hex[9];
+    size_t len;
+
+    if (!config_is_url(p->remote.provisioner_url))
+        return err_set(err, SP_CONFIG, "remote.provisioner_url is missing or no URL");
+    str_copy_cut(r->url, sizeof(r->url), p->remote.provisioner_url);
+    for (len = strlen(r->url); len > 0 && r->url[len - 1] == '/'; len--)
+        r->url[len - 1] = '\0';
+    r->create_ns = p->remote.create_timeout_s * NS_PER_S;
+    r->destroy_ns = p->remote.destroy_timeout_s * NS_PER_S;
+    r->get_ns = p->remote.get_timeout_s * NS_PER_S;
+    r->list_ns = p->remote.list_timeout_s * NS_PER_S;
+    sha256_init(&h);
+    sha256_add(&h, r->instance, strlen(r->instance));
+    sha256_end(&h, digest);
+    str_hex(hex, digest, 4);
+    (void) snprintf(r->prefix, sizeof(r->prefix), "sp-%s-", hex);
+    return take_key(r, p, err);
+}
