@@ -16,6 +16,7 @@ struct agent {
     struct http_server *server;
     struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
+    bool is_open;                    /* the token is not asked for */
     struct identity user;            /* who commands and file operations are */
     struct identity root;          /* who they are on request; `user` where that is not possible */
     char work_dir[AGENT_PATH_MAX]; /* where they are; "": at home */
@@ -54,7 +55,8 @@ struct json_doc *agent_read_body(struct http_exchange *ex);
 void agent_init_sessions(struct agent *a);
 void agent_fini_sessions(struct agent *a);
 
-/* The guard of the server: health is open, everything else wants the token. */
+/* The guard of the server: health is open, everything else wants the token, unless the box was
+ * opened; then only what is about the agent itself does (HTTP_OPERATOR). */
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
 
 #endif

@@ -57,6 +57,9 @@ enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, C
 /* Where a container is reached that has a network of its own. */
 enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT };
 
+/* How callers of the provisioner reach their boxes. */
+enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
@@ -187,6 +190,22 @@ struct config {
         char agent[CONFIG_PATH_MAX + 1];  /* "": beside the daemon */
         char helper[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } oci;
+    struct {
+        bool enabled;
+        char listen[CONFIG_NAME_MAX + 1];
+        char api_key[CONFIG_PATH_MAX + 1]; /* "": see api_key_file */
+        char api_key_file[CONFIG_PATH_MAX + 1];
+        char profile[CONFIG_NAME_MAX + 1];
+        enum config_boxes boxes;
+        char advertise_host[CONFIG_NAME_MAX + 1]; /* "": as the caller says it */
+        uint64_t wait_ms;
+        uint64_t ttl_s;          /* 0: never */
+        uint64_t idle_timeout_s; /* 0: never */
+        uint64_t max_connections;
+        uint64_t max_requests; /* through the proxy */
+        uint64_t max_requests_per_box;
+        uint64_t request_idle_s;
+    } provisioner;
     unsigned profile_count;
     struct config_profile *profiles; /* sorted by name; `default` always exists */
 };

@@ -16,6 +16,9 @@ static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
 static const char *const pull_names[] = {"missing", "always", "never", NULL};
 static const char *const reach_names[] = {"port", "address", NULL};
 
+static const char *const boxes_names[] = {"proxy", "open", NULL};
+
+static_assert(ARRAY_LEN(boxes_names) == CONFIG_BOXES_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(reach_names) == CONFIG_REACH_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
@@ -127,6 +130,44 @@ const struct config_key config_keys[] = {
     GLOBAL(oci.helper, PATH, 0, 0, CONFIG_PATH_MAX, "",
            "The program that makes and removes boxes for the daemon. Empty: the sandpool-oci "
            "beside the daemon."),
+
+    GLOBAL(provisioner.enabled, BOOL, 0, 0, 0, "false",
+           "Whether DeerFlow's provisioner API is served: point its sandbox.provisioner_url here."),
+    GLOBAL(provisioner.listen, STRING, 0, 1, CONFIG_NAME_MAX, "127.0.0.1:8002",
+           "Address and port of it, like 0.0.0.0:8002 or [::1]:8002."),
+    GLOBAL(
+        provisioner.api_key, STRING, RELOAD | CONFIG_SECRET, 0, CONFIG_PATH_MAX, "",
+        "What callers send as X-API-Key, at least 16 characters; DeerFlow's provisioner_api_key. "
+        "Best kept out of this file, like ${PROVISIONER_API_KEY}. Without a key every call is "
+        "refused."),
+    GLOBAL(provisioner.api_key_file, PATH, RELOAD, 0, CONFIG_PATH_MAX, "",
+           "A file whose first line is the key, instead of api_key. Read at start and reload."),
+    GLOBAL(provisioner.profile, STRING, RELOAD, 1, CONFIG_NAME_MAX, "default",
+           "The profile its boxes are taken from."),
+    CHOICE(provisioner.boxes, RELOAD, boxes_names, "proxy",
+           "DeerFlow sends no token to a box. proxy: it talks to the box through this listener, at "
+           "an address nobody can guess, and the daemon adds the token; whoever learns the address "
+           "has the box. open: the box itself stops asking for its token and is reached on its own "
+           "port. DANGER: then every user of this machine, and every box with `network: host`, can "
+           "run commands in it and read its files."),
+    GLOBAL(provisioner.advertise_host, STRING, RELOAD, 0, CONFIG_NAME_MAX, "",
+           "Host, or host:port, of the sandbox_url with proxy. Empty: the one the caller used to "
+           "reach this listener."),
+    GLOBAL(provisioner.wait_ms, U64, RELOAD, 0, 3600000, "25000",
+           "How long a create waits for a box. DeerFlow gives up after 30 seconds."),
+    GLOBAL(provisioner.ttl_s, U64, RELOAD, 0, YEAR, "0",
+           "Seconds until such a box is destroyed by itself. 0: never, DeerFlow destroys it."),
+    GLOBAL(provisioner.idle_timeout_s, U64, RELOAD, 0, YEAR, "0",
+           "Seconds such a box may stand idle before it is destroyed. 0: never."),
+    GLOBAL(provisioner.max_connections, U64, RELOAD, 1, 100000, "1024",
+           "Open connections to it; one more is answered 503 and closed."),
+    GLOBAL(provisioner.max_requests, U64, 0, 1, 65536, "512",
+           "Requests that may pass through the proxy at once; one more is answered 503."),
+    GLOBAL(provisioner.max_requests_per_box, U64, RELOAD, 1, 65536, "64",
+           "The same for one box; one more is answered 429."),
+    GLOBAL(provisioner.request_idle_s, U64, RELOAD, 1, DAY, "900",
+           "Seconds a request in the proxy may stand still before it is given up. DeerFlow's "
+           "commands run for up to 600 without a word."),
 
     PROFILE(
         backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
@@ -337,6 +378,7 @@ const struct config_section config_sections[] = {
     {"store", "The database of boxes, leases and events."},
     {"mounts", "What of this machine may be mounted into boxes."},
     {"oci", "For backend oci."},
+    {"provisioner", "The daemon as the provisioner of DeerFlow, on a TCP listener of its own."},
     {"profiles",
      "Recipes of boxes by name (lower-case letters, digits, '.', '_', '-'). `default` always "
      "exists; what a profile leaves out has the value shown here."},

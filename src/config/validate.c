@@ -175,12 +175,8 @@ static void check_tokens(const struct check *k)
         (void) snprintf(path, sizeof(path), "tcp.tokens.%.64s", t->key);
         if (!str_is_name(t->key, CONFIG_NAME_MAX, "_-"))
             complain(k, NULL, path, "cannot be a caller's name: use letters, digits, _ and -");
-        for (const char *s = t->value; *s != '\0'; s++) {
-            if (*s <= ' ' || *s > '~') {
-                complain(k, NULL, path, "may only have printable characters without spaces");
-                break;
-            }
-        }
+        if (!is_printable(t->value))
+            complain(k, NULL, path, "may only have printable characters without spaces");
         for (unsigned j = 0; j < i; j++) {
             if (strcmp(tokens->pairs[j].value, t->value) == 0)
                 complain(k, NULL, path, "is the same token as another caller's");
@@ -216,6 +212,30 @@ static void check_access(const struct check *k)
         complain(k, NULL, "instance", "may have letters, digits and . _ -");
     if (!str_is_empty(c->socket.group) && !str_is_name(c->socket.group, CONFIG_NAME_MAX, "._-"))
         complain(k, NULL, "socket.group", "may have letters, digits and . _ -");
+}
+
+static void check_provisioner(const struct check *k)
+{
+    const struct config *c = k->c;
+    const char *key = c->provisioner.api_key;
+
+    if (!is_address(c->provisioner.listen))
+        complain(k, NULL, "provisioner.listen",
+                 "must be an address and a port like 127.0.0.1:8002 or [::1]:8002");
+    if (!str_is_empty(key) && strlen(key) < 16)
+        complain(k, NULL, "provisioner.api_key", "must have at least 16 characters");
+    if (!is_printable(key))
+        complain(k, NULL, "provisioner.api_key",
+                 "may only have printable characters without spaces");
+    if (!str_is_empty(key) && !str_is_empty(c->provisioner.api_key_file))
+        complain(k, NULL, "provisioner.api_key_file",
+                 "and api_key exclude each other: give one of them");
+    if (!str_is_empty(c->provisioner.advertise_host) &&
+        !str_is_name(c->provisioner.advertise_host, CONFIG_NAME_MAX, "._-:[]"))
+        complain(k, NULL, "provisioner.advertise_host",
+                 "must be a host or host:port, without http:// and path");
+    if (c->provisioner.enabled && config_find_profile(c, c->provisioner.profile) == NULL)
+        complain(k, NULL, "provisioner.profile", "is not the name of a profile");
 }
 
 bool config_is_env_name(const char *name)
@@ -455,6 +475,7 @@ void config_validate(const struct config *c, const struct config_node *root,
     char bad[64];
 
     check_access(&k);
+    check_provisioner(&k);
     if (!each_word(c->mounts.allow, is_good_root, c, bad, sizeof(bad))) {
         char text[CONFIG_WHY_MAX];
 

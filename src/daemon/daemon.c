@@ -27,6 +27,7 @@
 #include "http/listen.h"
 #include "loop/httpc.h"
 #include "loop/signals.h"
+#include "provisioner/provisioner.h"
 #include "sandpool/version.h"
 
 #define STOP_GRACE_NS (2 * NS_PER_S)
@@ -45,6 +46,7 @@ struct daemon {
     struct httpc *http_client;
     struct listeners listeners;
     struct servers servers;
+    struct provisioner *provisioner; /* NULL: not enabled */
     struct engine *engine;
     struct api api;
     uint64_t file_limit;
@@ -108,9 +110,14 @@ static int reload(void *ctx, struct err *err)
     struct daemon *d = ctx;
     struct config *c = NULL;
     struct http_limits limits;
+    char key[PROVISIONER_KEY_MAX + 1];
     int r = daemon_load_config(d->options, &c, err);
 
     notify_send("RELOADING=1");
+    if (r == SP_OK && provisioner_read_key(c, key, err) != SP_OK) {
+        c = config_free(c);
+        r = err->code;
+    }
     if (r == SP_OK)
         r = engine_reload(d->engine, c, err); /* takes it over */
     if (r != SP_OK) {
@@ -119,6 +126,8 @@ static int reload(void *ctx, struct err *err)
         log_set_level(c->log.level, c->log.format);
         limits = limits_of(d, c);
         servers_set_limits(&d->servers, &limits);
+        if (d->provisioner != NULL)
+            provisioner_set(d->provisioner, &limits, key);
     }
     notify_send("READY=1");
     return r;
@@ -160,6 +169,10 @@ static void on_servers_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
+    if (d->provisioner != NULL) {
+        provisioner_close(TAKE_PTR(d->provisioner), on_servers_closed, d);
+        return;
+    }
     if (d->options->want_destroy)
         engine_destroy_all(d->engine, rt_after(rt_now(&d->loop.rt), DESTROY_GRACE_NS),
                            on_all_destroyed, d);
@@ -249,7 +262,8 @@ static int socket_gid(const struct config *c, uint32_t *ret, struct err *err)
 
 /* The sockets of the configuration; asked again, the same ones. */
 static int open_sockets(struct daemon *d, const struct config *c, struct listener_socket **ret_unix,
-                        struct listener_socket **ret_tcp, struct err *err)
+                        struct listener_socket **ret_tcp, struct listener_socket **ret_provisioner,
+                        struct err *err)
 {
     uint32_t gid;
     int r = socket_gid(c, &gid, err);
@@ -259,7 +273,22 @@ static int open_sockets(struct daemon *d, const struct config *c, struct listene
                            gid, ret_unix, err);
     if (r == SP_OK && !str_is_empty(c->tcp.listen))
         r = listeners_tcp(&d->listeners, LISTENER_API_TCP, c->tcp.listen, ret_tcp, err);
+    if (r == SP_OK && c->provisioner.enabled)
+        r = listeners_tcp(&d->listeners, LISTENER_PROVISIONER, c->provisioner.listen,
+                          ret_provisioner, err);
     return r;
+}
+
+static int start_provisioner(struct daemon *d, struct listener_socket *socket,
+                             const struct http_limits *limits, struct err *err)
+{
+    struct http_server *http;
+    int r = provisioner_new(&d->loop, d->engine, limits, &d->provisioner, &http, err);
+
+    if (r != SP_OK)
+        return r;
+    log_info("provisioner.ready", LF_STR("listen", engine_config(d->engine)->provisioner.listen));
+    return servers_listen(servers_add(&d->servers, SERVER_PROVISIONER, http), socket, err);
 }
 
 static int start_listening(struct daemon *d, struct err *err)
@@ -272,8 +301,9 @@ static int start_listening(struct daemon *d, struct err *err)
                                     .keeps_requests = true};
     struct listener_socket *unix_socket = NULL;
     struct listener_socket *tcp_socket = NULL;
+    struct listener_socket *provisioner_socket = NULL;
     struct server *api;
-    int r = open_sockets(d, c, &unix_socket, &tcp_socket, err);
+    int r = open_sockets(d, c, &unix_socket, &tcp_socket, &provisioner_socket, err);
 
     if (r != SP_OK)
         return r;
@@ -282,6 +312,8 @@ static int start_listening(struct daemon *d, struct err *err)
     r = servers_listen(api, unix_socket, err);
     if (r == SP_OK && tcp_socket != NULL)
         r = servers_listen(api, tcp_socket, err);
+    if (r == SP_OK && provisioner_socket != NULL)
+        r = start_provisioner(d, provisioner_socket, &sc.limits, err);
     if (r != SP_OK)
         return r;
     listeners_drop_unused(&d->listeners);

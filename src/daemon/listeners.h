@@ -15,6 +15,7 @@ enum { LISTENERS_MAX = 16, LISTENER_NAME_MAX = 31, LISTENER_PATH_MAX = 107 };
 /* Names of ours; they are also what FileDescriptorName= of a socket unit says. */
 #define LISTENER_API "sandpool"
 #define LISTENER_API_TCP "tcp"
+#define LISTENER_PROVISIONER "provisioner"
 
 struct listener_socket {
     char name[LISTENER_NAME_MAX + 1];

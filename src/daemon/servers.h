@@ -10,6 +10,7 @@ enum { SERVERS_MAX = 4, SERVER_LISTENERS_MAX = 4 };
 
 /* The name goes with a connection to the successor, whose server of that name goes on with it. */
 #define SERVER_API "api"
+#define SERVER_PROVISIONER "provisioner"
 
 struct servers {
     struct server {

@@ -54,6 +54,8 @@ enum { HTTP_PARAMS_MAX = 4 };
 
 /* --- the request --- */
 enum http_method http_method(const struct http_exchange *ex);
+/* As it was sent, also one that http_method() has no name for. */
+const char *http_method_text(const struct http_exchange *ex);
 const char *http_path(const struct http_exchange *ex);   /* decoded, without the query */
 const char *http_target(const struct http_exchange *ex); /* raw path and query */
 /* Path parameter of the matched pattern ("/v1/sandboxes/{id}"); NULL when the pattern has none. */
@@ -65,6 +67,11 @@ const char *http_path_param(const struct http_exchange *ex, const char *name);
 bool http_query(const struct http_exchange *ex, const char *name, char *dst, size_t cap);
 /* Header value, NULL when absent; names in any case. */
 const char *http_header(const struct http_exchange *ex, const char *name);
+/* The headers in their order; false behind the last. */
+bool http_header_at(const struct http_exchange *ex, unsigned index, const char **ret_name,
+                    const char **ret_value);
+/* What the request says of its body: 0 for none, -1 when it comes in chunks. */
+int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
 /* The caller on this connection is who it says: see http_server_config.wants_proof. */
 void http_prove(struct http_exchange *ex);
@@ -108,7 +115,7 @@ void http_reply(struct http_exchange *ex, int status, const char *content_type, 
                 size_t len);
 /* Takes the builder's text. */
 void http_reply_json(struct http_exchange *ex, int status, struct json_out *o);
-/* The one error form. retry_after_ms 0: none. Adds Retry-After where it fits. */
+/* The one error form, or the server's own. retry_after_ms 0: none. Adds Retry-After where it fits. */
 void http_reply_error(struct http_exchange *ex, int code, const char *message,
                       uint64_t retry_after_ms);
 void http_reply_err(struct http_exchange *ex, const struct err *err);
@@ -133,11 +140,12 @@ enum {
     HTTP_STREAM = 1 << 0,   /* handler reads the body itself */
     HTTP_OPERATOR = 1 << 1, /* for the guard: operators only */
     HTTP_OPEN = 1 << 2,     /* for the guard: no token needed (health) */
+    HTTP_ANY = 1 << 3,      /* serves every method, those without a name here too */
 };
 
 struct http_route {
     enum http_method method; /* GET serves HEAD too */
-    const char *pattern;     /* "/v1/sandboxes/{id}/release" */
+    const char *pattern;     /* "/v1/sandboxes/{id}/release"; a last part "*" stands for any rest */
     void (*handle)(struct http_exchange *ex);
     unsigned flags;
     size_t body_max;     /* 0: the server's limit, none for HTTP_STREAM */
@@ -166,6 +174,8 @@ struct http_server_config {
     bool wants_proof;
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
+    /* Another error form than ours: puts the body and gives its content type. May be NULL. */
+    const char *(*put_error)(struct buf *out, int code, const char *message);
 };
 
 struct http_server;

@@ -195,6 +195,7 @@ static int on_headers_complete(llhttp_t *s)
     struct parse *p = s->data;
 
     p->method = map_method(s->method);
+    p->method_text = llhttp_method_name((llhttp_method_t) s->method);
     if (on_version_complete(s) != 0) /* HTTP/0.9 has no version to complete */
         return -1;
     p->is_http11 = s->http_minor == 1;

@@ -33,6 +33,7 @@ struct parse_header {
 struct parse {
     /* valid from PARSE_HEAD on */
     enum http_method method;
+    const char *method_text; /* as it was sent; static */
     bool is_http11;
     bool is_kept_alive;
     bool has_body;

@@ -22,6 +22,11 @@ enum http_method http_method(const struct http_exchange *ex)
     return ex->req.method;
 }
 
+const char *http_method_text(const struct http_exchange *ex)
+{
+    return ex->req.method_text;
+}
+
 const char *http_path(const struct http_exchange *ex)
 {
     return parse_text(&ex->req, ex->req.path);
@@ -49,6 +54,23 @@ bool http_query(const struct http_exchange *ex, const char *name, char *dst, siz
 const char *http_header(const struct http_exchange *ex, const char *name)
 {
     return parse_header(&ex->req, name);
+}
+
+bool http_header_at(const struct http_exchange *ex, unsigned index, const char **ret_name,
+                    const char **ret_value)
+{
+    if (index >= ex->req.header_count)
+        return false;
+    *ret_name = parse_text(&ex->req, ex->req.headers[index].name);
+    *ret_value = parse_text(&ex->req, ex->req.headers[index].value);
+    return true;
+}
+
+int64_t http_body_length(const struct http_exchange *ex)
+{
+    if (!ex->req.has_body)
+        return 0;
+    return ex->req.content_length > 0 ? (int64_t) ex->req.content_length : -1;
 }
 
 const struct http_peer *http_peer(const struct http_exchange *ex)

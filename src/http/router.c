@@ -12,6 +12,11 @@ static bool is_param(const char *part)
     return part[0] == '{';
 }
 
+static bool is_rest(const char *part)
+{
+    return part[0] == '*';
+}
+
 static size_t part_len(const char *part)
 {
     return strcspn(part, "/?");
@@ -32,6 +37,8 @@ void router_check(const struct http_route *routes)
             params++;
         }
         assert(params <= HTTP_PARAMS_MAX);
+        for (const char *p = strchr(r->pattern, '*'); p != NULL; p = strchr(p + 1, '*'))
+            assert(p[-1] == '/' && p[1] == '\0');
     }
 }
 
@@ -64,6 +71,8 @@ static int match_pattern(const char *pattern, const char *target, struct http_pa
             break;
         pattern++;
         target++;
+        if (is_rest(pattern))
+            return count;
         len = part_len(pattern);
         text_len = part_len(target);
         if (is_param(pattern)) {
@@ -85,6 +94,8 @@ static unsigned methods_of(const struct http_route *r)
 {
     unsigned bits = 1U << r->method;
 
+    if ((r->flags & HTTP_ANY) != 0)
+        return (1U << HTTP_METHOD_COUNT) - 1;
     return r->method == HTTP_METHOD_GET ? bits | 1U << HTTP_METHOD_HEAD : bits;
 }
 

@@ -66,8 +66,25 @@ static void handle_whoami(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
+/* As the agent of a real box answers it; there is nothing here to open. */
+static void handle_access(struct http_exchange *ex)
+{
+    static const char body[] = "{\"open\":true}";
+    const struct world_box *box = machine_find_box(ex);
+    struct world_spec spec;
+
+    if (box == NULL)
+        return;
+    world_box_spec(box, &spec);
+    if (has_token(ex, spec.text[WORLD_TOKEN]))
+        http_reply(ex, 200, "application/json", body, sizeof(body) - 1);
+    else
+        http_reply_error(ex, SP_UNAUTHORIZED, "the token of this box is required", 0);
+}
+
 const struct http_route endpoint_routes[] = {
     {HTTP_METHOD_GET, "/b/{id}/v1/sandbox", handle_sandbox, HTTP_OPEN, 0, "health of a box"},
+    {HTTP_METHOD_POST, "/b/{id}/v1/agent/access", handle_access, 0, 0, "open it, with its token"},
     {HTTP_METHOD_GET, "/b/{id}/whoami", handle_whoami, 0, 0, "labels of a box, with its token"},
     {.pattern = NULL},
 };

@@ -39,6 +39,10 @@ static const char *other_value(const struct config_key *k)
         {"pool.max_wait_ms", "600001"},
         {"mounts.allow", "[/srv/a, /srv/b]"},
         {"oci.id_base", "100000"},
+        {"provisioner.listen", "\"[::1]:8003\""},
+        {"provisioner.api_key", "0123456789abcdef"},
+        {"provisioner.profile", "other"},
+        {"provisioner.advertise_host", "\"box.example:80\""},
         {"profiles.*.backend", "sim"},
         {"profiles.*.user", "agent"},
         {"profiles.*.limits.memory", "64M"},
@@ -195,6 +199,7 @@ static void test_secrets_are_not_printed(void **state)
 {
     (void) state;
     struct config *c = load("tcp: {tokens: {bob: hunter2hunter2hunter2}}\n"
+                            "provisioner: {api_key: sesame-open-sesame}\n"
                             "profiles: {default: {env: {API: topsecret}}, far: {backend: remote, "
                             "remote: {provisioner_url: 'http://a', "
                             "provisioner_api_key: topsecret}}}\n");
@@ -204,6 +209,8 @@ static void test_secrets_are_not_printed(void **state)
     config_print(c, &text);
     assert_null(strstr(buf_str(&text), "hunter2"));
     assert_null(strstr(buf_str(&text), "topsecret"));
+    assert_null(strstr(buf_str(&text), "sesame"));
+    assert_non_null(strstr(buf_str(&text), "  api_key: \"(secret)\"\n"));
     assert_non_null(strstr(buf_str(&text), "    bob: \"(secret)\"\n"));
     assert_non_null(strstr(buf_str(&text), "      API: \"(secret)\"\n"));
     assert_non_null(strstr(buf_str(&text), "      provisioner_api_key: \"(secret)\"\n"));
@@ -331,6 +338,16 @@ static void test_reload(void **state)
         "pool.default_wait_ms",
         "pool.max_wait_ms",
         "pool.reconcile_interval_s",
+        "provisioner.api_key*",
+        "provisioner.profile",
+        "provisioner.boxes",
+        "provisioner.advertise_host",
+        "provisioner.wait_ms",
+        "provisioner.ttl_s",
+        "provisioner.idle_timeout_s",
+        "provisioner.max_connections",
+        "provisioner.max_requests_per_box",
+        "provisioner.request_idle_s",
         NULL,
     };
     static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};

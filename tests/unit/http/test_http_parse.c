@@ -288,6 +288,7 @@ static const struct http_route table[] = {
     {HTTP_METHOD_POST, "/v1/boxes/{id}/files/{name}", handle_nothing, 0, 0, ""},
     {HTTP_METHOD_GET, "/v1/boxes/all", handle_nothing, 0, 0, ""},
     {HTTP_METHOD_DELETE, "/v1/boxes/{id}", handle_nothing, 0, 0, ""},
+    {HTTP_METHOD_GET, "/through/*", handle_nothing, HTTP_ANY, 0, ""},
     {HTTP_METHOD_GET, NULL, NULL, 0, 0, NULL},
 };
 
@@ -326,6 +327,10 @@ static void test_router(void **state)
     assert_int_equal(route_index(HTTP_METHOD_GET, "/v1/boxes/x/", &m), -1);
     assert_int_equal(route_index(HTTP_METHOD_GET, "//v1/boxes/x", &m), -1);
     assert_int_equal(route_index(HTTP_METHOD_GET, "*", &m), -1);
+    assert_int_equal(route_index(HTTP_METHOD_GET, "/through/", &m), 5);
+    assert_int_equal(route_index(HTTP_METHOD_OTHER, "/through/a//../%00?b#/", &m), 5);
+    assert_int_equal(route_index(HTTP_METHOD_DELETE, "/through/a", &m), 5);
+    assert_int_equal(route_index(HTTP_METHOD_GET, "/through", &m), -1);
     memset(longest, 'x', sizeof(longest) - 1);
     memcpy(longest, "/v1/boxes/", 10);
     longest[sizeof(longest) - 1] = '\0';

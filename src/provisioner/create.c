@@ -1,0 +1,290 @@
+/* create.c - POST: the caller's id gets a box, the one it has or another. As with the native API a
+ * lease whose answer cannot be delivered is undone: the caller asks again by the same id.
+ *
+ *   WAITING --lease--> (boxes: open) OPENING --> answered; the lease stays when it was delivered
+ *      ^ lost meanwhile |
+ *      +----------------+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "provisioner/internal.h"
+
+enum { TRIES_MAX = 5 };
+
+enum phase { WAITING, OPENING, ANSWERED };
+
+struct create {
+    struct engine_call call;
+    struct map_node node; /* provisioner.creates, until it is answered */
+    struct provisioner *p;
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct json_doc *doc;     /* what `request` points into */
+    struct provisioner_request request;
+    struct provisioner_access access;
+    struct pool_acquire acquire;
+    struct pool_box box; /* after the lease */
+    enum phase phase;
+    unsigned tries;
+    bool is_kept;
+    bool had_box;    /* before it came */
+    bool is_deleted; /* the id, by another call */
+    char metadata[64];
+};
+
+static void create_free(struct create *c)
+{
+    map_remove(&c->p->creates, &c->node);
+    free(c->call.extras); /* NULL when the engine has taken it */
+    (void) json_doc_free(c->doc);
+    free(c);
+}
+
+/* --- the answer --- */
+
+static void on_taken(void *ctx, int result)
+{
+    struct create *c = ctx;
+
+    if (result != SP_OK && c->box.id.v != 0 && !c->is_kept)
+        engine_undelivered(c->p->engine, &c->call, c->box.id);
+    create_free(c);
+}
+
+static void settle(struct create *c)
+{
+    map_remove(&c->p->creates, &c->node);
+    c->phase = ANSWERED;
+    http_on_taken(c->ex, on_taken, c);
+}
+
+static void reply_running(struct create *c)
+{
+    struct json_out o;
+
+    settle(c);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    provisioner_put_sandbox(&o, c->ex, c->box.sandbox_id, &c->box, "Running");
+    json_end(&o);
+    http_reply_json(c->ex, 200, &o);
+}
+
+static void reply_deleted(struct create *c)
+{
+    c->box.id.v = 0; /* whoever deleted it sees to it */
+    settle(c);
+    provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' was deleted while it was being created",
+                       c->request.sandbox_id);
+}
+
+static void reply_failure(struct create *c, const struct pool_fx *fx)
+{
+    int code = fx->u.reply.code;
+    const char *text = sp_error_info(code)->text;
+    bool has_reason = !str_is_empty(fx->reason) && strcmp(fx->reason, text) != 0;
+    int status = sp_error_info(code)->http_status;
+    uint64_t retry_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
+
+    settle(c);
+    if (fx->u.reply.source != POOL_SRC_NONE && status >= 400 && status < 500) {
+        /* There was a box, but not for these mounts. */
+        provisioner_refuse(c->ex, 400, 0, "Invalid extra mount: %s",
+                           has_reason ? fx->reason : text);
+    } else if (code == SP_OWNER_CONFLICT || code == SP_FORBIDDEN || code == SP_SPEC_CONFLICT) {
+        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' belongs to another caller, user or thread",
+                           c->request.sandbox_id);
+    } else if (sp_error_info(code)->is_retryable && code != SP_BACKEND_FAILED) {
+        provisioner_refuse(c->ex, 503, MAX_OF(retry_ms, 1000U), "Pod creation failed: %s%s%s", text,
+                           has_reason ? ": " : "", has_reason ? fx->reason : "");
+    } else {
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: %s%s%s", text,
+                           has_reason ? ": " : "", has_reason ? fx->reason : "");
+    }
+}
+
+/* --- the box --- */
+
+static void start(struct create *c);
+
+/* The box may be open by now: it must not become anybody else's. */
+static void undo(struct create *c)
+{
+    c->call.is_changed = true;
+    if (!c->is_kept)
+        engine_undelivered(c->p->engine, &c->call, c->box.id);
+}
+
+static void on_opened(struct provisioner_access *a, const struct err *err)
+{
+    struct create *c = container_of(a, struct create, access);
+
+    if (c->ex == NULL) {
+        undo(c);
+        create_free(c);
+    } else if (c->is_deleted) {
+        reply_deleted(c);
+    } else if (err->code == SP_OK) {
+        c->call.is_changed = true;
+        reply_running(c);
+    } else {
+        undo(c);
+        c->box.id.v = 0;
+        settle(c);
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: the box could not be opened: %s",
+                           err->msg);
+    }
+}
+
+static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+{
+    struct create *c = container_of(call, struct create, call);
+    const struct config *config = engine_config(c->p->engine);
+    int code = fx->u.reply.code;
+
+    if (code == SP_SANDBOX_LOST && c->tries < TRIES_MAX) {
+        start(c); /* it died between lease and answer: there are others */
+    } else if (code != SP_OK) {
+        reply_failure(c, fx);
+    } else {
+        c->box = fx->snapshot;
+        c->is_kept = fx->u.reply.source == POOL_SRC_KEPT;
+        if (config->provisioner.boxes == CONFIG_BOXES_OPEN) {
+            c->phase = OPENING;
+            provisioner_open_box(c->p, &c->access, &c->box, on_opened);
+        } else {
+            reply_running(c);
+        }
+    }
+}
+
+/* Asks the pool, again after a loss. */
+static void start(struct create *c)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE, .u.acquire = c->acquire};
+
+    c->tries++;
+    c->call.on_reply = on_reply;
+    c->call.deadline_ns = c->acquire.deadline_ns;
+    c->call.is_changed = false;
+    if (c->call.extras == NULL && c->request.mounts != NULL)
+        c->call.extras = provisioner_extras(c->request.mounts);
+    engine_call_start(c->p->engine, &c->call, &ev);
+}
+
+static void on_gone(void *ctx)
+{
+    struct create *c = ctx;
+
+    c->ex = NULL;
+    if (c->phase == OPENING) {
+        op_cancel(&c->access.call.op); /* on_opened() frees */
+        return;
+    }
+    engine_call_abandon(c->p->engine, &c->call);
+    create_free(c);
+}
+
+/* --- others that ask --- */
+
+static bool is_create_of(const struct map_node *node, const void *key)
+{
+    const struct create *c =
+        container_of((struct map_node *) (uintptr_t) node, struct create, node);
+
+    return !c->is_deleted && strcmp(c->request.sandbox_id, key) == 0;
+}
+
+bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id)
+{
+    const struct map_node *n =
+        map_find(&p->creates, hash_str(sandbox_id), is_create_of, sandbox_id);
+
+    return n != NULL &&
+           !container_of((struct map_node *) (uintptr_t) n, struct create, node)->had_box;
+}
+
+void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
+{
+    for (;;) {
+        struct map_node *n = map_find(&p->creates, hash_str(sandbox_id), is_create_of, sandbox_id);
+        struct create *c;
+
+        if (n == NULL)
+            return;
+        c = container_of(n, struct create, node);
+        c->is_deleted = true;
+        if (c->phase == OPENING) {
+            op_cancel(&c->access.call.op); /* on_opened() answers */
+        } else {
+            engine_call_abandon(p->engine, &c->call);
+            reply_deleted(c);
+        }
+    }
+}
+
+/* --- the beginning --- */
+
+static uint64_t seconds_or_never(uint64_t s)
+{
+    return s == 0 ? POOL_NEVER : s * NS_PER_S;
+}
+
+static void fill_acquire(struct create *c, unsigned profile)
+{
+    const struct config *config = engine_config(c->p->engine);
+    struct pool_acquire *a = &c->acquire;
+    struct rt *rt = &c->p->loop->rt;
+
+    str_copy_cut(a->sandbox_id, sizeof(a->sandbox_id), c->request.sandbox_id);
+    str_copy_cut(a->user, sizeof(a->user), c->request.user);
+    str_copy_cut(a->thread, sizeof(a->thread), c->request.thread);
+    a->principal = c->p->principal;
+    a->profile = profile;
+    rt_refresh(rt);
+    a->deadline_ns = rt_after(rt_now(rt), config->provisioner.wait_ms * NS_PER_MS);
+    a->ttl_ns = seconds_or_never(config->provisioner.ttl_s);
+    a->idle_ns = seconds_or_never(config->provisioner.idle_timeout_s);
+    str_copy_cut(c->call.sandbox_id, sizeof(c->call.sandbox_id), a->sandbox_id);
+    if (c->request.max_shell_sessions > 0) {
+        (void) snprintf(c->metadata, sizeof(c->metadata), "{\"max_shell_sessions\":%llu}",
+                        (unsigned long long) c->request.max_shell_sessions);
+        c->call.metadata = c->metadata;
+    }
+}
+
+void provisioner_create(struct http_exchange *ex)
+{
+    struct provisioner *p = provisioner_of(ex);
+    const struct config *config = engine_config(p->engine);
+    int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
+    struct provisioner_request request;
+    struct json_doc *doc = provisioner_parse(ex, &request);
+    struct create *c;
+
+    if (doc == NULL)
+        return;
+    if (profile < 0 ||
+        (request.mounts != NULL && !engine_can_update(p->engine, (unsigned) profile))) {
+        (void) json_doc_free(doc);
+        if (profile < 0)
+            provisioner_refuse(ex, 500, 0, "Pod creation failed: there is no profile '%s'",
+                               config->provisioner.profile);
+        else
+            provisioner_refuse(ex, 400, 0, "Invalid extra mount: boxes of profile '%s' have none",
+                               config->provisioner.profile);
+        return;
+    }
+    c = xcalloc(1, sizeof(*c));
+    c->p = p;
+    c->ex = ex;
+    c->doc = doc;
+    c->request = request;
+    c->had_box = provisioner_find(p, request.sandbox_id) != NULL;
+    fill_acquire(c, (unsigned) profile);
+    map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
+    http_set_ctx(ex, c, on_gone);
+    start(c);
+}

@@ -1,0 +1,98 @@
+/* internal.h - what the files of the provisioner share. */
+#ifndef PROVISIONER_INTERNAL_H
+#define PROVISIONER_INTERNAL_H
+
+#include "base/json.h"
+#include "provisioner/provisioner.h"
+
+enum {
+    PROVISIONER_MOUNTS_MAX = 10,
+    PROVISIONER_URL_MAX = 320,
+    PROVISIONER_CAPABILITY_LEN = 32, /* hex digits */
+};
+
+struct provisioner {
+    struct loop *loop;
+    struct engine *engine;
+    struct http_server *server; /* the daemon's */
+    struct httpc *http;         /* to boxes */
+    char key[PROVISIONER_KEY_MAX + 1];
+    uint64_t principal;
+    struct map creates; /* under way, by sandbox_id; several may have the same */
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
+};
+
+static inline struct provisioner *provisioner_of(const struct http_exchange *ex)
+{
+    return http_server_ctx(ex);
+}
+
+/* The body of a create, checked. */
+struct provisioner_request {
+    char sandbox_id[POOL_ID_MAX + 1];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    uint64_t max_shell_sessions; /* 0: not asked for */
+    const struct json *mounts;   /* checked; NULL: none */
+};
+
+/* provisioner.c */
+/* {"detail": text}; retry_after_ms 0: no Retry-After. */
+void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_after_ms,
+                        const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Whether the request has the right X-API-Key. */
+bool provisioner_has_key(struct http_exchange *ex);
+
+/* request.c */
+/* NULL: the error has been answered. What `ret` points to lives as long as the document. */
+struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
+/* From malloc, in one piece. */
+struct backend_extras *provisioner_extras(const struct json *mounts);
+
+/* address.c */
+/* Who has it has the box: made from the box's token, which it does not tell. */
+void provisioner_capability(const char *sandbox_id, const char *token,
+                            char ret[PROVISIONER_CAPABILITY_LEN + 1]);
+/* "host:port" of a sandbox_url: `advertise` completed by the port of `listen`, or else what the
+ * caller's Host header says, or else `listen`. */
+void provisioner_host(const char *advertise, const char *host_header, const char *listen, char *dst,
+                      size_t cap);
+void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
+                     char ret[PROVISIONER_URL_MAX]);
+
+/* create.c */
+void provisioner_create(struct http_exchange *ex);
+/* Whether a create of this id is under way that will give it its first box. */
+bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id);
+/* Ends the creates of this id: it is being deleted. */
+void provisioner_end_creates(struct provisioner *p, const char *sandbox_id);
+
+/* access.c: asks the agent of a box to serve without its token. Zero it first. */
+struct provisioner_access {
+    struct httpc_request call;
+    char url[POOL_URL_MAX + 32];
+    char authorization[POOL_TOKEN_MAX + 32];
+    const char *headers[3];
+    void (*on_done)(struct provisioner_access *a, const struct err *err); /* code SP_OK: done */
+};
+void provisioner_open_box(struct provisioner *p, struct provisioner_access *a,
+                          const struct pool_box *box,
+                          void (*on_done)(struct provisioner_access *a, const struct err *err));
+
+/* sandboxes.c */
+/* The bound box of this id, if it is ours; NULL otherwise. */
+const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id);
+/* The youngest one of this id that is being destroyed. */
+const struct pool_box *provisioner_find_ending(const struct provisioner *p, const char *sandbox_id);
+/* One SandboxResponse into the object that is open. `box` NULL: there is none yet. */
+void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const char *sandbox_id,
+                             const struct pool_box *box, const char *status);
+void provisioner_get(struct http_exchange *ex);
+void provisioner_list(struct http_exchange *ex);
+void provisioner_presence(struct http_exchange *ex);
+
+/* remove.c */
+void provisioner_delete(struct http_exchange *ex);
+
+#endif

@@ -1,0 +1,173 @@
+/* sandboxes.c - looking at sandboxes. Answers come from the pool's memory; boxes of other callers do
+ * not exist here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "provisioner/internal.h"
+
+static bool is_ours(const struct provisioner *p, const struct pool_box *box)
+{
+    return box->principal == p->principal && !str_is_empty(box->sandbox_id);
+}
+
+static bool is_ending(const struct pool_box *box)
+{
+    return box->state == POOL_DOOMED || box->state == POOL_DESTROYING;
+}
+
+const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id)
+{
+    const struct pool_box *box = pool_find_sandbox(engine_pool(p->engine), sandbox_id);
+
+    return box != NULL && is_ours(p, box) ? box : NULL;
+}
+
+const struct pool_box *provisioner_find_ending(const struct provisioner *p, const char *sandbox_id)
+{
+    const struct pool *pool = engine_pool(p->engine);
+    const struct pool_box *found = NULL;
+
+    for (size_t i = 0; i < pool_slot_count(pool); i++) {
+        const struct pool_box *box = pool_slot(pool, i);
+
+        if (box != NULL && is_ending(box) && is_ours(p, box) &&
+            strcmp(box->sandbox_id, sandbox_id) == 0 &&
+            (found == NULL || box->order > found->order))
+            found = box;
+    }
+    return found;
+}
+
+/* What was asked for when it was made; the pool keeps it with the lease. */
+static void put_sessions(struct json_out *o, const struct provisioner *p,
+                         const struct pool_box *box)
+{
+    const char *metadata = box != NULL ? engine_metadata(p->engine, box->id) : NULL;
+    struct json_doc *doc =
+        metadata != NULL ? json_parse(metadata, strlen(metadata), strlen(metadata), NULL) : NULL;
+    uint64_t count;
+
+    if (doc != NULL && json_u64(json_get(json_root(doc), "max_shell_sessions"), &count))
+        json_put_u64(o, "max_shell_sessions", count);
+    else
+        json_put_null(o, "max_shell_sessions");
+    (void) json_doc_free(doc);
+}
+
+void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const char *sandbox_id,
+                             const struct pool_box *box, const char *status)
+{
+    char url[PROVISIONER_URL_MAX] = "";
+    char hex[17];
+
+    if (box != NULL) {
+        provisioner_url(ex, box, url);
+        str_hex64(hex, box->id.v);
+    }
+    json_put_str(o, "sandbox_id", sandbox_id);
+    json_put_str(o, "sandbox_url", url);
+    json_put_str(o, "status", status);
+    put_sessions(o, provisioner_of(ex), box);
+    json_put_str(o, "container_id", box != NULL ? hex : NULL);
+    json_put_bool(o, "lark_cli_broker", false);
+}
+
+static const char *status_of(const struct provisioner *p, const struct pool_box *box)
+{
+    if (is_ending(box))
+        return "Terminating";
+    if (box->state == POOL_LEASING || provisioner_is_pending(p, box->sandbox_id))
+        return "Pending"; /* its caller has not been told of it */
+    return "Running";
+}
+
+static void reply_box(struct http_exchange *ex, const char *id, const struct pool_box *box)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    provisioner_put_sandbox(&o, ex, id, box,
+                            box != NULL ? status_of(provisioner_of(ex), box) : "Pending");
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+void provisioner_get(struct http_exchange *ex)
+{
+    const struct provisioner *p = provisioner_of(ex);
+    const char *id = http_path_param(ex, "id");
+    const struct pool_box *box = provisioner_find(p, id);
+
+    if (box == NULL && !provisioner_is_pending(p, id)) {
+        box = provisioner_find_ending(p, id);
+        if (box == NULL) {
+            provisioner_refuse(ex, 404, 0, "Sandbox '%s' not found", id);
+            return;
+        }
+    }
+    reply_box(ex, id, box);
+}
+
+void provisioner_presence(struct http_exchange *ex)
+{
+    const struct provisioner *p = provisioner_of(ex);
+    const char *id = http_path_param(ex, "id");
+    const struct pool_box *box = provisioner_find(p, id);
+    struct json_out o;
+    char hex[17];
+
+    if (box == NULL)
+        box = provisioner_find_ending(p, id);
+    if (box != NULL)
+        str_hex64(hex, box->id.v);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "sandbox_id", id);
+    json_put_bool(&o, "exists", box != NULL);
+    json_put_str(&o, "container_id", box != NULL ? hex : NULL);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static int by_lease(const void *a, const void *b)
+{
+    const struct pool_box *x = *(const struct pool_box *const *) a;
+    const struct pool_box *y = *(const struct pool_box *const *) b;
+
+    return (x->leased_ns > y->leased_ns) - (x->leased_ns < y->leased_ns);
+}
+
+void provisioner_list(struct http_exchange *ex)
+{
+    const struct provisioner *p = provisioner_of(ex);
+    const struct pool *pool = engine_pool(p->engine);
+    size_t slots = pool_slot_count(pool);
+    AUTO_FREE const struct pool_box **found = xcalloc(slots > 0 ? slots : 1, sizeof(*found));
+    struct json_out o;
+    size_t count = 0;
+
+    for (size_t i = 0; i < slots; i++) {
+        const struct pool_box *box = pool_slot(pool, i);
+
+        /* A box whose row is being removed is gone already. */
+        if (box != NULL && is_ours(p, box) && !is_ending(box) && box->state != POOL_FORGETTING)
+            found[count++] = box;
+    }
+    qsort(found, count, sizeof(*found), by_lease);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_begin_arr(&o, "sandboxes");
+    for (size_t i = 0; i < count; i++) {
+        json_begin_obj(&o, NULL);
+        provisioner_put_sandbox(&o, ex, found[i]->sandbox_id, found[i], status_of(p, found[i]));
+        json_end(&o);
+    }
+    json_end(&o);
+    json_put_u64(&o, "count", count);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
