@@ -222,11 +222,8 @@ static void check_provisioner(const struct check *k)
     if (!is_address(c->provisioner.listen))
         complain(k, NULL, "provisioner.listen",
                  "must be an address and a port like 127.0.0.1:8002 or [::1]:8002");
-    if (!str_is_empty(key) && strlen(key) < 16)
-        complain(k, NULL, "provisioner.api_key", "must have at least 16 characters");
-    if (!is_printable(key))
-        complain(k, NULL, "provisioner.api_key",
-                 "may only have printable characters without spaces");
+    if (!str_is_empty(key) && (strlen(key) < 16 || !is_printable(key)))
+        complain(k, NULL, "provisioner.api_key", "must be 16 or more characters without spaces");
     if (!str_is_empty(key) && !str_is_empty(c->provisioner.api_key_file))
         complain(k, NULL, "provisioner.api_key_file",
                  "and api_key exclude each other: give one of them");

@@ -238,9 +238,9 @@ static const struct {
      "t.yaml:1:23: provisioner.listen must be an address and a port like 127.0.0.1:8002 or "
      "[::1]:8002"},
     {"provisioner: {api_key: short}",
-     "t.yaml:1:24: provisioner.api_key must have at least 16 characters"},
+     "t.yaml:1:24: provisioner.api_key must be 16 or more characters without spaces"},
     {"provisioner: {api_key: 'sixteen letters !'}",
-     "t.yaml:1:24: provisioner.api_key may only have printable characters without spaces"},
+     "t.yaml:1:24: provisioner.api_key must be 16 or more characters without spaces"},
     {"provisioner: {api_key: 0123456789abcdef, api_key_file: /k}",
      "t.yaml:1:56: provisioner.api_key_file and api_key exclude each other: give one of them"},
     {"provisioner: {advertise_host: 'http://a/'}",

@@ -23,46 +23,46 @@ static struct config *load(const char *text)
     return c;
 }
 
+static const struct {
+    const char *path;
+    const char *value;
+} special[] = {
+    {"instance", "site-1"},
+    {"operator_uids", "[1000, 1001]"},
+    {"socket.group", "staff"},
+    {"tcp.listen", "\"127.0.0.1:8001\""},
+    {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
+    {"tcp.operators", "[bob]"},
+    {"pool.max_wait_ms", "600001"},
+    {"mounts.allow", "[/srv/a, /srv/b]"},
+    {"oci.id_base", "100000"},
+    {"provisioner.listen", "\"[::1]:8003\""},
+    {"provisioner.api_key", "0123456789abcdef"},
+    {"provisioner.profile", "other"},
+    {"provisioner.advertise_host", "\"box.example:80\""},
+    {"profiles.*.backend", "sim"},
+    {"profiles.*.user", "agent"},
+    {"profiles.*.limits.memory", "64M"},
+    {"profiles.*.limits.disk", "64M"},
+    {"profiles.*.docker.container_prefix", "deer"},
+    {"profiles.*.docker.adopt_prefix", "deer"},
+    {"profiles.*.docker.volumes", "['data:/a', 'data:/b:ro']"},
+    {"profiles.*.docker.tmpfs", "{/a: 'size=1m,exec', /b: ''}"},
+    {"profiles.*.docker.shm_size", "64M"},
+    {"profiles.*.docker.gpus", "all"},
+    {"profiles.*.docker.cap_add", "[NET_RAW, BPF]"},
+    {"profiles.*.docker.stop_grace_s", "5"},
+    {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
+    {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
+    {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
+    {"profiles.*.warm.min", "3"},
+    {"profiles.*.create.backoff_max_ms", "30001"},
+    {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
+};
+
 /* A value other than the default that passes alone. */
 static const char *other_value(const struct config_key *k)
 {
-    static const struct {
-        const char *path;
-        const char *value;
-    } special[] = {
-        {"instance", "site-1"},
-        {"operator_uids", "[1000, 1001]"},
-        {"socket.group", "staff"},
-        {"tcp.listen", "\"127.0.0.1:8001\""},
-        {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
-        {"tcp.operators", "[bob]"},
-        {"pool.max_wait_ms", "600001"},
-        {"mounts.allow", "[/srv/a, /srv/b]"},
-        {"oci.id_base", "100000"},
-        {"provisioner.listen", "\"[::1]:8003\""},
-        {"provisioner.api_key", "0123456789abcdef"},
-        {"provisioner.profile", "other"},
-        {"provisioner.advertise_host", "\"box.example:80\""},
-        {"profiles.*.backend", "sim"},
-        {"profiles.*.user", "agent"},
-        {"profiles.*.limits.memory", "64M"},
-        {"profiles.*.limits.disk", "64M"},
-        {"profiles.*.docker.container_prefix", "deer"},
-        {"profiles.*.docker.adopt_prefix", "deer"},
-        {"profiles.*.docker.volumes", "['data:/a', 'data:/b:ro']"},
-        {"profiles.*.docker.tmpfs", "{/a: 'size=1m,exec', /b: ''}"},
-        {"profiles.*.docker.shm_size", "64M"},
-        {"profiles.*.docker.gpus", "all"},
-        {"profiles.*.docker.cap_add", "[NET_RAW, BPF]"},
-        {"profiles.*.docker.stop_grace_s", "5"},
-        {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
-        {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
-        {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
-        {"profiles.*.warm.min", "3"},
-        {"profiles.*.create.backoff_max_ms", "30001"},
-        {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
-    };
-
     for (size_t i = 0; i < ARRAY_LEN(special); i++) {
         if (strcmp(special[i].path, k->path) == 0)
             return special[i].value;
