@@ -13,6 +13,8 @@ from oci_case import Box, processes, runs_one_of
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
 import engine as engines  # noqa: E402
 
+engines.isolate()
+
 INSTANCE = "test-docker"
 AGREE_S = 30 * SLOW
 

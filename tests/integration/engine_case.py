@@ -14,6 +14,8 @@ from oci_case import Box
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
 import engine as engines  # noqa: E402
 
+engines.isolate()
+
 IMAGE = engines.IMAGE
 
 

@@ -140,7 +140,7 @@ class Trouble(DockerCase):
                 "Labels": {"sandpool.instance": INSTANCE, "sandpool.box": box_id,
                            "sandpool.profile": "default"}})
             if state == "exited":
-                self.engine.json("POST", f"/containers/{made['Id']}/start")
+                self.engine.call("POST", f"/containers/{made['Id']}/start")  # it may be seen and removed already
         self.engine.json("POST", "/volumes/create", {"Name": "stray", "Labels": {
             "sandpool.instance": INSTANCE, "sandpool.box": "00000000000000cc", "sandpool.profile": "default"}})
         client = daemon.client()
