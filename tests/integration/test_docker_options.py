@@ -14,6 +14,8 @@ from oci_case import GROUPS, Box
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
 import engine as engines  # noqa: E402
 
+engines.isolate()
+
 INSTANCE = "test-docker-options"
 MIB = 1 << 20
 CAPS = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "NET_RAW": 13}
