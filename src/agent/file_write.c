@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agent/api_file_calls.h"
-#include "agent/base64.h"
 #include "agent/file_store.h"
+#include "base/base64.h"
 #include "base/cleanup.h"
 
 struct write_request {

@@ -168,7 +168,8 @@ struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
-    void (*on_notice)(void *ctx, const struct backend_notice *n); /* may be NULL */
+    /* May be NULL. Those about images come from inside a call, too. */
+    void (*on_notice)(void *ctx, const struct backend_notice *n);
 };
 
 struct backend_env {
@@ -202,6 +203,9 @@ struct backend_ops {
     int (*open)(const struct backend_env *env, const struct config_profile *profile,
                 struct backend **ret, struct err *err);
     void (*close)(struct backend *b, void (*on_closed)(void *ctx), void *ctx);
+    /* A profile of this backend is configured, at start and at each reload: what its boxes need may
+     * be fetched now. Nobody waits. NULL: nothing to do. */
+    void (*prepare)(struct backend *b, const struct config_profile *profile);
     void (*create)(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
     void (*destroy)(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,

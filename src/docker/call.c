@@ -86,18 +86,22 @@ static void on_http_done(struct op *op)
 static void send_call(struct docker_call *c)
 {
     struct docker *d = c->docker;
+    size_t headers = 0;
 
     assert(!buf_failed(&c->path)); /* the longest names fit many times over */
     buf_puts(&c->url, d->url);
     if (c != &d->hello)
         buf_printf(&c->url, "/v%s", d->version);
     buf_puts(&c->url, buf_str(&c->path));
-    c->headers[0] = c->type != NULL ? c->type : "Content-Type: application/json";
+    if (c->header != NULL)
+        c->headers[headers++] = c->header;
+    if (c->body.len > 0)
+        c->headers[headers++] = c->type != NULL ? c->type : "Content-Type: application/json";
     c->http.method = c->method;
     c->http.url = buf_str(&c->url);
     c->http.unix_socket = str_is_empty(d->socket) ? NULL : d->socket;
     c->http.tls = d->is_tls ? &d->tls : NULL;
-    c->http.headers = c->body.len > 0 ? c->headers : NULL;
+    c->http.headers = headers > 0 ? c->headers : NULL;
     c->http.body = c->body.data;
     c->http.body_len = c->body.len;
     c->http.response_max = c->answer_max > 0 ? c->answer_max : DOCKER_ANSWER_MAX;

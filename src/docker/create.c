@@ -8,6 +8,8 @@
 #include "base/str.h"
 #include "docker/making.h"
 
+#define PATIENCE_NS (200 * NS_PER_MS)
+
 /* --- before the engine is asked --- */
 
 static int prepare(struct making *m, const struct docker_image *image, struct err *err)
@@ -52,30 +54,68 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     return buf_failed(&m->body) ? err_set(err, SP_TOO_BIG, "the environment is too large") : SP_OK;
 }
 
-static void on_image(struct docker_waiter *w)
-{
-    struct making *m = container_of(w, struct making, waiter);
-    struct docker_image image;
-    struct err err;
-    int rc = docker_image_result(m->pull, &image, &err);
-
-    m->pull = NULL;
-    if (rc == SP_OK)
-        rc = prepare(m, &image, &err);
-    if (rc == SP_OK)
-        making_create(m);
-    else
-        making_finish(m, rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
-}
-
 static void on_turn(struct docker_waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
+    struct err err;
+    int rc = prepare(m, &m->image, &err);
 
     m->is_inside = true;
+    if (rc == SP_OK)
+        making_create(m);
+    else
+        making_finish(m, rc, &err);
+}
+
+/* --- the image, before the turn: who waits for a pull is in nobody's way --- */
+
+static void on_image(struct docker_waiter *w)
+{
+    struct making *m = container_of(w, struct making, waiter);
+    struct err err;
+    int rc = docker_image_result(m->pull, &m->image, &err);
+
+    m->pull = NULL;
+    rt_timer_cancel(&m->docker->loop->rt, &m->patience);
+    if (rc != SP_OK) {
+        making_finish(m, rc, &err);
+        return;
+    }
+    m->step = MAKING_AT_GATE;
+    m->waiter.resume = on_turn;
+    if (docker_gate_enter(&m->docker->creates, &m->waiter))
+        on_turn(&m->waiter);
+}
+
+static void leave_image(struct making *m)
+{
+    rt_timer_cancel(&m->docker->loop->rt, &m->patience);
+    docker_image_leave(m->pull, &m->waiter);
+    m->pull = NULL;
+}
+
+/* Just before the deadline, which could not tell what was waited for. */
+static void on_patience(struct rt_timer *timer)
+{
+    struct making *m = container_of(timer, struct making, patience);
+    struct err err;
+
+    docker_image_tell(m->pull, &err);
+    leave_image(m);
+    making_finish(m, err.code, &err);
+}
+
+static void want_image(struct making *m, uint64_t deadline_ns)
+{
+    struct rt *rt = &m->docker->loop->rt;
+    struct docker_source source;
+
+    docker_source_of(m->request->profile, &source);
     m->step = MAKING_AT_IMAGE;
     m->waiter.resume = on_image;
-    m->pull = docker_image_get(m->docker, m->request->profile->image, &m->waiter);
+    m->pull = docker_image_get(m->docker, &source, &m->waiter);
+    if (deadline_ns != RT_NEVER && deadline_ns > rt_after(rt_now(rt), 2 * PATIENCE_NS))
+        rt_timer_set(rt, &m->patience, deadline_ns - PATIENCE_NS, on_patience);
 }
 
 /* --- who comes first --- */
@@ -95,10 +135,7 @@ static void make(struct making *m)
     str_copy_cut(b->prefix, sizeof(b->prefix), r->profile->docker.container_prefix);
     str_hex64(hex, b->id);
     (void) snprintf(m->name, sizeof(m->name), "%s-%s", b->prefix, hex);
-    m->step = MAKING_AT_GATE;
-    m->waiter.resume = on_turn;
-    if (docker_gate_enter(&d->creates, &m->waiter))
-        on_turn(&m->waiter);
+    want_image(m, m->deadline_ns);
 }
 
 /* A box of this id may exist, be made or be removed right now. */
@@ -143,7 +180,7 @@ static void on_cancel(struct op *op)
         making_finish(m, SP_CANCELLED, NULL);
         return;
     case MAKING_AT_IMAGE:
-        docker_image_leave(m->pull, &m->waiter);
+        leave_image(m);
         making_finish(m, SP_CANCELLED, NULL);
         return;
     case MAKING_AT_HAND:
@@ -169,6 +206,7 @@ void docker_create(struct backend *backend, struct backend_create *r, uint64_t d
     op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
     m->docker = d;
     m->request = r;
+    m->deadline_ns = deadline_ns;
     m->waiter.resume = enter;
     r->priv = m;
     enter(&m->waiter);

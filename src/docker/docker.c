@@ -51,6 +51,7 @@ static void on_closed_task(struct rt_task *task)
     rt_timer_cancel(&d->loop->rt, &d->close_limit);
     docker_call_fini(&d->hello);
     docker_call_fini(&d->watch.call);
+    docker_prefetch_free(d);
     map_fini(&d->boxes);
     free(d);
     on_closed(ctx);
@@ -88,6 +89,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->removes.waiting);
     list_init(&d->stops.waiting);
     list_init(&d->pulls);
+    list_init(&d->wants);
     list_init(&d->bindings);
     rc = docker_setup(d, env, profile, err);
     if (rc != SP_OK) {
@@ -135,6 +137,7 @@ const struct backend_ops docker_ops = {
     .put_key = docker_put_key,
     .open = docker_open,
     .close = docker_close,
+    .prepare = docker_prepare,
     .create = docker_create,
     .destroy = docker_destroy,
     .is_alive = docker_is_alive,

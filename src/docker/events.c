@@ -130,6 +130,7 @@ static void on_connected(struct docker *d)
         return;
     w->is_lost = false;
     log_info("docker.events_resumed", LF_STR("engine", d->address));
+    docker_prefetch_again(d);
     resync(d);
 }
 

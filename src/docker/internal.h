@@ -7,6 +7,7 @@
  *   table.c   boxes in memory                      tar.c     files for an upload
  *   label.c   labels, to and from JSON             image.c   images, pulled when missing
  *   list.c    what is there, leftovers removed     remove.c  destroys, one per box
+ *   auth.c    what registries are told             prefetch.c images before they are needed
  *   read.c    alive, list, discover                events.c  deaths as the engine tells them
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor` */
@@ -28,6 +29,7 @@ enum {
     DOCKER_REMOVES_MAX = 16, /* at once */
     DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
     DOCKER_PORT = 8080,      /* of the agent, where a port is published */
+    DOCKER_FETCHED_MAX = CONFIG_PROFILES_MAX,
 };
 
 #define DOCKER_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
@@ -44,6 +46,7 @@ struct docker_call {
     struct docker *docker;
     const char *method;
     const char *type;                       /* of the body; NULL: JSON */
+    const char *header;                     /* one more, or NULL; borrowed */
     struct buf path;                        /* without the version */
     struct buf body;                        /* owned */
     size_t answer_max;                      /* 0: DOCKER_ANSWER_MAX */
@@ -51,7 +54,7 @@ struct docker_call {
     void (*on_data)(struct docker_call *c); /* see httpc.h */
     struct httpc_request http;
     struct buf url;
-    const char *headers[2];
+    const char *headers[3];
     struct list_node link; /* while the version of the API is not known */
 };
 
@@ -119,15 +122,38 @@ struct docker_waiter {
     void (*resume)(struct docker_waiter *w);
 };
 
-/* SP_OK: it is there. SP_STARTING: it is asked for or pulled, `w` is resumed when that has ended:
- * then docker_image_result() tells. One job for all who want the same. */
+/* Which image, and how it is to be had. */
+struct docker_source {
+    char image[CONFIG_PATH_MAX + 1];
+    char auth_file[CONFIG_PATH_MAX + 1];
+    enum config_pull pull;
+};
+
+void docker_source_of(const struct config_profile *p, struct docker_source *ret);
+bool docker_source_equal(const struct docker_source *a, const struct docker_source *b);
+
+/* The image is asked for, and pulled where the source says so; `w` is resumed when that has ended,
+ * never from inside: then docker_image_result() tells. One job for all who want the same. */
 struct docker_pull;
-struct docker_pull *docker_image_get(struct docker *d, const char *name, struct docker_waiter *w);
+struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
+                                     struct docker_waiter *w);
 /* Valid while the waiters are resumed. */
 MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_image *ret,
                                    struct err *err);
 void docker_image_leave(struct docker_pull *p, struct docker_waiter *w);
+/* "image 'a' is still being pulled (3 of 10 MB)". */
+void docker_image_tell(const struct docker_pull *p, struct err *err);
 void docker_images_cancel(struct docker *d);
+
+/* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
+MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,
+                                struct err *err);
+
+/* prefetch.c: images of profiles, before anybody waits for them */
+void docker_prepare(struct backend *b, const struct config_profile *profile);
+/* What could not be had when the engine was away. */
+void docker_prefetch_again(struct docker *d);
+void docker_prefetch_free(struct docker *d);
 
 /* --- boxes in memory (table.c) --- */
 
@@ -271,6 +297,12 @@ struct docker {
     struct docker_gate removes;
     struct docker_gate stops;
     struct list pulls;
+    struct list wants; /* of prefetch.c */
+    struct {
+        uint64_t name; /* hash */
+        uint64_t at_ns;
+    } fetched[DOCKER_FETCHED_MAX]; /* with `pull: always` */
+    unsigned fetched_next;
     struct list bindings; /* in order */
     uint64_t bound_count; /* orders the owners of one box */
     struct docker_ended ended;

@@ -1,7 +1,7 @@
 /* making.h - one box in the making. create.c brings it to the engine and lets callers leave; make.c
  * does the engine's part.
  *
- *   joins -> at gate -> at image -> create -> (upload) -> start -> taken or inspect -> done
+ *   joins -> at image -> at gate -> create -> (upload) -> start -> taken or inspect -> done
  *                                     |409 or no answer
  *                                     v
  *                                   found: continue, adopt, or remove and create again
@@ -16,8 +16,8 @@
 
 enum making_step {
     MAKING_JOINS,
-    MAKING_AT_GATE,
     MAKING_AT_IMAGE,
+    MAKING_AT_GATE,
     MAKING_CALLS,
     MAKING_AT_HAND, /* the agent has yet to take its socket */
     MAKING_UNDOES,
@@ -31,7 +31,10 @@ struct making {
     struct docker_box *box;         /* NULL: another create makes it, or it exists */
     enum making_step step;
     struct docker_waiter waiter;
+    uint64_t deadline_ns; /* of the caller */
     struct docker_pull *pull;
+    struct rt_timer patience;
+    struct docker_image image;
     struct docker_call call;
     struct work work;
     struct docker_hand *hand;

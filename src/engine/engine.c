@@ -315,6 +315,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     engine_post(e, &ev);
     for (unsigned i = known_backends; i < e->backend_count; i++)
         reconcile_backend(e, i);
+    profiles_prepare(e);
     reconcile_arm(e);
     free(pc);
     log_info("config.reloaded", LF_U64("profiles", config->profile_count));

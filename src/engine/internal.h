@@ -108,6 +108,8 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
 /* Opens a backend for every profile that has none yet. */
 MUST_CHECK int profiles_open_backends(struct engine *e, const struct config *config,
                                       struct err *err);
+/* Tells the backends of every profile that is configured. */
+void profiles_prepare(struct engine *e);
 /* Index of the backend with this key; -1 when there is none. */
 int profiles_find_backend(const struct engine *e, const char *key);
 /* SP_CONFIG when boxes that live forbid it: they stay with the backend that made them. */

@@ -88,6 +88,21 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
     return SP_OK;
 }
 
+void profiles_prepare(struct engine *e)
+{
+    const struct config *config = e->config->config;
+
+    for (unsigned i = 0; i < config->profile_count; i++) {
+        char key[sizeof(e->backends[0].key)];
+        struct backend *backend;
+
+        backend_key(&config->profiles[i], key, sizeof(key));
+        backend = e->backends[profiles_find_backend(e, key)].backend;
+        if (backend->ops->prepare != NULL)
+            backend->ops->prepare(backend, &config->profiles[i]);
+    }
+}
+
 static unsigned boxes_of(const struct pool_profile_view *view)
 {
     unsigned count = 0;

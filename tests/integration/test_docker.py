@@ -59,8 +59,8 @@ class Inside(DockerCase):
         daemon = self.start(image="no-such-image:1", warm=0)
         answer = daemon.acquire("one", wait_ms=3000)
         self.assertEqual(answer.status, 503, answer)
-        self.assertIn("docker.pull ", daemon.process.output())
-        self.assertIn("docker.image_failed", daemon.process.output())
+        self.assertIn("image.pulling", daemon.process.output())
+        self.assertIn("image.failed", daemon.process.output())
 
 
 class Owners(DockerCase):

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "agent/base64.h"
 #include "agent/byte_range.h"
 #include "agent/file_regex.h"
 #include "agent/glob.h"
 #include "agent/multipart.h"
+#include "base/base64.h"
 
 /* --- base64 --- */
 

@@ -1,11 +1,13 @@
-/* base64.h - reading base64 (RFC 4648, both alphabets). */
-#ifndef AGENT_BASE64_H
-#define AGENT_BASE64_H
+/* base64.h - base64 (RFC 4648): both alphabets are read, the one for URLs is written. */
+#ifndef BASE_BASE64_H
+#define BASE_BASE64_H
 
 #include "base/buf.h"
 
 /* Appends the bytes behind `text` to out. White space is skipped and padding may be missing; anything
  * else that is not base64 gives false. A buffer that fails says so itself. */
 MUST_CHECK bool base64_decode(const char *text, size_t len, struct buf *out);
+/* Appends the text of the bytes, with padding. */
+void base64_encode_url(const void *data, size_t len, struct buf *out);
 
 #endif

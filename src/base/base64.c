@@ -1,5 +1,5 @@
-/* base64.c - reading base64 in one pass; a character is worth -1 (wrong) or its six bits. */
-#include "agent/base64.h"
+/* base64.c - base64 in one pass each way; a character is worth -1 (wrong) or its six bits. */
+#include "base/base64.h"
 
 #include <stdint.h>
 
@@ -61,4 +61,20 @@ bool base64_decode(const char *text, size_t len, struct buf *out)
         buf_putc(out, (char) (bits >> 2));
     }
     return true;
+}
+
+void base64_encode_url(const void *data, size_t len, struct buf *out)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = MIN_OF(len - i, (size_t) 3);
+        uint32_t bits = (uint32_t) p[i] << 16 | (uint32_t) (n > 1 ? p[i + 1] : 0) << 8 |
+                        (uint32_t) (n > 2 ? p[i + 2] : 0);
+
+        for (unsigned k = 0; k < 4; k++)
+            buf_putc(out, k <= n ? letters[bits >> (18 - 6 * k) & 63] : '=');
+    }
 }
