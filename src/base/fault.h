@@ -22,6 +22,19 @@
     X(arg, "engine.before_listen")  \
     X(arg, "recover.after_load")    \
     X(arg, "recover.after_list")    \
+    X(arg, "takeover.old_asked")    \
+    X(arg, "takeover.old_offered")  \
+    X(arg, "takeover.old_ready")    \
+    X(arg, "takeover.old_handed")   \
+    X(arg, "takeover.old_closed")   \
+    X(arg, "takeover.old_given")    \
+    X(arg, "takeover.old_done")     \
+    X(arg, "takeover.new_asked")    \
+    X(arg, "takeover.new_offered")  \
+    X(arg, "takeover.new_ready")    \
+    X(arg, "takeover.new_given")    \
+    X(arg, "takeover.new_served")   \
+    X(arg, "takeover.new_ended")    \
     X(arg, "oci.before_run")        \
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \

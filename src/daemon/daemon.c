@@ -4,8 +4,6 @@
  * backends, listen, ready. Stop: no new connections, waiting acquires are refused, running
  * requests get a moment, close connections, destroy the boxes if told to, engine (operations,
  * store), HTTP client, loop. A second signal skips the moment. */
-#include "daemon/daemon.h"
-
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,20 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "backend/backend.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/str.h"
-#include "daemon/listeners.h"
+#include "daemon/cargo.h"
+#include "daemon/internal.h"
 #include "daemon/notify.h"
-#include "daemon/servers.h"
 #include "daemon/single.h"
-#include "engine/engine.h"
-#include "http/http.h"
 #include "http/listen.h"
-#include "loop/httpc.h"
-#include "loop/signals.h"
 #include "provisioner/provisioner.h"
 #include "sandpool/version.h"
 
@@ -37,25 +30,6 @@
 enum {
     FILES_RESERVED = 256, /* for everything that is not a caller's connection */
     STREAM_MAX = 4 * 1024 * 1024,
-};
-
-struct daemon {
-    const struct daemon_options *options;
-    struct loop loop;
-    struct signals signals;
-    struct httpc *http_client;
-    struct listeners listeners;
-    struct servers servers;
-    struct provisioner *provisioner; /* NULL: not enabled */
-    struct engine *engine;
-    struct api api;
-    uint64_t file_limit;
-    struct rt_timer stop_timer;
-    uint64_t stop_deadline_ns;
-    struct rt_timer watchdog_timer;
-    bool is_stopping;
-    bool is_closing;
-    int exit_status;
 };
 
 int daemon_load_config(const struct daemon_options *options, struct config **ret, struct err *err)
@@ -148,12 +122,19 @@ static void on_all_closed(void *ctx)
     loop_stop(&d->loop);
 }
 
+void daemon_finish(struct daemon *d)
+{
+    rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
+    httpc_close(d->http_client, on_all_closed, d);
+}
+
 static void on_engine_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
     d->engine = NULL;
-    httpc_close(d->http_client, on_all_closed, d);
+    cargo_drop(&d->cargo);
+    daemon_finish(d);
 }
 
 static void on_all_destroyed(void *ctx, size_t left)
@@ -186,7 +167,6 @@ static void close_everything(struct daemon *d)
         return;
     d->is_closing = true;
     rt_timer_cancel(&d->loop.rt, &d->stop_timer);
-    rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
     engine_refuse_waiting(d->engine); /* those that came while stopping */
     servers_close(&d->servers, on_servers_closed, d);
 }
@@ -206,14 +186,19 @@ static void on_stop_timer(struct rt_timer *timer)
 static void stop(struct daemon *d, const char *why)
 {
     if (d->is_stopping) {
-        close_everything(d);
+        if (d->engine != NULL && !handover_is_busy(&d->handover))
+            close_everything(d);
+        return;
+    }
+    if (!handover_stop(&d->handover)) {
+        d->is_stopping = true;
         return;
     }
     d->is_stopping = true;
     notify_send("STOPPING=1");
     log_info("daemon.stopping", LF_STR("why", why));
     servers_stop(&d->servers);
-    listeners_close(&d->listeners, true);
+    listeners_close(&d->listeners, d->takeover.fd < 0); /* else the files are not ours yet */
     engine_refuse_waiting(d->engine);
     journal_close(engine_journal(d->engine));
     d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
@@ -226,7 +211,7 @@ static void on_signal(void *ctx, int signum)
     struct err err;
 
     if (signum == SIGHUP) {
-        if (d->servers.count > 0 && !d->is_stopping)
+        if (d->servers.count > 0 && !d->is_stopping && !handover_is_busy(&d->handover))
             (void) reload(d, &err); /* logged there; a bad file changes nothing */
         return;
     }
@@ -326,6 +311,7 @@ static int start_listening(struct daemon *d, struct err *err)
 static void on_recovered(void *ctx)
 {
     struct daemon *d = ctx;
+    char text[48];
     struct err err;
 
     if (d->is_stopping)
@@ -337,8 +323,25 @@ static void on_recovered(void *ctx)
         stop(d, "cannot listen");
         return;
     }
-    notify_send("READY=1");
+    takeover_done(&d->takeover);
+    if (d->cargo.len > 0)
+        log_info("daemon.connections_taken", LF_U64("count", cargo_unload(&d->cargo, &d->servers)));
+    handover_open(&d->handover, d);
+    (void) snprintf(text, sizeof(text), "READY=1\nMAINPID=%d", (int) getpid());
+    notify_send(text);
     on_watchdog(&d->watchdog_timer);
+}
+
+int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
+{
+    int r = engine_new(&d->loop, d->http_client, config, &d->engine, err); /* takes it over */
+
+    if (r != SP_OK)
+        return r;
+    d->api = (struct api){
+        .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
+    engine_recover(d->engine, on_recovered, d);
+    return SP_OK;
 }
 
 static int start(struct daemon *d, struct config *config, struct err *err)
@@ -356,12 +359,49 @@ static int start(struct daemon *d, struct config *config, struct err *err)
         (void) config_free(config); /* returns NULL by convention */
         return r;
     }
-    r = engine_new(&d->loop, d->http_client, config, &d->engine, err); /* takes it over */
+    return daemon_open_engine(d, config, err);
+}
+
+struct preparing {
+    struct daemon *daemon;
+    const struct config *config;
+};
+
+static int prepare(void *ctx, struct err *err)
+{
+    const struct preparing *p = ctx;
+    struct listener_socket *unused[3];
+    char key[PROVISIONER_KEY_MAX + 1];
+    int r = provisioner_read_key(p->config, key, err);
+
+    if (r == SP_OK)
+        r = open_sockets(p->daemon, p->config, &unused[0], &unused[1], &unused[2], err);
+    return r;
+}
+
+/* From the daemon that runs, if there is one and we are to replace it; else by taking the lock. */
+static int take_state_dir(struct daemon *d, const struct config *c, struct err *err)
+{
+    enum single_wait wait = d->options->want_standby ? SINGLE_WAIT_LONG : SINGLE_WAIT_NOT;
+    struct preparing p = {.daemon = d, .config = c};
+    bool was_there = false;
+    int r = SP_OK;
+
+    d->takeover = (struct takeover){.state_dir = d->state_dir,
+                                    .listeners = &d->listeners,
+                                    .cargo = &d->cargo,
+                                    .prepare = prepare,
+                                    .ctx = &p,
+                                    .fd = -1,
+                                    .lock_fd = -1};
+    if (d->options->want_takeover)
+        r = takeover_ask(&d->takeover, &was_there, err);
     if (r != SP_OK)
         return r;
-    d->api = (struct api){
-        .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
-    engine_recover(d->engine, on_recovered, d);
+    d->lock_fd = d->takeover.lock_fd;
+    if (d->lock_fd < 0)
+        return single_lock(d->state_dir, was_there ? SINGLE_WAIT_SOON : wait, &d->lock_fd, err);
+    single_sign(d->lock_fd);
     return SP_OK;
 }
 
@@ -370,18 +410,20 @@ int daemon_run(const struct daemon_options *options)
     struct daemon *d = calloc(1, sizeof(*d));
     struct config *config = NULL;
     struct err err;
-    int lock_fd = -1;
     int r = d != NULL ? daemon_load_config(options, &config, &err)
                       : err_set(&err, SP_NO_MEMORY, "out of memory");
 
     if (r == SP_OK) {
         log_setup(STDERR_FILENO, config->log.level, config->log.format);
         d->options = options;
+        d->lock_fd = -1;
+        list_init(&d->cargo);
+        str_copy_cut(d->state_dir, sizeof(d->state_dir), config->state_dir); /* it fits */
         d->file_limit = single_raise_file_limit();
         r = listeners_from_environment(&d->listeners, &err);
     }
     if (r == SP_OK)
-        r = single_lock(config->state_dir, options->want_standby, &lock_fd, &err);
+        r = take_state_dir(d, config, &err);
     if (r == SP_OK) {
         log_info("daemon.starting", LF_STR("version", SANDPOOL_VERSION), LF_U64("pid", getpid()),
                  LF_STR("state_dir", config->state_dir));
@@ -391,7 +433,7 @@ int daemon_run(const struct daemon_options *options)
         log_flush_wait();
         (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
         (void) config_free(config);
-        if (lock_fd < 0)
+        if (d != NULL && d->lock_fd < 0)
             free(d); /* nothing has been started that knows it */
         return 1;    /* the process ends here: nothing half-open is unwound */
     }
@@ -400,7 +442,7 @@ int daemon_run(const struct daemon_options *options)
     log_info("daemon.stopped", LF_I64("status", d->exit_status));
     log_flush_wait();
     r = d->exit_status;
+    (void) close(d->lock_fd); /* last of all: now another daemon may start */
     free(d);
-    (void) close(lock_fd); /* last of all: now another daemon may start */
     return r;
 }

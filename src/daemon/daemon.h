@@ -11,6 +11,7 @@ struct daemon_options {
     const char *state_dir;   /* NULL: the configuration's */
     const char *socket;      /* NULL: the configuration's */
     bool want_standby;
+    bool want_takeover;
     bool want_destroy; /* leave no box behind when stopping */
 };
 

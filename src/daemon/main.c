@@ -20,6 +20,8 @@ static const char usage[] =
     "  -c, --config FILE     configuration (default: built-in defaults; see config.example.yaml)\n"
     "      --state-dir DIR   where the database and the lock are (overrides state_dir)\n"
     "      --socket PATH     where to listen (overrides socket.path)\n"
+    "      --takeover        replace the daemon that runs, with its sockets, connections and boxes;\n"
+    "                        no request is lost, and if this one cannot start the other goes on\n"
     "      --standby         if another daemon uses the state directory, wait and take over\n"
     "      --destroy-on-exit destroy every sandbox when stopping (default: leave them running)\n"
     "      --check           check the configuration and exit\n"
@@ -38,6 +40,7 @@ static const char usage[] =
 enum {
     OPT_STATE_DIR = 256,
     OPT_SOCKET,
+    OPT_TAKEOVER,
     OPT_STANDBY,
     OPT_DESTROY,
     OPT_CHECK,
@@ -51,6 +54,7 @@ static const struct option long_options[] = {
     {"config", required_argument, NULL, 'c'},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"socket", required_argument, NULL, OPT_SOCKET},
+    {"takeover", no_argument, NULL, OPT_TAKEOVER},
     {"standby", no_argument, NULL, OPT_STANDBY},
     {"destroy-on-exit", no_argument, NULL, OPT_DESTROY},
     {"check", no_argument, NULL, OPT_CHECK},
@@ -131,6 +135,9 @@ int main(int argc, char **argv)
             break;
         case OPT_SOCKET:
             options.socket = optarg;
+            break;
+        case OPT_TAKEOVER:
+            options.want_takeover = true;
             break;
         case OPT_STANDBY:
             options.want_standby = true;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,6 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+
+enum { SOON_MS = 5000, POLL_MS = 20 };
 
 static int make_dir(const char *path, struct err *err)
 {
@@ -42,7 +45,7 @@ static void read_holder(int fd, char *dst, size_t cap)
     dst[strcspn(dst, "\n")] = '\0';
 }
 
-static void write_holder(int fd)
+void single_sign(int fd)
 {
     char text[32];
     int len = snprintf(text, sizeof(text), "%d\n", (int) getpid());
@@ -60,7 +63,19 @@ static int lock_wait(int fd, struct err *err)
     return SP_OK;
 }
 
-int single_lock(const char *state_dir, bool want_wait, int *ret_fd, struct err *err)
+/* For a holder that is about to end. */
+static int lock_soon(int fd)
+{
+    int r = flock(fd, LOCK_EX | LOCK_NB);
+
+    for (int i = 0; i < SOON_MS / POLL_MS && r != 0 && errno == EWOULDBLOCK; i++) {
+        (void) poll(NULL, 0, POLL_MS); /* only the time */
+        r = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return r;
+}
+
+int single_lock(const char *state_dir, enum single_wait wait, int *ret_fd, struct err *err)
 {
     AUTO_CLOSE int fd = -1;
     char path[512];
@@ -73,14 +88,15 @@ int single_lock(const char *state_dir, bool want_wait, int *ret_fd, struct err *
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "cannot open '%s'", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((wait == SINGLE_WAIT_SOON ? lock_soon(fd) : flock(fd, LOCK_EX | LOCK_NB)) != 0) {
         if (errno != EWOULDBLOCK)
             return err_sys(err, SP_IO, errno, "cannot lock '%s'", path);
         read_holder(fd, holder, sizeof(holder));
-        if (!want_wait)
+        if (wait != SINGLE_WAIT_LONG)
             return err_set(err, SP_LOCKED,
                            "another daemon (pid %s) uses the state directory '%s'; stop it, choose "
-                           "another --state-dir, or start with --standby to take over when it ends",
+                           "another --state-dir, or start with --takeover to replace it, or with "
+                           "--standby to wait for its end",
                            holder[0] != '\0' ? holder : "unknown", state_dir);
         log_info("daemon.standby", LF_STR("waits_for_pid", holder));
         log_flush_wait();
@@ -88,7 +104,7 @@ int single_lock(const char *state_dir, bool want_wait, int *ret_fd, struct err *
         if (r != SP_OK)
             return r;
     }
-    write_holder(fd);
+    single_sign(fd);
     *ret_fd = TAKE_FD(fd);
     return SP_OK;
 }

@@ -28,6 +28,7 @@ void config_ref_put(struct engine_config_ref *ref)
     ref->refs--;
     if (ref->refs > 0)
         return;
-    (void) config_free(ref->config); /* returns NULL by convention */
+    if (!ref->is_kept)
+        (void) config_free(ref->config); /* returns NULL by convention */
     free(ref);
 }

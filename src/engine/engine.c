@@ -322,6 +322,12 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     return SP_OK;
 }
 
+struct config *engine_keep_config(struct engine *e)
+{
+    e->config->is_kept = true;
+    return e->config->config;
+}
+
 /* --- views --- */
 
 const struct pool *engine_pool(const struct engine *e)

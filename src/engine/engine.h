@@ -50,6 +50,9 @@ void engine_destroy_all(struct engine *e, uint64_t deadline_ns,
  * boxes are left running. */
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
 
+/* The configuration outlives the engine: the caller frees it after engine_close() has ended. */
+struct config *engine_keep_config(struct engine *e);
+
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev);
 void engine_call_abandon(struct engine *e, struct engine_call *call);
 /* The reply of an acquire that gave it `box` (and not one its thread held before) was not taken. */

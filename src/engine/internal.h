@@ -25,6 +25,7 @@ enum {
 struct engine_config_ref {
     struct config *config;
     unsigned refs;
+    bool is_kept; /* engine_keep_config() */
 };
 
 struct engine_backend {

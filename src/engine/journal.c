@@ -54,6 +54,11 @@ void journal_close(struct journal *j)
     tell_subscribers(j);
 }
 
+void journal_open(struct journal *j)
+{
+    j->is_closed = false;
+}
+
 const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
                                         char *body)
 {

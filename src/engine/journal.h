@@ -50,6 +50,8 @@ uint64_t journal_newest(const struct journal *j);
 
 /* Nothing more will come: tells every subscriber, who should leave. */
 void journal_close(struct journal *j);
+/* More will come after all. */
+void journal_open(struct journal *j);
 
 void journal_subscribe(struct journal *j, struct journal_subscriber *s);
 void journal_unsubscribe(struct journal *j, struct journal_subscriber *s);

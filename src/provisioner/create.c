@@ -286,5 +286,6 @@ void provisioner_create(struct http_exchange *ex)
     fill_acquire(c, (unsigned) profile);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
     http_set_ctx(ex, c, on_gone);
+    http_may_repeat(ex);
     start(c);
 }

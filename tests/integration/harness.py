@@ -243,6 +243,14 @@ class Daemon:
         self.stop()
         self.start()
 
+    def takeover(self, env=None):
+        """A second daemon replaces the first, which ends by itself."""
+        old = self.process
+        self.process = self.spawn(env, args=["--takeover"])
+        assert old.child.wait(WAIT_S) == 0, old.output()[-3000:]
+        self.wait_ready()
+        return self
+
 
 class TestCase(unittest.TestCase):
     """Gives each test a directory and cleans up what it started."""

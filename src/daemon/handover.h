@@ -1,0 +1,53 @@
+/* handover.h - the running daemon's side of a hand-over.
+ *
+ *   IDLE -> ASKED -> OFFERED -> DRAINING -> CLOSING -> GIVEN -> the daemon ends
+ *    ^--------+---------+----------+                     |
+ *    ^---------------------------------------------------+  the successor ended before it served
+ *
+ * Up to OFFERED nothing has happened. DRAINING: no request is begun, those under way are finished; if
+ * one does not end in time the hand-over is given up, rather than the request. CLOSING: the store is
+ * closed; GIVEN: the successor has everything and starts. Up to its DONE we keep copies of all
+ * sockets, and open the store again with the configuration we had when it fails. */
+#ifndef DAEMON_HANDOVER_H
+#define DAEMON_HANDOVER_H
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/rt.h"
+#include "config/config.h"
+
+struct daemon;
+struct handover_peer;
+
+enum handover_state {
+    HANDOVER_IDLE,
+    HANDOVER_ASKED,
+    HANDOVER_OFFERED,
+    HANDOVER_DRAINING,
+    HANDOVER_CLOSING,
+    HANDOVER_GIVEN,
+    HANDOVER_STATE_COUNT
+};
+
+struct handover {
+    struct daemon *daemon;
+    enum handover_state state;
+    struct handover_peer *listener;
+    struct handover_peer *peer; /* the successor; NULL: none, or it has gone */
+    pid_t peer_pid;
+    struct rt_timer timer;
+    uint64_t started_ns; /* of DRAINING */
+    uint64_t deadline_ns;
+    bool is_ending;        /* the successor was killed */
+    struct config *config; /* from CLOSING on: to go back with */
+};
+
+/* Waits for a successor from now on. That it cannot is logged: the daemon works without. */
+void handover_open(struct handover *h, struct daemon *d);
+/* The daemon stops. False: the rest of the hand-over does that by itself. */
+MUST_CHECK bool handover_stop(struct handover *h);
+/* Whether configuration and servers are in use by a hand-over. */
+bool handover_is_busy(const struct handover *h);
+
+#endif

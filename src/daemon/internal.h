@@ -1,0 +1,45 @@
+/* internal.h - the daemon's parts, shared by its files only. */
+#ifndef DAEMON_INTERNAL_H
+#define DAEMON_INTERNAL_H
+
+#include "api/api.h"
+#include "daemon/daemon.h"
+#include "daemon/handover.h"
+#include "daemon/listeners.h"
+#include "daemon/servers.h"
+#include "daemon/takeover.h"
+#include "engine/engine.h"
+#include "loop/httpc.h"
+#include "loop/signals.h"
+#include "provisioner/provisioner.h"
+
+struct daemon {
+    const struct daemon_options *options;
+    struct loop loop;
+    struct signals signals;
+    struct httpc *http_client;
+    struct listeners listeners;
+    struct servers servers;
+    struct provisioner *provisioner; /* NULL: not enabled */
+    struct engine *engine;
+    struct api api;
+    struct takeover takeover; /* from a predecessor, at start */
+    struct list cargo;        /* connections without a server */
+    struct handover handover; /* to a successor */
+    char state_dir[CONFIG_PATH_MAX + 1];
+    int lock_fd;
+    uint64_t file_limit;
+    struct rt_timer stop_timer;
+    uint64_t stop_deadline_ns;
+    struct rt_timer watchdog_timer;
+    bool is_stopping;
+    bool is_closing;
+    int exit_status;
+};
+
+/* Opens the engine with this configuration, which it takes over, recovers and listens. */
+MUST_CHECK int daemon_open_engine(struct daemon *d, struct config *config, struct err *err);
+/* Nothing is left but the loop: ends it. */
+void daemon_finish(struct daemon *d);
+
+#endif
