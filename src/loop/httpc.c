@@ -32,6 +32,7 @@ struct httpc {
     struct rt_timer timer; /* the one libcurl asks for */
     struct list active;    /* operations */
     struct list watchers;
+    struct resolve_cache names;
     CURL *spare[SPARE_MAX];
     unsigned spare_count;
     unsigned closing_watchers;
@@ -64,8 +65,12 @@ static void detach(struct httpc_request *r)
         release_easy(r->client, easy);
     }
     curl_slist_free_all(r->header_list);
+    curl_slist_free_all(r->connect_list);
+    curl_slist_free_all(r->resolve_list);
     r->easy = NULL;
     r->header_list = NULL;
+    r->connect_list = NULL;
+    r->resolve_list = NULL;
 }
 
 static void finish(struct httpc_request *r, int result, const struct err *err)
@@ -81,6 +86,8 @@ void httpc_complete(struct httpc_request *r, int curl_code)
     long status = 0;
 
     if (curl_code != CURLE_OK && !httpc_stream_is_answered(r, curl_code)) {
+        if (r->is_named)
+            resolve_forget(&r->client->names, r->host);
         finish(r, httpc_easy_error(r, curl_code, &err), &err);
         return;
     }
@@ -91,7 +98,11 @@ void httpc_complete(struct httpc_request *r, int curl_code)
 
 static void on_cancel(struct op *op)
 {
-    finish(container_of(op, struct httpc_request, op), SP_CANCELLED, NULL);
+    struct httpc_request *r = container_of(op, struct httpc_request, op);
+
+    if (op_is_active(&r->lookup.op))
+        op_cancel(&r->lookup.op); /* its on_done() comes before ours */
+    finish(r, SP_CANCELLED, NULL);
 }
 
 /* --- libcurl's view of the loop --- */
@@ -238,6 +249,30 @@ static CURL *take_easy(struct httpc *c)
     return c->spare[c->spare_count];
 }
 
+static int launch(struct httpc *c, struct httpc_request *r, struct err *err)
+{
+    r->easy = take_easy(c);
+    if (r->easy == NULL || !httpc_easy_set(r, c->limits.connect_timeout_ms) ||
+        curl_multi_add_handle(c->multi, r->easy) != CURLM_OK)
+        return err_set(err, SP_NO_MEMORY, "no memory for a request");
+    return SP_OK;
+}
+
+static void on_looked_up(struct op *op)
+{
+    struct resolve *lookup = container_of(op, struct resolve, op);
+    struct httpc_request *r = container_of(lookup, struct httpc_request, lookup);
+    struct err err = op->err;
+    int code = op->result;
+
+    if (!op_is_active(&r->op))
+        return; /* cancelled, and its own on_done() is next */
+    if (code == SP_OK)
+        code = launch(r->client, r, &err);
+    if (code != SP_OK)
+        finish(r, code, &err);
+}
+
 static int start(struct httpc *c, struct httpc_request *r, struct err *err)
 {
     int code;
@@ -247,10 +282,10 @@ static int start(struct httpc *c, struct httpc_request *r, struct err *err)
     code = httpc_easy_check(r, err);
     if (code != SP_OK)
         return code;
-    r->easy = take_easy(c);
-    if (r->easy == NULL || !httpc_easy_set(r, c->limits.connect_timeout_ms) ||
-        curl_multi_add_handle(c->multi, r->easy) != CURLM_OK)
-        return err_set(err, SP_NO_MEMORY, "no memory for a request");
+    if (!r->is_named)
+        return launch(c, r, err);
+    r->lookup.host = r->host;
+    resolve_start(c->loop, &r->lookup, &c->names, RT_NEVER, on_looked_up); /* ours rules */
     return SP_OK;
 }
 
@@ -264,6 +299,8 @@ void httpc_start(struct httpc *c, struct httpc_request *r, uint64_t deadline_ns,
     r->client = c;
     r->easy = NULL;
     r->header_list = NULL;
+    r->connect_list = NULL;
+    r->resolve_list = NULL;
     httpc_stream_reset(r);
     code = start(c, r, &err);
     if (code != SP_OK)

@@ -2,7 +2,8 @@
  *
  * The op's deadline rules; libcurl's own timeouts are only a belt. Bodies are bounded. Redirects
  * are not followed, proxies of the environment are not used. Host names are looked up by the loop's
- * threads, not by libcurl, whose own resolver would make cancelling block. A request that creates
+ * threads, not by libcurl, whose own resolver would make cancelling block; all addresses of a name are
+ * tried. localhost is 127.0.0.1. A request that creates
  * something uses a fresh connection, because libcurl resends silently on a reused one. */
 #ifndef LOOP_HTTPC_H
 #define LOOP_HTTPC_H
@@ -10,6 +11,7 @@
 #include "base/buf.h"
 #include "base/op.h"
 #include "loop/loop.h"
+#include "loop/resolve.h"
 
 struct httpc;
 
@@ -56,6 +58,12 @@ struct httpc_request {
     /* the client's own */
     void *easy;
     void *header_list;
+    void *connect_list;
+    void *resolve_list;
+    struct resolve lookup;
+    bool is_named; /* the URL's host is a name: look it up */
+    char host[RESOLVE_HOST];
+    char port[8];
     struct httpc *client;
     size_t header_len; /* of the answer's header lines so far: bounded like the body */
     int polled;        /* what libcurl wants to hear of socket_fd */

@@ -1,15 +1,19 @@
-/* httpc_easy.c - options and errors of one transfer. Only addresses that need no resolver are
- * accepted. */
+/* httpc_easy.c - options and errors of one transfer. libcurl never looks a name up: it is given the
+ * addresses. */
 #include "loop/httpc_easy.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 
 #include "base/compiler.h"
 #include "loop/httpc_stream.h"
+
+/* How long libcurl knows the addresses it was given: longer than a request waits for a connection. */
+enum { RULE_S = 3600 };
 
 /* --- errors --- */
 
@@ -49,6 +53,8 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
     /* libcurl names a host that is not asked when the request goes to a Unix socket. */
     if (code == SP_CONNECT_FAILED && r->unix_socket != NULL)
         (void) err_set(err, code, "nothing answers at %s", r->unix_socket);
+    else if (code == SP_CONNECT_FAILED && r->is_named && curl_code != CURLE_SSL_CONNECT_ERROR)
+        (void) err_set(err, code, "nothing answers at %.100s, port %s", r->host, r->port);
     else
         (void) err_set(err, code, "%s", text);
     err->sys = curl_code;
@@ -88,12 +94,22 @@ static bool needs_no_resolver(const char *host)
     return inet_pton(AF_INET6, literal, addr) == 1;
 }
 
+static bool is_name(const char *host)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    size_t len = strlen(host);
+
+    return len > 0 && len < RESOLVE_HOST && strspn(host, letters) == len;
+}
+
 /* libcurl's own parser says what scheme and host are, so it connects to the one that was checked. */
-static int check_url(const struct httpc_request *r, struct err *err)
+static int check_url(struct httpc_request *r, struct err *err)
 {
     CURLU *url = curl_url();
     char *scheme = NULL;
     char *host = NULL;
+    char *port = NULL;
     int code = SP_OK;
 
     if (url == NULL)
@@ -101,21 +117,28 @@ static int check_url(const struct httpc_request *r, struct err *err)
     if (curl_url_set(url, CURLUPART_URL, r->url, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK ||
         (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
         code = err_set(err, SP_BAD_REQUEST, "'%.160s' is no HTTP address", r->url);
-    else if (r->unix_socket == NULL && !needs_no_resolver(host))
-        code = err_set(err, SP_BAD_REQUEST, "host '%.100s' is neither an IP address nor localhost",
-                       host);
+    else if (r->unix_socket == NULL && !needs_no_resolver(host)) {
+        if (!is_name(host))
+            code = err_set(err, SP_BAD_REQUEST, "'%.100s' is no host name", host);
+        r->is_named = true;
+        snprintf(r->host, sizeof(r->host), "%s", host);
+        snprintf(r->port, sizeof(r->port), "%s", port);
+    }
     curl_free(scheme);
     curl_free(host);
+    curl_free(port);
     curl_url_cleanup(url);
     return code;
 }
 
-int httpc_easy_check(const struct httpc_request *r, struct err *err)
+int httpc_easy_check(struct httpc_request *r, struct err *err)
 {
     if (has_control_char(r->method) || has_control_char(r->url))
         return err_set(err, SP_BAD_REQUEST, "control character in a request line");
+    r->is_named = false;
     for (const char *const *h = r->headers; h != NULL && *h != NULL; h++)
         if (has_control_char(*h)) /* it may hold a secret: do not show it */
             return err_set(err, SP_BAD_REQUEST, "control character in a header");
@@ -153,6 +176,39 @@ static bool add_headers(struct httpc_request *r)
         (void) curl_slist_append(list, "Content-Type:"); /* without memory the next step fails */
     r->header_list = list;
     return list != NULL;
+}
+
+/* libcurl keeps connections and addresses by host name, and a name may move or mean several places. So
+ * the connection is made to a host whose name is its addresses, and which libcurl is told of; the name of
+ * the URL stays what the server sees and what its certificate is checked for. */
+static bool add_target(struct httpc_request *r)
+{
+    char connect_to[RESOLVE_HOST + 8];
+    char addrs[RESOLVE_ADDRS * RESOLVE_TEXT];
+    char label[RESOLVE_ADDRS * 33 + 1];
+    char rule[sizeof(label) + sizeof(addrs) + 16];
+    size_t label_len = 0;
+    size_t addrs_len = 0;
+
+    for (size_t i = 0; i < r->lookup.addrs.count; i++) {
+        const char *text = r->lookup.addrs.text[i];
+        unsigned char bytes[16] = {0};
+        bool is_six = strchr(text, ':') != NULL;
+
+        (void) inet_pton(is_six ? AF_INET6 : AF_INET, text, bytes); /* made by inet_ntop() */
+        for (size_t k = 0; k < (is_six ? 16 : 4); k++) {
+            snprintf(label + label_len, sizeof(label) - label_len, "%02x", bytes[k]);
+            label_len += 2;
+        }
+        label[label_len++] = i + 1 < r->lookup.addrs.count ? '-' : '\0';
+        addrs_len += (size_t) snprintf(addrs + addrs_len, sizeof(addrs) - addrs_len, "%s%s",
+                                       i > 0 ? "," : "", text);
+    }
+    snprintf(connect_to, sizeof(connect_to), "::%s:", label);
+    snprintf(rule, sizeof(rule), "+%s:%s:%s", label, r->port, addrs);
+    r->connect_list = curl_slist_append(NULL, connect_to);
+    r->resolve_list = curl_slist_append(NULL, rule);
+    return r->connect_list != NULL && r->resolve_list != NULL;
 }
 
 #define SET(option, value)                              \
@@ -200,7 +256,10 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     SET(CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
     SET(CURLOPT_NOPROXY, "*");
-    SET(CURLOPT_CONNECT_TO, &connect_to);
+    SET(CURLOPT_CONNECT_TO, r->is_named ? (struct curl_slist *) r->connect_list : &connect_to);
+    if (r->is_named)
+        SET(CURLOPT_RESOLVE, (struct curl_slist *) r->resolve_list);
+    SET(CURLOPT_DNS_CACHE_TIMEOUT, (long) RULE_S);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long) connect_timeout_ms);
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
     SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
@@ -226,7 +285,8 @@ static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 
 bool httpc_easy_set(struct httpc_request *r, uint64_t connect_timeout_ms)
 {
-    return add_headers(r) && set_message(r->easy, r) == CURLE_OK &&
+    return add_headers(r) && (!r->is_named || add_target(r)) &&
+           set_message(r->easy, r) == CURLE_OK &&
            set_transport(r->easy, r, connect_timeout_ms) == CURLE_OK &&
            set_callbacks(r->easy, r) == CURLE_OK;
 }

@@ -5,8 +5,9 @@
 
 #include "loop/httpc.h"
 
-/* Is the request one that may be sent at all? SP_OK or SP_BAD_REQUEST. */
-MUST_CHECK int httpc_easy_check(const struct httpc_request *r, struct err *err);
+/* Is the request one that may be sent at all? SP_OK or SP_BAD_REQUEST. Notes whether its host is a name
+ * that must be looked up. */
+MUST_CHECK int httpc_easy_check(struct httpc_request *r, struct err *err);
 /* Sets everything on r->easy, which is fresh or reset; false when memory is gone. */
 MUST_CHECK bool httpc_easy_set(struct httpc_request *r, uint64_t connect_timeout_ms);
 /* Translates a CURLcode that is not CURLE_OK; returns the code it put in err. */

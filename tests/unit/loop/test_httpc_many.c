@@ -68,7 +68,7 @@ static void start_random(struct fixture *f, struct call *call, struct rand *r)
     if (rand_below(r, 4) == 0)
         call->http.unix_socket = f->server.unix_path;
     if (rand_below(r, 20) == 0)
-        call->http.url = "http://example.com/";
+        call->http.url = "ftp://example.com/";
     start_call(call, rand_between(r, 0, 400));
     if (rand_below(r, 8) == 0)
         cancel_call(call);
