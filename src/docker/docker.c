@@ -70,6 +70,8 @@ void docker_finish(struct docker *d, struct op *op, int result, const struct err
     docker_settle(d);
 }
 
+static const struct backend_ops mountless_ops;
+
 static int docker_open(const struct backend_env *env, const struct config_profile *profile,
                        struct backend **ret, struct err *err)
 {
@@ -88,6 +90,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->creates.waiting);
     list_init(&d->removes.waiting);
     list_init(&d->stops.waiting);
+    list_init(&d->mounts.waiting);
     list_init(&d->pulls);
     list_init(&d->wants);
     list_init(&d->bindings);
@@ -96,6 +99,8 @@ static int docker_open(const struct backend_env *env, const struct config_profil
         free(d);
         return rc;
     }
+    if (docker_mount_check(d, NULL) != SP_OK)
+        d->base.ops = &mountless_ops;
     map_init(&d->boxes, env->config->pool.max_boxes);
     docker_events_start(d);
     *ret = &d->base;
@@ -128,22 +133,29 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
     docker_settle(d);
 }
 
-const struct backend_ops docker_ops = {
-    .name = "docker",
-    .is_local = true,
-    .is_watched = true,
-    .can_discover = true,
-    .can_bind = true,
-    .put_key = docker_put_key,
-    .open = docker_open,
-    .close = docker_close,
-    .prepare = docker_prepare,
-    .create = docker_create,
-    .destroy = docker_destroy,
-    .is_alive = docker_is_alive,
-    .discover = docker_discover,
-    .list = docker_list_boxes,
-    .bind = docker_bind,
-    .update = docker_update,
-    .examine = docker_examine,
-};
+/* clang-format off */
+#define OPS(how) { \
+    .name = "docker", \
+    .is_local = true, \
+    .is_watched = true, \
+    .can_discover = true, \
+    .can_bind = true, \
+    .put_key = docker_put_key, \
+    .open = docker_open, \
+    .close = docker_close, \
+    .prepare = docker_prepare, \
+    .create = docker_create, \
+    .destroy = docker_destroy, \
+    .is_alive = docker_is_alive, \
+    .discover = docker_discover, \
+    .list = docker_list_boxes, \
+    .bind = docker_bind, \
+    .update = docker_update, \
+    .examine = docker_examine, \
+    .late = BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS | (how), \
+}
+/* clang-format on */
+
+const struct backend_ops docker_ops = OPS(BACKEND_LATE_MOUNTS);
+/* Of an engine elsewhere, and where the daemon is not root. */
+static const struct backend_ops mountless_ops = OPS(0);

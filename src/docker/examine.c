@@ -73,6 +73,10 @@ static void on_info(struct op *op)
         tell(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
     else
         tell(r, BACKEND_FINDING_FAIL, "agent", "there is no sandpool-agent beside the daemon");
+    if (docker_mount_check(d, &err) == SP_OK)
+        tell(r, BACKEND_FINDING_OK, "mounts", "boxes that run take more, by %.200s", d->helper);
+    else
+        tell(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
     if (str_is_empty(d->socket))
         tell(r, BACKEND_FINDING_WARN, "network", "over TCP only `network: nat` can be used%s",
              d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");

@@ -10,7 +10,7 @@
  *   auth.c    what registries are told             prefetch.c images before they are needed
  *   read.c    alive, list, discover                events.c  deaths as the engine tells them
  *   bind.c    whose a box is                       update.c  late binding
- *   examine.c findings for `sandpool doctor` */
+ *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "docker/docker.h"
+#include "loop/child.h"
 #include "loop/fdwatch.h"
 
 enum {
@@ -28,6 +29,7 @@ enum {
     DOCKER_BODY_MAX = 64 * 1024 * 1024,
     DOCKER_REMOVES_MAX = 16, /* at once */
     DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
+    DOCKER_MOUNTS_MAX = 4,   /* processes of the helper at once */
     DOCKER_PORT = 8080,      /* of the agent, where a port is published */
     DOCKER_FETCHED_MAX = CONFIG_PROFILES_MAX,
 };
@@ -281,10 +283,12 @@ struct docker {
     char tls_ca[CONFIG_PATH_MAX + 1];
     char tls_cert[CONFIG_PATH_MAX + 1];
     char tls_key[CONFIG_PATH_MAX + 1];
-    char dir[DOCKER_PATH_MAX];   /* <state_dir>/docker; "": could not be made */
-    char agent[DOCKER_PATH_MAX]; /* "": none */
-    char version[16];            /* of the API, "1.41"; "": not known */
-    bool is_podman;              /* known with the version */
+    char dir[DOCKER_PATH_MAX];       /* <state_dir>/docker; "": could not be made */
+    char agent[DOCKER_PATH_MAX];     /* "": none */
+    char helper[DOCKER_PATH_MAX];    /* sandpool-oci; "": none */
+    char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
+    char version[16];                /* of the API, "1.41"; "": not known */
+    bool is_podman;                  /* known with the version */
     uint64_t call_ns;
 
     struct list ops;   /* what callers wait for */
@@ -296,6 +300,7 @@ struct docker {
     struct docker_gate creates;
     struct docker_gate removes;
     struct docker_gate stops;
+    struct docker_gate mounts;
     struct list pulls;
     struct list wants; /* of prefetch.c */
     struct {
@@ -378,6 +383,28 @@ void docker_update(struct backend *b, struct backend_update *r, uint64_t deadlin
                    void (*on_done)(struct op *));
 void docker_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
+
+/* mount.c: all of extras->mounts or none. SP_SPEC_CONFLICT: something else is mounted at one of the
+ * places; SP_FORBIDDEN, SP_INVALID_FIELD: of a path; SP_UNSUPPORTED: not here. */
+struct docker_mounting {
+    struct op op; /* zeroed, but for these two: */
+    const struct backend_extras *extras;
+    bool has_agent; /* the container's first process is our agent */
+    struct docker *docker;
+    char container[DOCKER_CONTAINER_MAX + 1];
+    struct docker_call call;
+    struct docker_waiter waiter;
+    struct child child;
+    struct buf plan;
+    const char *argv[3];
+    bool is_inside; /* of the gate */
+};
+
+void docker_mount_start(struct docker *d, struct docker_mounting *m, const char *container,
+                        void (*on_done)(struct op *));
+void docker_mount_fini(struct docker_mounting *m);
+/* SP_UNSUPPORTED with the reason, where it can never work. */
+MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
 
 /* events.c */
 void docker_events_start(struct docker *d);

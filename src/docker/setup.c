@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "docker/internal.h"
 
-static void find_agent(struct docker *d, const char *configured)
+static void find_program(const char *configured, const char *name, char *dst)
 {
     AUTO_FREE char *whole = NULL;
     char path[DOCKER_PATH_MAX];
@@ -24,11 +24,11 @@ static void find_agent(struct docker *d, const char *configured)
         if (len <= 0)
             return;
         path[len] = '\0';
-        str_copy_cut(strrchr(path, '/') + 1, 32, "sandpool-agent");
+        str_copy_cut(strrchr(path, '/') + 1, 32, name);
     }
     whole = realpath(path, NULL); /* the engine has another working directory */
     if (whole != NULL && access(whole, X_OK) == 0)
-        str_copy_cut(d->agent, sizeof(d->agent), whole);
+        str_copy_cut(dst, DOCKER_PATH_MAX, whole);
 }
 
 static void make_dir(struct docker *d, const char *state_dir)
@@ -53,7 +53,10 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     d->creates.max = profile->docker.creates;
     d->removes.max = DOCKER_REMOVES_MAX;
     d->stops.max = DOCKER_STOPS_MAX;
-    find_agent(d, env->config->oci.agent);
+    d->mounts.max = DOCKER_MOUNTS_MAX;
+    str_copy_cut(d->allow, sizeof(d->allow), env->config->mounts.allow);
+    find_program(env->config->oci.agent, "sandpool-agent", d->agent);
+    find_program(env->config->oci.helper, "sandpool-oci", d->helper);
     make_dir(d, env->state_dir);
     docker_hand_sweep(d);
     return SP_OK;

@@ -1,5 +1,5 @@
-/* update.c - late binding: limits by the engine, environment by the agent, in this order. The first that
- * fails ends it. A container takes no mounts once it runs. */
+/* update.c - late binding: limits by the engine, mounts by sandpool-oci, environment by the agent, in this
+ * order. The first that fails ends it. */
 #include <stdlib.h>
 
 #include "backend/agent_env.h"
@@ -14,6 +14,7 @@ struct updating {
     struct docker *docker;
     struct backend_update *request;
     struct docker_call call;
+    struct docker_mounting mounting;
     struct agent_env env;
 };
 
@@ -25,6 +26,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     r->priv = NULL;
     docker_finish(d, &r->op, rc, err);
     docker_call_fini(&u->call);
+    docker_mount_fini(&u->mounting);
     agent_env_fini(&u->env);
     free(u);
 }
@@ -48,6 +50,40 @@ static void set_env(struct updating *u)
         finish(u, SP_OK, NULL);
     else /* our own deadline cancels it */
         agent_env_start(u->docker->http, &u->env, &r->box, &r->extras, RT_NEVER, on_env_set);
+}
+
+/* --- mounts --- */
+
+static void on_mounted(struct op *op)
+{
+    struct updating *u = container_of(op, struct updating, mounting.op);
+
+    if (op->result != SP_OK)
+        finish(u, op->result, &op->err);
+    else if (u->request->op.state == OP_CANCELING)
+        finish(u, SP_CANCELLED, NULL);
+    else
+        set_env(u);
+}
+
+static void mount_all(struct updating *u)
+{
+    struct docker *d = u->docker;
+    const struct backend_update *r = u->request;
+    const struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
+    struct err err;
+
+    if (r->extras.mount_count == 0) {
+        set_env(u);
+        return;
+    }
+    if (b == NULL || b->state != DOCKER_RUNNING) {
+        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        return;
+    }
+    u->mounting.extras = &r->extras;
+    u->mounting.has_agent = r->profile != NULL && r->profile->agent == CONFIG_AGENT_INJECT;
+    docker_mount_start(d, &u->mounting, b->container, on_mounted);
 }
 
 /* --- limits --- */
@@ -74,7 +110,7 @@ static void on_limited(struct op *op)
     else if (u->request->op.state == OP_CANCELING)
         finish(u, SP_CANCELLED, NULL);
     else
-        set_env(u);
+        mount_all(u);
 }
 
 static void put_limits(struct json_out *j, const struct backend_extras *x)
@@ -135,6 +171,8 @@ static void on_cancel(struct op *op)
 
     if (op_is_active(&u->call.op))
         op_cancel(&u->call.op);
+    else if (op_is_active(&u->mounting.op))
+        op_cancel(&u->mounting.op);
     else
         op_cancel(&u->env.request.op);
 }
@@ -154,8 +192,8 @@ void docker_update(struct backend *backend, struct backend_update *r, uint64_t d
     r->priv = u;
     if (b == NULL || b->state != DOCKER_RUNNING)
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
-    else if (x->mount_count > 0)
-        finish(u, err_set(&err, SP_UNSUPPORTED, "a container takes no mounts once it runs"), &err);
+    else if (x->mount_count > 0 && docker_mount_check(d, &err) != SP_OK)
+        finish(u, err.code, &err);
     else if (x->env_count > 0 && r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)
         finish(u,
                err_set(&err, SP_UNSUPPORTED,
@@ -164,5 +202,5 @@ void docker_update(struct backend *backend, struct backend_update *r, uint64_t d
     else if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
         set_limits(u, b->container);
     else
-        set_env(u);
+        mount_all(u);
 }

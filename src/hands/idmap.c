@@ -73,8 +73,8 @@ static int open_user_ns(const struct idmap *map, int *ret_fd, struct err *err)
     if (pid < 0)
         return err_sys(err, SP_UNSUPPORTED, errno, "user namespace");
     (void) snprintf(path, sizeof(path), "/proc/%d/ns/user", (int) pid);
-    if (!write_map(pid, "uid_map", map->from_uid, map->to, map->count) ||
-        !write_map(pid, "gid_map", map->from_gid, map->to, map->count))
+    if (!write_map(pid, "uid_map", map->from_uid, map->to_uid, map->count) ||
+        !write_map(pid, "gid_map", map->from_gid, map->to_gid, map->count))
         rc = err_sys(err, SP_UNSUPPORTED, errno, "map user ids");
     else if ((*ret_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         rc = err_sys(err, SP_IO, errno, "open '%s'", path);

@@ -8,11 +8,12 @@
 
 #include "base/err.h"
 
-/* On disk `from`, in the mount `to`, for `count` ids. */
+/* On disk `from`, in the mount `to`, for `count` ids each. */
 struct idmap {
     uint32_t from_uid;
     uint32_t from_gid;
-    uint32_t to;
+    uint32_t to_uid;
+    uint32_t to_gid;
     uint32_t count;
 };
 

@@ -211,6 +211,8 @@ static int exit_status(int rc)
         return HANDS_EXIT_REFUSED;
     if (rc == SP_NOT_FOUND)
         return HANDS_EXIT_INVALID;
+    if (rc == SP_UNSUPPORTED)
+        return HANDS_EXIT_UNABLE;
     return rc == SP_OWNER_CONFLICT ? HANDS_EXIT_TAKEN : HANDS_EXIT_FAILED;
 }
 

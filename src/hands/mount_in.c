@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "hands/box_dir.h"
+#include "hands/container.h"
 #include "hands/inside.h"
 #include "hands/mount_in.h"
 #include "hands/proc.h"
@@ -143,7 +144,7 @@ static void print(const struct work *w, struct buf *answer)
     json_out_finish(&out, answer);
 }
 
-int mount_in(const struct plan *p, struct buf *answer, struct err *err)
+int mount_in(struct plan *p, struct buf *answer, struct err *err)
 {
     struct work w = {.p = p};
     AUTO_CLOSE int pid_fd = -1;
@@ -153,8 +154,8 @@ int mount_in(const struct plan *p, struct buf *answer, struct err *err)
     w.attached = xcalloc(p->mount_count + 1, sizeof(*w.attached));
     for (size_t i = 0; i < p->mount_count; i++)
         w.attached[i] = -1;
-    if ((rc = source_open_all(p, w.sources, &w.unmapped, err)) == SP_OK &&
-        (rc = open_box(p, &pid_fd, err)) == SP_OK)
+    rc = p->container != NULL ? container_open(p, &pid_fd, err) : open_box(p, &pid_fd, err);
+    if (rc == SP_OK && (rc = source_open_all(p, w.sources, &w.unmapped, err)) == SP_OK)
         rc = attach_all(&w, pid_fd, err);
     if (rc == SP_OK)
         print(&w, answer);

@@ -53,6 +53,11 @@
  *
  * mount: attaches directories of the host to a running box. Nothing of it stays on the host.
  *   {"dir": …, "pid": …, "id_base": …, "id_count": …, "user_id": 1000, "mounts": […], "allow": […]}
+ *   or {"container": "<64 hex digits>", "pid": …, "program": "/.sandpool/agent" or absent, "mounts": […],
+ *    "allow": […]}                 for a container that an engine made: "pid" must be its first
+ *                                  process, in a control group with its id in the name, and run
+ *                                  "program". Owners become the user that process runs as; what root
+ *                                  owns stays root's
  *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
  *                                  at the same place: exit status 4
  *
@@ -69,6 +74,8 @@
 #ifndef HANDS_PLAN_H
 #define HANDS_PLAN_H
 
+#include "sandpool/errors.h"
+
 enum {
     HANDS_EXIT_FAILED = 1,
     HANDS_EXIT_USAGE = 2,
@@ -76,6 +83,24 @@ enum {
     HANDS_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
     HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
     HANDS_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
+    HANDS_EXIT_UNABLE = 7,  /* not here, or not with this box */
 };
+
+/* What an exit status of `mount` means to a caller. */
+static inline int hands_code(int exit_code)
+{
+    switch (exit_code) {
+    case HANDS_EXIT_TAKEN:
+        return SP_SPEC_CONFLICT;
+    case HANDS_EXIT_REFUSED:
+        return SP_FORBIDDEN;
+    case HANDS_EXIT_INVALID:
+        return SP_INVALID_FIELD;
+    case HANDS_EXIT_UNABLE:
+        return SP_UNSUPPORTED;
+    default:
+        return SP_BACKEND_FAILED;
+    }
+}
 
 #endif

@@ -8,6 +8,7 @@
 
 #define TEXT_MAX (1024u * 1024)
 #define CGROUP_PREFIX "/sandpool-"
+#define CONTAINER_ID_LEN 64u
 
 static bool is_clean_path(const char *s)
 {
@@ -270,6 +271,8 @@ static int get_ids(const struct json *obj, struct plan *p, struct err *err)
         return rc;
     if (p->user_id >= p->id_count)
         return err_set(err, SP_INVALID_FIELD, "'user_id' must be smaller than 'id_count'");
+    p->owner_uid = p->id_base + p->user_id;
+    p->owner_gid = p->owner_uid;
     return SP_OK;
 }
 
@@ -328,16 +331,31 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
     return SP_OK;
 }
 
+/* A box is named by its directory, a container by its id. */
+static int get_box(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc = json_field_str(obj, "container", CONTAINER_ID_LEN, &p->container, err);
+
+    if (rc != SP_OK)
+        return rc;
+    if (p->container == NULL) {
+        rc = need_path(obj, "dir", &p->dir, err);
+        return rc == SP_OK ? get_ids(obj, p, err) : rc;
+    }
+    if (strlen(p->container) != CONTAINER_ID_LEN ||
+        strspn(p->container, "0123456789abcdef") != CONTAINER_ID_LEN)
+        return err_set(err, SP_INVALID_FIELD, "'container' must be 64 hex digits");
+    return get_path(obj, "program", &p->program, err);
+}
+
 int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o;
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
         (rc = need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
-        (rc = get_ids(o, p, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");

@@ -61,6 +61,8 @@ struct plan {
     const char **allow;
     size_t allow_count;
     uint32_t user_id;
+    uint32_t owner_uid; /* on this machine: who the owners of "mounts" are shown as */
+    uint32_t owner_gid;
     const char *user;
     const char **runtime; /* argument lists end with NULL */
     const char **network;
@@ -71,6 +73,8 @@ struct plan {
     const char *cgroup;
     const char *runtime_state;
     int pid;
+    const char *container; /* NULL: a box of our own, with a "dir" */
+    const char *program;
 };
 
 /* They fill *ret, which plan_fini() releases in any case. */

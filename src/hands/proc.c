@@ -123,7 +123,7 @@ int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tai
     return SP_OK;
 }
 
-static bool read_proc(pid_t pid, const char *name, char *dst, size_t cap)
+bool proc_read(pid_t pid, const char *name, char *dst, size_t cap)
 {
     char path[64];
     AUTO_CLOSE int fd = -1;
@@ -143,7 +143,7 @@ uint64_t proc_start_time(pid_t pid)
     char text[1024];
     char *at;
 
-    if (!read_proc(pid, "stat", text, sizeof(text)))
+    if (!proc_read(pid, "stat", text, sizeof(text)))
         return 0;
     at = strrchr(text, ')'); /* the name before it may hold anything */
     for (int field = 2; at != NULL && field < 22; field++)
@@ -158,7 +158,7 @@ bool proc_is_inner_init(pid_t pid)
     const char *last;
     size_t len;
 
-    if (!read_proc(pid, "status", text, sizeof(text)))
+    if (!proc_read(pid, "status", text, sizeof(text)))
         return false;
     line = strstr(text, "\nNSpid:");
     if (line == NULL)

@@ -29,6 +29,8 @@ void proc_die_with(pid_t parent);
 MUST_CHECK int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tail,
                         int *ret_status, struct err *err);
 
+/* A file of /proc/<pid> as text, cut at cap; false when there is none. */
+bool proc_read(pid_t pid, const char *name, char *text, size_t cap);
 /* When it was started, in ticks since boot; 0: no such process. */
 uint64_t proc_start_time(pid_t pid);
 /* True when it is the first process of a pid namespace below ours. */

@@ -84,7 +84,7 @@ static int make_upper(const struct plan *p, const struct box_dir *d, int stage, 
 /* SP_UNSUPPORTED: the base can only be shown with the owners it has. */
 static int map_lower(const struct plan *p, int stage, struct layers *l, struct err *err)
 {
-    struct idmap map = {.to = p->id_base, .count = p->id_count};
+    struct idmap map = {.to_uid = p->id_base, .to_gid = p->id_base, .count = p->id_count};
     AUTO_CLOSE int tree = -1;
     int mapped;
     int rc;

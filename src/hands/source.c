@@ -63,11 +63,19 @@ static int describe(int fd, const char *path, struct source *ret, struct stat *r
     return SP_OK;
 }
 
+/* An engine's own mounts show what root owns as it is, for writing too, and so do these: whoever lets
+ * callers mount such a directory has chosen it. */
+static bool is_engines(const struct plan *p)
+{
+    return p->container != NULL;
+}
+
 /* Whoever stands for the owner can make a program of the owner's with the setuid bit. So nobody
  * stands for root: what root owns is shown as it is, to a stranger, and never for writing. */
-static int check_owner(const struct plan_mount *m, const struct stat *st, struct err *err)
+static int check_owner(const struct plan *p, const struct plan_mount *m, const struct stat *st,
+                       struct err *err)
 {
-    if ((st->st_uid == 0 || st->st_gid == 0) && !m->is_ro)
+    if ((st->st_uid == 0 || st->st_gid == 0) && !m->is_ro && !is_engines(p))
         return err_set(err, SP_FORBIDDEN,
                        "'%.100s' belongs to root: mount it read-only, or give it to the user and "
                        "group the box shall act as",
@@ -78,7 +86,7 @@ static int check_owner(const struct plan_mount *m, const struct stat *st, struct
 static int source_open(const struct plan *p, const struct plan_mount *m, struct source *ret,
                        struct err *err)
 {
-    struct idmap map = {.to = p->id_base + p->user_id, .count = 1};
+    struct idmap map = {.to_uid = p->owner_uid, .to_gid = p->owner_gid, .count = 1};
     AUTO_CLOSE int fd = -1;
     AUTO_CLOSE int tree = -1;
     struct stat st;
@@ -87,12 +95,14 @@ static int source_open(const struct plan *p, const struct plan_mount *m, struct 
     *ret = (struct source){.tree = -1};
     if ((rc = open_allowed(p, m->from, &fd, err)) != SP_OK ||
         (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
-        (rc = check_owner(m, &st, err)) != SP_OK)
+        (rc = check_owner(p, m, &st, err)) != SP_OK)
         return rc;
     map.from_uid = st.st_uid;
     map.from_gid = st.st_gid;
     rc = idmap_copy(fd, false, &tree, err);
-    if (rc == SP_OK && st.st_uid != 0 && st.st_gid != 0) {
+    if (is_engines(p) && st.st_uid == p->owner_uid && st.st_gid == p->owner_gid)
+        ret->is_mapped = true; /* it is the box's user already, and other owners are seen */
+    else if (rc == SP_OK && st.st_uid != 0 && st.st_gid != 0) {
         rc = idmap_apply(tree, &map, err);
         ret->is_mapped = rc == SP_OK;
         rc = rc == SP_UNSUPPORTED ? SP_OK : rc; /* then owners stay as they are: strangers */

@@ -335,6 +335,18 @@ void child_start(struct loop *l, struct child *c, struct list *owner, uint64_t d
     c->priv = r;
 }
 
+int child_explain(const struct child *c, const char *name, struct err *err)
+{
+    const char *text = buf_str(&c->err);
+    size_t len = strcspn(text, "\r\n");
+
+    if (c->exit_code < 0)
+        return err_set(err, SP_BACKEND_FAILED, "%s was killed by signal %d", name, c->signum);
+    if (len == 0)
+        return err_set(err, SP_BACKEND_FAILED, "%s failed with status %d", name, c->exit_code);
+    return err_set(err, SP_BACKEND_FAILED, "%.*s", (int) MIN_OF(len, (size_t) 230), text);
+}
+
 void child_fini(struct child *c)
 {
     buf_fini(&c->out);

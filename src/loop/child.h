@@ -29,6 +29,9 @@ struct child {
  * PATH, HOME and LANG only. */
 void child_start(struct loop *l, struct child *c, struct list *owner, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
+/* Why one that ended with a status or by a signal has failed: the first line of its standard error, else
+ * what became of `name`. Always SP_BACKEND_FAILED. */
+int child_explain(const struct child *c, const char *name, struct err *err);
 /* Frees the outputs; after on_done(). */
 void child_fini(struct child *c);
 

@@ -1,5 +1,6 @@
 /* hands.c - sandpool-oci as an operation. Only so many run at once: a burst of boxes must not
  * become a burst of processes. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,27 +10,13 @@
 
 static void start_next(struct oci *o);
 
-/* The program's own sentence, without its line end. */
-static int explain(struct oci_hands *h, struct err *err)
-{
-    const char *text = buf_str(&h->child.err);
-    size_t len = strcspn(text, "\r\n");
-
-    if (h->child.exit_code < 0)
-        return err_set(err, SP_BACKEND_FAILED, "sandpool-oci %s was killed by signal %d", h->verb,
-                       h->child.signum);
-    if (len == 0)
-        return err_set(err, SP_BACKEND_FAILED, "sandpool-oci %s failed with status %d", h->verb,
-                       h->child.exit_code);
-    return err_set(err, SP_BACKEND_FAILED, "%.*s", (int) MIN_OF(len, (size_t) 230), text);
-}
-
 static void on_child(struct op *op)
 {
     struct oci_hands *h = container_of(op, struct oci_hands, child.op);
     struct oci *o = h->oci;
     struct err err = op->err;
     int rc = op->result;
+    char name[32];
 
     o->hands_running--;
     h->exit_code = h->child.exit_code;
@@ -38,7 +25,8 @@ static void on_child(struct op *op)
         if (h->answer == NULL)
             rc = err_set(&err, SP_PROTOCOL, "sandpool-oci %s gave no answer", h->verb);
     } else if (rc == SP_OK) {
-        rc = explain(h, &err);
+        (void) snprintf(name, sizeof(name), "sandpool-oci %s", h->verb);
+        rc = child_explain(&h->child, name, &err);
     }
     child_fini(&h->child);
     op_finish(&h->op, rc, &err);

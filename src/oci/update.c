@@ -76,20 +76,7 @@ static void on_mounted(struct op *op)
         set_env(u);
         return;
     }
-    switch (u->hands.exit_code) {
-    case HANDS_EXIT_TAKEN:
-        err.code = SP_SPEC_CONFLICT;
-        break;
-    case HANDS_EXIT_REFUSED:
-        err.code = SP_FORBIDDEN;
-        break;
-    case HANDS_EXIT_INVALID:
-        err.code = SP_INVALID_FIELD;
-        break;
-    default:
-        err.code = op->result;
-        break;
-    }
+    err.code = u->hands.exit_code > 0 ? hands_code(u->hands.exit_code) : op->result;
     finish(u, err.code, &err);
 }
 

@@ -3,20 +3,13 @@ it and as the box sees it."""
 
 import pathlib
 import shutil
-import sys
 import tempfile
 import time
-import unittest
 
-from harness import BIN, WAIT_S, Daemon, TestCase, main, wait_until
-from oci_case import GROUPS, Box
+from docker_case import INSTANCE, DockerCase, engines
+from harness import BIN, WAIT_S, Daemon, main, wait_until
+from oci_case import GROUPS
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
-import engine as engines  # noqa: E402
-
-engines.isolate()
-
-INSTANCE = "test-docker-options"
 MIB = 1 << 20
 CAPS = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "NET_RAW": 13}
 
@@ -37,25 +30,18 @@ def group_value(pid, controller, v1, v2):
 FEW = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 
 
-class OptionsCase(TestCase):
+class OptionsCase(DockerCase):
     """One engine and one daemon for all tests of a class."""
 
-    kind = "docker"
     profiles = {}
 
     @classmethod
     def setUpClass(cls):
-        why = engines.is_possible(cls.kind)
-        if why is not None:
-            print(f"SKIPPED: no {cls.kind} can run here: {why}", file=sys.stderr)
-            raise unittest.SkipTest(why)
+        super().setUpClass()
         cls.home = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-test-"))
         cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
-        cls.engine = engines.Engine(cls.kind)
-        cls.engine.__enter__()
-        cls.addClassCleanup(cls.engine.__exit__)
         cls.make_server()
-        cls.addClassCleanup(cls.end)
+        cls.addClassCleanup(cls.end_server)
         cls.server.start()
 
     @classmethod
@@ -70,7 +56,7 @@ class OptionsCase(TestCase):
                     "helper": str((BIN / "sandpool-oci").resolve())}})
 
     @classmethod
-    def end(cls):
+    def end_server(cls):
         """The last daemon takes all boxes along; then the engine has nothing but the volumes of the test."""
         cls.server.kill()
         cls.server.args = ["--destroy-on-exit"]
@@ -78,10 +64,8 @@ class OptionsCase(TestCase):
         cls.server.stop()
         wait_until(lambda: not cls.engine.left(), "the engine has nothing left")
 
-    def box(self, thread, profile="default", **fields):
-        answer = self.server.acquire(thread, profile=profile, **fields)
-        self.assertEqual(answer.status, 200, (answer, self.server.process.output()[-3000:]))
-        return Box(answer.json)
+    def get_box(self, thread, profile="default", **fields):
+        return self.box(self.server, thread, profile=profile, **fields)
 
     def destroy(self, box):
         client = self.server.client(WAIT_S * 2)
@@ -89,12 +73,6 @@ class OptionsCase(TestCase):
             return self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
         finally:
             client.close()
-
-    def containers(self):
-        return {c["Labels"].get("sandpool.box"): c for c in self.engine.json("GET", "/containers/json?all=1")}
-
-    def inspect(self, box):
-        return self.engine.json("GET", f"/containers/{self.containers()[box.box_id]['Id']}/json")
 
 
 class Options:
@@ -114,19 +92,19 @@ class Options:
 
     def test_hardened(self):
         for profile, caps in (("default", mask()), ("root", mask(*FEW, "KILL"))):
-            box = self.box("hard", profile, user_id=profile)
+            box = self.get_box("hard", profile, user_id=profile)
             status = self.status(box)
             self.assertEqual([status[k] for k in ("CapBnd", "CapPrm", "CapEff")], [caps] * 3)
             self.assertEqual(status["CapAmb"], mask())
             self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
-            host = self.inspect(box)["HostConfig"]
+            host = self.container(box)["HostConfig"]
             self.assertEqual((host["Memory"], host["MemorySwap"], host["PidsLimit"], host["NanoCpus"]),
                              (64 * MIB, 64 * MIB, 512, 10 ** 9))
             self.assertFalse(host["Privileged"])
             self.assertIn("no-new-privileges", str(host["SecurityOpt"]))
 
     def test_mounts_of_a_profile(self):
-        box = self.box("all", "all")
+        box = self.get_box("all", "all")
         self.assertEqual(self.status(box)["CapEff"], mask(*FEW, "KILL", "NET_RAW"))
         box.sh("echo kept > /shared/file")
         self.assertEqual(box.sh("cat /readable/file"), "kept\n")
@@ -141,16 +119,16 @@ class Options:
         self.assertEqual(box.sh("ls -ld /scratch")[:10], "drwxrwxrwt")
         self.assertNotEqual(box.run("busybox dd if=/dev/zero of=/scratch/big bs=1M count=2").exit_code, 0)
         self.destroy(box)
-        self.assertEqual(self.box("more", "all").sh("cat /shared/file"), "kept\n")  # it is the engine's
+        self.assertEqual(self.get_box("more", "all").sh("cat /shared/file"), "kept\n")  # it is the engine's
 
     def test_grace(self):
-        box = self.box("grace", "grace")
+        box = self.get_box("grace", "grace")
         box.start("trap 'sleep 1; echo saved > /shared/grace; exit 0' TERM; echo ready > /shared/on; "
                   "while :; do sleep 0.1; done")
         wait_until(lambda: box.run("cat /shared/on").exit_code == 0, "it runs")
         self.destroy(box)
         self.assertNotIn(box.box_id, self.containers())
-        reader = self.box("reader", "grace")
+        reader = self.get_box("reader", "grace")
         self.assertEqual(reader.sh("cat /shared/grace"), "saved\n")
         # An idle shell and what ignores the signal: the one does not cost the grace, nor does a box without any.
         reader.json("POST", "/v1/shell/exec", {"command": "echo hello"})
@@ -159,29 +137,29 @@ class Options:
         self.assertLess(time.monotonic() - started, 15)
 
     def test_own_address(self):
-        box = self.box("near", "address")
+        box = self.get_box("near", "address")
         self.assertEqual(box.sh("echo here"), "here\n")
-        seen = self.inspect(box)
+        seen = self.container(box)
         networks = seen["NetworkSettings"]["Networks"]
         self.assertEqual([n["IPAddress"] for n in networks.values()], [box.url.hostname])
         self.assertFalse(any((seen["NetworkSettings"]["Ports"] or {}).values()))
         self.server.kill()
         self.server.start()
-        again = self.box("near", "address")
+        again = self.get_box("near", "address")
         self.assertEqual((again.box_id, again.url), (box.box_id, box.url))
         self.assertEqual(again.sh("echo here"), "here\n")
 
     def test_published_elsewhere(self):
-        box = self.box("far", "far")
+        box = self.get_box("far", "far")
         self.assertEqual(box.url.hostname, "127.0.0.2")
         self.assertEqual(box.sh("echo here"), "here\n")
-        ports = self.inspect(box)["NetworkSettings"]["Ports"]["8080/tcp"]
+        ports = self.container(box)["NetworkSettings"]["Ports"]["8080/tcp"]
         self.assertIn("0.0.0.0", [p["HostIp"] or "0.0.0.0" for p in ports])
         self.assertIn(str(box.url.port), [p["HostPort"] for p in ports])
 
     def test_limits_of_an_acquire(self):
-        box = self.box("limits", limits={"memory": "96M", "cpus": 0.5, "pids": 77})
-        pid = self.inspect(box)["State"]["Pid"]  # Podman goes on telling what was at first
+        box = self.get_box("limits", limits={"memory": "96M", "cpus": 0.5, "pids": 77})
+        pid = self.container(box)["State"]["Pid"]  # Podman goes on telling what was at first
         self.assertEqual(group_value(pid, "memory", "memory.limit_in_bytes", "memory.max"), str(96 * MIB))
         self.assertEqual(group_value(pid, "pids", "pids.max", "pids.max"), "77")
         self.assertEqual(group_value(pid, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0], "50000")

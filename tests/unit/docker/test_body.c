@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "docker/internal.h"
@@ -193,12 +194,27 @@ static void test_command(void **state)
     fini(&b);
 }
 
+/* Where nothing can be mounted later it is known before a box is changed. */
+static void test_mounts_of_engines_elsewhere(void **state)
+{
+    (void) state;
+    struct docker d = {.helper = "/x/sandpool-oci"};
+    struct err err;
+
+    assert_int_equal(docker_mount_check(&d, &err), SP_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "need an engine on this machine"));
+    str_copy_cut(d.socket, sizeof(d.socket), "/x/docker.sock");
+    assert_int_equal(docker_mount_check(&d, &err), geteuid() == 0 ? SP_OK : SP_UNSUPPORTED);
+    d.helper[0] = '\0';
+    assert_int_equal(docker_mount_check(&d, &err), SP_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpus),    cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_mounts),  cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_command), cmocka_unit_test(test_mounts_of_engines_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,115 @@
+"""Directories of the host in containers that run already, on a real Docker engine and on Podman's service: what the box
+sees, as whom, and what it must never see."""
+
+import os
+import pathlib
+
+from harness import main
+from oci_case import mount_points
+from test_docker_options import OptionsCase
+
+OWNER = 4321  # of the directories that are mounted; no user of this machine
+
+
+class Mounts:
+    profiles = {"root": {"docker": {"user": "root"}},
+                "warm": {"warm": {"min": 1, "max": 1}, "network": "nat"}}
+
+    @classmethod
+    def make_server(cls):
+        cls.share = cls.home / "share"
+        for path in (cls.share, cls.share / "data", cls.share / "rooted", cls.share / "other", cls.home / "secret"):
+            path.mkdir()
+        (cls.share / "data" / "hello").write_text("from the host\n")
+        (cls.share / "data" / "private").write_text("of root\n")
+        (cls.home / "secret" / "key").write_text("not for boxes\n")
+        (cls.share / "out").symlink_to(cls.home / "secret")
+        (cls.share / "in").symlink_to("data")
+        for path in (cls.share / "data", cls.share / "data" / "hello", cls.share / "other"):
+            os.chown(path, OWNER, OWNER)
+        os.chmod(cls.share / "data" / "private", 0o600)
+        os.chmod(cls.share / "rooted", 0o777)
+        super().make_server()
+
+    def mount(self, name, to, read_only=False):
+        return {"host_path": str(self.share / name), "container_path": to, "read_only": read_only}
+
+    def host_mounts(self):
+        return [m for m in mount_points() if str(self.home) in m]
+
+    def test_owner_is_the_box_user(self):
+        for profile in ("default", "root"):
+            with self.subTest(profile=profile):
+                box = self.get_box("rw", profile, user_id=profile, mounts=[self.mount("data", "/mnt/deep/data")])
+                self.assertEqual(box.sh("cat /mnt/deep/data/hello"), "from the host\n")
+                self.assertNotEqual(box.run("cat /mnt/deep/data/private").exit_code, 0)  # nobody stands for root
+                box.sh(f"echo from the box > /mnt/deep/data/{profile}")
+                made = self.share / "data" / profile
+                self.assertEqual((made.read_text(), made.stat().st_uid, made.stat().st_gid),
+                                 ("from the box\n", OWNER, OWNER))
+                line = [m.split() for m in box.sh("cat /proc/mounts").splitlines() if " /mnt/deep/data " in m]
+                self.assertTrue({"nosuid", "nodev", "rw"} <= set(line[0][3].split(",")), line)
+                self.assertFalse(self.host_mounts())
+                self.destroy(box)
+                self.assertEqual(made.read_text(), "from the box\n")
+
+    def test_read_only_and_one_file(self):
+        box = self.get_box("ro", "root", mounts=[self.mount("in", "/data", True), self.mount("other", "/place/other"),
+                                             self.mount("data/hello", "/etc/greeting", True)])
+        self.assertEqual(box.sh("cat /data/hello /etc/greeting"), "from the host\n" * 2)
+        refused = box.run("echo x > /data/hello; echo x > /etc/greeting; echo x > /data/new")
+        self.assertEqual(refused.err.count("Read-only file system"), 3, refused)
+        self.assertNotEqual(box.run("busybox mount -o remount,rw /data").exit_code, 0)
+        self.assertNotEqual(box.run("busybox umount /data").exit_code, 0)
+        box.sh("echo x > /place/other/ok")
+        self.assertEqual((self.share / "data" / "hello").read_text(), "from the host\n")
+
+    def test_what_root_owns_is_as_the_engine_shows_it(self):
+        box = self.get_box("rooted", mounts=[self.mount("rooted", "/rooted")])
+        box.sh("echo mine > /rooted/file")
+        self.assertEqual((self.share / "rooted" / "file").stat().st_uid, 1000)  # ann's, as the image says
+
+    def test_warm_box_and_after_a_restart(self):
+        client = self.client(self.server)
+        self.wait_blank(client, 1)
+        box = self.get_box("warm", "warm", mounts=[self.mount("data", "/data", True)])
+        self.assertEqual(box.lease["source"], "warm")
+        self.assertEqual(box.sh("cat /data/hello"), "from the host\n")
+        self.server.kill()
+        self.server.start()
+        again = self.get_box("warm", "warm", mounts=[self.mount("data", "/data", True), self.mount("other", "/other")])
+        self.assertEqual((again.box_id, again.lease["source"]), (box.box_id, "kept"))
+        again.sh("cat /data/hello; echo x > /other/x")
+        answer = self.server.acquire("warm", profile="warm", mounts=[self.mount("other", "/data")])
+        self.assertCode(answer, 409, "spec_conflict")
+        self.assertEqual(again.sh("cat /data/hello"), "from the host\n")
+
+    def test_out_of_what_is_allowed(self):
+        for path in (str(self.home / "secret"), "/etc", "/", f"{self.share}-not", f"{self.share}/out",
+                     f"{self.share}/out/key"):
+            answer = self.server.acquire("thief", mounts=[{"host_path": path, "container_path": "/data"}])
+            self.assertCode(answer, 403, "forbidden")
+        for mount in (self.mount("no-such", "/data"), self.mount("data", "/proc/x"), self.mount("data", "/.sandpool/x"),
+                      self.mount("../secret", "/data")):
+            answer = self.server.acquire("thief", mounts=[mount])
+            self.assertCode(answer, 422, "invalid_field")
+        box = self.get_box("thief")
+        self.assertNotEqual(box.run("ls /data").exit_code, 0)
+        # A link in the box leads nowhere else but into the box.
+        box.sh("busybox ln -s /../../../tmp /place/link")
+        box = self.get_box("thief", mounts=[self.mount("data", "/place/link/data", True)])
+        self.assertEqual(box.sh("cat /tmp/data/hello"), "from the host\n")
+        self.assertFalse(pathlib.Path("/tmp/data").exists())
+        self.assertFalse(self.host_mounts())
+
+
+class OnDocker(Mounts, OptionsCase):
+    pass
+
+
+class OnPodman(Mounts, OptionsCase):
+    kind = "podman"
+
+
+if __name__ == "__main__":
+    main()
