@@ -91,6 +91,37 @@ static void test_leased_and_running(void **state)
     assert_int_equal(rig.effects[POOL_FX_CHECK], 0);
 }
 
+/* By the backend's own name: another box under a known id is not ours; a name that says more is. */
+static void test_another_under_its_id(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(0, "t3"),
+                               seen_of(0, "t4")};
+
+    (void) state;
+    for (uint64_t i = 1; i <= 4; i++) {
+        static const char *const refs[] = {"a@1", "b", "c@1", "sp-4"};
+        char who[8];
+        struct pool_box row;
+
+        snprintf(who, sizeof(who), "t%u", (unsigned) i);
+        row = row_of(i, POOL_LEASED, who);
+        snprintf(row.ref, sizeof(row.ref), "%s", refs[i - 1]);
+        assert_true(pool_restore_box(rig.pool, &row));
+    }
+    snprintf(seen[0].ref, sizeof(seen[0].ref), "a@2"); /* made anew by somebody */
+    snprintf(seen[1].ref, sizeof(seen[1].ref), "b@1");
+    snprintf(seen[2].ref, sizeof(seen[2].ref), "c@1");
+    snprintf(seen[3].ref, sizeof(seen[3].ref), "s-t4@1"); /* somebody's, under our thread's id */
+    snprintf(seen[3].url, sizeof(seen[3].url), "http://elsewhere");
+    rig_start(&rig);
+    rig_list(&rig, true, seen, 4);
+    assert_int_not_equal(state_of(1), POOL_LEASED);
+    assert_int_equal(state_of(2), POOL_LEASED);
+    assert_string_equal(pool_find_box(rig.pool, (struct box_id){2})->ref, "b@1");
+    assert_int_equal(state_of(3), POOL_LEASED);
+    assert_int_not_equal(state_of(4), POOL_LEASED); /* it was not in the list */
+}
+
 /* Before any listing has shown it, a box is asked for before it is promised. */
 static void test_leased_and_not_listed_yet(void **state)
 {
@@ -333,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_leased_and_running, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_another_under_its_id, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leased_and_not_listed_yet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blank_and_running, setup, teardown),
         cmocka_unit_test_setup_teardown(test_intent_and_running, setup, teardown),

@@ -111,10 +111,11 @@ const char *bench_name(const struct backend_box *box)
 }
 
 void bench_start_special(struct rig *rig, struct backend_create *r, const char *sandbox_id,
-                         uint64_t deadline_ns)
+                         const struct backend_extras *extras, uint64_t deadline_ns)
 {
     memset(r, 0, sizeof(*r));
     r->profile = &rig->profile;
+    r->extras = extras;
     rand_secure(&r->labels.box_id, sizeof(r->labels.box_id));
     str_copy_cut(r->labels.profile, sizeof(r->labels.profile), rig->profile.name);
     str_copy_cut(r->labels.sandbox_id, sizeof(r->labels.sandbox_id), sandbox_id);
@@ -124,6 +125,46 @@ void bench_start_special(struct rig *rig, struct backend_create *r, const char *
     rig->is_calling = true;
     rig->backend->ops->create(rig->backend, r, deadline_ns, rig_done);
     rig->is_calling = false;
+}
+
+void bench_verdict(struct rig *rig, const struct backend_box *box, int want)
+{
+    enum backend_verdict verdict;
+
+    assert_int_equal(rig_check(rig, box, &verdict), SP_OK);
+    assert_int_equal(verdict, want);
+}
+
+void bench_create(struct rig *rig, struct backend_create *r)
+{
+    if (rig_create(rig, r, &rig->profile) != SP_OK)
+        fail_msg("%s", r->op.err.msg);
+}
+
+void bench_special(struct rig *rig, struct backend_create *r, const char *sandbox_id)
+{
+    bench_start_special(rig, r, sandbox_id, NULL, rig_soon(rig));
+    rig_wait(rig);
+    if (r->op.result != SP_OK)
+        fail_msg("%s", r->op.err.msg);
+}
+
+void bench_destroy(struct rig *rig, const struct backend_create *r)
+{
+    assert_int_equal(rig_destroy(rig, rig->backend, &r->labels), SP_OK);
+}
+
+size_t bench_count(struct rig *rig)
+{
+    bool is_listed;
+
+    return rig_list(rig, rig->backend, 0, NULL, &is_listed);
+}
+
+void bench_reopen(struct rig *rig)
+{
+    rig_close_backend(rig, rig->backend);
+    rig->backend = rig_open_other(rig, "rig");
 }
 
 int bench_set_up(void **state)
@@ -158,7 +199,11 @@ int bench_set_up(void **state)
 int bench_tear_down(void **state)
 {
     struct bench *b = container_of((struct rig *) *state, struct bench, rig);
+    struct json_doc *doc = send_control(&b->rig, "{}");
 
+    if (json_len(json_get(json_root(doc), "boxes")) > 0)
+        fail_msg("boxes are left with the provisioner");
+    (void) json_doc_free(doc);
     rig_close(&b->rig);
     b->config = config_free(b->config);
     test_free(b);

@@ -29,6 +29,15 @@ size_t bench_asked(struct rig *rig, const char *what, const char *name);
 const char *bench_name(const struct backend_box *box);
 /* A create for one thread, not waited for. */
 void bench_start_special(struct rig *rig, struct backend_create *r, const char *sandbox_id,
-                         uint64_t deadline_ns);
+                         const struct backend_extras *extras, uint64_t deadline_ns);
+
+/* What tests do all the time; each asserts that it works. */
+void bench_verdict(struct rig *rig, const struct backend_box *box, int want);
+void bench_create(struct rig *rig, struct backend_create *r);
+void bench_special(struct rig *rig, struct backend_create *r, const char *sandbox_id);
+void bench_destroy(struct rig *rig, const struct backend_create *r);
+size_t bench_count(struct rig *rig);
+/* As after a restart: nothing is in memory. */
+void bench_reopen(struct rig *rig);
 
 #endif

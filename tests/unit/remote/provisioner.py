@@ -176,6 +176,8 @@ class World:
             if change.get("reset"):
                 self.freed.set()
                 self.reset()
+                for name in list(self.boxes):  # of a test that failed
+                    self.boxes.pop(name).close()
             if "rules" in change:
                 self.freed.set()
                 self.freed = threading.Event()
@@ -262,8 +264,8 @@ class ApiHandler(Handler):
         elif word == "done_status":  # done, and told otherwise
             work()
             self.answer(int(rest), {"detail": "it went wrong after all"})
-        elif word == "text":
-            self.answer(500, rest.encode())
+        elif word == "echo_key":
+            self.answer(400, {"detail": "bad key " + self.headers["X-API-Key"]})
         elif word == "slow":
             time.sleep(float(rest))
             self.answer(*work())
@@ -292,8 +294,6 @@ class ApiHandler(Handler):
             self.vanish()
         elif word == "huge":
             self.answer(status, HUGE)
-        elif word == "echo_key":
-            self.answer(400, {"detail": "bad key " + self.headers["X-API-Key"]})
         elif word == "set":  # a field of the answer, or of its first entry
             key, _, text = rest.partition("=")
             target = value["sandboxes"][0] if key.startswith("first.") else value
