@@ -34,6 +34,7 @@ static int put_box(struct db *db, const struct store_box *box)
     sql_bind_u64(db, q, 20, box->expires_ms);
     sql_bind_u64(db, q, 21, box->idle_limit_ms);
     sql_bind_str(db, q, 22, box->end);
+    sql_bind_u64(db, q, 23, box->made_with);
     return sql_run(db, q);
 }
 

@@ -67,6 +67,7 @@ static const struct migration migrations[] = {
         " kind TEXT NOT NULL,"
         " body TEXT NOT NULL"
         ") STRICT;"},
+    {2, "ALTER TABLE boxes ADD COLUMN made_with INTEGER NOT NULL DEFAULT 0;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -19,7 +19,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 1
+#define STORE_SCHEMA_VERSION 2
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -33,6 +33,7 @@ struct store_box {
     const char *thread;
     uint64_t principal;
     uint64_t generation;
+    uint64_t made_with; /* what its caller wanted it made with, as a hash; 0: nothing */
     const char *url;
     const char *token;
     const char *ref;

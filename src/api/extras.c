@@ -1,10 +1,10 @@
-/* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already. All
- * of it is checked here, as far as texts tell, and copied into one piece of memory. */
+/* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already, or what
+ * one is made with. All of it is checked here, as far as texts tell, and copied into one piece of
+ * memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/internal.h"
-#include "base/mem.h"
 #include "base/str.h"
 
 enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 4194304 };
@@ -46,7 +46,7 @@ static int get_members(const struct json *body, struct members *ret, struct err 
 
 /* --- checking --- */
 
-static int check_envs(const struct json *envs, size_t *text_len, struct err *err)
+static int check_envs(const struct json *envs, struct err *err)
 {
     const struct json *value;
     const char *name;
@@ -65,7 +65,6 @@ static int check_envs(const struct json *envs, size_t *text_len, struct err *err
     }
     if (total > ENVS_BYTES_MAX)
         return err_set(err, SP_INVALID_FIELD, "'envs' is longer than %d bytes", ENVS_BYTES_MAX);
-    *text_len += total;
     return SP_OK;
 }
 
@@ -102,7 +101,7 @@ static int get_mount(const struct json *mount, struct backend_mount *ret, struct
 }
 
 static int check_mount(const struct config *c, const struct json *mounts, size_t index,
-                       size_t *text_len, struct err *err)
+                       struct err *err)
 {
     struct backend_mount m;
     int r = get_mount(json_at(mounts, index), &m, err);
@@ -122,19 +121,17 @@ static int check_mount(const struct config *c, const struct json *mounts, size_t
         return err_set(err, SP_FORBIDDEN,
                        "'%.80s' is not below any of mounts.allow in the daemon's configuration",
                        m.host_path);
-    *text_len += strlen(m.host_path) + strlen(m.box_path) + 2;
     return SP_OK;
 }
 
-static int check_mounts(const struct config *c, const struct json *mounts, size_t *text_len,
-                        struct err *err)
+static int check_mounts(const struct config *c, const struct json *mounts, struct err *err)
 {
     int r = SP_OK;
 
     if (json_len(mounts) > MOUNTS_MAX)
         return err_set(err, SP_INVALID_FIELD, "'mounts' has more than %d entries", MOUNTS_MAX);
     for (size_t i = 0; i < json_len(mounts) && r == SP_OK; i++)
-        r = check_mount(c, mounts, i, text_len, err);
+        r = check_mount(c, mounts, i, err);
     return r;
 }
 
@@ -169,54 +166,26 @@ static int get_limits(const struct json *limits, struct backend_extras *ret, str
 
 /* --- copying --- */
 
-static const char *put_text(char **at, const char *text)
+static struct backend_extras *copy(const struct members *m, const struct backend_extras *limits)
 {
-    size_t size = strlen(text) + 1;
-    char *to = *at;
-
-    memcpy(to, text, size);
-    *at += size;
-    return to;
-}
-
-/* Everything behind the head: the variables, the mounts, the texts. */
-static struct backend_extras *pack(const struct members *m, const struct backend_extras *limits,
-                                   size_t text_len)
-{
-    size_t env_count = json_len(m->envs);
-    size_t mount_count = json_len(m->mounts);
-    struct backend_extras *x;
-    struct backend_env_var *envs;
-    struct backend_mount *mounts;
+    struct backend_env_var envs[ENVS_MAX];
+    struct backend_mount mounts[MOUNTS_MAX];
+    struct backend_extras x = *limits;
     const struct json *value;
-    const char *name;
-    char *at;
+    struct err unused;
 
-    x = xcalloc(1,
-                sizeof(*x) + env_count * sizeof(*envs) + mount_count * sizeof(*mounts) + text_len);
-    *x = *limits;
-    envs = (struct backend_env_var *) (x + 1);
-    mounts = (struct backend_mount *) (envs + env_count);
-    at = (char *) (mounts + mount_count);
-    for (size_t i = 0; i < env_count && json_member(m->envs, i, &name, &value); i++) {
-        envs[i].name = put_text(&at, name);
-        envs[i].value = put_text(&at, json_str(value));
-    }
-    for (size_t i = 0; i < mount_count; i++) {
-        struct backend_mount mount;
-        struct err unused;
-        int r = get_mount(json_at(m->mounts, i), &mount, &unused);
+    x.envs = envs;
+    x.mounts = mounts;
+    x.env_count = json_len(m->envs); /* no more than there is room for: checked before */
+    x.mount_count = json_len(m->mounts);
+    for (size_t i = 0; i < x.env_count && json_member(m->envs, i, &envs[i].name, &value); i++)
+        envs[i].value = json_str(value);
+    for (size_t i = 0; i < x.mount_count; i++) {
+        int r = get_mount(json_at(m->mounts, i), &mounts[i], &unused);
 
         assert(r == SP_OK); /* it was before */
-        mounts[i].host_path = put_text(&at, mount.host_path);
-        mounts[i].box_path = put_text(&at, mount.box_path);
-        mounts[i].is_read_only = mount.is_read_only;
     }
-    x->envs = envs;
-    x->env_count = env_count;
-    x->mounts = mounts;
-    x->mount_count = mount_count;
-    return x;
+    return backend_extras_copy(&x);
 }
 
 /* A profile's limits are what its callers may use; only operators may go beyond. */
@@ -242,31 +211,40 @@ static int check_limits(struct api *api, unsigned profile, const struct backend_
                    name, p->name);
 }
 
+/* The name of what the profile's boxes cannot have; NULL: they can have it all. */
+static const char *find_unsupported(const struct members *m, unsigned can)
+{
+    if (m->envs != NULL && (can & BACKEND_LATE_ENVS) == 0)
+        return "envs";
+    if (m->mounts != NULL && (can & BACKEND_LATE_MOUNTS) == 0)
+        return "mounts";
+    if (m->limits != NULL && (can & BACKEND_LATE_LIMITS) == 0)
+        return "limits";
+    return NULL;
+}
+
 int api_decode_extras(struct api *api, const struct api_caller *caller, const struct json *body,
                       unsigned profile, struct backend_extras **ret, struct err *err)
 {
     struct members m = {0};
     struct backend_extras limits = {0};
-    size_t text_len = 0;
+    const char *unsupported;
     int r = get_members(body, &m, err);
 
     *ret = NULL;
     if (r != SP_OK || (m.envs == NULL && m.mounts == NULL && m.limits == NULL))
         return r;
-    if (!engine_can_update(api->engine, profile))
-        return err_set(err, SP_UNSUPPORTED,
-                       "the profile's backend cannot apply '%s' to a box that runs",
-                       m.envs != NULL     ? "envs"
-                       : m.mounts != NULL ? "mounts"
-                                          : "limits");
-    r = check_envs(m.envs, &text_len, err);
+    unsupported = find_unsupported(&m, engine_can_apply(api->engine, profile));
+    if (unsupported != NULL)
+        return err_set(err, SP_UNSUPPORTED, "the profile's backend cannot apply '%s'", unsupported);
+    r = check_envs(m.envs, err);
     if (r == SP_OK)
-        r = check_mounts(engine_config(api->engine), m.mounts, &text_len, err);
+        r = check_mounts(engine_config(api->engine), m.mounts, err);
     if (r == SP_OK && m.limits != NULL)
         r = get_limits(m.limits, &limits, err);
     if (r == SP_OK && !caller->is_operator)
         r = check_limits(api, profile, &limits, err);
     if (r == SP_OK)
-        *ret = pack(&m, &limits, text_len);
+        *ret = copy(&m, &limits);
     return r;
 }

@@ -181,10 +181,12 @@ struct backend_env {
     const struct backend_events *events;
 };
 
+/* The kinds of extras. */
 enum {
     BACKEND_LATE_ENVS = 1 << 0,
     BACKEND_LATE_MOUNTS = 1 << 1,
     BACKEND_LATE_LIMITS = 1 << 2,
+    BACKEND_LATE_ALL = BACKEND_LATE_ENVS | BACKEND_LATE_MOUNTS | BACKEND_LATE_LIMITS,
 };
 
 struct backend; /* one running backend: the vtable's own object begins with struct backend */
@@ -199,6 +201,8 @@ struct backend_ops {
      * BACKEND_KEY_MAX bytes. NULL: config_backend_key() tells. */
     void (*put_key)(const struct config_profile *p, char *dst, size_t cap);
     unsigned late; /* what update() can change of a running box; for the rest one is made */
+    unsigned (*late_of)(const struct config_profile *p); /* the part a profile has; NULL: all */
+    unsigned at_create; /* what create() heeds of its `extras`; a kind in neither is refused */
     /* `profile` is the first profile that names this backend. */
     int (*open)(const struct backend_env *env, const struct config_profile *profile,
                 struct backend **ret, struct err *err);
@@ -230,6 +234,14 @@ struct backend {
     const struct backend_ops *ops;
     bool is_elsewhere; /* set by open(): this one's boxes outlive this machine all the same */
 };
+
+unsigned backend_extras_kinds(const struct backend_extras *x);
+/* Forgets the others. */
+void backend_extras_keep(struct backend_extras *x, unsigned kinds);
+/* The same for the same things in whatever order, also in another life; 0: it has none of `kinds`. */
+uint64_t backend_extras_hash(const struct backend_extras *x, unsigned kinds);
+/* One piece from malloc, with all it points to. */
+struct backend_extras *backend_extras_copy(const struct backend_extras *x);
 
 /* NULL when there is no such backend. */
 const struct backend_ops *backend_by_name(const char *name);

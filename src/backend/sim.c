@@ -197,6 +197,20 @@ static void on_create_cancel(struct op *op)
     end_wait(w, SP_CANCELLED, NULL);
 }
 
+/* The machine writes down what it did to a box; this comes first. */
+static void write_down(struct sim *s, uint64_t box_id, const struct backend_extras *extras)
+{
+    struct json_out o;
+    struct buf text;
+
+    json_out_init(&o);
+    sim_put_extras(&o, NULL, extras);
+    buf_init(&text, WIRE_UPDATE_MAX);
+    json_out_finish(&o, &text);
+    world_update_end(&s->world, box_id, buf_str(&text));
+    buf_fini(&text);
+}
+
 static void sim_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
                        void (*on_done)(struct op *))
 {
@@ -215,6 +229,9 @@ static void sim_create(struct backend *b, struct backend_create *r, uint64_t dea
     rc = world_create(&s->world, &spec, &manners, &at_ns, &is_new, &err);
     if (rc == SP_OK && !fill_box(world_find(&s->world, spec.box_id), &r->box))
         rc = err_set(&err, SP_INTERNAL, "a label of the box is too long");
+    if (rc == SP_OK && is_new && r->extras != NULL &&
+        world_update_begin(&s->world, spec.box_id, &err) == SP_OK)
+        write_down(s, spec.box_id, r->extras);
     if (at_ns <= rt_now(s->rt)) {
         finish(s, &r->op, rc, &err);
         return;
@@ -328,15 +345,11 @@ static void sim_bind(struct backend *b, struct backend_bind *r, uint64_t deadlin
 static void end_update(struct sim_wait *w, int result, const struct err *err)
 {
     const struct backend_update *r = container_of(w->op, struct backend_update, op);
-    struct json_out o;
-    struct buf text;
 
-    json_out_init(&o);
-    sim_put_extras(&o, NULL, &r->extras);
-    buf_init(&text, WIRE_UPDATE_MAX);
-    json_out_finish(&o, &text);
-    world_update_end(&w->sim->world, r->box.labels.box_id, result == SP_OK ? buf_str(&text) : NULL);
-    buf_fini(&text);
+    if (result == SP_OK)
+        write_down(w->sim, r->box.labels.box_id, &r->extras);
+    else
+        world_update_end(&w->sim->world, r->box.labels.box_id, NULL);
     end_wait(w, result, err);
 }
 
@@ -395,6 +408,9 @@ const struct backend_ops sim_ops = {
     .is_watched = true,
     .can_discover = true,
     .can_bind = true,
+    .late = BACKEND_LATE_ALL,
+    .late_of = sim_late_of,
+    .at_create = BACKEND_LATE_ALL,
     .open = sim_open,
     .close = sim_close,
     .create = sim_create,

@@ -29,6 +29,8 @@ struct sim_update_manners {
     const char *error; /* NULL: it goes well */
 };
 void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret);
+/* BACKEND_LATE_* of a profile. */
+unsigned sim_late_of(const struct config_profile *profile);
 /* As a member `key` of the object that is open; NULL for the root. */
 void sim_put_extras(struct json_out *o, const char *key, const struct backend_extras *extras);
 /* False when a text is too long for a box. */

@@ -130,6 +130,8 @@ static void host_create(struct backend *b, struct backend_create *r, uint64_t de
     json_begin_obj(&o, NULL);
     wire_put_box(&o, &spec, NULL);
     wire_put_manners(&o, &manners);
+    if (r->extras != NULL)
+        sim_put_extras(&o, "extras", r->extras);
     json_end(&o);
     json_out_finish(&o, &c->body);
     buf_puts(&c->url, "/boxes");
@@ -439,6 +441,9 @@ const struct backend_ops sim_host_ops = {
     .is_watched = true,
     .can_discover = true,
     .can_bind = true,
+    .late = BACKEND_LATE_ALL,
+    .late_of = sim_late_of,
+    .at_create = BACKEND_LATE_ALL,
     .open = sim_host_open,
     .close = host_close,
     .create = host_create,

@@ -1,4 +1,4 @@
-/* sim_update.c - late binding in the words of the simulated machine. */
+/* sim_update.c - envs, mounts and limits in the words of the simulated machine. */
 #include <string.h>
 
 #include "backend/sim.h"
@@ -17,6 +17,11 @@ void sim_update_manners(const struct backend_extras *extras, struct sim_update_m
                  !str_parse_u64(v->value, 0, WIRE_UPDATE_MS_MAX, &ret->update_ms))
             ret->error = "invalid_field";
     }
+}
+
+unsigned sim_late_of(const struct config_profile *profile)
+{
+    return profile->sim.late ? BACKEND_LATE_ALL : 0;
 }
 
 void sim_put_extras(struct json_out *o, const char *key, const struct backend_extras *extras)

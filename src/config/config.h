@@ -96,6 +96,7 @@ struct config_profile {
     uint64_t max_age_s;      /* 0: never */
     uint64_t check_after_s;
     bool discover;
+    bool personal;
     struct config_map env;
     struct {
         char host[CONFIG_PATH_MAX + 1]; /* "": $DOCKER_HOST, else the usual socket */
@@ -141,6 +142,7 @@ struct config_profile {
         uint64_t fail_percent;
         uint64_t hang_percent;
         uint64_t seed;
+        bool late;
     } sim;
 };
 

@@ -243,6 +243,9 @@ const struct config_key config_keys[] = {
             "Whether an acquire first asks the backend for a box that another process made "
             "under the thread's id. Costs every new thread a question to the backend; the "
             "daemon's own boxes are known without it."),
+    PROFILE(personal, BOOL, 0, 0, 0, "false",
+            "Whether each box is made for the thread that asks, under its id and user. None are "
+            "kept warm then, whatever warm says. For provisioners that mount a thread's own data."),
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
     PROFILE(docker.host, STRING, CONFIG_SPEC | CONFIG_ADDRESS | CONFIG_OF_BACKEND, 0,
@@ -366,6 +369,9 @@ const struct config_key config_keys[] = {
             "How many creates of a hundred never answer."),
     PROFILE(sim.seed, U64, CONFIG_OF_BACKEND, 0, UINT64_MAX, "1",
             "Start of the random numbers: the same seed, the same run."),
+    PROFILE(sim.late, BOOL, CONFIG_OF_BACKEND, 0, 0, "true",
+            "Whether a box takes envs, mounts and limits while it runs. false: only when it is "
+            "made, so one is made for each caller that brings some."),
     {.path = NULL},
 };
 

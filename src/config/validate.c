@@ -486,7 +486,7 @@ void config_validate(const struct config *c, const struct config_node *root,
                       c->pool.max_wait_ms);
     for (unsigned i = 0; i < c->profile_count; i++) {
         check_profile(&k, &c->profiles[i]);
-        warm += c->profiles[i].warm.min;
+        warm += c->profiles[i].personal ? 0 : c->profiles[i].warm.min;
     }
     if (warm > c->pool.max_boxes) {
         char text[CONFIG_WHY_MAX];

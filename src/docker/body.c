@@ -49,25 +49,41 @@ static void put_command(struct json_out *j, const struct docker_plan *p)
     json_end(j);
 }
 
-static void put_env(struct json_out *j, const struct docker_plan *p)
+static void put_variable(struct json_out *j, const char *name, const char *value)
 {
-    const struct config_map *env = &p->profile->env;
     struct buf text;
 
     buf_init(&text, DOCKER_BODY_MAX);
-    json_begin_arr(j, "Env");
-    for (unsigned i = 0; i < env->count; i++) {
-        buf_reset(&text);
-        buf_printf(&text, "%s=%s", env->pairs[i].key, env->pairs[i].value);
-        json_put_str(j, NULL, buf_str(&text));
-    }
-    buf_reset(&text);
-    buf_printf(&text, "%s=%s",
-               p->profile->agent == CONFIG_AGENT_IMAGE ? "SANDBOX_API_KEY" : "SANDPOOL_AGENT_TOKEN",
-               p->token);
+    buf_printf(&text, "%s=%s", name, value);
     json_put_str(j, NULL, buf_str(&text));
-    json_end(j);
     buf_fini(&text);
+}
+
+static bool has_env(const struct backend_extras *x, const char *name)
+{
+    for (size_t i = 0; x != NULL && i < x->env_count; i++)
+        if (strcmp(x->envs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The caller's go before the profile's; the token is nobody's to choose. */
+static void put_env(struct json_out *j, const struct docker_plan *p)
+{
+    const struct config_map *env = &p->profile->env;
+    const struct backend_extras *x = p->extras;
+    const char *token =
+        p->profile->agent == CONFIG_AGENT_IMAGE ? "SANDBOX_API_KEY" : "SANDPOOL_AGENT_TOKEN";
+
+    json_begin_arr(j, "Env");
+    for (unsigned i = 0; i < env->count; i++)
+        if (!has_env(x, env->pairs[i].key))
+            put_variable(j, env->pairs[i].key, env->pairs[i].value);
+    for (size_t i = 0; x != NULL && i < x->env_count; i++)
+        if (strcmp(x->envs[i].name, token) != 0)
+            put_variable(j, x->envs[i].name, x->envs[i].value);
+    put_variable(j, token, p->token);
+    json_end(j);
 }
 
 static void put_bind(struct json_out *j, const char *from, const char *to, bool is_read_only)
@@ -220,16 +236,27 @@ static void put_network(struct json_out *j, const struct docker_plan *p)
     json_end(j);
 }
 
-static void put_limits(struct json_out *j, const struct config_profile *c)
+static uint64_t limit(uint64_t of_caller, uint64_t of_profile)
 {
-    if (c->limits.memory > 0) {
-        json_put_u64(j, "Memory", c->limits.memory);
-        json_put_u64(j, "MemorySwap", c->limits.memory); /* both together: no swap */
+    return of_caller > 0 ? of_caller : of_profile;
+}
+
+static void put_limits(struct json_out *j, const struct docker_plan *p)
+{
+    const struct backend_extras none = {0};
+    const struct backend_extras *x = p->extras != NULL ? p->extras : &none;
+    uint64_t memory = limit(x->memory, p->profile->limits.memory);
+    uint64_t cpus = limit(x->cpus, p->profile->limits.cpus);
+    uint64_t pids = limit(x->pids, p->profile->limits.pids);
+
+    if (memory > 0) {
+        json_put_u64(j, "Memory", memory);
+        json_put_u64(j, "MemorySwap", memory); /* both together: no swap */
     }
-    if (c->limits.cpus > 0)
-        json_put_u64(j, "NanoCpus", c->limits.cpus * 1000000);
-    if (c->limits.pids > 0)
-        json_put_u64(j, "PidsLimit", c->limits.pids);
+    if (cpus > 0)
+        json_put_u64(j, "NanoCpus", cpus * 1000000);
+    if (pids > 0)
+        json_put_u64(j, "PidsLimit", pids);
 }
 
 /* "", "root" and "0", with or without a group. */
@@ -273,7 +300,7 @@ static void put_host_config(struct json_out *j, const struct docker_plan *p)
     put_capabilities(j, p);
     put_strings(j, "SecurityOpt", security);
     put_network(j, p);
-    put_limits(j, c);
+    put_limits(j, p);
     put_mounts(j, p);
     put_tmpfs(j, &c->docker.tmpfs);
     put_gpus(j, c->docker.gpus);

@@ -18,6 +18,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     const struct config_profile *p = r->profile;
     struct docker *d = m->docker;
     struct docker_plan plan = {.profile = p,
+                               .extras = r->extras,
                                .labels = &m->made.labels,
                                .token = r->token,
                                .work_dir = image->work_dir,

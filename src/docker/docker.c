@@ -133,6 +133,12 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
     docker_settle(d);
 }
 
+/* Variables are given to a running box by our agent. */
+static unsigned late_of(const struct config_profile *p)
+{
+    return p->agent == CONFIG_AGENT_IMAGE ? ~(unsigned) BACKEND_LATE_ENVS : ~0U;
+}
+
 /* clang-format off */
 #define OPS(how) { \
     .name = "docker", \
@@ -141,6 +147,8 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
     .can_discover = true, \
     .can_bind = true, \
     .put_key = docker_put_key, \
+    .late_of = late_of, \
+    .at_create = BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS, \
     .open = docker_open, \
     .close = docker_close, \
     .prepare = docker_prepare, \

@@ -346,6 +346,7 @@ void docker_put_key(const struct config_profile *p, char *dst, size_t cap);
 /* body.c: what POST /containers/create is told. */
 struct docker_plan {
     const struct config_profile *profile;
+    const struct backend_extras *extras; /* of the caller it is made for; NULL: none */
     const struct backend_labels *labels;
     const char *token;
     const char *work_dir;

@@ -93,8 +93,10 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     map_insert(&e->calls, &call->node, hash_u64(call->req.v));
     if (call->metadata != NULL)
         map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
-    if (ev->kind == POOL_EV_ACQUIRE)
+    if (ev->kind == POOL_EV_ACQUIRE) {
+        special_mark(e, call, &ev->u.acquire);
         list_push_back(&e->acquires, &call->link);
+    }
     engine_post(e, ev);
 }
 

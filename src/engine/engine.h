@@ -28,6 +28,7 @@ struct engine_call {
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
     uint64_t deadline_ns;         /* with extras: until when the caller waits */
+    struct box_id made;           /* the engine's: the box that is made with them */
     struct engine_update *update; /* the engine's, while that is under way */
     bool is_changed;              /* at the reply: the box was changed for this caller */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
@@ -90,8 +91,9 @@ void engine_examine(struct engine *e,
                     void *ctx);
 
 /* --- views --- */
-/* Whether an acquire of this pool profile can have extras. */
-bool engine_can_update(struct engine *e, unsigned profile);
+/* The kinds of extras that an acquire of this pool profile can have (BACKEND_LATE_*): given to a
+ * box that runs, or to one that is made for it. */
+unsigned engine_can_apply(struct engine *e, unsigned profile);
 /* The configuration of a pool profile; NULL when it is gone. Valid until the next reload. */
 const struct config_profile *engine_profile(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);

@@ -1,4 +1,5 @@
-/* extras.c - metadata and clean-up reports: what belongs to a box but means nothing to the pool. */
+/* extras.c - metadata, what a box is to be made with, clean-up reports: what belongs to a box but means
+ * nothing to the pool. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ void extra_drop(struct engine *e, struct box_id box)
     map_remove(&e->extras, &x->node);
     list_remove(&e->extra_list, &x->link);
     free(x->metadata);
+    free(x->extras);
     free(x);
 }
 

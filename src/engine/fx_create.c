@@ -11,6 +11,7 @@ struct create_op {
     struct backend_create create;
     struct engine *engine;
     struct engine_config_ref *config;
+    struct backend_extras *extras;
     uint64_t epoch;
 };
 
@@ -56,6 +57,7 @@ static void on_created(struct op *op)
         post_outcome(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
     }
     config_ref_put(c->config);
+    free(c->extras);
     free(c);
     engine_op_ended(e);
 }
@@ -79,6 +81,8 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     c->epoch = fx->epoch;
     c->config = config_ref_get(e->config);
     c->create.profile = profile;
+    c->extras = special_take(e, box->id);
+    c->create.extras = c->extras;
     box_to_backend(e, box, &as_backend);
     c->create.labels = as_backend.labels;
     str_copy_cut(c->create.token, sizeof(c->create.token), box->token);

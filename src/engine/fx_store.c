@@ -68,6 +68,7 @@ static void fill_row(struct box_write *w)
         .thread = b->thread,
         .principal = b->principal,
         .generation = b->generation,
+        .made_with = b->made_with,
         .url = b->url,
         .token = b->token,
         .ref = b->ref,
@@ -112,7 +113,6 @@ static void on_box_written(struct op *op)
     struct box_write *w = container_of(op, struct box_write, write.op);
     struct engine *e = w->engine;
     struct box_id box = w->box.id;
-    enum pool_write what = w->what;
     struct pool_event ev = {.kind = op->result == SP_OK ? POOL_EV_STORED : POOL_EV_STORE_FAILED,
                             .box = box,
                             .epoch = w->epoch,
@@ -122,7 +122,7 @@ static void on_box_written(struct op *op)
         log_warn("store.write_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
     write_give(e, w);
     engine_post(e, &ev);
-    if (what == POOL_WRITE_FORGET && ev.kind == POOL_EV_STORED)
+    if (pool_find_box(e->pool, box) == NULL) /* forgotten, or its intent could not be written */
         extra_drop(e, box);
     engine_op_ended(e);
 }
@@ -169,6 +169,8 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         const struct engine_extra *x;
 
         extra_drop_stale(e, &w->box);
+        if (w->box.state == POOL_INTENT && w->box.sandbox_id[0] != '\0')
+            special_intent(e, &w->box);
         if (w->what == POOL_WRITE_LEASE)
             bind_metadata(e, &w->box);
         x = extra_find(e, w->box.id);

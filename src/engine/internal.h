@@ -44,6 +44,7 @@ struct engine_extra {
     struct list_node link;
     struct box_id box;
     char *metadata;
+    struct backend_extras *extras;    /* it is to be made with, until that begins; or NULL */
     char sandbox_id[POOL_ID_MAX + 1]; /* with the generation: the lease the metadata is of */
     uint64_t generation;
     char report[256];
@@ -162,6 +163,19 @@ void update_told(struct engine *e, const struct pool_fx *fx);
 void update_abandon(struct engine_call *call);
 /* The box is about to be destroyed. */
 void update_cancel(struct engine *e, struct box_id box);
+
+/* special.c: boxes made for one caller */
+unsigned special_late(struct engine *e, unsigned profile); /* what a running box can be given */
+/* Whether the box of an acquire is to be made for it, and with what. */
+void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a);
+/* Before its intent is written: what the box is made with is noted, ... */
+void special_intent(struct engine *e, const struct pool_box *box);
+/* ... and taken by its create; NULL: nothing. */
+struct backend_extras *special_take(struct engine *e, struct box_id box);
+/* Leaves in `extras` what is still to be applied to the box the call was given. SP_SPEC_CONFLICT when
+ * that cannot be done any more. */
+MUST_CHECK int special_settle(struct engine *e, const struct engine_call *call,
+                              const struct pool_box *box, struct backend_extras *extras);
 
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);

@@ -306,7 +306,6 @@ static void refuse(struct engine_update *u, int code, const char *reason)
 
 void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
 {
-    const struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
     struct engine_update *u = xcalloc(1, sizeof(*u));
 
     u->engine = e;
@@ -314,8 +313,15 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
     u->call = call;
     u->fx = *fx;
     u->deadline_ns = MAX_OF(call->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
-    if (backend->ops->update == NULL) {
-        refuse(u, SP_UNSUPPORTED, "nothing can be bound to a box that runs");
+    if (special_settle(e, call, &fx->snapshot, u->extras) != SP_OK) {
+        refuse(u, SP_SPEC_CONFLICT,
+               "the thread has a box already, and a box of this backend takes such envs, mounts or "
+               "limits only when it is made: destroy it first, or ask for what it was made with");
+        return;
+    }
+    if (backend_extras_kinds(u->extras) == 0) {
+        update_told(e, fx);
+        answer(u, SP_OK, "");
         return;
     }
     if (e->is_closing) {
@@ -377,9 +383,4 @@ void engine_undelivered(struct engine *e, const struct engine_call *call, struct
                             .u.undelivered.is_spoiled = call->is_changed};
 
     engine_post(e, &ev);
-}
-
-bool engine_can_update(struct engine *e, unsigned profile)
-{
-    return profiles_backend(e, profile)->backend->ops->update != NULL;
 }

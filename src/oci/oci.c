@@ -102,6 +102,7 @@ const struct backend_ops oci_ops = {
     .is_watched = true,
     .can_discover = true,
     .can_bind = true,
+    .late = BACKEND_LATE_ALL,
     .open = oci_open,
     .close = oci_close,
     .create = oci_create,

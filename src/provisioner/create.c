@@ -266,8 +266,8 @@ void provisioner_create(struct http_exchange *ex)
 
     if (doc == NULL)
         return;
-    if (profile < 0 ||
-        (request.mounts != NULL && !engine_can_update(p->engine, (unsigned) profile))) {
+    if (profile < 0 || (request.mounts != NULL && (engine_can_apply(p->engine, (unsigned) profile) &
+                                                   BACKEND_LATE_MOUNTS) == 0)) {
         (void) json_doc_free(doc);
         if (profile < 0)
             provisioner_refuse(ex, 500, 0, "Pod creation failed: there is no profile '%s'",

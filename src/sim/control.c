@@ -134,9 +134,23 @@ static void on_create_gone(void *ctx)
     pending_drop(ctx);
 }
 
+/* What a box has from birth comes first among what was done to it. */
+static void write_down(struct machine *m, uint64_t box_id, const struct json *extras)
+{
+    struct buf text;
+    struct err err;
+
+    buf_init(&text, WIRE_UPDATE_MAX);
+    json_print(extras, &text);
+    if (world_update_begin(&m->world, box_id, &err) == SP_OK)
+        world_update_end(&m->world, box_id, buf_str(&text));
+    buf_fini(&text);
+}
+
 static void create_box(struct http_exchange *ex, const struct json *body)
 {
     struct machine *m = http_server_ctx(ex);
+    const struct json *extras = NULL;
     struct world_manners manners;
     struct wire_box box;
     struct err err = {0};
@@ -144,7 +158,8 @@ static void create_box(struct http_exchange *ex, const struct json *body)
     bool is_new;
 
     if (wire_get_box(body, &box, &err) != SP_OK ||
-        wire_get_manners(body, &manners, &err) != SP_OK) {
+        wire_get_manners(body, &manners, &err) != SP_OK ||
+        json_field_obj(body, "extras", &extras, &err) != SP_OK) {
         http_reply_err(ex, &err);
         return;
     }
@@ -153,8 +168,11 @@ static void create_box(struct http_exchange *ex, const struct json *body)
         return;
     }
     rt_refresh(&m->loop.rt); /* the loop may have slept until this request came */
-    if (world_create(&m->world, &box.spec, &manners, &at_ns, &is_new, &err) == SP_OK)
+    if (world_create(&m->world, &box.spec, &manners, &at_ns, &is_new, &err) == SP_OK) {
         err.code = SP_OK;
+        if (is_new && extras != NULL)
+            write_down(m, box.spec.box_id, extras);
+    }
     if (at_ns <= rt_now(&m->loop.rt)) {
         reply_created(ex, box.spec.box_id, &err);
         return;
@@ -428,7 +446,7 @@ static void handle_stats(struct http_exchange *ex)
 }
 
 const struct http_route control_routes[] = {
-    {HTTP_METHOD_POST, "/boxes", handle_create, 0, BODY_MAX, "make a box, once per box_id"},
+    {HTTP_METHOD_POST, "/boxes", handle_create, 0, WIRE_UPDATE_MAX, "make a box, once per box_id"},
     {HTTP_METHOD_GET, "/boxes", handle_list, 0, 0, "all boxes in pages, or one by sandbox_id"},
     {HTTP_METHOD_GET, "/boxes/{id}", handle_get, 0, 0, "one box"},
     {HTTP_METHOD_DELETE, "/boxes/{id}", handle_destroy, 0, 0, "destroy a box"},

@@ -19,6 +19,7 @@ static const struct store_box full_box = {
     .thread = "thr\"ead",
     .principal = 0x8000000000000001,
     .generation = 7,
+    .made_with = UINT64_MAX - 3,
     .url = "http://127.0.0.1:1",
     .token = "tok",
     .ref = "ref",
@@ -48,6 +49,7 @@ static bool expect_full_box(void *ctx, const struct store_box *box)
     assert_string_equal(box->thread, want->thread);
     assert_true(box->principal == want->principal);
     assert_true(box->generation == want->generation);
+    assert_true(box->made_with == want->made_with);
     assert_string_equal(box->url, want->url);
     assert_string_equal(box->token, want->token);
     assert_string_equal(box->ref, want->ref);

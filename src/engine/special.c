@@ -1,0 +1,73 @@
+/* special.c - acquires whose box is made for them: because the profile says so, or because they ask for
+ * what its backend cannot give to a box that runs. What they ask for is kept by the box from its intent
+ * to its create. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+unsigned special_late(struct engine *e, unsigned profile)
+{
+    const struct backend_ops *ops = profiles_backend(e, profile)->backend->ops;
+    const struct config_profile *c = profiles_config(e, profile);
+
+    if (ops->update == NULL)
+        return 0;
+    return ops->late_of != NULL && c != NULL ? ops->late & ops->late_of(c) : ops->late;
+}
+
+unsigned engine_can_apply(struct engine *e, unsigned profile)
+{
+    return special_late(e, profile) | profiles_backend(e, profile)->backend->ops->at_create;
+}
+
+void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a)
+{
+    const struct config_profile *c = profiles_config(e, a->profile);
+
+    if (call->extras != NULL)
+        a->made_with = backend_extras_hash(call->extras, ~special_late(e, a->profile));
+    a->is_special = a->made_with != 0 || (c != NULL && c->personal);
+}
+
+/* The first that asked for just this box. */
+void special_intent(struct engine *e, const struct pool_box *box)
+{
+    for (struct list_node *n = list_first(&e->acquires); n != NULL;
+         n = list_next(&e->acquires, n)) {
+        struct engine_call *call = container_of(n, struct engine_call, link);
+        struct engine_extra *x;
+
+        if (call->extras == NULL || strcmp(call->sandbox_id, box->sandbox_id) != 0 ||
+            backend_extras_hash(call->extras, ~special_late(e, box->profile)) != box->made_with)
+            continue;
+        call->made = box->id;
+        x = extra_make(e, box->id);
+        free(x->extras);
+        x->extras = backend_extras_copy(call->extras);
+        return;
+    }
+}
+
+struct backend_extras *special_take(struct engine *e, struct box_id box)
+{
+    struct engine_extra *x = extra_find(e, box);
+
+    return x != NULL ? TAKE_PTR(x->extras) : NULL;
+}
+
+int special_settle(struct engine *e, const struct engine_call *call, const struct pool_box *box,
+                   struct backend_extras *extras)
+{
+    unsigned late = special_late(e, box->profile);
+    uint64_t rest = backend_extras_hash(extras, ~late);
+
+    if (call->made.v == box->id.v)
+        late = 0; /* it has all of it from birth */
+    else if (rest != 0 && rest != box->made_with)
+        return SP_SPEC_CONFLICT;
+    backend_extras_keep(extras, late);
+    return SP_OK;
+}
