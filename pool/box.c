@@ -175,6 +175,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     s->changed_ns = p->now_ns;
     s->wait_write = 0;
     s->retry_ns = 0;
+    s->rewrite_ns = 0;
     s->tries = 0;
     s->is_asked = false;
     s->is_checking = false;
@@ -210,7 +211,7 @@ void box_recycle_freed(struct pool *p)
 
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns)
 {
-    s->retry_ns = not_before_ns;
+    s->rewrite_ns = not_before_ns;
     if (!list_is_linked(&s->dirty_link))
         list_push_back(&p->dirty, &s->dirty_link);
 }

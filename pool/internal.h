@@ -39,7 +39,8 @@ struct slot {
     struct list waiters;        /* requests that wait for this box */
     uint64_t wait_write;        /* the commit its state waits for; 0: none */
     uint64_t last_write;
-    uint64_t retry_ns;          /* DESTROYING: next try; dirty: not written before */
+    uint64_t retry_ns;          /* DESTROYING: next try */
+    uint64_t rewrite_ns;        /* dirty: not written before */
     uint64_t changed_ns;        /* last state change */
     uint64_t age_ns;            /* BLANK: too old from here on */
     uint64_t saved_ns;          /* last activity the store has been told of */

@@ -112,7 +112,7 @@ void writes_store_state(struct pool *p, bool is_up)
     p->mode_retry_ns = 0;
     p->store_pause_ns = 0;
     for (struct list_node *n = list_first(&p->dirty); n != NULL; n = list_next(&p->dirty, n))
-        container_of(n, struct slot, dirty_link)->retry_ns = 0;
+        container_of(n, struct slot, dirty_link)->rewrite_ns = 0;
 }
 
 static void write_row(struct pool *p, struct slot *s)
@@ -155,10 +155,10 @@ uint64_t writes_flush(struct pool *p)
         struct slot *s = container_of(n, struct slot, dirty_link);
 
         next = list_next(&p->dirty, n);
-        if (s->retry_ns <= p->now_ns)
+        if (s->rewrite_ns <= p->now_ns)
             write_row(p, s);
         else
-            next_ns = MIN_OF(next_ns, s->retry_ns);
+            next_ns = MIN_OF(next_ns, s->rewrite_ns);
     }
     if (p->is_mode_dirty && p->mode_retry_ns <= p->now_ns) {
         p->mode_write = emit_store(p, POOL_WRITE_MODE, NULL);
