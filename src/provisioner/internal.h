@@ -19,6 +19,8 @@ struct provisioner {
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
     struct map creates; /* under way, by sandbox_id; several may have the same */
+    struct map loads;   /* boxes with requests in the proxy */
+    uint64_t passages;  /* those requests */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -91,6 +93,9 @@ void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const
 void provisioner_get(struct http_exchange *ex);
 void provisioner_list(struct http_exchange *ex);
 void provisioner_presence(struct http_exchange *ex);
+
+/* proxy.c */
+void provisioner_pass(struct http_exchange *ex);
 
 /* remove.c */
 void provisioner_delete(struct http_exchange *ex);

@@ -155,6 +155,8 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_DELETE, "/api/sandboxes/{id}", provisioner_delete, 0, 0, "destroy a sandbox"},
     {HTTP_METHOD_GET, "/api/sandboxes/{id}/presence", provisioner_presence, 0, 0,
      "whether it exists, and which one"},
+    {HTTP_METHOD_GET, "/s/*", provisioner_pass, HTTP_STREAM | HTTP_ANY | HTTP_OPEN, 0,
+     "to a sandbox and back"},
     {.pattern = NULL},
 };
 
@@ -199,6 +201,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     if (str_is_empty(p->key))
         log_warn("provisioner.no_api_key", LF_STR("effect", "every call is refused"));
     map_init(&p->creates, 256);
+    map_init(&p->loads, 256);
     sc.ctx = p;
     sc.limits = own_limits(p, limits);
     p->server = http_server_new(l, &sc);
@@ -222,6 +225,7 @@ static void on_http_closed(void *ctx)
     void *closed_ctx = p->closed_ctx;
 
     map_fini(&p->creates);
+    map_fini(&p->loads);
     free(p);
     on_closed(closed_ctx);
 }

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import random
 import socket
 import threading
 
@@ -11,9 +12,15 @@ KEY = "provisioner-key-of-the-tests"
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Not one of those that the kernel, and engines of containers, give out by themselves."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass  # taken
 
 
 class Caller:

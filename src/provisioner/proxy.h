@@ -1,0 +1,29 @@
+/* proxy.h - what of a request and of its answer passes the proxy. Pure. */
+#ifndef PROVISIONER_PROXY_H
+#define PROVISIONER_PROXY_H
+
+#include "provisioner/internal.h"
+
+/* "/s/{id}", maybe "/{capability}", then what the box gets. Pointers into the target. */
+struct proxy_target {
+    char id[POOL_ID_MAX + 1];
+    char capability[PROVISIONER_CAPABILITY_LEN + 1]; /* "": there is nothing that may be one */
+    const char *rest;                                /* behind the id */
+    const char *rest_of_capability;                  /* behind the capability, when there is one */
+};
+
+/* Nothing is decoded: what would need it is not one of our addresses. */
+bool proxy_split(const char *target, struct proxy_target *ret);
+/* Where a request goes: the box's address and the rest as it came. False when it does not fit or has
+ * something in it that has no place in a request line. */
+bool proxy_url(const char *box_url, const char *rest, struct buf *out);
+/* Whether a header of a request, of an answer, is for the other end. Those that Connection names are
+ * not, which the caller finds with proxy_names(). */
+bool proxy_passes_request(const char *name);
+bool proxy_passes_answer(const char *name);
+/* Whether a comma separated list (the value of Connection) has the name in it. */
+bool proxy_names(const char *list, const char *name);
+/* The next "Name: value\n" of `*lines`, split in place; false behind the last. */
+bool proxy_next_line(char **lines, char **ret_name, char **ret_value);
+
+#endif

@@ -1,0 +1,125 @@
+/* proxy_head.c - targets and headers on their way through the proxy. Framing is made anew on either
+ * side, so that nothing a client writes there reaches a box. */
+#include <string.h>
+#include <strings.h>
+
+#include "base/str.h"
+#include "provisioner/proxy.h"
+
+static const char prefix[] = "/s/";
+
+bool proxy_split(const char *target, struct proxy_target *ret)
+{
+    const char *id = target + sizeof(prefix) - 1;
+    size_t len;
+
+    *ret = (struct proxy_target){.rest = NULL};
+    if (strncmp(target, prefix, sizeof(prefix) - 1) != 0)
+        return false;
+    len = strcspn(id, "/?");
+    if (!str_copy_n(ret->id, sizeof(ret->id), id, len) || !str_is_name(ret->id, POOL_ID_MAX, "._-"))
+        return false;
+    ret->rest = id + len;
+    if (ret->rest[0] != '/')
+        return true;
+    len = strcspn(ret->rest + 1, "/?");
+    if (len == PROVISIONER_CAPABILITY_LEN) {
+        memcpy(ret->capability, ret->rest + 1, len);
+        ret->rest_of_capability = ret->rest + 1 + len;
+    }
+    return true;
+}
+
+bool proxy_url(const char *box_url, const char *rest, struct buf *out)
+{
+    size_t len = strlen(box_url);
+
+    while (len > 0 && box_url[len - 1] == '/')
+        len--;
+    for (const char *s = rest; *s != '\0'; s++) {
+        if (*s <= ' ' || *s > '~' || *s == '#')
+            return false;
+    }
+    buf_append(out, box_url, len);
+    if (rest[0] != '/') /* the box itself, maybe with a query */
+        buf_putc(out, '/');
+    buf_puts(out, rest);
+    return !buf_failed(out);
+}
+
+static bool is_one_of(const char *const *names, const char *name)
+{
+    for (; *names != NULL; names++) {
+        if (strcasecmp(*names, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of the connection, not of the message. */
+static bool is_hop_by_hop(const char *name)
+{
+    static const char *const names[] = {"Connection",
+                                        "Keep-Alive",
+                                        "Proxy-Authenticate",
+                                        "Proxy-Authorization",
+                                        "Proxy-Connection",
+                                        "TE",
+                                        "Trailer",
+                                        "Transfer-Encoding",
+                                        "Upgrade",
+                                        "Content-Length",
+                                        NULL};
+
+    return is_one_of(names, name);
+}
+
+bool proxy_passes_request(const char *name)
+{
+    static const char *const names[] = {"Authorization", "Expect",    "Host", "HTTP2-Settings",
+                                        "X-AIO-API-Key", "X-API-Key", NULL};
+
+    return !is_hop_by_hop(name) && !is_one_of(names, name);
+}
+
+bool proxy_passes_answer(const char *name)
+{
+    return name[0] != '\0' && strpbrk(name, " \t") == NULL && !is_hop_by_hop(name);
+}
+
+bool proxy_names(const char *list, const char *name)
+{
+    size_t name_len = strlen(name);
+
+    while (*list != '\0') {
+        size_t len;
+
+        list += strspn(list, ", \t");
+        len = strcspn(list, ", \t");
+        if (len == name_len && len > 0 && strncasecmp(list, name, len) == 0)
+            return true;
+        list += len;
+    }
+    return false;
+}
+
+bool proxy_next_line(char **lines, char **ret_name, char **ret_value)
+{
+    char *line = *lines;
+    char *end;
+    char *colon;
+
+    if (*line == '\0')
+        return false;
+    end = line + strcspn(line, "\n");
+    *lines = *end != '\0' ? end + 1 : end;
+    *end = '\0';
+    colon = strchr(line, ':');
+    *ret_name = line;
+    *ret_value = end;
+    if (colon != NULL) {
+        *colon = '\0';
+        *ret_value = colon + 1 + strspn(colon + 1, " \t");
+    }
+    return true;
+}
