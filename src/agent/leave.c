@@ -1,5 +1,6 @@
 /* leave.c - the end of a box that has time for it: everybody is told to end, and the agent waits for
- * them. A shell on a terminal does not listen to SIGTERM: it is hung up when it has nothing to do. */
+ * them. Who leads a terminal is hung up when it has nothing to do, not before: all that runs at the terminal
+ * would hear of its end. */
 #include "agent/leave.h"
 
 #include <errno.h>
@@ -64,6 +65,13 @@ void leave_look(struct leave *l)
     l->on_alone(l->ctx);
 }
 
+static bool leads_terminal(pid_t pid, void *ctx)
+{
+    const struct process *p = process_by_pid(ctx, pid);
+
+    return p != NULL && p->is_pty;
+}
+
 void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
 {
     struct rt *rt = &t->loop->rt;
@@ -71,16 +79,7 @@ void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
     l->is_on = true;
     l->processes = t;
     l->until_ns = rt_after(rt_now(rt), grace_ns);
-    if (getpid() == 1) { /* strangers too: all that is here is the box's */
-        (void) kill(-1, SIGTERM);
-        (void) kill(-1, SIGCONT);
-    }
-    for (struct list_node *n = list_first(&t->running); n != NULL && getpid() != 1;
-         n = list_next(&t->running, n)) {
-        struct process *p = container_of(n, struct process, link);
-
-        strays_signal(&p->strays, p->pid, SIGTERM);
-    }
+    strays_end_own(leads_terminal, t);
     rt_timer_set(rt, &l->timer, rt_now(rt), on_look);
 }
 

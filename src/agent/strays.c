@@ -230,6 +230,18 @@ void strays_forget(struct strays *s)
     memset(s, 0, sizeof(*s));
 }
 
+void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+{
+    struct strays s = {0};
+
+    stop_all(&s, getpid(), false);
+    for (size_t i = 0; i < s.count; i++)
+        if (!is_spared(s.list[i].pid, ctx))
+            (void) signal_one(&s.list[i], SIGTERM); /* or it has gone */
+    signal_all(&s, SIGCONT);
+    strays_forget(&s);
+}
+
 void strays_kill_own(void)
 {
     struct strays s = {0};

@@ -12,6 +12,7 @@
 #ifndef AGENT_STRAYS_H
 #define AGENT_STRAYS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -35,6 +36,8 @@ void strays_signal(struct strays *s, pid_t leader, int signum);
 void strays_kill(struct strays *s);
 /* Forgets them. */
 void strays_forget(struct strays *s);
+/* SIGTERM to all descendants of this process but those that are spared. Stopped ones go on. */
+void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
 /* Kills all descendants of this process. */
 void strays_kill_own(void);
 

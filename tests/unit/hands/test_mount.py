@@ -134,6 +134,38 @@ class Mount(HandsTest):
         self.refused(1, box, (self.data, "/", True))
         self.assertEqual(box.sh("ls -d /data")[1], 2)
 
+    def mount_container(self, box, container, **more):
+        return self.hands("mount", {
+            "container": container, "pid": box.pid, "program": "/.sandpool/agent", "allow": [str(self.shared)],
+            "mounts": [{"from": str(self.data), "to": "/data", "ro": False}], **more})
+
+    def test_container_of_an_engine(self):
+        """Named by an id that its control group has in its name; ids are those of its first process."""
+        name = "ab" * 32
+        box = self.box(name)
+        self.assertEqual(self.mount_container(box, name), {"mounted": 1, "unmapped": 0})
+        self.assertEqual(box.sh("stat -c %U /data /data/mine /data/root-only")[0].split(), ["root", "root", "nobody"])
+        self.assertEqual(self.host_mounts(), [])
+        os.chown(self.data, 0, 0)
+        self.mount_container(box, name, mounts=[{"from": str(self.data), "to": "/plain", "ro": False}])
+        self.assertEqual(box.sh("stat -c %U /plain")[0], "nobody\n")
+
+    def test_wrong_container(self):
+        name = "cd" * 32
+        box = self.box(name)
+        for status, words, container, more in (
+                (1, "not the container's", "ef" * 32, {}),
+                (1, "not the container's", name, {"pid": os.getpid()}),
+                (1, "does not run", name, {"pid": 2 ** 22 + 1}),
+                (7, "first process is", name, {"program": "/usr/bin/true"}),
+                (5, "not below", name, {"allow": []}),
+                (1, "64 hex digits", name[1:], {}),
+                (1, "64 hex digits", "/" * 64, {})):
+            with self.assertRaises(Failure) as e:
+                self.mount_container(box, container, **more)
+            self.assertEqual((e.exception.status, words in e.exception.text), (status, True), e.exception)
+        self.assertEqual(box.sh("ls -d /data")[1], 2)
+
     def test_symlink_that_stays_is_fine(self):
         box = self.box("stay")
         os.symlink("data", self.shared / "alias")
