@@ -136,7 +136,13 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
 /* Variables are given to a running box by our agent. */
 static unsigned late_of(const struct config_profile *p)
 {
-    return p->agent == CONFIG_AGENT_IMAGE ? ~(unsigned) BACKEND_LATE_ENVS : ~0U;
+    unsigned kinds = BACKEND_LATE_ALL;
+
+    if (p->agent == CONFIG_AGENT_IMAGE)
+        kinds &= ~(unsigned) BACKEND_LATE_ENVS;
+    if (docker_is_other_kernel(p->runtime))
+        kinds &= ~(unsigned) BACKEND_LATE_MOUNTS;
+    return kinds;
 }
 
 /* clang-format off */

@@ -404,6 +404,8 @@ struct docker_mounting {
 void docker_mount_start(struct docker *d, struct docker_mounting *m, const char *container,
                         void (*on_done)(struct op *));
 void docker_mount_fini(struct docker_mounting *m);
+/* A runtime in whose boxes nobody sees the mount namespace of the first process. NULL is fine. */
+bool docker_is_other_kernel(const char *runtime);
 /* SP_UNSUPPORTED with the reason, where it can never work. */
 MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
 

@@ -77,8 +77,7 @@ static void start_child(struct docker_mounting *m)
 
 /* --- which process --- */
 
-/* In these what runs in the box does not see the mount namespace of the first process. */
-static bool is_other_kernel(const char *runtime)
+bool docker_is_other_kernel(const char *runtime)
 {
     return runtime != NULL && (strstr(runtime, "runsc") != NULL || strstr(runtime, "kata") != NULL);
 }
@@ -96,9 +95,9 @@ static int read_pid(const struct docker_call *c, uint64_t *ret, struct err *err)
     state = json_get(json_root(doc), "State");
     if (!json_u64(json_get(state, "Pid"), ret) || *ret < 2)
         rc = err_set(err, SP_SANDBOX_LOST, "the box does not run");
-    else if (is_other_kernel(
+    else if (docker_is_other_kernel(
                  json_str(json_get(json_get(json_root(doc), "HostConfig"), "Runtime"))) ||
-             is_other_kernel(json_str(json_get(json_root(doc), "OCIRuntime"))))
+             docker_is_other_kernel(json_str(json_get(json_root(doc), "OCIRuntime"))))
         rc = err_set(err, SP_UNSUPPORTED, "the box's runtime takes no mounts once it runs");
     (void) json_doc_free(doc);
     return rc;

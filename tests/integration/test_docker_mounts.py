@@ -3,7 +3,9 @@ sees, as whom, and what it must never see."""
 
 import os
 import pathlib
+import urllib.parse
 
+from docker_case import engines
 from harness import main
 from oci_case import mount_points
 from test_docker_options import OptionsCase
@@ -13,7 +15,9 @@ OWNER = 4321  # of the directories that are mounted; no user of this machine
 
 class Mounts:
     profiles = {"root": {"docker": {"user": "root"}},
-                "warm": {"warm": {"min": 1, "max": 1}, "network": "nat"}}
+                "warm": {"warm": {"min": 1, "max": 1}, "network": "nat"},
+                "own": {"image": "serves:1", "agent": "image", "network": "nat", "docker": {"port": 9000}},
+                "strict": {"runtime": "runsc"}}
 
     @classmethod
     def make_server(cls):
@@ -29,6 +33,10 @@ class Mounts:
             os.chown(path, OWNER, OWNER)
         os.chmod(cls.share / "data" / "private", 0o600)
         os.chmod(cls.share / "rooted", 0o777)
+        cls.engine.call("POST", "/images/create?fromSrc=-&repo=serves&tag=1&changes=" + urllib.parse.quote(
+            'CMD ["/bin/sh","-c","mkdir -p /tmp/v1 && echo ready>/tmp/v1/sandbox && '
+            'exec /bin/busybox httpd -f -p 9000 -h /tmp"]'), engines.image_tar(), "application/x-tar")
+        cls.engine.call("POST", "/images/serves:latest/tag?repo=serves&tag=1")  # Podman forgets the tag
         super().make_server()
 
     def mount(self, name, to, read_only=False):
@@ -83,6 +91,14 @@ class Mounts:
         answer = self.server.acquire("warm", profile="warm", mounts=[self.mount("other", "/data")])
         self.assertCode(answer, 409, "spec_conflict")
         self.assertEqual(again.sh("cat /data/hello"), "from the host\n")
+
+    def test_image_that_serves_itself(self):
+        box = self.get_box("own", "own", mounts=[self.mount("data", "/tmp/data", True)])
+        self.assertEqual(box.call("GET", "/data/hello")[1], b"from the host\n")
+
+    def test_another_kernel(self):
+        answer = self.server.acquire("strict", profile="strict", mounts=[self.mount("data", "/data", True)])
+        self.assertCode(answer, 501, "unsupported")  # before a box is made
 
     def test_out_of_what_is_allowed(self):
         for path in (str(self.home / "secret"), "/etc", "/", f"{self.share}-not", f"{self.share}/out",
