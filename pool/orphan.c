@@ -122,6 +122,8 @@ void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_
     int profile = profile_for(p, seen, backend);
     bool is_named = profile >= 0 && strcmp(p->profiles[profile].conf.name, seen->profile) == 0;
 
+    if (seen->is_foreign)
+        return;
     if (profile < 0 || (gone != NULL && gone->freed_ns >= ev->u.listed.started_ns))
         return; /* the listing is older than its end */
     if (is_named && may_adopt(p, seen, profile))

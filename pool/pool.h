@@ -238,6 +238,7 @@ struct pool_seen {
     char url[POOL_URL_MAX + 1];
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
+    bool is_foreign; /* made by somebody else: only an acquire of its id takes it */
 };
 
 struct pool_event {

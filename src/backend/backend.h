@@ -61,6 +61,8 @@ struct backend_box {
     char ref[BACKEND_REF_MAX + 1]; /* the backend's own name */
     char token[BACKEND_TOKEN_MAX + 1];
     bool is_ready; /* vouched for: needs no probe */
+    /* Another process made it: nobody's until it is acquired by its id, and not destroyed before. */
+    bool is_foreign;
 };
 
 enum backend_verdict { BACKEND_UNKNOWN, BACKEND_ALIVE, BACKEND_DEAD, BACKEND_VERDICT_COUNT };
@@ -95,6 +97,7 @@ struct backend_discover {
     struct op op;
     char sandbox_id[BACKEND_LABEL_MAX + 1];
     bool is_found;
+    bool want_probe; /* it counts only if it answers */
     struct backend_box box;
     void *priv;
 };

@@ -274,7 +274,9 @@ const struct config_key config_keys[] = {
             "that id, when it answers at its published docker.port. It has no token. From then "
             "on it is that owner's like any other box and ends by the same rules. Until then it "
             "is not touched: it may be in use. Needs `discover: true`. Of several profiles with "
-            "the same prefix on one engine the first counts. Empty: nothing is adopted."),
+            "the same prefix on one engine the first counts. When the prefix is taken away, those "
+            "that were adopted are given up at the next start, but not ended. Empty: nothing is "
+            "adopted."),
     PROFILE(docker.container_prefix, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 40, "sandpool",
             "Containers are called by this, a dash and the sandbox's id."),
     PROFILE(docker.user, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_NAME_MAX, "",

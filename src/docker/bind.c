@@ -229,6 +229,11 @@ void docker_bind(struct backend *backend, struct backend_bind *r, uint64_t deadl
     bool is_first = true;
 
     op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    if (docker_is_foreign(&r->box)) { /* whoever made it finds it by its name */
+        free(b);
+        docker_finish(d, &r->op, SP_OK, NULL);
+        return;
+    }
     b->docker = d;
     b->request = r;
     b->labels = r->box.labels;

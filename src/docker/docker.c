@@ -52,6 +52,7 @@ static void on_closed_task(struct rt_task *task)
     docker_call_fini(&d->hello);
     docker_call_fini(&d->watch.call);
     docker_prefetch_free(d);
+    docker_adopt_free(d);
     map_fini(&d->boxes);
     free(d);
     on_closed(ctx);
@@ -93,6 +94,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->mounts.waiting);
     list_init(&d->pulls);
     list_init(&d->wants);
+    list_init(&d->adoptions);
     list_init(&d->bindings);
     rc = docker_setup(d, env, profile, err);
     if (rc != SP_OK) {

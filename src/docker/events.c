@@ -86,6 +86,19 @@ static void on_end(struct docker *d, struct docker_box *b, const char *container
         tell_death(b, attributes);
 }
 
+/* By its labels, or as a container of another program that we know. */
+static bool is_of_us(struct docker *d, const struct json *attributes, const char *container,
+                     uint64_t *ret)
+{
+    const struct docker_box *b;
+
+    if (strcmp(docker_label(attributes, LABEL("instance")), d->instance) == 0)
+        return str_parse_hex64(docker_label(attributes, LABEL("box")), ret);
+    *ret = docker_short_id(container);
+    b = docker_box_find(d, *ret);
+    return b != NULL && b->is_foreign;
+}
+
 static void take_event(struct docker *d, const struct json *event)
 {
     const struct json *actor = json_get(event, "Actor");
@@ -100,8 +113,7 @@ static void take_event(struct docker *d, const struct json *event)
     if (json_get(event, "timeNano") != NULL && json_u64(json_get(event, "timeNano"), &time_ns))
         d->watch.since_ns = MAX_OF(d->watch.since_ns, time_ns);
     is_old = time_ns < d->watch.started_ns;
-    if (action == NULL || id == NULL ||
-        !str_parse_hex64(docker_label(attributes, LABEL("box")), &box_id))
+    if (action == NULL || id == NULL || !is_of_us(d, attributes, id, &box_id))
         return;
     b = docker_box_find(d, box_id);
     if (b != NULL && !str_is_empty(b->container) && strcmp(b->container, id) != 0)
@@ -185,6 +197,11 @@ static void on_ended(struct op *op)
     w->is_connected = false;
     if (d->is_closing)
         return;
+    if (w->is_ended) {
+        w->is_ended = false;
+        ask(d);
+        return;
+    }
     is_news = !w->is_lost;
     if (is_news)
         log_warn("docker.events_lost", LF_STR("engine", d->address),
@@ -214,9 +231,11 @@ static void put_filters(struct docker *d, struct buf *out)
     for (size_t i = 0; i < ARRAY_LEN(actions); i++)
         json_put_str(&j, NULL, actions[i]);
     json_end(&j);
-    json_begin_arr(&j, "label");
-    json_put_str(&j, NULL, instance);
-    json_end(&j);
+    if (!d->watch.is_wide) {
+        json_begin_arr(&j, "label");
+        json_put_str(&j, NULL, instance);
+        json_end(&j);
+    }
     json_end(&j);
     json_out_finish(&j, out);
 }
@@ -247,6 +266,22 @@ void docker_events_start(struct docker *d)
     d->watch.started_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
     d->watch.since_ns = d->watch.started_ns - HISTORY_NS;
     ask(d);
+}
+
+void docker_events_renew(struct docker *d)
+{
+    struct docker_events *w = &d->watch;
+    bool want_wide = !list_is_empty(&d->adoptions);
+
+    for (struct list_node *n = list_first(&d->box_list); n != NULL; n = list_next(&d->box_list, n))
+        want_wide = want_wide || container_of(n, struct docker_box, link)->is_foreign;
+    if (w->is_wide == want_wide)
+        return;
+    w->is_wide = want_wide;
+    if (!w->is_on)
+        return; /* it is asked soon */
+    w->is_ended = true;
+    op_cancel(&w->call.op);
 }
 
 void docker_events_stop(struct docker *d)

@@ -10,7 +10,8 @@
  *   auth.c    what registries are told             prefetch.c images before they are needed
  *   read.c    alive, list, discover                events.c  deaths as the engine tells them
  *   bind.c    whose a box is                       update.c  late binding
- *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs */
+ *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
+ *   foreign.c containers of other programs */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -179,6 +180,7 @@ struct docker_box {
     char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
     bool has_died;                            /* told while it was being made */
     bool is_paused;
+    bool is_foreign;      /* see foreign.c */
     uint64_t oom_ns;      /* when it was last told to be out of memory */
     uint64_t kill_ns;     /* when somebody last sent it a signal, */
     char signal[16];      /* and which */
@@ -195,6 +197,8 @@ struct docker_remover {
     void (*on_removed)(struct docker_remover *w, int rc, const struct err *err, bool was_there);
 };
 
+/* The first 16 digits of a container's id; 0 when it is none. */
+uint64_t docker_short_id(const char *container);
 struct docker_box *docker_box_find(struct docker *d, uint64_t id);
 struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state);
 void docker_box_set(struct docker_box *b, enum docker_state state);
@@ -222,7 +226,7 @@ struct docker_found {
     bool is_paused;
 };
 
-/* SP_OK: complete. Two calls: containers, then owners. What has ended without our doing is removed. */
+/* SP_OK: complete. Containers, then owners, then containers of others, where wanted. What has ended without our doing is removed. */
 struct docker_list {
     struct op op;
     struct docker *docker;
@@ -241,6 +245,21 @@ void docker_list_fini(struct docker_list *l);
 /* One container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
 MUST_CHECK int docker_read_inspect(const struct docker *d, const struct json *answer,
                                    struct docker_found *ret, struct err *err);
+
+/* As inspect shows it. */
+void docker_read_state(const struct json *state, struct docker_found *f);
+
+/* --- containers of other programs (foreign.c) --- */
+
+/* Takes the profile's adopt_prefix up, or away. */
+void docker_adopt_prepare(struct docker *d, const struct config_profile *p);
+void docker_adopt_free(struct docker *d);
+/* By its id and ref alone, which rows keep. */
+bool docker_is_foreign(const struct backend_box *box);
+/* An entry of a list; false when it is none of these. */
+bool docker_read_foreign(struct docker *d, const struct json *entry, struct docker_found *ret);
+/* What a whole list no longer shows. */
+void docker_foreign_keep_up(struct docker_list *l);
 
 /* --- the backend --- */
 
@@ -267,6 +286,8 @@ struct docker_events {
     bool is_on;
     bool is_lost;
     bool is_connected;
+    bool is_wide;  /* told of all containers, not only of ours */
+    bool is_ended; /* on purpose: to be asked anew */
 };
 
 struct docker {
@@ -308,8 +329,9 @@ struct docker {
         uint64_t at_ns;
     } fetched[DOCKER_FETCHED_MAX]; /* with `pull: always` */
     unsigned fetched_next;
-    struct list bindings; /* in order */
-    uint64_t bound_count; /* orders the owners of one box */
+    struct list adoptions; /* of foreign.c */
+    struct list bindings;  /* in order */
+    uint64_t bound_count;  /* orders the owners of one box */
     struct docker_ended ended;
     struct docker_events watch;
 
@@ -412,5 +434,7 @@ MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
 /* events.c */
 void docker_events_start(struct docker *d);
 void docker_events_stop(struct docker *d);
+/* Asks anew when what is to be told has changed. */
+void docker_events_renew(struct docker *d);
 
 #endif

@@ -64,8 +64,7 @@ static void set_url(struct docker_found *f, const struct json *labels, uint64_t 
                     str_is_empty(host) ? "127.0.0.1" : host, (unsigned long long) port);
 }
 
-/* As inspect shows it. */
-static void read_state(const struct json *state, struct docker_found *f)
+void docker_read_state(const struct json *state, struct docker_found *f)
 {
     f->is_paused = json_bool(json_get(state, "Paused"));
     f->is_running = f->is_paused || json_bool(json_get(state, "Running"));
@@ -110,7 +109,7 @@ int docker_read_inspect(const struct docker *d, const struct json *answer, struc
     if (!take_labels(d, labels, json_str(json_get(answer, "Id")),
                      json_str(json_get(answer, "Name")), ret))
         return err_set(err, SP_NOT_FOUND, "the container is not ours");
-    read_state(json_get(answer, "State"), ret);
+    docker_read_state(json_get(answer, "State"), ret);
     (void) snprintf(key, sizeof(key), "%.5s/tcp", docker_label(labels, LABEL("port")));
     host_port = json_str(json_get(json_at(json_get(ports, key), 0), "HostPort"));
     if (str_is_empty(ret->box.url) && host_port != NULL &&
@@ -172,6 +171,7 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
         docker_box_died(b, "its container has ended");
     if (f->is_running && b == NULL) {
         b = docker_box_add(d, f->box.labels.box_id, DOCKER_RUNNING);
+        b->is_foreign = f->box.is_foreign;
         str_copy_cut(b->container, sizeof(b->container), f->box.ref);
     }
     if (f->is_running && b->state == DOCKER_RUNNING) {
@@ -180,7 +180,8 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
         if (is_new || b->since_ns < l->started_ns)
             docker_box_pause(b, f->is_paused);
     }
-    if (!f->is_running && !d->is_closing && (b == NULL || b->state == DOCKER_DEAD))
+    if (!f->is_running && !d->is_closing && !f->box.is_foreign &&
+        (b == NULL || b->state == DOCKER_DEAD))
         sweep(d, f);
 }
 
@@ -246,7 +247,7 @@ static void on_inspected(struct op *op)
     if (rc == SP_NOT_FOUND)
         f->is_running = false;
     else if (rc == SP_OK)
-        read_state(json_get(json_root(doc), "State"), f);
+        docker_read_state(json_get(json_root(doc), "State"), f);
     (void) json_doc_free(doc);
     if (rc != SP_OK && rc != SP_NOT_FOUND) {
         end(l, rc, &err);
@@ -280,7 +281,54 @@ static void resolve_doubts(struct docker_list *l)
     }
     for (size_t i = 0; l->only == 0 && i < l->count; i++)
         keep_up(l, &l->found[i]);
+    if (l->only == 0)
+        docker_foreign_keep_up(l);
     end(l, SP_OK, NULL);
+}
+
+/* --- containers of others --- */
+
+static int take_foreign(struct docker_list *l, const struct json *list, struct err *err)
+{
+    size_t count = l->count + json_len(list);
+    struct docker_found *found;
+
+    if (!json_is_arr(list))
+        return err_set(err, SP_PROTOCOL, "the engine's answer is no list of containers");
+    if (count == 0)
+        return SP_OK;
+    found = try_realloc(l->found, count * sizeof(l->found[0]));
+    if (found == NULL)
+        return err_set(err, SP_NO_MEMORY, "no memory for a list of containers");
+    l->found = found;
+    for (size_t i = 0; i < json_len(list); i++)
+        if (docker_read_foreign(l->docker, json_at(list, i), &l->found[l->count]))
+            l->count++;
+    return SP_OK;
+}
+
+static void on_foreign(struct op *op)
+{
+    struct docker_list *l = container_of(op, struct docker_list, call.op);
+    struct json_doc *doc = NULL;
+    struct err err;
+    int rc = docker_call_json(&l->call, &doc, &err);
+
+    if (rc == SP_OK)
+        rc = take_foreign(l, json_root(doc), &err);
+    (void) json_doc_free(doc);
+    if (rc == SP_OK)
+        resolve_doubts(l);
+    else
+        end(l, rc, &err);
+}
+
+/* All that run: names change, and the engine would go through all of them anyway. */
+static void ask_foreign(struct docker_list *l)
+{
+    docker_call_init(l->docker, &l->call, "GET");
+    buf_puts(&l->call.path, "/containers/json");
+    docker_call_start(&l->call, RT_NEVER, on_foreign);
 }
 
 static void on_volumes(struct op *op)
@@ -299,7 +347,10 @@ static void on_volumes(struct op *op)
     for (size_t i = 0; i < json_len(volumes); i++)
         take_owner(l, json_at(volumes, i));
     (void) json_doc_free(doc);
-    resolve_doubts(l);
+    if (l->op.state == OP_RUNNING && l->docker->watch.is_wide)
+        ask_foreign(l);
+    else
+        resolve_doubts(l);
 }
 
 static void put_labels(struct docker_list *l, const char *more)

@@ -43,6 +43,8 @@ void docker_prepare(struct backend *backend, const struct config_profile *profil
     struct docker_source source;
     struct want *w = NULL;
 
+    docker_adopt_prepare(d, profile);
+    docker_events_renew(d);
     for (struct list_node *n = list_first(&d->wants); n != NULL; n = list_next(&d->wants, n)) {
         w = container_of(n, struct want, link);
         if (strcmp(w->profile, profile->name) == 0)

@@ -37,7 +37,9 @@ static void on_inspected(struct op *op)
     struct err err;
     int rc = docker_call_json(&c->call, &doc, &err);
 
-    if (rc == SP_OK)
+    if (rc == SP_OK && docker_is_foreign(&c->request->box))
+        docker_read_state(json_get(json_root(doc), "State"), &f);
+    else if (rc == SP_OK)
         rc = docker_read_inspect(c->docker, json_root(doc), &f, &err);
     (void) json_doc_free(doc);
     if (rc == SP_NOT_FOUND)
@@ -101,16 +103,18 @@ struct listing {
     bool is_discover;
 };
 
-static void take(struct listing *l, const struct backend_box *box)
+static void take(struct listing *l, const struct backend_box *box, bool is_paused)
 {
     struct backend_list *r = l->for_.list;
 
     if (l->is_discover) {
         struct backend_discover *x = l->for_.discover;
 
-        if (strcmp(box->labels.sandbox_id, x->sandbox_id) != 0)
+        if (strcmp(box->labels.sandbox_id, x->sandbox_id) != 0 ||
+            (box->is_foreign && (x->is_found || is_paused || str_is_empty(box->url))))
             return;
         x->is_found = true;
+        x->want_probe = box->is_foreign;
         x->box = *box;
         return;
     }
@@ -129,7 +133,7 @@ static void on_listed(struct op *op)
         const struct docker_box *b = docker_box_find(d, box->labels.box_id);
 
         if (b != NULL && b->state == DOCKER_RUNNING && strcmp(b->container, box->ref) == 0)
-            take(l, box);
+            take(l, box, l->list.found[i].is_paused);
     }
     docker_finish(d, l->op, op->result, &op->err);
     docker_list_fini(&l->list);
@@ -179,6 +183,7 @@ void docker_discover(struct backend *backend, struct backend_discover *r, uint64
 
     op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_discover_cancel, on_done);
     r->is_found = false;
+    r->want_probe = false;
     r->priv = l;
     l->for_.discover = r;
     l->is_discover = true;

@@ -270,11 +270,19 @@ void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
 {
     struct docker *d = docker_of(backend);
     struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
-    struct destroyer *w = xcalloc(1, sizeof(*w));
+    struct destroyer *w;
 
     op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    if (b == NULL && docker_is_foreign(&r->box) && list_is_empty(&d->adoptions)) {
+        str_copy_cut(r->report, sizeof(r->report), "nothing is adopted any more: it is left alone");
+        docker_finish(d, &r->op, SP_OK, NULL);
+        return;
+    }
+    w = xcalloc(1, sizeof(*w));
     if (b == NULL)
         b = docker_box_add(d, r->box.labels.box_id, DOCKER_DEAD);
+    if (str_is_empty(b->container) && docker_is_foreign(&r->box)) /* no label would lead to it */
+        str_copy_cut(b->container, sizeof(b->container), r->box.ref);
     w->docker = d;
     w->box = b;
     w->request = r;

@@ -81,8 +81,7 @@ void docker_box_died(struct docker_box *b, const char *reason)
 
 /* --- containers that have ended --- */
 
-/* Ids are 64 hex digits. */
-static uint64_t short_id(const char *container)
+uint64_t docker_short_id(const char *container)
 {
     char digits[17];
     uint64_t v = 0;
@@ -101,12 +100,12 @@ static uint64_t *find_ended(const struct docker *d, uint64_t id)
 
 void docker_ended_add(struct docker *d, const char *container)
 {
-    d->ended.ids[d->ended.count++ % DOCKER_ENDED_MAX] = short_id(container);
+    d->ended.ids[d->ended.count++ % DOCKER_ENDED_MAX] = docker_short_id(container);
 }
 
 void docker_ended_remove(struct docker *d, const char *container)
 {
-    uint64_t id = short_id(container);
+    uint64_t id = docker_short_id(container);
 
     for (uint64_t *at = find_ended(d, id); at != NULL; at = find_ended(d, id))
         *at = 0;
@@ -114,5 +113,5 @@ void docker_ended_remove(struct docker *d, const char *container)
 
 bool docker_ended_has(const struct docker *d, const char *container)
 {
-    return find_ended(d, short_id(container)) != NULL;
+    return find_ended(d, docker_short_id(container)) != NULL;
 }

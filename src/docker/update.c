@@ -194,7 +194,8 @@ void docker_update(struct backend *backend, struct backend_update *r, uint64_t d
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
     else if (x->mount_count > 0 && docker_mount_check(d, &err) != SP_OK)
         finish(u, err.code, &err);
-    else if (x->env_count > 0 && r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)
+    else if (x->env_count > 0 &&
+             (b->is_foreign || (r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)))
         finish(u,
                err_set(&err, SP_UNSUPPORTED,
                        "an image that serves the API itself takes no environment once it runs"),

@@ -2,6 +2,7 @@
  * bind. Every answer becomes one event with the epoch of its effect. */
 #include <stdlib.h>
 
+#include "backend/probe.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -28,7 +29,8 @@ void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
     *ret = (struct pool_seen){.id = {box->labels.box_id},
                               .generation = box->labels.generation,
                               .principal = box->labels.principal,
-                              .spec_hash = box->labels.spec_hash};
+                              .spec_hash = box->labels.spec_hash,
+                              .is_foreign = box->is_foreign};
     str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), box->labels.sandbox_id);
     str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);
     str_copy_cut(ret->thread, sizeof(ret->thread), box->labels.thread);
@@ -164,24 +166,51 @@ void engine_check_box(struct engine *e, struct box_id id,
 
 struct discover_op {
     struct backend_discover discover;
+    struct probe probe;
+    uint64_t deadline_ns;
     struct engine *engine;
     struct box_id box;
     uint64_t epoch;
 };
 
-static void on_discovered(struct op *op)
+static void end_discovery(struct discover_op *d, bool is_unknown, bool is_found)
 {
-    struct discover_op *d = container_of(op, struct discover_op, discover.op);
     struct engine *e = d->engine;
     struct pool_event ev = {.kind = POOL_EV_DISCOVERED, .box = d->box, .epoch = d->epoch};
 
-    ev.u.discovered.is_unknown = op->result != SP_OK;
-    ev.u.discovered.is_found = op->result == SP_OK && d->discover.is_found;
+    ev.u.discovered.is_unknown = is_unknown;
+    ev.u.discovered.is_found = is_found;
     if (ev.u.discovered.is_found)
         seen_from_backend(&d->discover.box, &ev.u.discovered.seen);
     free(d);
     engine_post(e, &ev);
     engine_op_ended(e);
+}
+
+static void on_answered(struct op *op)
+{
+    struct discover_op *d = container_of(op, struct discover_op, probe.op);
+
+    if (op->result != SP_OK)
+        log_warn("box.not_adopted", LF_STR("sandbox_id", d->discover.sandbox_id),
+                 LF_STR("ref", d->discover.box.ref), LF_STR("reason", op->err.msg));
+    end_discovery(d, false, op->result == SP_OK);
+}
+
+static void on_discovered(struct op *op)
+{
+    struct discover_op *d = container_of(op, struct discover_op, discover.op);
+    struct engine *e = d->engine;
+    const struct backend_box *box = &d->discover.box;
+    bool is_found = op->result == SP_OK && d->discover.is_found;
+
+    if (!is_found || !d->discover.want_probe) {
+        end_discovery(d, op->result != SP_OK, is_found);
+        return;
+    }
+    str_copy_cut(d->probe.url, sizeof(d->probe.url), box->url);
+    str_copy_cut(d->probe.token, sizeof(d->probe.token), box->token);
+    probe_start(e->http, e->rt, &d->probe, &e->probes, d->deadline_ns, on_answered);
 }
 
 void fx_discover(struct engine *e, const struct pool_fx *fx)
@@ -192,6 +221,7 @@ void fx_discover(struct engine *e, const struct pool_fx *fx)
     d->engine = e;
     d->box = fx->box;
     d->epoch = fx->epoch;
+    d->deadline_ns = fx->deadline_ns;
     str_copy_cut(d->discover.sandbox_id, sizeof(d->discover.sandbox_id), fx->snapshot.sandbox_id);
     engine_op_begun(e);
     backend->ops->discover(backend, &d->discover, fx->deadline_ns, on_discovered);
