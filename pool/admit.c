@@ -95,7 +95,7 @@ static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
         v = view_of(p, f);
         plan = refill_want(&v);
         *ret_need += plan.for_both;
-        for (int line = 0; line < LINE_COUNT; line++) {
+        for (unsigned line = 0; line < LINE_COUNT; line++) {
             struct waiter *w = turn_head(f, line);
 
             if ((line == LINE_SPECIAL ? plan.for_special : plan.for_waiters) > 0 &&

@@ -100,7 +100,7 @@ void turn_rotate(struct profile *f, enum line line)
 /* `r` NULL: each for its own reason. */
 void turn_refuse_all(struct pool *p, struct profile *f, const struct refusal *r)
 {
-    for (int i = 0; i < LINE_COUNT; i++)
+    for (unsigned i = 0; i < LINE_COUNT; i++)
         for (struct waiter *w = turn_head(f, i); w != NULL; w = turn_head(f, i)) {
             struct refusal own = acquire_refusal(p, w);
 

@@ -119,6 +119,7 @@ static void on_all_closed(void *ctx)
     (void) signal(SIGTERM, SIG_IGN); /* cannot fail for a valid number */
     (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);
+    (void) signal(SIGUSR2, SIG_IGN);
     loop_stop(&d->loop);
 }
 
@@ -213,6 +214,11 @@ static void on_signal(void *ctx, int signum)
     if (signum == SIGHUP) {
         if (d->servers.count > 0 && !d->is_stopping && !handover_is_busy(&d->handover))
             (void) reload(d, &err); /* logged there; a bad file changes nothing */
+        return;
+    }
+    if (signum == SIGUSR2) {
+        if (d->servers.count > 0 && !d->is_stopping)
+            handover_start(&d->handover);
         return;
     }
     stop(d, signum == SIGINT ? "SIGINT" : "SIGTERM");
@@ -346,7 +352,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
 
 static int start(struct daemon *d, struct config *config, struct err *err)
 {
-    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, 0};
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, 0};
     struct httpc_limits limits = {
         .connections = 512, .connections_per_host = 64, .connect_timeout_ms = 5000};
     int r = loop_init(&d->loop, err);

@@ -7,6 +7,7 @@
 #include "config/config.h"
 
 struct daemon_options {
+    char *const *argv;       /* as the program was started */
     const char *config_path; /* NULL: defaults */
     const char *state_dir;   /* NULL: the configuration's */
     const char *socket;      /* NULL: the configuration's */

@@ -1,11 +1,14 @@
 /* handover.c - gives a successor all this daemon has, and takes it back when the successor fails. */
 #include "daemon/handover.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,8 +27,10 @@
 #define DRAIN_WAIT_NS (10 * NS_PER_S)
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
 #define REPEAT_AFTER_NS (100 * NS_PER_MS) /* until then a waiting request may still be answered */
-#define DONE_WAIT_NS (60 * NS_PER_S)
+#define DONE_WAIT_NS (30 * NS_PER_S)
 #define END_WAIT_NS (5 * NS_PER_S) /* of a successor that was killed */
+
+enum { ARGS_MAX = 64 };
 
 /* A descriptor that is watched: the listening one, or the successor's. */
 struct handover_peer {
@@ -376,6 +381,40 @@ static void on_listener_readable(uv_poll_t *poll, int status UNUSED, int events 
     set_timer(h, ASK_WAIT_NS);
 }
 
+/* --- a successor of our own making --- */
+
+/* It is our child until we end; one that failed is not left as a zombie. */
+static void reap(struct handover *h)
+{
+    if (h->started_pid > 0 && waitpid(h->started_pid, NULL, WNOHANG) != 0)
+        h->started_pid = 0;
+}
+
+void handover_start(struct handover *h)
+{
+    static char takeover[] = "--takeover";
+    char *const *own = h->daemon->options->argv;
+    char *argv[ARGS_MAX + 2];
+    size_t count = 0;
+    int r = ENOENT;
+
+    reap(h);
+    while (own[count] != NULL && count < ARGS_MAX) {
+        argv[count] = own[count];
+        count++;
+    }
+    argv[count] = takeover; /* once more does no harm */
+    argv[count + 1] = NULL;
+    if (h->started_pid > 0 || h->listener == NULL || own[count] != NULL)
+        r = EBUSY;
+    else if (h->program[0] != '\0')
+        r = posix_spawn(&h->started_pid, h->program, NULL, NULL, argv, environ);
+    if (r != 0)
+        log_error("handover.not_started", LF_STR("program", h->program), LF_I64("errno", r));
+    else
+        log_info("handover.started", LF_STR("program", h->program), LF_I64("pid", h->started_pid));
+}
+
 /* --- life --- */
 
 void handover_open(struct handover *h, struct daemon *d)
@@ -383,9 +422,14 @@ void handover_open(struct handover *h, struct daemon *d)
     struct err err;
     int fd;
 
+    ssize_t len;
+
     h->daemon = d;
     if (h->listener != NULL)
         return;
+    /* Now, because an upgrade puts another file in its place. */
+    len = readlink("/proc/self/exe", h->program, sizeof(h->program) - 1);
+    h->program[len > 0 ? len : 0] = '\0';
     if (baton_listen(d->state_dir, &fd, &err) != SP_OK)
         log_warn("handover.not_possible", LF_STR("reason", err.msg));
     else

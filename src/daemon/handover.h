@@ -33,18 +33,22 @@ enum handover_state {
 struct handover {
     struct daemon *daemon;
     enum handover_state state;
+    char program[CONFIG_PATH_MAX + 1]; /* "": not known */
     struct handover_peer *listener;
     struct handover_peer *peer; /* the successor; NULL: none, or it has gone */
     pid_t peer_pid;
     struct rt_timer timer;
     uint64_t started_ns; /* of DRAINING */
     uint64_t deadline_ns;
+    pid_t started_pid;     /* the successor that handover_start() made; 0: none */
     bool is_ending;        /* the successor was killed */
     struct config *config; /* from CLOSING on: to go back with */
 };
 
 /* Waits for a successor from now on. That it cannot is logged: the daemon works without. */
 void handover_open(struct handover *h, struct daemon *d);
+/* Starts the program again, from where it was started, as our own successor. */
+void handover_start(struct handover *h);
 /* The daemon stops. False: the rest of the hand-over does that by itself. */
 MUST_CHECK bool handover_stop(struct handover *h);
 /* Whether configuration and servers are in use by a hand-over. */

@@ -32,7 +32,8 @@ static const char usage[] =
     "  -h, --help            print this\n"
     "\n"
     "Runs in the foreground and logs to standard error. SIGHUP reads the configuration again,\n"
-    "SIGTERM stops; sandboxes are left running and are found again at the next start.\n"
+    "SIGTERM stops; sandboxes are left running and are found again at the next start. SIGUSR2 starts\n"
+    "the program again, from the same file and with the same arguments, with --takeover.\n"
     "\n"
     "  sandpoold --config sandpool.yaml --state-dir ./state --socket ./sandpool.sock\n"
     "  SANDPOOL_SOCKET=./sandpool.sock sandpool acquire demo\n";
@@ -114,7 +115,7 @@ static int print_fault_points(void)
 
 int main(int argc, char **argv)
 {
-    struct daemon_options options = {.config_path = NULL};
+    struct daemon_options options = {.argv = argv};
     bool want_check = false;
     bool want_print = false;
     bool want_doctor = false;

@@ -103,10 +103,10 @@ class TakeoverCase(TestCase):
         daemon.takeover(**kw)
         self.watch(daemon.process)
 
-    def callers(self, daemon, count):
+    def callers(self, daemon, count, timeout=WAIT_S):
         made = []
         for i in range(count):
-            client = TcpClient(self.port) if i % 4 == 3 else Client(daemon.socket)
+            client = TcpClient(self.port) if i % 4 == 3 else Client(daemon.socket, timeout)
             made.append(Caller(f"caller-{i}", client, is_kept=i % 2 == 0 or i % 4 == 3))
         for caller in made:
             caller.start()

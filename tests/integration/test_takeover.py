@@ -3,12 +3,28 @@ answer comes twice, no lease changes."""
 
 import json
 import os
+import signal
 import socket
 import threading
 import time
 
 from harness import SLOW, WAIT_S, main, wait_until
+from provisioner import ProvisionerCase
 from takeover_case import TakeoverCase, TcpClient, free_port
+
+
+class OtherServers(ProvisionerCase):
+    def test_connections_of_the_provisioner_stay_with_it(self):
+        sim = self.sim()
+        daemon = self.serve(profile={"warm": {"min": 1, "max": 2}}, sim=sim)
+        caller = self.caller()
+        self.assertEqual(caller.create("one", thread_id="t", user_id="u").status, 200)
+        kept = caller.connection.sock
+        self.addCleanup(daemon.process.kill)
+        daemon.takeover()
+        self.assertEqual(caller.get("one").status, 200)
+        self.assertEqual(caller.ids(), ["one"])
+        self.assertIs(caller.connection.sock, kept)
 
 
 class UnderLoad(TakeoverCase):
@@ -115,6 +131,20 @@ class UnderLoad(TakeoverCase):
         heard = {manager.recv(4096) for _ in range(2)}
         pid = b"%d" % daemon.process.pid
         self.assertEqual(heard, {b"MAINPID=" + pid, b"READY=1\nMAINPID=" + pid})
+
+    def test_a_signal_makes_the_daemon_replace_itself(self):
+        sim, daemon = self.setting()
+        callers = self.callers(daemon, 4)
+        old = self.watch(daemon.process)
+        old.child.send_signal(signal.SIGUSR2)
+        self.assertEqual(old.child.wait(WAIT_S), 0)
+        client = self.client(daemon)
+        pid = self.assertOk(client.get("/v1/version"))["pid"]
+        self.finish(callers)
+        self.check_leases(daemon, sim, callers)
+        self.assertNotEqual(pid, old.pid)
+        os.kill(pid, signal.SIGTERM)  # not our child, so it is watched by its socket
+        wait_until(lambda: not daemon.socket.exists(), "it has stopped")
 
     def test_a_standby_does_not_slip_in(self):
         _, daemon = self.setting()

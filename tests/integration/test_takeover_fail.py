@@ -198,6 +198,23 @@ class Hostile(TakeoverCase):
         wait_until(lambda: "handover.failed" in daemon.process.output(), "gone back")
         self.assertUnmoved(daemon)
 
+    def test_a_successor_that_hangs_is_ended(self):
+        sim, daemon = self.setting()
+        callers = self.callers(daemon, 2, timeout=60 + WAIT_S)
+        wait_until(lambda: all(c.lease for c in callers), "all have a box")
+        program = ("import socket, sys, time\n"
+                   "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                   "s.connect(sys.argv[1]); s.send(b'H{\"protocol\":1,\"schema\":99}')\n"
+                   "s.recv(70000); s.send(b'R')\n"
+                   "while s.recv(70000)[:1] != b'Y': pass\n"
+                   "time.sleep(600)\n")
+        log = os.path.join(self.directory, "mute.log")
+        mute = self.watch(Process(["python3", "-c", program, daemon.state / "takeover.sock"], log))
+        self.assertEqual(mute.child.wait(40 + WAIT_S), -9, mute.output())
+        self.finish(callers)  # they have waited, no more
+        self.check_leases(daemon, sim, callers)
+        self.assertUnmoved(daemon)
+
     def test_a_newer_daemon_is_not_replaced_by_an_older_one(self):
         daemon = self.daemon(start=False)
         daemon.state.mkdir(mode=0o700)
