@@ -21,6 +21,8 @@ AGREE_S = 30 * SLOW
 
 class DockerCase(TestCase):
     kind = "docker"
+    options = ()  # of the engine
+    elsewhere = ()  # profiles of other backends
 
     @classmethod
     def setUpClass(cls):
@@ -28,7 +30,7 @@ class DockerCase(TestCase):
         if why is not None:
             print(f"SKIPPED: no {cls.kind} can run here: {why}", file=sys.stderr)
             raise unittest.SkipTest(why)
-        cls.engine = engines.Engine(cls.kind)
+        cls.engine = engines.Engine(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)
 
@@ -86,7 +88,7 @@ class DockerCase(TestCase):
         state = client.get("/v1/pool").json["by_state"]
         client.close()
         rows = {b for b, row in self.rows(daemon).items()
-                if row["profile"] not in getattr(self, "elsewhere", ())}
+                if row["profile"] not in self.elsewhere}
         found = self.containers()
         owned = [v["Labels"]["sandpool.box"] for v in self.engine.volumes()
                  if v["Labels"].get("sandpool.instance") == INSTANCE]
@@ -127,4 +129,60 @@ class DockerCase(TestCase):
         return sorted(os.listdir(path)) if path.exists() else []
 
 
-__all__ = ["AGREE_S", "INSTANCE", "Box", "DockerCase", "engines", "main", "wait_until"]
+class FleetCase(DockerCase):
+    """Boxes with owners and processes inside, which must be there again after whatever happens."""
+
+    def fleet(self, **kw):
+        """One box leased, one parked, at least one blank; a process inside each of the first two."""
+        daemon = self.start(**kw)
+        self.held = {name: self.box(daemon, name) for name in ("leased", "parked")}
+        self.inside = {name: box.start("sleep 1000") for name, box in self.held.items()}
+        client = self.client(daemon)
+        self.assertOk(client.release(self.held["parked"].id))
+        for box in self.held.values():
+            wait_until(lambda box=box: self.container(box)["Name"] == f"/sandpool-{box.id}", "its name")
+        self.assertAgree(daemon)
+        self.wait_blank(client, 1)
+        return daemon
+
+    def assertKept(self, daemon, name, source=None):
+        box = self.held[name]
+        again = self.box(daemon, name)
+        self.assertEqual([again.lease[k] for k in ("box_id", "generation", "token", "sandbox_url")],
+                         [box.lease[k] for k in ("box_id", "generation", "token", "sandbox_url")])
+        self.assertEqual(again.process(self.inside[name])["outcome"], "running")
+        self.assertIn(again.lease["source"], (source,) if source else ("kept", "parked"))
+
+    def assertAllKept(self, daemon, leased="kept"):
+        self.assertKept(daemon, "leased", leased)
+        self.assertKept(daemon, "parked", "parked")
+        self.assertAgree(daemon)
+
+    def assertLost(self, daemon, name):
+        """Told once to its owner, who then gets a new box."""
+        client = self.client(daemon)
+
+        def is_told():
+            return client.get(f"/v1/sandboxes/{self.held[name].id}").status == 410
+        wait_until(is_told, f"the box of {name} is lost", AGREE_S)
+        again = wait_until(lambda: self.try_acquire(daemon, name), "a new box", AGREE_S)
+        self.assertNotEqual(again.box_id, self.held[name].box_id)
+        self.assertEqual(again.lease["generation"], self.held[name].lease["generation"] + 1)
+
+    def try_acquire(self, daemon, thread):
+        answer = daemon.acquire(thread, wait_ms=5000)
+        return Box(answer.json) if answer.status == 200 else None
+
+    def by_hand(self, name, method, what):
+        """As a person would, to the box of this owner."""
+        self.engine.json(method, f"/containers/{self.containers()[self.held[name].box_id]['Id']}{what}")
+
+    def stranger(self, name, labels, command=("/bin/sleep", "1000"), start=True):
+        made = self.engine.json("POST", f"/containers/create?name={name}", {
+            "Image": engines.IMAGE, "Cmd": list(command), "Labels": labels})["Id"]
+        if start:
+            self.engine.json("POST", f"/containers/{made}/start")
+        return made
+
+
+__all__ = ["AGREE_S", "INSTANCE", "Box", "DockerCase", "FleetCase", "engines", "main", "wait_until"]

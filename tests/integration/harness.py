@@ -194,8 +194,8 @@ class Daemon:
         # JSON is YAML, and Python writes JSON.
         self.config.write_text(json.dumps(config, indent=1) if isinstance(config, dict) else config)
 
-    def spawn(self, env=None, args=()):
-        argv = [BIN / "sandpoold", "--config", self.config, "--state-dir", self.state,
+    def spawn(self, env=None, args=(), prefix=()):
+        argv = [*prefix, BIN / "sandpoold", "--config", self.config, "--state-dir", self.state,
                 "--socket", self.socket, *self.args, *args]
         return Process(argv, self.log, {**self.env, **(env or {})})
 
