@@ -15,11 +15,13 @@
 
 struct httpc;
 
-/* For https URLs. Files in PEM; the server's certificate and name are always checked. */
+/* For https URLs. Files in PEM, read for each new connection (the authorities at most once a minute);
+ * the server's certificate and name are always checked. Trouble with any of it is SP_CONNECT_FAILED, with
+ * a sentence. A connection is only reused by a request with the same file names. */
 struct httpc_tls {
-    const char *ca_file;   /* NULL: the system's authorities */
-    const char *cert_file; /* ours, and its key; NULL: none */
-    const char *key_file;
+    const char *ca_file;   /* these authorities and no others; NULL: the system's */
+    const char *cert_file; /* ours; NULL: none */
+    const char *key_file;  /* its key, without a password; NULL: in cert_file */
 };
 
 struct httpc_request {

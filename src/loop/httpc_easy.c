@@ -12,17 +12,37 @@
 #include "base/compiler.h"
 #include "loop/httpc_stream.h"
 
-/* How long libcurl knows the addresses it was given: longer than a request waits for a connection. */
-enum { RULE_S = 3600 };
+/* How long libcurl knows the addresses it was given (longer than a request waits for a connection), and
+ * the authorities' certificates it has read. */
+enum { RULE_S = 3600, AUTHORITIES_S = 60 };
 
 /* --- errors --- */
+
+/* What went wrong with TLS, as the start of a sentence; NULL when something else did. */
+static const char *tls_trouble(const struct httpc_request *r, CURLcode curl_code)
+{
+    if (curl_code == CURLE_PEER_FAILED_VERIFICATION)
+        return "the server's certificate is not accepted";
+    if (curl_code == CURLE_SSL_CERTPROBLEM)
+        return "the client's certificate or its key cannot be used";
+    if (curl_code == CURLE_SSL_CACERT_BADFILE)
+        return "the file of authorities' certificates cannot be used";
+    /* With TLS 1.3 a server says so only after the client takes the handshake for done. */
+    if (!r->is_header_done && strstr(r->error_text, "SSL") != NULL &&
+        (strstr(r->error_text, "alert certificate") != NULL ||
+         strstr(r->error_text, "alert bad certificate") != NULL ||
+         strstr(r->error_text, "alert handshake failure") != NULL ||
+         strstr(r->error_text, "alert unknown ca") != NULL))
+        return "the server does not accept the client's certificate, or misses one";
+    return curl_code == CURLE_SSL_CONNECT_ERROR ? "no TLS connection" : NULL;
+}
 
 static int translate(const struct httpc_request *r, CURLcode curl_code)
 {
     /* An enumeration of the library's, which grows: the rest is input and output. */
     if (curl_code == CURLE_COULDNT_CONNECT || curl_code == CURLE_COULDNT_RESOLVE_HOST ||
-        curl_code == CURLE_SSL_CONNECT_ERROR || curl_code == CURLE_PEER_FAILED_VERIFICATION ||
-        curl_code == CURLE_OPERATION_TIMEDOUT) /* only the connect timeout is set */
+        curl_code == CURLE_OPERATION_TIMEDOUT || /* only the connect timeout is set */
+        tls_trouble(r, curl_code) != NULL)
         return SP_CONNECT_FAILED;
     if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY)
         return SP_PROTOCOL;
@@ -38,6 +58,7 @@ static int translate(const struct httpc_request *r, CURLcode curl_code)
 int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *err)
 {
     int code = translate(r, (CURLcode) curl_code);
+    const char *trouble = tls_trouble(r, (CURLcode) curl_code);
     const char *text = r->error_text;
 
     if (text[0] == '\0')
@@ -50,10 +71,12 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         text = "the server hung up before the whole body was sent";
     else if (code == SP_TOO_BIG)
         text = "the answer is larger than allowed";
-    /* libcurl names a host that is not asked when the request goes to a Unix socket. */
-    if (code == SP_CONNECT_FAILED && r->unix_socket != NULL)
+    if (trouble != NULL)
+        (void) err_set(err, code, "%s: %.120s", trouble, text);
+    /* libcurl names a host that is not asked, or one that we made up. */
+    else if (code == SP_CONNECT_FAILED && r->unix_socket != NULL)
         (void) err_set(err, code, "nothing answers at %s", r->unix_socket);
-    else if (code == SP_CONNECT_FAILED && r->is_named && curl_code != CURLE_SSL_CONNECT_ERROR)
+    else if (code == SP_CONNECT_FAILED && r->is_named)
         (void) err_set(err, code, "nothing answers at %.100s, port %s", r->host, r->port);
     else
         (void) err_set(err, code, "%s", text);
@@ -270,6 +293,29 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     return rc;
 }
 
+/* Peer and name are always checked: libcurl's default, said aloud. It keeps connections with different
+ * settings apart. */
+static CURLcode set_tls(CURL *easy, const struct httpc_request *r)
+{
+    const struct httpc_tls *tls = r->tls;
+    CURLcode rc = CURLE_OK;
+
+    SET(CURLOPT_SSL_VERIFYPEER, 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, 2L);
+    SET(CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2);
+    SET(CURLOPT_CA_CACHE_TIMEOUT, (long) AUTHORITIES_S);
+    if (tls != NULL && tls->ca_file != NULL) {
+        SET(CURLOPT_CAINFO, tls->ca_file);
+        SET(CURLOPT_CAPATH, NULL); /* otherwise the system's authorities count as well */
+    }
+    if (tls != NULL && tls->cert_file != NULL) {
+        SET(CURLOPT_SSLCERT, tls->cert_file);
+        SET(CURLOPT_SSLKEY, tls->key_file != NULL ? tls->key_file : tls->cert_file);
+        SET(CURLOPT_KEYPASSWD, ""); /* otherwise OpenSSL asks on the terminal */
+    }
+    return rc;
+}
+
 static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 {
     CURLcode rc = CURLE_OK;
@@ -288,5 +334,5 @@ bool httpc_easy_set(struct httpc_request *r, uint64_t connect_timeout_ms)
     return add_headers(r) && (!r->is_named || add_target(r)) &&
            set_message(r->easy, r) == CURLE_OK &&
            set_transport(r->easy, r, connect_timeout_ms) == CURLE_OK &&
-           set_callbacks(r->easy, r) == CURLE_OK;
+           set_tls(r->easy, r) == CURLE_OK && set_callbacks(r->easy, r) == CURLE_OK;
 }
