@@ -167,6 +167,29 @@ void health_created(struct pool *p, const struct pool_event *ev)
         health_probe(p, s);
 }
 
+static bool is_callers_fault(int code)
+{
+    return code == SP_INVALID_FIELD || code == SP_FORBIDDEN || code == SP_UNSUPPORTED ||
+           code == SP_SPEC_CONFLICT || code == SP_OWNER_CONFLICT;
+}
+
+/* What they asked of their own box cannot be had. That says nothing about the profile, and asking
+ * again would not help. Others of the thread, who did not ask for it, look for another box. */
+static void refuse_callers(struct pool *p, struct slot *s, const struct pool_event *ev)
+{
+    struct refusal r = {.code = ev->u.failed.code, .reason = p->reason};
+    struct list_node *next;
+
+    str_copy_cut(p->reason, sizeof(p->reason), ev->u.failed.reason);
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (w->acquire.is_special && w->acquire.made_with == s->box.made_with)
+            waiter_refuse(p, w, &r);
+    }
+}
+
 void health_create_failed(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
@@ -175,7 +198,10 @@ void health_create_failed(struct pool *p, const struct pool_event *ev)
         p->late_answers++;
         return;
     }
-    health_count_failure(p, s, ev->u.failed.reason);
+    if (box_is_special(s) && is_callers_fault(ev->u.failed.code))
+        refuse_callers(p, s, ev);
+    else
+        health_count_failure(p, s, ev->u.failed.reason);
     doom_box(p, s, POOL_END_CREATE_FAILED);
 }
 

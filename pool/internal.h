@@ -157,7 +157,7 @@ struct fx_rec {
     uint64_t a;            /* epoch, or the request */
     uint64_t b;            /* deadline, write number, or retry_after */
     uint64_t c;            /* queued_ns */
-    const char *reason;    /* static, or a profile's */
+    const char *reason;    /* as in a refusal */
 };
 
 struct pool {
@@ -220,7 +220,8 @@ struct pool {
     size_t fx_len;
     size_t fx_next;
     size_t fx_cap;
-    struct pool_box stray; /* a box to destroy that has no slot */
+    struct pool_box stray;            /* a box to destroy that has no slot */
+    char reason[POOL_REASON_MAX + 1]; /* of this step's refusals, where it is not a profile's */
 
     uint64_t epoch;
     uint64_t write;
@@ -271,7 +272,7 @@ void emit_reply_ok(struct pool *p, struct req_id req, struct slot *s, enum pool_
                    uint64_t queued_ns);
 struct refusal {
     int code;
-    const char *reason; /* static, or a profile's */
+    const char *reason; /* static, a profile's or the pool's */
     uint64_t retry_after_ns;
     enum pool_end lost;
 };

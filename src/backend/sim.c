@@ -226,6 +226,11 @@ static void sim_create(struct backend *b, struct backend_create *r, uint64_t dea
     op_begin(&r->op, s->rt, &s->ops, deadline_ns, on_create_cancel, on_done);
     sim_spec_from_labels(&r->labels, r->token, &spec);
     sim_manners_from_profile(r->profile, &manners);
+    rc = sim_check_extras(r->extras, &err);
+    if (rc != SP_OK) {
+        finish(s, &r->op, rc, &err);
+        return;
+    }
     rc = world_create(&s->world, &spec, &manners, &at_ns, &is_new, &err);
     if (rc == SP_OK && !fill_box(world_find(&s->world, spec.box_id), &r->box))
         rc = err_set(&err, SP_INTERNAL, "a label of the box is too long");

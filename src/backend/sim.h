@@ -23,11 +23,13 @@ void sim_spec_from_labels(const struct backend_labels *labels, const char *token
                           struct world_spec *ret);
 void sim_manners_from_profile(const struct config_profile *profile, struct world_manners *ret);
 /* How a late binding goes is said by two of its variables, so that a test can choose for each:
- * SIM_UPDATE_MS (how long it takes), SIM_UPDATE_ERROR (the code it fails with). */
+ * SIM_UPDATE_MS (how long it takes), SIM_UPDATE_ERROR (the code it fails with, also at a create). */
 struct sim_update_manners {
     uint64_t update_ms;
     const char *error; /* NULL: it goes well */
 };
+/* SP_OK, or the code a create with these extras (NULL: none) is told to fail with. */
+MUST_CHECK int sim_check_extras(const struct backend_extras *extras, struct err *err);
 void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret);
 /* BACKEND_LATE_* of a profile. */
 unsigned sim_late_of(const struct config_profile *profile);

@@ -119,11 +119,14 @@ static void host_create(struct backend *b, struct backend_create *r, uint64_t de
 {
     struct sim_call *c =
         sim_call_new(host_of(b), &r->op, deadline_ns, on_create_cancel, on_done, on_created);
+    struct sim_update_manners wish = {0};
     struct world_manners manners;
     struct world_spec spec;
     struct json_out o;
 
     r->priv = c;
+    if (r->extras != NULL)
+        sim_update_manners(r->extras, &wish);
     sim_spec_from_labels(&r->labels, r->token, &spec);
     sim_manners_from_profile(r->profile, &manners);
     json_out_init(&o);
@@ -132,6 +135,8 @@ static void host_create(struct backend *b, struct backend_create *r, uint64_t de
     wire_put_manners(&o, &manners);
     if (r->extras != NULL)
         sim_put_extras(&o, "extras", r->extras);
+    if (wish.error != NULL)
+        json_put_str(&o, "error", wish.error);
     json_end(&o);
     json_out_finish(&o, &c->body);
     buf_puts(&c->url, "/boxes");

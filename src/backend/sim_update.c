@@ -19,6 +19,18 @@ void sim_update_manners(const struct backend_extras *extras, struct sim_update_m
     }
 }
 
+int sim_check_extras(const struct backend_extras *extras, struct err *err)
+{
+    struct sim_update_manners manners = {0};
+
+    if (extras != NULL)
+        sim_update_manners(extras, &manners);
+    if (manners.error == NULL)
+        return SP_OK;
+    return err_set(err, sp_error_from_name(manners.error),
+                   "the simulated machine was told to fail");
+}
+
 unsigned sim_late_of(const struct config_profile *profile)
 {
     return profile->sim.late ? BACKEND_LATE_ALL : 0;

@@ -96,8 +96,17 @@ static void put_bind(struct json_out *j, const char *from, const char *to, bool 
     json_end(j);
 }
 
-/* "/here:/there", "/here:/there:ro"; the configuration has checked the form and mounts.allow. */
-static void put_profile_mount(struct json_out *j, char *entry)
+static bool has_mount(const struct backend_extras *x, const char *box_path)
+{
+    for (size_t i = 0; x != NULL && i < x->mount_count; i++)
+        if (strcmp(x->mounts[i].box_path, box_path) == 0)
+            return true;
+    return false;
+}
+
+/* "/here:/there", "/here:/there:ro"; the configuration has checked the form and mounts.allow. The
+ * caller's go before it. */
+static void put_profile_mount(struct json_out *j, const struct backend_extras *x, char *entry)
 {
     char *to = strchr(entry, ':');
     char *how;
@@ -108,7 +117,8 @@ static void put_profile_mount(struct json_out *j, char *entry)
     how = strchr(to, ':');
     if (how != NULL)
         *how++ = '\0';
-    put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
+    if (!has_mount(x, to))
+        put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
 }
 
 static void put_volume(struct json_out *j, const struct config_volume *v)
@@ -123,6 +133,7 @@ static void put_volume(struct json_out *j, const struct config_volume *v)
 
 static void put_mounts(struct json_out *j, const struct docker_plan *p)
 {
+    const struct backend_extras *x = p->extras;
     struct config_volume volume;
     char word[CONFIG_TEXT_MAX + 1];
 
@@ -132,12 +143,14 @@ static void put_mounts(struct json_out *j, const struct docker_plan *p)
     if (p->hand_dir != NULL)
         put_bind(j, p->hand_dir, DOCKER_HAND_DIR, true);
     for (const char *list = p->profile->mounts; config_list_next(&list, word, sizeof(word));)
-        put_profile_mount(j, word);
+        put_profile_mount(j, x, word);
     for (const char *list = p->profile->docker.volumes;
          config_list_next(&list, word, sizeof(word));) {
-        if (config_volume_problem(word, &volume) == NULL)
+        if (config_volume_problem(word, &volume) == NULL && !has_mount(x, volume.box_path))
             put_volume(j, &volume);
     }
+    for (size_t i = 0; x != NULL && i < x->mount_count; i++)
+        put_bind(j, x->mounts[i].host_path, x->mounts[i].box_path, x->mounts[i].is_read_only);
     json_end(j);
 }
 

@@ -1,9 +1,15 @@
 /* create.c - creates as they come in: one per box makes it, the others join; each waits for its turn and
  * its image before the engine is asked. A caller may leave at any step. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "docker/making.h"
@@ -11,6 +17,24 @@
 #define PATIENCE_NS (200 * NS_PER_MS)
 
 /* --- before the engine is asked --- */
+
+/* The engine follows links wherever they lead, so none may be on the way; what happens to the path
+ * after this look is between those who may write there. Of an engine elsewhere nothing can be seen. */
+static int check_sources(const struct backend_extras *x, struct err *err)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+
+    for (size_t i = 0; i < x->mount_count; i++) {
+        const char *path = x->mounts[i].host_path;
+        AUTO_CLOSE int fd = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+
+        if (fd < 0 && errno == ELOOP)
+            return err_set(err, SP_FORBIDDEN, "there is a symbolic link in '%.120s'", path);
+        if (fd < 0)
+            return err_sys(err, SP_INVALID_FIELD, errno, "'%.120s' cannot be mounted", path);
+    }
+    return SP_OK;
+}
 
 static int prepare(struct making *m, const struct docker_image *image, struct err *err)
 {
@@ -25,8 +49,11 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                .image_user = image->user,
                                .is_podman = d->is_podman};
     bool is_local = !str_is_empty(d->socket);
-    int rc = SP_OK;
+    int rc = r->extras != NULL && is_local ? check_sources(r->extras, err) : SP_OK;
 
+    m->has_wish = r->extras != NULL;
+    if (rc != SP_OK)
+        return rc;
     if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
         return err_set(err, SP_CONFIG, "there is no sandpool-agent: set oci.agent");
     if (p->network != CONFIG_NETWORK_NAT && !is_local)

@@ -156,7 +156,7 @@ static unsigned late_of(const struct config_profile *p)
     .can_bind = true, \
     .put_key = docker_put_key, \
     .late_of = late_of, \
-    .at_create = BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS, \
+    .at_create = BACKEND_LATE_ALL, \
     .open = docker_open, \
     .close = docker_close, \
     .prepare = docker_prepare, \

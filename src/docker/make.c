@@ -354,6 +354,8 @@ static void on_created(struct op *op)
         find_out(m);
         return;
     }
+    if (m->call.http.status == 400 && m->has_wish) /* the profile's own part has been made before */
+        rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
         undo(m, rc == SP_SPEC_CONFLICT || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
         return;

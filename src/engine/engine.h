@@ -28,7 +28,6 @@ struct engine_call {
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
     uint64_t deadline_ns;         /* with extras: until when the caller waits */
-    struct box_id made;           /* the engine's: the box that is made with them */
     struct engine_update *update; /* the engine's, while that is under way */
     bool is_changed;              /* at the reply: the box was changed for this caller */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid

@@ -172,10 +172,10 @@ void special_mark(struct engine *e, const struct engine_call *call, struct pool_
 void special_intent(struct engine *e, const struct pool_box *box);
 /* ... and taken by its create; NULL: nothing. */
 struct backend_extras *special_take(struct engine *e, struct box_id box);
-/* Leaves in `extras` what is still to be applied to the box the call was given. SP_SPEC_CONFLICT when
- * that cannot be done any more. */
-MUST_CHECK int special_settle(struct engine *e, const struct engine_call *call,
-                              const struct pool_box *box, struct backend_extras *extras);
+/* Leaves in `extras` what is still to be applied to the box. SP_SPEC_CONFLICT when it was not made with
+ * the rest. */
+MUST_CHECK int special_settle(struct engine *e, const struct pool_box *box,
+                              struct backend_extras *extras);
 
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);

@@ -32,21 +32,23 @@ void special_mark(struct engine *e, const struct engine_call *call, struct pool_
     a->is_special = a->made_with != 0 || (c != NULL && c->personal);
 }
 
-/* The first that asked for just this box. */
+/* Of the first that asked for just this box: what it cannot be given later. */
 void special_intent(struct engine *e, const struct pool_box *box)
 {
+    if (box->made_with == 0)
+        return;
     for (struct list_node *n = list_first(&e->acquires); n != NULL;
          n = list_next(&e->acquires, n)) {
-        struct engine_call *call = container_of(n, struct engine_call, link);
+        const struct engine_call *call = container_of(n, struct engine_call, link);
         struct engine_extra *x;
 
         if (call->extras == NULL || strcmp(call->sandbox_id, box->sandbox_id) != 0 ||
             backend_extras_hash(call->extras, ~special_late(e, box->profile)) != box->made_with)
             continue;
-        call->made = box->id;
         x = extra_make(e, box->id);
         free(x->extras);
         x->extras = backend_extras_copy(call->extras);
+        backend_extras_keep(x->extras, ~special_late(e, box->profile));
         return;
     }
 }
@@ -58,15 +60,12 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
     return x != NULL ? TAKE_PTR(x->extras) : NULL;
 }
 
-int special_settle(struct engine *e, const struct engine_call *call, const struct pool_box *box,
-                   struct backend_extras *extras)
+int special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
 {
     unsigned late = special_late(e, box->profile);
     uint64_t rest = backend_extras_hash(extras, ~late);
 
-    if (call->made.v == box->id.v)
-        late = 0; /* it has all of it from birth */
-    else if (rest != 0 && rest != box->made_with)
+    if (rest != 0 && rest != box->made_with)
         return SP_SPEC_CONFLICT;
     backend_extras_keep(extras, late);
     return SP_OK;

@@ -313,7 +313,7 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
     u->call = call;
     u->fx = *fx;
     u->deadline_ns = MAX_OF(call->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
-    if (special_settle(e, call, &fx->snapshot, u->extras) != SP_OK) {
+    if (special_settle(e, &fx->snapshot, u->extras) != SP_OK) {
         refuse(u, SP_SPEC_CONFLICT,
                "the thread has a box already, and a box of this backend takes such envs, mounts or "
                "limits only when it is made: destroy it first, or ask for what it was made with");

@@ -151,6 +151,7 @@ static void create_box(struct http_exchange *ex, const struct json *body)
 {
     struct machine *m = http_server_ctx(ex);
     const struct json *extras = NULL;
+    const char *error = "";
     struct world_manners manners;
     struct wire_box box;
     struct err err = {0};
@@ -159,8 +160,14 @@ static void create_box(struct http_exchange *ex, const struct json *body)
 
     if (wire_get_box(body, &box, &err) != SP_OK ||
         wire_get_manners(body, &manners, &err) != SP_OK ||
-        json_field_obj(body, "extras", &extras, &err) != SP_OK) {
+        json_field_obj(body, "extras", &extras, &err) != SP_OK ||
+        json_field_str(body, "error", 64, &error, &err) != SP_OK) {
         http_reply_err(ex, &err);
+        return;
+    }
+    if (!str_is_empty(error)) {
+        http_reply_error(ex, sp_error_from_name(error), "the simulated machine was told to fail",
+                         0);
         return;
     }
     if (json_get(body, "box_id") == NULL) {

@@ -3,7 +3,8 @@
  *   box      {"box_id":"<16 hex>","instance":"","profile":"","sandbox_id":"","user":"","thread":"",
  *             "token":"","spec_hash":"<16 hex>","generation":1,"principal":"<16 hex>","url":"http://..."}
  *   manners  {"create_ms":0,"create_jitter_ms":0,"ready_ms":0,"fail_percent":0,"hang_percent":0,
- *             "seed":"<16 hex>"}, beside the fields of a box that is asked for, as is "extras":{...}
+ *             "seed":"<16 hex>"}, beside the fields of a box that is asked for, as are "extras":{...}
+ *            and "error":"<a code it fails with, or absent>"
  *   update   {"update_ms":0,"error":"<a code, or absent>","extras":{...}}; the machine shows what was
  *            done to a box as "updates":[<extras>...], the last ones */
 #ifndef SIM_WIRE_H

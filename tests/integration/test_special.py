@@ -3,7 +3,7 @@ They carry their owner's name from the first moment, are never warm, and nobody 
 
 import unittest
 
-from extras import ExtrasCase
+from extras import ExtrasCase, failing
 from harness import in_threads, main, wait_until
 from test_crash import fault_names
 
@@ -194,9 +194,19 @@ class FromBirth(Special):
             lease = self.assertOk(client.acquire(f"t{i}", mounts=DATA, wait_ms=20000))
             self.assertEqual(len(self.updates(lease)), 1)
 
+    def test_what_cannot_be_had_is_the_callers_trouble(self):
+        client = self.start(NOT_LATE)
+        for i in range(6):  # more than open a circuit
+            self.assertCode(client.acquire(f"t{i}", envs=failing("forbidden"), wait_ms=20000), 403,
+                            "forbidden")
+        profile = self.assertOk(client.get("/v1/pool"))["profiles"][0]
+        self.assertEqual(profile["breaker"]["failures"], 0, profile)
+        self.assertOk(client.acquire("t0", mounts=DATA))
+
     def test_the_machine_in_the_daemon_can_too(self):
         server = self.daemon(NOT_LATE, mounts={"allow": ["/srv/data"]})
         client = self.client(server)
+        self.assertCode(client.acquire("t1", envs=failing("forbidden")), 403, "forbidden")
         self.assertEqual(self.assertOk(client.acquire("t1", mounts=DATA))["source"], "cold")
         self.assertEqual(self.assertOk(client.acquire("t1", mounts=DATA))["source"], "kept")
 

@@ -90,7 +90,8 @@ static void create(struct world *w, const struct pool_fx *fx)
     if (backend_find(w, fx->box.v) != NULL)
         world_fail(w, "one box is created twice");
     if (world_chance(w, 12)) {
-        answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns, SP_BACKEND_FAILED);
+        answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns,
+                       fx->box.v % 3 == 0 ? SP_INVALID_FIELD : SP_BACKEND_FAILED);
         return;
     }
     b = add_box(w, fx->snapshot.profile);

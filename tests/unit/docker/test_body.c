@@ -209,12 +209,48 @@ static void test_mounts_of_engines_elsewhere(void **state)
     assert_int_equal(docker_mount_check(&d, &err), SP_UNSUPPORTED);
 }
 
+/* What the caller of a box wants goes before what the profile says. */
+static void test_extras(void **state)
+{
+    static const struct backend_env_var envs[] = {
+        {"A", "mine"}, {"B", ""}, {"SANDPOOL_AGENT_TOKEN", "stolen"}};
+    static const struct backend_mount mounts[] = {{"/srv/mine", "/data", true},
+                                                  {"/srv/more", "/more", false}};
+    const struct backend_extras extras = {.envs = envs,
+                                          .env_count = 3,
+                                          .mounts = mounts,
+                                          .mount_count = 2,
+                                          .memory = 32 << 20,
+                                          .cpus = 500};
+    struct body b = {.plan.extras = &extras};
+
+    (void) state;
+    make(&b, "env: {A: profile, C: kept}, mounts: [\"/srv/own:/data\", \"/srv/own:/own\"], "
+             "limits: {memory: 64M, pids: 7}, network: nat}}\nmounts: {allow: [/srv]}\n#");
+    assert_string_equal(top(&b, "Env"),
+                        "[\"C=kept\",\"A=mine\",\"B=\",\"SANDPOOL_AGENT_TOKEN=secret\"]");
+    assert_string_equal(
+        host(&b, "Mounts"),
+        "[{\"Type\":\"bind\",\"Source\":\"/srv/own\",\"Target\":\"/own\",\"ReadOnly\":false},"
+        "{\"Type\":\"bind\",\"Source\":\"/srv/mine\",\"Target\":\"/data\",\"ReadOnly\":true},"
+        "{\"Type\":\"bind\",\"Source\":\"/srv/more\",\"Target\":\"/more\",\"ReadOnly\":false}]");
+    assert_string_equal(host(&b, "Memory"), "33554432");
+    assert_string_equal(host(&b, "MemorySwap"), "33554432");
+    assert_string_equal(host(&b, "NanoCpus"), "500000000");
+    assert_string_equal(host(&b, "PidsLimit"), "7");
+    fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpus),    cmocka_unit_test(test_capabilities),
-        cmocka_unit_test(test_mounts),  cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_command), cmocka_unit_test(test_mounts_of_engines_elsewhere),
+        cmocka_unit_test(test_extras),
+        cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_capabilities),
+        cmocka_unit_test(test_mounts),
+        cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_mounts_of_engines_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

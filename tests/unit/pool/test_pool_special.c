@@ -338,6 +338,38 @@ static void test_failures_open_the_circuit(void **state)
     assert_int_equal(rig.facts[POOL_FACT_BREAKER_CLOSED], 1);
 }
 
+/* A wish that cannot be fulfilled is answered at once, and does not count against the profile. */
+static void test_a_wish_that_cannot_be_had(void **state)
+{
+    struct pool_acquire with = {.is_special = true, .made_with = 7};
+    struct pool_event ev = {.kind = POOL_EV_CREATE_FAILED};
+    struct pool_profile_view view;
+    uint64_t a;
+    uint64_t b;
+    uint64_t c;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig.config.profiles[0].warm_max = 1;
+    rig_start(&rig);
+    rig.hold.create = true;
+    a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
+    b = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
+    c = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    ev.box = rig_held(&rig, POOL_FX_CREATE)->box;
+    ev.epoch = rig_held(&rig, POOL_FX_CREATE)->epoch;
+    ev.u.failed.code = SP_FORBIDDEN;
+    snprintf(ev.u.failed.reason, sizeof(ev.u.failed.reason), "not that directory");
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
+    assert_string_equal(rig_reply(&rig, a)->reason, "not that directory");
+    assert_int_equal(rig_code(&rig, b), SP_FORBIDDEN);
+    assert_int_equal(rig_code(&rig, c), SP_OK); /* it did not ask for it */
+    assert_int_equal(rig_reply(&rig, c)->u.reply.source, POOL_SRC_WARM);
+    pool_get_profile(rig.pool, rig.now_ns, 0, &view);
+    assert_int_equal(view.failures, 0);
+}
+
 static void test_modes(void **state)
 {
     uint64_t a;
@@ -420,6 +452,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cap_and_eviction, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lines_and_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_wish_that_cannot_be_had, setup, teardown),
         cmocka_unit_test_setup_teardown(test_modes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_intents_after_a_crash, setup, teardown),
     };
