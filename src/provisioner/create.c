@@ -87,9 +87,12 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
     bool has_reason = !str_is_empty(fx->reason) && strcmp(fx->reason, text) != 0;
     int status = sp_error_info(code)->http_status;
     uint64_t retry_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
+    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
 
     settle(c);
-    if (fx->u.reply.source != POOL_SRC_NONE && status >= 400 && status < 500) {
+    if (was_served && code == SP_SPEC_CONFLICT) {
+        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' has other mounts", c->request.sandbox_id);
+    } else if (was_served && status >= 400 && status < 500) {
         /* There was a box, but not for these mounts. */
         provisioner_refuse(c->ex, 400, 0, "Invalid extra mount: %s",
                            has_reason ? fx->reason : text);
@@ -189,21 +192,27 @@ static void on_gone(void *ctx)
 
 /* --- others that ask --- */
 
+static struct create *create_of(const struct map_node *node)
+{
+    return container_of((uintptr_t) node, struct create, node);
+}
+
 static bool is_create_of(const struct map_node *node, const void *key)
 {
-    const struct create *c =
-        container_of((struct map_node *) (uintptr_t) node, struct create, node);
+    const struct create *c = create_of(node);
 
     return !c->is_deleted && strcmp(c->request.sandbox_id, key) == 0;
 }
 
+/* Of an id that had nothing before. */
+static bool is_first_create_of(const struct map_node *node, const void *key)
+{
+    return !create_of(node)->had_box && is_create_of(node, key);
+}
+
 bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id)
 {
-    const struct map_node *n =
-        map_find(&p->creates, hash_str(sandbox_id), is_create_of, sandbox_id);
-
-    return n != NULL &&
-           !container_of((struct map_node *) (uintptr_t) n, struct create, node)->had_box;
+    return map_find(&p->creates, hash_str(sandbox_id), is_first_create_of, sandbox_id) != NULL;
 }
 
 void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
@@ -214,7 +223,7 @@ void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
 
         if (n == NULL)
             return;
-        c = container_of(n, struct create, node);
+        c = create_of(n);
         c->is_deleted = true;
         if (c->phase == OPENING) {
             op_cancel(&c->access.call.op); /* on_opened() answers */
@@ -262,6 +271,7 @@ void provisioner_create(struct http_exchange *ex)
     int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
     struct provisioner_request request;
     struct json_doc *doc = provisioner_parse(ex, &request);
+    const struct pool_box *box;
     struct create *c;
 
     if (doc == NULL)
@@ -282,7 +292,9 @@ void provisioner_create(struct http_exchange *ex)
     c->ex = ex;
     c->doc = doc;
     c->request = request;
-    c->had_box = provisioner_find(p, request.sandbox_id) != NULL;
+    box = provisioner_find(p, request.sandbox_id);
+    c->had_box =
+        box != NULL && provisioner_is_leased(box) && !provisioner_is_pending(p, request.sandbox_id);
     fill_acquire(c, (unsigned) profile);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
     http_set_ctx(ex, c, on_gone);

@@ -18,6 +18,11 @@ static bool is_ending(const struct pool_box *box)
     return box->state == POOL_DOOMED || box->state == POOL_DESTROYING;
 }
 
+bool provisioner_is_leased(const struct pool_box *box)
+{
+    return box->state == POOL_LEASED || box->state == POOL_PARKING || box->state == POOL_PARKED;
+}
+
 const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id)
 {
     const struct pool_box *box = pool_find_sandbox(engine_pool(p->engine), sandbox_id);
@@ -79,7 +84,7 @@ static const char *status_of(const struct provisioner *p, const struct pool_box 
 {
     if (is_ending(box))
         return "Terminating";
-    if (box->state == POOL_LEASING || provisioner_is_pending(p, box->sandbox_id))
+    if (!provisioner_is_leased(box) || provisioner_is_pending(p, box->sandbox_id))
         return "Pending"; /* its caller has not been told of it */
     return "Running";
 }
