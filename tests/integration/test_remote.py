@@ -1,0 +1,364 @@
+"""The daemon with boxes of a provisioner, which runs in a process of its own and misbehaves as told: what a thread was
+promised stays its own, and nothing is lost or left through restarts, kill -9 on either side, and a provisioner that
+is down, stuck or does not delete."""
+
+import http.client
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+from harness import BIN, Daemon, TestCase, main, wait_until
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "remote"))
+import provisioner as provisioners  # noqa: E402
+
+FOREIGN = "fe0dc8182dec7b77"  # the public id of thread-1 of user default
+
+
+class RemoteCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.provisioner = provisioners.Provisioner(self.directory).start()
+        self.addCleanup(self.provisioner.kill)
+
+    def start(self, start=True, warm=1, config=None, remote=None, **profile):
+        daemon = Daemon(self.directory, {
+            "instance": "test-remote",
+            "profiles": {"default": {
+                "backend": "remote", "park_timeout_s": 600, "warm": {"min": warm, "max": warm},
+                "create": {"backoff_max_ms": 500}, "destroy_timeout_s": 3,
+                "remote": {"provisioner_url": self.provisioner.url, "provisioner_api_key": "${PROVISIONER_API_KEY}",
+                           **(remote or {})},
+                **profile}},
+            **(config or {})}, env={"PROVISIONER_API_KEY": provisioners.KEY})
+        self.addCleanup(self.end, daemon)
+        return daemon.start() if start else daemon
+
+    def end(self, daemon):
+        """Takes all boxes along; then the provisioner has nothing of ours, and the key was never written."""
+        self.provisioner.control(rules=[], lingers_s=0, key=provisioners.KEY)
+        daemon.kill()
+        daemon.args = ["--destroy-on-exit"]
+        daemon.start()
+        client = daemon.client()
+        wait_until(lambda: self.agrees(client), f"rows and boxes agree: {self.state(client)}")
+        client.close()
+        daemon.stop()
+        wait_until(lambda: not self.ours(), "the provisioner has nothing left", 10)
+        for path in [daemon.log, *daemon.state.rglob("*")]:
+            if path.is_file():
+                self.assertNotIn(provisioners.KEY.encode(), path.read_bytes(), path)
+
+    def ours(self):
+        """box id: its description, of those with a name of our own."""
+        return {name.rsplit("-", 1)[1]: box for name, box in self.provisioner.boxes().items()
+                if name.startswith("sp-")}
+
+    def rows(self, client):
+        return client.get("/v1/sandboxes?limit=1000").json["sandboxes"]
+
+    def agrees(self, client):
+        state = client.get("/v1/pool").json["by_state"]
+        return (state["starting"] == 0 and state["deleting"] == 0 and
+                {b["box_id"] for b in self.rows(client)} == set(self.ours()))
+
+    def state(self, client):
+        return [(b["box_id"], b["state"]) for b in self.rows(client)], list(self.provisioner.boxes())
+
+    def box(self, daemon, thread, **fields):
+        answer = daemon.acquire(thread, **fields)
+        self.assertEqual(answer.status, 200, (answer, daemon.process.output()[-3000:]))
+        return answer.json
+
+    def reconcile(self, daemon, times=1):
+        client = daemon.client()
+        try:
+            for _ in range(times):
+                self.assertEqual(client.post("/v1/pool/reconcile").status, 200)
+        finally:
+            client.close()
+
+
+class Life(RemoteCase):
+    def test_warm_and_cold(self):
+        daemon = self.start(warm=2)
+        client = self.client(daemon)
+        self.wait_blank(client, 2)
+        lease = self.box(daemon, "one", envs={"LATE": "yes"})
+        self.assertEqual(lease["source"], "warm")
+        with urllib.request.urlopen(lease["sandbox_url"] + "/v1/sandbox", timeout=10) as answer:
+            self.assertEqual(answer.status, 200)
+        made = self.ours()[lease["box_id"]]
+        self.assertEqual(made["env"], {"LATE": "yes"})
+        self.assertIsNone(made["request"]["thread_id"])
+        for i in range(4):  # more than are warm
+            self.box(daemon, f"more-{i}")
+        boxes = {b["box_id"] for b in self.rows(client)}
+        self.assertTrue(boxes <= set(self.ours()) | {b["box_id"] for b in self.rows(client)
+                                                     if b["state"] == "starting"})
+        self.assertEqual(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}").status, 200)
+        wait_until(lambda: lease["box_id"] not in self.ours(), "it is deleted")
+
+    def test_restarts(self):
+        daemon = self.start()
+        lease = self.box(daemon, "one")
+        for again in (daemon.restart, lambda: (daemon.kill(), daemon.start())):
+            again()
+            kept = self.box(daemon, "one")
+            self.assertEqual((kept["box_id"], kept["source"], kept["generation"]),
+                             (lease["box_id"], "kept", lease["generation"]))
+        self.provisioner.kill()
+        self.provisioner.start()
+        self.reconcile(daemon)
+        self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])
+
+    def test_key_from_a_file(self):
+        path = pathlib.Path(self.directory) / "key"
+        path.write_text(provisioners.KEY + "\n")
+        daemon = self.start(remote={"provisioner_api_key": "", "provisioner_api_key_file": str(path)})
+        self.box(daemon, "one")
+
+    def test_pending(self):
+        self.provisioner.control(pending_s=1.5)
+        daemon = self.start(warm=0)
+        started = time.monotonic()
+        self.box(daemon, "one")
+        self.assertGreater(time.monotonic() - started, 1.2)
+        self.assertEqual(len(self.ours()), 1)  # it was waited for, not replaced
+
+    def test_never_ready(self):
+        self.provisioner.control(pending_s=1000)
+        daemon = self.start(warm=0, ready_timeout_s=1)
+        answer = daemon.acquire("one", wait_ms=2500)
+        self.assertEqual(answer.status, 503, answer)
+        self.provisioner.control(pending_s=0)
+
+    def test_doctor(self):
+        config = pathlib.Path(self.directory) / "doctor.yaml"
+        config.write_text(json.dumps({"profiles": {"default": {"backend": "remote", "remote": {
+            "provisioner_url": self.provisioner.url, "provisioner_api_key": provisioners.KEY}}}}))
+        for key, status in ((provisioners.KEY, 0), ("another-key", 1)):
+            self.provisioner.control(key=key)
+            done = subprocess.run([BIN / "sandpoold", "--doctor", "--config", config], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
+            self.assertNotIn(provisioners.KEY, done.stdout + done.stderr)
+            findings = {f["subject"]: f for f in json.loads(done.stdout)["backends"][0]["findings"]}
+            self.assertEqual(findings["key"]["level"], "ok" if status == 0 else "fail")
+
+
+class Owners(RemoteCase):
+    def test_lost_database(self):
+        daemon = self.start()
+        lease = self.box(daemon, "one")
+        before = set(self.ours())
+        daemon.stop()
+        for path in daemon.state.glob("sandpool.db*"):
+            path.unlink()
+        daemon.start()
+        fresh = self.box(daemon, "two")
+        self.assertNotIn(fresh["box_id"], before)  # nobody knows whose they were: not for another thread
+        self.assertIn(lease["box_id"], self.ours())  # seen once only
+        self.reconcile(daemon, 2)
+        wait_until(lambda: not before & set(self.ours()), "boxes of nobody are deleted")
+
+    def test_others_are_not_touched(self):
+        self.provisioner.control(add={"id": FOREIGN})
+        other = "sp-00000000-00000000000000aa"
+        self.provisioner.control(add={"id": other})
+        daemon = self.start()
+        lease = self.box(daemon, "thread-1", user_id="default")
+        self.assertEqual(lease["sandbox_id"], FOREIGN)
+        self.reconcile(daemon, 3)
+        again = self.box(daemon, "thread-1", user_id="default")
+        self.assertEqual((again["box_id"], again["sandbox_url"]), (lease["box_id"], lease["sandbox_url"]))
+        daemon.restart()
+        self.reconcile(daemon, 2)
+        self.assertEqual(self.box(daemon, "thread-1", user_id="default")["sandbox_url"], lease["sandbox_url"])
+        self.assertLessEqual({FOREIGN, other}, set(self.provisioner.boxes()))
+        for name in (FOREIGN, other):
+            self.provisioner.control(lose=name)
+
+    def test_discovered(self):
+        self.provisioner.control(add={"id": FOREIGN})
+        daemon = self.start(discover=True)
+        lease = self.box(daemon, "thread-1", user_id="default")
+        self.assertEqual(lease["source"], "discovered")
+        self.assertEqual(lease["sandbox_url"], self.provisioner.boxes()[FOREIGN]["sandbox_url"])
+        daemon.restart()
+        self.reconcile(daemon)
+        self.assertEqual(self.box(daemon, "thread-1", user_id="default")["box_id"], lease["box_id"])
+        client = self.client(daemon)
+        self.assertEqual(client.delete(f"/v1/sandboxes/{FOREIGN}").status, 200)
+        wait_until(lambda: FOREIGN not in self.provisioner.boxes(), "it was the thread's, and is deleted")
+
+
+class Trouble(RemoteCase):
+    def test_dead_box_is_replaced(self):
+        daemon = self.start()
+        lease = self.box(daemon, "one")
+        for change in ({"status": "Failed"}, {"uid": "made-anew"}):
+            name = f"sp-{self.prefix()}-{lease['box_id']}"
+            self.provisioner.control(box={"id": name, **change})
+            self.reconcile(daemon)
+            wait_until(lambda: lease["box_id"] not in self.ours(), "it is deleted")
+            lease = self.box(daemon, "one")
+        self.assertEqual(lease["generation"], 3)
+
+    def prefix(self):
+        return next(iter(n for n in self.provisioner.boxes() if n.startswith("sp-"))).split("-")[1]
+
+    def test_down_and_back(self):
+        daemon = self.start()
+        lease = self.box(daemon, "one")
+        self.provisioner.kill()
+        started = time.monotonic()
+        self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])  # what is known goes on
+        self.assertLess(time.monotonic() - started, 5)
+        for i in range(4):  # one or two are warm; then nothing can be made
+            answer = daemon.acquire(f"more-{i}", wait_ms=1500)
+        self.assertEqual(answer.status, 503, answer)
+        self.assertNotIn(provisioners.KEY, answer.text)
+        self.reconcile_fails(daemon)
+        self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])  # not listed is not gone
+        self.provisioner.start()
+        wait_until(lambda: daemon.acquire("after", wait_ms=5000).status == 200, "boxes are made again")
+        self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])
+
+    def reconcile_fails(self, daemon):
+        client = daemon.client()
+        try:
+            answer = client.post("/v1/pool/reconcile")
+            self.assertEqual((answer.status, answer.json["backends_failed"]), (200, 1), answer)
+        finally:
+            client.close()
+
+    def test_start_while_it_is_down(self):
+        daemon = self.start()
+        lease = self.box(daemon, "one")
+        daemon.kill()
+        self.provisioner.kill()
+        daemon.start()
+        client = self.client(daemon)
+        row = client.get(f"/v1/sandboxes/{lease['sandbox_id']}").json
+        self.assertEqual((row["box_id"], row["state"]), (lease["box_id"], "leased"))
+        self.provisioner.start()
+        self.reconcile(daemon)
+        self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])
+
+    def test_stuck(self):
+        daemon = self.start(remote={"create_timeout_s": 1, "get_timeout_s": 1, "list_timeout_s": 1})
+        lease = self.box(daemon, "one")
+        self.provisioner.process.send_signal(signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])
+            for i in range(4):
+                answer = daemon.acquire(f"more-{i}", wait_ms=1000)
+            self.assertEqual(answer.status, 503, answer)
+            self.assertLess(time.monotonic() - started, 20)
+        finally:
+            self.provisioner.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: daemon.acquire("after", wait_ms=5000).status == 200, "boxes are made again")
+
+    def test_delete_that_fails(self):
+        daemon = self.start(destroy_timeout_s=1)
+        client = self.client(daemon)
+        lease = self.box(daemon, "one")
+        self.provisioner.control(rules=[{"on": "delete", "do": "status:500 Partial cleanup", "times": -1}])
+        impatient = daemon.client(timeout=2)
+        with self.assertRaises(OSError):
+            impatient.delete(f"/v1/sandboxes/{lease['sandbox_id']}")
+        self.reconcile(daemon, 2)
+        wait_until(lambda: "box.destroy_failed" in daemon.process.output(), "the failure is told")
+        self.reconcile(daemon, 2)
+        self.assertIn(lease["box_id"], self.ours())
+        self.assertEqual(client.get("/v1/pool").json["by_state"]["deleting"], 1)  # it is not forgotten
+        self.provisioner.control(rules=[])
+        wait_until(lambda: lease["box_id"] not in self.ours(), "it is deleted")
+        wait_until(lambda: client.get("/v1/pool").json["by_state"]["deleting"] == 0, "its row is gone")
+
+    def test_lost_answers(self):
+        daemon = self.start(warm=0)
+        for i, way in enumerate(("lost", "drop", "done_status:500", "huge")):
+            self.provisioner.control(rules=[{"on": "create", "do": way}, {"on": "delete", "do": way}])
+            lease = self.box(daemon, f"thread-{i}")
+            self.assertIn(lease["box_id"], self.ours())
+        told = self.provisioner.control()
+        self.assertEqual(set(told["made"].values()), {1})
+        client = self.client(daemon)
+        wait_until(lambda: self.agrees(client), "none is left over")
+
+    def test_refused_key(self):
+        self.provisioner.control(key="another-key-entirely")
+        daemon = self.start(warm=1)
+        answer = daemon.acquire("one", wait_ms=2000)
+        self.assertEqual(answer.status, 503, answer)
+        self.assertIn("check remote.provisioner_api_key", daemon.process.output())
+        self.assertNotIn(provisioners.KEY, answer.text)
+        self.provisioner.control(key=provisioners.KEY)
+        wait_until(lambda: daemon.acquire("one", wait_ms=5000).status == 200, "it works when the key is right")
+
+
+class Crash(RemoteCase):
+    """kill -9 at every named point: afterwards boxes and rows agree, and promises are kept."""
+
+    def test_every_named_point(self):
+        names = subprocess.run([BIN / "sandpoold", "--fault-points"], capture_output=True, text=True, check=False,
+                               timeout=60).stdout.split()
+        names = [n for n in names if n.startswith(("remote.", "engine.", "recover."))]
+        if not names:
+            self.skipTest("this build has no crash points")
+        died = 0
+        for name in names:
+            for hit in (1, 3):
+                with self.subTest(point=name, hit=hit):
+                    self.setUp()
+                    try:
+                        died += self.one_point(name, hit)
+                    finally:
+                        self.doCleanups()
+        self.assertGreater(died, len(names))  # most are hit, many of them thrice
+
+    def one_point(self, name, hit):
+        daemon = self.start(start=False)
+        promised = {}
+        daemon.start(env={"SANDPOOL_CRASH_AT": f"{name}:{hit}"}, wait=False)
+        wait_until(lambda: not daemon.process.is_running() or daemon.answers(), "up or dead")
+        if daemon.process.is_running() and not self.work(daemon, promised):
+            wait_until(lambda: not daemon.process.is_running(), "it hung up because it died")
+        has_died = not daemon.process.is_running()
+        daemon.kill()  # hit fewer times: any moment will do
+        daemon.start()
+        client = self.client(daemon)
+        wait_until(lambda: self.agrees(client), f"boxes and rows agree: {self.state(client)}")
+        for lease in promised.values():
+            row = client.get(f"/v1/sandboxes/{lease['sandbox_id']}")
+            self.assertEqual((row.status, row.json.get("box_id"), row.json.get("state")),
+                             (200, lease["box_id"], "leased"), row)
+        return has_died
+
+    def work(self, daemon, promised):
+        """Threads keep boxes, others come and go, until the daemon dies: then False."""
+        client = daemon.client()
+        try:
+            for i in range(4):
+                answer = client.acquire(f"keeper-{i}")
+                if answer.status == 200:
+                    promised[f"keeper-{i}"] = answer.json
+                guest = client.acquire(f"guest-{i}")
+                if guest.status == 200:
+                    client.delete(f"/v1/sandboxes/{guest.json['sandbox_id']}")
+            return True
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            client.close()
+
+
+if __name__ == "__main__":
+    main()
