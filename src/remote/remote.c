@@ -97,6 +97,7 @@ const struct backend_ops remote_ops = {
     .can_discover = true,
     .can_bind = false,
     .late = BACKEND_LATE_ENVS,
+    .at_create = BACKEND_LATE_MOUNTS,
     .open = remote_open,
     .close = remote_close,
     .create = remote_create,

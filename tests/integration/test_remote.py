@@ -22,10 +22,11 @@ FOREIGN = "fe0dc8182dec7b77"  # the public id of thread-1 of user default
 class RemoteCase(TestCase):
     def setUp(self):
         super().setUp()
+        self.others = set()
         self.provisioner = provisioners.Provisioner(self.directory).start()
         self.addCleanup(self.provisioner.kill)
 
-    def start(self, start=True, warm=1, config=None, remote=None, **profile):
+    def start(self, start=True, mounts=None, warm=1, config=None, remote=None, **profile):
         daemon = Daemon(self.directory, {
             "instance": "test-remote",
             "profiles": {"default": {
@@ -34,7 +35,7 @@ class RemoteCase(TestCase):
                 "remote": {"provisioner_url": self.provisioner.url, "provisioner_api_key": "${PROVISIONER_API_KEY}",
                            **(remote or {})},
                 **profile}},
-            **(config or {})}, env={"PROVISIONER_API_KEY": provisioners.KEY})
+            **({"mounts": {"allow": [mounts]}} if mounts else {}), **(config or {})}, env={"PROVISIONER_API_KEY": provisioners.KEY})
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon
 
@@ -48,7 +49,7 @@ class RemoteCase(TestCase):
         wait_until(lambda: self.agrees(client), f"rows and boxes agree: {self.state(client)}")
         client.close()
         daemon.stop()
-        wait_until(lambda: not self.ours(), "the provisioner has nothing left", 10)
+        wait_until(lambda: set(self.provisioner.boxes()) <= self.others, "the provisioner has nothing left", 10)
         for path in [daemon.log, *daemon.state.rglob("*")]:
             if path.is_file():
                 self.assertNotIn(provisioners.KEY.encode(), path.read_bytes(), path)
@@ -63,8 +64,11 @@ class RemoteCase(TestCase):
 
     def agrees(self, client):
         state = client.get("/v1/pool").json["by_state"]
-        return (state["starting"] == 0 and state["deleting"] == 0 and
-                {b["box_id"] for b in self.rows(client)} == set(self.ours()))
+        rows = self.rows(client)
+        names = set(self.provisioner.boxes()) - self.others
+        known = [{b["box_id"], b.get("sandbox_id")} for b in rows]  # by the one or by the other
+        return (state["starting"] == 0 and state["deleting"] == 0 and len(names) == len(rows) and
+                all(any(n.rsplit("-", 1)[-1] in k for k in known) for n in names))
 
     def state(self, client):
         return [(b["box_id"], b["state"]) for b in self.rows(client)], list(self.provisioner.boxes())
@@ -167,9 +171,10 @@ class Owners(RemoteCase):
         wait_until(lambda: not before & set(self.ours()), "boxes of nobody are deleted")
 
     def test_others_are_not_touched(self):
-        self.provisioner.control(add={"id": FOREIGN})
         other = "sp-00000000-00000000000000aa"
-        self.provisioner.control(add={"id": other})
+        self.others = {FOREIGN, other}
+        for name in self.others:
+            self.provisioner.control(add={"id": name})
         daemon = self.start()
         lease = self.box(daemon, "thread-1", user_id="default")
         self.assertEqual(lease["sandbox_id"], FOREIGN)
@@ -179,9 +184,7 @@ class Owners(RemoteCase):
         daemon.restart()
         self.reconcile(daemon, 2)
         self.assertEqual(self.box(daemon, "thread-1", user_id="default")["sandbox_url"], lease["sandbox_url"])
-        self.assertLessEqual({FOREIGN, other}, set(self.provisioner.boxes()))
-        for name in (FOREIGN, other):
-            self.provisioner.control(lose=name)
+        self.assertLessEqual(self.others, set(self.provisioner.boxes()))
 
     def test_discovered(self):
         self.provisioner.control(add={"id": FOREIGN})
@@ -195,6 +198,52 @@ class Owners(RemoteCase):
         client = self.client(daemon)
         self.assertEqual(client.delete(f"/v1/sandboxes/{FOREIGN}").status, 200)
         wait_until(lambda: FOREIGN not in self.provisioner.boxes(), "it was the thread's, and is deleted")
+
+
+class Personal(RemoteCase):
+    """Boxes made for one thread, under its public id."""
+
+    def test_made_for_a_thread(self):
+        daemon = self.start(personal=True, warm=2)
+        lease = self.box(daemon, "thread-1", user_id="ann", envs={"A": "b"})
+        made = self.provisioner.boxes()
+        self.assertEqual(list(made), [lease["sandbox_id"]])  # and none are warm
+        made = made[lease["sandbox_id"]]
+        self.assertEqual((made["request"]["thread_id"], made["request"]["user_id"]), ("thread-1", "ann"))
+        self.assertEqual(made["env"], {"A": "b"})
+        for again in (daemon.restart, lambda: (daemon.kill(), daemon.start())):
+            again()
+            self.reconcile(daemon)
+            kept = self.box(daemon, "thread-1", user_id="ann")
+            self.assertEqual((kept["box_id"], kept["source"]), (lease["box_id"], "kept"))
+        client = self.client(daemon)
+        self.provisioner.control(lingers_s=0.5)
+        self.assertEqual(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}").status, 200)
+        fresh = self.box(daemon, "thread-1", user_id="ann")
+        self.assertEqual(fresh["generation"], lease["generation"] + 1)
+        self.assertNotEqual(self.provisioner.boxes()[lease["sandbox_id"]]["container_id"], made["container_id"])
+
+    def test_mounts_of_an_acquire(self):
+        daemon = self.start(mounts="/srv")
+        mounts = [{"host_path": "/srv/sets", "container_path": "/mnt/acp-workspace", "read_only": True}]
+        lease = self.box(daemon, "one", mounts=mounts, envs={"A": "b"})
+        made = self.provisioner.boxes()[lease["sandbox_id"]]
+        self.assertEqual(made["request"]["extra_mounts"], [
+            {"host_path": "/srv/sets", "container_path": "/mnt/acp-workspace", "read_only": True}])
+        self.assertEqual(made["env"], {"A": "b"})
+        answer = daemon.acquire("two", limits={"memory": "64M"})
+        self.assertEqual((answer.status, answer.code), (501, "unsupported"), answer)
+
+    def test_replaced_by_somebody(self):
+        daemon = self.start(personal=True)
+        lease = self.box(daemon, "thread-1", user_id="default")
+        self.provisioner.control(box={"id": FOREIGN, "uid": "made-anew"})
+        self.others = {FOREIGN}
+        self.reconcile(daemon)
+        client = self.client(daemon)
+        wait_until(lambda: not self.rows(client), "our box is gone")
+        self.assertIn(FOREIGN, self.provisioner.boxes())  # theirs is not
+        self.assertEqual(lease["sandbox_id"], FOREIGN)
 
 
 class Trouble(RemoteCase):
@@ -308,6 +357,12 @@ class Crash(RemoteCase):
     """kill -9 at every named point: afterwards boxes and rows agree, and promises are kept."""
 
     def test_every_named_point(self):
+        self.at_every_point()
+
+    def test_every_named_point_with_personal_boxes(self):
+        self.at_every_point(personal=True)
+
+    def at_every_point(self, **profile):
         names = subprocess.run([BIN / "sandpoold", "--fault-points"], capture_output=True, text=True, check=False,
                                timeout=60).stdout.split()
         names = [n for n in names if n.startswith(("remote.", "engine.", "recover."))]
@@ -319,13 +374,13 @@ class Crash(RemoteCase):
                 with self.subTest(point=name, hit=hit):
                     self.setUp()
                     try:
-                        died += self.one_point(name, hit)
+                        died += self.one_point(name, hit, profile)
                     finally:
                         self.doCleanups()
         self.assertGreater(died, len(names))  # most are hit, many of them thrice
 
-    def one_point(self, name, hit):
-        daemon = self.start(start=False)
+    def one_point(self, name, hit, profile):
+        daemon = self.start(start=False, **profile)
         promised = {}
         daemon.start(env={"SANDPOOL_CRASH_AT": f"{name}:{hit}"}, wait=False)
         wait_until(lambda: not daemon.process.is_running() or daemon.answers(), "up or dead")
