@@ -337,6 +337,13 @@ static void find_out(struct making *m)
     docker_call_start(&m->call, RT_NEVER, on_found);
 }
 
+/* Podman has no code of its own for it. */
+static bool is_name_taken(const struct docker_call *c)
+{
+    return c->op.result == SP_OK && c->docker->is_podman && c->http.status == 500 &&
+           strstr(buf_str(&c->http.response), "is already in use") != NULL;
+}
+
 static void on_created(struct op *op)
 {
     struct making *m = container_of(op, struct making, call.op);
@@ -350,6 +357,8 @@ static void on_created(struct op *op)
     if (rc == SP_OK && (id == NULL || !str_copy(m->box->container, sizeof(m->box->container), id)))
         rc = err_set(&err, SP_PROTOCOL, "the engine named no container");
     (void) json_doc_free(doc);
+    if (rc != SP_OK && is_name_taken(&m->call))
+        rc = SP_SPEC_CONFLICT;
     if ((rc == SP_SPEC_CONFLICT || is_lost(op)) && !m->is_second) {
         find_out(m);
         return;

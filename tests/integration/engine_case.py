@@ -117,7 +117,7 @@ class Proxy:
     """Between the daemon and the engine. `hook(method, path)` sees each request and may return "swallow": the engine
     gets it, the reply is never given; or "refuse": the connection is closed at once. It may also wait or act itself."""
 
-    def __init__(self, case, target, wrap=None, tcp=False):
+    def __init__(self, case, target, wrap=None, tcp=False, start=True):
         self.target = target
         self.wrap = wrap
         self.hook = lambda method, path: None
@@ -129,11 +129,16 @@ class Proxy:
             self.listener.bind(("127.0.0.1", 0))
             self.address = "tcp://127.0.0.1:%d" % self.listener.getsockname()[1]
         else:
-            path = case.directory + "/proxy"
-            self.listener.bind(path)
-            self.address = "unix://" + path
-        self.listener.listen(64)
+            self.path = case.directory + "/proxy"
+            self.address = "unix://" + self.path
         case.addCleanup(self.close)
+        if start:
+            self.start()
+
+    def start(self):
+        if self.listener.family == socket.AF_UNIX:
+            self.listener.bind(self.path)
+        self.listener.listen(64)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def close(self):

@@ -1,0 +1,193 @@
+"""An engine that is not there, goes away and comes back, or keeps a reply to itself: what is known is served, what is
+wrong is said, and one silence holds up nobody else."""
+
+import json
+import threading
+
+from engine_case import EngineCase, Proxy
+from harness import main, wait_until
+
+
+class Away:
+    def ready(self, daemon):
+        answer = self.get(daemon, "/readyz")
+        return answer.status, answer.text
+
+    def wait_not_ready(self, daemon, *words):
+        def is_said():
+            status, text = self.ready(daemon)
+            return status == 503 and all(word in text for word in words)
+        wait_until(is_said, f"/readyz says {words}; it says {self.ready(daemon)}")
+
+    def wait_ready(self, daemon):
+        wait_until(lambda: self.ready(daemon)[0] == 200, f"ready again; {self.ready(daemon)}")
+
+    def examined(self, daemon):
+        found = [f for b in self.get(daemon, "/v1/doctor").json["backends"] for f in b["findings"]]
+        return {f["subject"]: (f["level"], f["text"]) for f in found}
+
+    def test_there_later(self):
+        proxy = Proxy(self, self.engine.socket, start=False)
+        daemon = self.daemon_on({"default": self.config(proxy.address, create={
+            "backoff_min_ms": 50, "backoff_max_ms": 200, "breaker_failures": 3})})
+        self.wait_not_ready(daemon, "backend docker:unix://")
+        self.assertEqual(self.get(daemon, "/healthz").status, 200)
+        answer = daemon.acquire("one", wait_ms=1000)
+        self.assertEqual((answer.status, answer.code), (503, "backend_unavailable"), answer)
+        self.assertIn("the engine at", answer.json["error"]["message"])
+        level, text = self.examined(daemon)["engine"]
+        self.assertEqual(level, "fail")
+        self.assertIn(proxy.address, text)
+        proxy.start()
+        self.wait_ready(daemon)
+        box = wait_until(lambda: self.try_box(daemon, "one"), "boxes are made")
+        self.assertEqual(box["source"] in ("cold", "warm"), True, box)
+        self.assertEqual(self.examined(daemon)["engine"][0], "ok")
+
+    def try_box(self, daemon, thread):
+        answer = daemon.acquire(thread, wait_ms=5000)
+        return answer.json if answer.status == 200 else None
+
+    def test_gone_and_back(self):
+        """Leases are answered all the time, by a daemon that starts meanwhile too."""
+        proxy = Proxy(self, self.engine.socket)
+        daemon = self.daemon_on({"default": self.config(proxy.address, warm=0)}, pool={"reconcile_interval_s": 3600})
+        box = self.box(daemon, "one")
+        self.wait_ready(daemon)
+        proxy.hook = lambda method, path: "refuse"
+        proxy.cut()
+        self.wait_not_ready(daemon, "backend docker:unix://", "the engine at")
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.assertEqual(box.sh("echo on"), "on\n")
+        self.assertIsNone(self.get(daemon, f"/v1/sandboxes/{box.id}?alive=1").json["alive"])
+        daemon.kill()
+        daemon.start()
+        self.wait_not_ready(daemon, "backend docker:unix://")
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        answer = daemon.acquire("two", wait_ms=1000)
+        self.assertEqual(answer.status, 503, answer)
+        proxy.hook = lambda method, path: None
+        self.wait_ready(daemon)
+        wait_until(lambda: self.try_box(daemon, "two"), "boxes are made again")
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.assertEqual(self.events(daemon, "lost"), [])
+
+
+class AwayDocker(Away, EngineCase):
+    KIND = "docker"
+
+
+class AwayPodman(Away, EngineCase):
+    KIND = "podman"
+
+
+class Silent:
+    """One reply is never given. What the engine did is found out, and others are served meanwhile."""
+
+    CALL_S = 3
+
+    def silenced(self, method, part, **fields):
+        """A daemon whose first call like this gets no reply; the event says when that is."""
+        proxy = Proxy(self, self.engine.socket)
+        hit = threading.Event()
+
+        def hook(m, path):
+            if m == method and part in path and not hit.is_set():
+                hit.set()
+                return "swallow"
+            return None
+        daemon = self.daemon_on({"default": self.config(proxy.address, docker={"call_timeout_s": self.CALL_S}, **fields)})
+        proxy.hook = hook
+        return daemon, hit
+
+    def agree(self, daemon):
+        """Containers and rows, one to one."""
+        def is_so():
+            return len(self.ours(daemon)) == len(self.rows(daemon)) and not [
+                r for r in self.rows(daemon).values() if r["state"] not in ("leased", "blank", "parked")]
+        wait_until(is_so, f"containers and rows agree: {self.ours(daemon)} {self.rows(daemon)}")
+
+    def one_making(self, method, part, **fields):
+        """Of two who wait, one gets the box that is not held up; who, is a matter of turns."""
+        daemon, hit = self.silenced(method, part, warm=0, **fields)
+        answers = []
+        workers = [threading.Thread(target=lambda t=t: answers.append(daemon.acquire(t, wait_ms=60000)))
+                   for t in ("first", "second")]
+        workers[0].start()
+        self.assertTrue(hit.wait(20))
+        workers[1].start()
+        wait_until(lambda: answers, "one is served", 60)
+        self.assertEqual(len(answers), 1, "both had to wait for the reply")
+        for worker in workers:
+            worker.join(60)
+        self.assertEqual([a.status for a in answers], [200, 200], answers)
+        self.assertEqual(self.events(daemon, "create_failed"), [])
+        self.agree(daemon)
+
+    def test_create(self):
+        self.one_making("POST", "/containers/create")
+
+    def test_start(self):
+        self.one_making("POST", "/start")
+
+    def test_port(self):
+        self.one_making("POST", "/start", network="nat")
+
+    def test_removal(self):
+        daemon, hit = self.silenced("DELETE", "/containers/", warm=0)
+        box, other = self.box(daemon, "one"), self.box(daemon, "two")
+        client = self.client(daemon, 60)
+        worker = threading.Thread(target=lambda: client.delete(f"/v1/sandboxes/{box.id}"))
+        worker.start()
+        self.assertTrue(hit.wait(20))
+        mine = self.client(daemon, 60)
+        self.assertEqual(mine.delete(f"/v1/sandboxes/{other.id}").status, 200)
+        self.assertTrue(worker.is_alive(), "the second had to wait for the first")
+        worker.join(60)
+        self.assertFalse(worker.is_alive())
+        wait_until(lambda: not self.ours(daemon) and not self.rows(daemon), "both are gone")
+
+    def test_list(self):
+        daemon, hit = self.silenced("GET", "/containers/json")
+        client = self.client(daemon, 60)
+        found = {}
+        worker = threading.Thread(target=lambda: found.update(answer=client.post("/v1/pool/reconcile")))
+        worker.start()
+        self.assertTrue(hit.wait(20))
+        box = self.box(daemon, "one")
+        self.assertNotIn("answer", found)
+        worker.join(60)
+        self.assertEqual(found["answer"].json["backends_failed"], 1)
+        self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.assertEqual(client.post("/v1/pool/reconcile").json["backends_failed"], 0)
+        self.assertEqual(self.get(daemon, "/readyz").status, 200)
+
+    def test_name_of_somebody_else(self):
+        """A container that is not ours has the name when we ask for it."""
+        proxy = Proxy(self, self.engine.socket)
+        taken = []
+
+        def hook(method, path):
+            if method == "POST" and "/containers/create?name=" in path and not taken:
+                taken.append(self.foreign(path.split("name=")[1]))
+
+        proxy.hook = hook
+        daemon = self.daemon_on({"default": self.config(proxy.address, warm=0, create={"backoff_min_ms": 20})})
+        self.assertEqual(self.box(daemon, "one").sh("echo made"), "made\n")
+        failure = self.wait_event(daemon, "create_failed")
+        self.assertIn("belongs to a container that is not ours", failure["reason"])
+        self.agree(daemon)
+        self.assertTrue(self.is_running(taken[0]))
+
+
+class SilentDocker(Silent, EngineCase):
+    KIND = "docker"
+
+
+class SilentPodman(Silent, EngineCase):
+    KIND = "podman"
+    test_port = test_removal = test_list = None  # nothing there is the engine's own way
+
+
+if __name__ == "__main__":
+    main()
