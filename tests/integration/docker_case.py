@@ -23,6 +23,7 @@ class DockerCase(TestCase):
     kind = "docker"
     options = ()  # of the engine
     elsewhere = ()  # profiles of other backends
+    engine_class = engines.Engine
 
     @classmethod
     def setUpClass(cls):
@@ -30,7 +31,7 @@ class DockerCase(TestCase):
         if why is not None:
             print(f"SKIPPED: no {cls.kind} can run here: {why}", file=sys.stderr)
             raise unittest.SkipTest(why)
-        cls.engine = engines.Engine(cls.kind, cls.options)
+        cls.engine = cls.engine_class(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)
 

@@ -3,6 +3,9 @@ sees, as whom, and what it must never see."""
 
 import os
 import pathlib
+import subprocess
+import tempfile
+import unittest
 import urllib.parse
 
 from docker_case import engines
@@ -38,6 +41,8 @@ class Mounts:
             'exec /bin/busybox httpd -f -p 9000 -h /tmp"]'), engines.image_tar(), "application/x-tar")
         cls.engine.call("POST", "/images/serves:latest/tag?repo=serves&tag=1")  # Podman forgets the tag
         super().make_server()
+
+    first_id = 0  # on this machine, of the box's
 
     def mount(self, name, to, read_only=False):
         return {"host_path": str(self.share / name), "container_path": to, "read_only": read_only}
@@ -75,7 +80,7 @@ class Mounts:
     def test_what_root_owns_is_as_the_engine_shows_it(self):
         box = self.get_box("rooted", mounts=[self.mount("rooted", "/rooted")])
         box.sh("echo mine > /rooted/file")
-        self.assertEqual((self.share / "rooted" / "file").stat().st_uid, 1000)  # ann's, as the image says
+        self.assertEqual((self.share / "rooted" / "file").stat().st_uid, self.first_id + 1000)  # ann's
 
     def test_warm_box_and_after_a_restart(self):
         client = self.client(self.server)
@@ -125,6 +130,31 @@ class OnDocker(Mounts, OptionsCase):
 
 class OnPodman(Mounts, OptionsCase):
     kind = "podman"
+
+
+class RemappedEngine(engines.Engine):
+    def dockerd(self):
+        os.chmod(self.dir, 0o755)  # it starts only where its containers' root can look
+        return [*super().dockerd(), "--userns-remap=nobody:nogroup"]
+
+
+@unittest.skipUnless(os.environ.get("SANDPOOL_TEST_ISOLATED") == "yes" and os.path.exists("/etc/subgid"),
+                     "would change the machine's /etc")
+class OnRemappedDocker(Mounts, OptionsCase):
+    """Its containers have other ids than this machine."""
+
+    engine_class = RemappedEngine
+    first_id = 100000
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.NamedTemporaryFile("w") as ids:
+            ids.write(f"nobody:{cls.first_id}:65536\nnogroup:{cls.first_id}:65536\n")
+            ids.flush()
+            for path in ("/etc/subuid", "/etc/subgid"):  # in our own mount namespace
+                subprocess.run(["mount", "--bind", ids.name, path], check=True, timeout=10)
+                cls.addClassCleanup(subprocess.run, ["umount", path], check=True, timeout=10)
+            super().setUpClass()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from docker_case import INSTANCE, DockerCase, engines
-from harness import BIN, WAIT_S, Daemon, main, wait_until
+from harness import BIN, WAIT_S, Daemon, in_threads, main, wait_until
 from oci_case import GROUPS
 
 MIB = 1 << 20
@@ -83,6 +83,7 @@ class Options:
             "tmpfs": {"/scratch": "size=1m,mode=1777", "/tools": "exec"}, "shm_size": "2M",
             "cap_add": ["NET_RAW"]}},
         "grace": {"docker": {"user": "root", "stop_grace_s": 20, "volumes": ["shared-data:/shared"]}},
+        "short": {"docker": {"user": "root", "stop_grace_s": 4}, "destroy_timeout_s": 15},
         "address": {"network": "nat", "docker": {"reach": "address"}},
         "far": {"network": "nat", "docker": {"bind_host": "0.0.0.0", "url_host": "127.0.0.2"}},
     }
@@ -136,6 +137,21 @@ class Options:
         self.destroy(reader)
         self.assertLess(time.monotonic() - started, 15)
 
+    def test_grace_that_is_not_used(self):
+        """Killed after it, all at the same time, and within the time a destroy has."""
+        def begin(i):
+            box = self.get_box(f"deaf-{i}", "short")
+            box.start("trap '' TERM; echo > /tmp/on; while :; do sleep 0.1; done")
+            wait_until(lambda: box.run("cat /tmp/on").exit_code == 0, "it runs")
+            return box
+        boxes = in_threads(4, begin)
+        started = time.monotonic()
+        in_threads(4, lambda i: self.destroy(boxes[i]))
+        took = time.monotonic() - started
+        self.assertGreater(took, 3.5)
+        self.assertLess(took, 4 * 4)
+        self.assertFalse({b.box_id for b in boxes} & set(self.containers()))
+
     def test_own_address(self):
         box = self.get_box("near", "address")
         self.assertEqual(box.sh("echo here"), "here\n")
@@ -148,6 +164,26 @@ class Options:
         again = self.get_box("near", "address")
         self.assertEqual((again.box_id, again.url), (box.box_id, box.url))
         self.assertEqual(again.sh("echo here"), "here\n")
+
+    def test_address_that_changes(self):
+        """The next look at the engine finds the box where it is now."""
+        box = self.get_box("moved", "address")
+        container = self.container(box)
+        network = next(iter(container["NetworkSettings"]["Networks"]))
+        self.assertEqual(self.engine.call("POST", f"/networks/{network}/disconnect", {
+            "Container": container["Id"], "Force": True})[0], 200)
+        other = self.engine.json("POST", "/containers/create?name=takes-the-address", {
+            "Image": engines.IMAGE, "Cmd": ["/bin/sleep", "1000"]})["Id"]
+        self.addCleanup(self.engine.call, "DELETE", f"/containers/{other}?force=1")
+        self.engine.json("POST", f"/containers/{other}/start")
+        self.assertEqual(self.engine.call("POST", f"/networks/{network}/connect", {
+            "Container": container["Id"]})[0], 200)
+        self.assertNotEqual(next(iter(self.container(box)["NetworkSettings"]["Networks"].values()))["IPAddress"],
+                            box.url.hostname)
+        client = self.client(self.server)
+        client.post("/v1/pool/reconcile")
+        moved = wait_until(lambda: (lambda b: b.url != box.url and b)(self.get_box("moved", "address")), "another url")
+        self.assertEqual((moved.box_id, moved.sh("echo here")), (box.box_id, "here\n"))
 
     def test_published_elsewhere(self):
         box = self.get_box("far", "far")
