@@ -27,6 +27,7 @@
     X(arg, "takeover.old_ready")    \
     X(arg, "takeover.old_handed")   \
     X(arg, "takeover.old_closed")   \
+    X(arg, "takeover.old_giving")   \
     X(arg, "takeover.old_given")    \
     X(arg, "takeover.old_done")     \
     X(arg, "takeover.new_asked")    \

@@ -1,9 +1,9 @@
 /* daemon.c - start order and stop order, each a list one can read.
  *
- * Start: config, log, lock, limits, loop, signals, HTTP client, engine (store loaded), ask the
- * backends, listen, ready. Stop: no new connections, waiting acquires are refused, running
- * requests get a moment, close connections, destroy the boxes if told to, engine (operations,
- * store), HTTP client, loop. A second signal skips the moment. */
+ * Start: config, log, lock (or all that a predecessor hands over), limits, loop, signals, HTTP
+ * client, engine (store loaded), ask the backends, listen, ready. Stop: no new connections, waiting
+ * acquires are refused, running requests get a moment, close connections, destroy the boxes if told
+ * to, engine (operations, store), HTTP client, loop. A second signal skips the moment. */
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "base/json.h"
 #include "daemon/cargo.h"
 #include "sandpool/version.h"
@@ -29,6 +30,7 @@ static int send_connection(int fd, const struct cargo_conn *c, struct err *err)
     struct json_out o;
     int r;
 
+    FAULT_POINT("takeover.old_giving");
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_str(&o, "server", c->server);

@@ -15,7 +15,7 @@
 #include "sandpool/version.h"
 #include "store/store.h"
 
-enum { OFFER_WAIT_MS = 15000, GIVE_WAIT_MS = 60000, DONE_WAIT_MS = 1000 };
+enum { OFFER_WAIT_MS = 10000, GIVE_WAIT_MS = 60000, DONE_WAIT_MS = 1000 };
 
 static int say_hello(const struct takeover *t, struct err *err)
 {

@@ -47,7 +47,7 @@ class UnderLoad(TakeoverCase):
 
     def test_idle_connections_and_halves_of_requests_go_over(self):
         _, daemon = self.setting()
-        idle = [self.client(daemon) for _ in range(40)]
+        idle = [self.client(daemon) for _ in range(500)]
         for client in idle:
             self.assertOk(client.get("/healthz"))
         half = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

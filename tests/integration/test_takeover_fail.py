@@ -3,6 +3,7 @@ finds everything; who should not take part changes nothing."""
 
 import json
 import os
+import signal
 import socket
 import time
 import unittest
@@ -57,12 +58,31 @@ class Failing(TakeoverCase):
         daemon.write_config(good)
         self.still_serves(daemon, sim, callers, daemon.process.pid)
 
+    def test_told_to_stop_under_way(self):
+        """In the middle of a hand-over the old one stops as told, and the successor starts."""
+        sim, daemon = self.setting()
+        lease = self.assertOk(daemon.acquire("t"))
+        old = self.watch(daemon.process)
+        peer = Peer(daemon)
+        self.addCleanup(peer.close)
+        peer.send(b"H", {"protocol": 1, "version": "0", "schema": 99})
+        peer.receive()
+        old.child.send_signal(signal.SIGTERM)
+        self.assertEqual(old.child.wait(WAIT_S), 0)
+        self.assertEqual(peer.receive()[0], b"")
+        daemon.process = self.watch(daemon.spawn(args=["--takeover"]))
+        daemon.wait_ready()
+        self.assertEqual(self.assertOk(daemon.acquire("t"))["box_id"], lease["box_id"])
+        self.assertEqual(len(sim.boxes()), len(self.client(daemon).get(
+            "/v1/sandboxes?limit=1000").json["sandboxes"]))
+
     def one_point(self, name):
         sim, daemon = self.setting()
         of_old = ".old_" in name
+        hit = ":2" if name == "takeover.old_giving" else ""  # one connection is over, others not
         if of_old:
             daemon.stop()
-            daemon.start(env={"SANDPOOL_CRASH_AT": name})
+            daemon.start(env={"SANDPOOL_CRASH_AT": name + hit})
         callers = self.load(daemon)
         old = self.watch(daemon.process)
         new = self.watch(daemon.spawn({} if of_old else {"SANDPOOL_CRASH_AT": name},
@@ -213,6 +233,16 @@ class Hostile(TakeoverCase):
         self.assertEqual(mute.child.wait(40 + WAIT_S), -9, mute.output())
         self.finish(callers)  # they have waited, no more
         self.check_leases(daemon, sim, callers)
+        self.assertUnmoved(daemon)
+
+    def test_a_daemon_that_hangs_is_left_alone(self):
+        _, daemon = self.setting()
+        daemon.process.child.send_signal(signal.SIGSTOP)
+        self.addCleanup(daemon.process.child.send_signal, signal.SIGCONT)
+        successor = self.watch(daemon.spawn(args=["--takeover"]))
+        self.assertEqual(successor.child.wait(10 + WAIT_S), 1)
+        self.assertIn("does not answer", successor.output())
+        daemon.process.child.send_signal(signal.SIGCONT)
         self.assertUnmoved(daemon)
 
     def test_a_newer_daemon_is_not_replaced_by_an_older_one(self):
