@@ -51,11 +51,13 @@ class Agent:
     """One kept connection to the agent of a box."""
 
     def __init__(self, lease):
-        self.connection = http.client.HTTPConnection(lease["sandbox_url"].split("//")[1], timeout=60)
-        self.headers = {"Authorization": f"Bearer {lease['token']}"}
+        host, _, base = lease["sandbox_url"].split("//")[1].partition("/")
+        self.connection = http.client.HTTPConnection(host, timeout=60)
+        self.base = "/" + base if base else ""
+        self.headers = {"Authorization": f"Bearer {lease['token']}"} if "token" in lease else {}
 
     def call(self, method, target, body=None, headers=None):
-        self.connection.request(method, target, body, {**self.headers, **(headers or {})})
+        self.connection.request(method, self.base + target, body, {**self.headers, **(headers or {})})
         answer = self.connection.getresponse()
         data = answer.read()
         if answer.status not in (200, 201):
@@ -218,11 +220,14 @@ def bench_exec(b):
     a, z = statistics.median(bare) * 1e6, statistics.median(through) * 1e6
     b.row(f"true through the agent (start, wait) - posix_spawn of true (n={len(bare)})",
           f"{z - a:.0f} us ({z:.0f} - {a:.0f})", "<= 1000 us", z - a <= 1000)
-    transfer(b, agent)
+    up, down = transfer(agent)
+    b.row("file of 256 MB into a box and out of it, by the agent", f"{up:.0f} / {down:.0f} MB/s", ">= 500",
+          min(up, down) >= 500)
     d.process.stop()
 
 
-def transfer(b, agent, size=256 * 1024 * 1024):
+def transfer(agent, size=256 * 1024 * 1024):
+    """MB/s into a box and out of it."""
     block = os.urandom(1024 * 1024)
     head = (b"--x\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\n/workspace/big\r\n"
             b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"big\"\r\n\r\n")
@@ -239,7 +244,7 @@ def transfer(b, agent, size=256 * 1024 * 1024):
                {"Content-Type": "multipart/form-data; boundary=x", "Content-Length": str(len(head) + size + len(tail))})
     up = size / 1e6 / (time.monotonic() - begin)
     begin = time.monotonic()
-    agent.connection.request("GET", "/v1/file/download?path=/workspace/big", headers=agent.headers)
+    agent.connection.request("GET", agent.base + "/v1/file/download?path=/workspace/big", headers=agent.headers)
     answer, got, piece = agent.connection.getresponse(), 0, bytearray(1024 * 1024)
     while True:
         n = answer.readinto(piece)
@@ -249,8 +254,7 @@ def transfer(b, agent, size=256 * 1024 * 1024):
     down = got / 1e6 / (time.monotonic() - begin)
     if got != size:
         raise Failed(f"downloaded {got} of {size} bytes")
-    b.row("file of 256 MB into a box and out of it, by the agent", f"{up:.0f} / {down:.0f} MB/s", ">= 500",
-          min(up, down) >= 500)
+    return up, down
 
 
 # ---- many ----------------------------------------------------------------------------------------
