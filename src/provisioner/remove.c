@@ -85,6 +85,7 @@ void provisioner_delete(struct http_exchange *ex)
     ev.box = box->id;
     ev.u.on.principal = p->principal;
     http_set_ctx(ex, m, on_gone);
+    http_may_repeat(ex);
     rt_timer_set(&p->loop->rt, &m->timer, rt_after(rt_now(&p->loop->rt), DELETE_WAIT_NS), on_timer);
     engine_call_start(p->engine, &m->call, &ev);
 }

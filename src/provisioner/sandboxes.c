@@ -1,5 +1,5 @@
-/* sandboxes.c - looking at sandboxes. Answers come from the pool's memory; boxes of other callers do
- * not exist here. */
+/* sandboxes.c - looking at sandboxes. Answers come from the pool's memory; only for a box whose end its
+ * backend would not tell by itself the backend is asked. Boxes of other callers do not exist here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,20 +101,73 @@ static void reply_box(struct http_exchange *ex, const char *id, const struct poo
     http_reply_json(ex, 200, &o);
 }
 
+static void reply_known(struct http_exchange *ex, const char *id)
+{
+    const struct provisioner *p = provisioner_of(ex);
+    const struct pool_box *box = provisioner_find(p, id);
+    bool is_pending = box == NULL && provisioner_is_pending(p, id);
+
+    if (box == NULL && !is_pending)
+        box = provisioner_find_ending(p, id);
+    if (box != NULL || is_pending)
+        reply_box(ex, id, box);
+    else
+        provisioner_refuse(ex, 404, 0, "Sandbox '%s' not found", id);
+}
+
+/* One whose backend is being asked. */
+struct look {
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct box_id box;
+    char sandbox_id[POOL_ID_MAX + 1];
+};
+
+static void on_checked(void *ctx, enum pool_verdict verdict)
+{
+    struct look *k = ctx;
+    const struct pool_box *box =
+        k->ex != NULL ? provisioner_find(provisioner_of(k->ex), k->sandbox_id) : NULL;
+
+    /* The pool is told of a death, too, but later. */
+    if (verdict == POOL_DEAD && box != NULL && box->id.v == k->box.v)
+        provisioner_refuse(k->ex, 404, 0, "Sandbox '%s' not found", k->sandbox_id);
+    else if (k->ex != NULL)
+        reply_known(k->ex, k->sandbox_id);
+    free(k);
+}
+
+static void on_look_gone(void *ctx)
+{
+    struct look *k = ctx;
+
+    k->ex = NULL; /* the backend still answers; on_checked() frees */
+}
+
+static bool is_watched(const struct provisioner *p, const struct pool_box *box)
+{
+    struct pool_profile_view view;
+
+    pool_get_profile(engine_pool(p->engine), rt_now(&p->loop->rt), box->profile, &view);
+    return view.profile->is_watched;
+}
+
 void provisioner_get(struct http_exchange *ex)
 {
     const struct provisioner *p = provisioner_of(ex);
     const char *id = http_path_param(ex, "id");
     const struct pool_box *box = provisioner_find(p, id);
+    struct look *k;
 
-    if (box == NULL && !provisioner_is_pending(p, id)) {
-        box = provisioner_find_ending(p, id);
-        if (box == NULL) {
-            provisioner_refuse(ex, 404, 0, "Sandbox '%s' not found", id);
-            return;
-        }
+    if (box == NULL || !provisioner_is_leased(box) || is_watched(p, box)) {
+        reply_known(ex, id);
+        return;
     }
-    reply_box(ex, id, box);
+    k = xcalloc(1, sizeof(*k));
+    k->ex = ex;
+    k->box = box->id;
+    str_copy_cut(k->sandbox_id, sizeof(k->sandbox_id), box->sandbox_id);
+    http_set_ctx(ex, k, on_look_gone);
+    engine_check_box(p->engine, k->box, on_checked, k);
 }
 
 void provisioner_presence(struct http_exchange *ex)

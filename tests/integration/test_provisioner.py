@@ -463,6 +463,27 @@ class TestRestart(ProvisionerCase):
         bound = [b for b in sim.boxes().values() if b.get("sandbox_id") == "a"]
         self.assertLessEqual(len(bound), 1)
 
+    def test_taken_over_while_creates_and_deletes_wait(self):
+        sim = self.sim()
+        daemon = self.serve(sim=sim, profile={"warm": {"min": 0, "max": 0}, "sim": {
+            "create_ms": 1500, "destroy_ms": 1500}})
+        self.addCleanup(daemon.process.kill)
+        kept = self.caller()
+        before = self.assertOk(kept.create("a"))
+        self.assertOk(kept.create("gone"))
+        answers = {}
+        threads = [self.meanwhile(lambda c: answers.update(b=c.create("b"))),
+                   self.meanwhile(lambda c: answers.update(gone=c.delete("gone")))]
+        wait_until(lambda: self.caller().get("b").status == 200 and
+                   self.caller().get("gone").json.get("status") == "Terminating", "both wait")
+        daemon.takeover()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.assertOk(answers["gone"])["ok"], True)
+        self.assertEqual(kept.get("a").json, before)
+        self.assertEqual(kept.get("b").json, self.assertOk(answers["b"]))
+        self.assertEqual(kept.ids(), ["a", "b"])
+
     def test_a_stop_refuses_those_who_wait(self):
         daemon = self.serve(profile={"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 30000}})
         answers = []

@@ -211,6 +211,20 @@ class TestWhoGetsIn(ProxyCase):
         self.assertNotIn(KEY, log)
 
 
+class TestUnwatched(ProxyCase):
+    def test_a_get_asks_the_backend(self):
+        """Whose boxes die without a word."""
+        self.start(profile={"check_after_s": 3600})
+        self.assertEqual(self.caller().get("a").json, self.box)
+        self.up.boxes.clear()
+        answer = self.caller().get("a")
+        self.assertEqual((answer.status, answer.json), (404, {"detail": "Sandbox 'a' not found"}))
+        self.assertNotEqual(self.assertOk(self.caller().create("a"))["container_id"],
+                            self.box["container_id"])
+        self.up.stop_listening()
+        self.assertEqual(self.caller().get("a").json["status"], "Running")  # unknown is not dead
+
+
 class TestHostile(ProxyCase):
     def head(self, text):
         return self.raw(text.encode("latin-1"))
