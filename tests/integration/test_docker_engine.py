@@ -2,15 +2,12 @@
 works on its containers, and what happens when it is away, late or silent."""
 
 import json
-import os
 import pathlib
-import signal
 import ssl
 import subprocess
-import time
 
-from engine_case import IMAGE, EngineCase, Proxy
-from harness import BIN, main, wait_until
+from engine_case import EngineCase, Proxy
+from harness import main, wait_until
 
 
 class Address(EngineCase):
@@ -38,6 +35,64 @@ class Address(EngineCase):
         daemon.kill()
         daemon.start()
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        self.assertIn("without TLS", self.findings(daemon)["network"])
+
+    def findings(self, daemon):
+        return {f["subject"]: f["text"] for b in self.get(daemon, "/v1/doctor").json["backends"] for f in b["findings"]}
+
+    def authority(self, name):
+        """An authority, and certificates by it for the engine (127.0.0.1, localhost) and for us."""
+        at = pathlib.Path(self.directory, name)
+        at.mkdir()
+
+        def openssl(*words):
+            subprocess.run(["openssl", *words], cwd=at, check=True, capture_output=True, timeout=60)
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca-key.pem", "-out", "ca.pem", "-subj", "/CN=" + name)
+        for who, names in (("server", "subjectAltName=IP:127.0.0.1,DNS:localhost"), ("", "extendedKeyUsage=clientAuth")):
+            prefix = who + "-" if who else ""
+            openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", prefix + "key.pem", "-out", "request", "-subj", "/CN=x")
+            (at / "extra").write_text(names)
+            openssl("x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial",
+                    "-extfile", "extra", "-out", prefix + "cert.pem")
+        return at
+
+    def test_tls(self):
+        files, strangers = self.authority("one"), self.authority("two")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files / "server-cert.pem", files / "server-key.pem")
+        context.load_verify_locations(files / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        proxy = Proxy(self, self.engine.socket, tcp=True, wrap=lambda s: context.wrap_socket(s, server_side=True))
+        host = proxy.address.replace("127.0.0.1", "localhost")  # by name, too
+        profile = self.config(host, network="nat", warm=0)
+        daemon = self.daemon_on({"default": profile}, env={"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(files)})
+        box = self.box(daemon, "one")
+        self.assertEqual(box.sh("echo sealed"), "sealed\n")
+        self.assertNotIn("without TLS", self.findings(daemon)["network"])
+        daemon.stop()
+        # By the profile's own files, and with those of strangers: nobody is spoken to.
+        daemon.env = {}
+        for ours, ca, works in ((files, files, True), (files, strangers, False), (strangers, files, False)):
+            daemon.write_config({**json.loads(daemon.config.read_text()), "profiles": {"default": {**profile, "docker": {
+                "host": host, "tls_ca": f"{ca}/ca.pem", "tls_cert": f"{ours}/cert.pem", "tls_key": f"{ours}/key.pem"}}}})
+            daemon.start()
+            ready = wait_until(lambda: self.get(daemon, "/readyz"), "an answer")
+            self.assertEqual(ready.status, 200 if works else 503, (ready, daemon.process.output()[-1000:]))
+            self.assertEqual(self.box(daemon, "one").box_id, box.box_id)  # kept either way
+            daemon.stop()
+        daemon.env = {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(files)}
+        daemon.write_config({**json.loads(daemon.config.read_text()), "profiles": {"default": profile}})
+        daemon.start()
+
+    def test_bad_addresses(self):
+        for docker, words in (({"host": "ssh://a"}, "must be unix:///path or tcp://host:port"),
+                              ({"host": "tcp://a:1/x"}, "must be unix:///path or tcp://host:port"),
+                              ({"host": "tcp://a:1", "tls_cert": "/x"}, "give both or none")):
+            daemon = self.daemon_on({"default": {**self.config(), "docker": docker}}, start=False)
+            process = daemon.spawn()
+            self.addCleanup(process.kill)
+            self.assertNotEqual(process.child.wait(20), 0)
+            self.assertIn(words, process.output())
 
 
 class ByHand:
