@@ -121,7 +121,8 @@ static void become_ready(struct pool *p, struct slot *s)
         s->age_ns =
             time_after(p->now_ns, c->max_age_ns - rand_below(&p->rand, c->max_age_ns / 10 + 1));
     count_success(p, s);
-    if (box_is_special(s) && (is_unwanted(s) || p->mode == POOL_DRAINING)) {
+    assert(!is_unwanted(s)); /* else it would have been given up before */
+    if (box_is_special(s) && p->mode == POOL_DRAINING) {
         doom_box(p, s, POOL_END_RELEASED);
         return;
     }

@@ -6,7 +6,7 @@
 static void redo_held(struct pool *p)
 {
     for (size_t i = 0; i < p->waiter_count; i++)
-        if (p->waiters[i].phase == WAITER_BOX)
+        if (p->waiters[i].phase == WAITER_BOX && p->waiters[i].slot->box.state == POOL_PARKED)
             waiter_enter(p, &p->waiters[i], WAITER_REDO);
 }
 

@@ -236,6 +236,22 @@ static void test_deadline_while_it_starts(void **state)
     assert_int_equal(total(), 0);
 }
 
+/* It was to look again, and found that its time was over. */
+static void test_deadline_met_on_the_way(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.hold.probe = true;
+    rig_start(&rig);
+    a = ask("t1", NS_PER_S);
+    assert_int_equal(rig_count(&rig, POOL_STARTING), 1);
+    rig.now_ns += 2 * NS_PER_S;
+    rig_mode(&rig, POOL_PAUSED, false);
+    assert_int_equal(rig_code(&rig, a), SP_PAUSED);
+    assert_int_equal(total(), 0);
+}
+
 static void test_undone_leases(void **state)
 {
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED};
@@ -448,6 +464,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gone_before_the_create, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gone_while_it_is_made, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deadline_while_it_starts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_met_on_the_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undone_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cap_and_eviction, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lines_and_turns, setup, teardown),
