@@ -1,6 +1,8 @@
 """Boxes made for one caller: profiles that are personal, and extras that a box can only have from birth.
 They carry their owner's name from the first moment, are never warm, and nobody else's after a crash."""
 
+import contextlib
+import sqlite3
 import unittest
 
 from extras import ExtrasCase, failing
@@ -193,6 +195,19 @@ class FromBirth(Special):
         for i in range(6):
             lease = self.assertOk(client.acquire(f"t{i}", mounts=DATA, wait_ms=20000))
             self.assertEqual(len(self.updates(lease)), 1)
+
+    def test_a_database_from_before(self):
+        client = self.start(NOT_LATE)
+        lease = self.assertOk(client.acquire("t1"))
+        self.server.stop()
+        with contextlib.closing(sqlite3.connect(self.server.state / "sandpool.db")) as db:
+            db.execute("ALTER TABLE boxes DROP COLUMN made_with")
+            db.execute("PRAGMA user_version=1")
+            db.commit()
+        self.server.start()
+        again = self.assertOk(self.server.acquire("t1"))
+        self.assertEqual((again["source"], again["box_id"]), ("kept", lease["box_id"]))
+        self.assertEqual(self.assertOk(self.server.acquire("t2", mounts=DATA))["source"], "cold")
 
     def test_what_cannot_be_had_is_the_callers_trouble(self):
         client = self.start(NOT_LATE)
