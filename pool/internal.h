@@ -115,6 +115,7 @@ struct profile {
     uint64_t provision_ns;
     unsigned failures;
     bool is_open;
+    bool is_away; /* the last listing of its backend failed */
     bool is_surplus;
     uint64_t surplus_ns; /* since when */
     uint64_t retry_ns;

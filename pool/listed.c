@@ -129,12 +129,47 @@ static void is_absent(struct pool *p, struct slot *s)
     }
 }
 
+/* It answers again: what had been put off is tried now. A circuit stays open until the try succeeds. */
+static void is_back(struct pool *p, unsigned backend)
+{
+    bool was_away = false;
+
+    for (unsigned i = 0; i < p->profile_count; i++) {
+        struct profile *f = &p->profiles[i];
+
+        if (f->conf.backend != backend || !f->is_away)
+            continue;
+        f->is_away = false;
+        f->retry_ns = 0;
+        was_away = true;
+    }
+    for (size_t i = 0; was_away && i < p->slot_count; i++) {
+        struct slot *s = &p->slots[i];
+
+        if (s->box.state == POOL_DESTROYING && !s->is_asked && s->retry_ns > p->now_ns &&
+            profile_of(p, s)->conf.backend == backend) {
+            s->retry_ns = p->now_ns;
+            expiry_update(p, s);
+        }
+    }
+}
+
+static void is_away(struct pool *p, unsigned backend)
+{
+    for (unsigned i = 0; i < p->profile_count; i++)
+        if (p->profiles[i].conf.backend == backend)
+            p->profiles[i].is_away = true;
+}
+
 void listed_step(struct pool *p, const struct pool_event *ev)
 {
     uint64_t started_ns = ev->u.listed.started_ns;
 
-    if (!ev->u.listed.is_clean)
+    if (!ev->u.listed.is_clean) {
+        is_away(p, ev->u.listed.backend);
         return;
+    }
+    is_back(p, ev->u.listed.backend);
     p->listing++;
     for (size_t i = 0; i < ev->u.listed.count; i++) {
         const struct pool_seen *seen = &ev->u.listed.seen[i];

@@ -10,7 +10,8 @@
 #define BACKOFF_MIN_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * NS_PER_S)
 #define QUIET_NS NS_PER_S
-#define CAUSE_NS (15 * NS_PER_S)   /* a death this soon after is its doing */
+#define CAUSE_NS (15 * NS_PER_S) /* a death this soon after is its doing */
+#define SECOND_LOOK_NS (10 * NS_PER_S)
 #define HISTORY_NS (60 * NS_PER_S) /* the engine takes not nearly as long to see to an ended one */
 
 enum { LINE_MAX_LEN = 256 * 1024 };
@@ -261,8 +262,19 @@ static void ask(struct docker *d)
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
 }
 
+/* No event tells of the volume that a daemon had asked for when it died, and that came after our
+ * first listing. */
+static void on_second_look(struct rt_timer *timer)
+{
+    resync(container_of(timer, struct docker, watch.second_look));
+}
+
 void docker_events_start(struct docker *d)
 {
+    uint64_t now_ns = rt_now(&d->loop->rt);
+
+    rt_timer_set(&d->loop->rt, &d->watch.second_look, rt_after(now_ns, SECOND_LOOK_NS),
+                 on_second_look);
     d->watch.started_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
     d->watch.since_ns = d->watch.started_ns - HISTORY_NS;
     ask(d);
@@ -287,6 +299,7 @@ void docker_events_renew(struct docker *d)
 void docker_events_stop(struct docker *d)
 {
     rt_timer_cancel(&d->loop->rt, &d->watch.pause);
+    rt_timer_cancel(&d->loop->rt, &d->watch.second_look);
     if (d->watch.is_on)
         op_cancel(&d->watch.call.op);
 }

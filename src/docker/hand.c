@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -25,6 +26,7 @@ enum { BACKLOG = 512 };
 
 struct docker_hand {
     char dir[DOCKER_PATH_MAX + 32];
+    int lock_fd; /* of the directory: held as long as it is in use */
     int box_fd;
     int meet_fd; /* owned by the watch */
     unsigned port;
@@ -60,7 +62,17 @@ void docker_hand_free(struct docker_hand *h)
     if (h->box_fd >= 0)
         (void) close(h->box_fd); /* the box has its own */
     remove_dir(h->dir);
+    if (h->lock_fd >= 0)
+        (void) close(h->lock_fd);
     free(h);
+}
+
+/* Another backend of this daemon sweeps the same place when it is opened. -1: it is in use. */
+static int lock_dir(const char *dir)
+{
+    AUTO_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? TAKE_FD(fd) : -1;
 }
 
 static int send_fd(int to, int fd)
@@ -140,6 +152,7 @@ int docker_hand_new(struct docker *d, uint64_t box_id, void (*on_taken)(void *ct
     h = xcalloc(1, sizeof(*h));
     str_hex64(hex, box_id);
     (void) snprintf(h->dir, sizeof(h->dir), "%s/%s", d->dir, hex);
+    h->lock_fd = -1;
     h->box_fd = -1;
     h->on_taken = on_taken;
     h->ctx = ctx;
@@ -148,6 +161,7 @@ int docker_hand_new(struct docker *d, uint64_t box_id, void (*on_taken)(void *ct
         rc = err_sys(err, SP_IO, errno, "directory '%.160s'", h->dir);
     else
         rc = listen_for_box(h, err);
+    h->lock_fd = lock_dir(h->dir);
     if (rc == SP_OK)
         rc = listen_for_agent(d, h, err);
     if (rc != SP_OK) {
@@ -168,11 +182,16 @@ void docker_hand_sweep(struct docker *d)
         return;
     for (entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         char path[DOCKER_PATH_MAX + 32];
+        int fd;
 
         if (!str_parse_hex64(entry->d_name, &id))
             continue;
         (void) snprintf(path, sizeof(path), "%s/%.16s", d->dir, entry->d_name);
+        fd = lock_dir(path);
+        if (fd < 0)
+            continue;
         remove_dir(path);
+        (void) close(fd);
     }
     (void) closedir(dir);
 }

@@ -280,6 +280,7 @@ struct docker_ended {
 struct docker_events {
     struct docker_call call;
     struct rt_timer pause; /* before it is asked again, or until its silence means connected */
+    struct rt_timer second_look;
     uint64_t backoff_ns;
     uint64_t since_ns;   /* wall clock of the engine: the last that was seen */
     uint64_t started_ns; /* likewise: what is older is history, and told for docker_ended_add() */

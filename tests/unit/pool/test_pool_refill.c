@@ -139,6 +139,32 @@ static void test_blank_of_another_profile(void **state)
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
 }
 
+/* A backend that answers again is tried at once, not when its pause is over. */
+static void test_backend_is_back(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].create_max = 1;
+    rig.config.profiles[0].backoff_min_ns = 60 * NS_PER_S;
+    rig.config.profiles[0].backoff_max_ns = 60 * NS_PER_S;
+    rig.config.profiles[0].breaker_after = 1;
+    rig.fail_create = true;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.fail_create = false;
+    rig_list(&rig, true, NULL, 0); /* says nothing about creates */
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
+    rig_list(&rig, false, NULL, 0);
+    a = rig_acquire(&rig, "u", "t3", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
+    rig_list(&rig, true, NULL, 0);
+    a = rig_acquire(&rig, "u", "t4", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig.facts[POOL_FACT_BREAKER_CLOSED], 1);
+}
+
 static void test_breaker(void **state)
 {
     struct pool_profile_view v;
@@ -347,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_eviction_counts_the_dying, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blank_of_another_profile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_breaker, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_backend_is_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_half_open_tries_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_creates_are_capped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_target_follows_arrivals, setup, teardown),
