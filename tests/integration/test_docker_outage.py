@@ -146,6 +146,8 @@ class UnderLoad(DockerCase):
         """Everybody is served again; nobody was cut off, or waited longer than asked for."""
         self.wait_served(self.callers, "callers get boxes again")
         for caller in self.callers + self.others:
+            caller.stopped.set()
+        for caller in self.callers + self.others:
             caller.end()
             self.assertFalse(caller.is_alive(), "a call hangs")
             self.assertIsNone(caller.problem)
