@@ -177,7 +177,7 @@ const struct config_key config_keys[] = {
     PROFILE(runtime, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
             "OCI runtime: crun, runc, runsc or a path. Empty: the first of crun, runc and runsc "
             "that can start a box here; `sandpool doctor` shows which and why. For docker: a "
-            "runtime the engine knows by this name; empty: the engine's default."),
+            "runtime the engine knows by this name (Podman: none); empty: the engine's default."),
     PROFILE(rootfs, STRING, CONFIG_SPEC, 1, CONFIG_PATH_MAX, "host",
             "What a box sees as its file system, under a layer of its own. host: this machine's "
             "/usr and a few files of /etc, nothing of homes, root, run or var. Or the path of a "

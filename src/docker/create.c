@@ -54,6 +54,11 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     m->has_wish = r->extras != NULL;
     if (rc != SP_OK)
         return rc;
+    if (d->is_podman && !str_is_empty(p->runtime))
+        return err_set(err, SP_CONFIG,
+                       "Podman would ignore `runtime: %.60s`: make it the default of its service "
+                       "(--runtime) and leave `runtime` empty",
+                       p->runtime);
     if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
         return err_set(err, SP_CONFIG, "there is no sandpool-agent: set oci.agent");
     if (p->network != CONFIG_NETWORK_NAT && !is_local)

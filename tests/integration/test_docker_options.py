@@ -62,17 +62,25 @@ class OptionsCase(DockerCase):
         cls.server.args = ["--destroy-on-exit"]
         cls.server.start()
         cls.server.stop()
-        wait_until(lambda: not cls.engine.left(), "the engine has nothing left")
+        try:
+            wait_until(lambda: not cls.engine.left(), "the engine has nothing left")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {cls.engine.left()} {cls.server.process.output()[-3000:]}") from None
 
     def get_box(self, thread, profile="default", **fields):
-        return self.box(self.server, thread, profile=profile, **fields)
+        box = self.box(self.server, thread, profile=profile, **fields)
+        self.addCleanup(self.delete, box)
+        return box
 
-    def destroy(self, box):
+    def delete(self, box):
         client = self.server.client(WAIT_S * 2)
         try:
-            return self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+            return client.delete(f"/v1/sandboxes/{box.id}")  # twice is fine
         finally:
             client.close()
+
+    def destroy(self, box):
+        return self.assertOk(self.delete(box))
 
 
 class Options:
@@ -84,6 +92,7 @@ class Options:
             "cap_add": ["NET_RAW"]}},
         "grace": {"docker": {"user": "root", "stop_grace_s": 20, "volumes": ["shared-data:/shared"]}},
         "short": {"docker": {"user": "root", "stop_grace_s": 4}, "destroy_timeout_s": 15},
+        "strict": {"runtime": "runsc-of-nobody"},
         "address": {"network": "nat", "docker": {"reach": "address"}},
         "far": {"network": "nat", "docker": {"bind_host": "0.0.0.0", "url_host": "127.0.0.2"}},
     }
@@ -192,6 +201,12 @@ class Options:
         ports = self.container(box)["NetworkSettings"]["Ports"]["8080/tcp"]
         self.assertIn("0.0.0.0", [p["HostIp"] or "0.0.0.0" for p in ports])
         self.assertIn(str(box.url.port), [p["HostPort"] for p in ports])
+
+    def test_runtime_that_is_not_there(self):
+        """Never another one instead: Podman would take its own."""
+        answer = self.server.acquire("strict", profile="strict", wait_ms=2000)
+        self.assertEqual(answer.status, 503, answer)
+        self.assertIn("runsc-of-nobody", self.server.process.output())
 
     def test_limits_of_an_acquire(self):
         box = self.get_box("limits", limits={"memory": "96M", "cpus": 0.5, "pids": 77})

@@ -194,6 +194,29 @@ static void test_command(void **state)
     fini(&b);
 }
 
+static void test_late(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *rest;
+        unsigned want;
+    } cases[] = {
+        {"", BACKEND_LATE_ALL},
+        {"runtime: runc", BACKEND_LATE_ALL},
+        {"runtime: runsc", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
+        {"runtime: kata-qemu", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
+        {"agent: image, network: nat", BACKEND_LATE_MOUNTS | BACKEND_LATE_LIMITS},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct body b = {0};
+
+        make(&b, cases[i].rest);
+        assert_int_equal(docker_ops.late & docker_ops.late_of(b.plan.profile), cases[i].want);
+        fini(&b);
+    }
+}
+
 /* Where nothing can be mounted later it is known before a box is changed. */
 static void test_mounts_of_engines_elsewhere(void **state)
 {
@@ -244,13 +267,10 @@ static void test_extras(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extras),
-        cmocka_unit_test(test_gpus),
-        cmocka_unit_test(test_capabilities),
-        cmocka_unit_test(test_mounts),
-        cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_command),
-        cmocka_unit_test(test_mounts_of_engines_elsewhere),
+        cmocka_unit_test(test_extras),       cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_capabilities), cmocka_unit_test(test_mounts),
+        cmocka_unit_test(test_reach),        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_late),         cmocka_unit_test(test_mounts_of_engines_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
