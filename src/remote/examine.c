@@ -85,6 +85,7 @@ static void on_list(struct op *op)
     enum remote_word word = remote_call_word(&x->call, &err);
     struct json_doc *doc = word == REMOTE_DONE ? remote_call_json(&x->call, &err) : NULL;
     const struct json *boxes = doc != NULL ? json_get(json_root(doc), "sandboxes") : NULL;
+    bool is_list = json_is_arr(boxes);
     size_t ours = 0;
 
     for (size_t i = 0; i < json_len(boxes); i++) {
@@ -93,7 +94,7 @@ static void on_list(struct op *op)
 
         ours += name != NULL && remote_name_is_ours(x->remote, name, &id) ? 1 : 0;
     }
-    if (json_is_arr(boxes))
+    if (is_list)
         tell(x->request, BACKEND_FINDING_OK, "key",
              "accepted; it has %zu boxes, %zu of them under ids of this daemon", json_len(boxes),
              ours);
@@ -102,7 +103,7 @@ static void on_list(struct op *op)
              word == REMOTE_DONE ? "what it lists makes no sense: is this a provisioner?"
                                  : err.msg);
     (void) json_doc_free(doc);
-    if (json_is_arr(boxes) || word == REMOTE_DONE)
+    if (is_list)
         ask(x, "/api/capabilities", on_capabilities);
     else
         end(x);

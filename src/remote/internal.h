@@ -214,7 +214,8 @@ void remote_finish(struct remote *r, struct op *op, int result, const struct err
 void remote_settle(struct remote *r);
 
 /* setup.c */
-MUST_CHECK int remote_setup(struct remote *r, const struct config_profile *p, struct err *err);
+MUST_CHECK int remote_setup(struct remote *r, const struct config *c,
+                            const struct config_profile *p, struct err *err);
 
 /* body.c: what POST /api/sandboxes is told. */
 MUST_CHECK int remote_put_body(const struct backend_create *c, const char *name, struct buf *out,

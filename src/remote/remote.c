@@ -55,7 +55,7 @@ static int remote_open(const struct backend_env *env, const struct config_profil
     list_init(&r->inner);
     list_init(&r->pauses);
     list_init(&r->box_list);
-    rc = remote_setup(r, profile, err);
+    rc = remote_setup(r, env->config, profile, err);
     if (rc != SP_OK) {
         free(r);
         return rc;

@@ -37,6 +37,26 @@ static int read_key(const char *path, char *ret, size_t cap, struct err *err)
     return SP_OK;
 }
 
+static bool has_key(const struct config_profile *p)
+{
+    return !str_is_empty(p->remote.provisioner_api_key) ||
+           !str_is_empty(p->remote.provisioner_api_key_file);
+}
+
+/* Profiles of one provisioner share us; one of them that has the key is enough. */
+static const struct config_profile *who_has_key(const struct config *c,
+                                                const struct config_profile *p)
+{
+    for (unsigned i = 0; !has_key(p) && i < c->profile_count; i++) {
+        const struct config_profile *other = &c->profiles[i];
+
+        if (strcmp(other->backend, p->backend) == 0 && has_key(other) &&
+            strcmp(other->remote.provisioner_url, p->remote.provisioner_url) == 0)
+            return other;
+    }
+    return p;
+}
+
 static int take_key(struct remote *r, const struct config_profile *p, struct err *err)
 {
     static const char name[] = "X-API-Key: ";
@@ -53,7 +73,8 @@ static int take_key(struct remote *r, const struct config_profile *p, struct err
     return rc;
 }
 
-int remote_setup(struct remote *r, const struct config_profile *p, struct err *err)
+int remote_setup(struct remote *r, const struct config *c, const struct config_profile *p,
+                 struct err *err)
 {
     unsigned char digest[32];
     struct sha256 h;
@@ -74,5 +95,5 @@ int remote_setup(struct remote *r, const struct config_profile *p, struct err *e
     sha256_end(&h, digest);
     str_hex(hex, digest, 4);
     (void) snprintf(r->prefix, sizeof(r->prefix), "sp-%s-", hex);
-    return take_key(r, p, err);
+    return take_key(r, who_has_key(c, p), err);
 }

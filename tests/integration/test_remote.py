@@ -123,7 +123,15 @@ class Life(RemoteCase):
     def test_key_from_a_file(self):
         path = pathlib.Path(self.directory) / "key"
         path.write_text(provisioners.KEY + "\n")
-        daemon = self.start(remote={"provisioner_api_key": "", "provisioner_api_key_file": str(path)})
+        remote = {"provisioner_url": self.provisioner.url, "provisioner_api_key_file": str(path)}
+        daemon = self.start(remote={"provisioner_api_key": ""}, config={"profiles": {
+            "default": {"backend": "remote", "remote": {"provisioner_url": self.provisioner.url}},
+            "second": {"backend": "remote", "remote": remote}}})  # one that has it is enough
+        self.box(daemon, "one")
+
+    def test_host_name(self):
+        url = self.provisioner.url.replace("127.0.0.1", "localhost")
+        daemon = self.start(remote={"provisioner_url": url + "/"})
         self.box(daemon, "one")
 
     def test_pending(self):
