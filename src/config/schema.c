@@ -334,10 +334,11 @@ const struct config_key config_keys[] = {
         CONFIG_PATH_MAX, "",
         "Where the provisioner answers, like http://provisioner:8002. Required. Profiles of one "
         "provisioner must say it the same way; of what follows, the first of them counts."),
-    PROFILE(remote.provisioner_api_key, STRING, CONFIG_SECRET | CONFIG_OF_BACKEND, 0,
-            CONFIG_PATH_MAX, "",
-            "Sent as X-API-Key. Best kept out of this file, like ${PROVISIONER_API_KEY}. Empty: that "
-            "of another profile of the same provisioner, or none is sent."),
+    PROFILE(
+        remote.provisioner_api_key, STRING, CONFIG_SECRET | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX,
+        "",
+        "Sent as X-API-Key. Best kept out of this file, like ${PROVISIONER_API_KEY}. Empty: that "
+        "of another profile of the same provisioner, or none is sent."),
     PROFILE(remote.provisioner_api_key_file, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "A file whose first line is the key, instead of provisioner_api_key. Read when the "
             "daemon starts."),
