@@ -212,7 +212,8 @@ class TestProxy(Common, Case):
         self.assertEqual(back.hexdigest(), digest.hexdigest())
         print(f"{size // MIB} MiB: up {up:.1f} s, down {down:.1f} s, "
               f"memory {before // 1024} -> {max(peak) // 1024} KiB")
-        self.assertLess(max(peak) - before, 16 * MIB * SLOW)
+        if SLOW == 1:  # a sanitizer keeps what is freed
+            self.assertLess(max(peak) - before, 16 * MIB)
 
     def test_without_the_address_nobody_gets_in(self):
         url = urllib.parse.urlsplit(self.create("a")["sandbox_url"])

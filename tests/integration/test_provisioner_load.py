@@ -4,7 +4,7 @@ native API over TCP: nothing fails, nothing leaks, and the times are printed sid
 import pathlib
 import time
 
-from harness import in_threads, main, wait_until
+from harness import SLOW, in_threads, main, wait_until
 from provisioner import Caller, ProvisionerCase, free_port
 
 CLIENTS = 50
@@ -92,7 +92,8 @@ class Load(ProvisionerCase):
             return ({r["state"] for r in rows} == {"blank"} and
                     {r["box_id"] for r in rows} == set(sim.boxes()))
         wait_until(settled, "only warm boxes are left, and each is known")
-        self.assertLess(memory[-1] - memory[0], 8192)
+        if SLOW == 1:  # a sanitizer keeps what is freed
+            self.assertLess(memory[-1] - memory[0], 8192)
 
 
 if __name__ == "__main__":

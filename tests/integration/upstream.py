@@ -7,13 +7,15 @@ import socket
 import threading
 import time
 
+from provisioner import free_port
+
 CHUNK = b"0123456789abcdef" * 4096
 
 
 class Upstream:
     def __init__(self):
-        self.server = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.port = self.server.getsockname()[1]
+        self.port = free_port()
+        self.server = socket.create_server(("127.0.0.1", self.port), backlog=512)
         self.boxes = {}
         self.seen = []      # heads of what came for the box
         self.ended = []     # (path, bytes) of requests whose client went away
