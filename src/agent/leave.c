@@ -52,10 +52,11 @@ static void on_look(struct rt_timer *timer)
 
 void leave_look(struct leave *l)
 {
-    struct rt *rt = &l->processes->loop->rt;
+    struct rt *rt;
 
     if (!l->is_on)
-        return;
+        return; /* without processes to look at, too */
+    rt = &l->processes->loop->rt;
     if (has_children() && rt_now(rt) < l->until_ns) {
         hang_up_idle(l->processes);
         rt_timer_set(rt, &l->timer, rt_after(rt_now(rt), LOOK_NS), on_look);
