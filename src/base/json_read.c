@@ -227,6 +227,8 @@ bool json_member(const struct json *v, size_t i, const char **ret_key, const str
     yyjson_val *key;
     yyjson_val *value;
 
+    if (!json_is_obj(v)) /* the macro looks for the first member all the same */
+        return false;
     yyjson_obj_foreach(mut(v), idx, max, key, value)
     {
         if (idx == i) {

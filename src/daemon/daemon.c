@@ -354,7 +354,7 @@ static int start(struct daemon *d, struct config *config, struct err *err)
 {
     static const int signums[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, 0};
     struct httpc_limits limits = {
-        .connections = 512, .connections_per_host = 64, .connect_timeout_ms = 5000};
+        .connections = 512, .connections_per_host = 192, .connect_timeout_ms = 5000};
     int r = loop_init(&d->loop, err);
 
     if (r == SP_OK)

@@ -154,7 +154,9 @@ int docker_take_address(struct docker *d, const struct config_profile *p, struct
         if (strlen(path) >= sizeof(((struct sockaddr_un *) NULL)->sun_path))
             return err_set(err, SP_CONFIG, "docker.host is too long for a Unix socket");
         str_copy_cut(d->socket, sizeof(d->socket), path);
-        str_copy_cut(d->url, sizeof(d->url), "http://docker");
+        /* A name of its own: connections are counted by host. */
+        (void) snprintf(d->url, sizeof(d->url), "http://docker-%08x",
+                        (unsigned) (hash_str(path) & UINT32_MAX));
         return SP_OK;
     }
     if (!has_scheme(d->address, TCP_SCHEME) ||

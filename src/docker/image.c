@@ -128,7 +128,8 @@ static void end(struct docker_pull *p, int rc, const struct err *err)
     p->result = rc;
     if (rc != SP_OK) {
         p->err = *err;
-        tell(p, BACKEND_IMAGE_FAILED, err->msg);
+        if (rc == SP_BACKEND_FAILED || rc == SP_CONFIG || p->is_pulling)
+            tell(p, BACKEND_IMAGE_FAILED, err->msg); /* else the engine is away: said elsewhere */
     }
     p->is_ended = true;
     list_remove(&d->pulls, &p->link); /* who comes now begins anew */
@@ -237,12 +238,12 @@ static void on_pulled(struct op *op)
     if ((rc == SP_OK && !str_is_empty(p->failure)) || rc == SP_NOT_FOUND || rc == SP_BACKEND_FAILED)
         rc = err_set(&err, SP_BACKEND_FAILED, "pull failed: %s (image '%.80s')",
                      last_words(p->failure), p->source.image);
-    p->is_pulling = false;
-    p->was_pulled = true;
     if (rc != SP_OK) {
         end(p, rc, &err);
         return;
     }
+    p->is_pulling = false;
+    p->was_pulled = true;
     note_fetched(p);
     tell(p, BACKEND_IMAGE_PULLED, "");
     inspect(p);

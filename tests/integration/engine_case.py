@@ -2,6 +2,7 @@
 front of it that breaks streams, swallows replies and steps between."""
 
 import json
+import os
 import pathlib
 import socket
 import sys
@@ -16,7 +17,11 @@ import engine as engines  # noqa: E402
 
 engines.isolate()
 
+engines.isolate()
+
 IMAGE = engines.IMAGE
+# With sanitizers the agent is not static and runs in no image: then it is one of another build.
+AGENT = pathlib.Path(os.environ.get("SANDPOOL_TEST_AGENT", BIN / "sandpool-agent")).resolve()
 
 
 class EngineCase(TestCase):
@@ -41,7 +46,7 @@ class EngineCase(TestCase):
     def daemon_on(self, profiles, start=True, env=None, **config):
         daemon = Daemon(self.directory, {
             "instance": "t" + self.id().rsplit(".", 1)[1][:50], "profiles": profiles,
-            "oci": {"agent": str((BIN / "sandpool-agent").resolve())}, **config}, env=env)
+            "oci": {"agent": str(AGENT)}, **config}, env=env)
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon
 
