@@ -5,7 +5,6 @@ nothing of what was under way is left."""
 import http.client
 import os
 import subprocess
-import sys
 
 from docker_case import INSTANCE, Box, DockerCase, engines, main, wait_until
 from harness import BIN, SLOW, WAIT_S, Client
@@ -59,7 +58,7 @@ class Crash:
             self.skipTest("this build has no crash points")
         died = set()
         for name in names:
-            for hit in self.hits:
+            for hit in self.hits if name.startswith(("docker.", "engine.")) else (1,):
                 with self.subTest(point=name, hit=hit):
                     self.setUp()
                     try:
@@ -158,4 +157,4 @@ def load_tests(loader, _tests, _pattern):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
