@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -293,6 +294,18 @@ class TestCase(unittest.TestCase):
     def assertOk(self, answer):
         self.assertEqual(answer.status, 200, answer)
         return answer.json
+
+
+def free_port():
+    """Not one of those that the kernel, and engines of containers, give out by themselves."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def in_threads(count, work):

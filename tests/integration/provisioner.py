@@ -2,25 +2,11 @@
 
 import http.client
 import json
-import random
-import socket
 import threading
 
-from harness import WAIT_S, Answer, TestCase
+from harness import WAIT_S, Answer, TestCase, free_port
 
 KEY = "provisioner-key-of-the-tests"
-
-
-def free_port():
-    """Not one of those that the kernel, and engines of containers, give out by themselves."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass  # taken
 
 
 class Caller:

@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 
-from harness import WAIT_S, Client, TestCase, wait_until
+from harness import WAIT_S, Client, TestCase, free_port, wait_until
 
 
 class TcpClient(Client):
@@ -76,12 +76,6 @@ class Caller(threading.Thread):
                       else self.client.post(target + "/renew", {"ttl_s": 900}))
             self.expect(answer, box_id=self.lease["box_id"], state="leased",
                         generation=self.lease["generation"])
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class TakeoverCase(TestCase):

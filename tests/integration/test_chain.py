@@ -10,9 +10,9 @@ import threading
 import time
 import urllib.parse
 
-from harness import SLOW, WAIT_S, Client, Daemon, in_threads, main, wait_until
+from harness import SLOW, WAIT_S, Client, Daemon, free_port, in_threads, main, wait_until
 from oci_case import Box, BoxCase
-from provisioner import KEY, free_port
+from provisioner import KEY
 
 PORT = free_port()
 

@@ -8,8 +8,8 @@ import socket
 import subprocess
 import time
 
-from harness import BIN, SLOW, in_threads, main, wait_until
-from provisioner import KEY, Caller, ProvisionerCase, free_port
+from harness import BIN, SLOW, free_port, in_threads, main, wait_until
+from provisioner import KEY, Caller, ProvisionerCase
 
 ID = "fe0dc8182dec7b77"  # user default, thread thread-1
 ANY_URL = re.compile(r"http://127\.0\.0\.1:\d+/s/[A-Za-z0-9._-]+/[0-9a-f]{32}")

@@ -10,9 +10,9 @@ import threading
 import time
 import urllib.parse
 
-from harness import SLOW, main, wait_until
+from harness import SLOW, free_port, main, wait_until
 from oci_case import MIB, BoxCase
-from provisioner import KEY, Caller, free_port
+from provisioner import KEY, Caller
 
 
 class Sandbox:

@@ -4,8 +4,8 @@ native API over TCP: nothing fails, nothing leaks, and the times are printed sid
 import pathlib
 import time
 
-from harness import SLOW, in_threads, main, wait_until
-from provisioner import Caller, ProvisionerCase, free_port
+from harness import SLOW, free_port, in_threads, main, wait_until
+from provisioner import Caller, ProvisionerCase
 
 CLIENTS = 50
 COUNT = 1000

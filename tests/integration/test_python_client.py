@@ -14,19 +14,13 @@ import threading
 import time
 import unittest
 
-from harness import TestCase, in_threads, main, wait_until
+from harness import TestCase, free_port, in_threads, main, wait_until
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))
 
 import sandpool  # noqa: E402
 from sandpool import deerflow  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 @contextlib.contextmanager

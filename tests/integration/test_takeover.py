@@ -8,9 +8,9 @@ import socket
 import threading
 import time
 
-from harness import SLOW, WAIT_S, main, wait_until
+from harness import SLOW, WAIT_S, free_port, main, wait_until
 from provisioner import ProvisionerCase
-from takeover_case import TakeoverCase, TcpClient, free_port
+from takeover_case import TakeoverCase, TcpClient
 
 
 class OtherServers(ProvisionerCase):
