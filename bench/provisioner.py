@@ -84,9 +84,15 @@ def bench_proxy(b):
     b.row(f"a request through the proxy - to the box itself (n={len(times[through])}): p50",
           f"{z - a:.0f} us ({z:.0f} - {a:.0f})", "<= 500 us", z - a <= 500)
     before = d.process.rss_kb()
-    up, down = boxes.transfer(through)
-    b.row("file of 256 MB into a box and out of it, through the proxy", f"{up:.0f} / {down:.0f} MB/s", ">= 200",
-          min(up, down) >= 200)
+    lease = boxes.acquire(d)  # a box of its own: the token of the other one is told to nobody
+    speeds = {through: [], boxes.Agent(lease): []}
+    for _ in range(3):
+        for agent, seen in speeds.items():
+            seen.append(boxes.transfer(agent))
+    (up, down), (own_up, own_down) = ([statistics.median(way) for way in zip(*seen)] for seen in speeds.values())
+    b.row("file of 256 MB into a box and out of it, through the proxy / to the box itself (n=3)",
+          f"{up / own_up:.2f} / {down / own_down:.2f} ({up:.0f} and {own_up:.0f}, {down:.0f} and {own_down:.0f} MB/s)",
+          ">= 0.4", min(up / own_up, down / own_down) >= 0.4)
     grown = (d.process.rss_kb() - before) / 1024
     b.row("the daemon's memory after that", f"{grown:+.1f} MB", "<= 4 MB", grown <= 4)
     d.process.stop()

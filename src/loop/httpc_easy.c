@@ -14,7 +14,7 @@
 
 /* How long libcurl knows the addresses it was given (longer than a request waits for a connection), and
  * the authorities' certificates it has read. */
-enum { RULE_S = 3600, AUTHORITIES_S = 60 };
+enum { RULE_S = 3600, AUTHORITIES_S = 60, STREAM_READ_SIZE = 64 * 1024 };
 
 /* --- errors --- */
 
@@ -320,6 +320,8 @@ static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 {
     CURLcode rc = CURLE_OK;
 
+    if (r->on_data != NULL) /* streams are long; the default is 16 KiB a read */
+        SET(CURLOPT_BUFFERSIZE, (long) STREAM_READ_SIZE);
     SET(CURLOPT_WRITEFUNCTION, httpc_stream_on_body);
     SET(CURLOPT_WRITEDATA, r);
     SET(CURLOPT_HEADERFUNCTION, httpc_stream_on_header);
