@@ -340,8 +340,8 @@ const struct config_key config_keys[] = {
         "Sent as X-API-Key. Best kept out of this file, like ${PROVISIONER_API_KEY}. Empty: that "
         "of another profile of the same provisioner, or none is sent."),
     PROFILE(remote.provisioner_api_key_file, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
-            "A file whose first line is the key, instead of provisioner_api_key. Read when the "
-            "daemon starts."),
+            "A file whose first line is the key, instead of provisioner_api_key. Read at start and "
+            "reload."),
     PROFILE(remote.create_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "30",
             "Seconds one answer to a create may take. Later ones are not lost: the provisioner is "
             "asked for the box by its id, as long as create.timeout_s allows."),

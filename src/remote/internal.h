@@ -187,6 +187,7 @@ struct remote {
     char url[CONFIG_PATH_MAX + 1];         /* without a slash at its end */
     char key_header[CONFIG_PATH_MAX + 16]; /* "": none; never logged */
     const char *key;                       /* within the header */
+    char profile[CONFIG_NAME_MAX + 1];     /* that we were opened for: its time limits count */
     uint64_t create_ns, destroy_ns, get_ns, list_ns;
 
     struct list ops;    /* what callers wait for */
@@ -216,6 +217,9 @@ void remote_settle(struct remote *r);
 /* setup.c */
 MUST_CHECK int remote_setup(struct remote *r, const struct config *c,
                             const struct config_profile *p, struct err *err);
+
+/* After a reload: a new key, new time limits. */
+void remote_prepare(struct backend *b, const struct config_profile *p);
 
 /* body.c: what POST /api/sandboxes is told. */
 MUST_CHECK int remote_put_body(const struct backend_create *c, const char *name, struct buf *out,

@@ -100,6 +100,7 @@ const struct backend_ops remote_ops = {
     .at_create = BACKEND_LATE_MOUNTS,
     .open = remote_open,
     .close = remote_close,
+    .prepare = remote_prepare,
     .create = remote_create,
     .destroy = remote_destroy,
     .is_alive = remote_is_alive,

@@ -67,10 +67,31 @@ static int take_key(struct remote *r, const struct config_profile *p, struct err
         rc = read_key(p->remote.provisioner_api_key_file, key, sizeof(key), err);
     else
         str_copy_cut(key, sizeof(key), p->remote.provisioner_api_key);
-    if (rc == SP_OK && !str_is_empty(key))
+    if (rc != SP_OK)
+        return rc;
+    if (!str_is_empty(key))
         (void) snprintf(r->key_header, sizeof(r->key_header), "%s%s", name, key);
     r->key = str_is_empty(r->key_header) ? "" : r->key_header + strlen(name);
     return rc;
+}
+
+static void take_limits(struct remote *r, const struct config_profile *p)
+{
+    r->create_ns = p->remote.create_timeout_s * NS_PER_S;
+    r->destroy_ns = p->remote.destroy_timeout_s * NS_PER_S;
+    r->get_ns = p->remote.get_timeout_s * NS_PER_S;
+    r->list_ns = p->remote.list_timeout_s * NS_PER_S;
+}
+
+void remote_prepare(struct backend *backend, const struct config_profile *p)
+{
+    struct remote *r = remote_of(backend);
+    struct err err;
+
+    if (strcmp(p->name, r->profile) == 0)
+        take_limits(r, p);
+    if (has_key(p) && take_key(r, p, &err) != SP_OK) /* the old one stays */
+        log_warn("remote.key_unreadable", LF_STR("profile", p->name), LF_STR("reason", err.msg));
 }
 
 int remote_setup(struct remote *r, const struct config *c, const struct config_profile *p,
@@ -86,10 +107,8 @@ int remote_setup(struct remote *r, const struct config *c, const struct config_p
     str_copy_cut(r->url, sizeof(r->url), p->remote.provisioner_url);
     for (len = strlen(r->url); len > 0 && r->url[len - 1] == '/'; len--)
         r->url[len - 1] = '\0';
-    r->create_ns = p->remote.create_timeout_s * NS_PER_S;
-    r->destroy_ns = p->remote.destroy_timeout_s * NS_PER_S;
-    r->get_ns = p->remote.get_timeout_s * NS_PER_S;
-    r->list_ns = p->remote.list_timeout_s * NS_PER_S;
+    str_copy_cut(r->profile, sizeof(r->profile), p->name);
+    take_limits(r, p);
     sha256_init(&h);
     sha256_add(&h, r->instance, strlen(r->instance));
     sha256_end(&h, digest);

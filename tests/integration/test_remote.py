@@ -128,6 +128,15 @@ class Life(RemoteCase):
             "default": {"backend": "remote", "remote": {"provisioner_url": self.provisioner.url}},
             "second": {"backend": "remote", "remote": remote}}})  # one that has it is enough
         self.box(daemon, "one")
+        self.provisioner.control(key="a-new-key-for-everybody")
+        path.write_text("a-new-key-for-everybody\n")
+        client = self.client(daemon)
+        self.assertEqual(client.post("/v1/pool/reload").status, 200)
+        self.reconcile(daemon)
+        self.assertEqual(client.get("/v1/pool").json.get("trouble") or "", "")
+        self.box(daemon, "two")
+        self.assertEqual(client.delete(f"/v1/sandboxes/{self.box(daemon, 'one')['sandbox_id']}").status, 200)
+        path.write_text(provisioners.KEY + "\n")
 
     def test_host_name(self):
         url = self.provisioner.url.replace("127.0.0.1", "localhost")
