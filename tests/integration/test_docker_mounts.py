@@ -3,6 +3,7 @@ sees, as whom, and what it must never see."""
 
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -154,6 +155,36 @@ class OnRemappedDocker(Mounts, OptionsCase):
                 subprocess.run(["mount", "--bind", ids.name, path], check=True, timeout=10)
                 cls.addClassCleanup(subprocess.run, ["umount", path], check=True, timeout=10)
             super().setUpClass()
+
+
+class GvisorEngine(engines.Engine):
+    def dockerd(self):
+        runtime = pathlib.Path(self.dir + "/runsc")
+        runtime.write_text('#!/bin/sh\nexec runsc --platform=ptrace --ignore-cgroups --network=host "$@"\n')
+        runtime.chmod(0o755)
+        return [*super().dockerd(), f"--add-runtime=runsc={runtime}"]
+
+
+@unittest.skipUnless(shutil.which("runsc"), "runsc is not installed")
+class OnGvisor(OptionsCase):
+    """What runs there has a kernel of its own: nothing can be mounted past it, so a box is made with it."""
+
+    engine_class = GvisorEngine
+    profiles = {"strict": {"runtime": "runsc", "network": "nat", "warm": {"min": 1, "max": 1}}}
+
+    def test_box(self):
+        (self.home / "share").mkdir()
+        (self.home / "share" / "hello").write_text("from the host\n")
+        self.wait_blank(self.client(self.server), 1)
+        box = self.get_box("plain", "strict")
+        self.assertEqual(box.lease["source"], "warm")
+        self.assertIn("Linux version 4.4.0", box.sh("cat /proc/version"))  # gVisor's
+        self.assertEqual(self.container(box)["HostConfig"]["Runtime"], "runsc")
+        box = self.get_box("mounted", "strict", mounts=[
+            {"host_path": str(self.home / "share"), "container_path": "/data", "read_only": True}])
+        self.assertEqual(box.lease["source"], "cold")
+        self.assertEqual(box.sh("cat /data/hello"), "from the host\n")
+        self.assertNotEqual(box.run("echo x > /data/hello").exit_code, 0)
 
 
 if __name__ == "__main__":
