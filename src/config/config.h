@@ -248,8 +248,7 @@ bool config_is_url(const char *url);
 /* The name of a variable. */
 bool config_is_env_name(const char *name);
 
-/* docker_options.c: texts of docker.* that have a form. The _problem functions give NULL, or the
- * reason as the rest of a sentence. */
+/* docker_options.c: an entry of docker.volumes. NULL, or the reason as the rest of a sentence. */
 struct config_volume {
     char name[CONFIG_NAME_MAX + 1];
     char box_path[CONFIG_PATH_MAX + 1];
@@ -257,10 +256,6 @@ struct config_volume {
 };
 
 const char *config_volume_problem(const char *text, struct config_volume *ret);
-const char *config_tmpfs_problem(const char *box_path, const char *options);
-const char *config_gpus_problem(const char *text);
-/* A capability of Linux, like NET_RAW. */
-bool config_is_capability(const char *name);
 /* Takes the next word of a comma separated list; false at its end. `cap` holds the longest. */
 bool config_list_next(const char **list, char *word, size_t cap);
 

@@ -1,11 +1,12 @@
 /* docker_options.c - the forms of texts below docker.*: checked when the configuration is read, taken
  * apart again when a container is described to the engine. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "config/config.h"
+#include "config/schema.h"
 
-enum { GPUS_MAX = 64 };
+enum { GPUS_MAX = 64, SHM_LEAST = 64 * 1024 };
 
 bool config_list_next(const char **list, char *word, size_t cap)
 {
@@ -72,7 +73,7 @@ static bool is_tmpfs_option(const char *word)
     return strncmp(word, "nr_inodes=", 10) == 0 && str_parse_u64(word + 10, 1, UINT32_MAX, &v);
 }
 
-const char *config_tmpfs_problem(const char *box_path, const char *options)
+static const char *tmpfs_problem(const char *box_path, const char *options)
 {
     char word[CONFIG_PATH_MAX + 1];
 
@@ -87,7 +88,7 @@ const char *config_tmpfs_problem(const char *box_path, const char *options)
     return NULL;
 }
 
-const char *config_gpus_problem(const char *text)
+static const char *gpus_problem(const char *text)
 {
     static const char why[] = "must be all, how many (1 to 64), or which: device=0,1";
     bool is_device = strncmp(text, "device=", 7) == 0;
@@ -108,7 +109,7 @@ const char *config_gpus_problem(const char *text)
     return NULL;
 }
 
-bool config_is_capability(const char *name)
+static bool is_capability(const char *name)
 {
     static const char *const known[] = {
         "AUDIT_CONTROL",   "AUDIT_READ",   "AUDIT_WRITE",
@@ -132,4 +133,61 @@ bool config_is_capability(const char *name)
             return true;
     }
     return false;
+}
+
+static const char *entry_problem(const char *key, const char *entry, const char *text,
+                                 char why[CONFIG_WHY_MAX])
+{
+    (void) snprintf(why, CONFIG_WHY_MAX, "entry '%.64s' %s", entry, text);
+    return key;
+}
+
+static const char *list_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX])
+{
+    const struct config_map *tmpfs = &p->docker.tmpfs;
+    struct config_volume volume;
+    char word[CONFIG_TEXT_MAX + 1];
+    const char *text;
+
+    for (const char *list = p->docker.volumes; config_list_next(&list, word, sizeof(word));) {
+        text = config_volume_problem(word, &volume);
+        if (text != NULL)
+            return entry_problem("docker.volumes", word, text, why);
+    }
+    for (unsigned i = 0; i < tmpfs->count; i++) {
+        text = tmpfs_problem(tmpfs->pairs[i].key, tmpfs->pairs[i].value);
+        if (text != NULL)
+            return entry_problem("docker.tmpfs", tmpfs->pairs[i].key, text, why);
+    }
+    for (const char *list = p->docker.cap_add; config_list_next(&list, word, sizeof(word));) {
+        if (!is_capability(word))
+            return entry_problem("docker.cap_add", word,
+                                 "is no capability: give names like NET_RAW, without CAP_", why);
+    }
+    return NULL;
+}
+
+static const char *problem(const char *key, const char *text, char why[CONFIG_WHY_MAX])
+{
+    (void) snprintf(why, CONFIG_WHY_MAX, "%s", text);
+    return key;
+}
+
+const char *config_docker_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX])
+{
+    bool has_network = p->network == CONFIG_NETWORK_NAT;
+    const char *gpus = gpus_problem(p->docker.gpus);
+
+    if (p->docker.reach == CONFIG_REACH_ADDRESS && !has_network)
+        return problem("docker.reach", "address needs `network: nat`: else a box has no address",
+                       why);
+    if (!has_network && (strstr(p->runtime, "runsc") != NULL || strstr(p->runtime, "kata") != NULL))
+        return problem(
+            "network",
+            "must be nat with backend docker and this runtime: no socket can be handed in", why);
+    if (p->docker.shm_size > 0 && p->docker.shm_size < SHM_LEAST)
+        return problem("docker.shm_size", "must be 0 (as the engine does) or at least 64k", why);
+    if (gpus != NULL)
+        return problem("docker.gpus", gpus, why);
+    return list_problem(p, why);
 }

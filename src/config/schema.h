@@ -123,6 +123,9 @@ void config_apply(struct config *c, const struct config_node *root, struct confi
 /* validate.c: what one key alone cannot tell. */
 void config_validate(const struct config *c, const struct config_node *root,
                      struct config_problems *p);
+/* docker_options.c: the first thing that is wrong below docker.*, or with what depends on it: the key
+ * and the rest of a sentence. NULL: nothing is. */
+const char *config_docker_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX]);
 /* expand.c: ${NAME} and $$; false with the reason. */
 MUST_CHECK bool config_expand(const char *text, struct buf *out, char why[CONFIG_WHY_MAX]);
 /* suggest.c: the key or section that was probably meant; false when nothing is near. `prefix` is

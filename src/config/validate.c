@@ -13,7 +13,6 @@ static const char *const built_in[] = {"oci", "docker", "remote", "sim", NULL};
 static const char *const *backend_names = built_in; /* set once, before the first load */
 
 #define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
-#define SHM_LEAST (64ULL * 1024)
 #define IDS_PER_BOX 65536ULL
 #define IDS_END ((1ULL << 32) - 65536)
 
@@ -331,42 +330,12 @@ static void check_box(const struct check *k, const struct config_profile *p)
     check_mounts(k, p);
 }
 
-static void complain_entry(const struct check *k, const struct config_profile *p, const char *path,
-                           const char *entry, const char *why)
-{
-    char text[CONFIG_WHY_MAX];
-
-    (void) snprintf(text, sizeof(text), "entry '%.64s' %s", entry, why);
-    complain(k, p, path, text);
-}
-
-static void check_docker_lists(const struct check *k, const struct config_profile *p)
-{
-    const struct config_map *tmpfs = &p->docker.tmpfs;
-    struct config_volume volume;
-    char word[CONFIG_TEXT_MAX + 1];
-    const char *why;
-
-    for (const char *list = p->docker.volumes; config_list_next(&list, word, sizeof(word));) {
-        why = config_volume_problem(word, &volume);
-        if (why != NULL)
-            complain_entry(k, p, "docker.volumes", word, why);
-    }
-    for (unsigned i = 0; i < tmpfs->count; i++) {
-        why = config_tmpfs_problem(tmpfs->pairs[i].key, tmpfs->pairs[i].value);
-        if (why != NULL)
-            complain_entry(k, p, "docker.tmpfs", tmpfs->pairs[i].key, why);
-    }
-    for (const char *list = p->docker.cap_add; config_list_next(&list, word, sizeof(word));) {
-        if (!config_is_capability(word))
-            complain_entry(k, p, "docker.cap_add", word,
-                           "is no capability: give names like NET_RAW, without CAP_");
-    }
-}
-
 /* What only containers of an engine have. */
 static void check_docker(const struct check *k, const struct config_profile *p)
 {
+    char text[CONFIG_WHY_MAX];
+    const char *key;
+
     if (strcmp(p->backend, "docker") != 0)
         return;
     if (str_is_empty(p->image))
@@ -383,16 +352,12 @@ static void check_docker(const struct check *k, const struct config_profile *p)
     if (!str_is_empty(p->docker.adopt_prefix) && !p->discover)
         complain(k, p, "docker.adopt_prefix",
                  "needs `discover: true`: acquires must look for them");
-    if (p->docker.reach == CONFIG_REACH_ADDRESS && p->network != CONFIG_NETWORK_NAT)
-        complain(k, p, "docker.reach", "address needs `network: nat`: else a box has no address");
-    if (p->docker.shm_size > 0 && p->docker.shm_size < SHM_LEAST)
-        complain(k, p, "docker.shm_size", "must be 0 (as the engine does) or at least 64k");
-    if (config_gpus_problem(p->docker.gpus) != NULL)
-        complain(k, p, "docker.gpus", config_gpus_problem(p->docker.gpus));
     if (p->docker.stop_grace_s > 0 && p->docker.stop_grace_s >= p->destroy_timeout_s)
         complain_more(k, p, "docker.stop_grace_s", p->docker.stop_grace_s,
                       "what destroy_timeout_s leaves", p->destroy_timeout_s - 1);
-    check_docker_lists(k, p);
+    key = config_docker_problem(p, text);
+    if (key != NULL)
+        complain(k, p, key, text);
 }
 
 /* What only boxes of a provisioner have. */

@@ -92,7 +92,7 @@ class Options:
             "cap_add": ["NET_RAW"]}},
         "grace": {"docker": {"user": "root", "stop_grace_s": 20, "volumes": ["shared-data:/shared"]}},
         "short": {"docker": {"user": "root", "stop_grace_s": 4}, "destroy_timeout_s": 15},
-        "strict": {"runtime": "runsc-of-nobody"},
+        "strict": {"runtime": "runsc-of-nobody", "network": "nat"},
         "address": {"network": "nat", "docker": {"reach": "address"}},
         "far": {"network": "nat", "docker": {"bind_host": "0.0.0.0", "url_host": "127.0.0.2"}},
     }

@@ -148,7 +148,7 @@ static void test_mounts(void **state)
                         "\"/t\":\"nosuid,nodev,exec\",\"/u\":\"nosuid,nodev,noexec\"}");
     assert_string_equal(host(&b, "ShmSize"), "2097152");
     fini(&b);
-    make(&b, "runtime: runsc");
+    make(&b, "network: nat, runtime: runsc");
     assert_string_equal(host(&b, "Tmpfs"), "");
     assert_string_equal(host(&b, "ShmSize"), "");
     assert_string_equal(host(&b, "Runtime"), "\"runsc\"");
@@ -203,8 +203,8 @@ static void test_late(void **state)
     } cases[] = {
         {"", BACKEND_LATE_ALL},
         {"runtime: runc", BACKEND_LATE_ALL},
-        {"runtime: runsc", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
-        {"runtime: kata-qemu", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
+        {"network: nat, runtime: runsc", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
+        {"network: nat, runtime: kata-qemu", BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS},
         {"agent: image, network: nat", BACKEND_LATE_MOUNTS | BACKEND_LATE_LIMITS},
     };
 
