@@ -23,7 +23,8 @@ void sim_spec_from_labels(const struct backend_labels *labels, const char *token
                           struct world_spec *ret);
 void sim_manners_from_profile(const struct config_profile *profile, struct world_manners *ret);
 /* How a late binding goes is said by two of its variables, so that a test can choose for each:
- * SIM_UPDATE_MS (how long it takes), SIM_UPDATE_ERROR (the code it fails with, also at a create). */
+ * SIM_UPDATE_MS (how long it takes; or a mount at /.../SIM_UPDATE_MS=300), SIM_UPDATE_ERROR (the code it
+ * fails with, also at a create). */
 struct sim_update_manners {
     uint64_t update_ms;
     const char *error; /* NULL: it goes well */

@@ -5,17 +5,30 @@
 #include "base/str.h"
 #include "sim/wire.h"
 
+static void set_time(struct sim_update_manners *m, const char *text)
+{
+    if (!str_parse_u64(text, 0, WIRE_UPDATE_MS_MAX, &m->update_ms))
+        m->error = "invalid_field";
+}
+
 void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret)
 {
+    static const char in_path[] = "/SIM_UPDATE_MS=";
+
     *ret = (struct sim_update_manners){0};
     for (size_t i = 0; i < extras->env_count; i++) {
         const struct backend_env_var *v = &extras->envs[i];
 
         if (strcmp(v->name, "SIM_UPDATE_ERROR") == 0)
             ret->error = v->value;
-        else if (strcmp(v->name, "SIM_UPDATE_MS") == 0 &&
-                 !str_parse_u64(v->value, 0, WIRE_UPDATE_MS_MAX, &ret->update_ms))
-            ret->error = "invalid_field";
+        else if (strcmp(v->name, "SIM_UPDATE_MS") == 0)
+            set_time(ret, v->value);
+    }
+    for (size_t i = 0; i < extras->mount_count; i++) {
+        const char *at = strstr(extras->mounts[i].box_path, in_path);
+
+        if (at != NULL)
+            set_time(ret, at + strlen(in_path));
     }
 }
 

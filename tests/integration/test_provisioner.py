@@ -496,6 +496,23 @@ class TestRestart(ProvisionerCase):
         daemon.stop()
 
 
+class TestConnections(ProvisionerCase):
+    def test_strangers_do_not_keep_callers_out(self):
+        self.serve({"max_connections": 3})
+        strangers = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(3)]
+        for stranger in strangers:
+            self.addCleanup(stranger.close)
+        self.assertEqual(self.caller().ids(), [])  # the oldest of them is closed for it
+
+    def test_one_more_than_allowed(self):
+        self.serve({"max_connections": 3})
+        for _ in range(3):
+            self.assertEqual(self.caller().ids(), [])
+        answer = self.caller().call("GET", "/api/sandboxes")
+        self.assertEqual((answer.status, answer.json, answer.headers["Retry-After"]),
+                         (503, {"detail": "the connection limit is reached"}, "1"))
+
+
 class TestMounts(ProvisionerCase):
     def test_what_is_refused(self):
         self.serve(mounts={"allow": ["/srv"]})
@@ -517,6 +534,24 @@ class TestMounts(ProvisionerCase):
         self.assertEqual(updates[0]["mounts"], [
             {"host_path": "/srv/a", "box_path": "/mnt/acp-workspace", "is_read_only": True},
             {"host_path": "/srv/b", "box_path": "/b", "is_read_only": False}])
+
+
+    def test_a_box_that_dies_while_it_gets_them(self):
+        """The caller does not hear of it: there are others."""
+        sim = self.sim()
+        self.serve(sim=sim, mounts={"allow": ["/srv"]})
+        answers = []
+        thread = self.meanwhile(lambda caller: answers.append(caller.create(
+            "a", extra_mounts=[mount("/srv/a", "/mnt/SIM_UPDATE_MS=1500")])))
+        first = wait_until(lambda: [b for b, labels in sim.boxes().items()
+                                    if labels.get("sandbox_id") == "a"], "it has a box")[0]
+        self.assertEqual(self.caller().get("a").json["status"], "Pending")
+        sim.kill_box(first)
+        thread.join()
+        box = self.assertOk(answers[0])
+        self.assertNotEqual(box["container_id"], first)
+        self.assertEqual(self.caller().get("a").json, box)
+        self.assertEqual(len(sim.boxes()[box["container_id"]]["updates"]), 1)
 
 
 class TestOpen(ProvisionerCase):
