@@ -109,6 +109,7 @@ class Adopt:
         self.assertEqual(self.lease(daemon)["source"], "discovered")
         self.engine.call("POST", f"/containers/{container}/kill")
         self.wait_event(daemon, "lost", box_id=container[:16])
+        self.assertIn("code 137", daemon.process.output())  # told by the engine, not found by a listing
 
     def test_prefix_taken_away(self):
         """While the daemon runs nothing changes for who holds one; then it is given up, but not ended."""

@@ -1,7 +1,7 @@
 """An engine that is not there, goes away and comes back, or keeps a reply to itself: what is known is served, what is
 wrong is said, and one silence holds up nobody else."""
 
-import json
+import datetime
 import threading
 
 from engine_case import EngineCase, Proxy
@@ -48,6 +48,10 @@ class Away:
         answer = daemon.acquire(thread, wait_ms=5000)
         return answer.json if answer.status == 200 else None
 
+    def when(self, daemon, event):
+        line = next(line for line in daemon.process.output().splitlines() if f"event={event} " in line)
+        return datetime.datetime.fromisoformat(line.split(" ")[0][len("ts="):].rstrip("Z"))
+
     def test_gone_and_back(self):
         """Leases are answered all the time, by a daemon that starts meanwhile too."""
         proxy = Proxy(self, self.engine.socket)
@@ -57,6 +61,8 @@ class Away:
         proxy.hook = lambda method, path: "refuse"
         proxy.cut()
         self.wait_not_ready(daemon, "backend docker:unix://", "the engine at")
+        lost, failed = (self.when(daemon, event) for event in ("docker.events_lost", "backend.list_failed"))
+        self.assertLess((failed - lost).total_seconds(), 5)  # not only by a listing that was due anyway
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
         self.assertEqual(box.sh("echo on"), "on\n")
         self.assertIsNone(self.get(daemon, f"/v1/sandboxes/{box.id}?alive=1").json["alive"])
