@@ -12,12 +12,22 @@
 #include "hands/inside.h"
 #include "hands/plan_read.h"
 
+enum { TRIES = 1000 };
+
+int inside_open(int dir, const char *path, uint64_t flags, uint64_t resolve)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags, .resolve = resolve};
+    int fd = -1;
+
+    /* A rename or a mount anywhere on the machine makes the kernel unsure of a "..". */
+    for (int i = 0; fd < 0 && i < TRIES && (i == 0 || errno == EAGAIN); i++)
+        fd = (int) syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    return fd;
+}
+
 static int open_in_root(int root, const char *path, uint64_t flags)
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags,
-                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-
-    return (int) syscall(SYS_openat2, root, path, &how, sizeof(how));
+    return inside_open(root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 static int make_dir(int parent, const char *name, uint32_t owner, struct err *err)

@@ -9,6 +9,8 @@
 
 #include "base/err.h"
 
+/* openat2() with O_PATH, tried again while the kernel is not sure of the way; -1 and errno. */
+int inside_open(int dir, const char *path, uint64_t flags, uint64_t resolve);
 /* A directory, made with its parents if need be; new ones belong to `owner`. O_PATH. */
 MUST_CHECK int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct err *err);
 /* What is to be mounted over: a directory or an empty file, as the thing to be mounted. O_PATH. */

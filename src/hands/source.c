@@ -5,24 +5,22 @@
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "hands/idmap.h"
+#include "hands/inside.h"
 #include "hands/source.h"
 
 static int open_beneath(const char *top, const char *path)
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     AUTO_CLOSE int dir = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
     const char *rest = path + strlen(top);
 
     if (dir < 0)
         return -1;
     rest += strspn(rest, "/");
-    return (int) syscall(SYS_openat2, dir, *rest == '\0' ? "." : rest, &how, sizeof(how));
+    return inside_open(dir, *rest == '\0' ? "." : rest, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
 static int open_allowed(const struct plan *p, const char *path, int *ret_fd, struct err *err)
