@@ -233,5 +233,24 @@ class Boxes(FleetCase):
         self.assertAllKept(daemon)
 
 
+class PodmanDaemons(Daemons):
+    kind = "podman"
+    # Docker's lists are late, not Podman's.
+    test_a_death_just_before_the_start = None
+    test_a_death_during_the_first_listing = None
+
+
+class PodmanDatabases(Databases):
+    kind = "podman"
+    # What does not depend on the engine.
+    test_older = None
+    test_newer = None
+    test_not_begun = None
+
+
+class PodmanBoxes(Boxes):
+    kind = "podman"
+
+
 if __name__ == "__main__":
     main()
