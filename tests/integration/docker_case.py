@@ -43,7 +43,7 @@ class DockerCase(TestCase):
     def start(self, start=True, config=None, profiles=None, **profile):
         """With an agent of its own, so that its processes can be told."""
         self.agent = pathlib.Path(self.directory) / "sandpool-agent"
-        shutil.copy(BIN / "sandpool-agent", self.agent)
+        shutil.copy(engines.static_agent(BIN), self.agent)
         daemon = Daemon(self.directory, {
             "instance": INSTANCE, "oci": {"agent": str(self.agent)},
             "profiles": {"default": self.profile(**profile), **(profiles or {})}, **(config or {})})

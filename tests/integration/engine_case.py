@@ -17,8 +17,6 @@ import engine as engines  # noqa: E402
 
 engines.isolate()
 
-engines.isolate()
-
 IMAGE = engines.IMAGE
 # With sanitizers the agent is not static and runs in no image: then it is one of another build.
 AGENT = pathlib.Path(os.environ.get("SANDPOOL_TEST_AGENT", BIN / "sandpool-agent")).resolve()

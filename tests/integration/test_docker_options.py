@@ -52,7 +52,7 @@ class OptionsCase(DockerCase):
                     for name, fields in {"default": {}, **cls.profiles}.items()}
         cls.server = Daemon(cls.home, {
             "instance": INSTANCE, "profiles": profiles, "mounts": {"allow": [str(cls.home / "share")]},
-            "oci": {"agent": str((BIN / "sandpool-agent").resolve()),
+            "oci": {"agent": str(engines.static_agent(BIN)),
                     "helper": str((BIN / "sandpool-oci").resolve())}})
 
     @classmethod

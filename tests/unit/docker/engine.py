@@ -108,6 +108,17 @@ os.execvp("runc", ["runc", *sys.argv[1:]])
 """
 
 
+def static_agent(bin_dir):
+    """The agent of a build with sanitizers needs libraries that images lack: then that of the build beside it."""
+    bin_dir = pathlib.Path(bin_dir)
+    wanted = os.environ.get("SANDPOOL_TEST_AGENT")
+    for path in [pathlib.Path(wanted)] if wanted else [bin_dir / "sandpool-agent", bin_dir.parent / "dev/sandpool-agent"]:
+        if path.exists() and b"/ld-linux" not in path.read_bytes()[:4096]:
+            return path.resolve()
+    print(f"SKIPPED: no static sandpool-agent in {bin_dir}, nor in ../dev", file=sys.stderr)
+    raise unittest.SkipTest("no static sandpool-agent")
+
+
 def is_process(pid_file):
     try:
         pid = pathlib.Path(pid_file).read_text().strip()
