@@ -34,7 +34,8 @@ class Connection(http.client.HTTPConnection):
 
 
 # Everything an engine makes outside its own directories goes with these namespaces, also when the test is killed:
-# processes, mounts, bridges, packet filter. In /run/netns another Podman would remove what this one has. The shell is their first process and buries orphans.
+# processes, mounts, bridges, packet filter. In a shared /run/netns another Podman removes what this one has. The shell is
+# their first process and buries orphans.
 ISOLATION = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation",
              "private", "/bin/sh", "-c", 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && mkdir -p /run/netns && '
              'mount -t tmpfs tmpfs /run/netns && "$@"; exit $?', "sh"]
