@@ -145,6 +145,8 @@ static void begin(struct http_exchange *ex, struct reply_head *head)
     put_head(ex, head);
     ex->is_begun = true;
     ex->is_chunked = head->framing == REPLY_CHUNKED;
+    ex->is_sized = head->framing == REPLY_LENGTH && ex->req.method != HTTP_METHOD_HEAD;
+    ex->length_left = head->length;
     if (buf_failed(&ex->headers) || buf_failed(&ex->out))
         conn_close(ex->conn);
     else
@@ -169,6 +171,17 @@ void http_begin_sized(struct http_exchange *ex, int status, const char *content_
     begin(ex, &head);
 }
 
+/* False when it is more than was announced: the client would take the rest for another answer. */
+static bool count_written(struct http_exchange *ex, size_t len)
+{
+    if (!ex->is_sized)
+        return true;
+    if (len > ex->length_left)
+        return false;
+    ex->length_left -= len;
+    return true;
+}
+
 size_t http_write(struct http_exchange *ex, const char *data, size_t len)
 {
     struct conn *c = ex->conn;
@@ -179,6 +192,10 @@ size_t http_write(struct http_exchange *ex, const char *data, size_t len)
     assert(ex->is_begun && !ex->is_ended && len <= REPLY_MAX);
     if (c->phase != CONN_OPEN)
         return 0;
+    if (!count_written(ex, len)) {
+        conn_close(c);
+        return 0;
+    }
     if (len > 0 && ex->req.method != HTTP_METHOD_HEAD) {
         int n = snprintf(size, sizeof(size), "%zx\r\n", len);
 
@@ -213,6 +230,8 @@ void http_end(struct http_exchange *ex)
 
     assert(ex->is_begun && !ex->is_ended);
     ex->is_ended = true;
+    if (ex->is_sized && ex->length_left > 0)
+        conn_close(c); /* the client waits for the rest */
     if (ex->is_chunked && ex->req.method != HTTP_METHOD_HEAD)
         conn_send(c, &buf, 1);
     if (ex->input != EXCHANGE_DONE) {

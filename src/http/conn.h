@@ -103,11 +103,13 @@ struct http_exchange {
     void *sent_ctx;
     void (*on_taken)(void *ctx, int result);
     void *taken_ctx;
+    uint64_t length_left; /* of a sized answer: what is still to be written */
     enum exchange_input input;
     bool is_owned;    /* a handler has it */
     bool is_begun;    /* headers of a streamed answer are out */
     bool is_ended;    /* nothing more will be written */
     bool is_chunked;  /* streamed answer */
+    bool is_sized;    /* streamed answer with a length */
     bool is_paused;   /* handler wants no body now */
     bool wants_drain; /* handler was told to wait */
     bool must_close;  /* after the answer */

@@ -126,7 +126,7 @@ void http_reply_err(struct http_exchange *ex, const struct err *err);
 #define HTTP_HIGH_WATER (256 * 1024)
 void http_begin(struct http_exchange *ex, int status, const char *content_type);
 /* The same with Content-Length: exactly `length` bytes must be written before http_end() (for HEAD
- * none are), or http_abort() called. */
+ * none are), or http_abort() called; otherwise the connection is closed. */
 void http_begin_sized(struct http_exchange *ex, int status, const char *content_type,
                       uint64_t length);
 size_t http_write(struct http_exchange *ex, const char *data, size_t len);

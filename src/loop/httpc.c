@@ -13,10 +13,6 @@
 #include "loop/httpc_easy.h"
 #include "loop/httpc_stream.h"
 
-enum {
-    SPARE_MAX = 32, /* easy handles kept for reuse */
-};
-
 struct watcher {
     uv_poll_t poll;
     curl_socket_t fd;
@@ -33,8 +29,6 @@ struct httpc {
     struct list active;    /* operations */
     struct list watchers;
     struct resolve_cache names;
-    CURL *spare[SPARE_MAX];
-    unsigned spare_count;
     unsigned closing_watchers;
     bool is_closing;
     struct rt_task gone;
@@ -44,25 +38,16 @@ struct httpc {
 
 /* --- the end of a request --- */
 
-static void release_easy(struct httpc *c, CURL *easy)
-{
-    if (c->is_closing || c->spare_count == SPARE_MAX) {
-        curl_easy_cleanup(easy);
-        return;
-    }
-    curl_easy_reset(easy); /* drops the pointers to the request; connections are the multi's */
-    c->spare[c->spare_count] = easy;
-    c->spare_count++;
-}
-
-/* Takes the transfer away from libcurl. */
+/* Takes the transfer away from libcurl. The handle is not used again: libcurl 7.88 keeps a pointer to
+ * the last header of the answer in it, beyond a reset, and follows that when the next answer begins
+ * with a folded line. Connections are the multi's. */
 static void detach(struct httpc_request *r)
 {
     CURL *easy = r->easy;
 
     if (easy != NULL) {
         (void) curl_multi_remove_handle(r->client->multi, easy); /* fine if it was never added */
-        release_easy(r->client, easy);
+        curl_easy_cleanup(easy);
     }
     curl_slist_free_all(r->header_list);
     curl_slist_free_all(r->connect_list);
@@ -241,17 +226,9 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 
 /* --- starting --- */
 
-static CURL *take_easy(struct httpc *c)
-{
-    if (c->spare_count == 0)
-        return curl_easy_init();
-    c->spare_count--;
-    return c->spare[c->spare_count];
-}
-
 static int launch(struct httpc *c, struct httpc_request *r, struct err *err)
 {
-    r->easy = take_easy(c);
+    r->easy = curl_easy_init();
     if (r->easy == NULL || !httpc_easy_set(r, c->limits.connect_timeout_ms) ||
         curl_multi_add_handle(c->multi, r->easy) != CURLM_OK)
         return err_set(err, SP_NO_MEMORY, "no memory for a request");
@@ -356,8 +333,6 @@ void httpc_close(struct httpc *c, void (*on_closed)(void *ctx), void *ctx)
     c->on_closed_ctx = ctx;
     op_cancel_all(&c->active); /* takes every transfer off the multi handle */
     assert(list_is_empty(&c->active));
-    while (c->spare_count > 0)
-        curl_easy_cleanup(take_easy(c));
     (void) curl_multi_cleanup(c->multi); /* closes the idle connections, calls on_curl_socket() */
     c->multi = NULL;
     rt_timer_cancel(&c->loop->rt, &c->timer);

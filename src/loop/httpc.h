@@ -75,6 +75,7 @@ struct httpc_request {
     uint64_t body_written;
     int fault; /* of the body, by the caller */
     bool is_too_big;
+    bool is_coded;       /* by a transfer encoding that was not asked for */
     bool is_status_line; /* the next header line is one */
     bool is_header_done; /* of the final answer */
     bool is_paused;

@@ -44,7 +44,8 @@ static int translate(const struct httpc_request *r, CURLcode curl_code)
         curl_code == CURLE_OPERATION_TIMEDOUT || /* only the connect timeout is set */
         tls_trouble(r, curl_code) != NULL)
         return SP_CONNECT_FAILED;
-    if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY)
+    if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY ||
+        r->is_coded)
         return SP_PROTOCOL;
     if (r->fault != SP_OK)
         return r->fault;
@@ -69,6 +70,8 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         text = "too much of the body waits to be sent";
     else if (curl_code == CURLE_ABORTED_BY_CALLBACK)
         text = "the server hung up before the whole body was sent";
+    else if (r->is_coded)
+        text = "the answer has a transfer encoding other than chunked";
     else if (code == SP_TOO_BIG)
         text = "the answer is larger than allowed";
     if (trouble != NULL)

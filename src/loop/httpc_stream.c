@@ -5,6 +5,7 @@
 
 #include <curl/curl.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "base/compiler.h"
@@ -24,6 +25,7 @@ void httpc_stream_reset(struct httpc_request *r)
     r->body_written = 0;
     r->fault = SP_OK;
     r->is_too_big = false;
+    r->is_coded = false;
     r->is_status_line = true;
     r->is_header_done = false;
     r->is_paused = false;
@@ -134,6 +136,25 @@ static void add_header(struct httpc_request *r, const char *line, size_t len)
     buf_putc(all, '\n');
 }
 
+/* libcurl unpacks compressed ones unasked, and a few bytes of those are hundreds of MiB. */
+static bool is_foreign_coding(const char *line, size_t len)
+{
+    static const char name[] = "transfer-encoding:";
+    static const char *const known[] = {"chunked", "identity"};
+    size_t at = sizeof(name) - 1;
+
+    if (len < at || strncasecmp(line, name, at) != 0)
+        return false;
+    while (at < len && (line[at] == ' ' || line[at] == '\t'))
+        at++;
+    while (len > at && strchr(" \t\r\n", line[len - 1]) != NULL)
+        len--;
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (len - at == strlen(known[i]) && strncasecmp(line + at, known[i], len - at) == 0)
+            return false;
+    return true;
+}
+
 size_t httpc_stream_on_header(char *data, size_t size, size_t count, void *arg)
 {
     struct httpc_request *r = arg;
@@ -146,6 +167,10 @@ size_t httpc_stream_on_header(char *data, size_t size, size_t count, void *arg)
     }
     if (r->is_header_done)
         return len; /* a trailer: nobody asks for these */
+    if (is_foreign_coding(data, len)) {
+        r->is_coded = true;
+        return 0;
+    }
     if (len <= 2 && (data[0] == '\r' || data[0] == '\n')) {
         end_header(r);
     } else if (r->is_status_line) {

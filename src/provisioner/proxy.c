@@ -18,6 +18,7 @@ enum {
     BODY_HIGH = 128 * 1024,
     HEAD_MAX = 1024 * 1024, /* what the server lets in is less */
     HEADERS_MAX = 128,
+    HOPS_MAX = 1024, /* of names in Connection */
 };
 
 /* How many requests a box has. */
@@ -42,6 +43,7 @@ struct passage {
     bool is_begun;    /* the answer */
     bool is_bodyless; /* it has none: it is given when it is over */
     bool is_timed_out;
+    bool is_senseless; /* the answer: it is not passed on */
 };
 
 /* --- how many --- */
@@ -127,58 +129,76 @@ static void on_drain(struct http_exchange *ex)
     httpc_resume(&g->up);
 }
 
-static bool is_named_by_connection(const struct buf *lines, const char *name)
+/* What the headers of an answer say of itself. */
+struct answer_head {
+    struct buf hops; /* what Connection names */
+    int64_t length;  /* -1: not known */
+};
+
+/* False when it is more than anybody needs. */
+static bool read_head(const struct buf *lines, struct answer_head *ret)
 {
     AUTO_FREE char *copy = xstrdup(buf_str(lines));
     char *at = copy;
-    char *line_name;
+    char *name;
     char *value;
+    uint64_t length;
+    bool is_coded = false; /* then a length means nothing */
+    unsigned count = 0;
 
-    while (proxy_next_line(&at, &line_name, &value)) {
-        if (strcasecmp(line_name, "Connection") == 0 && proxy_names(value, name))
-            return true;
+    ret->length = -1;
+    for (; proxy_next_line(&at, &name, &value); count++) {
+        if (strcasecmp(name, "Content-Length") == 0 && str_parse_u64(value, 0, INT64_MAX, &length))
+            ret->length = (int64_t) length;
+        is_coded = is_coded || strcasecmp(name, "Transfer-Encoding") == 0;
+        if (strcasecmp(name, "Connection") == 0) {
+            buf_puts(&ret->hops, value);
+            buf_putc(&ret->hops, ',');
+        }
     }
-    return false;
+    if (is_coded)
+        ret->length = -1;
+    return count <= HEADERS_MAX && !buf_failed(&ret->hops);
 }
 
-/* Adds what the box says of its answer; the length, or -1. */
-static int64_t copy_headers(struct passage *g)
+/* Adds what the box says of its answer. */
+static void copy_headers(struct passage *g, const struct buf *hops)
 {
     AUTO_FREE char *copy = xstrdup(buf_str(&g->up.response_headers));
     char *at = copy;
     char *name;
     char *value;
-    uint64_t length;
-    int64_t found = -1;
 
     while (proxy_next_line(&at, &name, &value)) {
-        if (strcasecmp(name, "Content-Length") == 0 && str_parse_u64(value, 0, INT64_MAX, &length))
-            found = (int64_t) length;
-        if (proxy_passes_answer(name) && !is_named_by_connection(&g->up.response_headers, name))
+        if (proxy_passes_answer(name) && !proxy_names(buf_str(hops), name))
             http_add_header(g->ex, name, value);
     }
-    return found;
 }
 
-static void begin_answer(struct passage *g)
+/* False for what is no answer. */
+static bool begin_answer(struct passage *g)
 {
     int status = g->up.status;
-    int64_t length = copy_headers(g);
+    struct answer_head head;
+    bool is_good;
 
+    buf_init(&head.hops, HOPS_MAX);
+    is_good = status >= 200 && status <= 599 && read_head(&g->up.response_headers, &head);
+    if (is_good)
+        copy_headers(g, &head.hops);
+    buf_fini(&head.hops);
+    if (!is_good)
+        return false;
     g->is_begun = true;
     g->is_bodyless = status == 204 || status == 304;
     if (g->is_bodyless)
-        return;
-    if (length >= 0)
-        http_begin_sized(g->ex, status, NULL, (uint64_t) length);
+        return true;
+    if (head.length >= 0)
+        http_begin_sized(g->ex, status, NULL, (uint64_t) head.length);
     else
         http_begin(g->ex, status, NULL);
     http_set_drain(g->ex, on_drain);
-}
-
-static bool is_answerable(const struct passage *g)
-{
-    return g->up.status >= 200 && g->up.status <= 599;
+    return true;
 }
 
 /* What has come so far goes on; the box waits while the client is behind. */
@@ -187,8 +207,11 @@ static void pass_answer(struct passage *g)
     struct buf *piece = &g->up.response;
 
     moved(g);
-    if (!g->is_begun)
-        begin_answer(g);
+    if (!g->is_begun && !begin_answer(g)) {
+        g->is_senseless = true;
+        op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
+        return;
+    }
     if (g->is_bodyless || piece->len == 0)
         return;
     if (http_write(g->ex, piece->data, piece->len) >= HTTP_HIGH_WATER)
@@ -200,7 +223,7 @@ static void on_answer(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    if (g->ex != NULL && is_answerable(g))
+    if (g->ex != NULL && !g->is_senseless)
         pass_answer(g);
 }
 
@@ -222,10 +245,11 @@ static void on_done(struct op *op)
     struct passage *g = container_of(op, struct passage, up.op);
     int result = op->result;
 
-    if (result == SP_OK && !is_answerable(g))
+    if (g->ex != NULL && result == SP_OK && !g->is_senseless)
+        pass_answer(g); /* what was held back */
+    if (g->is_senseless)
         result = SP_PROTOCOL;
     if (g->ex != NULL && result == SP_OK) {
-        pass_answer(g); /* what was held back */
         if (g->is_bodyless)
             http_reply(g->ex, g->up.status, NULL, "", 0);
         else

@@ -19,6 +19,7 @@ class Upstream:
         self.boxes = {}
         self.seen = []      # heads of what came for the box
         self.ended = []     # (path, bytes) of requests whose client went away
+        self.raw = b""       # what /raw answers
         self.moved = 0      # bytes of bodies, both ways
         self.go = threading.Event()
         self.lock = threading.Lock()
@@ -163,6 +164,16 @@ class Call:
 
     def do_moved(self):
         return self.reply(302, b"", "Location: http://127.0.0.1:1/elsewhere")
+
+    def do_raw(self):
+        """Whatever the test has set: bytes, or what is called with the connection and sends them."""
+        for _ in self.pieces():
+            pass
+        if callable(self.up.raw):
+            self.up.raw(self.connection)
+            return False
+        self.connection.sendall(self.up.raw)
+        return True
 
     def do_die(self):
         return False

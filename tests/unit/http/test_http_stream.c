@@ -352,6 +352,46 @@ static void test_live_stream(void **state)
     client_close(&c);
 }
 
+/* What does not have the length that was announced breaks the connection: the client would take the
+ * rest for the answer to another request, or wait for it. */
+static void test_sized(void **state)
+{
+    static const struct {
+        const char *method;
+        const char *written;
+        bool is_good;
+    } cases[] = {
+        {"GET", "hello", true},    {"GET", "hell", false}, {"GET", "hello!", false},
+        {"GET", "hellohe", false}, {"GET", "", false},     {"HEAD", "", true},
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned waits = fx.waits;
+        struct client c;
+        char request[64];
+        size_t len = strlen(cases[i].written);
+
+        client_open(&c, &fx);
+        (void) snprintf(request, sizeof(request), "%s /wait HTTP/1.1\r\n\r\n", cases[i].method);
+        client_send(&c, request);
+        fixture_until(&fx, fx.waits == waits + 1);
+        http_begin_sized(fx.pending, 200, NULL, 5);
+        (void) http_write(fx.pending, cases[i].written, len / 2);
+        (void) http_write(fx.pending, cases[i].written + len / 2, len - len / 2);
+        http_end(fx.pending);
+        if (cases[i].is_good) {
+            fixture_until(&fx, (client_poll(&c), c.in.len == 38 + len));
+            buf_reset(&c.in);
+            client_expect(&c, "GET /healthz HTTP/1.1\r\n\r\n", 200);
+        } else {
+            client_wait_eof(&c);
+            assert_true(c.in.len <= 38 + 5);
+        }
+        client_close(&c);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -369,6 +409,7 @@ int main(void)
         TEST(test_stream_max),
         TEST(test_abort),
         TEST(test_live_stream),
+        TEST(test_sized),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,11 @@ static bool answer(struct conn *c, int status, const char *extra, const char *bo
     return send_all(c->fd, head, (size_t) n) && send_all(c->fd, body, len);
 }
 
+static bool answer_text(struct conn *c, const char *text)
+{
+    return send_all(c->fd, text, strlen(text));
+}
+
 /* One whole request in c->in; false when the peer left. */
 static bool read_request(struct conn *c)
 {
@@ -195,6 +200,11 @@ static bool serve(struct conn *c)
         return do_endless(c, "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "x");
     if (is_path(c, "/headers"))
         return do_endless(c, "HTTP/1.1 200 OK\r\n", "X-Filler: 0123456789abcdef\r\n");
+    if (is_path(c, "/folded"))
+        return answer_text(c, "HTTP/1.1 200 OK\r\n folded\r\nContent-Length: 2\r\n\r\nhi");
+    if (is_path(c, "/coded"))
+        return answer_text(c,
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n");
     if (is_path(c, "/never"))
         return do_never(c);
     if (is_path(c, "/reset"))

@@ -7,6 +7,7 @@
  *   /reset        RST instead of an answer     /length   announces a huge body
  *   /empty        closes without a byte        /headers  header lines without end
  *   /garbage      not HTTP                     /die      closes the connection, counts the request
+ *   /folded       begins with a folded line    /coded    another transfer encoding than chunked
  *   /auth/T/...   200 with the bearer token T, else 401
  *   /probe/N/...  503 for the first N requests, then 200
  *

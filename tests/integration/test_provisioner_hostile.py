@@ -1,0 +1,133 @@
+"""The proxy of the provisioner between ends that mean harm: boxes whose answers are no answers, and what
+their clients are told; clients that leave at any moment."""
+
+import gzip
+import random
+import socket
+import time
+
+from harness import SLOW, main, wait_until
+from proxy_case import ProxyCase
+
+OK = b"HTTP/1.1 200 OK\r\n"
+SECOND = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"
+
+
+def chunked(data):
+    return b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data)
+
+
+def repeat(begin, piece):
+    """Sends `piece` until the other end has had enough."""
+    def send(connection):
+        connection.sendall(begin)
+        while True:
+            connection.sendall(piece)
+    return send
+
+
+class TestBoxes(ProxyCase):
+    def ask(self, raw, method="GET"):
+        """All that a client gets that asks a second thing behind what the box answers with `raw`."""
+        self.up.raw = raw
+        return self.raw(f"{method} {self.base}/raw HTTP/1.1\r\nHost: x\r\n\r\n"
+                        "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+
+    def test_no_box_answers_for_another(self):
+        """A client has one connection for all its boxes."""
+        self.start()
+        hello = b"hello" + SECOND
+        for raw in (OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunked(hello),
+                    OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(hello)):
+            answer = self.ask(raw)
+            self.assertIn(b"\r\n%x\r\n%s\r\n0\r\n\r\nHTTP/1.1 200" % (len(hello), hello), answer)
+            self.assertNotIn(b"Content-Length: 5", answer)
+        for raw in (OK + b"Content-Length: 5\r\n\r\n" + hello,
+                    OK + b"Content-Length: 50\r\nContent-Length: 5\r\n\r\n" + hello,
+                    OK + b"Content-Length: 5, 50\r\n\r\n" + hello,
+                    b"HTTP/1.1 204 No\r\nContent-Length: 5\r\n\r\n" + hello,
+                    b"HTTP/1.1 304 No\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(hello)):
+            answer = self.ask(raw)
+            self.assertNotIn(b"EVIL", answer)
+            self.assertTrue(answer.endswith(b'{"status":"ok"}'), answer)
+        self.assertNotIn(b"EVIL", self.ask(OK + b"Content-Length: 5\r\n\r\n" + hello, "HEAD"))
+
+    def test_a_length_that_means_nothing(self):
+        caller = self.start()
+        self.up.raw = OK + b"Transfer-Encoding: chunked\r\nContent-Length: 50\r\n\r\n" + chunked(b"short")
+        self.assertEqual(caller.call("GET", self.base + "/raw").data, b"short")
+
+    def test_what_is_no_answer(self):
+        self.start()
+        for raw in (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n" + SECOND,
+                    b"HTTP/1.1 600 X\r\nContent-Length: 0\r\n\r\n",
+                    b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n",
+                    b"HTTP/3 200\r\nContent-Length: 0\r\n\r\n",
+                    OK + b"X: a\x00b\r\nContent-Length: 0\r\n\r\n",
+                    OK + b"Content-Length: -5\r\n\r\nhello",
+                    OK + b"Transfer-Encoding: x\r\n\r\nhello",
+                    OK + b"a:\r\n" * 15000 + b"Content-Length: 0\r\n\r\n",  # takes long to look through
+                    OK + b"Connection: abcdefghijklm\r\n" * 120 + b"Content-Length: 0\r\n\r\n",
+                    OK + b"a: b\r\n" * 15000 + b"Content-Length: 0\r\n\r\n"):
+            begun = time.monotonic()
+            answer = self.ask(raw)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 502"), (raw[:60], answer))
+            self.assertTrue(answer.endswith(b'{"status":"ok"}'), answer)
+            self.assertLess(time.monotonic() - begun, 5 * SLOW)
+
+    def test_a_folded_line_before_any_other(self):
+        """libcurl would look for the one before it in what is left of another answer."""
+        caller = self.start()
+        for _ in range(10):
+            self.up.raw = OK + b"X: y\r\nContent-Length: 2\r\n\r\nhi"
+            self.assertEqual(caller.call("GET", self.base + "/raw").data, b"hi")
+            self.up.raw = OK + b" folded\r\nContent-Length: 2\r\n\r\nhi"
+            self.assertIn(caller.call("GET", self.base + "/raw").status, (200, 502))
+
+    def test_without_end(self):
+        self.start()
+        before = self.memory()
+        for raw in (repeat(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+                    repeat(OK, b"X: y\r\n" * 100),
+                    repeat(b"HTTP/1.1 200 ", b"x" * 10000),
+                    repeat(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 100)):
+            answer = self.ask(raw)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 502"), answer)
+        self.assertFlat(self.memory() - before, 8 * 1024 * 1024)
+
+    def test_bombs(self):
+        """Nobody asks for compressed transfers, and libcurl unpacks them all the same."""
+        self.start()
+        before = self.memory()
+        bomb = gzip.compress(bytes(64 << 20))
+        for coding, body in ((b"gzip", bomb), (b"gzip, chunked", chunked(bomb)),
+                             (b"gzip, gzip", gzip.compress(bomb))):
+            answer = self.ask(OK + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + body)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 502"), answer)
+        self.assertFlat(self.memory() - before, 16 * 1024 * 1024)
+
+
+class TestClients(ProxyCase):
+    def test_that_leave_at_any_moment(self):
+        """Whatever was under way, in the end nothing is: the box is idle again, and then expires."""
+        self.start({"idle_timeout_s": 2, "max_requests_per_box": 1000})
+        chance = random.Random(11)
+        for _ in range(200):
+            path = chance.choice(("/x", "/wait", "/big?3000000", "/events", "/stuck", "/half", "/die"))
+            size = chance.choice((0, 0, 10, 300000))
+            text = (f"POST {self.base}{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n"
+                    .encode() + b"x" * size)
+            with socket.create_connection(("127.0.0.1", self.port), timeout=60) as s:
+                if chance.random() < 0.3:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes((1, 0, 0, 0, 0, 0, 0, 0)))
+                s.settimeout(chance.choice((0.001, 0.01, 0.03)))
+                try:
+                    s.sendall(text[:chance.randrange(len(text) + 1)])
+                    s.recv(chance.choice((1, 100, 100000)))
+                except OSError:
+                    pass  # that is the point
+        wait_until(lambda: self.caller().get("a").status == 404, "nobody is busy with it")
+
+
+if __name__ == "__main__":
+    main()
