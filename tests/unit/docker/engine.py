@@ -129,6 +129,16 @@ def is_process(pid_file):
         return False
 
 
+def remove_group(path):
+    """With what still runs in it: the containers of an engine that was killed."""
+    try:
+        for pid in (path / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        path.rmdir()
+    except OSError:
+        pass  # tried again
+
+
 class Engine:
     def __init__(self, kind="docker", options=()):
         self.kind = kind
@@ -210,11 +220,14 @@ class Engine:
         if self.kind == "podman" and made.exists():
             names = [f"libpod_parent/libpod-{one}" for one in made.read_text().split()]
         tops = [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*/")]
-        for path in [p for top in tops for name in names for p in sorted((top / name).glob("**/"), reverse=True)]:
-            try:
-                path.rmdir()
-            except OSError:
-                pass  # a process in it still ends
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            groups = [p for top in tops for name in names for p in sorted((top / name).glob("**/"), reverse=True)]
+            if not groups:
+                break
+            for group in groups:
+                remove_group(group)
+            time.sleep(0.02)
         for top in tops if self.kind == "podman" else []:
             try:
                 (top / "libpod_parent").rmdir()
