@@ -65,6 +65,7 @@ struct store {
     /* shared */
     struct queue queue;
     atomic_uint_fast64_t commits;
+    atomic_uint_fast64_t power_commits;
     atomic_uint_fast64_t writes;
     atomic_uint_fast64_t failures;
     atomic_uint_fast64_t commit_ns_max;

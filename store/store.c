@@ -118,6 +118,7 @@ size_t store_pending(const struct store *s)
 void store_get_stats(struct store *s, struct store_stats *ret)
 {
     ret->commits = atomic_load_explicit(&s->commits, memory_order_relaxed);
+    ret->power_commits = atomic_load_explicit(&s->power_commits, memory_order_relaxed);
     ret->writes = atomic_load_explicit(&s->writes, memory_order_relaxed);
     ret->failures = atomic_load_explicit(&s->failures, memory_order_relaxed);
     ret->commit_ns_max = atomic_exchange_explicit(&s->commit_ns_max, 0, memory_order_relaxed);

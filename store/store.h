@@ -138,6 +138,7 @@ size_t store_pending(const struct store *s);
 
 struct store_stats {
     uint64_t commits;
+    uint64_t power_commits; /* of those: on the disk before they count */
     uint64_t writes;
     uint64_t failures;
     uint64_t commit_ns_max; /* slowest since the last call */

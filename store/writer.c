@@ -59,6 +59,8 @@ static int commit(struct store *s)
     FAULT_POINT("store.after_commit");
     took = now_ns() - started;
     count(&s->commits, 1);
+    if (s->db.is_full)
+        count(&s->power_commits, 1);
     atomic_store_explicit(&s->wal_pages, s->db.wal_pages, memory_order_relaxed);
     /* The loop resets it now and then; a maximum lost in that moment does not matter. */
     if (took > atomic_load_explicit(&s->commit_ns_max, memory_order_relaxed))

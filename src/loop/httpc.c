@@ -60,6 +60,8 @@ static void detach(struct httpc_request *r)
 
 static void finish(struct httpc_request *r, int result, const struct err *err)
 {
+    if (op_is_active(&r->lookup.op))
+        op_cancel(&r->lookup.op); /* its on_done() comes before ours */
     detach(r);
     httpc_stream_stop(r, result == SP_OK); /* after the detach, which may wake it */
     op_finish(&r->op, result, err);
@@ -83,11 +85,7 @@ void httpc_complete(struct httpc_request *r, int curl_code)
 
 static void on_cancel(struct op *op)
 {
-    struct httpc_request *r = container_of(op, struct httpc_request, op);
-
-    if (op_is_active(&r->lookup.op))
-        op_cancel(&r->lookup.op); /* its on_done() comes before ours */
-    finish(r, SP_CANCELLED, NULL);
+    finish(container_of(op, struct httpc_request, op), SP_CANCELLED, NULL);
 }
 
 /* --- libcurl's view of the loop --- */

@@ -17,13 +17,19 @@
 
 #define FILE_MAX (1024U * 1024U)
 
+enum { TRIES = 1000 };
+
 static int open_inside(int root_fd, const char *path, int flags, mode_t mode)
 {
     struct open_how how = {.flags = (unsigned) (flags | O_CLOEXEC),
                            .mode = mode,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    int fd = -1;
 
-    return (int) syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    /* A rename or a mount anywhere on the machine makes the kernel unsure of a "..". */
+    for (int i = 0; fd < 0 && i < TRIES && (i == 0 || errno == EAGAIN); i++)
+        fd = (int) syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    return fd;
 }
 
 static bool has_entry(int root_fd, const char *path)

@@ -87,6 +87,7 @@ static void take(struct search *s, const struct remote_seen *seen)
     if (b != NULL && b->state != REMOTE_RUNNING)
         return; /* being made, or on its way out */
     r->is_found = true;
+    r->want_probe = true; /* the provisioner vouches for nothing */
     r->box = (struct backend_box){.is_ready = false};
     if (b != NULL && !remote_is_other(b->uid, seen->uid))
         r->box = b->box;
@@ -132,6 +133,7 @@ void remote_discover(struct backend *backend, struct backend_discover *r, uint64
 
     op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_search_cancel, on_done);
     r->is_found = false;
+    r->want_probe = false;
     if (!str_is_name(r->sandbox_id, REMOTE_NAME_MAX, "._-")) { /* no provisioner can have it */
         r->priv = NULL;
         remote_finish(remote, &r->op, SP_OK, NULL);

@@ -32,6 +32,8 @@ class Address(EngineCase):
         daemon = self.daemon_on({"default": self.config(proxy.address, network="nat")})
         box = self.box(daemon, "one")
         self.assertEqual(box.sh("echo far"), "far\n")
+        store = self.get(daemon, "/v1/pool").json["store"]
+        self.assertGreater(store["power_commits"], 0, store)  # the box outlives this machine
         daemon.kill()
         daemon.start()
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)

@@ -14,7 +14,7 @@ import urllib.request
 from harness import BIN, Daemon, TestCase, main, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "remote"))
-import provisioner as provisioners  # noqa: E402
+import fake_provisioner  # noqa: E402
 
 FOREIGN = "fe0dc8182dec7b77"  # the public id of thread-1 of user default
 
@@ -23,7 +23,7 @@ class RemoteCase(TestCase):
     def setUp(self):
         super().setUp()
         self.others = set()
-        self.provisioner = provisioners.Provisioner(self.directory).start()
+        self.provisioner = fake_provisioner.Provisioner(self.directory).start()
         self.addCleanup(self.provisioner.kill)
 
     def start(self, start=True, mounts=None, warm=1, config=None, remote=None, **profile):
@@ -35,13 +35,13 @@ class RemoteCase(TestCase):
                 "remote": {"provisioner_url": self.provisioner.url, "provisioner_api_key": "${PROVISIONER_API_KEY}",
                            **(remote or {})},
                 **profile}},
-            **({"mounts": {"allow": [mounts]}} if mounts else {}), **(config or {})}, env={"PROVISIONER_API_KEY": provisioners.KEY})
+            **({"mounts": {"allow": [mounts]}} if mounts else {}), **(config or {})}, env={"PROVISIONER_API_KEY": fake_provisioner.KEY})
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon
 
     def end(self, daemon):
         """Takes all boxes along; then the provisioner has nothing of ours, and the key was never written."""
-        self.provisioner.control(rules=[], lingers_s=0, key=provisioners.KEY)
+        self.provisioner.control(rules=[], lingers_s=0, key=fake_provisioner.KEY)
         daemon.kill()
         daemon.args = ["--destroy-on-exit"]
         daemon.start()
@@ -52,7 +52,7 @@ class RemoteCase(TestCase):
         wait_until(lambda: set(self.provisioner.boxes()) <= self.others, "the provisioner has nothing left", 10)
         for path in [daemon.log, *daemon.state.rglob("*")]:
             if path.is_file():
-                self.assertNotIn(provisioners.KEY.encode(), path.read_bytes(), path)
+                self.assertNotIn(fake_provisioner.KEY.encode(), path.read_bytes(), path)
 
     def ours(self):
         """box id: its description, of those with a name of our own."""
@@ -122,7 +122,7 @@ class Life(RemoteCase):
 
     def test_key_from_a_file(self):
         path = pathlib.Path(self.directory) / "key"
-        path.write_text(provisioners.KEY + "\n")
+        path.write_text(fake_provisioner.KEY + "\n")
         remote = {"provisioner_url": self.provisioner.url, "provisioner_api_key_file": str(path)}
         daemon = self.start(remote={"provisioner_api_key": ""}, config={"profiles": {
             "default": {"backend": "remote", "remote": {"provisioner_url": self.provisioner.url}},
@@ -136,7 +136,7 @@ class Life(RemoteCase):
         self.assertEqual(client.get("/v1/pool").json.get("trouble") or "", "")
         self.box(daemon, "two")
         self.assertEqual(client.delete(f"/v1/sandboxes/{self.box(daemon, 'one')['sandbox_id']}").status, 200)
-        path.write_text(provisioners.KEY + "\n")
+        path.write_text(fake_provisioner.KEY + "\n")
 
     def test_host_name(self):
         url = self.provisioner.url.replace("127.0.0.1", "localhost")
@@ -161,13 +161,13 @@ class Life(RemoteCase):
     def test_doctor(self):
         config = pathlib.Path(self.directory) / "doctor.yaml"
         config.write_text(json.dumps({"profiles": {"default": {"backend": "remote", "remote": {
-            "provisioner_url": self.provisioner.url, "provisioner_api_key": provisioners.KEY}}}}))
-        for key, status in ((provisioners.KEY, 0), ("another-key", 1)):
+            "provisioner_url": self.provisioner.url, "provisioner_api_key": fake_provisioner.KEY}}}}))
+        for key, status in ((fake_provisioner.KEY, 0), ("another-key", 1)):
             self.provisioner.control(key=key)
             done = subprocess.run([BIN / "sandpoold", "--doctor", "--config", config], capture_output=True, text=True,
                                   timeout=60, check=False)
             self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
-            self.assertNotIn(provisioners.KEY, done.stdout + done.stderr)
+            self.assertNotIn(fake_provisioner.KEY, done.stdout + done.stderr)
             findings = {f["subject"]: f for f in json.loads(done.stdout)["backends"][0]["findings"]}
             self.assertEqual(findings["key"]["level"], "ok" if status == 0 else "fail")
 
@@ -215,6 +215,29 @@ class Owners(RemoteCase):
         client = self.client(daemon)
         self.assertEqual(client.delete(f"/v1/sandboxes/{FOREIGN}").status, 200)
         wait_until(lambda: FOREIGN not in self.provisioner.boxes(), "it was the thread's, and is deleted")
+
+    def test_discovered_but_deaf(self):
+        """A box that the provisioner calls Running and that does not answer is given to nobody."""
+        self.provisioner.control(add={"id": FOREIGN, "deaf": True})
+        self.others.add(FOREIGN)
+        daemon = self.start(discover=True)
+        lease = self.box(daemon, "thread-1", user_id="default")
+        self.assertNotEqual(lease["source"], "discovered")
+        self.assertNotEqual(lease["sandbox_url"], self.provisioner.boxes()[FOREIGN]["sandbox_url"])
+
+    def test_durability(self):
+        """Boxes that outlive this machine are written down so that a power cut does not take the rows."""
+        daemon = self.start()
+        self.box(daemon, "thread-1")
+        store = self.client(daemon).get("/v1/pool").json["store"]
+        self.assertGreaterEqual(store["power_commits"], 2, store)
+        daemon.stop()
+        daemon.config.write_text(json.dumps({**json.loads(daemon.config.read_text()), "store": {"durability": "process"}}))
+        daemon.start()
+        self.box(daemon, "thread-2")
+        store = self.client(daemon).get("/v1/pool").json["store"]
+        self.assertEqual(store["power_commits"], 0, store)
+        self.assertGreater(store["commits"], 0)
 
 
 class Personal(RemoteCase):
@@ -288,7 +311,7 @@ class Trouble(RemoteCase):
         for i in range(4):  # one or two are warm; then nothing can be made
             answer = daemon.acquire(f"more-{i}", wait_ms=1500)
         self.assertEqual(answer.status, 503, answer)
-        self.assertNotIn(provisioners.KEY, answer.text)
+        self.assertNotIn(fake_provisioner.KEY, answer.text)
         self.reconcile_fails(daemon)
         self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])  # not listed is not gone
         self.provisioner.start()
@@ -365,8 +388,8 @@ class Trouble(RemoteCase):
         answer = daemon.acquire("one", wait_ms=2000)
         self.assertEqual(answer.status, 503, answer)
         self.assertIn("check remote.provisioner_api_key", daemon.process.output())
-        self.assertNotIn(provisioners.KEY, answer.text)
-        self.provisioner.control(key=provisioners.KEY)
+        self.assertNotIn(fake_provisioner.KEY, answer.text)
+        self.provisioner.control(key=fake_provisioner.KEY)
         wait_until(lambda: daemon.acquire("one", wait_ms=5000).status == 200, "it works when the key is right")
 
 

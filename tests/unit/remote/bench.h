@@ -1,5 +1,5 @@
-/* bench.h - a rig with the `remote` backend against the provisioner of provisioner.py, whose switches are
- * set over HTTP. */
+/* bench.h - a rig with the `remote` backend against fake_provisioner.py, whose switches are set over
+ * HTTP. */
 #ifndef TESTS_UNIT_REMOTE_BENCH_H
 #define TESTS_UNIT_REMOTE_BENCH_H
 

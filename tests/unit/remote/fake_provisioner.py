@@ -1,9 +1,9 @@
 """A provisioner for tests: the HTTP API of DeerFlow's, in a process of its own, with boxes that answer GET /v1/sandbox,
 and every misbehaviour as a switch.
 
-`provisioner.py PROGRAM [ARGUMENT]...` runs a program beside it, which finds it in SANDPOOL_TEST_PROVISIONER, and fails
+`fake_provisioner.py PROGRAM [ARGUMENT]...` runs a program beside it, which finds it in SANDPOOL_TEST_PROVISIONER, and fails
 when the program leaves boxes behind. As a module it is the fixture of tests/integration/test_remote.py;
-`provisioner.py --serve PORT STATE` is the server alone (what it has survives it in the file STATE).
+`fake_provisioner.py --serve PORT STATE` is the server alone (what it has survives it in the file STATE).
 
 Switches, by POST /control:
   {"rules": [{"on": "create", "do": "lost", "times": 1, "id": "..."}]}    replaces all rules; see Rule.act
@@ -12,7 +12,7 @@ Switches, by POST /control:
   {"lingers_s": 2}         deleted ones are Terminating for so long
   {"sessions": 5}          max_shell_sessions that new boxes have
   {"box": {"id": "...", "status": "Failed", "uid": "..."}}                changes one
-  {"add": {"id": "..."}}   one that somebody else has made
+  {"add": {"id": "..."}}   one that somebody else has made; with "deaf": true it does not answer
 GET /control tells what is there and what was asked."""
 
 import http.server
@@ -71,7 +71,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class BoxHandler(Handler):
     def do_GET(self):
         if self.path == "/v1/sandbox":
-            self.answer(200 if self.server.box.phase() == "Running" else 503, {"success": True})
+            is_up = self.server.box.phase() == "Running" and not self.server.box.is_deaf
+            self.answer(200 if is_up else 503, {"success": True})
         elif self.path == "/env":
             self.answer(200, self.server.box.env)
         else:
@@ -98,6 +99,7 @@ class Box:
         self.request = request
         self.uid = uid or str(uuid.uuid4())
         self.status = None  # set by the test
+        self.is_deaf = False  # Running, as the provisioner has it
         self.env = {}
         self.running_at = time.monotonic() + world.pending_s
         self.gone_at = None
@@ -187,6 +189,7 @@ class World:
                     setattr(self, name, change[name])
             if "add" in change:
                 self.make(change["add"]["id"], {})
+                self.boxes[change["add"]["id"]].is_deaf = change["add"].get("deaf", False)
             if "box" in change:
                 box = self.boxes[change["box"]["id"]]
                 box.status = change["box"].get("status", box.status)
