@@ -65,7 +65,7 @@ static void print_summary(const struct json *pool, FILE *out)
     out_pair(out, "mode", show_str(pool, "mode"));
     out_pair(out, "store", show_str(json_get(pool, "store"), "state"));
     if (!str_is_empty(trouble))
-        out_pair(out, "backend", trouble);
+        out_pair(out, "trouble", trouble);
     (void) snprintf(text, sizeof(text), "%llu of %llu",
                     (unsigned long long) show_u64(pool, "total"),
                     (unsigned long long) show_u64(pool, "max_boxes"));

@@ -25,6 +25,8 @@ struct sp_box {
     struct sockaddr_storage address;
     socklen_t address_len;
     char url[193];
+    char authority[193]; /* of the url: host and port */
+    char prefix[193]; /* of every target: the path of a box behind a proxy, without its last '/' */
     char token[65];
     int fd; /* -1: not connected */
     bool is_connecting;
@@ -37,7 +39,7 @@ struct sp_box {
     char *piece;
 };
 
-/* "http://host:port", host may be an address in brackets. */
+/* "http://host:port/path", host may be an address in brackets. */
 static bool split_url(const char *url, char *host, size_t host_cap, char *port, size_t port_cap)
 {
     static const char scheme[] = "http://";
@@ -65,6 +67,33 @@ static bool split_url(const char *url, char *host, size_t host_cap, char *port, 
     return str_copy(port, port_cap, "80") && !str_is_empty(host);
 }
 
+static bool is_visible(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s <= ' ' || *s > '~')
+            return false;
+    }
+    return true;
+}
+
+/* What a request says of the url; the rest of it is where to connect. */
+static bool take_names(struct sp_box *b)
+{
+    const char *at = b->url + strcspn(b->url, "/");
+    size_t len;
+
+    at += strspn(at, "/");
+    len = strcspn(at, "/");
+    if (!is_visible(b->url) || strpbrk(at, "?#@") != NULL ||
+        !str_copy_n(b->authority, sizeof(b->authority), at, len) ||
+        !str_copy(b->prefix, sizeof(b->prefix), at + len))
+        return false;
+    len = strlen(b->prefix);
+    if (len > 0 && b->prefix[len - 1] == '/')
+        b->prefix[len - 1] = '\0';
+    return true;
+}
+
 static int resolve(struct sp_box *b, struct sp_failure *f)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -73,8 +102,8 @@ static int resolve(struct sp_box *b, struct sp_failure *f)
     char port[8];
     int r;
 
-    if (!split_url(b->url, host, sizeof(host), port, sizeof(port)))
-        return client_fail(f, SP_BAD_REQUEST, "the box's address '%s' is no http://host:port",
+    if (!split_url(b->url, host, sizeof(host), port, sizeof(port)) || !take_names(b))
+        return client_fail(f, SP_BAD_REQUEST, "the box's address '%s' is no http://host:port/path",
                            b->url);
     r = getaddrinfo(host, port, &hints, &found);
     if (r != 0 || found == NULL)
@@ -84,15 +113,6 @@ static int resolve(struct sp_box *b, struct sp_failure *f)
     b->address_len = found->ai_addrlen;
     freeaddrinfo(found);
     return SP_OK;
-}
-
-static bool is_token(const char *s)
-{
-    for (; *s != '\0'; s++) {
-        if (*s <= ' ' || *s > '~')
-            return false;
-    }
-    return true;
 }
 
 struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failure)
@@ -105,7 +125,7 @@ struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failu
     buf_init(&b->request, CLIENT_BODY_MAX);
     str_copy_cut(b->url, sizeof(b->url), lease->sandbox_url);
     str_copy_cut(b->token, sizeof(b->token), lease->token);
-    if (!is_token(b->token)) {
+    if (!is_visible(b->token)) {
         (void) client_fail(failure, SP_BAD_REQUEST, "the box's token has spaces in it");
     } else if (resolve(b, failure) == SP_OK) {
         b->piece = malloc(PIECE);
@@ -209,7 +229,8 @@ static int build(struct sp_box *b, const struct sp_box_call *call, struct sp_fai
 
     buf_reset(out);
     b->sent = 0;
-    buf_printf(out, "%s %s HTTP/1.1\r\nHost: box\r\n", call->method, call->target);
+    buf_printf(out, "%s %s%s HTTP/1.1\r\nHost: %s\r\n", call->method, b->prefix, call->target,
+               b->authority);
     if (!str_is_empty(b->token))
         buf_printf(out, "Authorization: Bearer %s\r\n", b->token);
     if (call->body != NULL || strcmp(call->method, "POST") == 0)

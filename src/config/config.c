@@ -148,7 +148,9 @@ int config_can_reload(const struct config *from, const struct config *to, struct
         if (config_key_is_profile(k) || (k->flags & CONFIG_RELOADABLE) != 0)
             continue;
         if (!config_value_equal(k, from, to))
-            return err_set(err, SP_CONFIG, "%s cannot change while the daemon runs: restart it",
+            return err_set(err, SP_CONFIG,
+                           "%s cannot change while the daemon runs: restart it; SIGUSR2 does so "
+                           "unnoticed",
                            k->path);
     }
     return SP_OK;

@@ -251,6 +251,14 @@ static int socket_gid(const struct config *c, uint32_t *ret, struct err *err)
     return SP_OK;
 }
 
+static int open_tcp(struct daemon *d, const char *name, const char *key, const char *address,
+                    struct listener_socket **ret, struct err *err)
+{
+    int r = listeners_tcp(&d->listeners, name, address, ret, err);
+
+    return r == SP_OK ? r : err_wrap(err, "%s", key);
+}
+
 /* The sockets of the configuration; asked again, the same ones. */
 static int open_sockets(struct daemon *d, const struct config *c, struct listener_socket **ret_unix,
                         struct listener_socket **ret_tcp, struct listener_socket **ret_provisioner,
@@ -263,10 +271,10 @@ static int open_sockets(struct daemon *d, const struct config *c, struct listene
         r = listeners_unix(&d->listeners, LISTENER_API, c->socket.path, (unsigned) c->socket.mode,
                            gid, ret_unix, err);
     if (r == SP_OK && !str_is_empty(c->tcp.listen))
-        r = listeners_tcp(&d->listeners, LISTENER_API_TCP, c->tcp.listen, ret_tcp, err);
+        r = open_tcp(d, LISTENER_API_TCP, "tcp.listen", c->tcp.listen, ret_tcp, err);
     if (r == SP_OK && c->provisioner.enabled)
-        r = listeners_tcp(&d->listeners, LISTENER_PROVISIONER, c->provisioner.listen,
-                          ret_provisioner, err);
+        r = open_tcp(d, LISTENER_PROVISIONER, "provisioner.listen", c->provisioner.listen,
+                     ret_provisioner, err);
     return r;
 }
 

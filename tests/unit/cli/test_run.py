@@ -73,11 +73,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Relay:
-    """Between the program and the agent; cuts the first connections after so many bytes each."""
+    """Between the program and the agent; cuts the first connections after so many bytes each. With a prefix it is a
+    proxy that knows the agent by that path only."""
 
-    def __init__(self, port, cuts):
+    def __init__(self, port, cuts=(), prefix=""):
         self.to = port
-        self.cuts = cuts
+        self.cuts = list(cuts)
+        self.prefix = prefix.encode()
+        self.hosts = set()
         self.done = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -102,6 +105,8 @@ class Relay:
                     return
                 for end in ready:
                     data = end.recv(65536)
+                    if end is near and self.prefix:
+                        data = self.behind_the_prefix(data)
                     if end is far and left is not None:
                         data = data[:left]
                         left -= len(data)
@@ -110,6 +115,11 @@ class Relay:
                     self.done += left == 0
                     if not data or left == 0:
                         return
+
+    def behind_the_prefix(self, data):
+        """Every head comes whole: the program sends it at once."""
+        self.hosts.update(line[6:] for line in data.split(b"\r\n") if line.startswith(b"Host: "))
+        return data.replace(b" /v1/", b" /elsewhere/").replace(b" " + self.prefix + b"/v1/", b" /v1/")
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -325,6 +335,19 @@ class Command(RunTest):
         self.assertEqual(relay.done, 5)
         self.assertEqual(out.split(), [str(i).encode() for i in range(1, 100001)])
         self.assertEqual(err.split(), [str(i).encode() for i in range(1, 30001)])
+
+    def test_box_behind_a_proxy(self):
+        """Its address has a path, as those of a provisioner have."""
+        relay = Relay(self.port, prefix="/s/box/capability")
+        self.addCleanup(relay.close)
+        for end in ("", "/"):
+            self.leases.url = f"http://127.0.0.1:{relay.port}/s/box/capability{end}"
+            out, err = self.run_it("cat", data=b"through\n")
+            self.assertEqual((out, err), (b"through\n", b""))
+        self.assertEqual(relay.hosts, {f"127.0.0.1:{relay.port}".encode()})
+        for path in ("/s/box/wrong", "/s/box/capability?x=1", "/s/box/cap ability"):
+            self.leases.url = f"http://127.0.0.1:{relay.port}{path}"
+            self.run_it("true", status=125)
 
     def test_is_quick(self):
         if is_sanitized():

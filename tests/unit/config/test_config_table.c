@@ -364,7 +364,9 @@ static void test_reload(void **state)
         } else {
             assert_int_equal(config_can_reload(plain, c, &err), SP_CONFIG);
             (void) snprintf(want, sizeof(want),
-                            "%s cannot change while the daemon runs: restart it", k->path);
+                            "%s cannot change while the daemon runs: restart it; SIGUSR2 does so "
+                            "unnoticed",
+                            k->path);
             assert_string_equal(err.msg, want);
         }
         (void) config_free(c);
