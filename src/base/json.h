@@ -41,6 +41,12 @@ MUST_CHECK bool json_u64(const struct json *v, uint64_t *ret);
 double json_num(const struct json *v);
 size_t json_len(const struct json *v);
 const struct json *json_at(const struct json *v, size_t index);
+/* The items of a long array: json_at() counts from its start. Zero it first; NULL behind the last. */
+struct json_walk {
+    const struct json *at;
+    size_t passed;
+};
+const struct json *json_next(const struct json *v, struct json_walk *w);
 /* Walks the members of an object: i from 0 while it returns true. O(i); for small objects. */
 bool json_member(const struct json *v, size_t i, const char **ret_key, const struct json **ret_val);
 

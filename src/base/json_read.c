@@ -220,6 +220,15 @@ const struct json *json_at(const struct json *v, size_t index)
     return json_of(yyjson_arr_get(mut(v), index));
 }
 
+const struct json *json_next(const struct json *v, struct json_walk *w)
+{
+    if (w->passed == json_len(v) || !json_is_arr(v))
+        return NULL;
+    w->at = w->passed == 0 ? json_at(v, 0) : json_of(unsafe_yyjson_get_next(mut(w->at)));
+    w->passed++;
+    return w->at;
+}
+
 bool json_member(const struct json *v, size_t i, const char **ret_key, const struct json **ret_val)
 {
     size_t idx;

@@ -144,13 +144,13 @@ static int take_connection(struct takeover *t, struct baton *b, struct err *err)
             r = err_set(err, SP_PROTOCOL, "bytes are missing");
         if (r == SP_OK)
             buf_append(&c->bytes, b->data, b->len);
+        baton_drop_fds(b); /* bytes bring none */
         if (buf_failed(&c->bytes))
             r = err_set(err, SP_NO_MEMORY, "not enough memory for the open connections");
     }
     if (r == SP_OK)
         return SP_OK;
     c->bytes.is_failed = true; /* half a request must not be served */
-    baton_drop_fds(b);
     return r;
 }
 

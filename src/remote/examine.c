@@ -86,10 +86,11 @@ static void on_list(struct op *op)
     struct json_doc *doc = word == REMOTE_DONE ? remote_call_json(&x->call, &err) : NULL;
     const struct json *boxes = doc != NULL ? json_get(json_root(doc), "sandboxes") : NULL;
     bool is_list = json_is_arr(boxes);
+    struct json_walk walk = {.passed = 0};
     size_t ours = 0;
 
-    for (size_t i = 0; i < json_len(boxes); i++) {
-        const char *name = json_str(json_get(json_at(boxes, i), "sandbox_id"));
+    for (const struct json *v = json_next(boxes, &walk); v != NULL; v = json_next(boxes, &walk)) {
+        const char *name = json_str(json_get(v, "sandbox_id"));
         uint64_t id;
 
         ours += name != NULL && remote_name_is_ours(x->remote, name, &id) ? 1 : 0;

@@ -11,12 +11,18 @@
 #include "base/str.h"
 #include "remote/internal.h"
 
+enum {
+    ENTRIES_MAX = 50000,
+    STRAYS_AT_ONCE = 16, /* deleted; the next listing shows the rest again */
+};
+
 /* `priv` of the request. */
 struct listing {
     struct remote_call call;
     struct remote *remote;
     struct backend_list *request;
     uint64_t number;
+    unsigned strays; /* that it has deleted */
 };
 
 static struct remote_box *find(struct remote *r, const struct remote_seen *seen, uint64_t *ret_id)
@@ -39,9 +45,12 @@ static void note_stray(struct listing *l, const struct remote_seen *seen, uint64
         b->is_stray = true;
         b->listing = l->number;
     } else if (b->is_stray && b->state == REMOTE_DEAD && b->listing < l->number) {
+        b->listing = l->number;
+        if (l->strays == STRAYS_AT_ONCE)
+            return;
+        l->strays++;
         log_info("remote.stray", LF_STR("id", seen->name),
                  LF_STR("status", remote_status_name(seen->status)));
-        b->listing = l->number;
         remote_remove_box(b);
     }
 }
@@ -107,6 +116,7 @@ static void take(struct listing *l, const struct remote_seen *seen, size_t cap)
 
 static int read_list(struct listing *l, const struct json *answer, struct err *err)
 {
+    struct json_walk walk = {.passed = 0};
     const struct json *boxes = json_get(answer, "sandboxes");
     size_t count = json_len(boxes);
     uint64_t said = count;
@@ -117,11 +127,14 @@ static int read_list(struct listing *l, const struct json *answer, struct err *e
         return err_set(err, SP_PROTOCOL,
                        "the provisioner's list has %zu entries and says otherwise: it is not whole",
                        count);
-    for (size_t i = 0; i < count; i++) {
+    if (count > ENTRIES_MAX)
+        return err_set(err, SP_TOO_BIG, "the provisioner lists %zu boxes: more than %d", count,
+                       ENTRIES_MAX);
+    for (const struct json *v = json_next(boxes, &walk); v != NULL; v = json_next(boxes, &walk)) {
         struct remote_seen seen;
         struct err why;
 
-        if (remote_read_seen(json_at(boxes, i), &seen, &why) != SP_OK)
+        if (remote_read_seen(v, &seen, &why) != SP_OK)
             log_warn("remote.bad_entry", LF_STR("id", seen.name), LF_STR("reason", why.msg));
         if (!str_is_empty(seen.name)) /* it is there, whatever else is wrong with it */
             take(l, &seen, count);

@@ -2,6 +2,7 @@
 their clients are told; clients that leave at any moment."""
 
 import gzip
+import json
 import random
 import socket
 import time
@@ -105,6 +106,30 @@ class TestBoxes(ProxyCase):
             answer = self.ask(OK + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + body)
             self.assertTrue(answer.startswith(b"HTTP/1.1 502"), answer)
         self.assertFlat(self.memory() - before, 16 * 1024 * 1024)
+
+
+class TestProvisioners(ProxyCase):
+    """Where the daemon gets its boxes from."""
+
+    def listed(self, ids, status):
+        boxes = list(self.up.boxes.values()) + [
+            {"sandbox_id": i, "status": status, "sandbox_url": "http://a"} for i in ids]
+        self.up.listing = json.dumps({"sandboxes": boxes, "count": len(boxes)}).encode()
+        for _ in range(2):
+            begun = time.monotonic()
+            self.assertOk(self.client(self.server).post("/v1/pool/reconcile"))
+            self.assertLess(time.monotonic() - begun, 10 * SLOW)
+        self.assertEqual(self.caller().get("a").json["status"], "Running")
+
+    def test_that_list_without_measure(self):
+        self.start()
+        ours = next(iter(self.up.boxes))
+        self.listed((f"a{i}" for i in range(40000)), "Running")
+        self.listed((f"a{i}" for i in range(300000)), "Running")
+        self.listed([ours] * 40000, "Running")
+        self.listed((f"{ours[:12]}{i:016x}" for i in range(1, 20000)), "Failed")
+        wait_until(lambda: self.up.deleted, "some are deleted")
+        self.assertLess(self.up.deleted, 100)
 
 
 class TestClients(ProxyCase):

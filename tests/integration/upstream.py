@@ -20,6 +20,8 @@ class Upstream:
         self.seen = []      # heads of what came for the box
         self.ended = []     # (path, bytes) of requests whose client went away
         self.raw = b""       # what /raw answers
+        self.listing = b""   # what it lists as a provisioner, instead of what it has
+        self.deleted = 0    # boxes, as a provisioner
         self.moved = 0      # bytes of bodies, both ways
         self.go = threading.Event()
         self.lock = threading.Lock()
@@ -125,10 +127,13 @@ class Call:
                 "sandbox_id": box, "status": "Running", "container_id": f"uid-{box}",
                 "sandbox_url": f"http://127.0.0.1:{self.up.port}/box/{box}"})
             return self.reply_json(200, boxes[box])
+        if not parts and self.up.listing:
+            return self.reply(200, self.up.listing)
         if not parts:
             return self.reply_json(200, {"sandboxes": list(boxes.values()), "count": len(boxes)})
         if self.method == "DELETE":
             boxes.pop(parts[0], None)
+            self.up.deleted += 1
             return self.reply_json(200, {"ok": True, "sandbox_id": parts[0]})
         if parts[0] not in boxes:
             return self.reply_json(404, {"detail": f"Sandbox '{parts[0]}' not found"})

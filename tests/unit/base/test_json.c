@@ -115,6 +115,7 @@ static void test_values(void **state)
         parse("{\"s\":\"x\",\"n\":null,\"t\":true,\"a\":[1,2.5,\"z\"],\"o\":{}}");
     const struct json *root = json_root(doc);
     const struct json *arr = json_get(root, "a");
+    struct json_walk walk = {.passed = 0};
     const struct json *v;
     const char *key;
 
@@ -129,6 +130,11 @@ static void test_values(void **state)
     assert_true(json_num(json_at(arr, 1)) == 2.5);
     assert_true(json_is_num(json_at(arr, 0)));
     assert_null(json_at(arr, 3));
+    for (size_t i = 0; i < 3; i++)
+        assert_ptr_equal(json_next(arr, &walk), json_at(arr, i));
+    assert_null(json_next(arr, &walk));
+    assert_null(json_next(NULL, &(struct json_walk){.passed = 0}));
+    assert_null(json_next(root, &(struct json_walk){.passed = 0}));
     assert_null(json_at(root, 0));
     assert_null(json_get(root, "absent"));
     assert_null(json_get(arr, "s"));
