@@ -138,6 +138,29 @@ static void test_close_while_looking_up(void **state)
     assert_int_equal(sem_post(&fake_stuck), 0);
 }
 
+/* Whatever ends a request ends its look-up, too: its memory is the caller's again. */
+static void test_end_while_looking_up(void **state)
+{
+    struct fixture *f = *state;
+    struct call call = {0};
+    struct call last = {0};
+
+    prepare_call(f, &call, "/ok");
+    call.http.is_body_streamed = true;
+    call.http.body_size = 2;
+    snprintf(call.url, sizeof(call.url), "http://stuck.test:%u/ok", f->server.port);
+    start_call(&call, 30000);
+    (void) httpc_body_write(&call.http, "abc", 3); /* more than announced */
+    while (call.done == 0)
+        (void) loop_run_once(&f->loop);
+    assert_int_equal(call.result, SP_BAD_REQUEST);
+    memset(&call, 0xa5, sizeof(call));
+    assert_int_equal(sem_post(&fake_stuck), 0);
+    assert_int_equal(sem_post(&fake_stuck), 0);
+    assert_int_equal(get(f, &last, "stuck.test", f->server.port), SP_CONNECT_FAILED);
+    httpc_request_fini(&last.http);
+}
+
 static int set_up_names(void **state)
 {
     atomic_store(&fake_lookups, 0);
@@ -150,9 +173,13 @@ static int set_up_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        NAMES_TEST(test_name),         NAMES_TEST(test_every_address_is_tried),
-        NAMES_TEST(test_unknown_name), NAMES_TEST(test_name_that_moves),
-        NAMES_TEST(test_stuck_lookup), NAMES_TEST(test_close_while_looking_up),
+        NAMES_TEST(test_name),
+        NAMES_TEST(test_every_address_is_tried),
+        NAMES_TEST(test_unknown_name),
+        NAMES_TEST(test_name_that_moves),
+        NAMES_TEST(test_stuck_lookup),
+        NAMES_TEST(test_close_while_looking_up),
+        NAMES_TEST(test_end_while_looking_up),
     };
 
     return cmocka_run_group_tests(tests, set_up_process, NULL);
