@@ -19,9 +19,10 @@
 /* --- before the engine is asked --- */
 
 /* The engine follows links wherever they lead, so none may be on the way; what happens to the path
- * after this look is between those who may write there. Of an engine elsewhere nothing can be seen. */
-static int check_sources(const struct backend_extras *x, struct err *err)
+ * after this look is between those who may write there. On a thread: a file system may be stuck. */
+static int check_sources(struct work *w, struct err *err)
 {
+    const struct backend_extras *x = container_of(w, struct making, work)->sources;
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
 
     for (size_t i = 0; i < x->mount_count; i++) {
@@ -49,11 +50,9 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                .image_user = image->user,
                                .is_podman = d->is_podman};
     bool is_local = !str_is_empty(d->socket);
-    int rc = r->extras != NULL && is_local ? check_sources(r->extras, err) : SP_OK;
+    int rc = SP_OK;
 
     m->has_wish = r->extras != NULL;
-    if (rc != SP_OK)
-        return rc;
     if (d->is_podman && !str_is_empty(p->runtime))
         return err_set(err, SP_CONFIG,
                        "Podman would ignore `runtime: %.60s`: make it the default of its service "
@@ -87,17 +86,45 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     return buf_failed(&m->body) ? err_set(err, SP_TOO_BIG, "the environment is too large") : SP_OK;
 }
 
-static void on_turn(struct docker_waiter *w)
+static void go_to_engine(struct making *m)
 {
-    struct making *m = container_of(w, struct making, waiter);
     struct err err;
     int rc = prepare(m, &m->image, &err);
 
-    m->is_inside = true;
     if (rc == SP_OK)
         making_create(m);
     else
         making_finish(m, rc, &err);
+}
+
+static void on_checked(struct op *op)
+{
+    struct making *m = container_of(op, struct making, work.op);
+
+    free(TAKE_PTR(m->sources));
+    if (m->request == NULL)
+        making_finish(m, SP_CANCELLED, NULL);
+    else if (op->result != SP_OK)
+        making_finish(m, op->result, &op->err);
+    else
+        go_to_engine(m);
+}
+
+static void on_turn(struct docker_waiter *w)
+{
+    struct making *m = container_of(w, struct making, waiter);
+    const struct backend_extras *x = m->request->extras;
+    struct docker *d = m->docker;
+
+    m->is_inside = true;
+    if (x == NULL || x->mount_count == 0 || str_is_empty(d->socket)) { /* elsewhere: unseen */
+        go_to_engine(m);
+        return;
+    }
+    m->step = MAKING_CALLS; /* who leaves does not end it */
+    m->sources = backend_extras_copy(x);
+    m->work.run = check_sources;
+    work_start(d->loop, &m->work, &d->inner, RT_NEVER, on_checked);
 }
 
 /* --- the image, before the turn: who waits for a pull is in nobody's way --- */

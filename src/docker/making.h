@@ -1,10 +1,10 @@
 /* making.h - one box in the making. create.c brings it to the engine and lets callers leave; make.c
  * does the engine's part.
  *
- *   joins -> at image -> at gate -> create -> (upload) -> start -> taken or inspect -> done
- *                                     |409 or no answer
- *                                     v
- *                                   found: continue, adopt, or remove and create again
+ *  joins -> at image -> at gate -> (mounts) -> create -> (upload) -> start -> taken or seen -> done
+ *                                                 |409 or no answer
+ *                                                 v
+ *                                    found: continue, adopt, or remove and create again
  *
  * A call that the engine has is never cut off by a caller that leaves: its end is awaited, so that
  * what it made can be removed. No answer is no end either: then inspect tells what became of it. */
@@ -37,6 +37,7 @@ struct making {
     struct docker_image image;
     struct docker_call call;
     struct work work;
+    struct backend_extras *sources; /* what is looked at on a thread: the caller may leave */
     struct docker_hand *hand;
     struct docker_remover undo;
     struct backend_box made;

@@ -185,6 +185,11 @@ class OnGvisor(OptionsCase):
         self.assertEqual(box.lease["source"], "cold")
         self.assertEqual(box.sh("cat /data/hello"), "from the host\n")
         self.assertNotEqual(box.run("echo x > /data/hello").exit_code, 0)
+        (self.home / "share" / "out").symlink_to("/etc")
+        for name, status, code in (("out", 403, "forbidden"), ("missing", 422, "invalid_field")):
+            answer = self.server.acquire(name, profile="strict", wait_ms=20000, mounts=[
+                {"host_path": str(self.home / "share" / name), "container_path": "/data"}])
+            self.assertCode(answer, status, code)
 
 
 if __name__ == "__main__":
