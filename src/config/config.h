@@ -245,6 +245,10 @@ bool config_mount_is_allowed(const struct config *c, const char *host_path);
 bool config_box_path_is_free(const char *box_path);
 /* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
 bool config_is_url(const char *url);
+/* secret.c: the first line of the file that the setting `name` gives, of `min` to cap - 1 printable
+ * characters without spaces. SP_CONFIG otherwise. */
+MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
+                                  size_t cap, struct err *err);
 /* The name of a variable. */
 bool config_is_env_name(const char *name);
 

@@ -1,15 +1,11 @@
 /* provisioner.c - life of the listener, its routes, who may call, how errors are said. */
 #include "provisioner/provisioner.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "provisioner/internal.h"
@@ -87,46 +83,15 @@ static int guard(struct http_exchange *ex, const struct http_route *route, struc
     return SP_OK;
 }
 
-static int check_key(const char *key, struct err *err)
-{
-    size_t len = strlen(key);
-
-    for (size_t i = 0; i < len; i++) {
-        if (key[i] <= ' ' || key[i] > '~')
-            return err_set(err, SP_CONFIG,
-                           "provisioner.api_key_file: the key may only have printable characters "
-                           "without spaces");
-    }
-    if (len < KEY_MIN)
-        return err_set(err, SP_CONFIG,
-                       "provisioner.api_key_file: the key must have at least %d characters",
-                       KEY_MIN);
-    return SP_OK;
-}
-
 int provisioner_read_key(const struct config *c, char ret[PROVISIONER_KEY_MAX + 1], struct err *err)
 {
-    const char *path = c->provisioner.api_key_file;
-    AUTO_CLOSE int fd = -1;
-    char text[PROVISIONER_KEY_MAX + 3];
-    ssize_t n;
-
     ret[0] = '\0';
-    if (!c->provisioner.enabled)
-        return SP_OK;
-    if (str_is_empty(path)) {
+    if (c->provisioner.enabled && !str_is_empty(c->provisioner.api_key_file))
+        return config_read_secret("provisioner.api_key_file", c->provisioner.api_key_file, KEY_MIN,
+                                  ret, PROVISIONER_KEY_MAX + 1, err);
+    if (c->provisioner.enabled)
         str_copy_cut(ret, PROVISIONER_KEY_MAX + 1, c->provisioner.api_key);
-        return SP_OK;
-    }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* at start and reload only */
-    n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    if (n < 0)
-        return err_sys(err, SP_CONFIG, errno, "provisioner.api_key_file '%.160s'", path);
-    text[n] = '\0';
-    text[strcspn(text, "\r\n")] = '\0';
-    if (!str_copy(ret, PROVISIONER_KEY_MAX + 1, text))
-        return err_set(err, SP_CONFIG, "provisioner.api_key_file: the key is too long");
-    return check_key(ret, err);
+    return SP_OK;
 }
 
 /* --- routes --- */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "provisioner/internal.h"
 
@@ -214,40 +213,15 @@ static bool check_mounts(struct http_exchange *ex, const struct json *mounts)
     return true;
 }
 
-static const char *put_text(char **at, const char *text)
-{
-    size_t size = strlen(text) + 1;
-    char *to = *at;
-
-    memcpy(to, text, size);
-    *at += size;
-    return to;
-}
-
 struct backend_extras *provisioner_extras(const struct json *mounts)
 {
-    size_t count = json_len(mounts);
-    size_t text_len = 0;
-    struct backend_extras *x;
-    struct backend_mount *to;
-    char *at;
+    struct backend_mount all[PROVISIONER_MOUNTS_MAX];
+    struct backend_extras x = {.mounts = all, .mount_count = json_len(mounts)};
 
-    for (size_t i = 0; i < count; i++) {
-        struct backend_mount m = mount_at(mounts, i);
-
-        text_len += strlen(m.host_path) + strlen(m.box_path) + 2;
-    }
-    x = xcalloc(1, sizeof(*x) + count * sizeof(*to) + text_len);
-    to = (struct backend_mount *) (x + 1);
-    at = (char *) (to + count);
-    for (size_t i = 0; i < count; i++) {
-        to[i] = mount_at(mounts, i);
-        to[i].host_path = put_text(&at, to[i].host_path);
-        to[i].box_path = put_text(&at, to[i].box_path);
-    }
-    x->mounts = to;
-    x->mount_count = count;
-    return x;
+    assert(x.mount_count <= ARRAY_LEN(all)); /* checked */
+    for (size_t i = 0; i < x.mount_count; i++)
+        all[i] = mount_at(mounts, i);
+    return backend_extras_copy(&x);
 }
 
 /* --- all of it --- */

@@ -14,6 +14,7 @@
 enum {
     ENTRIES_MAX = 50000,
     STRAYS_AT_ONCE = 16, /* deleted; the next listing shows the rest again */
+    TOLD_MAX = 5,        /* entries that make no sense; then only how many there were */
 };
 
 /* `priv` of the request. */
@@ -120,6 +121,7 @@ static int read_list(struct listing *l, const struct json *answer, struct err *e
     const struct json *boxes = json_get(answer, "sandboxes");
     size_t count = json_len(boxes);
     uint64_t said = count;
+    size_t bad = 0;
 
     if (!json_is_arr(boxes))
         return err_set(err, SP_PROTOCOL, "the provisioner's answer is no list of sandboxes");
@@ -134,11 +136,13 @@ static int read_list(struct listing *l, const struct json *answer, struct err *e
         struct remote_seen seen;
         struct err why;
 
-        if (remote_read_seen(v, &seen, &why) != SP_OK)
+        if (remote_read_seen(v, &seen, &why) != SP_OK && ++bad <= TOLD_MAX)
             log_warn("remote.bad_entry", LF_STR("id", seen.name), LF_STR("reason", why.msg));
         if (!str_is_empty(seen.name)) /* it is there, whatever else is wrong with it */
             take(l, &seen, count);
     }
+    if (bad > TOLD_MAX)
+        log_warn("remote.bad_entries", LF_U64("count", bad), LF_U64("of", count));
     forget_strays(l);
     return SP_OK;
 }

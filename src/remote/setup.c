@@ -1,41 +1,11 @@
 /* setup.c - what the backend needs before the first call: where the provisioner is, its key, and how our
  * boxes are told from others' there. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "remote/internal.h"
-
-static int read_key(const char *path, char *ret, size_t cap, struct err *err)
-{
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t len;
-
-    if (fd < 0)
-        return err_sys(err, SP_CONFIG, errno, "remote.provisioner_api_key_file '%.120s'", path);
-    len = read(fd, ret, cap - 1);
-    if (len < 0)
-        return err_sys(err, SP_CONFIG, errno, "remote.provisioner_api_key_file '%.120s'", path);
-    ret[len] = '\0';
-    ret[strcspn(ret, "\r\n")] = '\0';
-    if (str_is_empty(ret) || (size_t) len == cap - 1)
-        return err_set(err, SP_CONFIG,
-                       "remote.provisioner_api_key_file '%.120s': its first line must be a key of "
-                       "at most %d bytes",
-                       path, CONFIG_PATH_MAX);
-    for (const char *s = ret; *s != '\0'; s++)
-        if (*s <= ' ' || *s > '~')
-            return err_set(err, SP_CONFIG,
-                           "remote.provisioner_api_key_file '%.120s': the key may only have "
-                           "printable characters without spaces",
-                           path);
-    return SP_OK;
-}
 
 static bool has_key(const struct config_profile *p)
 {
@@ -60,11 +30,12 @@ static const struct config_profile *who_has_key(const struct config *c,
 static int take_key(struct remote *r, const struct config_profile *p, struct err *err)
 {
     static const char name[] = "X-API-Key: ";
-    char key[CONFIG_PATH_MAX + 2] = "";
+    char key[CONFIG_PATH_MAX + 1] = "";
     int rc = SP_OK;
 
     if (!str_is_empty(p->remote.provisioner_api_key_file))
-        rc = read_key(p->remote.provisioner_api_key_file, key, sizeof(key), err);
+        rc = config_read_secret("remote.provisioner_api_key_file",
+                                p->remote.provisioner_api_key_file, 1, key, sizeof(key), err);
     else
         str_copy_cut(key, sizeof(key), p->remote.provisioner_api_key);
     if (rc != SP_OK)

@@ -1,0 +1,49 @@
+/* secret.c - a key that lies in a file of its own. What is in the file is never shown. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "config/config.h"
+
+enum { FILE_MAX = 4096 }; /* the key, and what somebody wrote behind it */
+
+static int check(const char *name, const char *key, size_t min, struct err *err)
+{
+    size_t len = strlen(key);
+
+    for (size_t i = 0; i < len; i++)
+        if (key[i] <= ' ' || key[i] > '~')
+            return err_set(err, SP_CONFIG,
+                           "%s: the key may only have printable characters without spaces", name);
+    if (len < min)
+        return err_set(err, SP_CONFIG, "%s: the key must have at least %zu characters", name, min);
+    return SP_OK;
+}
+
+int config_read_secret(const char *name, const char *path, size_t min, char *ret, size_t cap,
+                       struct err *err)
+{
+    /* Not blocking: a reload happens on the loop, and the path may have become a pipe. */
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char text[FILE_MAX + 1];
+    struct stat st;
+    ssize_t len = -1;
+
+    ret[0] = '\0';
+    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+        return err_set(err, SP_CONFIG, "%s '%.160s' is not a file", name, path);
+    if (fd >= 0)
+        len = read(fd, text, FILE_MAX);
+    if (len < 0)
+        return err_sys(err, SP_CONFIG, errno, "%s '%.160s'", name, path);
+    text[len] = '\0';
+    text[strcspn(text, "\r\n")] = '\0'; /* its first line */
+    if (strlen(text) >= cap)
+        return err_set(err, SP_CONFIG, "%s: the key is longer than %zu bytes", name, cap - 1);
+    str_copy_cut(ret, cap, text);
+    return check(name, ret, min, err);
+}
