@@ -166,15 +166,7 @@ static void add_disposition(const struct download *d)
 
     buf_init(&value, 4096);
     buf_puts(&value, "attachment; filename*=UTF-8''");
-    for (const char *p = slash + 1; *p != '\0'; p++) {
-        unsigned char c = (unsigned char) *p;
-
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-            c == '.' || c == '-' || c == '_')
-            buf_putc(&value, (char) c);
-        else
-            buf_printf(&value, "%%%02X", c);
-    }
+    buf_put_escaped(&value, slash + 1);
     http_add_header(d->ex, "Content-Disposition", buf_str(&value));
     buf_fini(&value);
 }

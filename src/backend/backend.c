@@ -1,6 +1,8 @@
 /* backend.c - what requests to any backend own. A library of its own, below the backends. */
 #include "backend/backend.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -13,19 +15,22 @@ void backend_list_fini(struct backend_list *r)
     r->count = 0;
 }
 
-struct backend_finding *backend_find(struct backend_exam *r, enum backend_finding_level level,
-                                     const char *subject)
+void backend_tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                  const char *fmt, ...)
 {
     struct backend_finding *f;
+    va_list args;
 
     if (r->count == BACKEND_FINDINGS_MAX)
-        return NULL;
+        return;
     if (r->findings == NULL)
         r->findings = xcalloc(BACKEND_FINDINGS_MAX, sizeof(r->findings[0]));
     f = &r->findings[r->count++];
     f->level = level;
     str_copy_cut(f->subject, sizeof(f->subject), subject);
-    return f;
+    va_start(args, fmt);
+    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
+    va_end(args);
 }
 
 void backend_exam_fini(struct backend_exam *r)

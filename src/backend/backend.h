@@ -251,9 +251,9 @@ const struct backend_ops *backend_by_name(const char *name);
 /* What tells the profile's backend object from others; kept in rows. */
 void backend_key(const struct config_profile *p, char *dst, size_t cap);
 void backend_list_fini(struct backend_list *r);
-/* NULL when there is no room for another. */
-struct backend_finding *backend_find(struct backend_exam *r, enum backend_finding_level level,
-                                     const char *subject);
+/* One more finding; of too many, the last are left out. */
+void backend_tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                  const char *fmt, ...) PRINTF_LIKE(4, 5);
 void backend_exam_fini(struct backend_exam *r);
 
 #endif

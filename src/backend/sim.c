@@ -399,11 +399,10 @@ static void sim_examine(struct backend *b, struct backend_exam *r, uint64_t dead
                         void (*on_done)(struct op *))
 {
     struct sim *s = sim_of(b);
-    struct backend_finding *f;
 
     op_begin(&r->op, s->rt, &s->ops, deadline_ns, NULL, on_done);
-    f = backend_find(r, BACKEND_FINDING_WARN, "simulated boxes");
-    str_copy_cut(f->text, sizeof(f->text), "nothing runs in them, and they end with the daemon");
+    backend_tell(r, BACKEND_FINDING_WARN, "simulated boxes",
+                 "nothing runs in them, and they end with the daemon");
     finish(s, &r->op, SP_OK, NULL);
 }
 

@@ -5,24 +5,11 @@
 
 #include "backend/sim_host.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "sim/wire.h"
 
 enum { URL_MAX = 2048, BODY_MAX = WIRE_UPDATE_MAX };
 
 static const char *const json_headers[] = {"Content-Type: application/json", NULL};
-
-void sim_put_encoded(struct buf *url, const char *text)
-{
-    for (const char *p = text; *p != '\0'; p++) {
-        const char one[2] = {*p, '\0'};
-
-        if (str_is_name(one, 1, "-_.~"))
-            buf_putc(url, *p);
-        else
-            buf_printf(url, "%%%02X", (unsigned) (unsigned char) *p);
-    }
-}
 
 static void on_http_done(struct op *op)
 {

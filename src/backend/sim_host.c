@@ -79,7 +79,7 @@ static void put_box_path(struct sim_call *c, uint64_t box_id, const char *tail)
 
     str_hex64(hex, box_id);
     buf_printf(&c->url, "/boxes/%s%s?instance=", hex, tail);
-    sim_put_encoded(&c->url, c->host->instance);
+    buf_put_escaped(&c->url, c->host->instance);
 }
 
 static int get_box(const struct json *obj, struct backend_box *ret, struct err *err)
@@ -242,9 +242,9 @@ static void host_discover(struct backend *b, struct backend_discover *r, uint64_
     r->priv = c;
     r->is_found = false;
     buf_puts(&c->url, "/boxes?instance=");
-    sim_put_encoded(&c->url, c->host->instance);
+    buf_put_escaped(&c->url, c->host->instance);
     buf_puts(&c->url, "&sandbox_id=");
-    sim_put_encoded(&c->url, r->sandbox_id);
+    buf_put_escaped(&c->url, r->sandbox_id);
     sim_call_send(c, "GET");
 }
 
@@ -409,7 +409,6 @@ static void on_exam_cancel(struct op *op)
 static void on_examined(struct sim_call *c)
 {
     struct backend_exam *r = container_of(c->op, struct backend_exam, op);
-    struct backend_finding *f;
     struct json_doc *doc;
     struct err err;
     int rc = sim_call_read(c, 200, &doc, &err);
@@ -419,13 +418,13 @@ static void on_examined(struct sim_call *c)
         sim_call_end(c, rc, &err);
         return;
     }
-    f = backend_find(r, rc == SP_OK ? BACKEND_FINDING_OK : BACKEND_FINDING_FAIL, "sandpool-sim");
     if (rc == SP_OK)
-        (void) snprintf(f->text, sizeof(f->text), "answers at %s", c->host->socket);
+        backend_tell(r, BACKEND_FINDING_OK, "sandpool-sim", "answers at %s", c->host->socket);
     else
-        (void) snprintf(f->text, sizeof(f->text), "%s; start it with --socket", err.msg);
-    f = backend_find(r, BACKEND_FINDING_WARN, "simulated boxes");
-    str_copy_cut(f->text, sizeof(f->text), "nothing runs in them: only for trying things out");
+        backend_tell(r, BACKEND_FINDING_FAIL, "sandpool-sim", "%s; start it with --socket",
+                     err.msg);
+    backend_tell(r, BACKEND_FINDING_WARN, "simulated boxes",
+                 "nothing runs in them: only for trying things out");
     sim_call_end(c, SP_OK, NULL);
 }
 

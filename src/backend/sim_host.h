@@ -60,7 +60,6 @@ MUST_CHECK int sim_call_read(struct sim_call *c, int want, struct json_doc **ret
 void sim_call_cancel(struct sim_call *c);
 /* Finishes the operation and frees the call. */
 void sim_call_end(struct sim_call *c, int result, const struct err *err);
-void sim_put_encoded(struct buf *url, const char *text);
 
 /* --- deaths (sim_watch.c) --- */
 void sim_watch_start(struct sim_host *h);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 void buf_init(struct buf *b, size_t max)
 {
@@ -81,6 +82,18 @@ void buf_puts(struct buf *b, const char *s)
 void buf_putc(struct buf *b, char c)
 {
     buf_append(b, &c, 1);
+}
+
+void buf_put_escaped(struct buf *b, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        const char one[2] = {*s, '\0'};
+
+        if (str_is_name(one, 1, "-_.~"))
+            buf_putc(b, *s);
+        else
+            buf_printf(b, "%%%02X", (unsigned) (unsigned char) *s);
+    }
 }
 
 void buf_printf(struct buf *b, const char *fmt, ...)

@@ -29,6 +29,8 @@ bool buf_reserve(struct buf *b, size_t n);
 void buf_append(struct buf *b, const void *data, size_t len);
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
+/* For a part of a URL: all but letters, digits and - _ . ~ as %XX. */
+void buf_put_escaped(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 static inline bool buf_failed(const struct buf *b)

@@ -68,14 +68,6 @@ static void put_exam(struct doctor *d, const char *name)
     backend_exam_fini(&d->exam);
 }
 
-static void find_failure(struct doctor *d, const char *subject, const char *text)
-{
-    struct backend_finding *f = backend_find(&d->exam, BACKEND_FINDING_FAIL, subject);
-
-    if (f != NULL)
-        str_copy_cut(f->text, sizeof(f->text), text);
-}
-
 static void on_died(void *ctx, uint64_t box_id, const char *reason)
 {
     (void) ctx; /* there are no boxes in a state directory that was just made */
@@ -110,7 +102,7 @@ static void on_examined(struct op *op)
     struct doctor *d = container_of(op, struct doctor, exam.op);
 
     if (op->result != SP_OK)
-        find_failure(d, "examination", op->err.msg);
+        backend_tell(&d->exam, BACKEND_FINDING_FAIL, "examination", "%s", op->err.msg);
     put_exam(d, d->key);
     d->backend->ops->close(d->backend, on_backend_closed, d);
 }
@@ -131,7 +123,7 @@ static bool open_backend(struct doctor *d, const struct config_profile *profile)
         (void) err_set(&err, SP_CONFIG, "there is no backend '%s'", profile->backend);
     else if (ops->open(&env, profile, &d->backend, &err) == SP_OK)
         return true;
-    find_failure(d, "start", err.msg);
+    backend_tell(&d->exam, BACKEND_FINDING_FAIL, "start", "%s", err.msg);
     put_exam(d, d->key);
     return false;
 }
@@ -247,7 +239,8 @@ int doctor_run(const struct daemon_options *options)
     if (r == SP_OK)
         r = examine_all(d, &err);
     if (r != SP_OK) {
-        find_failure(d, d->config == NULL ? "configuration" : "start", err.msg);
+        backend_tell(&d->exam, BACKEND_FINDING_FAIL, d->config == NULL ? "configuration" : "start",
+                     "%s", err.msg);
         put_exam(d, "sandpoold");
     }
     if (!str_is_empty(d->dir))

@@ -35,14 +35,7 @@ void docker_call_fini(struct docker_call *c)
 
 void docker_call_put(struct docker_call *c, const char *text)
 {
-    for (const char *p = text; *p != '\0'; p++) {
-        const char one[2] = {*p, '\0'};
-
-        if (str_is_name(one, 1, "-_.~"))
-            buf_putc(&c->path, *p);
-        else
-            buf_printf(&c->path, "%%%02X", (unsigned) (unsigned char) *p);
-    }
+    buf_put_escaped(&c->path, text);
 }
 
 void docker_call_put_filter(struct docker_call *c, const char *const *labels)

@@ -1,7 +1,5 @@
 /* examine.c - what `sandpool doctor` shows of this backend: does the engine answer, what does it say of
  * itself, and what is missing. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,20 +13,6 @@ struct examining {
     struct backend_exam *request;
     struct docker_call call;
 };
-
-PRINTF_LIKE(4, 5)
-static void tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
-                 const char *fmt, ...)
-{
-    struct backend_finding *f = backend_find(r, level, subject);
-    va_list args;
-
-    if (f == NULL)
-        return;
-    va_start(args, fmt);
-    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
-    va_end(args);
-}
 
 static const char *text_of(const struct json *v, const char *key)
 {
@@ -44,15 +28,16 @@ static void tell_engine(struct backend_exam *r, const struct docker *d, const st
         const char *what;
     } limits[] = {{"MemoryLimit", "memory"}, {"CpuCfsQuota", "cpus"}, {"PidsLimit", "pids"}};
 
-    tell(r, BACKEND_FINDING_OK, "engine", "%.100s: version %.40s, API %s, storage %.40s",
-         d->address, text_of(info, "ServerVersion"), d->version, text_of(info, "Driver"));
+    backend_tell(r, BACKEND_FINDING_OK, "engine", "%.100s: version %.40s, API %s, storage %.40s",
+                 d->address, text_of(info, "ServerVersion"), d->version, text_of(info, "Driver"));
     for (size_t i = 0; i < ARRAY_LEN(limits); i++)
         if (!json_bool(json_get(info, limits[i].key)))
-            tell(r, BACKEND_FINDING_WARN, "limits", "the engine cannot limit %s", limits[i].what);
-    tell(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
-         text_of(info, "DefaultRuntime"));
-    tell(r, BACKEND_FINDING_WARN, "disk limits",
-         "limits.disk has no effect on containers: a box can fill the engine's disk");
+            backend_tell(r, BACKEND_FINDING_WARN, "limits", "the engine cannot limit %s",
+                         limits[i].what);
+    backend_tell(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
+                 text_of(info, "DefaultRuntime"));
+    backend_tell(r, BACKEND_FINDING_WARN, "disk limits",
+                 "limits.disk has no effect on containers: a box can fill the engine's disk");
 }
 
 static void on_info(struct op *op)
@@ -67,19 +52,22 @@ static void on_info(struct op *op)
     if (rc == SP_OK)
         tell_engine(r, d, json_root(doc));
     else if (r->op.state == OP_RUNNING)
-        tell(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
+        backend_tell(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
     (void) json_doc_free(doc);
     if (!str_is_empty(d->agent))
-        tell(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
+        backend_tell(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
     else
-        tell(r, BACKEND_FINDING_FAIL, "agent", "there is no sandpool-agent beside the daemon");
+        backend_tell(r, BACKEND_FINDING_FAIL, "agent",
+                     "there is no sandpool-agent beside the daemon");
     if (docker_mount_check(d, &err) == SP_OK)
-        tell(r, BACKEND_FINDING_OK, "mounts", "boxes that run take more, by %.200s", d->helper);
+        backend_tell(r, BACKEND_FINDING_OK, "mounts", "boxes that run take more, by %.200s",
+                     d->helper);
     else
-        tell(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
+        backend_tell(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
     if (str_is_empty(d->socket))
-        tell(r, BACKEND_FINDING_WARN, "network", "over TCP only `network: nat` can be used%s",
-             d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
+        backend_tell(r, BACKEND_FINDING_WARN, "network",
+                     "over TCP only `network: nat` can be used%s",
+                     d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
     r->priv = NULL;
     docker_finish(d, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, &err);
     docker_call_fini(&x->call);

@@ -38,15 +38,10 @@ static void on_examined(struct op *op)
 {
     struct exam_op *o = container_of(op, struct exam_op, exam.op);
     struct engine *e = o->examiner->engine;
-    struct backend_finding *f;
 
-    if (op->result != SP_OK) {
-        f = backend_find(&o->exam, BACKEND_FINDING_FAIL, "examination");
-        if (f != NULL)
-            (void) snprintf(f->text, sizeof(f->text), "did not come to its end: %s",
-                            str_is_empty(op->err.msg) ? sp_error_info(op->result)->text
-                                                      : op->err.msg);
-    }
+    if (op->result != SP_OK)
+        backend_tell(&o->exam, BACKEND_FINDING_FAIL, "examination", "did not come to its end: %s",
+                     str_is_empty(op->err.msg) ? sp_error_info(op->result)->text : op->err.msg);
     one_less(o->examiner);
     engine_op_ended(e);
 }

@@ -1,6 +1,5 @@
 /* examine.c - what `sandpool doctor` shows of this backend: what was found, what is missing and what
  * to do about it. Every usual runtime is tried with a real box. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,61 +18,52 @@ struct examining {
     bool is_waiting;
 };
 
-PRINTF_LIKE(4, 5)
-static void tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
-                 const char *fmt, ...)
-{
-    struct backend_finding *f = backend_find(r, level, subject);
-    va_list args;
-
-    if (f == NULL)
-        return;
-    va_start(args, fmt);
-    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
-    va_end(args);
-}
-
 static void tell_rootless(struct backend_exam *r, const struct oci *o)
 {
-    tell(
+    backend_tell(
         r, BACKEND_FINDING_OK, "rootless",
         "yes, as user %u. Boxes are separated by namespaces but share user ids: whoever breaks out "
         "of one has the others and all that this user has",
         (unsigned) geteuid());
     if (o->is_apparmor_strict)
-        tell(r, BACKEND_FINDING_WARN, "user namespaces",
-             "kernel.apparmor_restrict_unprivileged_userns is 1: boxes can be made only if an "
-             "AppArmor profile allows `userns` to %.100s. Write one, or set it to 0",
-             o->helper);
-    tell(r, BACKEND_FINDING_WARN, "limits",
-         "none: %s. limits.memory, cpus and pids have no effect; run the daemon as root to have "
-         "them",
-         oci_has_own_cgroup() ? "a control group is delegated to this user, which is not used yet"
-                              : "no control group is delegated to this user");
-    tell(r, BACKEND_FINDING_WARN, "disk limits",
-         "none: loop devices need root. limits.disk has no effect, a box can fill the disk of "
-         "state_dir");
+        backend_tell(
+            r, BACKEND_FINDING_WARN, "user namespaces",
+            "kernel.apparmor_restrict_unprivileged_userns is 1: boxes can be made only if an "
+            "AppArmor profile allows `userns` to %.100s. Write one, or set it to 0",
+            o->helper);
+    backend_tell(
+        r, BACKEND_FINDING_WARN, "limits",
+        "none: %s. limits.memory, cpus and pids have no effect; run the daemon as root to have "
+        "them",
+        oci_has_own_cgroup() ? "a control group is delegated to this user, which is not used yet"
+                             : "no control group is delegated to this user");
+    backend_tell(
+        r, BACKEND_FINDING_WARN, "disk limits",
+        "none: loop devices need root. limits.disk has no effect, a box can fill the disk of "
+        "state_dir");
     if (o->id_count > 1)
-        tell(r, BACKEND_FINDING_OK, "user ids", "%u, the same for all boxes", o->id_count);
+        backend_tell(r, BACKEND_FINDING_OK, "user ids", "%u, the same for all boxes", o->id_count);
     else
-        tell(r, BACKEND_FINDING_WARN, "user ids",
-             "1: commands run as the box's root, whatever `user` says. For more: %.220s",
-             o->one_id.msg);
-    tell(r, BACKEND_FINDING_WARN, "late mounts",
-         "none: mounts into a running box need root. Those of a profile can be used, but only "
-         "read-only where they belong to this user");
+        backend_tell(r, BACKEND_FINDING_WARN, "user ids",
+                     "1: commands run as the box's root, whatever `user` says. For more: %.220s",
+                     o->one_id.msg);
+    backend_tell(
+        r, BACKEND_FINDING_WARN, "late mounts",
+        "none: mounts into a running box need root. Those of a profile can be used, but only "
+        "read-only where they belong to this user");
 }
 
 static void tell_root(struct backend_exam *r, const struct oci *o)
 {
-    tell(r, BACKEND_FINDING_OK, "user ids", "%u ranges of %d from %llu on", o->id_slots,
-         OCI_ID_COUNT, (unsigned long long) o->id_base);
+    backend_tell(r, BACKEND_FINDING_OK, "user ids", "%u ranges of %d from %llu on", o->id_slots,
+                 OCI_ID_COUNT, (unsigned long long) o->id_base);
     if (o->has_loop)
-        tell(r, BACKEND_FINDING_OK, "disk limits", "by loop devices");
+        backend_tell(r, BACKEND_FINDING_OK, "disk limits", "by loop devices");
     else
-        tell(r, BACKEND_FINDING_WARN, "disk limits",
-             "/dev/loop-control cannot be used: limits.disk has no effect, a box can fill the disk "
-             "of state_dir. Load the kernel module `loop`");
+        backend_tell(
+            r, BACKEND_FINDING_WARN, "disk limits",
+            "/dev/loop-control cannot be used: limits.disk has no effect, a box can fill the disk "
+            "of state_dir. Load the kernel module `loop`");
 }
 
 static void tell_machine(struct backend_exam *r, const struct oci *o)
@@ -81,18 +71,18 @@ static void tell_machine(struct backend_exam *r, const struct oci *o)
     struct utsname name;
 
     if (uname(&name) == 0)
-        tell(r, BACKEND_FINDING_OK, "kernel", "%.64s %.64s, %u processors", name.release,
-             name.machine, o->host_cpus);
-    tell(r, BACKEND_FINDING_OK, "control groups", "%s",
-         o->is_cgroup_v2 ? "version 2" : "version 1 (or hybrid)");
+        backend_tell(r, BACKEND_FINDING_OK, "kernel", "%.64s %.64s, %u processors", name.release,
+                     name.machine, o->host_cpus);
+    backend_tell(r, BACKEND_FINDING_OK, "control groups", "%s",
+                 o->is_cgroup_v2 ? "version 2" : "version 1 (or hybrid)");
     if (o->is_rootless)
         tell_rootless(r, o);
     else
         tell_root(r, o);
     if (str_is_empty(o->allow))
-        tell(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
+        backend_tell(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
     else
-        tell(r, BACKEND_FINDING_OK, "mounts", "from below %.200s", o->allow);
+        backend_tell(r, BACKEND_FINDING_OK, "mounts", "from below %.200s", o->allow);
 }
 
 static void tell_tool(struct backend_exam *r, const char *subject, const char *name,
@@ -101,9 +91,9 @@ static void tell_tool(struct backend_exam *r, const char *subject, const char *n
     char path[OCI_PATH_MAX];
 
     if (oci_find_program(name, path, sizeof(path)))
-        tell(r, BACKEND_FINDING_OK, subject, "%.200s", path);
+        backend_tell(r, BACKEND_FINDING_OK, subject, "%.200s", path);
     else
-        tell(r, BACKEND_FINDING_WARN, subject, "%s is not installed: %s", name, what_for);
+        backend_tell(r, BACKEND_FINDING_WARN, subject, "%s is not installed: %s", name, what_for);
 }
 
 static void tell_runtimes(struct backend_exam *r, const struct oci *o)
@@ -116,38 +106,39 @@ static void tell_runtimes(struct backend_exam *r, const struct oci *o)
 
         (void) snprintf(subject, sizeof(subject), "runtime %.36s", one->name);
         if (one->trial == OCI_WORKS) {
-            tell(r, BACKEND_FINDING_OK, subject, "%.200s made a box%s%s", one->path,
-                 has_one ? "" : "; used where a profile does not say",
-                 one->flavour != OCI_RUNSC ? "" : "; one that exceeds its memory ends as a whole");
+            backend_tell(
+                r, BACKEND_FINDING_OK, subject, "%.200s made a box%s%s", one->path,
+                has_one ? "" : "; used where a profile does not say",
+                one->flavour != OCI_RUNSC ? "" : "; one that exceeds its memory ends as a whole");
             has_one = true;
         } else if (one->trial == OCI_FAILED) {
-            tell(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s", one->path,
-                 one->why.msg);
+            backend_tell(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s",
+                         one->path, one->why.msg);
         } else {
-            tell(r, BACKEND_FINDING_WARN, subject, "not installed");
+            backend_tell(r, BACKEND_FINDING_WARN, subject, "not installed");
         }
     }
     if (!has_one)
-        tell(r, BACKEND_FINDING_FAIL, "runtime",
-             "none works. Install one: apt-get install runc (or crun)");
+        backend_tell(r, BACKEND_FINDING_FAIL, "runtime",
+                     "none works. Install one: apt-get install runc (or crun)");
 }
 
 static void tell_nat(struct backend_exam *r, const struct oci *o)
 {
     if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
-        tell(r, BACKEND_FINDING_WARN, "network nat",
-             "%s installed: profiles with `network: nat` cannot be used",
-             o->is_rootless ? "slirp4netns is not"
-                            : "neither slirp4netns nor pasta (package passt) is");
+        backend_tell(r, BACKEND_FINDING_WARN, "network nat",
+                     "%s installed: profiles with `network: nat` cannot be used",
+                     o->is_rootless ? "slirp4netns is not"
+                                    : "neither slirp4netns nor pasta (package passt) is");
     else if (access("/dev/net/tun", R_OK | W_OK) != 0)
-        tell(
+        backend_tell(
             r, BACKEND_FINDING_WARN, "network nat",
             "/dev/net/tun cannot be opened by user %u: profiles with `network: nat` cannot be used. "
             "Load the kernel module `tun` and give the device mode 0666",
             (unsigned) geteuid());
     else
-        tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
-             !str_is_empty(o->slirp) ? o->slirp : o->pasta);
+        backend_tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
+                     !str_is_empty(o->slirp) ? o->slirp : o->pasta);
 }
 
 static void tell_all(struct examining *x)
@@ -159,11 +150,11 @@ static void tell_all(struct examining *x)
     tell_runtimes(r, o);
     tell_machine(r, o);
     if (oci_base_ready(o, &err) == SP_OK)
-        tell(r, BACKEND_FINDING_OK, "rootfs host", "%.200s", o->base_dir);
+        backend_tell(r, BACKEND_FINDING_OK, "rootfs host", "%.200s", o->base_dir);
     else
-        tell(r, BACKEND_FINDING_FAIL, "rootfs host", "%.240s", err.msg);
-    tell(r, BACKEND_FINDING_OK, "agent", "%.200s", o->agent);
-    tell(r, BACKEND_FINDING_OK, "helper", "%.200s", o->helper);
+        backend_tell(r, BACKEND_FINDING_FAIL, "rootfs host", "%.240s", err.msg);
+    backend_tell(r, BACKEND_FINDING_OK, "agent", "%.200s", o->agent);
+    backend_tell(r, BACKEND_FINDING_OK, "helper", "%.200s", o->helper);
     tell_tool(r, "image: skopeo", "skopeo", "profiles with an `image` cannot be used");
     tell_tool(r, "image: umoci", "umoci", "profiles with an `image` cannot be used");
     tell_nat(r, o);

@@ -1,6 +1,5 @@
 /* call.c - one call to the provisioner: its address, the key, a time limit, and what an answer means. The
  * key is in a header only; words of the provisioner that repeat it are not passed on. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -34,14 +33,7 @@ void remote_call_fini(struct remote_call *c)
 
 void remote_call_put(struct remote_call *c, const char *text)
 {
-    for (const char *p = text; *p != '\0'; p++) {
-        const char one[2] = {*p, '\0'};
-
-        if (str_is_name(one, 1, "-_.~"))
-            buf_putc(&c->path, *p);
-        else
-            buf_printf(&c->path, "%%%02X", (unsigned) (unsigned char) *p);
-    }
+    buf_put_escaped(&c->path, text);
 }
 
 void remote_call_name(struct remote *r, struct remote_call *c, const char *method, const char *name,

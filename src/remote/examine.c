@@ -1,7 +1,5 @@
 /* examine.c - what `sandpool doctor` shows of this backend: does the provisioner answer, does it take our
  * key, what does it say it can do. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,20 +13,6 @@ struct examining {
     struct backend_exam *request;
     struct remote_call call;
 };
-
-PRINTF_LIKE(4, 5)
-static void tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
-                 const char *fmt, ...)
-{
-    struct backend_finding *f = backend_find(r, level, subject);
-    va_list args;
-
-    if (f == NULL)
-        return;
-    va_start(args, fmt);
-    (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
-    va_end(args);
-}
 
 static void end(struct examining *x)
 {
@@ -66,13 +50,13 @@ static void on_capabilities(struct op *op)
         if (json_is_bool(value) && json_bool(value))
             buf_printf(&text, "%s%.40s", text.len > 0 ? ", " : "", key);
     if (doc != NULL)
-        tell(x->request, BACKEND_FINDING_OK, "capabilities", "%.240s",
-             text.len > 0 ? buf_str(&text) : "none beyond boxes");
+        backend_tell(x->request, BACKEND_FINDING_OK, "capabilities", "%.240s",
+                     text.len > 0 ? buf_str(&text) : "none beyond boxes");
     else if (word == REMOTE_MISSING)
-        tell(x->request, BACKEND_FINDING_OK, "capabilities",
-             "an older provisioner, which tells none");
+        backend_tell(x->request, BACKEND_FINDING_OK, "capabilities",
+                     "an older provisioner, which tells none");
     else
-        tell(x->request, BACKEND_FINDING_WARN, "capabilities", "%.240s", err.msg);
+        backend_tell(x->request, BACKEND_FINDING_WARN, "capabilities", "%.240s", err.msg);
     buf_fini(&text);
     (void) json_doc_free(doc);
     end(x);
@@ -96,13 +80,13 @@ static void on_list(struct op *op)
         ours += name != NULL && remote_name_is_ours(x->remote, name, &id) ? 1 : 0;
     }
     if (is_list)
-        tell(x->request, BACKEND_FINDING_OK, "key",
-             "accepted; it has %zu boxes, %zu of them under ids of this daemon", json_len(boxes),
-             ours);
+        backend_tell(x->request, BACKEND_FINDING_OK, "key",
+                     "accepted; it has %zu boxes, %zu of them under ids of this daemon",
+                     json_len(boxes), ours);
     else
-        tell(x->request, BACKEND_FINDING_FAIL, "key", "%.240s",
-             word == REMOTE_DONE ? "what it lists makes no sense: is this a provisioner?"
-                                 : err.msg);
+        backend_tell(x->request, BACKEND_FINDING_FAIL, "key", "%.240s",
+                     word == REMOTE_DONE ? "what it lists makes no sense: is this a provisioner?"
+                                         : err.msg);
     (void) json_doc_free(doc);
     if (is_list)
         ask(x, "/api/capabilities", on_capabilities);
@@ -124,16 +108,16 @@ static void on_health(struct op *op)
     enum remote_word word = remote_call_word(&x->call, &err);
 
     if (word != REMOTE_DONE && word != REMOTE_MISSING) {
-        tell(x->request, BACKEND_FINDING_FAIL, "provisioner", "%.280s", err.msg);
+        backend_tell(x->request, BACKEND_FINDING_FAIL, "provisioner", "%.280s", err.msg);
         end(x);
         return;
     }
-    tell(x->request, BACKEND_FINDING_OK, "provisioner", "%.240s answers", r->url);
+    backend_tell(x->request, BACKEND_FINDING_OK, "provisioner", "%.240s answers", r->url);
     if (str_is_empty(r->key))
-        tell(x->request, BACKEND_FINDING_WARN, "key", "none is configured");
+        backend_tell(x->request, BACKEND_FINDING_WARN, "key", "none is configured");
     else if (strncmp(r->url, "http://", 7) == 0 && !is_near(r->url))
-        tell(x->request, BACKEND_FINDING_WARN, "key",
-             "it is sent unencrypted: use https, or a network that nobody else reads");
+        backend_tell(x->request, BACKEND_FINDING_WARN, "key",
+                     "it is sent unencrypted: use https, or a network that nobody else reads");
     ask(x, "/api/sandboxes", on_list);
 }
 

@@ -229,6 +229,17 @@ static void test_buf_limit(void **state)
     buf_fini(&b);
 }
 
+static void test_buf_escaped(void **state)
+{
+    struct buf b;
+
+    (void) state;
+    buf_init(&b, 100);
+    buf_put_escaped(&b, "aZ09-_.~ /?&=%\n\xc3\xa4");
+    assert_string_equal(buf_str(&b), "aZ09-_.~%20%2F%3F%26%3D%25%0A%C3%A4");
+    buf_fini(&b);
+}
+
 static void test_buf_consume_and_take(void **state)
 {
     struct buf b;
@@ -316,11 +327,17 @@ static void test_rand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list_order),         cmocka_unit_test(test_list_move),
-        cmocka_unit_test(test_heap_against_model), cmocka_unit_test(test_heap_reserve),
-        cmocka_unit_test(test_map_against_model),  cmocka_unit_test(test_map_same_hash),
-        cmocka_unit_test(test_buf_limit),          cmocka_unit_test(test_buf_consume_and_take),
-        cmocka_unit_test(test_buf_without_memory), cmocka_unit_test(test_rand),
+        cmocka_unit_test(test_list_order),
+        cmocka_unit_test(test_list_move),
+        cmocka_unit_test(test_heap_against_model),
+        cmocka_unit_test(test_heap_reserve),
+        cmocka_unit_test(test_map_against_model),
+        cmocka_unit_test(test_map_same_hash),
+        cmocka_unit_test(test_buf_escaped),
+        cmocka_unit_test(test_buf_limit),
+        cmocka_unit_test(test_buf_consume_and_take),
+        cmocka_unit_test(test_buf_without_memory),
+        cmocka_unit_test(test_rand),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
