@@ -37,6 +37,11 @@ static void take(void *ctx, int fd, const char *bytes, size_t len)
     struct cargo_conn *c = cargo_add(loading->cargo, loading->server, fd);
 
     buf_append(&c->bytes, bytes, len);
+    if (!buf_failed(&c->bytes))
+        return;
+    log_warn("daemon.connection_dropped", LF_STR("server", c->server), LF_U64("bytes", len));
+    (void) close(fd); /* its request would be lost without a word */
+    cargo_free(loading->cargo, c);
 }
 
 void cargo_load(struct list *cargo, struct servers *servers)
