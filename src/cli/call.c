@@ -17,11 +17,10 @@ static const struct {
     const char *text;
 } hints[] = {
     {SP_NOT_FOUND, "'sandpool ls' shows what there is"},
-    {SP_FORBIDDEN, "ask an operator, or have your uid put into operator_uids"},
     {SP_STALE_GENERATION, "'sandpool get' shows the generation it has now"},
     {SP_POOL_EXHAUSTED, "release one, raise pool.max_boxes, or give --wait"},
     {SP_ACQUIRE_TIMEOUT, "'sandpool pool' shows what holds it up; --wait waits longer"},
-    {SP_BACKEND_UNAVAILABLE, "'sandpool pool' shows the reason"},
+    {SP_BACKEND_UNAVAILABLE, "'sandpool pool' and 'sandpool doctor' tell more"},
     {SP_DRAINING, "'sandpool resume' ends that"},
     {SP_PAUSED, "'sandpool resume' ends that"},
     {SP_TIMEOUT, "--timeout waits longer"},
