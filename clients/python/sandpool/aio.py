@@ -128,12 +128,34 @@ class AsyncClient:
 
     async def _send(self, data: bytes, is_safe: bool) -> wire.Answer:
         answer = None
-        if is_safe and self._idle:
-            answer = await self._exchange(self._idle.pop(), data, is_reused=True)
+        kept = await self._take() if is_safe else None
+        if kept is not None:
+            answer = await self._exchange(kept, data, is_reused=True)
         if answer is None:
             answer = await self._exchange(await self._connect(), data, is_reused=False)
         assert answer is not None
         return answer
+
+    async def _take(self) -> Optional[Streams]:
+        """One on which nothing has come since: an end, or what answers nothing that was asked."""
+        while self._idle:
+            reader, writer = self._idle.pop()
+            look = asyncio.ensure_future(reader.read(1))
+            try:
+                await asyncio.sleep(0)  # the look begins, the loop sees what is there,
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # and the look ends
+            except BaseException:
+                look.cancel()
+                writer.transport.abort()
+                raise
+            if not look.done():
+                look.cancel()
+                await asyncio.wait([look])
+                return reader, writer
+            look.exception()  # whatever it was
+            writer.close()
+        return None
 
     async def _connect(self) -> Streams:
         address = self.address

@@ -3,6 +3,7 @@ and connections are kept for the next call."""
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import threading
@@ -137,8 +138,13 @@ class Client:
         return answer
 
     def _take(self) -> Optional[socket.socket]:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
+        """One on which nothing has come since: an end, or what answers nothing that was asked."""
+        while True:
+            with self._lock:
+                sock = self._idle.pop() if self._idle else None
+            if sock is None or not _is_readable(sock):
+                return sock
+            sock.close()
 
     def _give_back(self, sock: socket.socket) -> None:
         with self._lock:
@@ -197,6 +203,14 @@ class Client:
         else:
             sock.close()
         return answer
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    if isinstance(sock, ssl.SSLSocket) and sock.pending() > 0:
+        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Lease:

@@ -14,6 +14,7 @@ from .errors import ConnectionFailed, ProtocolError, from_answer
 
 HEADER_MAX = 64 * 1024
 BODY_MAX = 64 * 1024 * 1024
+FRAMING = ("content-length", "transfer-encoding")
 DEFAULT_SOCKET = "/run/sandpool/sandpool.sock"
 
 
@@ -87,6 +88,7 @@ class Answer:
         self.is_done = False
         self.is_reusable = False
         self._head = bytearray()
+        self._interim = 0  # bytes of headers that are behind us
         self._rest = bytearray()
         self._left: Optional[int] = None  # of the body or the chunk
         self._is_chunked = False
@@ -100,19 +102,22 @@ class Answer:
         """b"" is the end of the connection."""
         if not data:
             return self._end()
-        if not self.status:
+        while not self.status:  # 100 Continue and the like come before it
             self._head += data
             end = self._head.find(b"\r\n\r\n")
-            if end < 0 and len(self._head) > HEADER_MAX:
+            if self._interim + (len(self._head) if end < 0 else end) > HEADER_MAX:
                 raise ProtocolError("protocol", "the answer's headers have no end")
             if end < 0:
                 return None
             data = bytes(self._head[end + 4:])
+            self._interim += end + 4
             self._read_head(bytes(self._head[:end]))
-            if not self.status:  # 100 Continue and the like
-                return self.feed(data) if data else None
+            if not self.status and not data:
+                return None
         self._rest += data
         self._read_body()
+        if self.is_done and self._rest:
+            self.is_reusable = False  # nobody asked for more: it answers nothing
         return None
 
     def _end(self) -> None:
@@ -125,7 +130,8 @@ class Answer:
     def _read_head(self, head: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ", 2)
-        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        if (len(words) < 2 or not words[0].startswith("HTTP/1.")
+                or not re.fullmatch("[1-9][0-9]{2}", words[1])):
             raise ProtocolError("protocol", "the answer is no HTTP")
         self._head.clear()
         if words[1].startswith("1"):
@@ -133,15 +139,23 @@ class Answer:
         self.status = int(words[1])
         for line in lines:
             name, _, value = line.partition(":")
-            self.headers[name.strip().lower()] = value.strip()
+            name, value = name.strip().lower(), value.strip()
+            if name in FRAMING and self.headers.get(name, value) != value:
+                raise ProtocolError("protocol", f"the answer has {name} twice")
+            self.headers[name] = value
         self.is_reusable = (words[0] != "HTTP/1.0"
                             and self.headers.get("connection", "").lower() != "close")
-        self._is_chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
+        coding = self.headers.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            raise ProtocolError("protocol", "the answer has an unknown transfer encoding")
+        self._is_chunked = coding is not None
         length = self.headers.get("content-length")
+        if coding is not None and length is not None:
+            self.is_reusable = False  # somebody else may have read it in the other way
         if self.status in (204, 304):
             length = "0"
         if not self._is_chunked and length is not None:
-            if not length.isdigit() or int(length) > BODY_MAX:
+            if not re.fullmatch("[0-9]{1,18}", length) or int(length) > BODY_MAX:
                 raise ProtocolError("protocol", "the answer's length makes no sense")
             self._left = int(length)
         elif not self._is_chunked:
@@ -178,7 +192,8 @@ class Answer:
         if len(self._rest) < self._left + 2:
             return False
         self._take(self._left)
-        del self._rest[:2]
+        if self._line() != b"":
+            raise ProtocolError("protocol", "a chunk longer than it says", self.status)
         self._left = None
         return True
 
@@ -187,8 +202,10 @@ class Answer:
         del self._rest[:count]
 
     def _line(self) -> Optional[bytes]:
-        end = self._rest.find(b"\r\n")
+        end = self._rest.find(b"\r\n", 0, HEADER_MAX)
         if end < 0:
+            if len(self._rest) > HEADER_MAX:
+                raise ProtocolError("protocol", "a line without end", self.status)
             return None
         line = bytes(self._rest[:end])
         del self._rest[:end + 2]
@@ -198,7 +215,7 @@ class Answer:
         """The JSON of a success; anything else is raised."""
         try:
             body = json.loads(self.body) if self.body else None
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
             if 200 <= self.status < 300:
                 raise ProtocolError("protocol", "the answer is no JSON", self.status) from None

@@ -1,16 +1,22 @@
 """The codec alone: every way an answer can arrive, and the ways it can be wrong."""
 
+import asyncio
+import contextlib
 import pathlib
+import socket
 import sys
+import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from sandpool import wire  # noqa: E402
+from sandpool import AsyncClient, Client, wire  # noqa: E402
 from sandpool.errors import ConnectionFailed, NotFound, ProtocolError, SandpoolError  # noqa: E402
 from sandpool.types import Sandbox, sandbox_id_of  # noqa: E402
 
 SIZED = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}'
+EVIL = SIZED.replace(b"1}", b"6}")
 CHUNKED = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
            b'3;x=y\r\n{"a\r\n5\r\n": 1}\r\n0\r\nTrailer: t\r\n\r\n')
 UNTIL_CLOSE = b'HTTP/1.0 200 OK\r\n\r\n{"a": 1}'
@@ -39,6 +45,21 @@ class Answers(unittest.TestCase):
             answer = read(b"HTTP/1.1 100 Continue\r\n\r\n" + SIZED, step)
             self.assertEqual((answer.status, answer.is_done), (200, True))
 
+    def test_interim_answers_without_end(self):
+        answer = read(b"HTTP/1.1 100 Continue\r\n\r\n" * 2000 + SIZED, 65536)
+        self.assertTrue(answer.is_done and answer.is_reusable)
+        with self.assertRaises(ProtocolError):
+            read(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, 65536)
+
+    def test_what_comes_behind_ends_the_connection(self):
+        for data in (SIZED, CHUNKED, b"HTTP/1.1 204 No Content\r\n\r\n"):
+            self.assertTrue(read(data, 1000).is_reusable)
+            answer = read(data + SIZED, 1000)
+            self.assertTrue(answer.is_done)
+            self.assertFalse(answer.is_reusable, data)
+        both = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n", 1)
+        self.assertFalse(read(both, 1000).is_reusable)
+
     def test_no_body(self):
         self.assertIsNone(read(b"HTTP/1.1 204 No Content\r\n\r\n", 1000).result())
         self.assertTrue(read(b"HTTP/1.1 204 No Content\r\n\r\n", 3).is_done)
@@ -57,6 +78,12 @@ class Answers(unittest.TestCase):
 
     def test_nonsense(self):
         for data in (b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n",
+                     b"HTTP/1.1 \xb200 OK\r\n\r\n", b"HTTP/1.1 0 OK\r\n\r\n",
+                     b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n",
+                     b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+                     CHUNKED.replace(b"\r\n5", b"xx5"),
+                     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 70000,
                      b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
                      b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
                      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -83,6 +110,55 @@ class Answers(unittest.TestCase):
         self.assertFalse(caught.exception.is_retryable)
         with self.assertRaises(ProtocolError):
             read(b"HTTP/1.1 502 x\r\nContent-Length: 2\r\n\r\nhi", 500).result()
+
+
+class Kept(unittest.TestCase):
+    """A server that says more than it is asked, at once or a little later."""
+
+    def serve(self, is_late):
+        server = socket.create_server(("127.0.0.1", 0))
+        said = threading.Semaphore(0)
+
+        def answer(connection):
+            with connection, connection.makefile("rb") as stream:
+                while any(line == b"\r\n" for line in stream):  # a request without a body
+                    try:
+                        connection.sendall(SIZED if is_late else SIZED + EVIL)
+                        if is_late:
+                            connection.sendall(EVIL)
+                    except OSError:
+                        pass  # the client had enough
+                    said.release()
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=answer, args=server.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        self.addCleanup(server.close)
+        self.addCleanup(server.shutdown, socket.SHUT_RDWR)
+        return f"http://127.0.0.1:{server.getsockname()[1]}", said
+
+    def test_nothing_that_came_before_is_an_answer(self):
+        for is_late in (False, True):
+            address, said = self.serve(is_late)
+            with Client(address) as client:
+                for _ in range(5):
+                    self.assertEqual(client.version(), {"a": 1})
+                    said.acquire()
+                    time.sleep(0.01)  # the kernel's
+
+    def test_nothing_that_came_before_is_an_answer_async(self):
+        async def ask(address, said):
+            async with AsyncClient(address) as client:
+                for _ in range(5):
+                    self.assertEqual(await client.version(), {"a": 1})
+                    said.acquire()
+                    time.sleep(0.01)  # the kernel's; the loop has not looked
+
+        for is_late in (False, True):
+            asyncio.run(ask(*self.serve(is_late)))
 
 
 class Requests(unittest.TestCase):
