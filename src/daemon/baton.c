@@ -179,9 +179,11 @@ int baton_receive(int fd, struct baton *ret, struct err *err)
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return failed("receive", err);
-    if (n == 0)
-        return err_set(err, SP_CONNECT_FAILED, "the other daemon has gone");
     take_fds(&msg, ret);
+    if (n == 0) { /* an empty packet looks the same, and may bring some */
+        baton_drop_fds(ret);
+        return err_set(err, SP_CONNECT_FAILED, "the other daemon has gone");
+    }
     ret->len = (size_t) n - 1;
     ret->data[ret->len] = '\0';
     if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0)

@@ -447,9 +447,11 @@ int daemon_run(const struct daemon_options *options)
         log_flush_wait();
         (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
         (void) config_free(config);
-        if (d != NULL && d->lock_fd < 0)
-            free(d); /* nothing has been started that knows it */
-        return 1;    /* the process ends here: nothing half-open is unwound */
+        if (d != NULL && d->lock_fd < 0) { /* nothing has been started that knows it */
+            cargo_drop(&d->cargo);
+            free(d);
+        }
+        return 1; /* the process ends here: nothing half-open is unwound */
     }
     loop_run(&d->loop);
     loop_fini(&d->loop);

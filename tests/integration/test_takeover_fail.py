@@ -3,6 +3,7 @@ finds everything; who should not take part changes nothing."""
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import time
@@ -176,6 +177,19 @@ class Hostile(TakeoverCase):
         self.assertEqual(peer.receive()[::2], (b"O", 2))
         peer.send(b"D")
         self.assertEqual(peer.receive()[0], b"N")
+        self.assertUnmoved(daemon)
+
+    def test_descriptors_that_nobody_asked_for_are_closed(self):
+        _, daemon = self.setting()
+        have = pathlib.Path(f"/proc/{daemon.process.pid}/fd")
+        before = sum(os.readlink(fd) == "/dev/null" for fd in have.iterdir())
+        with open("/dev/null", encoding="ascii") as null:
+            for packet in ([b""], [b"H{}"], [b"H" + b"x" * 40000], [b"D"]):
+                for count in (1, 5, 100):
+                    peer = self.peer(daemon)
+                    socket.send_fds(peer.socket, packet, [null.fileno()] * count)
+                    wait_until(lambda: peer.receive()[0] in (b"", b"N"), "it is over")
+        self.assertEqual(sum(os.readlink(fd) == "/dev/null" for fd in have.iterdir()), before)
         self.assertUnmoved(daemon)
 
     def test_a_successor_that_does_not_know_the_database_is_refused(self):
