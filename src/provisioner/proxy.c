@@ -410,6 +410,14 @@ static const struct pool_box *admit(struct http_exchange *ex, const char **ret_r
     return NULL;
 }
 
+/* The one sends back what we added, the token; the other asks for a tunnel. */
+static bool is_refused_method(const struct http_exchange *ex)
+{
+    const char *method = http_method_text(ex);
+
+    return strcmp(method, "TRACE") == 0 || strcmp(method, "CONNECT") == 0;
+}
+
 void provisioner_pass(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
@@ -420,6 +428,10 @@ void provisioner_pass(struct http_exchange *ex)
 
     if (box == NULL) {
         provisioner_refuse(ex, 404, 0, "Not Found");
+        return;
+    }
+    if (is_refused_method(ex)) {
+        provisioner_refuse(ex, 405, 0, "Method Not Allowed");
         return;
     }
     if (http_header(ex, "Upgrade") != NULL) {

@@ -133,6 +133,14 @@ class TestProvisioners(ProxyCase):
 
 
 class TestClients(ProxyCase):
+    def test_that_want_the_token(self):
+        self.start()
+        for method in ("TRACE", "CONNECT"):
+            answer = self.raw(f"{method} {self.base}/x HTTP/1.1\r\nHost: x\r\n"
+                              "Connection: close\r\n\r\n".encode())
+            self.assertTrue(answer.startswith(b"HTTP/1.1 405"), answer)
+        self.assertEqual(self.up.seen, [])
+
     def test_that_leave_at_any_moment(self):
         """Whatever was under way, in the end nothing is: the box is idle again, and then expires."""
         self.start({"idle_timeout_s": 2, "max_requests_per_box": 1000})
