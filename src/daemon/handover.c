@@ -420,9 +420,8 @@ void handover_start(struct handover *h)
 void handover_open(struct handover *h, struct daemon *d)
 {
     struct err err;
-    int fd;
-
     ssize_t len;
+    int fd;
 
     h->daemon = d;
     if (h->listener != NULL)

@@ -30,6 +30,15 @@ void docker_gate_leave(struct docker_gate *g)
     w->resume(w); /* it has our place */
 }
 
+void docker_resume_all(struct list *waiters)
+{
+    while (!list_is_empty(waiters)) {
+        struct docker_waiter *w = container_of(list_pop_front(waiters), struct docker_waiter, link);
+
+        w->resume(w);
+    }
+}
+
 void docker_tell(struct docker *d, const struct backend_notice *n)
 {
     if (!d->is_closing && d->events != NULL && d->events->on_notice != NULL)

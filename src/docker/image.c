@@ -133,12 +133,7 @@ static void end(struct docker_pull *p, int rc, const struct err *err)
     }
     p->is_ended = true;
     list_remove(&d->pulls, &p->link); /* who comes now begins anew */
-    while (!list_is_empty(&p->waiters)) {
-        struct docker_waiter *w =
-            container_of(list_pop_front(&p->waiters), struct docker_waiter, link);
-
-        w->resume(w);
-    }
+    docker_resume_all(&p->waiters);
     docker_call_fini(&p->call);
     buf_fini(&p->auth);
     free(p);

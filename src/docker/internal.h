@@ -354,6 +354,8 @@ void docker_settle(struct docker *d);
 /* True: go on now. False: `w` is resumed when it is its turn; docker_gate_leave() either way. */
 bool docker_gate_enter(struct docker_gate *g, struct docker_waiter *w);
 void docker_gate_leave(struct docker_gate *g);
+/* Each is taken out before it goes on. */
+void docker_resume_all(struct list *waiters);
 
 /* For the audit trail; nothing while closing. */
 void docker_tell(struct docker *d, const struct backend_notice *n);

@@ -34,15 +34,6 @@ void making_answer(struct making *m, int rc, const struct err *err)
     docker_finish(m->docker, &r->op, rc, err);
 }
 
-static void resume_all(struct list *waiters)
-{
-    while (!list_is_empty(waiters)) {
-        struct docker_waiter *w = container_of(list_pop_front(waiters), struct docker_waiter, link);
-
-        w->resume(w);
-    }
-}
-
 /* Nothing of it is with the engine, or all is well. */
 void making_finish(struct making *m, int rc, const struct err *err)
 {
@@ -63,7 +54,7 @@ void making_finish(struct making *m, int rc, const struct err *err)
         docker_remove_box(b);
     else if (rc != SP_OK)
         docker_box_drop(b);
-    resume_all(&joined);
+    docker_resume_all(&joined);
     docker_settle(d);
 }
 

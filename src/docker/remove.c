@@ -62,15 +62,6 @@ void docker_remove_volume(struct docker *d, const char *name)
 
 /* --- the container --- */
 
-static void resume_all(struct list *waiters)
-{
-    while (!list_is_empty(waiters)) {
-        struct docker_waiter *w = container_of(list_pop_front(waiters), struct docker_waiter, link);
-
-        w->resume(w);
-    }
-}
-
 static void end_removal(struct removal *m, int rc, const struct err *err)
 {
     struct docker *d = m->docker;
@@ -94,7 +85,7 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
 
         w->on_removed(w, rc, err, m->was_there);
     }
-    resume_all(&joiners);
+    docker_resume_all(&joiners);
     docker_list_fini(&m->look);
     docker_call_fini(&m->call);
     free(m);
