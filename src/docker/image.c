@@ -211,12 +211,14 @@ static void on_progress(struct docker_call *c)
     }
 }
 
-/* What counts of a long chain of errors stands at its end. */
+/* What counts of a long chain of errors stands at its end; its links are joined by ": ". */
 static const char *last_words(const char *text)
 {
     size_t len = strlen(text);
+    const char *end = len > WORDS_MAX ? text + len - WORDS_MAX : text;
+    const char *link = len > WORDS_MAX ? strstr(end, ": ") : NULL;
 
-    return len > WORDS_MAX ? text + len - WORDS_MAX : text;
+    return link != NULL ? link + 2 : end;
 }
 
 static void on_pulled(struct op *op)

@@ -107,6 +107,11 @@ class Images:
         registry = self.registry(password=None)
         self.assertRegex(self.failure(self.profile(registry, name="none:1")), "pull failed.*(not found|unknown)")
 
+    def test_no_registry(self):
+        """The engine tells a long story; its end is told, from the beginning of a word on."""
+        message = self.failure({**self.config(warm=0), "image": f"127.0.0.1:1/{'far/' * 20}away:1"})
+        self.assertRegex(message, "pull failed: [a-zA-Z].*connection refused")
+
     def test_never(self):
         registry = self.registry(password=None)
         self.assertIn("docker.pull is never", self.failure(self.profile(registry, docker={"pull": "never"})))
