@@ -90,10 +90,12 @@ class TestBoxes(ProxyCase):
         before = self.memory()
         for raw in (repeat(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
                     repeat(OK, b"X: y\r\n" * 100),
-                    repeat(b"HTTP/1.1 200 ", b"x" * 10000),
-                    repeat(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 100)):
+                    repeat(b"HTTP/1.1 200 ", b"x" * 10000)):
             answer = self.ask(raw)
             self.assertTrue(answer.startswith(b"HTTP/1.1 502"), answer)
+        answer = self.ask(repeat(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 100))
+        is_cut = b"chunked" in answer and not answer.endswith(b"0\r\n\r\n")  # its head had passed already
+        self.assertTrue(answer.startswith(b"HTTP/1.1 502") or is_cut, answer)
         self.assertFlat(self.memory() - before, 8 * 1024 * 1024)
 
     def test_bombs(self):
