@@ -55,6 +55,13 @@ static void look_once(int dir_fd, struct oci_found *f)
     }
 }
 
+/* Written when the agent has answered: from then on its maker does not undo it when the daemon dies.
+ * The runtime's `pid` is there earlier. */
+static bool is_made(int dir_fd)
+{
+    return faccessat(dir_fd, "init", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err)
 {
     char path[OCI_PATH_MAX + 32];
@@ -76,7 +83,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
         return err_wrap(err, "box %s", hex);
     ret->has_record = rc == SP_OK;
     look_once(fd, ret);
-    ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0);
+    ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0 || !is_made(fd));
     return SP_OK;
 }
 

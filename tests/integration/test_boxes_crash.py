@@ -3,15 +3,18 @@ and at random moments, its helpers, and the boxes themselves. Afterwards rows an
 one, every acknowledged lease is there, and nothing is left over."""
 
 import fcntl
+import http.client
 import os
+import pathlib
 import random
+import shutil
 import signal
 import sys
 import threading
 import time
 
 from harness import SLOW, WAIT_S, in_threads, main, wait_until
-from oci_case import Box, BoxCase, is_alive, read_of, runs_one_of
+from oci_case import RUNTIME, Box, BoxCase, is_alive, processes, read_of, runs_one_of
 from test_crash import Load, Owner, fault_names
 
 POINTS = ("oci.before_run", "oci.after_run", "oci.before_remove", "oci.after_remove",
@@ -196,6 +199,73 @@ class Death(BoxCase):
         wait_until(lambda: all(self.pool.get(f"/v1/sandboxes/{b.id}").status == 410 for b in boxes),
                    "all are lost", 5 * SLOW)
         self.assertFalse([p for p in inits if is_alive(p)])
+
+
+class Frozen:
+    """A process that does not run, and does not know: a signal would tell it."""
+
+    def __init__(self, pid):
+        self.group = pathlib.Path(f"/sys/fs/cgroup/freezer/sandpool-test-{pid}")
+        self.pid = pid
+
+    def __enter__(self):
+        self.group.mkdir()
+        (self.group / "tasks").write_text(str(self.pid))
+        (self.group / "freezer.state").write_text("FROZEN")
+        return self
+
+    def thaw(self):
+        (self.group / "freezer.state").write_text("THAWED")
+
+    def __exit__(self, *_):
+        self.thaw()
+        wait_until(lambda: not (self.group / "tasks").read_text(), "it has ended")
+        self.group.rmdir()
+
+
+class SlowToTell(BoxCase):
+    """A runtime whose boxes run for a while before the helper hears that they are ready."""
+
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}}
+
+    @classmethod
+    def make_config(cls):
+        script = cls.home / "runc"
+        script.write_text(f'#!/bin/sh\n{shutil.which("runc")} "$@" | (sleep 3; exec cat)\n')
+        script.chmod(0o755)
+        config = super().make_config()
+        config["profiles"]["default"]["runtime"] = str(script)
+        return config
+
+    def test_a_box_that_is_being_undone_is_not_adopted(self):
+        if RUNTIME != "runc" or not os.path.isdir("/sys/fs/cgroup/freezer"):
+            self.skipTest("wraps runc, and needs the freezer of control groups version 1")
+        boxes = self.server.state / "oci" / "boxes"
+        before = set(os.listdir(boxes))
+        thread = threading.Thread(target=self.ask, daemon=True)
+        thread.start()
+
+        def half_made():
+            new = set(os.listdir(boxes)) - before
+            return new and all((boxes / b / "pid").exists() and not (boxes / b / "init").exists() for b in new)
+        wait_until(half_made, "a box runs that is not made yet")
+        maker = next(pid for pid in processes() if runs_one_of(pid, self.left.programs) and
+                     read_of(pid, "cmdline").endswith("run\0"))
+        with Frozen(maker) as frozen:  # slow to hear of the daemon's death
+            self.server.kill()
+            thread.join()
+            threading.Timer(1, frozen.thaw).start()
+            self.server.start()
+            box = self.acquire("t", wait_ms=30000)
+        for _ in range(20):
+            self.assertEqual(box.sh("echo here"), "here\n")
+            time.sleep(0.1)
+
+    def ask(self):
+        try:
+            self.server.acquire("t")
+        except (OSError, http.client.HTTPException):
+            pass  # killed meanwhile
 
 
 if __name__ == "__main__":
