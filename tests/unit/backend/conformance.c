@@ -299,6 +299,7 @@ void conformance_update(void **state)
     if (rig->backend->ops->update == NULL)
         skip();
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_wait_ready(rig, &r.box);
     for (int i = 0; i < 2; i++) { /* again is no trouble */
         rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
         rig_wait(rig);
@@ -327,6 +328,7 @@ void conformance_update_that_ends_early(void **state)
     if (rig->backend->ops->update == NULL)
         skip();
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_wait_ready(rig, &r.box);
     rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
     rig_cancel(rig, &update.op);
     rig_wait(rig);
@@ -343,6 +345,7 @@ void conformance_update_that_ends_early(void **state)
     assert_int_equal(count_boxes(rig), 0);
 
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_wait_ready(rig, &r.box);
     rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
     rig_close_backend(rig, rig->backend);
     assert_int_equal(rig->pending, 0);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "backend/probe.h"
 #include "base/rand.h"
 #include "base/str.h"
 
@@ -259,6 +260,22 @@ int rig_create(struct rig *rig, struct backend_create *r, const struct config_pr
     rig_start_create(rig, r, profile, 0, rig_soon(rig));
     rig_wait(rig);
     return r->op.result;
+}
+
+void rig_wait_ready(struct rig *rig, const struct backend_box *box)
+{
+    struct probe p = {.attempts = 0};
+
+    if (box->is_ready)
+        return;
+    assert_true(str_copy(p.url, sizeof(p.url), box->url));
+    assert_true(str_copy(p.token, sizeof(p.token), box->token));
+    begin_call(rig);
+    probe_start(rig->http, &rig->loop.rt, &p, NULL, rig_soon(rig), rig_done);
+    end_call(rig);
+    rig_wait(rig);
+    if (p.op.result != SP_OK)
+        fail_msg("%s", p.op.err.msg);
 }
 
 int rig_destroy(struct rig *rig, struct backend *b, const struct backend_labels *labels)

@@ -63,6 +63,8 @@ void rig_cancel(struct rig *rig, struct op *op);
 
 /* Start and wait; give back the result. */
 int rig_create(struct rig *rig, struct backend_create *r, const struct config_profile *profile);
+/* As the engine does before it hands a box out: until it answers, if the backend does not vouch for it. */
+void rig_wait_ready(struct rig *rig, const struct backend_box *box);
 int rig_destroy(struct rig *rig, struct backend *b, const struct backend_labels *labels);
 int rig_check(struct rig *rig, const struct backend_box *box, enum backend_verdict *ret);
 /* How many are listed; *ret_box (may be NULL) is the one with this id. Asserts a clean listing. */
