@@ -50,4 +50,10 @@ static inline bool op_is_active(const struct op *op)
     return op->state == OP_RUNNING || op->state == OP_CANCELING;
 }
 
+/* Never begun, or on_done() has been entered: only now its memory may be used anew. */
+static inline bool op_is_idle(const struct op *op)
+{
+    return op->state == OP_IDLE;
+}
+
 #endif

@@ -16,6 +16,7 @@ enum {
 
 void docker_call_init(struct docker *d, struct docker_call *c, const char *method)
 {
+    assert(op_is_idle(&c->op) && op_is_idle(&c->http.op));
     docker_call_fini(c);
     memset(c, 0, sizeof(*c));
     c->docker = d;
@@ -169,8 +170,8 @@ static void on_hello(struct op *op)
 
 static void say_hello(struct docker *d)
 {
-    if (op_is_active(&d->hello.op))
-        return;
+    if (!op_is_idle(&d->hello.op))
+        return; /* on_hello() sees to all that wait, also when it is already on its way */
     docker_call_init(d, &d->hello, "GET");
     buf_puts(&d->hello.path, "/version");
     d->hello.answer_max = HELLO_MAX;

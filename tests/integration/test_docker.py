@@ -1,6 +1,8 @@
 """The daemon on a real Docker engine, which the test starts itself: what a box is like inside, whose it is, and what
 is left of it all after restarts, a lost database, deaths, and an engine that is stuck or gone."""
 
+import os
+import random
 import signal
 import time
 
@@ -180,6 +182,18 @@ class Trouble(DockerCase):
         again = wait_until(lambda: self.try_acquire(daemon, "three"), "boxes are made again")
         self.assertEqual(again.sh("echo good"), "good\n")
         self.assertNotIn(box.box_id, [c for c, v in self.containers().items() if v["State"] == "running"])
+
+    def test_engine_killed_at_any_moment(self):
+        daemon = self.start()
+        dice = random.Random(int(os.environ.get("SANDPOOL_TEST_SEED", "7")))
+        for i in range(6):
+            wait_until(lambda: self.try_acquire(daemon, f"before-{i}"), "boxes are made")
+            time.sleep(dice.uniform(0, 0.7))
+            self.engine.stop(signal.SIGKILL)
+            self.engine.kill_strays()
+            self.assertIn(daemon.acquire(f"after-{i}", wait_ms=300).status, (200, 502, 503))
+            self.engine.start()
+        wait_until(lambda: self.try_acquire(daemon, "end"), "boxes are made again")
 
     def try_acquire(self, daemon, thread):
         answer = daemon.acquire(thread, wait_ms=5000)
