@@ -247,8 +247,11 @@ class TestHostile(ProxyCase):
                 self.assertEqual(caller.call("GET", self.base + path).status, 502, path)
             except http.client.HTTPException:
                 pass
-        answer = caller.call("POST", self.base + "/early", b"x" * (8 * MIB))
-        self.assertEqual((answer.status, answer.data), (413, b"too much"))
+        try:
+            answer = caller.call("POST", self.base + "/early", b"x" * (8 * MIB))
+            self.assertEqual((answer.status, answer.data), (413, b"too much"))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # whoever still sends when the connection is closed does not see the answer
         self.assertEqual(self.caller(key="").call("GET", self.base + "/x").status, 200)
 
     def test_a_box_that_is_not_there(self):
