@@ -102,6 +102,7 @@ static int commit_apart(struct store *s, struct list *batch)
          n = list_next(batch, n)) {
         struct store_write *w = write_of(n);
 
+        w->outcome = SP_OK; /* the first try ended before it came to this one */
         rc = sql_run(db, SQL_SAVE);
         if (rc != SQLITE_OK)
             break;

@@ -351,6 +351,76 @@ static void test_a_failing_checkpoint_loses_nothing(void **state)
     assert_int_equal(image.boxes, 2);
 }
 
+/* The engine submits the same struct again after a failure: what a write says in the end must come
+ * from this commit and not from the one before. */
+static void test_writes_behind_a_wrong_one_tell_the_truth(void **state)
+{
+    struct fixture *f = *state;
+    struct put puts[8];
+    struct image image;
+
+    fixture_open(f); /* not started: all of them will be in one batch */
+    vfs_fault_arm(VFS_WRITE, SQLITE_FULL, 1, true);
+    for (uint64_t i = 0; i < 8; i++) {
+        puts[i] = put_box(i + 1, "blank");
+        fixture_submit(f, &puts[i]);
+    }
+    fixture_start(f);
+    fixture_settle(f);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(puts[i].result, SP_STORE_UNAVAILABLE);
+    vfs_fault_disarm();
+    fixture_close(f);
+    fixture_open(f);
+    puts[2].w.u.box.state = "no such state";
+    for (size_t i = 0; i < 8; i++)
+        fixture_submit(f, &puts[i]);
+    fixture_start(f);
+    fixture_settle(f);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(puts[i].result, i == 2 ? SP_INTERNAL : SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 7);
+}
+
+/* The disk fails while the writes of a batch are tried one by one: none of them is on it, and none
+ * says that it is. */
+static void test_a_batch_that_fails_apart_fails_whole(void **state)
+{
+    (void) state;
+    for (uint64_t nth = 1;; nth++) {
+        struct fixture f;
+        struct put puts[8];
+        struct image image;
+        bool is_hit;
+
+        fixture_init(&f);
+        fixture_open(&f);
+        for (uint64_t i = 0; i < 8; i++)
+            puts[i] = put_box(i + 1, "blank");
+        puts[2].w.u.box.state = "no such state";
+        for (size_t i = 0; i < 8; i++)
+            fixture_submit(&f, &puts[i]);
+        vfs_fault_arm(VFS_WRITE, SQLITE_FULL, nth, false);
+        fixture_start(&f);
+        fixture_settle(&f);
+        is_hit = vfs_fault_count() > 0;
+        vfs_fault_disarm();
+        for (size_t i = 0; i < 8; i++)
+            assert_int_equal(puts[i].result, is_hit   ? SP_STORE_UNAVAILABLE
+                                             : i == 2 ? SP_INTERNAL
+                                                      : SP_OK);
+        fixture_wait_up(&f, true);
+        fixture_reload(&f, &image);
+        assert_int_equal(image.boxes, is_hit ? 0 : 7);
+        fixture_fini(&f);
+        if (!is_hit) {
+            assert_true(nth > 1);
+            return;
+        }
+    }
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
@@ -369,6 +439,8 @@ int main(void)
         TEST(test_a_moved_file_takes_no_promises),
         TEST(test_a_replaced_file_is_opened_again),
         TEST(test_a_failing_checkpoint_loses_nothing),
+        TEST(test_writes_behind_a_wrong_one_tell_the_truth),
+        cmocka_unit_test(test_a_batch_that_fails_apart_fails_whole),
     };
 
     vfs_fault_install();
