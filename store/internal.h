@@ -18,6 +18,9 @@
 /* "spol": marks a database as ours, in the header of the file. */
 #define STORE_APPLICATION_ID 0x73706f6c
 
+/* Longest path of a file beside the database. */
+#define STORE_PATH_MAX 512
+
 /* Rows of `meta` that the store writes itself. */
 #define STORE_META_FLOOR "generation_floor" /* highest generation among removed leases */
 #define STORE_META_PROBE "store_probe"      /* proof that the disk takes writes again; not loaded */
@@ -70,10 +73,14 @@ struct store {
     atomic_uint_fast64_t failures;
     atomic_uint_fast64_t commit_ns_max;
     atomic_uint_fast64_t wal_pages;
+    atomic_bool is_reserve_held;
 
     /* the writer's */
     struct db db;
-    uint64_t events_added; /* since the last pruning */
+    char *reserve_path;        /* NULL: no reserve */
+    bool has_reserve;          /* else it is to be made */
+    uint64_t reserve_retry_ns; /* not before */
+    uint64_t events_added;     /* since the last pruning */
     uint64_t leases_ended;
     uint64_t retry_ns; /* wait before the next try while down */
     uint64_t retry_min_ns;
@@ -129,6 +136,23 @@ MUST_CHECK int upkeep_at_open(struct store *s, struct err *err);
 void upkeep_checkpoint(struct store *s, bool want_truncate);
 /* PRAGMA synchronous; outside a transaction. */
 MUST_CHECK int upkeep_set_full(struct db *db, bool is_full);
+
+/* --- reserve.c: space for the store on a full disk --- */
+
+void reserve_init(struct store *s);
+/* Makes it, when it is not there and there is space. */
+void reserve_keep(struct store *s);
+/* How long until that is to be tried; QUEUE_FOREVER when there is nothing to do. */
+uint64_t reserve_wait_ns(const struct store *s);
+/* After the last checkpoint: the log keeps its blocks for the next start. */
+void reserve_leave(struct store *s);
+/* Whether this failure is one of space; `sys` is the errno behind it. */
+bool reserve_is_wanted(int rc, int sys);
+/* Gives the file up; false when there is none. */
+bool reserve_drop(struct store *s);
+/* After a write has failed with `rc` and was undone: true when something was done about it and the
+ * write is worth trying again. `tries` counts, from 0. */
+MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
 
 /* --- writer.c: the thread --- */
 

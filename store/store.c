@@ -4,6 +4,7 @@
 #include "store/store.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "store/internal.h"
@@ -15,9 +16,32 @@ static struct store *store_free(struct store *s)
 {
     schema_close(&s->db);
     queue_fini(&s->queue);
+    free(s->reserve_path);
     free(s->path);
     free(s);
     return NULL;
+}
+
+static int open_db(struct store *s, struct err *err)
+{
+    int r = schema_open(&s->db, s->path, true, err);
+
+    return r == SP_OK ? upkeep_at_open(s, err) : r;
+}
+
+/* Also when the disk is full. */
+static int open_with_reserve(struct store *s, struct err *err)
+{
+    struct err first;
+    int r = open_db(s, &first);
+
+    if (r != SP_OK && reserve_is_wanted(first.sys, 0) && reserve_drop(s)) {
+        schema_close(&s->db);
+        return open_db(s, err);
+    }
+    if (r != SP_OK && err != NULL)
+        *err = first;
+    return r;
 }
 
 int store_open(const struct store_config *config, struct store **ret, struct err *err)
@@ -35,13 +59,15 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     s->retry_max_ns = RETRY_MAX_NS;
     list_init(&s->ops);
     queue_init(&s->queue, config->wake, config->ctx);
-    r = schema_open(&s->db, s->path, true, err);
-    if (r == SP_OK)
-        r = upkeep_at_open(s, err);
+    reserve_init(s);
+    r = strlen(s->path) < STORE_PATH_MAX - 16
+            ? open_with_reserve(s, err)
+            : err_set(err, SP_CONFIG, "the path of the database is too long");
     if (r != SP_OK) {
         (void) store_free(s);
         return r;
     }
+    reserve_keep(s);
     *ret = s;
     return SP_OK;
 }
@@ -123,6 +149,7 @@ void store_get_stats(struct store *s, struct store_stats *ret)
     ret->failures = atomic_load_explicit(&s->failures, memory_order_relaxed);
     ret->commit_ns_max = atomic_exchange_explicit(&s->commit_ns_max, 0, memory_order_relaxed);
     ret->wal_pages = atomic_load_explicit(&s->wal_pages, memory_order_relaxed);
+    ret->has_reserve = atomic_load_explicit(&s->is_reserve_held, memory_order_relaxed);
 }
 
 /* Writes that were submitted to a store that never started. */
@@ -150,7 +177,9 @@ struct store *store_close(struct store *s)
     queue_collect(&s->queue, &done, &state);
     finish_all(&done);
     assert(list_is_empty(&s->ops));
-    if (s->db.conn != NULL)
+    if (s->db.conn != NULL) {
         upkeep_checkpoint(s, true);
+        reserve_leave(s);
+    }
     return store_free(s);
 }

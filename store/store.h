@@ -100,6 +100,7 @@ struct store_config {
     unsigned batch_max;  /* writes per transaction */
     uint64_t events_max; /* audit trail: oldest are removed beyond this */
     uint64_t past_max;   /* ended leases kept */
+    bool want_reserve;   /* keep space for the store, so that a full disk can be cleaned up */
     /* Called on the writer thread, must only wake the loop, which then calls store_drain(). */
     void (*wake)(void *ctx);
     /* Called on the loop, from store_drain(), when the store goes down or comes back. */
@@ -143,6 +144,7 @@ struct store_stats {
     uint64_t failures;
     uint64_t commit_ns_max; /* slowest since the last call */
     uint64_t wal_pages;
+    bool has_reserve; /* of space, for a full disk */
 };
 void store_get_stats(struct store *s, struct store_stats *ret);
 

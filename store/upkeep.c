@@ -69,7 +69,7 @@ static int prune_past(struct db *db, uint64_t keep)
     return sql_run(db, SQL_PRUNE_PAST);
 }
 
-static int prune(struct store *s, bool want_events, bool want_past, struct err *err)
+static int prune_once(struct store *s, bool want_events, bool want_past, struct err *err)
 {
     int rc = sql_run(&s->db, SQL_BEGIN);
 
@@ -84,8 +84,20 @@ static int prune(struct store *s, bool want_events, bool want_past, struct err *
     if (rc != SQLITE_OK) {
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
-        return SP_STORE_UNAVAILABLE;
     }
+    return rc;
+}
+
+static int prune(struct store *s, bool want_events, bool want_past, struct err *err)
+{
+    unsigned tries = 0;
+    int rc;
+
+    do {
+        rc = prune_once(s, want_events, want_past, err);
+    } while (rc != SQLITE_OK && reserve_help(s, rc, &tries));
+    if (rc != SQLITE_OK)
+        return SP_STORE_UNAVAILABLE;
     if (want_events)
         s->events_added = 0;
     if (want_past)
@@ -140,7 +152,7 @@ static bool is_checkpoint_due(const struct store *s, unsigned pages)
 
 uint64_t upkeep_wait_ns(const struct store *s)
 {
-    return is_checkpoint_due(s, CKPT_IDLE_PAGES) ? IDLE_NS : QUEUE_FOREVER;
+    return is_checkpoint_due(s, CKPT_IDLE_PAGES) ? IDLE_NS : reserve_wait_ns(s);
 }
 
 int upkeep_run(struct store *s, bool is_idle, struct err *err)
@@ -160,5 +172,6 @@ int upkeep_run(struct store *s, bool is_idle, struct err *err)
         (is_free && is_checkpoint_due(s, CKPT_SOFT_PAGES)) ||
         (is_idle && is_checkpoint_due(s, CKPT_IDLE_PAGES)))
         upkeep_checkpoint(s, false);
+    reserve_keep(s);
     return SP_OK;
 }

@@ -138,7 +138,8 @@ static void count_batch(struct store *s, const struct list *batch)
     count(&s->writes, batch->len - failed);
 }
 
-static int commit_batch(struct store *s, struct list *batch, struct err *err)
+/* SQLITE_OK, or the code and what it means; nothing of the batch is left then. */
+static int try_batch(struct store *s, struct list *batch, struct err *err)
 {
     int rc = commit_together(s, batch);
 
@@ -149,8 +150,20 @@ static int commit_batch(struct store *s, struct list *batch, struct err *err)
     if (rc != SQLITE_OK) {
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
-        return SP_STORE_UNAVAILABLE;
     }
+    return rc;
+}
+
+static int commit_batch(struct store *s, struct list *batch, struct err *err)
+{
+    unsigned tries = 0;
+    int rc;
+
+    do {
+        rc = try_batch(s, batch, err);
+    } while (rc != SQLITE_OK && reserve_help(s, rc, &tries));
+    if (rc != SQLITE_OK)
+        return SP_STORE_UNAVAILABLE;
     count_batch(s, batch);
     s->retry_ns = s->retry_min_ns; /* a real batch went through: the trouble is over */
     return SP_OK;

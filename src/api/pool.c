@@ -70,6 +70,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_put_u64(o, "commits", stats.commits);
     json_put_u64(o, "power_commits", stats.power_commits);
     json_put_u64(o, "failures", stats.failures);
+    json_put_bool(o, "reserve", stats.has_reserve);
     json_put_num(o, "slowest_commit_ms", to_ms(stats.commit_ns_max));
     json_end(o);
 }

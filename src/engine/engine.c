@@ -226,6 +226,7 @@ static int open_store(struct engine *e, struct err *err)
                               .batch_max = 256,
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
+                              .want_reserve = true,
                               .wake = wake_loop,
                               .on_state = on_store_state,
                               .ctx = e};

@@ -1,7 +1,9 @@
 """A full disk: the daemon says so, refuses new leases, serves what it can, and recovers alone."""
 
 import os
+import shutil
 import subprocess
+import threading
 import time
 import unittest
 
@@ -73,6 +75,90 @@ class DiskFull(TestCase):
             return pool == set(sim.boxes())
 
         wait_until(agrees, "pool and machine agree")
+
+
+class Filler:
+    """Takes every block of a file system that is free, and goes on until it is told to stop."""
+
+    def __init__(self, path):
+        self.path = path
+        self.is_stopped = threading.Event()
+        self.is_full = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        with open(self.path, "wb", buffering=0) as file:
+            while not self.is_stopped.is_set():
+                for size in (65536, 4096):
+                    try:
+                        while not self.is_stopped.is_set():
+                            file.write(b"x" * size)
+                    except OSError:
+                        pass
+                self.is_full.set()
+                self.is_stopped.wait(0.002)
+
+    def stop(self):
+        self.is_stopped.set()
+        self.thread.join(20)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root to mount a small disk")
+class DiskFilledByBoxes(TestCase):
+    """Release and destroy work on a disk that somebody else has filled and keeps filling."""
+
+    def mount(self, daemon, kind):
+        daemon.state.mkdir()
+        if kind == "tmpfs":
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "tmpfs",
+                            str(daemon.state)], check=True, timeout=20)
+        else:
+            image = daemon.state.with_suffix(".img")
+            with open(image, "wb") as file:
+                file.truncate(64 << 20)
+            subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, timeout=20)
+            subprocess.run(["mount", "-o", "loop", str(image), str(daemon.state)], check=True,
+                           timeout=20)
+        self.addCleanup(subprocess.run, ["umount", "-l", str(daemon.state)], timeout=20)
+
+    def check(self, kind):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False)
+        self.mount(daemon, kind)
+        self.addCleanup(lambda: daemon.process and daemon.kill())  # before the disk goes
+        daemon.start()
+        client = self.client(daemon)
+        leases = [self.assertOk(client.acquire(f"t-{i}"))["sandbox_id"] for i in range(12)]
+        filler = Filler(daemon.state / "filler")
+        self.addCleanup(filler.stop)
+        self.assertTrue(filler.is_full.wait(20))
+        for sandbox_id in leases[:3]:
+            self.assertOk(client.release(sandbox_id))
+        for sandbox_id in leases[3:6]:
+            self.assertOk(client.delete(f"/v1/sandboxes/{sandbox_id}"))
+        self.assertEqual(client.get("/v1/pool").json["store"]["state"], "up")
+        daemon.kill()
+        daemon.start()
+        client = self.client(daemon)
+        left = {b["sandbox_id"] for b in
+                client.get("/v1/sandboxes?state=leased&limit=1000").json["sandboxes"]}
+        self.assertEqual(left, set(leases[6:]))
+        daemon.stop()
+        daemon.start()
+        client = self.client(daemon)
+        for sandbox_id in leases[6:]:
+            self.assertOk(client.release(sandbox_id, destroy=True))
+        filler.stop()
+        filler.path.unlink()
+        self.assertOk(client.acquire("after", wait_ms=20000))
+
+    def test_tmpfs(self):
+        self.check("tmpfs")
+
+    @unittest.skipUnless(shutil.which("mkfs.ext4"), "needs mkfs.ext4")
+    def test_ext4(self):
+        self.check("ext4")
 
 
 if __name__ == "__main__":

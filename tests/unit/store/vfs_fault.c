@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 struct faulty_file {
     sqlite3_file base;
@@ -21,6 +22,7 @@ static atomic_bool armed_for_good;
 static atomic_uint_fast64_t calls_left;
 static atomic_uint_fast64_t failed;
 static atomic_uint_fast64_t syncs;
+static const char *_Atomic armed_while; /* a file, or NULL */
 
 static sqlite3_file *real_of(sqlite3_file *file)
 {
@@ -33,6 +35,8 @@ static int next_fault(enum vfs_call call)
     uint_fast64_t left;
 
     if ((atomic_load(&armed_calls) & (unsigned) call) == 0)
+        return SQLITE_OK;
+    if (atomic_load(&armed_while) != NULL && access(atomic_load(&armed_while), F_OK) != 0)
         return SQLITE_OK;
     left = atomic_load(&calls_left);
     if (left > 1) {
@@ -180,9 +184,15 @@ void vfs_fault_arm(unsigned calls, int rc, uint64_t nth, bool is_persistent)
     atomic_store(&armed_calls, calls);
 }
 
+void vfs_fault_while(const char *path)
+{
+    atomic_store(&armed_while, path);
+}
+
 void vfs_fault_disarm(void)
 {
     atomic_store(&armed_calls, 0);
+    atomic_store(&armed_while, NULL);
 }
 
 uint64_t vfs_fault_count(void)

@@ -13,6 +13,8 @@ void vfs_fault_install(void);
 /* The n-th call (from 1) of the kinds in `calls` answers with the SQLite code `rc`; with
  * `is_persistent` every later one too. */
 void vfs_fault_arm(unsigned calls, int rc, uint64_t nth, bool is_persistent);
+/* Only while this file is there; NULL: always. Before arming; cleared by disarming. */
+void vfs_fault_while(const char *path);
 void vfs_fault_disarm(void);
 /* Calls that have failed since arming. */
 uint64_t vfs_fault_count(void);
