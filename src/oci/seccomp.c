@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 
 #include "base/compiler.h"
 
@@ -46,7 +48,7 @@ static const char *const allowed[] = {
      * in the box has CAP_SYS_PTRACE, and kernels since 4.8 apply this list to traced calls as well. */
     "arch_prctl execve execveat exit exit_group fork get_robust_list get_thread_area getcpu getpgid "
     "getpgrp getpid getppid getpriority getrlimit getrusage getsid gettid ioprio_get ioprio_set kcmp "
-    "pidfd_getfd pidfd_open prctl prlimit64 process_vm_readv process_vm_writev ptrace rseq "
+    "pidfd_getfd pidfd_open prlimit64 process_vm_readv process_vm_writev ptrace rseq "
     "sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam "
     "sched_getscheduler sched_rr_get_interval sched_rr_get_interval_time64 sched_setaffinity "
     "sched_setattr sched_setparam sched_setscheduler sched_yield set_robust_list set_thread_area "
@@ -70,13 +72,13 @@ static const char *const allowed[] = {
     "timer_delete timer_getoverrun timer_gettime timer_gettime64 timer_settime timer_settime64",
     /* Sockets that exist; making one is below. */
     "accept accept4 bind connect getpeername getsockname getsockopt listen recv recvfrom recvmmsg "
-    "recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto setsockopt shutdown",
+    "recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto shutdown",
     /* Messages, semaphores and memory shared within the box's own IPC namespace. */
     "ipc mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend "
     "mq_timedsend_time64 mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop "
     "semtimedop_time64 shmat shmctl shmdt shmget",
     /* A process may narrow its own rights further. */
-    "landlock_add_rule landlock_create_ruleset landlock_restrict_self seccomp",
+    "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
     /* About the machine. */
     "breakpoint getrandom sysinfo uname",
 };
@@ -104,6 +106,10 @@ static const struct refusal refused[] = {
     /* The machine has a number of these for everybody (fs.aio-max-nr): one box could take them all. */
     {ENOSYS, "io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup "
              "io_submit"},
+    /* Each filter takes memory for compiled programs, of which the machine has one amount for
+     * everybody (net.core.bpf_jit_limit): 512 processes take 160 MB, and when there is none left no
+     * runtime can load the filter of a new box. prctl's way to the same is refused below. */
+    {ENOSYS, "seccomp"},
     /* Lets a program stop the kernel in the middle of a copy, the first step of many exploits. */
     {EPERM, "userfaultfd"},
     /* Files by number reach outside the box's tree, whatever is mounted over it. */
@@ -127,34 +133,75 @@ static const struct refusal refused[] = {
     {ENOSYS, "socketcall"},
 };
 
-/* A call that is allowed by one argument. Several rules for one call add up. Only comparisons that
- * a value with other upper 32 bits cannot slip through: the kernel looks at the lower half only. */
+/* One condition on an argument: (argument & mask) == value. A mask without the upper 32 bits, at which
+ * the kernel does not look: a value with others there is treated the same. */
+struct condition {
+    unsigned index;
+    uint64_t mask;
+    uint64_t value;
+};
+
+#define LOWER_HALF 0xffffffffU
+#define IS(index, value)         \
+    {                            \
+        index, LOWER_HALF, value \
+    }
+
+/* A call that is decided by one argument. Several rules for one call add up. */
 struct by_arg {
     const char *name;
-    unsigned index;
-    const char *op;
-    uint64_t value;
-    uint64_t value_two; /* SCMP_CMP_MASKED_EQ: (argument & value) == value_two */
+    struct condition condition;
 };
 
 static const struct by_arg filtered[] = {
-    {"clone", 0, "SCMP_CMP_MASKED_EQ", CLONE_ANY_NS, 0},
-    {"unshare", 0, "SCMP_CMP_MASKED_EQ", UNSHARE_ANY_NS, 0},
+    {"clone", {0, CLONE_ANY_NS, 0}},
+    {"unshare", {0, UNSHARE_ANY_NS, 0}},
     /* Plain, 32-bit, old version number, both; fixed addresses for debuggers; the question. */
-    {"personality", 0, "SCMP_CMP_EQ", 0x0, 0},
-    {"personality", 0, "SCMP_CMP_EQ", 0x8, 0},
-    {"personality", 0, "SCMP_CMP_EQ", 0x20000, 0},
-    {"personality", 0, "SCMP_CMP_EQ", 0x20008, 0},
-    {"personality", 0, "SCMP_CMP_EQ", 0x40000, 0},
-    {"personality", 0, "SCMP_CMP_EQ", 0xffffffff, 0},
+    {"personality", IS(0, 0x0)},
+    {"personality", IS(0, 0x8)},
+    {"personality", IS(0, 0x20000)},
+    {"personality", IS(0, 0x20008)},
+    {"personality", IS(0, 0x40000)},
+    {"personality", IS(0, 0xffffffff)},
     /* AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Not AF_PACKET, AF_ALG, AF_VSOCK (which no network
      * namespace confines) nor what modules bring. */
-    {"socket", 0, "SCMP_CMP_EQ", 1, 0},
-    {"socket", 0, "SCMP_CMP_EQ", 2, 0},
-    {"socket", 0, "SCMP_CMP_EQ", 10, 0},
-    {"socket", 0, "SCMP_CMP_EQ", 16, 0},
-    {"socketpair", 0, "SCMP_CMP_EQ", 1, 0},
+    {"socket", IS(0, 1)},
+    {"socket", IS(0, 2)},
+    {"socket", IS(0, 10)},
+    {"socket", IS(0, 16)},
+    {"socketpair", IS(0, 1)},
+    /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
+    {"prctl", IS(0, 0x59616d61)},
+    {"prctl", IS(0, 0x53564d41)},
+    {"prctl", IS(0, 0x41555856)},
 };
+
+/* Numbers from `first` on: `count` is a power of two and divides `first`, so that one mask tells. */
+struct block {
+    uint32_t first;
+    uint32_t count;
+};
+
+/* Every option of SOL_SOCKET (84 was the last one in 2026) but those that load a program, which takes
+ * memory that all of the machine share (see "seccomp" above): SO_ATTACH_FILTER 26, SO_ATTACH_BPF 50,
+ * SO_ATTACH_REUSEPORT_CBPF 51, SO_ATTACH_REUSEPORT_EBPF 52. */
+static const struct block socket_options[] = {
+    {0, 16}, {16, 8}, {24, 2}, {27, 1}, {28, 4},  {32, 16},
+    {48, 2}, {53, 1}, {54, 2}, {56, 8}, {64, 64},
+};
+/* Every level of setsockopt but SOL_SOCKET, which is 1. */
+static const struct block socket_levels[] = {
+    {0, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {32, 32}, {64, 64}, {128, 128}, {256, 256},
+};
+/* Every option of prctl but PR_SET_SECCOMP, which is 22. */
+static const struct block prctl_options[] = {
+    {0, 16}, {16, 4}, {20, 2}, {23, 1}, {24, 8}, {32, 32}, {64, 64}, {128, 128},
+};
+
+static struct condition is_within(unsigned index, const struct block *b)
+{
+    return (struct condition){index, LOWER_HALF & ~(b->count - 1), b->first};
+}
 
 static void put_action(struct json_out *o, int errnum)
 {
@@ -188,20 +235,28 @@ static void put_group(struct json_out *o, const char *names, int errnum)
     json_end(o);
 }
 
-static void put_filtered(struct json_out *o, const struct by_arg *f)
+static void put_condition(struct json_out *o, const struct condition *c)
+{
+    json_begin_obj(o, NULL);
+    json_put_u64(o, "index", c->index);
+    json_put_u64(o, "value", c->mask);
+    json_put_u64(o, "valueTwo", c->value);
+    json_put_str(o, "op", "SCMP_CMP_MASKED_EQ");
+    json_end(o);
+}
+
+/* All conditions must hold, each on another argument: libseccomp takes no two on the same one. */
+static void put_filtered(struct json_out *o, const char *name, int errnum,
+                         const struct condition *conditions, size_t count)
 {
     json_begin_obj(o, NULL);
     json_begin_arr(o, "names");
-    json_put_str(o, NULL, f->name);
+    json_put_str(o, NULL, name);
     json_end(o);
-    put_action(o, 0);
+    put_action(o, errnum);
     json_begin_arr(o, "args");
-    json_begin_obj(o, NULL);
-    json_put_u64(o, "index", f->index);
-    json_put_u64(o, "value", f->value);
-    json_put_u64(o, "valueTwo", f->value_two);
-    json_put_str(o, "op", f->op);
-    json_end(o);
+    for (size_t i = 0; i < count; i++)
+        put_condition(o, &conditions[i]);
     json_end(o);
     json_end(o);
 }
@@ -212,9 +267,37 @@ static void put_ioctl(struct json_out *o)
 {
     for (unsigned bit = 0; bit < 32; bit++) {
         uint64_t mask = UINT64_C(1) << bit;
-        put_filtered(o, &(struct by_arg){"ioctl", 1, "SCMP_CMP_MASKED_EQ", mask,
-                                         ~(uint64_t) IOCTL_TIOCSTI & mask});
+        struct condition differs = {1, mask, ~(uint64_t) IOCTL_TIOCSTI & mask};
+
+        put_filtered(o, "ioctl", 0, &differs, 1);
     }
+}
+
+static void put_setsockopt(struct json_out *o)
+{
+    for (size_t i = 0; i < ARRAY_LEN(socket_levels); i++) {
+        struct condition level = is_within(1, &socket_levels[i]);
+
+        put_filtered(o, "setsockopt", 0, &level, 1);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(socket_options); i++) {
+        struct condition both[] = {IS(1, SOL_SOCKET), is_within(2, &socket_options[i])};
+
+        put_filtered(o, "setsockopt", 0, both, ARRAY_LEN(both));
+    }
+}
+
+/* Programs that would narrow their rights take EINVAL for a kernel without filters, and go on. */
+static void put_prctl(struct json_out *o)
+{
+    struct condition set_seccomp = IS(0, PR_SET_SECCOMP);
+
+    for (size_t i = 0; i < ARRAY_LEN(prctl_options); i++) {
+        struct condition option = is_within(0, &prctl_options[i]);
+
+        put_filtered(o, "prctl", 0, &option, 1);
+    }
+    put_filtered(o, "prctl", EINVAL, &set_seccomp, 1);
 }
 
 /* The native table and the 32-bit one, each of which costs the runtime several milliseconds per box.
@@ -242,8 +325,10 @@ void oci_seccomp_put(struct json_out *o, const char *key)
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
         put_group(o, allowed[i], 0);
     for (size_t i = 0; i < ARRAY_LEN(filtered); i++)
-        put_filtered(o, &filtered[i]);
+        put_filtered(o, filtered[i].name, 0, &filtered[i].condition, 1);
     put_ioctl(o);
+    put_prctl(o);
+    put_setsockopt(o);
     /* Those with EPERM are covered by the default, and runtimes refuse to be told twice. */
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         if (refused[i].errnum != EPERM)

@@ -212,6 +212,15 @@ class BoxRules:
         self.assertEqual(found, {"unshare_files": "done", "personality": "done", "winsize": 8, "pair": "x",
                                  "families": [2, 10, 16]})
 
+    def test_no_programs_for_the_kernel(self):
+        found = Box(self.runtime).run("kernel_programs")["kernel_programs"]
+        refused = found["refused"]
+        # Answers of a kernel without filters, after which programs go on without.
+        self.assertEqual(refused.pop("seccomp"), "ENOSYS")
+        self.assertEqual([refused.pop("prctl"), refused.pop("prctl_high")], ["EINVAL"] * 2)
+        self.assertEqual(set(refused.values()), {"EPERM"}, refused)
+        self.assertEqual(set(found["allowed"].values()), {"done"}, found["allowed"])
+
     def test_programs(self):
         found = Box(self.runtime).run("programs", memory=1 << 30, pids=256)["programs"]
         self.assertNotIn("failed", found)
@@ -220,9 +229,10 @@ class BoxRules:
             self.assertEqual(code, 0, "%s: %s" % (name, text))
         for name in ("bash", "python3", "node"):
             self.assertEqual(found.get(name, [0, "42\n"])[1], "42\n")
-        # socketcall: ENOSYS; its direct form with AF_VSOCK: EPERM; unshare: EPERM; getpid works
+        # socketcall: ENOSYS; its direct form with AF_VSOCK: EPERM; unshare: EPERM; getpid works; setsockopt
+        # with SO_ATTACH_FILTER: EPERM, with SO_REUSEADDR: EBADF
         if old is not None and old[0] == 0:
-            self.assertEqual(old[1].split(), ["-38", "-1", "-1", "1"])
+            self.assertEqual(old[1].split(), ["-38", "-1", "-1", "1", "-1", "-9"])
 
 
 @unittest.skipUnless(shutil.which("runsc"), "no runsc")
