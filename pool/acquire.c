@@ -95,7 +95,8 @@ static bool needs_check(struct pool *p, const struct slot *s, const struct waite
         return false;
     if (s->box.is_unseen)
         return true;
-    return !c->is_watched && time_after(s->box.seen_ns, c->check_after_ns) < p->now_ns;
+    return !(c->is_watched && c->backend == s->box.backend) &&
+           time_after(s->box.seen_ns, c->check_after_ns) < p->now_ns;
 }
 
 static void check_first(struct pool *p, struct waiter *w, struct slot *s)
@@ -104,6 +105,7 @@ static void check_first(struct pool *p, struct waiter *w, struct slot *s)
     if (s->is_checking)
         return;
     s->is_checking = true;
+    box_rank(p, s);
     emit_backend(p, POOL_FX_CHECK, s, question_deadline(p, w, POOL_CHECK_NS));
 }
 
@@ -127,6 +129,8 @@ void acquire_checked(struct pool *p, const struct pool_event *ev)
         s->box.is_unseen = false;
     }
     waiter_redo_all(p, s);
+    acquire_redo(p); /* before its time, or somebody else's need, can end it */
+    box_rank(p, s);
 }
 
 /* SP_OK when this caller may have that box. */

@@ -63,10 +63,12 @@ bool box_is_special(const struct slot *s)
 
 enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
 {
+    const struct pool_profile *c = &p->profiles[s->box.profile].conf;
+
     if (s->box.is_unseen)
         return BLANK_UNSEEN;
-    return s->box.spec_hash == p->profiles[s->box.profile].conf.spec_hash ? BLANK_FRESH
-                                                                          : BLANK_DRIFTED;
+    return s->box.spec_hash == c->spec_hash && s->box.backend == c->backend ? BLANK_FRESH
+                                                                            : BLANK_DRIFTED;
 }
 
 static struct list *list_of(struct pool *p, struct slot *s)
@@ -108,7 +110,13 @@ static void put_on_list(struct pool *p, struct slot *s)
 {
     s->list = list_of(p, s);
     list_push_back(s->list, &s->link);
-    if (s->box.state == POOL_PARKED)
+    box_rank(p, s);
+}
+
+/* One that is being checked is spared: its owner may have come back for it. */
+void box_rank(struct pool *p, struct slot *s)
+{
+    if (s->box.state == POOL_PARKED && !s->is_checking)
         heap_set(&p->parked, &s->evict, s->box.parked_ns);
     else
         heap_remove(&p->parked, &s->evict);
@@ -162,6 +170,7 @@ static void leave_pool(struct pool *p, struct slot *s)
     list_remove(&p->dirty, &s->dirty_link);
     r->id = s->box.id;
     r->profile = s->box.profile;
+    r->backend = s->box.backend;
     r->freed_ns = p->now_ns;
     p->recent_next = (p->recent_next + 1) % POOL_RECENT_MAX;
 }
@@ -220,6 +229,7 @@ uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
     list_remove(&p->dirty, &s->dirty_link); /* this write says it all */
     s->last_write = emit_store(p, what, s);
+    s->is_reverted = false;
     s->saved_ns = s->box.active_ns;
     expiry_update(p, s);
     return s->last_write;

@@ -74,8 +74,8 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
         return "a blank box has an owner";
     if (heap_has(&s->due) != (due_ns != POOL_NEVER) || (heap_has(&s->due) && s->due.key != due_ns))
         return "a box is due at the wrong time";
-    if (heap_has(&s->evict) != (s->box.state == POOL_PARKED))
-        return "the eviction order does not hold the parked boxes";
+    if (heap_has(&s->evict) != (s->box.state == POOL_PARKED && !s->is_checking))
+        return "the eviction order does not hold the parked boxes that nobody waits for";
     if (is_stuck(s))
         return "a box waits for nothing";
     if (s->is_checking && s->box.state != POOL_LEASED && s->box.state != POOL_PARKED)

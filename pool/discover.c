@@ -61,6 +61,7 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     }
     s->box.id = seen->id.v != 0 ? seen->id : box_mint_id(p);
     s->box.profile = profile;
+    s->box.backend = p->profiles[w->acquire.profile].conf.backend;
     s->box.spec_hash = seen->spec_hash;
     s->box.generation = seen->generation;
     s->box.created_ns = p->now_ns;

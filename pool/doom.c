@@ -156,6 +156,7 @@ static void doom_unknown(struct pool *p, const struct pool_event *ev)
     }
     s->box.id = ev->box;
     s->box.profile = r->profile;
+    s->box.backend = r->backend;
     s->box.end = POOL_END_ORPHAN;
     s->box.created_ns = p->now_ns;
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));

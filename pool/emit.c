@@ -41,6 +41,7 @@ void emit_stray_destroy(struct pool *p, const struct pool_event *created)
 
     memset(&p->stray, 0, sizeof(p->stray));
     p->stray.id = created->box;
+    p->stray.backend = created->u.created.backend;
     p->stray.state = POOL_DESTROYING;
     p->stray.end = POOL_END_ORPHAN;
     memcpy(p->stray.url, created->u.created.url, sizeof(p->stray.url));
@@ -53,6 +54,7 @@ void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns)
     struct fx_rec *r = push(p, POOL_FX_DISCOVER, NULL);
 
     r->waiter = w;
+    r->backend = p->profiles[w->acquire.profile].conf.backend;
     r->a = w->epoch;
     r->b = deadline_ns;
 }
@@ -121,6 +123,7 @@ static void fill_discover(const struct fx_rec *r, struct pool_fx *ret)
     ret->snapshot.id = ret->box;
     ret->snapshot.epoch = r->a;
     ret->snapshot.profile = a->profile;
+    ret->snapshot.backend = r->backend;
     memcpy(ret->snapshot.sandbox_id, a->sandbox_id, sizeof(ret->snapshot.sandbox_id));
     memcpy(ret->snapshot.user, a->user, sizeof(ret->snapshot.user));
     memcpy(ret->snapshot.thread, a->thread, sizeof(ret->snapshot.thread));

@@ -19,6 +19,8 @@ uint64_t expiry_due(const struct pool *p, const struct slot *s)
     case POOL_LEASED:
         return lease_due(s);
     case POOL_PARKED:
+        if (s->is_checking)
+            return POOL_NEVER;
         return time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns);
     case POOL_BLANK:
         return s->box.is_unseen ? POOL_NEVER : s->age_ns;

@@ -18,6 +18,7 @@ bool health_make_box(struct pool *p, unsigned profile, struct waiter *special)
         return false;
     s->box.id = box_mint_id(p);
     s->box.profile = profile;
+    s->box.backend = c->backend;
     s->box.spec_hash = c->spec_hash;
     s->box.created_ns = p->now_ns;
     s->box.expires_ns = POOL_NEVER;

@@ -44,7 +44,7 @@ struct slot {
     uint64_t changed_ns;        /* last state change */
     uint64_t age_ns;            /* BLANK: too old from here on */
     uint64_t saved_ns;          /* last activity the store has been told of */
-    uint64_t committed_ns;      /* LEASED: deadline the store knows */
+    uint64_t committed_ns;      /* deadline in the row the store has */
     struct req_id lease_req;    /* the acquire whose reply made it leased, while it may be undone */
     uint64_t listing;           /* last listing that showed it */
     unsigned tries;             /* destroys that failed */
@@ -54,6 +54,7 @@ struct slot {
     bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
     bool is_checking; /* the backend owes an answer to a check */
     bool is_made;     /* by this process: its failure counts against the profile */
+    bool is_reverted; /* its newest write failed: the deadline is the one the store has */
 };
 
 enum waiter_phase {
@@ -79,7 +80,6 @@ struct waiter {
     uint64_t since_ns;
     uint64_t epoch; /* of its discovery */
     uint64_t write;
-    uint64_t expires_ns;    /* deadline that commits with `write` */
     struct slot *slot;      /* BOX CHECKING COMMIT DELETED GONE */
     struct turn *turn;      /* QUEUED */
     struct waiter *primary; /* JOINED */
@@ -141,6 +141,7 @@ struct orphan {
 struct recent {
     struct box_id id;
     unsigned profile;
+    unsigned backend;
     uint64_t freed_ns;
 };
 
@@ -152,6 +153,7 @@ struct fx_rec {
     unsigned char end;
     unsigned char state; /* of the box */
     bool has_owner;
+    unsigned backend; /* DISCOVER */
     int code;
     struct slot *slot;
     struct waiter *waiter; /* DISCOVER */
@@ -286,6 +288,7 @@ struct box_id box_mint_id(struct pool *p);
 void box_enter(struct pool *p, struct slot *s, enum pool_state state);
 void box_set_state(struct pool *p, struct slot *s, enum pool_state next);
 void box_relink(struct pool *p, struct slot *s); /* after a change of what decides its list */
+void box_rank(struct pool *p, struct slot *s);   /* after a change of what may end it */
 void box_recycle_freed(struct pool *p);
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);

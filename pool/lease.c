@@ -66,7 +66,6 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
     s->box.expires_ns = deadline_of(p, ttl_ns, profile_of(p, s)->conf.ttl_ns);
     s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns); /* a restart may have been generous */
     expiry_update(p, s);
-    w->expires_ns = s->box.expires_ns;
     write = box_write(p, s, POOL_WRITE_LEASE);
     waiter_attach(p, w, s, WAITER_COMMIT, write);
 }

@@ -147,7 +147,7 @@ static void is_back(struct pool *p, unsigned backend)
         struct slot *s = &p->slots[i];
 
         if (s->box.state == POOL_DESTROYING && !s->is_asked && s->retry_ns > p->now_ns &&
-            profile_of(p, s)->conf.backend == backend) {
+            s->box.backend == backend) {
             s->retry_ns = p->now_ns;
             expiry_update(p, s);
         }
@@ -179,7 +179,7 @@ void listed_step(struct pool *p, const struct pool_event *ev)
             orphan_seen(p, ev, seen);
             continue;
         }
-        if (profile_of(p, s)->conf.backend != ev->u.listed.backend || !is_same(s, seen))
+        if (s->box.backend != ev->u.listed.backend || !is_same(s, seen))
             continue;
         s->listing = p->listing;
         if (s->changed_ns < started_ns)
@@ -189,7 +189,7 @@ void listed_step(struct pool *p, const struct pool_event *ev)
         struct slot *s = &p->slots[i];
 
         if (s->box.state != POOL_FREE && s->listing != p->listing && s->changed_ns < started_ns &&
-            profile_of(p, s)->conf.backend == ev->u.listed.backend)
+            s->box.backend == ev->u.listed.backend)
             is_absent(p, s);
     }
     orphan_forget_unseen(p, ev->u.listed.backend);

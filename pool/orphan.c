@@ -13,7 +13,8 @@ const struct recent *orphan_recent(const struct pool *p, struct box_id id)
     return NULL;
 }
 
-static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsigned profile)
+static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsigned profile,
+                              unsigned backend)
 {
     struct slot *s = box_take(p);
 
@@ -21,6 +22,7 @@ static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsi
         return NULL;
     s->box.id = seen->id.v != 0 ? seen->id : box_mint_id(p);
     s->box.profile = profile;
+    s->box.backend = backend;
     s->box.spec_hash = seen->spec_hash;
     s->box.created_ns = p->now_ns;
     s->box.seen_ns = p->now_ns;
@@ -50,9 +52,9 @@ static bool may_adopt(const struct pool *p, const struct pool_seen *seen, int pr
            p->profiles[profile].conf.park_ns > 0;
 }
 
-static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile)
+static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile, unsigned backend)
 {
-    struct slot *s = take_slot(p, seen, profile);
+    struct slot *s = take_slot(p, seen, profile, backend);
 
     if (s == NULL)
         return; /* the next listing shows it again */
@@ -66,9 +68,10 @@ static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile
     health_probe(p, s);
 }
 
-static void destroy(struct pool *p, const struct pool_seen *seen, unsigned profile)
+static void destroy(struct pool *p, const struct pool_seen *seen, unsigned profile,
+                    unsigned backend)
 {
-    struct slot *s = take_slot(p, seen, profile);
+    struct slot *s = take_slot(p, seen, profile, backend);
 
     if (s == NULL)
         return;
@@ -127,9 +130,9 @@ void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_
     if (profile < 0 || (gone != NULL && gone->freed_ns >= ev->u.listed.started_ns))
         return; /* the listing is older than its end */
     if (is_named && may_adopt(p, seen, profile))
-        adopt(p, seen, (unsigned) profile);
+        adopt(p, seen, (unsigned) profile, backend);
     else if (seen->id.v != 0 && was_seen(p, seen, backend))
-        destroy(p, seen, (unsigned) profile);
+        destroy(p, seen, (unsigned) profile, backend);
 }
 
 void orphan_forget_unseen(struct pool *p, unsigned backend)

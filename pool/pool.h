@@ -153,6 +153,7 @@ struct pool_box {
     uint64_t epoch; /* changes whenever an answer to an older effect must no longer count */
     enum pool_state state;
     unsigned profile;
+    unsigned backend; /* that runs it: the profile's, unless the profile was moved to another one */
     uint64_t spec_hash;
     uint64_t made_with;               /* of the acquire it was made for; 0: nothing special */
     char sandbox_id[POOL_ID_MAX + 1]; /* "" while blank */
@@ -266,7 +267,8 @@ struct pool_event {
         struct {
             char url[POOL_URL_MAX + 1];
             char ref[POOL_REF_MAX + 1];
-            bool is_ready; /* the backend vouches for readiness: no probe */
+            bool is_ready;    /* the backend vouches for readiness: no probe */
+            unsigned backend; /* that made it */
         } created;
         struct {
             int code; /* enum sp_error; SP_OK for success where the event has both */
@@ -287,8 +289,9 @@ struct pool_event {
         } listed;
         struct {
             uint64_t write; /* of POOL_FX_STORE; this, not the epoch, says which write it was */
-        } stored;           /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
-        bool is_store_up;   /* STORE_STATE */
+            uint64_t expires_ns; /* the lease deadline in the row it wrote */
+        } stored;                /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
+        bool is_store_up;        /* STORE_STATE */
         const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
         struct {
             enum pool_mode mode;

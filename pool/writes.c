@@ -37,6 +37,20 @@ static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
     }
 }
 
+/* What the store's row says of the deadline. A write that is refused because too many wait is answered
+ * before those that wait: then an older one still decides. */
+static void note_deadline(struct pool *p, struct slot *s, const struct pool_event *ev, bool is_ok)
+{
+    if (is_ok)
+        s->committed_ns = ev->u.stored.expires_ns;
+    else if (s->last_write == ev->u.stored.write)
+        s->is_reverted = true;
+    if (!s->is_reverted || s->box.state != POOL_LEASED)
+        return;
+    s->box.expires_ns = s->committed_ns;
+    expiry_update(p, s);
+}
+
 /* Kept acquires and renewals: the lease stands either way, only its deadline depends on it. */
 static void extension_answered(struct pool *p, struct slot *s, uint64_t write, bool is_ok)
 {
@@ -51,12 +65,6 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
         next = list_next(&s->waiters, n);
         if (w->phase != WAITER_COMMIT || w->write != write)
             continue;
-        if (is_ok) {
-            s->committed_ns = w->expires_ns;
-        } else if (s->last_write == write) {
-            s->box.expires_ns = s->committed_ns;
-            expiry_update(p, s);
-        }
         if (is_ok && w->kind == POOL_EV_RENEW)
             emit_event(p, POOL_FACT_RENEWED, s, NULL);
         if (w->kind == POOL_EV_RENEW && !is_ok)
@@ -80,8 +88,10 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
 
     if (write == p->mode_write && ev->box.v == 0) {
         p->mode_write = 0;
-        p->is_mode_dirty = !is_ok;
-        p->mode_retry_ns = time_after(p->now_ns, POOL_REWRITE_NS);
+        if (!is_ok) { /* else it may have changed since, and is to be written again */
+            p->is_mode_dirty = true;
+            p->mode_retry_ns = time_after(p->now_ns, POOL_REWRITE_NS);
+        }
         return;
     }
     s = box_find(p, ev->box);
@@ -89,6 +99,7 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
         p->late_answers++;
         return;
     }
+    note_deadline(p, s, ev, is_ok);
     if (write == s->wait_write && write != 0) {
         promise_answered(p, s, is_ok);
         return;

@@ -84,7 +84,7 @@ static void on_destroyed(struct op *op)
 
 void fx_destroy(struct engine *e, const struct pool_fx *fx)
 {
-    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct backend *backend = e->backends[fx->snapshot.backend].backend;
     struct destroy_op *d = xcalloc(1, sizeof(*d));
 
     FAULT_POINT("engine.before_destroy");
@@ -133,7 +133,7 @@ static void on_checked(struct op *op)
 static void start_check(struct engine *e, const struct pool_box *box, struct check_op *c,
                         uint64_t deadline_ns)
 {
-    struct backend *backend = profiles_backend(e, box->profile)->backend;
+    struct backend *backend = e->backends[box->backend].backend;
 
     c->engine = e;
     box_to_backend(e, box, &c->check.box);
@@ -215,7 +215,7 @@ static void on_discovered(struct op *op)
 
 void fx_discover(struct engine *e, const struct pool_fx *fx)
 {
-    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct backend *backend = e->backends[fx->snapshot.backend].backend;
     struct discover_op *d = xcalloc(1, sizeof(*d));
 
     d->engine = e;
@@ -250,7 +250,7 @@ static void on_bound(struct op *op)
 
 void fx_bind(struct engine *e, const struct pool_fx *fx)
 {
-    struct backend *backend = profiles_backend(e, fx->snapshot.profile)->backend;
+    struct backend *backend = e->backends[fx->snapshot.backend].backend;
     struct bind_op *b;
 
     if (!backend->ops->can_bind)

@@ -12,6 +12,7 @@ struct create_op {
     struct engine *engine;
     struct engine_config_ref *config;
     struct backend_extras *extras;
+    unsigned backend;
     uint64_t epoch;
 };
 
@@ -52,6 +53,7 @@ static void on_created(struct op *op)
         str_copy_cut(ev.u.created.url, sizeof(ev.u.created.url), made->url);
         str_copy_cut(ev.u.created.ref, sizeof(ev.u.created.ref), made->ref);
         ev.u.created.is_ready = made->is_ready;
+        ev.u.created.backend = c->backend;
         engine_post(e, &ev);
     } else if (!is_cut_short(e, op)) {
         post_outcome(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
@@ -66,7 +68,7 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
 {
     const struct pool_box *box = &fx->snapshot;
     const struct config_profile *profile = profiles_config(e, box->profile);
-    struct backend *backend = profiles_backend(e, box->profile)->backend;
+    struct backend *backend = e->backends[box->backend].backend;
     struct backend_box as_backend;
     struct create_op *c;
 
@@ -78,6 +80,7 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     FAULT_POINT("engine.before_create");
     c = xcalloc(1, sizeof(*c));
     c->engine = e;
+    c->backend = box->backend;
     c->epoch = fx->epoch;
     c->config = config_ref_get(e->config);
     c->create.profile = profile;

@@ -61,7 +61,7 @@ static void fill_row(struct box_write *w)
         .id = b->id.v,
         .state = row_state(b->state),
         .profile = w->profile,
-        .backend = profiles_backend(e, b->profile)->key,
+        .backend = e->backends[b->backend].key,
         .spec_hash = b->spec_hash,
         .sandbox_id = b->sandbox_id,
         .user = b->user,
@@ -116,7 +116,7 @@ static void on_box_written(struct op *op)
     struct pool_event ev = {.kind = op->result == SP_OK ? POOL_EV_STORED : POOL_EV_STORE_FAILED,
                             .box = box,
                             .epoch = w->epoch,
-                            .u.stored.write = w->number};
+                            .u.stored = {.write = w->number, .expires_ns = w->box.expires_ns}};
 
     if (op->result != SP_OK)
         log_warn("store.write_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
@@ -176,7 +176,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         x = extra_find(e, w->box.id);
         if (x != NULL && x->metadata != NULL)
             w->metadata = xstrdup(x->metadata);
-        w->write.want_power = profiles_want_power(e, w->box.profile);
+        w->write.want_power = profiles_want_power(e, &w->box);
         fill_row(w);
     }
     engine_op_begun(e);

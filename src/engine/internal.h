@@ -116,12 +116,12 @@ void profiles_prepare(struct engine *e);
 int profiles_find_backend(const struct engine *e, const char *key);
 /* SP_CONFIG when boxes that live forbid it: they stay with the backend that made them. */
 MUST_CHECK int profiles_check(struct engine *e, const struct config *config, struct err *err);
-/* The backend of a pool profile, also of one that is gone from the configuration. */
+/* Where new boxes of a pool profile are made; a box knows its own backend. */
 struct engine_backend *profiles_backend(struct engine *e, unsigned profile);
 /* The configuration's profile behind a pool profile; NULL when it is gone. */
 const struct config_profile *profiles_config(struct engine *e, unsigned profile);
 const char *profiles_name(struct engine *e, unsigned profile);
-bool profiles_want_power(struct engine *e, unsigned profile);
+bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 
 /* load.c: the store -> pool, journal, extras */
 MUST_CHECK int load_store(struct engine *e, struct err *err);

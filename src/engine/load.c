@@ -174,6 +174,16 @@ static unsigned profile_for(const struct engine *e, struct pool_config *pc,
     return i;
 }
 
+static void place_box(const struct engine *e, struct pool_config *pc, struct loaded_box *row)
+{
+    int backend = profiles_find_backend(e, row->backend);
+
+    row->box.profile = profile_for(e, pc, row);
+    if (backend < 0 && row->box.profile < POOL_PROFILES_MAX)
+        backend = (int) pc->profiles[row->box.profile].backend;
+    row->box.backend = backend < 0 ? 0 : (unsigned) backend;
+}
+
 static int build_pool(struct loader *l, struct err *err)
 {
     struct engine *e = l->engine;
@@ -182,7 +192,7 @@ static int build_pool(struct loader *l, struct err *err)
 
     profiles_fill(e, e->config->config, pc);
     for (size_t i = 0; i < l->count; i++)
-        l->boxes[i].box.profile = profile_for(e, pc, &l->boxes[i]);
+        place_box(e, pc, &l->boxes[i]);
     /* A cap that was lowered below what runs must not lose what runs. */
     if (pc->max_boxes < l->count)
         pc->restore_max = (unsigned) l->count;

@@ -241,9 +241,9 @@ const struct config_profile *profiles_config(struct engine *e, unsigned profile)
     return config_find_profile(e->config->config, profiles_name(e, profile));
 }
 
-bool profiles_want_power(struct engine *e, unsigned profile)
+bool profiles_want_power(const struct engine *e, const struct pool_box *box)
 {
-    const struct backend *backend = profiles_backend(e, profile)->backend;
+    const struct backend *backend = e->backends[box->backend].backend;
 
     switch (e->config->config->store.durability) {
     case CONFIG_DURABILITY_PROCESS:

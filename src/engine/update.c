@@ -274,7 +274,7 @@ static void start_first(struct engine *e, struct update_line *line)
     u = update_of(list_first(&line->updates));
     if (u->is_running)
         return;
-    backend = profiles_backend(e, u->fx.snapshot.profile)->backend;
+    backend = e->backends[u->fx.snapshot.backend].backend;
     rt_timer_cancel(e->rt, &u->timer);
     u->is_running = true;
     u->deadline_ns = MAX_OF(u->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));

@@ -44,6 +44,15 @@ static bool has_open(const struct world *w, size_t client)
     return false;
 }
 
+/* Until it is answered, the deadline may be what it asks for, or what it was. */
+static void may_move_deadline(struct world *w, struct client *c, struct request *r, uint64_t ttl_ns)
+{
+    r->until_ns = w->now_ns + (ttl_ns != 0 ? ttl_ns : WORLD_TTL_NS);
+    c->promised_ns = MIN_OF(c->promised_ns, r->until_ns);
+    r->prev_req = c->last_req;
+    c->last_req = w->req;
+}
+
 static void acquire(struct world *w, size_t index)
 {
     struct client *c = &w->clients[index];
@@ -69,6 +78,7 @@ static void acquire(struct world *w, size_t index)
     a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->is_special = rand_below(&w->rand, 4) == 0;
     a->made_with = a->is_special ? rand_below(&w->rand, 3) : 0;
+    may_move_deadline(w, c, r, a->ttl_ns);
     r->is_special = a->is_special && pool_find_sandbox(w->pool, a->sandbox_id) == NULL;
     r->made_with = a->made_with;
     if (is_sure && rand_below(&w->rand, 10) == 0) {
@@ -96,6 +106,10 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
         r->is_odd = true;
         ev.u.on.generation = c->generation + 7;
     }
+    if (kind == POOL_EV_RENEW) {
+        ev.u.on.ttl_ns = rand_below(&w->rand, 3) == 0 ? 0 : world_ms(w, 10, 8000);
+        may_move_deadline(w, c, r, ev.u.on.ttl_ns);
+    }
     r->is_destroy = !r->is_odd &&
                     (kind == POOL_EV_DESTROY || (kind == POOL_EV_RELEASE && ev.u.on.want_destroy));
     if (r->is_destroy)
@@ -103,6 +117,14 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     else if (kind == POOL_EV_RELEASE)
         c->in_doubt++;
     world_step(w, &ev);
+}
+
+/* Several at once, so that the answers of their commits can come in any order. */
+static void renew(struct world *w, size_t index)
+{
+    do {
+        on_box(w, index, POOL_EV_RENEW);
+    } while (w->clients[index].is_acked && rand_below(&w->rand, 2) == 0);
 }
 
 static void activity(struct world *w, size_t index)
@@ -151,7 +173,7 @@ void clients_act(struct world *w)
     else if (dice < 68)
         on_box(w, index, POOL_EV_RELEASE);
     else if (dice < 75)
-        on_box(w, index, POOL_EV_RENEW);
+        renew(w, index);
     else if (dice < 80)
         on_box(w, index, POOL_EV_DESTROY);
     else if (dice < 92)
@@ -215,8 +237,10 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         world_fail(w, "a thread has two boxes");
     if (c->thread[0] != '\0' && c->box != fx->box.v && b->generation <= c->generation)
         world_fail(w, "a new box came with an old generation");
-    if (c->box != fx->box.v || !c->is_acked)
+    if (c->box != fx->box.v || !c->is_acked) {
         c->busy = 0;
+        c->promised_ns = 0;
+    }
     c->is_acked = true;
     c->box = fx->box.v;
     c->generation = b->generation;
@@ -224,12 +248,14 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
 }
 
 static void refused(struct world *w, const struct pool_fx *fx, const struct request *r,
-                    const struct client *c)
+                    struct client *c)
 {
     int code = fx->u.reply.code;
     bool is_sure = c->is_acked && c->in_doubt == 0;
 
     w->replies_refused++;
+    if (r->kind == POOL_EV_RENEW && c->last_req == fx->req.v)
+        c->last_req = r->prev_req; /* it has moved nothing */
     w->by_code[-code]++;
     if (fx->reason[0] == '\0')
         world_fail(w, "a refusal without a reason");
@@ -266,6 +292,9 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
         world_fail(w, "a wrong caller, or a stale generation, was served");
     if (r->kind == POOL_EV_ACQUIRE)
         acquired(w, fx, r, c);
+    if (r->kind == POOL_EV_RENEW && fx->req.v == c->last_req && fx->box.v == c->box &&
+        !has_open(w, r->client))
+        c->promised_ns = r->until_ns;
 }
 
 /* Whether the end the pool gives is true. */
@@ -359,5 +388,7 @@ void clients_check(struct world *w)
         if (b == NULL || b->id.v != c->box || b->generation != c->generation ||
             b->state != POOL_LEASED)
             world_fail(w, "an acknowledged lease is not in the pool");
+        if (row->box.expires_ns < c->promised_ns || b->expires_ns < c->promised_ns)
+            world_fail(w, "an acknowledged renewal was forgotten");
     }
 }

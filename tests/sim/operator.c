@@ -21,7 +21,7 @@ static void make_profile(struct world *w, unsigned index)
     c->create_timeout_ns = 150 * NS_PER_MS;
     c->ready_timeout_ns = 100 * NS_PER_MS;
     c->destroy_timeout_ns = 100 * NS_PER_MS;
-    c->ttl_ns = rand_below(&w->rand, 3) == 0 ? 0 : 3 * NS_PER_S;
+    c->ttl_ns = rand_below(&w->rand, 3) == 0 ? 0 : WORLD_TTL_NS;
     c->idle_ns = rand_below(&w->rand, 3) == 0 ? 0 : 1 * NS_PER_S;
     c->park_ns = rand_below(&w->rand, 4) == 0 ? 0 : 1 * NS_PER_S;
     c->max_age_ns = rand_below(&w->rand, 2) == 0 ? 0 : 4 * NS_PER_S;

@@ -100,6 +100,13 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
     p->ev.box = fx->box;
     p->ev.epoch = fx->epoch;
     p->ev.u.stored.write = fx->u.store.write;
+    p->ev.u.stored.expires_ns = fx->snapshot.expires_ns;
+    if (world_chance(w, 1)) { /* too many wait: refused at once, before those that wait */
+        p->kind = PENDING_EVENT;
+        p->ev.kind = POOL_EV_STORE_FAILED;
+        p->at_ns = w->now_ns;
+        return;
+    }
     if (p->what == POOL_WRITE_MODE) {
         struct pool_stats stats;
 

@@ -10,6 +10,7 @@
 #include "sandpool/errors.h"
 
 #define WORLD_PROFILES 3
+#define WORLD_TTL_NS (3 * NS_PER_S) /* of a profile that has one */
 #define WORLD_BACKENDS 2
 #define WORLD_CLIENTS 14 /* the last ones are anonymous */
 #define WORLD_THREADS 11
@@ -74,6 +75,8 @@ struct client {
     uint64_t box;
     uint64_t generation;
     uint64_t active_ns;
+    uint64_t promised_ns; /* it was told that the lease lasts until then at least */
+    uint64_t last_req;    /* newest request that may move the deadline */
     unsigned busy;
 };
 
@@ -83,7 +86,9 @@ struct request {
     bool is_open;
     bool is_odd; /* asked with a wrong owner, profile or generation */
     bool is_destroy;
-    bool is_special; /* and its thread had no box when it asked */
+    bool is_special;   /* and its thread had no box when it asked */
+    uint64_t until_ns; /* earliest deadline it may set */
+    uint64_t prev_req; /* that may have moved it before */
     uint64_t made_with;
 };
 

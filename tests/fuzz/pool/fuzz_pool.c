@@ -91,8 +91,10 @@ static void fill_answer(struct fuzz *f, struct input *in, struct pool_event *ev)
     fx = &f->asked[take(in) % f->asked_count];
     ev->box = fx->box;
     ev->epoch = fx->epoch + (take(in) < 20 ? 1 : 0);
-    if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED)
+    if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED) {
         ev->u.stored.write = fx->u.store.write;
+        ev->u.stored.expires_ns = fx->snapshot.expires_ns;
+    }
 }
 
 static void fill_seen(struct input *in, struct pool_seen *seen)

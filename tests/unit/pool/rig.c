@@ -54,6 +54,7 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
     case POOL_FX_STORE:
         ev.kind = is_ok ? POOL_EV_STORED : POOL_EV_STORE_FAILED;
         ev.u.stored.write = fx->u.store.write;
+        ev.u.stored.expires_ns = fx->snapshot.expires_ns;
         break;
     case POOL_FX_CREATE:
         ev.kind = is_ok ? POOL_EV_CREATED : POOL_EV_CREATE_FAILED;

@@ -174,10 +174,38 @@ static void test_late_create(void **state)
     assert_string_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.ref, "late");
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
     assert_null(pool_find_box(rig.pool, late.box));
-    /* One nobody has ever heard of. */
+    /* One nobody has ever heard of, on another backend than that of the first profile. */
     late.box.v = 12345;
+    late.u.created.backend = 1;
     rig_send(&rig, &late);
     assert_true(rig_held(&rig, POOL_FX_DESTROY)->box.v == 12345);
+    assert_int_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.backend, 1);
+}
+
+/* Its owner has come back and only waits for the backend to say that the box lives. */
+static void test_no_eviction_of_a_box_its_owner_waits_for(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.config.max_boxes = 2;
+    rig.config.profiles[0].is_watched = false;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    rig_advance(&rig, 50 * NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t2", NS_PER_S);
+    rig.hold.check = true;
+    a = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    assert_non_null(rig_held(&rig, POOL_FX_CHECK));
+    b = rig_acquire(&rig, "u", "t3", 120 * NS_PER_S);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    rig_advance(&rig, 51 * NS_PER_S); /* nor does its time run out now */
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_int_equal(rig_code(&rig, b), -1000);
 }
 
 static void test_death(void **state)
@@ -229,6 +257,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_destroy_is_tried_until_it_works, setup, teardown),
         cmocka_unit_test_setup_teardown(test_quick_destroy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late_create, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_eviction_of_a_box_its_owner_waits_for, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_death, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stale_answers, setup, teardown),
     };

@@ -1,4 +1,6 @@
 /* test_pool_store.c - commits that fail, a store that is down, and what is written when. */
+#include <stdio.h>
+
 #include "rig.h"
 
 static struct rig rig;
@@ -164,6 +166,87 @@ static void test_token_is_in_the_intent(void **state)
     assert_string_equal(rig_held(&rig, POOL_FX_STORE)->snapshot.token, "k");
 }
 
+static uint64_t renew(const char *who, uint64_t ttl_ns)
+{
+    struct pool_event ev = {.kind = POOL_EV_RENEW};
+
+    rig.req++;
+    ev.req.v = rig.req;
+    snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s-%s", who);
+    ev.u.on.ttl_ns = ttl_ns;
+    rig_send(&rig, &ev);
+    return rig.req;
+}
+
+/* A renewal that is refused takes nothing away from one that was committed before it, whether its
+ * caller is still there or not. */
+static void test_committed_renewal_stays(void **state)
+{
+    uint64_t a;
+    uint64_t deadline_ns;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    a = renew("t1", 1000 * NS_PER_S);
+    deadline_ns = rig_box(&rig, "t1")->expires_ns;
+    rig_abandon(&rig, a);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    a = renew("t1", 500 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_true(rig_box(&rig, "t1")->expires_ns == deadline_ns);
+}
+
+/* A write that finds the queue full is refused at once, before those that wait in it are answered. */
+static void test_renewal_refused_out_of_turn(void **state)
+{
+    struct pool_fx first;
+    struct pool_event ev = {.kind = POOL_EV_STORED};
+    uint64_t deadline_ns;
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    a = renew("t1", 1000 * NS_PER_S);
+    deadline_ns = rig_box(&rig, "t1")->expires_ns;
+    first = rig.held[0];
+    rig.held_count = 0;
+    b = renew("t1", 500 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, b), SP_STORE_UNAVAILABLE);
+    ev.box = first.box;
+    ev.epoch = first.epoch;
+    ev.u.stored.write = first.u.store.write;
+    ev.u.stored.expires_ns = first.snapshot.expires_ns;
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_box(&rig, "t1")->expires_ns == deadline_ns);
+    rig_advance(&rig, 2 * NS_PER_S); /* the row is written again, with what was promised */
+    assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
+}
+
+/* The mode changes while the store is down: the answer to an older write does not settle it. */
+static void test_mode_is_not_settled_by_an_older_write(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    rig.hold.store = true;
+    rig_mode(&rig, POOL_PAUSED, false);
+    assert_int_equal(rig.writes[POOL_WRITE_MODE], 1);
+    rig_store(&rig, false);
+    rig_mode(&rig, POOL_RUNNING, false);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    rig_store(&rig, true);
+    assert_int_equal(rig.writes[POOL_WRITE_MODE], 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +257,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_down, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deleting_before_destroy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_committed_renewal_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_refused_out_of_turn, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
