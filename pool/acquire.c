@@ -7,6 +7,9 @@
 
 static const struct refusal queue_full = {SP_QUEUE_FULL, "too many callers are waiting",
                                           POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
+static const struct refusal share_full = {
+    SP_QUEUE_FULL, "this caller has its share of the queue, the rest is kept for other callers",
+    POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
 
 static void refuse(struct pool *p, struct waiter *w, int code, const char *reason)
 {
@@ -45,6 +48,19 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     return r;
 }
 
+/* True when there is a place in the queue for it; else it has been refused. Those who joined it have
+ * theirs already. */
+static bool has_place(struct pool *p, struct waiter *w)
+{
+    if (p->waiting >= p->max_waiters)
+        waiter_refuse(p, w, &queue_full);
+    else if (!party_may_wait(p, w->acquire.principal))
+        waiter_refuse(p, w, &share_full);
+    else
+        return true;
+    return false;
+}
+
 /* True when the waiter may stay; else it has been refused. */
 static bool may_wait(struct pool *p, struct waiter *w)
 {
@@ -57,11 +73,7 @@ static bool may_wait(struct pool *p, struct waiter *w)
         waiter_refuse(p, w, &r);
         return false;
     }
-    if (p->waiting >= p->max_waiters) {
-        waiter_refuse(p, w, &queue_full);
-        return false;
-    }
-    return true;
+    return has_place(p, w);
 }
 
 static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
@@ -72,9 +84,7 @@ static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
                             .retry_after_ns = POOL_RETRY_AFTER_MIN_NS};
 
         waiter_refuse(p, w, &r);
-    } else if (p->waiting + w->joined.len >= p->max_waiters) {
-        waiter_refuse(p, w, &queue_full);
-    } else {
+    } else if (has_place(p, w)) {
         waiter_attach(p, w, s, WAITER_BOX, 0);
     }
 }
@@ -219,10 +229,8 @@ static void join_thread(struct pool *p, struct waiter *w, struct waiter *primary
 
 static void discover_first(struct pool *p, struct waiter *w)
 {
-    if (p->waiting >= p->max_waiters) {
-        waiter_refuse(p, w, &queue_full);
+    if (!has_place(p, w))
         return;
-    }
     p->epoch++;
     waiter_enter(p, w, WAITER_DISCOVERING);
     w->epoch = p->epoch;

@@ -1,5 +1,5 @@
 /* admit.c - who gets the places there are; runs at the end of every step. Waiting acquires come
- * first, the one that waits longest before the others, for whatever box; warm targets take what is left. Boxes are
+ * first, principals in turn, for whatever box; warm targets take what is left. Boxes are
  * evicted for acquires only, and only as many as are not dying already. */
 #include "pool/internal.h"
 
@@ -74,12 +74,12 @@ static void serve_waiters(struct pool *p, unsigned index)
 
         if (s == NULL)
             return;
-        turn_rotate(f, LINE_BLANK);
+        turn_rotate(p, f, LINE_BLANK);
         lease_begin(p, s, w, POOL_SRC_COLD);
     }
 }
 
-/* The one who waits longest, among the heads of the lines a box may be made for. */
+/* The one whose turn it is, among the heads of the lines a box may be made for. */
 static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
 {
     struct waiter *best = NULL;
@@ -96,11 +96,10 @@ static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
         plan = refill_want(&v);
         *ret_need += plan.for_both;
         for (unsigned line = 0; line < LINE_COUNT; line++) {
-            struct waiter *w = turn_head(f, line);
+            unsigned wanted = line == LINE_SPECIAL ? plan.for_special : plan.for_waiters;
 
-            if ((line == LINE_SPECIAL ? plan.for_special : plan.for_waiters) > 0 &&
-                (best == NULL || w->since_ns < best->since_ns))
-                best = w;
+            if (wanted > 0 && turn_is_before(f, line, best))
+                best = turn_head(f, line);
         }
     }
     return best;
@@ -109,9 +108,10 @@ static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
 /* A box of its own, or one more that will be blank. */
 static bool make_for(struct pool *p, struct waiter *w)
 {
+    turn_made(p, w);
     if (!w->acquire.is_special)
         return health_make_box(p, w->acquire.profile, NULL);
-    turn_rotate(&p->profiles[w->acquire.profile], LINE_SPECIAL);
+    turn_rotate(p, &p->profiles[w->acquire.profile], LINE_SPECIAL);
     return health_make_box(p, w->acquire.profile, w);
 }
 

@@ -68,22 +68,44 @@ static const char *check_one(const struct pool *p, const struct waiter *w)
     return NULL;
 }
 
+static const char *check_group(const struct pool *p, const struct group *g, unsigned *waiting)
+{
+    for (struct list_node *n = list_first(&g->turns); n != NULL; n = list_next(&g->turns, n)) {
+        const struct turn *t = container_of(n, struct turn, link);
+
+        if (list_is_empty(&t->waiters) || t->group != g)
+            return "a turn is empty or in the wrong group";
+        *waiting += (unsigned) t->waiters.len;
+        for (struct list_node *m = list_first(&t->waiters); m != NULL;
+             m = list_next(&t->waiters, m)) {
+            const struct waiter *w = waiter_of(m);
+
+            if (line_of(w) != g->line || w->acquire.profile != g->profile)
+                return "a request waits in the wrong line";
+            if (w->acquire.principal != g->party->principal)
+                return "a request waits in the turn of another principal";
+            if (turn_find(p, g, w->acquire.user) != t)
+                return "a user has two turns";
+        }
+    }
+    return list_is_empty(&g->turns) ? "a group of nobody is in a line" : NULL;
+}
+
 static const char *check_line(const struct pool *p, const struct profile *f, enum line line)
 {
     const struct list *round = &f->round[line];
     unsigned waiting = 0;
+    uint64_t since = 0;
 
     for (struct list_node *n = list_first(round); n != NULL; n = list_next(round, n)) {
-        const struct turn *t = container_of(n, struct turn, link);
-        const struct waiter *first = waiter_of(list_first(&t->waiters));
+        const struct group *g = container_of(n, struct group, link);
+        const char *why = check_group(p, g, &waiting);
 
-        if (list_is_empty(&t->waiters) || &p->profiles[t->profile] != f || t->line != line)
-            return "a turn is empty or in the wrong round";
-        waiting += (unsigned) t->waiters.len;
-        if (line_of(first) != line)
-            return "a request waits in the wrong line";
-        if (turn_find(p, t->profile, line, first->acquire.user) != t)
-            return "a user has two turns";
+        if (why != NULL)
+            return why;
+        if (&p->profiles[g->profile] != f || g->line != line || g->since <= since)
+            return "a group is in the wrong line, or not in its place";
+        since = g->since;
     }
     if (waiting != f->waiting[line])
         return "the number of waiters differs from a recount";

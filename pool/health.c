@@ -107,7 +107,8 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason)
         emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
     }
     if (f->is_open) /* told now, not at their deadlines */
-        turn_refuse_all(p, f, NULL);
+        for (unsigned i = 0; i < LINE_COUNT; i++)
+            turn_refuse_all(p, f, i, NULL);
 }
 
 static void become_ready(struct pool *p, struct slot *s)

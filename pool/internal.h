@@ -94,19 +94,40 @@ struct waiter {
     bool was_queued;
 };
 
-/* The waiting acquires of one user in one line of a profile, first come first served. */
-struct turn {
+/* A principal of which somebody waits. */
+struct party {
+    uint64_t principal;
+    unsigned waiting;      /* its part of pool.waiting */
+    uint64_t made;         /* turn at which a box was last made for one of its requests */
+    struct list groups;    /* the lines it waits in */
+    struct list_node link; /* free list */
+    struct map_node by_principal;
+};
+
+/* The waiting acquires of one principal in one line of a profile. */
+struct group {
     unsigned profile;
     enum line line;
-    struct list waiters;   /* never empty while in use */
+    struct party *party;
+    uint64_t since;        /* turn at which it went to the end of its line */
+    struct list turns;     /* of its users, never empty while in use; the first is served next */
     struct list_node link; /* free list, or the profile's round */
+    struct list_node party_link;
+    struct map_node by_line;
+};
+
+/* The waiting acquires of one user of a group, first come first served. */
+struct turn {
+    struct group *group;
+    struct list waiters;   /* never empty while in use */
+    struct list_node link; /* free list, or the group's turns */
     struct map_node by_user;
 };
 
 struct profile {
     struct pool_profile conf;
     struct list blank[BLANK_KIND_COUNT];
-    struct list round[LINE_COUNT]; /* turns; the first is served next */
+    struct list round[LINE_COUNT]; /* groups; the first is served next */
     unsigned by_state[POOL_STATE_COUNT];
     unsigned making; /* will be blank: not bound, and INTENT to STARTING or unseen blank */
     unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
@@ -205,9 +226,17 @@ struct pool {
     struct map threads;
     struct heap deadlines;
     unsigned waiting; /* QUEUED JOINED DISCOVERING BOX */
+    unsigned share_percent;
+    struct party *parties_all; /* room for max_waiters + 1, as of the next two */
+    struct group *groups_all;
     struct turn *turns;
+    struct list free_parties;
+    struct list free_groups;
     struct list free_turns;
-    struct map users;
+    struct map parties; /* by principal */
+    struct map groups;  /* by profile, line and principal */
+    struct map users;   /* turns by group and user */
+    uint64_t turn;      /* grows with every box that is made or given out */
 
     struct past *past;
     size_t past_count;
@@ -313,14 +342,21 @@ void past_drop(struct pool *p, const char *sandbox_id);
 const struct past *past_find(const struct pool *p, const char *sandbox_id);
 
 /* turns.c: the fair queue of a profile. */
-struct turn *turn_find(const struct pool *p, unsigned profile, enum line line, const char *user);
+void party_enter(struct pool *p, struct waiter *w); /* it waits from now on */
+void party_leave(struct pool *p, const struct waiter *w);
+bool party_may_wait(const struct pool *p, uint64_t principal); /* one more of its requests */
+struct turn *turn_find(const struct pool *p, const struct group *g, const char *user);
 void turn_push(struct pool *p, struct waiter *w);
 void turn_remove(struct pool *p, struct waiter *w);
-void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
+void turn_replace(struct waiter *old, struct waiter *heir); /* of the same principal */
 /* Served next; NULL when nobody waits. */
 struct waiter *turn_head(const struct profile *f, enum line line);
-void turn_rotate(struct profile *f, enum line line);
-void turn_refuse_all(struct pool *p, struct profile *f, const struct refusal *r);
+/* Whether a box is to be made for the head of this line rather than for `other`; NULL is last. */
+bool turn_is_before(const struct profile *f, enum line line, const struct waiter *other);
+void turn_made(struct pool *p, const struct waiter *w); /* a box is being made for it */
+/* The head is being served: the others of its line come first from now on. */
+void turn_rotate(struct pool *p, struct profile *f, enum line line);
+void turn_refuse_all(struct pool *p, struct profile *f, enum line line, const struct refusal *r);
 
 /* waiter.c: one request that cannot be answered yet. */
 struct waiter *waiter_new(struct pool *p, const struct pool_event *ev); /* NULL when full */

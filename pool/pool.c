@@ -36,17 +36,26 @@ static void init_waiters(struct pool *p)
 {
     p->waiter_max = (size_t) p->max_waiters * 2 + 64;
     p->waiters = xcalloc(p->waiter_max, sizeof(struct waiter));
+    p->parties_all = xcalloc((size_t) p->max_waiters + 1, sizeof(struct party));
+    p->groups_all = xcalloc((size_t) p->max_waiters + 1, sizeof(struct group));
     p->turns = xcalloc((size_t) p->max_waiters + 1, sizeof(struct turn));
+    list_init(&p->free_parties);
+    list_init(&p->free_groups);
     list_init(&p->free_waiters);
     list_init(&p->free_turns);
     list_init(&p->redo);
     list_init(&p->discovering);
     map_init(&p->reqs, p->waiter_max);
     map_init(&p->threads, p->waiter_max);
+    map_init(&p->parties, p->max_waiters);
+    map_init(&p->groups, p->max_waiters);
     map_init(&p->users, p->max_waiters);
     heap_init(&p->deadlines, p->waiter_max);
-    for (size_t i = 0; i < (size_t) p->max_waiters + 1; i++)
+    for (size_t i = 0; i < (size_t) p->max_waiters + 1; i++) {
+        list_push_back(&p->free_parties, &p->parties_all[i].link);
+        list_push_back(&p->free_groups, &p->groups_all[i].link);
         list_push_back(&p->free_turns, &p->turns[i].link);
+    }
 }
 
 struct pool *pool_new(const struct pool_config *config)
@@ -56,6 +65,7 @@ struct pool *pool_new(const struct pool_config *config)
     assert(config->max_boxes > 0 && config->profile_count <= POOL_PROFILES_MAX);
     p->max_boxes = config->max_boxes;
     p->max_waiters = config->max_waiters;
+    p->share_percent = config->share_percent > 0 ? config->share_percent : 100;
     p->make_token = config->make_token;
     p->make_token_ctx = config->make_token_ctx;
     p->is_store_up = true;
@@ -85,10 +95,14 @@ struct pool *pool_free(struct pool *p)
     map_fini(&p->sandboxes);
     map_fini(&p->reqs);
     map_fini(&p->threads);
+    map_fini(&p->parties);
+    map_fini(&p->groups);
     map_fini(&p->users);
     map_fini(&p->pasts);
     free(p->fx);
     free(p->past);
+    free(p->parties_all);
+    free(p->groups_all);
     free(p->turns);
     free(p->waiters);
     free(p->slots);

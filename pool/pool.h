@@ -137,6 +137,9 @@ struct pool_profile {
 struct pool_config {
     unsigned max_boxes;   /* hard cap */
     unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
+    /* Of the places in the queue that it has and that are free, a principal may use this part; 0 or
+     * 100: all of them. */
+    unsigned share_percent;
     uint64_t seed;        /* ids, jitter */
     unsigned restore_max; /* room for this many restored boxes, when more than max_boxes */
     /* Fills `dst` (POOL_TOKEN_MAX + 1 bytes) with the bearer token of a new box before its intent

@@ -47,7 +47,8 @@ static void refuse_waiting(struct pool *p, struct profile *f)
 {
     struct refusal r = {.code = SP_NOT_FOUND, .reason = "profile removed"};
 
-    turn_refuse_all(p, f, &r);
+    for (unsigned i = 0; i < LINE_COUNT; i++)
+        turn_refuse_all(p, f, i, &r);
 }
 
 static void update(struct pool *p, struct profile *f, const struct pool_profile *conf)

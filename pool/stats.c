@@ -50,17 +50,26 @@ void pool_get_stats(const struct pool *p, struct pool_stats *ret)
     ret->lost = p->lost;
 }
 
-static uint64_t oldest_wait(const struct list *round, uint64_t now_ns)
+static uint64_t oldest_of(const struct group *g, uint64_t now_ns)
 {
     uint64_t wait_ns = 0;
 
-    for (struct list_node *n = list_first(round); n != NULL; n = list_next(round, n)) {
+    for (struct list_node *n = list_first(&g->turns); n != NULL; n = list_next(&g->turns, n)) {
         const struct turn *t = container_of(n, struct turn, link);
         uint64_t since_ns = waiter_of(list_first(&t->waiters))->since_ns;
 
         if (now_ns > since_ns)
             wait_ns = MAX_OF(wait_ns, now_ns - since_ns);
     }
+    return wait_ns;
+}
+
+static uint64_t oldest_wait(const struct list *round, uint64_t now_ns)
+{
+    uint64_t wait_ns = 0;
+
+    for (struct list_node *n = list_first(round); n != NULL; n = list_next(round, n))
+        wait_ns = MAX_OF(wait_ns, oldest_of(container_of(n, struct group, link), now_ns));
     return wait_ns;
 }
 

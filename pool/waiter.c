@@ -101,7 +101,7 @@ static void leave_phase(struct pool *p, struct waiter *w)
     else if (l != NULL)
         list_remove(l, &w->link);
     if (phase_is_waiting(w->phase))
-        p->waiting--;
+        party_leave(p, w);
     map_remove(&p->threads, &w->by_sandbox);
     heap_remove(&p->deadlines, &w->deadline);
     w->slot = NULL;
@@ -117,6 +117,8 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
 
     w->phase = phase;
     l = phase_list(p, w);
+    if (phase_is_waiting(phase))
+        party_enter(p, w);
     if (phase == WAITER_QUEUED && w->turn == NULL)
         turn_push(p, w);
     else if (phase == WAITER_REDO && w->acquire.is_special)
@@ -128,7 +130,6 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
         map_insert(&p->threads, &w->by_sandbox, hash_str(w->acquire.sandbox_id));
     if (!phase_is_waiting(phase))
         return;
-    p->waiting++;
     /* A discovery has the deadline of its effect. */
     if (phase != WAITER_DISCOVERING && w->acquire.deadline_ns != POOL_NEVER)
         heap_set(&p->deadlines, &w->deadline, w->acquire.deadline_ns);
@@ -205,9 +206,10 @@ static void hand_over(struct pool *p, struct waiter *w)
     if (heir == NULL)
         return;
     leave_phase(p, heir);
-    if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir)) {
+    if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
+        w->acquire.principal == heir->acquire.principal) {
         map_remove(&p->threads, &w->by_sandbox);
-        turn_replace(p, w, heir);
+        turn_replace(w, heir);
         heir->acquire.profile = w->acquire.profile;
         heir->was_queued = true;
         heir->is_counted = true;

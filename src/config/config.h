@@ -175,6 +175,7 @@ struct config {
     struct {
         uint64_t max_boxes;
         uint64_t max_waiters;
+        uint64_t share_percent;
         uint64_t default_wait_ms;
         uint64_t max_wait_ms;
         uint64_t reconcile_interval_s;

@@ -100,6 +100,9 @@ const struct config_key config_keys[] = {
            "exceeded."),
     GLOBAL(pool.max_waiters, U64, 0, 1, 1000000, "4096",
            "Callers that may wait for a box at once; one more is answered 429."),
+    GLOBAL(pool.share_percent, U64, 0, 1, 100, "90",
+           "Of the places in the queue that it has and that are free, one caller (a user "
+           "id, or a token's name) may use this part. The rest is kept for other callers."),
     GLOBAL(pool.default_wait_ms, U64, RELOAD, 0, 3600000, "30000",
            "How long an acquire waits for a box when it does not say."),
     GLOBAL(pool.max_wait_ms, U64, RELOAD, 0, 3600000, "600000",

@@ -213,6 +213,7 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
     memset(ret, 0, sizeof(*ret));
     ret->max_boxes = (unsigned) config->pool.max_boxes;
     ret->max_waiters = (unsigned) config->pool.max_waiters;
+    ret->share_percent = (unsigned) config->pool.share_percent;
     ret->make_token = make_token;
     rand_secure(&ret->seed, sizeof(ret->seed));
     ret->profile_count = config->profile_count;

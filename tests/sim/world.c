@@ -248,6 +248,7 @@ void world_init(struct world *w, uint64_t seed)
     clients_init(w);
     w->config.max_boxes = (unsigned) rand_between(&w->rand, 2, 12);
     w->config.max_waiters = (unsigned) rand_between(&w->rand, 2, 16);
+    w->config.share_percent = (unsigned) rand_between(&w->rand, 50, 100);
     w->config.seed = rand_next(&w->rand);
     operator_config(w, false);
     w->pool = pool_new(&w->config);

@@ -1,0 +1,256 @@
+/* test_pool_turns.c - who is served next: principals in turn, then their users, then as they came;
+ * and how much of the queue one principal may have. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rand.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.max_boxes = 1;
+    rig.config.max_waiters = 200;
+    rig.config.profile_count = 2;
+    rig.config.profiles[1] = rig.config.profiles[0];
+    snprintf(rig.config.profiles[1].name, sizeof(rig.config.profiles[1].name), "other");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+struct ask {
+    uint64_t req;
+    uint64_t principal;
+    unsigned user;
+    unsigned profile;
+    bool is_special;
+    bool has_left;
+    char who[24];
+    unsigned passed[8]; /* how often each principal was served from its line meanwhile */
+};
+
+static struct ask asks[RIG_FX_MAX];
+static unsigned ask_count;
+
+static struct ask *ask(uint64_t principal, unsigned user, unsigned profile, bool is_special)
+{
+    struct ask *a = &asks[ask_count];
+    struct pool_acquire more = {
+        .principal = principal, .profile = profile, .is_special = is_special};
+    char name[16];
+
+    *a = (struct ask){
+        .principal = principal, .user = user, .profile = profile, .is_special = is_special};
+    snprintf(name, sizeof(name), "u%u", user);
+    snprintf(a->who, sizeof(a->who), "t%u", ask_count);
+    ask_count++;
+    a->req = rig_acquire_with(&rig, name, a->who, 100 * NS_PER_S, &more);
+    return a;
+}
+
+static bool is_waiting(const struct ask *a)
+{
+    return !a->has_left && rig_code(&rig, a->req) == -1000;
+}
+
+static void end(const struct ask *a)
+{
+    struct pool_event ev = {.kind = POOL_EV_DESTROY};
+
+    rig.req++;
+    ev.req.v = rig.req;
+    ev.u.on.is_operator = true;
+    snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s-%s", a->who);
+    rig_send(&rig, &ev);
+}
+
+/* The only box ends, and somebody else is served; who? */
+static struct ask *next(struct ask *holder)
+{
+    struct ask *served = NULL;
+    bool waited[RIG_FX_MAX];
+
+    for (unsigned i = 0; i < ask_count; i++)
+        waited[i] = is_waiting(&asks[i]);
+    end(holder);
+    for (unsigned i = 0; i < ask_count; i++)
+        if (waited[i] && !is_waiting(&asks[i])) {
+            assert_null(served);
+            assert_int_equal(rig_code(&rig, asks[i].req), SP_OK);
+            served = &asks[i];
+        }
+    return served;
+}
+
+static struct ask *begin(void)
+{
+    ask_count = 0;
+    rig_start(&rig);
+    return ask(1, 0, 0, false);
+}
+
+/* Names that a caller makes up do not give it more turns. */
+static void test_many_users_of_one_principal(void **state)
+{
+    struct ask *holder = begin();
+    struct ask *victim;
+
+    (void) state;
+    for (unsigned i = 0; i < 100; i++)
+        (void) ask(1, i, 0, false);
+    victim = ask(2, 0, 0, false);
+    holder = next(holder);
+    assert_int_equal(holder->principal, 1);
+    assert_ptr_equal(next(holder), victim);
+}
+
+/* Waiting for boxes of another kind does not either, when it is the room that lacks. */
+static void test_many_in_another_profile(void **state)
+{
+    struct ask *holder = begin();
+    struct ask *victim;
+
+    (void) state;
+    for (unsigned i = 0; i < 50; i++) {
+        (void) ask(1, i, 0, false);
+        (void) ask(1, i, 0, true);
+    }
+    victim = ask(2, 0, 1, false);
+    holder = next(holder);
+    assert_int_equal(holder->principal, 1);
+    assert_ptr_equal(next(holder), victim);
+}
+
+static void test_users_of_a_principal_take_turns(void **state)
+{
+    struct ask *holder = begin();
+    unsigned order[6];
+
+    (void) state;
+    for (unsigned i = 0; i < 4; i++)
+        (void) ask(1, 7, 0, false);
+    (void) ask(1, 8, 0, false);
+    (void) ask(1, 9, 0, false);
+    for (unsigned i = 0; i < 6; i++) {
+        holder = next(holder);
+        order[i] = holder->user;
+    }
+    assert_int_equal(order[0], 7);
+    assert_int_equal(order[1], 8);
+    assert_int_equal(order[2], 9);
+    assert_int_equal(order[3], 7);
+}
+
+/* Whoever waits is passed over once by each other principal of its line, at most. */
+static void note_pass(struct ask *served)
+{
+    for (unsigned i = 0; i < ask_count; i++) {
+        struct ask *a = &asks[i];
+        bool is_same_line = a->profile == served->profile && a->is_special == served->is_special;
+
+        if (a->principal == served->principal) {
+            memset(a->passed, 0, sizeof(a->passed)); /* its principal had its turn */
+            continue;
+        }
+        if (!is_waiting(a) || !is_same_line)
+            continue;
+        a->passed[served->principal]++;
+        if (a->passed[served->principal] > 1)
+            fail_msg("%s of %u was passed over twice by %u", a->who, (unsigned) a->principal,
+                     (unsigned) served->principal);
+    }
+}
+
+static void test_nobody_is_passed_over_twice(void **state)
+{
+    (void) state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct rand rand;
+        struct ask *holder;
+
+        rig_stop(&rig);
+        (void) setup(NULL);
+        rand_seed(&rand, seed);
+        holder = begin();
+        for (unsigned i = 0; i < 120; i++) {
+            struct ask *served;
+
+            /* the first principal asks most */
+            for (uint64_t n = rand_below(&rand, 3); n > 0; n--)
+                (void) ask(rand_below(&rand, 2) == 0 ? 1 : rand_between(&rand, 2, 6),
+                           (unsigned) rand_below(&rand, 5), (unsigned) rand_below(&rand, 2),
+                           rand_below(&rand, 3) == 0);
+            if (rand_below(&rand, 10) == 0) {
+                struct ask *left = &asks[rand_below(&rand, ask_count)];
+
+                if (is_waiting(left))
+                    rig_abandon(&rig, left->req);
+                left->has_left = true;
+            }
+            served = next(holder);
+            if (served == NULL)
+                served = ask(1, 0, 0, false);
+            note_pass(served);
+            holder = served;
+        }
+    }
+}
+
+static void test_shares_of_the_queue(void **state)
+{
+    unsigned first = 0;
+    unsigned second = 0;
+    struct ask *late;
+
+    (void) state;
+    rig.config.max_waiters = 50;
+    rig.config.share_percent = 80;
+    (void) begin();
+    while (is_waiting(ask(1, 0, 0, false)))
+        first++;
+    assert_int_equal(first, 40);
+    late = &asks[ask_count - 1];
+    assert_int_equal(rig_code(&rig, late->req), SP_QUEUE_FULL);
+    assert_non_null(strstr(rig_reply(&rig, late->req)->reason, "share"));
+    while (is_waiting(ask(2, 0, 0, false)))
+        second++;
+    assert_true(second >= 5);
+    assert_true(is_waiting(ask(3, 0, 0, false))); /* there is always room for one more */
+    for (unsigned i = 1; i <= 20; i++)            /* what becomes free is for those who have less */
+        rig_abandon(&rig, asks[i].req);
+    assert_true(is_waiting(ask(2, 0, 0, false)));
+}
+
+static void test_one_alone_may_fill_a_small_queue(void **state)
+{
+    (void) state;
+    rig.config.max_waiters = 3;
+    rig.config.share_percent = 90;
+    (void) begin();
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(is_waiting(ask(1, 0, 0, false)));
+    assert_int_equal(rig_code(&rig, ask(1, 0, 0, false)->req), SP_QUEUE_FULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_many_users_of_one_principal, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_in_another_profile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_users_of_a_principal_take_turns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
