@@ -54,7 +54,6 @@ void bind_clear(struct pool *p, struct slot *s)
     s->box.expires_ns = POOL_NEVER;
     s->box.idle_ns = POOL_NEVER;
     s->box.busy = 0;
-    s->lease_req.v = 0;
 }
 
 void bind_claim(struct pool *p, struct slot *s)

@@ -14,7 +14,7 @@ static const unsigned allowed_next[POOL_STATE_COUNT] = {
     [POOL_STARTING] = TO(BLANK) | TO(LEASING) | TO(PARKED) | TO(DOOMED),
     [POOL_BLANK] = TO(LEASING) | TO(STARTING) | TO(DOOMED),
     [POOL_LEASING] = TO(LEASED) | TO(BLANK) | TO(PARKED) | TO(DOOMED) | TO(FREE),
-    [POOL_LEASED] = TO(PARKING) | TO(BLANK) | TO(PARKED) | TO(DOOMED),
+    [POOL_LEASED] = TO(PARKING) | TO(PARKED) | TO(DOOMED),
     [POOL_PARKING] = TO(PARKED) | TO(LEASED) | TO(DOOMED),
     [POOL_PARKED] = TO(LEASING) | TO(DOOMED),
     [POOL_DOOMED] = TO(DESTROYING),
@@ -34,6 +34,11 @@ struct slot *box_find(const struct pool *p, struct box_id id)
     struct map_node *n = map_find(&p->ids, hash_u64(id.v), eq_id, &id.v);
 
     return n != NULL ? container_of(n, struct slot, by_id) : NULL;
+}
+
+bool pool_is_shown(const struct pool_box *box)
+{
+    return box->state == POOL_LEASED || box->state == POOL_PARKING || box->state == POOL_PARKED;
 }
 
 bool box_is_dying(const struct slot *s)
@@ -106,8 +111,18 @@ static void count_out(struct pool *p, struct slot *s)
     p->stuck -= s->tries > 0 ? 1 : 0;
 }
 
+/* Rule 3, in the one place every state passes. From LEASED on the box is shown to callers, and with an
+ * owner its labels may name one: the next owner of a blank box must be the first. */
+static void check_use(struct slot *s)
+{
+    if (pool_is_shown(&s->box) || (s->box.sandbox_id[0] != '\0' && s->box.state != POOL_LEASING))
+        s->is_used = true;
+    assert(s->box.state != POOL_BLANK || (!s->is_used && s->box.sandbox_id[0] == '\0'));
+}
+
 static void put_on_list(struct pool *p, struct slot *s)
 {
+    check_use(s);
     s->list = list_of(p, s);
     list_push_back(s->list, &s->link);
     box_rank(p, s);
@@ -160,7 +175,8 @@ void box_enter(struct pool *p, struct slot *s, enum pool_state state)
     count_in(p, s);
 }
 
-static void leave_pool(struct pool *p, struct slot *s)
+/* One that was found and could not be recorded runs on: the next question or listing finds it again. */
+static void leave_pool(struct pool *p, struct slot *s, bool is_gone)
 {
     struct recent *r = &p->recent[p->recent_next];
 
@@ -168,6 +184,8 @@ static void leave_pool(struct pool *p, struct slot *s)
     bind_cut(p, s);
     map_remove(&p->ids, &s->by_id);
     list_remove(&p->dirty, &s->dirty_link);
+    if (!is_gone)
+        return;
     r->id = s->box.id;
     r->profile = s->box.profile;
     r->backend = s->box.backend;
@@ -177,6 +195,8 @@ static void leave_pool(struct pool *p, struct slot *s)
 
 void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
 {
+    bool was_leasing = s->box.state == POOL_LEASING;
+
     assert((allowed_next[s->box.state] & (1U << next)) != 0);
     count_out(p, s);
     list_remove(s->list, &s->link);
@@ -197,7 +217,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */
         waiter_redo_all(p, s);
     if (next == POOL_FREE)
-        leave_pool(p, s);
+        leave_pool(p, s, !was_leasing);
 }
 
 void box_relink(struct pool *p, struct slot *s)

@@ -39,15 +39,15 @@ struct slot {
     struct list waiters;        /* requests that wait for this box */
     uint64_t wait_write;        /* the commit its state waits for; 0: none */
     uint64_t last_write;
-    uint64_t retry_ns;          /* DESTROYING: next try */
-    uint64_t rewrite_ns;        /* dirty: not written before */
-    uint64_t changed_ns;        /* last state change */
-    uint64_t age_ns;            /* BLANK: too old from here on */
-    uint64_t saved_ns;          /* last activity the store has been told of */
-    uint64_t committed_ns;      /* deadline in the row the store has */
-    struct req_id lease_req;    /* the acquire whose reply made it leased, while it may be undone */
-    uint64_t listing;           /* last listing that showed it */
-    unsigned tries;             /* destroys that failed */
+    uint64_t retry_ns;     /* DESTROYING: next try */
+    uint64_t rewrite_ns;   /* dirty: not written before */
+    uint64_t changed_ns;   /* last state change */
+    uint64_t age_ns;       /* BLANK: too old from here on */
+    uint64_t saved_ns;     /* last activity the store has been told of */
+    uint64_t committed_ns; /* deadline in the row the store has */
+    unsigned told;         /* LEASED: replies that name it and have not come back undelivered */
+    uint64_t listing;      /* last listing that showed it */
+    unsigned tries;        /* destroys that failed */
     enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered,
                                  * STARTING: made for it */
     enum pool_source source;
@@ -55,6 +55,9 @@ struct slot {
     bool is_checking; /* the backend owes an answer to a check */
     bool is_made;     /* by this process: its failure counts against the profile */
     bool is_reverted; /* its newest write failed: the deadline is the one the store has */
+    bool is_used;     /* its token or address may be known to somebody: never blank again */
+    bool is_known;    /* LEASED: its owner has done something with it: no longer undone */
+    bool is_spoiled;  /* LEASED: half changed for its owner, who has not been told of it */
 };
 
 enum waiter_phase {
@@ -390,6 +393,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_stored(struct pool *p, struct slot *s);
 void lease_failed(struct pool *p, struct slot *s);
 void lease_undelivered(struct pool *p, const struct pool_event *ev);
+void lease_left(struct pool *p, struct slot *s);  /* somebody who waited for it has left */
 void lease_touch(struct pool *p, struct slot *s); /* its owner is at work now */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 

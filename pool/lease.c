@@ -1,5 +1,6 @@
 /* lease.c - a box meets its owner. The lease row is committed before anybody is told; a commit that
- * fails, or a caller that is gone, takes the box back to where it came from. */
+ * fails, or callers that are gone by then, take the box back to where it came from. Once it was
+ * committed the box is used: if no reply can be delivered, it is parked for its thread or destroyed. */
 #include "pool/internal.h"
 
 static const struct refusal store_down = {SP_STORE_UNAVAILABLE, "the store cannot be written",
@@ -42,7 +43,9 @@ void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_sou
     s->box.expires_ns = deadline_of(p, a->ttl_ns, f->conf.ttl_ns);
     s->box.idle_ns = idle_limit_of(a->idle_ns, f->conf.idle_ns);
     s->box.busy = 0;
-    s->lease_req.v = 0;
+    s->told = 0;
+    s->is_known = false;
+    s->is_spoiled = false;
     if (s->lease_from == POOL_FREE) {
         bind_owner(p, s, a);
         box_enter(p, s, POOL_LEASING);
@@ -73,7 +76,6 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 /* The thread has this box already. With the store down it keeps it, with the old deadline. */
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 {
-    s->lease_req.v = 0; /* somebody else was told of it: no undo any more */
     if (!p->is_store_up) {
         lease_touch(p, s);
         waiter_ok(p, w, s, POOL_SRC_KEPT);
@@ -84,56 +86,69 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
     lease_extend(p, s, w, w->acquire.ttl_ns);
 }
 
-/* Back to where the lease found it. A blank box whose address nobody has seen is as good as new;
- * one that was at work meanwhile, or was changed or made for its owner, is not. */
-static void undo(struct pool *p, struct slot *s, bool is_spoiled)
+static void undo_blank(struct pool *p, struct slot *s)
 {
-    bool is_unused = s->box.busy == 0 && s->box.active_ns == s->box.leased_ns;
+    past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
+    bind_clear(p, s);
+    box_set_state(p, s, POOL_BLANK);
+    box_mark_dirty(p, s, 0);
+}
 
-    s->lease_req.v = 0;
-    if (is_unused &&
-        (s->lease_from == POOL_STARTING || (s->lease_from == POOL_BLANK && is_spoiled))) {
+static void undo_parked(struct pool *p, struct slot *s, bool is_unused)
+{
+    if (s->lease_from != POOL_PARKED || !is_unused)
+        s->box.parked_ns = p->now_ns;
+    box_set_state(p, s, POOL_PARKED);
+    box_mark_dirty(p, s, 0);
+}
+
+/* Nobody holds the lease. As long as it is LEASING no call has shown the box, and a blank one is as good
+ * as new. Later its caller may know the token all the same (a reply that was not read to its end, a
+ * list on another connection), so it is kept for its thread or destroyed. */
+static void undo(struct pool *p, struct slot *s)
+{
+    bool is_shown = s->box.state == POOL_LEASED;
+    bool is_unused = s->box.busy == 0 && !s->is_known;
+    bool is_fresh = s->lease_from == POOL_BLANK || s->lease_from == POOL_STARTING;
+
+    if (!is_shown && s->lease_from == POOL_BLANK)
+        undo_blank(p, s);
+    else if (is_fresh && is_unused && (!is_shown || s->is_spoiled))
         doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */
-    } else if (s->lease_from == POOL_BLANK && is_unused) {
-        past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
-        bind_clear(p, s);
-        box_set_state(p, s, POOL_BLANK);
-        box_mark_dirty(p, s, 0);
-        emit_backend(p, POOL_FX_BIND, s, 0);
-    } else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0) {
-        if (s->lease_from != POOL_PARKED || !is_unused)
-            s->box.parked_ns = p->now_ns;
-        box_set_state(p, s, POOL_PARKED);
-        box_mark_dirty(p, s, 0);
-    } else {
+    else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0)
+        undo_parked(p, s, is_unused);
+    else
         doom_box(p, s, POOL_END_RELEASED);
-    }
+}
+
+static void refuse_all(struct pool *p, struct slot *s)
+{
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+        waiter_refuse(p, waiter_of(n), &store_down);
 }
 
 void lease_stored(struct pool *p, struct slot *s)
 {
-    struct list_node *n = list_first(&s->waiters);
-
-    if (n == NULL) { /* everyone who wanted it hung up */
-        past_drop(p, s->box.sandbox_id);
-        undo(p, s, false);
+    if (s->box.expires_ns <= p->now_ns) /* the disk took longer than the lease was to last */
+        refuse_all(p, s);
+    past_drop(p, s->box.sandbox_id);
+    if (list_is_empty(&s->waiters)) { /* or everyone who wanted it hung up */
+        undo(p, s);
         return;
     }
-    s->lease_req.v = s->waiters.len == 1 ? waiter_of(n)->req.v : 0;
     s->committed_ns = s->box.expires_ns;
     box_set_state(p, s, POOL_LEASED);
-    past_drop(p, s->box.sandbox_id);
+    lease_touch(p, s); /* the idle time begins when its owner is told */
     if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else it knows them */
         emit_backend(p, POOL_FX_BIND, s, 0);
     emit_event(p, POOL_FACT_LEASED, s, pool_source_name(s->source));
-    for (n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
         waiter_ok(p, waiter_of(n), s, s->source);
 }
 
 void lease_failed(struct pool *p, struct slot *s)
 {
-    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
-        waiter_refuse(p, waiter_of(n), &store_down);
+    refuse_all(p, s);
     if (s->lease_from == POOL_FREE) { /* not ours yet, and no row says otherwise */
         box_set_state(p, s, POOL_FREE);
         return;
@@ -152,10 +167,17 @@ void lease_undelivered(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
-    if (s == NULL || s->box.state != POOL_LEASED || s->lease_req.v == 0 ||
-        s->lease_req.v != ev->req.v || !list_is_empty(&s->waiters))
+    if (s == NULL || s->box.state != POOL_LEASED || s->box.epoch != ev->epoch || s->told == 0)
         return;
-    undo(p, s, ev->u.undelivered.is_spoiled);
+    s->told--;
+    s->is_spoiled = s->is_spoiled || ev->u.undelivered.is_spoiled;
+    lease_left(p, s);
+}
+
+void lease_left(struct pool *p, struct slot *s)
+{
+    if (s->box.state == POOL_LEASED && s->told == 0 && !s->is_known && list_is_empty(&s->waiters))
+        undo(p, s);
 }
 
 /* The idle clock must survive a restart, but not at the price of a row per command: the store may be
@@ -183,7 +205,7 @@ void lease_activity(struct pool *p, const struct pool_event *ev)
     else if (delta < 0 && s->box.busy > 0)
         s->box.busy--;
     if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED) {
-        s->lease_req.v = 0;
+        s->is_known = true;
         lease_touch(p, s);
     }
 }

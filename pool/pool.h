@@ -23,8 +23,8 @@
  * straight to LEASING; when nobody waits for it any more it is destroyed. It is never BLANK.
  *
  * Rules (they never bend): a row is committed before the backend is asked to create or destroy;
- * a reply that promises a box follows the commit; only BLANK boxes meet a new owner; a check that
- * failed says nothing about the box; max_boxes counts boxes being made and being destroyed. */
+ * a reply that promises a box follows the commit; only BLANK boxes meet a new owner, and no box is
+ * BLANK again once its lease was committed, because its token may be known; a check that failed says nothing about the box; max_boxes counts boxes being made and being destroyed. */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
@@ -191,7 +191,8 @@ enum pool_event_kind {
     POOL_EV_RENEW,
     POOL_EV_DESTROY,
     POOL_EV_ABANDON,     /* the caller of `req` hung up: no reply wanted */
-    POOL_EV_UNDELIVERED, /* the acquire reply for `req` on `box` could not be given: undo */
+    POOL_EV_UNDELIVERED, /* an acquire reply on `box`, of its epoch, could not be given: undo when
+                          * nobody else was told */
     POOL_EV_ACTIVITY,    /* u.activity.delta: +1 work starts, -1 ends, 0 a touch */
     /* answers of backends */
     POOL_EV_CREATED,
@@ -249,7 +250,7 @@ struct pool_event {
     enum pool_event_kind kind;
     struct req_id req; /* caller events */
     struct box_id box; /* answers; and DESTROY/DIED/ACTIVITY by internal id when not 0 */
-    uint64_t epoch;    /* answers */
+    uint64_t epoch;    /* answers; UNDELIVERED: of the reply's snapshot */
     union {
         struct pool_acquire acquire;
         struct {
@@ -265,7 +266,7 @@ struct pool_event {
             int delta;
         } activity;
         struct {
-            bool is_spoiled; /* the box is no longer as it was made: it must not be blank again */
+            bool is_spoiled; /* a fresh box is half changed: it is of no use to its owner either */
         } undelivered;
         struct {
             char url[POOL_URL_MAX + 1];
@@ -401,6 +402,9 @@ uint64_t pool_next_wake(const struct pool *p);
 
 /* --- views, valid until the next step --- */
 
+/* Its lease is committed: address and token may be shown to its owner. Whatever shows them of a box in
+ * another state lets somebody keep a token that the next owner of a blank box gets. */
+bool pool_is_shown(const struct pool_box *box);
 const struct pool_box *pool_find_box(const struct pool *p, struct box_id id);
 const struct pool_box *pool_find_sandbox(const struct pool *p, const char *sandbox_id);
 /* How an id that is bound no longer ended; POOL_END_NONE when unknown. */

@@ -82,6 +82,7 @@ static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
 
     if (w == NULL)
         return;
+    s->is_known = true;
     redo_kept(p, s);
     s->box.parked_ns = p->now_ns;
     box_set_state(p, s, POOL_PARKING);
@@ -135,7 +136,7 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
     w = wait_for(p, ev, s, WAITER_NEW, 0);
     if (w == NULL)
         return;
-    s->lease_req.v = 0;
+    s->is_known = true;
     lease_extend(p, s, w, ev->u.on.ttl_ns);
 }
 

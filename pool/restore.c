@@ -84,7 +84,8 @@ static void enter(struct pool *p, struct slot *s)
 {
     enum pool_state state = s->box.state;
 
-    s->lease_from = POOL_PARKED; /* an owner was told of it: never blank again */
+    s->lease_from = POOL_PARKED;
+    s->is_known = true; /* an owner was told of it in an earlier life */
     s->committed_ns = s->box.expires_ns;
     if (state == POOL_LEASED && s->box.idle_ns != POOL_NEVER) /* what the row may be behind by */
         s->box.active_ns = time_after(s->box.active_ns, s->box.idle_ns / 4);
@@ -117,9 +118,9 @@ bool pool_restore_box(struct pool *p, const struct pool_box *row)
     s->box = *row;
     s->box.busy = 0;
     s->box.state = state;
-    if (state == POOL_BLANK)
-        bind_clear(p, s);
-    if (state != POOL_DESTROYING && s->box.sandbox_id[0] != '\0')
+    if (state == POOL_BLANK && s->box.sandbox_id[0] != '\0')
+        s->box.state = POOL_DOOMED; /* no row of ours says so: whose token it has is not known */
+    if (s->box.state == state && state != POOL_DESTROYING && s->box.sandbox_id[0] != '\0')
         settle_duplicate(p, s);
     if ((state == POOL_INTENT || state == POOL_STARTING) && s->box.sandbox_id[0] != '\0' &&
         s->box.thread[0] == '\0')

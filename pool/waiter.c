@@ -235,14 +235,18 @@ void waiter_end(struct pool *p, struct waiter *w)
     map_remove(&p->reqs, &w->by_req);
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);
-    if (s != NULL)
+    if (s != NULL) {
         health_left(p, s);
+        lease_left(p, s);
+    }
 }
 
 void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source)
 {
-    if (w->kind == POOL_EV_ACQUIRE)
+    if (w->kind == POOL_EV_ACQUIRE) {
         p->acquires[source]++;
+        s->told++;
+    }
     emit_reply_ok(p, w->req, s, source, p->now_ns - w->since_ns);
     waiter_end(p, w);
 }

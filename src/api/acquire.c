@@ -1,5 +1,5 @@
 /* acquire.c - POST /v1/acquire. The promise is made by the pool after its commit; if the answer
- * cannot be handed to the caller, the lease is undone. */
+ * cannot be handed to the caller whole, the box is parked for its thread or destroyed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,6 @@ struct acquire {
     struct api_caller caller;
     uint64_t started_ns;
     struct box_id box; /* after the reply */
-    bool is_kept;
     char *metadata;
 };
 
@@ -147,8 +146,8 @@ static void on_taken(void *ctx, int result)
 {
     struct acquire *a = ctx;
 
-    if (result != SP_OK && a->box.v != 0 && !a->is_kept)
-        engine_undelivered(a->api->engine, &a->call, a->box);
+    if (result != SP_OK && a->box.v != 0)
+        engine_undelivered(a->api->engine, &a->call, a->box, false);
     acquire_free(a);
 }
 
@@ -190,7 +189,6 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
         return;
     }
     a->box = fx->box;
-    a->is_kept = fx->u.reply.source == POOL_SRC_KEPT;
     reply_lease(a, fx);
 }
 

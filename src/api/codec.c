@@ -95,8 +95,8 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
     json_put_str(o, "profile", view.profile->name);
     json_put_str(o, "user_id", or_null(box->user));
     json_put_str(o, "thread_id", or_null(box->thread));
-    json_put_str(o, "sandbox_url", or_null(box->url));
-    if (!str_is_empty(box->sandbox_id) && box->principal == caller->principal)
+    json_put_str(o, "sandbox_url", pool_is_shown(box) ? or_null(box->url) : NULL);
+    if (pool_is_shown(box) && box->principal == caller->principal)
         json_put_str(o, "token", or_null(box->token));
     api_put_time(o, "created_at", api, box->created_ns);
     api_put_time(o, "expires_at", api, box->expires_ns);

@@ -25,7 +25,8 @@ bool api_identify(struct http_exchange *ex, struct api_caller *ret);
 /* codec.c */
 /* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */
 struct json_doc *api_parse_body(struct http_exchange *ex);
-/* Members of one box, into the object that is open. The token is shown to its owner only. */
+/* Members of one box, into the object that is open. Its address is shown while its lease is committed, its
+ * token then to its owner only. */
 void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
                  const struct pool_box *box);
 /* What a caller may know of a state; the steps in between are the daemon's own business. */

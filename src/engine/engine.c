@@ -133,6 +133,7 @@ static void reply(struct engine *e, const struct pool_fx *fx)
     if (call == NULL)
         return; /* abandoned in the same step */
     call_unlink(e, call);
+    call->epoch = fx->snapshot.epoch;
     if (call->extras != NULL && fx->u.reply.code == SP_OK) {
         update_begin(e, call, fx);
         return;

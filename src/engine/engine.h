@@ -29,7 +29,7 @@ struct engine_call {
     struct backend_extras *extras;
     uint64_t deadline_ns;         /* with extras: until when the caller waits */
     struct engine_update *update; /* the engine's, while that is under way */
-    bool is_changed;              /* at the reply: the box was changed for this caller */
+    uint64_t epoch;               /* the engine's: of the box that the reply names */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);
@@ -55,8 +55,10 @@ struct config *engine_keep_config(struct engine *e);
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev);
 void engine_call_abandon(struct engine *e, struct engine_call *call);
-/* The reply of an acquire that gave it `box` (and not one its thread held before) was not taken. */
-void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box);
+/* The reply of an acquire that named `box` was not taken; at most once for each reply. `is_spoiled`: it is
+ * half changed, and a fresh one is destroyed. */
+void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box,
+                        bool is_spoiled);
 /* Answers every acquire that still waits with SP_DRAINING: the daemon is about to stop. */
 void engine_refuse_waiting(struct engine *e);
 /* Events that want no reply. */

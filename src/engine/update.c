@@ -104,16 +104,15 @@ static bool is_leased(const struct engine_update *u)
     return box != NULL && box->state == POOL_LEASED && box->generation == u->fx.snapshot.generation;
 }
 
-/* As for a reply that cannot be delivered. A box the thread held before is still held. */
+/* As for a reply that cannot be delivered. A box that somebody else knows of is still held. */
 static void give_back(struct engine_update *u, bool is_spoiled)
 {
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED,
-                            .req = u->fx.req,
                             .box = u->fx.box,
+                            .epoch = u->fx.snapshot.epoch,
                             .u.undelivered.is_spoiled = is_spoiled};
 
-    if (u->fx.u.reply.source != POOL_SRC_KEPT)
-        engine_post(u->engine, &ev);
+    engine_post(u->engine, &ev);
 }
 
 /* Several acquires share the lease, so none of them alone can undo it, and nobody was told. */
@@ -227,7 +226,6 @@ static void succeed(struct engine_update *u, struct update_line *line)
     } else if (!is_leased(u)) {
         answer_lost(u);
     } else {
-        u->call->is_changed = true;
         answer(u, SP_OK, "");
     }
 }
@@ -375,12 +373,13 @@ void update_cancel(struct engine *e, struct box_id box)
         op_cancel(&update_of(list_first(&line->updates))->backend.op);
 }
 
-void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box)
+void engine_undelivered(struct engine *e, const struct engine_call *call, struct box_id box,
+                        bool is_spoiled)
 {
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED,
-                            .req = call->req,
                             .box = box,
-                            .u.undelivered.is_spoiled = call->is_changed};
+                            .epoch = call->epoch,
+                            .u.undelivered.is_spoiled = is_spoiled};
 
     engine_post(e, &ev);
 }

@@ -1,5 +1,5 @@
 /* create.c - POST: the caller's id gets a box, the one it has or another. As with the native API a
- * lease whose answer cannot be delivered is undone: the caller asks again by the same id.
+ * box whose answer cannot be delivered waits for the caller, who asks again by the same id.
  *
  *   WAITING --lease--> (boxes: open) OPENING --> answered; the lease stays when it was delivered
  *      ^ lost meanwhile |
@@ -28,7 +28,6 @@ struct create {
     struct pool_box box; /* after the lease */
     enum phase phase;
     unsigned tries;
-    bool is_kept;
     bool had_box;    /* before it came */
     bool is_deleted; /* the id, by another call */
     char metadata[64];
@@ -48,8 +47,8 @@ static void on_taken(void *ctx, int result)
 {
     struct create *c = ctx;
 
-    if (result != SP_OK && c->box.id.v != 0 && !c->is_kept)
-        engine_undelivered(c->p->engine, &c->call, c->box.id);
+    if (result != SP_OK && c->box.id.v != 0)
+        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
     create_free(c);
 }
 
@@ -112,28 +111,19 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
 
 static void start(struct create *c);
 
-/* The box may be open by now: it must not become anybody else's. */
-static void undo(struct create *c)
-{
-    c->call.is_changed = true;
-    if (!c->is_kept)
-        engine_undelivered(c->p->engine, &c->call, c->box.id);
-}
-
 static void on_opened(struct provisioner_access *a, const struct err *err)
 {
     struct create *c = container_of(a, struct create, access);
 
     if (c->ex == NULL) {
-        undo(c);
+        engine_undelivered(c->p->engine, &c->call, c->box.id, err->code != SP_OK);
         create_free(c);
     } else if (c->is_deleted) {
         reply_deleted(c);
     } else if (err->code == SP_OK) {
-        c->call.is_changed = true;
         reply_running(c);
     } else {
-        undo(c);
+        engine_undelivered(c->p->engine, &c->call, c->box.id, true);
         c->box.id.v = 0;
         settle(c);
         provisioner_refuse(c->ex, 500, 0, "Pod creation failed: the box could not be opened: %s",
@@ -153,7 +143,6 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
         reply_failure(c, fx);
     } else {
         c->box = fx->snapshot;
-        c->is_kept = fx->u.reply.source == POOL_SRC_KEPT;
         if (config->provisioner.boxes == CONFIG_BOXES_OPEN) {
             c->phase = OPENING;
             provisioner_open_box(c->p, &c->access, &c->box, on_opened);
@@ -171,7 +160,6 @@ static void start(struct create *c)
     c->tries++;
     c->call.on_reply = on_reply;
     c->call.deadline_ns = c->acquire.deadline_ns;
-    c->call.is_changed = false;
     if (c->call.extras == NULL && c->request.mounts != NULL)
         c->call.extras = provisioner_extras(c->request.mounts);
     engine_call_start(c->p->engine, &c->call, &ev);
@@ -294,7 +282,7 @@ void provisioner_create(struct http_exchange *ex)
     c->request = request;
     box = provisioner_find(p, request.sandbox_id);
     c->had_box =
-        box != NULL && provisioner_is_leased(box) && !provisioner_is_pending(p, request.sandbox_id);
+        box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);
     fill_acquire(c, (unsigned) profile);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
     http_set_ctx(ex, c, on_gone);

@@ -83,8 +83,6 @@ void provisioner_open_box(struct provisioner *p, struct provisioner_access *a,
                           void (*on_done)(struct provisioner_access *a, const struct err *err));
 
 /* sandboxes.c */
-/* Not being made, not being destroyed. */
-bool provisioner_is_leased(const struct pool_box *box);
 /* The bound box of this id, if it is ours; NULL otherwise. */
 const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id);
 /* The youngest one of this id that is being destroyed. */

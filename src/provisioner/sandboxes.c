@@ -18,11 +18,6 @@ static bool is_ending(const struct pool_box *box)
     return box->state == POOL_DOOMED || box->state == POOL_DESTROYING;
 }
 
-bool provisioner_is_leased(const struct pool_box *box)
-{
-    return box->state == POOL_LEASED || box->state == POOL_PARKING || box->state == POOL_PARKED;
-}
-
 const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id)
 {
     const struct pool_box *box = pool_find_sandbox(engine_pool(p->engine), sandbox_id);
@@ -68,10 +63,10 @@ void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const
     char url[PROVISIONER_URL_MAX] = "";
     char hex[17];
 
-    if (box != NULL) {
+    if (box != NULL && pool_is_shown(box)) /* an address is a password: of a committed lease only */
         provisioner_url(ex, box, url);
+    if (box != NULL)
         str_hex64(hex, box->id.v);
-    }
     json_put_str(o, "sandbox_id", sandbox_id);
     json_put_str(o, "sandbox_url", url);
     json_put_str(o, "status", status);
@@ -84,7 +79,7 @@ static const char *status_of(const struct provisioner *p, const struct pool_box 
 {
     if (is_ending(box))
         return "Terminating";
-    if (!provisioner_is_leased(box) || provisioner_is_pending(p, box->sandbox_id))
+    if (!pool_is_shown(box) || provisioner_is_pending(p, box->sandbox_id))
         return "Pending"; /* its caller has not been told of it */
     return "Running";
 }
@@ -158,7 +153,7 @@ void provisioner_get(struct http_exchange *ex)
     const struct pool_box *box = provisioner_find(p, id);
     struct look *k;
 
-    if (box == NULL || !provisioner_is_leased(box) || is_watched(p, box)) {
+    if (box == NULL || !pool_is_shown(box) || is_watched(p, box)) {
         reply_known(ex, id);
         return;
     }

@@ -1,5 +1,6 @@
 """What the tests with hostile callers share."""
 
+import ctypes
 import json
 import os
 import socket
@@ -72,6 +73,31 @@ def as_nobody(work):
         text = got.read()
     os.waitpid(pid, 0)
     return json.loads(text)
+
+
+class HangingDisk:
+    """Stops every thread of the daemon but its loop, so that no commit ends; they go on at exit, and by
+    themselves should the test die."""
+
+    SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+    def __init__(self, pid):
+        self.threads = [int(t) for t in os.listdir(f"/proc/{pid}/task") if int(t) != pid]
+        self.libc = ctypes.CDLL(None, use_errno=True)
+
+    def trace(self, what, thread):
+        if self.libc.ptrace(ctypes.c_long(what), ctypes.c_long(thread), None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    def __enter__(self):
+        for thread in self.threads:
+            self.trace(self.SEIZE, thread)
+            self.trace(self.INTERRUPT, thread)
+            os.waitpid(thread, self.WALL)
+
+    def __exit__(self, *_):
+        for thread in self.threads:
+            self.trace(self.DETACH, thread)
 
 
 class Hostile(TestCase):

@@ -218,14 +218,15 @@ class TestGone(ExtrasCase):
         wait_until(lambda: self.machine.boxes()[box["box_id"]].get("updates"), "applied")
         time.sleep(0.1)
         sock.close()  # with the answer in it
-        wait_until(lambda: self.is_gone(box["box_id"]), "it is destroyed")
-        # without extras the same box would be blank again
-        self.wait_blank(client, 2)
-        sock = self.begin({"thread_id": "t1"})
-        box = self.leased("t1")
+        wait_until(lambda: [b["state"] for b in self.boxes_of("t1")] == ["parked"], "parked")
+        again = self.assertOk(client.acquire("t1"))
+        self.assertEqual((again["source"], again["box_id"]), ("parked", box["box_id"]))
+        # without a thread nobody can come back for it
+        sock = self.begin({"user_id": "u1"})
+        box = wait_until(lambda: [b for b in client.get("/v1/sandboxes?user_id=u1").json["sandboxes"]
+                                  if b["state"] == "leased"], "leased")[0]
         sock.close()
-        wait_until(lambda: not self.boxes_of("t1"), "undone")
-        self.assertFalse(self.is_gone(box["box_id"]))
+        wait_until(lambda: self.is_gone(box["box_id"]), "it is destroyed")
 
 
 class TestRestart(ExtrasCase):

@@ -96,7 +96,10 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     struct client *c = &w->clients[index];
     struct pool_event ev = {.kind = kind};
     struct request *r = open_request(w, &ev, index);
+    const struct pool_box *b = pool_find_sandbox(w->pool, c->sandbox_id);
 
+    if (kind == POOL_EV_RENEW && b != NULL)
+        observer_held(w, b->id.v);
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
     ev.u.on.principal = principal_of(c);
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
@@ -205,6 +208,7 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
     const struct pool_box *b = &fx->snapshot;
     const struct world_row *row = rows_find(w, fx->box.v);
     struct world_box *real = backend_find(w, fx->box.v);
+    bool is_delivered;
 
     if (w->leased == fx->box.v)
         w->leased = 0;
@@ -219,20 +223,18 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         (fx->u.reply.source == POOL_SRC_WARM || fx->u.reply.source == POOL_SRC_COLD))
         world_fail(w, "a box was given that was never seen ready");
     check_special(w, fx, r, real);
-    if (world_chance(w, 6)) {
+    is_delivered =
+        !world_chance(w, w->steps / 100 % 6 == 5 ? 60 : 6); /* now and then all is lost */
+    observer_reply(w, fx, is_delivered);
+    if (!is_delivered) {
         struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
 
         p->ev.kind = POOL_EV_UNDELIVERED;
-        p->ev.req = fx->req;
         p->ev.box = fx->box;
+        p->ev.epoch = b->epoch;
         p->ev.u.undelivered.is_spoiled = fx->req.v % 2 == 1;
-        if (p->ev.u.undelivered.is_spoiled && real->owner[0] == '\0') /* changed for this thread */
-            memcpy(real->owner, c->sandbox_id, sizeof(real->owner));
         return;
     }
-    if (real->owner[0] != '\0' && strcmp(real->owner, c->sandbox_id) != 0)
-        world_fail(w, "a used box was given to another thread");
-    memcpy(real->owner, c->sandbox_id, sizeof(real->owner));
     if (c->is_acked && c->in_doubt == 0 && (c->box != fx->box.v || c->generation != b->generation))
         world_fail(w, "a thread has two boxes");
     if (c->thread[0] != '\0' && c->box != fx->box.v && b->generation <= c->generation)

@@ -148,6 +148,7 @@ void world_check(struct world *w)
         world_fail(w, "a box became leased and nobody was told");
     if (running > w->config.max_boxes)
         world_fail(w, "more boxes run than max_boxes");
+    observer_look(w);
     clients_check(w);
 }
 
@@ -250,6 +251,8 @@ void world_init(struct world *w, uint64_t seed)
     w->config.max_waiters = (unsigned) rand_between(&w->rand, 2, 16);
     w->config.share_percent = (unsigned) rand_between(&w->rand, 50, 100);
     w->config.seed = rand_next(&w->rand);
+    w->config.make_token = observer_make_token;
+    w->config.make_token_ctx = w;
     operator_config(w, false);
     w->pool = pool_new(&w->config);
 }

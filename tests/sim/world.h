@@ -32,6 +32,9 @@ struct world_box {
     bool is_special;  /* made for `owner` alone: never blank */
     uint64_t made_with;
     char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
+    uint64_t seen_by;            /* the principal that may know its token; 0: nobody */
+    uint64_t lease_epoch;        /* of its last lease somebody was told of */
+    bool is_held;                /* somebody has got the reply, or may act as if */
 };
 
 struct world_row {
@@ -119,6 +122,7 @@ struct world {
     struct request requests[WORLD_REQS];
     uint64_t req;
 
+    uint64_t tokens; /* made so far */
     uint64_t leased; /* box that became leased in this step, until somebody is told */
     uint64_t replies_ok;
     uint64_t specials; /* of them: with a box made for the caller */
@@ -160,6 +164,12 @@ void clients_reply(struct world *w, const struct pool_fx *fx);
 void clients_fact(struct world *w, const struct pool_fx *fx);
 void clients_crashed(struct world *w);
 void clients_check(struct world *w);
+
+/* observer.c */
+void observer_reply(struct world *w, const struct pool_fx *fx, bool is_delivered);
+void observer_held(struct world *w, uint64_t box); /* its owner has done something with it */
+void observer_look(struct world *w);
+void observer_make_token(void *ctx, char *dst);
 
 /* operator.c */
 void operator_config(struct world *w, bool is_final);

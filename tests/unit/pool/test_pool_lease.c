@@ -132,15 +132,70 @@ static void test_abandoned_in_commit(void **state)
     assert_true(rig_box(&rig, "t1")->generation == 2);
 }
 
-static void send_undelivered(uint64_t req)
+static void send_back(uint64_t req, bool is_spoiled)
 {
-    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .req = {req}};
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .u.undelivered.is_spoiled = is_spoiled};
 
     ev.box = rig_reply(&rig, req)->box;
+    ev.epoch = rig_reply(&rig, req)->snapshot.epoch;
     rig_send(&rig, &ev);
 }
 
+static void send_undelivered(uint64_t req)
+{
+    send_back(req, false);
+}
+
+/* Its caller may have read the token: the box is kept for its thread, and nobody else gets it. */
 static void test_undelivered(void **state)
+{
+    uint64_t a;
+    struct box_id box;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    box = rig_reply(&rig, a)->box;
+    send_undelivered(a);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    a = rig_acquire(&rig, "v", "t2", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_reply(&rig, a)->box.v != box.v);
+    /* Its own thread gets it; and from parked it goes back to parked. */
+    a = rig_acquire(&rig, "u", "t1", 0);
+    assert_true(rig_reply(&rig, a)->box.v == box.v);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+}
+
+/* Nobody can come back for it. */
+static void test_undelivered_destroys(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.hold.destroy = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "-a", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    send_undelivered(a);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    rig_stop(&rig);
+    rig.config.profiles[0].park_ns = 0;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_undelivered(a);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+}
+
+/* Several replies name one lease: it is undone when none of them was delivered, and only then. */
+static void test_undelivered_of_several(void **state)
 {
     uint64_t a;
     uint64_t b;
@@ -148,23 +203,52 @@ static void test_undelivered(void **state)
     (void) state;
     rig_start(&rig);
     a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    send_undelivered(a);
-    assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 1);
-    /* Somebody else of the thread was told of it meanwhile: it stays. */
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
     b = rig_acquire(&rig, "u", "t1", 0);
+    assert_int_equal(rig_reply(&rig, b)->u.reply.source, POOL_SRC_KEPT);
     send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    send_undelivered(b);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    /* Two that waited for the same commit. */
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    b = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_code(&rig, b), SP_OK);
     send_undelivered(b);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
-    /* From parked it goes back to parked. */
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
-    a = rig_acquire(&rig, "u", "t1", 0);
     send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    /* One comes back while another one waits, which then hangs up. */
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    b = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    rig_abandon(&rig, b);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
 }
 
-/* A box that was at work is not blank again, whatever became of the reply. */
+/* A reply of an earlier lease of the same box says nothing about this one. */
+static void test_undelivered_late(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    (void) rig_acquire(&rig, "u", "t1", 0);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
+/* A box that was at work, or was renewed, stays with its owner whatever became of the reply. */
 static void test_undelivered_after_work(void **state)
 {
     struct pool_event ev = {.kind = POOL_EV_ACTIVITY};
@@ -177,18 +261,13 @@ static void test_undelivered_after_work(void **state)
     rig_send(&rig, &ev);
     send_undelivered(a);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    (void) rig_on(&rig, POOL_EV_RENEW, "t2", 0, false);
+    send_undelivered(a);
+    assert_int_equal(rig_box(&rig, "t2")->state, POOL_LEASED);
 }
 
-static void send_spoiled(uint64_t req)
-{
-    struct pool_event ev = {
-        .kind = POOL_EV_UNDELIVERED, .req = {req}, .u.undelivered.is_spoiled = true};
-
-    ev.box = rig_reply(&rig, req)->box;
-    rig_send(&rig, &ev);
-}
-
-/* A box that was changed for its owner: blank never again; what the thread has of its own stays. */
+/* A fresh box that was half changed for its owner is of no use; what the thread has of its own stays. */
 static void test_spoiled(void **state)
 {
     uint64_t a;
@@ -198,7 +277,7 @@ static void test_spoiled(void **state)
     rig.hold.destroy = true;
     rig_start(&rig);
     a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    send_spoiled(a);
+    send_back(a, true);
     assert_null(rig_box(&rig, "t1"));
     assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
     assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
@@ -207,23 +286,65 @@ static void test_spoiled(void **state)
     rig_store(&rig, true);
     a = rig_acquire(&rig, "u", "t1", NS_PER_S);
     rig_store(&rig, false);
-    send_spoiled(a);
+    send_back(a, true);
     assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
     assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
     rig_store(&rig, true);
     rig_advance(&rig, 10 * NS_PER_S);
     rig_answer_all(&rig, POOL_FX_DESTROY, true);
-    /* somebody else of the thread was told of it: it stays */
+    /* somebody else of the thread was told of it: it stays until that comes back, too */
     a = rig_acquire(&rig, "u", "t1", NS_PER_S);
     b = rig_acquire(&rig, "u", "t1", 0);
-    send_spoiled(a);
-    send_spoiled(b);
+    send_back(a, true);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    send_undelivered(b);
+    assert_null(rig_box(&rig, "t1"));
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
     /* from parked it goes back to parked */
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
     (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
     a = rig_acquire(&rig, "u", "t1", 0);
-    send_spoiled(a);
+    send_back(a, true);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+}
+
+/* The disk takes longer than the lease, or its idle time, was to last: no promise of a doomed box. */
+static void test_commit_slower_than_the_lease(void **state)
+{
+    struct pool_acquire more = {.ttl_ns = 2 * NS_PER_S};
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig.config.profiles[0].warm_max = 1;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
+    rig.now_ns += 3 * NS_PER_S;
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_null(rig_box(&rig, "t1"));
+    /* The same for a deadline that is pushed: the caller gets another box. */
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    rig.hold.store = true;
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
+    rig.now_ns += 3 * NS_PER_S;
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    assert_true(rig_box(&rig, "t1")->id.v == rig_reply(&rig, a)->box.v);
+    /* The idle time begins when the owner is told. */
+    more = (struct pool_acquire){.idle_ns = 2 * NS_PER_S};
+    rig.hold.store = true;
+    a = rig_acquire_with(&rig, "u", "t2", NS_PER_S, &more);
+    rig.now_ns += 3 * NS_PER_S;
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_box(&rig, "t2")->state, POOL_LEASED);
 }
 
 static void test_acquire_during_park(void **state)
@@ -274,8 +395,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_destroys, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_of_several, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_late, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered_after_work, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spoiled, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_commit_slower_than_the_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(test_acquire_during_park, setup, teardown),
         cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, setup, teardown),
     };

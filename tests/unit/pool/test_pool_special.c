@@ -260,9 +260,11 @@ static void test_undone_leases(void **state)
     (void) state;
     rig_start(&rig);
     a = ask("t1", NS_PER_S);
-    ev.req.v = a;
     ev.box = rig_reply(&rig, a)->box;
+    ev.epoch = rig_reply(&rig, a)->snapshot.epoch;
     rig_send(&rig, &ev);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED); /* its caller may know it */
+    (void) rig_on(&rig, POOL_EV_DESTROY, "t1", 0, true);
     assert_int_equal(total(), 0);
     rig.hold.probe = true;
     a = ask("t2", NS_PER_S);
