@@ -103,7 +103,7 @@ static bool needs_check(struct pool *p, const struct slot *s, const struct waite
 
     if (w->is_checked)
         return false;
-    if (s->box.is_unseen)
+    if (s->box.is_unseen || s->is_missing)
         return true;
     return !(c->is_watched && c->backend == s->box.backend) &&
            time_after(s->box.seen_ns, c->check_after_ns) < p->now_ns;
@@ -130,14 +130,7 @@ void acquire_checked(struct pool *p, const struct pool_event *ev)
     s->is_checking = false;
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
         waiter_of(n)->is_checked = true;
-    if (ev->u.verdict == POOL_DEAD) {
-        doom_died(p, s);
-        return;
-    }
-    if (ev->u.verdict == POOL_ALIVE) {
-        s->box.seen_ns = p->now_ns;
-        s->box.is_unseen = false;
-    }
+    doubt_answered(p, s, ev->u.verdict);
     waiter_redo_all(p, s);
     acquire_redo(p); /* before its time, or somebody else's need, can end it */
     box_rank(p, s);

@@ -54,7 +54,7 @@ bool box_is_making(const struct slot *s)
     if (s->box.sandbox_id[0] != '\0')
         return false;
     return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
-           (state == POOL_BLANK && s->box.is_unseen);
+           (state == POOL_BLANK && (s->box.is_unseen || s->is_missing) && !s->is_silent);
 }
 
 /* Those of an earlier life are not: whoever waited for them is gone. */
@@ -70,7 +70,7 @@ enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
 {
     const struct pool_profile *c = &p->profiles[s->box.profile].conf;
 
-    if (s->box.is_unseen)
+    if (s->box.is_unseen || s->is_missing)
         return BLANK_UNSEEN;
     return s->box.spec_hash == c->spec_hash && s->box.backend == c->backend ? BLANK_FRESH
                                                                             : BLANK_DRIFTED;
@@ -125,6 +125,7 @@ static void put_on_list(struct pool *p, struct slot *s)
     check_use(s);
     s->list = list_of(p, s);
     list_push_back(s->list, &s->link);
+    doubt_enlist(p, s);
     box_rank(p, s);
 }
 
@@ -208,6 +209,11 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     s->tries = 0;
     s->is_asked = false;
     s->is_checking = false;
+    doubt_stop(p, s);
+    if (box_is_dying(s) || next == POOL_FREE) {
+        s->is_missing = false;
+        s->misses = 0;
+    }
     p->epoch++;
     s->box.epoch = p->epoch;
     if (next == POOL_BLANK || next == POOL_LEASED || next == POOL_PARKED)
@@ -224,6 +230,18 @@ void box_relink(struct pool *p, struct slot *s)
 {
     list_remove(s->list, &s->link);
     put_on_list(p, s);
+}
+
+void box_set_doubt(struct pool *p, struct slot *s, bool is_missing, bool is_silent)
+{
+    count_out(p, s);
+    list_remove(s->list, &s->link);
+    s->is_missing = is_missing;
+    s->is_silent = is_silent;
+    if (!doubt_is_waiting(s))
+        list_remove(&p->doubted, &s->doubt_link);
+    put_on_list(p, s);
+    count_in(p, s);
 }
 
 void box_recycle_freed(struct pool *p)

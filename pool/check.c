@@ -78,8 +78,13 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
         return "the eviction order does not hold the parked boxes that nobody waits for";
     if (is_stuck(s))
         return "a box waits for nothing";
-    if (s->is_checking && s->box.state != POOL_LEASED && s->box.state != POOL_PARKED)
+    if (s->is_checking && s->box.state != POOL_LEASED && s->box.state != POOL_PARKED &&
+        !s->is_asking)
         return "a box is checked in a state that needs none";
+    if (s->is_asking && !s->is_checking)
+        return "a box is asked for, and nobody will answer";
+    if (doubt_is_waiting(s) != list_is_linked(&s->doubt_link))
+        return "a missing box will not be asked for";
     return NULL;
 }
 
@@ -111,6 +116,7 @@ static const char *check_counters(const struct pool *p)
     unsigned making[POOL_PROFILES_MAX] = {0};
     unsigned total = 0;
     unsigned stuck = 0;
+    unsigned asking = 0;
 
     for (size_t i = 0; i < p->slot_count; i++) {
         const struct slot *s = &p->slots[i];
@@ -122,7 +128,10 @@ static const char *check_counters(const struct pool *p)
         by_profile[s->box.profile][s->box.state]++;
         making[s->box.profile] += box_is_making(s) ? 1 : 0;
         stuck += s->tries > 0 ? 1 : 0;
+        asking += s->is_asking ? 1 : 0;
     }
+    if (asking != p->asking || (asking < POOL_ASKS_MAX && !list_is_empty(&p->doubted)))
+        return "missing boxes are not asked for in turn";
     if (total != p->total || stuck != p->stuck ||
         memcmp(by_state, p->by_state, sizeof(by_state)) != 0)
         return "the counters differ from a recount";

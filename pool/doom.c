@@ -100,6 +100,9 @@ void doom_destroy(struct pool *p, struct slot *s)
     p->epoch++;
     s->box.epoch = p->epoch;
     s->is_asked = true;
+    s->is_checking = false;
+    s->is_missing = false;
+    doubt_stop(p, s);
     s->retry_ns = 0;
     expiry_update(p, s);
     emit_backend(p, POOL_FX_DESTROY, s,

@@ -8,12 +8,15 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "pool/pool.h"
+#include "pool/refill.h"
 #include "sandpool/errors.h"
 
 #define POOL_SPARE_SLOTS 64 /* for boxes found running that the cap has no room for */
 #define POOL_ORPHANS_MAX 64 /* unknown boxes remembered until a second listing shows them */
 #define POOL_RECENT_MAX 256 /* boxes gone a moment ago: late answers and stale listings name them */
 #define POOL_CHECK_NS (2 * NS_PER_S)
+#define POOL_ASKS_MAX 16  /* boxes that a listing does not show are asked for, this many at once */
+#define POOL_MISSES_MAX 3 /* listings without it, and no answer each time: it has died */
 #define POOL_DISCOVER_NS (5 * NS_PER_S)
 #define POOL_QUESTION_MIN_NS (250 * NS_PER_MS)
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
@@ -32,6 +35,7 @@ struct slot {
     struct list *list; /* the one its state names */
     struct list_node link;
     struct list_node dirty_link; /* row to be written at the end of the step */
+    struct list_node doubt_link; /* to be asked for */
     struct map_node by_id;
     struct map_node by_sandbox; /* linked while the id is bound to this box */
     struct heap_node due;       /* next moment time alone changes it */
@@ -54,6 +58,11 @@ struct slot {
     bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
     bool is_checking; /* the backend owes an answer to a check */
     bool is_made;     /* by this process: its failure counts against the profile */
+    bool is_missing;  /* the last clean listing did not show it, and nothing has since */
+    bool is_asking;   /* the check is, or is also, because of that */
+    bool
+        is_silent; /* it has not been answered: asked again when the next listing does not show it */
+    unsigned misses;  /* listings without it and without an answer, in a row */
     bool is_reverted; /* its newest write failed: the deadline is the one the store has */
     bool is_used;     /* its token or address may be known to somebody: never blank again */
     bool is_known;    /* LEASED: its owner has done something with it: no longer undone */
@@ -210,6 +219,8 @@ struct pool {
     struct list lists[POOL_STATE_COUNT]; /* BLANK boxes are on lists of their profile */
     struct list freed;                   /* in this step; usable from the next one */
     struct list dirty;
+    struct list doubted;
+    unsigned asking; /* of POOL_ASKS_MAX */
     struct map ids;
     struct map sandboxes;
     struct heap due;
@@ -321,6 +332,7 @@ void box_enter(struct pool *p, struct slot *s, enum pool_state state);
 void box_set_state(struct pool *p, struct slot *s, enum pool_state next);
 void box_relink(struct pool *p, struct slot *s); /* after a change of what decides its list */
 void box_rank(struct pool *p, struct slot *s);   /* after a change of what may end it */
+void box_set_doubt(struct pool *p, struct slot *s, bool is_missing, bool is_silent);
 void box_recycle_freed(struct pool *p);
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);
@@ -423,35 +435,6 @@ void health_probed(struct pool *p, const struct pool_event *ev);
 void health_probe(struct pool *p, struct slot *s);
 void health_count_failure(struct pool *p, struct slot *s, const char *reason);
 
-/* refill.c: pure arithmetic. */
-struct refill_view {
-    unsigned waiting; /* for a blank box */
-    unsigned special; /* for a box of their own */
-    unsigned fresh;
-    unsigned drifted;
-    unsigned making;
-    unsigned in_flight; /* INTENT CREATING STARTING */
-    unsigned dying;
-    unsigned target;
-    unsigned create_max;
-    unsigned room;     /* places under the cap */
-    bool can_create;   /* mode, store, backoff */
-    bool is_half_open; /* one try only */
-    bool is_surplus_due;
-};
-struct refill_plan {
-    unsigned for_waiters; /* creates, whatever the room */
-    unsigned for_special; /* the same */
-    unsigned for_both;    /* at once */
-    unsigned for_target;  /* creates within the room */
-    unsigned doom_drifted;
-    unsigned doom_surplus;
-};
-struct refill_plan refill_want(const struct refill_view *v);
-unsigned refill_target(double rate_per_s, uint64_t provision_ns, unsigned min, unsigned max);
-double refill_decay(double count, uint64_t passed_ns);
-double refill_rate(double count); /* per second */
-
 /* admit.c: who gets the places there are; runs at the end of every step. */
 void admit_run(struct pool *p);
 void admit_count_arrival(struct pool *p, struct profile *f);
@@ -463,8 +446,22 @@ void expiry_update(struct pool *p, struct slot *s);
 uint64_t expiry_due(const struct pool *p, const struct slot *s);
 void expiry_run(struct pool *p);
 
+/* doubt.c: boxes a clean listing does not show. */
+bool doubt_concerns(
+    const struct slot *s); /* a clean listing should show it, or show that it is gone */
+void doubt_box(struct pool *p, struct slot *s);
+void doubt_clear(struct pool *p, struct slot *s);
+void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict);
+void doubt_stop(struct pool *p, struct slot *s); /* its state changes */
+bool doubt_is_waiting(const struct slot *s);
+void doubt_enlist(struct pool *p, struct slot *s);
+void doubt_ask(struct pool *p);
+void doubt_tell(struct pool *p, unsigned missing, unsigned known);
+
 /* listed.c, orphan.c */
 void listed_step(struct pool *p, const struct pool_event *ev);
+void listed_adopt(struct pool *p,
+                  struct slot *s); /* it lives, for the first time since the start */
 void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen);
 void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen);
 void orphan_forget_unseen(struct pool *p, unsigned backend);

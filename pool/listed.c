@@ -1,6 +1,6 @@
 /* listed.c - what a backend runs, joined with what the pool knows. A listing that failed says
  * nothing; a box that changed after the listing began is left alone; a box that a clean listing does
- * not show is gone. */
+ * not show is asked for. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -58,20 +58,10 @@ static void start_probing(struct pool *p, struct slot *s)
     health_probe(p, s);
 }
 
-static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen)
+void listed_adopt(struct pool *p, struct slot *s)
 {
-    listed_take_facts(p, s, seen);
-    s->box.seen_ns = p->now_ns;
-    if (!s->box.is_unseen)
-        return;
     switch (s->box.state) {
     case POOL_INTENT:
-        /* Labels of an owner the row does not name: it must not pass for a blank box. */
-        if (s->box.sandbox_id[0] == '\0' && seen->sandbox_id[0] != '\0')
-            doom_box(p, s, POOL_END_ORPHAN);
-        else
-            start_probing(p, s);
-        break;
     case POOL_BLANK:
         start_probing(p, s);
         break;
@@ -98,35 +88,18 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
     }
 }
 
-static void is_absent(struct pool *p, struct slot *s)
+static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
-    switch (s->box.state) {
-    case POOL_INTENT:
-        if (s->box.is_unseen) { /* a restored intent: it never came to be */
-            bind_cut(p, s);
-            box_set_state(p, s, POOL_FORGETTING);
-            box_mark_dirty(p, s, 0);
-        }
-        break;
-    case POOL_STARTING:
-    case POOL_BLANK:
-    case POOL_LEASING:
-    case POOL_LEASED:
-    case POOL_PARKING:
-    case POOL_PARKED:
-        doom_died(p, s);
-        break;
-    case POOL_DESTROYING:
-        if (s->tries > 0 && !s->is_asked) /* the backend cannot say so, but it is gone */
-            doom_gone(p, s);
-        break;
-    case POOL_FREE:
-    case POOL_CREATING:
-    case POOL_DOOMED:
-    case POOL_FORGETTING:
-    case POOL_STATE_COUNT:
-        break;
-    }
+    listed_take_facts(p, s, seen);
+    s->box.seen_ns = p->now_ns;
+    doubt_clear(p, s);
+    if (!s->box.is_unseen)
+        return;
+    /* Labels of an owner the row does not name: it must not pass for a blank box. */
+    if (s->box.state == POOL_INTENT && s->box.sandbox_id[0] == '\0' && seen->sandbox_id[0] != '\0')
+        doom_box(p, s, POOL_END_ORPHAN);
+    else
+        listed_adopt(p, s);
 }
 
 /* It answers again: what had been put off is tried now. A circuit stays open until the try succeeds. */
@@ -161,6 +134,27 @@ static void is_away(struct pool *p, unsigned backend)
             p->profiles[i].is_away = true;
 }
 
+static void join_absent(struct pool *p, unsigned backend, uint64_t started_ns)
+{
+    unsigned known = 0;
+    unsigned missing = 0;
+
+    for (size_t i = 0; i < p->slot_count; i++) {
+        struct slot *s = &p->slots[i];
+
+        if (s->box.state == POOL_FREE || s->box.backend != backend || s->changed_ns >= started_ns)
+            continue;
+        if (!doubt_concerns(s))
+            continue;
+        known++;
+        if (s->listing == p->listing)
+            continue;
+        missing++;
+        doubt_box(p, s);
+    }
+    doubt_tell(p, missing, known);
+}
+
 void listed_step(struct pool *p, const struct pool_event *ev)
 {
     uint64_t started_ns = ev->u.listed.started_ns;
@@ -185,12 +179,6 @@ void listed_step(struct pool *p, const struct pool_event *ev)
         if (s->changed_ns < started_ns)
             is_running(p, s, seen);
     }
-    for (size_t i = 0; i < p->slot_count; i++) {
-        struct slot *s = &p->slots[i];
-
-        if (s->box.state != POOL_FREE && s->listing != p->listing && s->changed_ns < started_ns &&
-            s->box.backend == ev->u.listed.backend)
-            is_absent(p, s);
-    }
+    join_absent(p, ev->u.listed.backend, started_ns);
     orphan_forget_unseen(p, ev->u.listed.backend);
 }

@@ -342,6 +342,7 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_BREAKER_OPEN,
                  POOL_FACT_BREAKER_CLOSED,
                  POOL_FACT_MODE,
+                 POOL_FACT_MISSING, /* a clean listing does not show boxes: each is asked for */
                  POOL_FACT_COUNT
 };
 const char *pool_fact_name(enum pool_fact fact);
@@ -437,6 +438,7 @@ struct pool_stats {
     unsigned total; /* everything but FREE */
     unsigned by_state[POOL_STATE_COUNT];
     unsigned waiting;
+    unsigned asking; /* boxes that a listing did not show and whose backend has not answered yet */
     unsigned max_waiters;
     unsigned profile_count;
     uint64_t acquires[POOL_SRC_COUNT];

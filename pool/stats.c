@@ -39,6 +39,7 @@ void pool_get_stats(const struct pool *p, struct pool_stats *ret)
     ret->total = p->total;
     memcpy(ret->by_state, p->by_state, sizeof(ret->by_state));
     ret->waiting = p->waiting;
+    ret->asking = p->asking + (unsigned) p->doubted.len;
     ret->max_waiters = p->max_waiters;
     ret->profile_count = p->profile_count;
     memcpy(ret->acquires, p->acquires, sizeof(ret->acquires));

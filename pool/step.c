@@ -96,6 +96,7 @@ void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev)
         acquire_redo(p);
         admit_run(p);
     } while (!list_is_empty(&p->redo));
+    doubt_ask(p);
     rewrite_ns = writes_flush(p);
     p->wake_ns = MIN_OF(p->wake_ns, rewrite_ns);
 }

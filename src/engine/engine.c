@@ -50,6 +50,8 @@ void engine_post(struct engine *e, const struct pool_event *ev)
     }
     e->queue_len = 0;
     e->is_stepping = false;
+    if (!list_is_empty(&e->rounds))
+        reconcile_settle(e);
     rt_timer_set(e->rt, &e->wake_timer, e->is_closing ? RT_NEVER : pool_next_wake(e->pool),
                  on_wake_timer);
 }
@@ -253,6 +255,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->late_events);
     list_init(&e->extra_list);
     list_init(&e->probes);
+    list_init(&e->rounds);
     list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
     map_init(&e->pending, config->pool.max_waiters);

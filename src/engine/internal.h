@@ -16,6 +16,7 @@ enum {
 /* Lines of the audit trail are stored together, so that they do not get in the way of leases. */
 #define ENGINE_EVENTS_EVERY_NS (20 * NS_PER_MS)
 #define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
+#define ENGINE_ASK_NS (1 * NS_PER_S) /* who waits for a listing waits so long for missing boxes */
 #define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
 #define ENGINE_UPDATE_LEAST_NS (5 * NS_PER_S) /* also for a caller who does not wait */
@@ -76,6 +77,7 @@ struct engine {
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
     unsigned backend_count;
     struct rt_timer reconcile_timer;
+    struct list rounds; /* of listings, whose missing boxes are being asked for */
     struct list probes; /* in flight */
 
     struct journal journal;
@@ -180,6 +182,8 @@ MUST_CHECK int special_settle(struct engine *e, const struct pool_box *box,
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);
 void reconcile_arm(struct engine *e);
+/* After a step: tells those who wait for a listing, once no missing box is asked for any more. */
+void reconcile_settle(struct engine *e);
 
 /* extras.c */
 struct engine_extra *extra_find(const struct engine *e, struct box_id box);

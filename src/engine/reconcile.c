@@ -12,6 +12,9 @@
 
 /* One round over all backends, for callers that wait for its end. */
 struct round {
+    struct engine *engine;
+    struct list_node link; /* all have answered, and boxes are being asked for */
+    struct rt_timer timer;
     unsigned left;
     unsigned clean;
     unsigned failed;
@@ -28,6 +31,30 @@ struct list_op {
     struct round *round; /* NULL: nobody waits */
 };
 
+static void round_end(struct round *round)
+{
+    list_remove(&round->engine->rounds, &round->link);
+    rt_timer_cancel(round->engine->rt, &round->timer);
+    round->on_done(round->ctx, round->clean, round->failed, round->seen);
+    free(round);
+}
+
+static void on_round_timer(struct rt_timer *timer)
+{
+    round_end(container_of(timer, struct round, timer));
+}
+
+void reconcile_settle(struct engine *e)
+{
+    struct pool_stats stats;
+
+    pool_get_stats(e->pool, &stats);
+    if (stats.asking > 0 && !e->is_closing) /* whoever closes asks nobody any more */
+        return;
+    while (!list_is_empty(&e->rounds))
+        round_end(container_of(list_first(&e->rounds), struct round, link));
+}
+
 static void round_note(struct round *round, bool is_clean, size_t seen)
 {
     if (round == NULL)
@@ -40,8 +67,10 @@ static void round_note(struct round *round, bool is_clean, size_t seen)
         round->failed++;
     if (round->left > 0)
         return;
-    round->on_done(round->ctx, round->clean, round->failed, round->seen);
-    free(round);
+    list_push_back(&round->engine->rounds, &round->link);
+    rt_timer_set(round->engine->rt, &round->timer,
+                 rt_after(rt_now(round->engine->rt), ENGINE_ASK_NS), on_round_timer);
+    reconcile_settle(round->engine);
 }
 
 static void note_trouble(struct engine_backend *b, const char *reason)
@@ -125,6 +154,7 @@ void engine_reconcile(struct engine *e,
         return;
     }
     round = xcalloc(1, sizeof(*round));
+    round->engine = e;
     round->left = e->backend_count;
     round->on_done = on_done;
     round->ctx = ctx;

@@ -363,7 +363,7 @@ static void handle_list(struct http_exchange *ex)
     cursor = (size_t) from;
     if (http_query(ex, "sandbox_id", text, sizeof(text))) {
         list_sandbox(ex, &o, text);
-    } else {
+    } else if (from > 0 || !machine_take_fault(&m->hide_lists)) {
         for (size_t n = 0; n < WIRE_PAGE; n++) {
             box = world_next(&m->world, &cursor);
             if (box == NULL)
@@ -391,6 +391,10 @@ static void bind_box(struct http_exchange *ex, const struct json *body)
         return;
     if (wire_get_box(body, &labels, &err) != SP_OK) {
         http_reply_err(ex, &err);
+        return;
+    }
+    if (machine_take_fault(&m->fail_binds)) {
+        http_reply_error(ex, SP_BACKEND_FAILED, "the simulated machine was told to fail", 0);
         return;
     }
     labels.spec.box_id = box->box_id;
@@ -461,6 +465,7 @@ const struct http_route control_routes[] = {
     {HTTP_METHOD_POST, "/boxes/{id}/update", handle_update, 0, WIRE_UPDATE_MAX,
      "bind something to a box that runs"},
     {HTTP_METHOD_POST, "/boxes/{id}/kill", handle_kill, 0, BODY_MAX, "a box dies by itself"},
+    {HTTP_METHOD_POST, "/faults", machine_handle_faults, 0, BODY_MAX, "what goes wrong next"},
     {HTTP_METHOD_GET, "/watch", handle_watch, 0, 0, "wait for deaths"},
     {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN, 0, "the machine is up"},
     {HTTP_METHOD_GET, "/stats", handle_stats, 0, 0, "what it did so far"},

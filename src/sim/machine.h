@@ -20,11 +20,17 @@ struct machine {
     struct deaths deaths;
     struct http_server *control;
     struct http_server *endpoints;
-    int port; /* of the boxes */
+    int port;            /* of the boxes */
+    unsigned hide_lists; /* so many listings will show nothing */
+    unsigned fail_binds; /* so many binds will fail */
     unsigned closing;
 };
 
 extern const struct http_route control_routes[];
+/* faults.c: {"hide_lists": 1, "fail_binds": 2}, what shall go wrong next. */
+void machine_handle_faults(struct http_exchange *ex);
+/* Whether this one goes wrong; counts it. */
+bool machine_take_fault(unsigned *left);
 extern const struct http_route endpoint_routes[];
 
 /* The box that the path's {id} names; NULL when there is none. With ?instance= a box of another

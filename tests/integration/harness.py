@@ -173,6 +173,11 @@ class SimMachine(Process):
             if not cursor:
                 return found
 
+    def fail(self, **faults):
+        """hide_lists=N: that many listings show nothing; fail_binds=N: that many binds fail."""
+        answer = self.client.post("/faults", faults)
+        assert answer.status == 204, answer
+
     def kill_box(self, box_id):
         answer = self.client.post(f"/boxes/{box_id}/kill")
         assert answer.status in (200, 204), answer

@@ -232,16 +232,30 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
     }
 }
 
+/* Percentage of the boxes that a listing leaves out although it looks clean. Of three in a row one is
+ * right: what is never shown and never answers may be given up. */
+static unsigned wrong_listing(struct world *w, unsigned backend)
+{
+    if (!world_chance(w, 20) || w->wrong_listings[backend] >= 2) {
+        w->wrong_listings[backend] = 0;
+        return 0;
+    }
+    w->wrong_listings[backend]++;
+    return rand_below(&w->rand, 2) == 0 ? 100 : 40;
+}
+
 void backend_list(struct world *w, unsigned backend)
 {
     struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 80));
     struct pool_seen *seen = calloc(w->box_count + 1, sizeof(*seen));
+    unsigned hidden = wrong_listing(w, backend);
     size_t count = 0;
 
     if (seen == NULL)
         world_fail(w, "out of memory");
     for (size_t i = 0; i < w->box_count; i++)
-        if (w->boxes[i].is_running && w->boxes[i].backend == backend) {
+        if (w->boxes[i].is_running && w->boxes[i].backend == backend &&
+            rand_below(&w->rand, 100) >= hidden) {
             seen[count] = w->boxes[i].seen;
             count++;
         }

@@ -108,6 +108,7 @@ struct world {
 
     struct world_box boxes[WORLD_BOXES];
     size_t box_count;
+    unsigned wrong_listings[WORLD_BACKENDS]; /* in a row */
     struct world_row rows[WORLD_ROWS];
     struct world_past pasts[WORLD_PASTS];
     size_t past_count;

@@ -442,6 +442,7 @@ static void test_intents_after_a_crash(void **state)
     rig.hold.probe = true;
     rig_start(&rig);
     a = ask("t1", 60 * NS_PER_S);
+    rig.verdict = POOL_DEAD;
     rig_list(&rig, true, seen, 2);
     assert_int_equal(rig_code(&rig, a), -1000); /* it must prove itself first */
     rig_answer_all(&rig, POOL_FX_PROBE, true);

@@ -1,0 +1,60 @@
+"""A listing that is clean and wrong ends no lease: the backend is asked for each box that it does not show."""
+
+from harness import TestCase, main, wait_until
+
+LEASES = 20
+
+
+class Listing(TestCase):
+    def fleet(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 3, "max": 3}}, sim=sim, pool={"reconcile_interval_s": 3600})
+        client = self.client(daemon)
+        leases = [self.assertOk(client.acquire(f"t{i}")) for i in range(LEASES)]
+        self.assertOk(client.release(leases[0]["sandbox_id"]))
+        self.wait_blank(client, 3)
+        return sim, daemon, client, leases
+
+    def assertKept(self, client, leases):
+        for i, lease in enumerate(leases):
+            kept = self.assertOk(client.acquire(f"t{i}"))
+            self.assertEqual((kept["box_id"], kept["generation"]), (lease["box_id"], lease["generation"]))
+
+    def test_a_listing_that_shows_nothing(self):
+        sim, _, client, leases = self.fleet()
+        before = set(sim.boxes())
+        sim.fail(hide_lists=2)
+        for _ in range(2):
+            self.assertOk(client.post("/v1/pool/reconcile"))
+        self.assertEqual(client.get("/v1/pool").json["boxes"]["lost"], 0)
+        self.assertKept(client, leases)
+        self.assertOk(client.post("/v1/pool/reconcile"))
+        self.wait_blank(client, 3)
+        self.assertEqual(set(sim.boxes()), before)
+        events = client.get("/v1/events?since=0&follow=0").text
+        self.assertIn(f"does not show {LEASES + 3} of {LEASES + 3} boxes", events)
+
+    def test_the_first_listing_after_a_start(self):
+        sim, daemon, _, leases = self.fleet()
+        daemon.kill()
+        sim.fail(hide_lists=1)
+        daemon.start()
+        client = self.client(daemon)
+        self.assertEqual(client.get("/v1/pool").json["boxes"]["lost"], 0)
+        self.assertKept(client, leases)
+
+    def test_all_have_died(self):
+        sim, daemon, _, leases = self.fleet()
+        daemon.kill()
+        for box in sim.boxes():
+            sim.kill_box(box)
+        daemon.start()
+        client = self.client(daemon)
+        wait_until(lambda: client.get("/v1/pool").json["boxes"]["lost"] == LEASES + 3, "all are known to be lost")
+        for lease in leases:
+            self.assertCode(client.get("/v1/sandboxes/" + lease["sandbox_id"]), 410, "sandbox_lost")
+        self.assertEqual(self.assertOk(client.acquire("t1"))["generation"], 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+/* test_pool_listing.c - a clean listing that does not show what runs is a question, not an answer: each
+ * box that is missing is asked for before it counts as dead. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rig.h"
+
+#define BOXES 40U
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.max_boxes = BOXES;
+    rig.config.restore_max = BOXES;
+    rig.pool = pool_new(&rig.config);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void restore(uint64_t id, enum pool_state state)
+{
+    struct pool_box row = {.id = {id}, .state = state, .spec_hash = 1};
+
+    row.expires_ns = POOL_NEVER;
+    row.idle_ns = POOL_NEVER;
+    row.created_ns = 900 * NS_PER_S;
+    row.parked_ns = 990 * NS_PER_S;
+    row.active_ns = 990 * NS_PER_S;
+    if (state != POOL_BLANK) {
+        snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-t%u", (unsigned) id);
+        snprintf(row.thread, sizeof(row.thread), "t%u", (unsigned) id);
+        snprintf(row.user, sizeof(row.user), "u");
+        row.generation = 3;
+    }
+    assert_true(pool_restore_box(rig.pool, &row));
+}
+
+static struct pool_seen seen_of(uint64_t id)
+{
+    struct pool_seen seen = {.id = {id}, .profile = "default", .spec_hash = 1, .generation = 3};
+
+    snprintf(seen.sandbox_id, sizeof(seen.sandbox_id), "s-t%u", (unsigned) id);
+    snprintf(seen.thread, sizeof(seen.thread), "t%u", (unsigned) id);
+    snprintf(seen.user, sizeof(seen.user), "u");
+    return seen;
+}
+
+static unsigned held_checks(void)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < rig.held_count; i++)
+        count += rig.held[i].kind == POOL_FX_CHECK ? 1 : 0;
+    return count;
+}
+
+/* Leased boxes that a first listing has shown. */
+static void start_leased(unsigned count)
+{
+    static struct pool_seen seen[BOXES];
+
+    for (unsigned i = 0; i < count; i++) {
+        restore(i + 1, POOL_LEASED);
+        seen[i] = seen_of(i + 1);
+    }
+    rig_start(&rig);
+    rig_list(&rig, true, seen, count);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), count);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 0);
+}
+
+static void test_empty_but_all_run(void **state)
+{
+    (void) state;
+    start_leased(BOXES);
+    rig.hold.check = true;
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), BOXES);
+    assert_int_equal(rig.facts[POOL_FACT_MISSING], 1);
+    assert_in_range(held_checks(), 1, 16); /* not all at once */
+    for (unsigned i = 0; i < BOXES; i++) {
+        assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
+        assert_in_range(held_checks(), 0, 16);
+    }
+    assert_int_equal(held_checks(), 0);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], BOXES);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), BOXES);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
+}
+
+/* The machine was started anew: all of them are really gone, and it does not take long. */
+static void test_empty_and_all_dead(void **state)
+{
+    (void) state;
+    start_leased(BOXES);
+    rig.verdict = POOL_DEAD;
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], BOXES);
+}
+
+static void test_part_of_them(void **state)
+{
+    struct pool_seen seen[2];
+
+    (void) state;
+    start_leased(6);
+    rig.hold.check = true;
+    seen[0] = seen_of(2);
+    seen[1] = seen_of(5);
+    rig_list(&rig, true, seen, 2);
+    assert_int_equal(held_checks(), 4);
+    rig.verdict = POOL_DEAD;
+    assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
+    rig.verdict = POOL_ALIVE;
+    rig_answer_all(&rig, POOL_FX_CHECK, true);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
+}
+
+/* A check that fails says nothing, however often; but a box that three listings in a row do not show and
+ * that never answers is given up. */
+static void test_unknown_keeps(void **state)
+{
+    struct pool_seen seen = seen_of(1);
+
+    (void) state;
+    start_leased(1);
+    rig.verdict = POOL_UNKNOWN;
+    rig_list(&rig, true, NULL, 0);
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 2);
+    rig_list(&rig, true, &seen, 1); /* there it is: all forgotten */
+    rig_list(&rig, true, NULL, 0);
+    rig_list(&rig, false, NULL, 0);
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 1);
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+}
+
+/* Its owner is told nothing of it before the backend has answered. */
+static void test_owner_waits_for_the_answer(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    start_leased(4);
+    rig.hold.check = true;
+    rig_list(&rig, true, NULL, 0);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 4); /* one question for both */
+    rig_answer_all(&rig, POOL_FX_CHECK, true);
+    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_KEPT);
+}
+
+static void test_blank_is_not_given_meanwhile(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.pool = pool_free(rig.pool);
+    rig.config.profiles[0].warm_min = 5;
+    rig.config.profiles[0].warm_max = 5;
+    rig.config.max_boxes = 5;
+    rig_start(&rig);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 5);
+    rig.hold.check = true;
+    rig_list(&rig, true, NULL, 0);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 5); /* they may be there all the same */
+    assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    rig.verdict = POOL_DEAD;
+    rig_answer_all(&rig, POOL_FX_CHECK, true);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 4);
+}
+
+/* The first listing after a start: nobody has seen the boxes yet. */
+static void test_after_a_restart(void **state)
+{
+    struct pool_seen seen[4];
+    uint64_t a;
+
+    (void) state;
+    for (unsigned i = 1; i <= 20; i++)
+        restore(i, i % 2 == 0 ? POOL_LEASED : POOL_PARKED);
+    for (unsigned i = 21; i <= 24; i++)
+        restore(i, POOL_BLANK);
+    rig_start(&rig);
+    rig.hold.check = true;
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig.hold.check = false;
+    rig_answer_all(&rig, POOL_FX_CHECK, true);
+    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
+    assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 20);
+    assert_int_equal(rig_count(&rig, POOL_LEASED) + rig_count(&rig, POOL_PARKED), 20);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    /* Blank ones wait for a listing, which shows their labels, and then for their probe. */
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 4);
+    assert_int_equal(rig.effects[POOL_FX_PROBE], 0);
+    for (unsigned i = 0; i < 4; i++) {
+        seen[i] = seen_of(21 + i);
+        seen[i].sandbox_id[0] = '\0';
+        seen[i].thread[0] = '\0';
+        seen[i].user[0] = '\0';
+    }
+    rig_list(&rig, true, seen, 4);
+    assert_int_equal(rig.effects[POOL_FX_PROBE], 4);
+}
+
+/* What was being made when the daemon stopped, and what cannot be destroyed. */
+static void test_intent_and_stuck_destroy(void **state)
+{
+    struct pool_box intent = {.id = {1}, .state = POOL_INTENT, .spec_hash = 1};
+    struct pool_box deleting = {.id = {2}, .state = POOL_DOOMED, .spec_hash = 1};
+
+    (void) state;
+    assert_true(pool_restore_box(rig.pool, &intent));
+    assert_true(pool_restore_box(rig.pool, &deleting));
+    rig.hold.destroy = true;
+    rig_start(&rig);
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));
+    rig_list(&rig, true, NULL, 0); /* alive, says the backend */
+    assert_int_equal(rig_count(&rig, POOL_INTENT), 1);
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    rig.verdict = POOL_DEAD;
+    rig_list(&rig, true, NULL, 0);
+    assert_null(pool_find_box(rig.pool, intent.id));
+    assert_null(pool_find_box(rig.pool, deleting.id));
+}
+
+/* Missing while its release is being written: asked when that is done. */
+static void test_missing_while_it_is_parked(void **state)
+{
+    (void) state;
+    start_leased(5);
+    rig.hold.store = true;
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    rig.now_ns += NS_PER_MS;
+    rig.verdict = POOL_DEAD;
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 4);
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 5);
+    assert_null(rig_box(&rig, "t1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_part_of_them, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_after_a_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
