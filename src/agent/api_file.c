@@ -1,4 +1,4 @@
-/* api_file.c - the routes of the file API. Each buffered one is a job of the thread pool; nothing
+/* api_file.c - the routes of the file API. Each buffered one is a job of a helper; nothing
  * here touches a file. */
 #include "agent/api_file.h"
 

@@ -3,7 +3,8 @@
  *
  * Paths are absolute, or relative to the agent's directory ("~" is the home). There is no list of
  * allowed places: the user's own rights are the limit, or those of the box's root for a JSON request
- * with "sudo": true. What is made belongs to whom it was made for.
+ * with "sudo": true. What is made belongs to whom it was made for. Regular files and directories are served,
+ * nothing else, and nothing below /proc/<pid> (plain.h).
  *
  * Answers are envelopes. A failed operation has success false, data {path, operation, message,
  * error_type, retryable, errno?, errno_name?} and always a status that says so, because clients take

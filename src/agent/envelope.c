@@ -57,26 +57,46 @@ static void put_detail(struct json_out *o, const char *message)
     json_end(o);
 }
 
+static void put_fail(struct json_out *o, int http_status, const char *message)
+{
+    put_head(o, false, message);
+    json_put_null(o, "data");
+    json_put_null(o, "hint");
+    if (http_status == 422)
+        put_detail(o, message);
+    json_end(o);
+}
+
 void envelope_fail(struct http_exchange *ex, int http_status, const char *message)
 {
     struct json_out o;
 
-    put_head(&o, false, message);
-    json_put_null(&o, "data");
-    json_put_null(&o, "hint");
-    if (http_status == 422)
-        put_detail(&o, message);
-    json_end(&o);
+    put_fail(&o, http_status, message);
     http_reply_json(ex, http_status, &o);
 }
 
-void envelope_fail_err(struct http_exchange *ex, const struct err *err)
+static int status_of(const struct err *err)
 {
     int status = sp_error_info(err->code)->http_status;
 
     if (err->code == SP_BAD_REQUEST)
-        status = 422;
-    envelope_fail(ex, status != 0 ? status : 500, err->msg);
+        return 422;
+    return status != 0 ? status : 500;
+}
+
+void envelope_fail_err(struct http_exchange *ex, const struct err *err)
+{
+    envelope_fail(ex, status_of(err), err->msg);
+}
+
+int envelope_print_err(struct buf *out, const struct err *err)
+{
+    int status = status_of(err);
+    struct json_out o;
+
+    put_fail(&o, status, err->msg);
+    json_out_finish(&o, out);
+    return status;
 }
 
 struct json_doc *envelope_read(struct http_exchange *ex)

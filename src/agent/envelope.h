@@ -20,6 +20,9 @@ void envelope_fail(struct http_exchange *ex, int http_status, const char *messag
 /* The status of err->code: 404 SP_NOT_FOUND, 422 SP_INVALID_FIELD and SP_BAD_REQUEST, ... */
 void envelope_fail_err(struct http_exchange *ex, const struct err *err);
 
+/* The same as text, without an answer; the status that goes with it. */
+int envelope_print_err(struct buf *out, const struct err *err);
+
 /* The body as an object; an empty body is an empty object. When it is none, the answer has been
  * given and NULL is returned. Free it with json_doc_free(). */
 struct json_doc *envelope_read(struct http_exchange *ex);

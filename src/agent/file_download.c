@@ -1,49 +1,57 @@
-/* file_download.c - GET /v1/file/download: one chunk is read on the pool while none is waiting to be
- * sent, so that a slow reader costs one chunk. Once the headers are out, a file that got shorter (or
- * changed, with change_policy=abort) can only be told by breaking the connection. */
+/* file_download.c - GET /v1/file/download. A helper opens the file and sends it; while the client is slow
+ * the helper is not read, so that a slow reader costs one buffer. Once the headers are out, a file that got
+ * shorter (or changed, with change_policy=abort) can only be told by breaking the connection. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/api_file_calls.h"
 #include "agent/byte_range.h"
 #include "agent/envelope.h"
+#include "agent/plain.h"
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 
+#define STALL_NS (60 * NS_PER_S) /* a file system that gives nothing for so long */
+
 enum {
-    CHUNK = 256 * 1024,
+    CHUNK = 64 * 1024,
     WHOLE_MAX = 8 * 1024 * 1024 /* read before the answer begins, where that decides something */
 };
 
 struct download {
-    uv_work_t work;
-    struct http_exchange *ex; /* NULL when the client has gone */
-    struct loop *loop;
-    const struct identity *user; /* lives as long as the agent */
+    struct http_exchange *ex;
+    struct agent *agent;
+    struct helper *helper;
+    struct rt_timer stall;
+    struct file_result result;
+    bool is_begun;
+    bool is_waiting; /* for the client */
     char path[FILE_PATH_MAX];
     char range[64]; /* header, "" for none */
     bool want_abort;
     bool is_head;
-    bool is_working;
-    bool is_begun;
+    /* The helper's. */
     int fd;
     struct stat st; /* as it was opened */
     struct byte_range bytes;
-    uint64_t next; /* offset of the next chunk */
-    struct buf chunk;
     struct file_error error;
 };
 
 static const char operation[] = "download";
 
-/* --- on the pool --- */
+/* --- in the helper --- */
+
+static const struct identity *choose(void *ctx)
+{
+    const struct download *d = ctx;
+
+    return &d->agent->user;
+}
 
 static bool has_changed(const struct download *d)
 {
@@ -51,34 +59,6 @@ static bool has_changed(const struct download *d)
 
     return fstat(d->fd, &st) != 0 || st.st_size != d->st.st_size ||
            st.st_mtim.tv_sec != d->st.st_mtim.tv_sec || st.st_mtim.tv_nsec != d->st.st_mtim.tv_nsec;
-}
-
-static void read_chunk(struct download *d, size_t max)
-{
-    uint64_t left = d->bytes.end - d->next;
-
-    buf_reset(&d->chunk);
-    max = (size_t) MIN_OF(left, (uint64_t) max);
-    if (!buf_reserve(&d->chunk, max)) {
-        (void) file_error_sys(&d->error, operation, d->path, ENOMEM);
-        return;
-    }
-    while (d->chunk.len < max) {
-        ssize_t n = pread(d->fd, d->chunk.data + d->chunk.len, max - d->chunk.len,
-                          (off_t) (d->next + d->chunk.len));
-
-        if (n < 0) {
-            (void) file_error_sys(&d->error, operation, d->path, errno);
-            return;
-        }
-        if (n == 0)
-            break;
-        d->chunk.len += (size_t) n;
-    }
-    if (d->chunk.len < max || (d->want_abort && has_changed(d)))
-        (void) file_error_set(&d->error, 409, "changed", operation, d->path,
-                              "the file changed while it was read");
-    d->next += d->chunk.len;
 }
 
 /* Files of the kernel have no size until they are read. */
@@ -97,65 +77,114 @@ static void learn_size(struct download *d)
     d->st.st_size = size;
 }
 
-static void open_file(struct download *d)
+static int open_file(struct download *d)
 {
-    struct file_error *e = &d->error;
-
-    d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (d->fd < 0 || fstat(d->fd, &d->st) != 0)
-        (void) file_error_sys(e, operation, d->path, errno);
-    else if (S_ISDIR(d->st.st_mode))
-        (void) file_error_sys(e, operation, d->path, EISDIR);
-    else if (!S_ISREG(d->st.st_mode))
-        (void) file_error_set(e, 400, "not_regular", operation, d->path, "not a regular file");
-    if (e->status != 0)
-        return;
+    d->fd = plain_open_file(AT_FDCWD, d->path, O_RDONLY, 0, &d->st);
+    if (d->fd < 0)
+        return file_error_sys(&d->error, operation, d->path, errno);
     if (d->st.st_size == 0)
         learn_size(d);
-    if (!byte_range_parse(&d->bytes, d->range, (uint64_t) d->st.st_size)) {
-        (void) file_error_set(e, 416, "no_range", operation, d->path, "the file has no such range");
-        return;
-    }
-    d->next = d->bytes.start;
-    if (d->is_head)
-        return;
-    read_chunk(d, d->want_abort && d->st.st_size <= WHOLE_MAX ? WHOLE_MAX : CHUNK);
+    if (!byte_range_parse(&d->bytes, d->range, (uint64_t) d->st.st_size))
+        return file_error_set(&d->error, 416, "no_range", operation, d->path,
+                              "the file has no such range");
+    return SP_OK;
 }
 
-static void run(uv_work_t *work)
+/* At most `max` bytes from `at`; false when that many are not there, or it changed. */
+static bool read_some(const struct download *d, uint64_t at, struct buf *chunk, size_t max)
 {
-    struct download *d = container_of(work, struct download, work);
+    buf_reset(chunk);
+    if (!buf_reserve(chunk, max))
+        return false;
+    while (chunk->len < max) {
+        ssize_t n =
+            pread(d->fd, chunk->data + chunk->len, max - chunk->len, (off_t) (at + chunk->len));
 
-    if (d->fd < 0) {
-        int sys = identity_enter(d->user);
-
-        if (sys != 0) {
-            (void) file_error_sys(&d->error, operation, d->path, sys);
-            return;
-        }
-        open_file(d);
-        identity_leave(d->user);
-    } else
-        read_chunk(d, CHUNK);
+        if (n <= 0)
+            return false;
+        chunk->len += (size_t) n;
+    }
+    return !d->want_abort || !has_changed(d);
 }
 
-/* --- on the loop --- */
+static bool send_head(const struct download *d, int fd, uint64_t len)
+{
+    struct file_head head;
+
+    file_head_init(&head, d->bytes.is_partial ? 206 : 200, len);
+    head.size = (uint64_t) d->st.st_size;
+    head.start = d->bytes.start;
+    head.end = d->bytes.end;
+    head.mtime_s = d->st.st_mtim.tv_sec;
+    head.mtime_ns = (uint32_t) d->st.st_mtim.tv_nsec;
+    head.is_partial = d->bytes.is_partial;
+    return helper_send(fd, &head, sizeof(head));
+}
+
+/* What goes wrong before the head is sent is answered, afterwards it only ends. */
+static void send_file(struct download *d, int fd)
+{
+    uint64_t len = d->bytes.end - d->bytes.start;
+    uint64_t at = d->bytes.start;
+    size_t step = d->want_abort && len <= WHOLE_MAX ? WHOLE_MAX : CHUNK;
+    bool is_first = true;
+    struct buf chunk;
+
+    buf_init(&chunk, WHOLE_MAX);
+    while (is_first || at < d->bytes.end) {
+        bool is_good =
+            read_some(d, at, &chunk, (size_t) MIN_OF(d->bytes.end - at, (uint64_t) step));
+
+        if (!is_good && is_first) {
+            (void) file_error_set(&d->error, 409, "changed", operation, d->path,
+                                  "the file changed while it was read");
+            file_result_send_error(fd, &d->error);
+        }
+        if (!is_good || (is_first && !send_head(d, fd, len)) ||
+            !helper_send(fd, buf_str(&chunk), chunk.len))
+            return;
+        is_first = false;
+        at += chunk.len;
+    }
+}
+
+static void run(void *ctx, int fd)
+{
+    struct download *d = ctx;
+
+    if (open_file(d) != SP_OK) {
+        struct buf text;
+        struct file_head head;
+
+        buf_init(&text, 64 * 1024);
+        file_error_print(&d->error, &text);
+        file_head_init(&head, d->error.status, text.len);
+        head.size = d->error.status == 416 ? (uint64_t) d->st.st_size : 0;
+        if (helper_send(fd, &head, sizeof(head)))
+            (void) helper_send(fd, buf_str(&text), text.len); /* the agent notices its end */
+    } else if (d->is_head) {
+        (void) send_head(d, fd, 0); /* the same */
+    } else {
+        send_file(d, fd);
+    }
+}
+
+/* --- in the agent --- */
 
 static void free_download(struct download *d)
 {
-    if (d->fd >= 0)
-        (void) close(d->fd); /* it was only read */
-    buf_fini(&d->chunk);
+    rt_timer_cancel(&d->agent->loop.rt, &d->stall);
+    if (d->helper != NULL) {
+        helper_leave(d->helper);
+        d->agent->files.transfers--;
+    }
+    file_result_fini(&d->result);
     free(d);
 }
 
 static void on_gone(void *ctx)
 {
-    struct download *d = ctx;
-
-    d->ex = NULL;
-    if (!d->is_working)
-        free_download(d);
+    free_download(ctx);
 }
 
 /* The file's name for the client to save it under, in the form that takes every character. */
@@ -173,88 +202,129 @@ static void add_disposition(const struct download *d)
 
 static void begin(struct download *d)
 {
+    const struct file_head *h = &d->result.head;
     char text[96];
-    unsigned long long size = (unsigned long long) d->st.st_size;
 
-    if (d->bytes.is_partial) {
-        (void) snprintf(text, sizeof(text), "bytes %llu-%llu/%llu",
-                        (unsigned long long) d->bytes.start, (unsigned long long) d->bytes.end - 1,
-                        size);
+    if (h->is_partial != 0) {
+        (void) snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long) h->start,
+                        (unsigned long long) h->end - 1, (unsigned long long) h->size);
         http_add_header(d->ex, "Content-Range", text);
     }
-    (void) snprintf(text, sizeof(text), "\"%llx-%llx-%llx\"",
-                    (unsigned long long) d->st.st_mtim.tv_sec,
-                    (unsigned long long) d->st.st_mtim.tv_nsec, size);
+    (void) snprintf(text, sizeof(text), "\"%llx-%llx-%llx\"", (unsigned long long) h->mtime_s,
+                    (unsigned long long) h->mtime_ns, (unsigned long long) h->size);
     http_add_header(d->ex, "ETag", text);
     http_add_header(d->ex, "Accept-Ranges", "bytes");
     add_disposition(d);
-    http_begin_sized(d->ex, d->bytes.is_partial ? 206 : 200, "application/octet-stream",
-                     d->bytes.end - d->bytes.start);
+    http_begin_sized(d->ex, h->is_partial != 0 ? 206 : 200, "application/octet-stream",
+                     h->end - h->start);
     d->is_begun = true;
 }
 
-static void fail(struct download *d)
+static void fail(struct download *d, int status, const char *message)
 {
-    char text[48];
-
-    if (d->is_begun) {
+    if (d->is_begun)
         http_abort(d->ex);
-        return;
-    }
-    if (d->error.status == 416) {
-        (void) snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long) d->st.st_size);
-        http_add_header(d->ex, "Content-Range", text);
-    }
-    file_error_reply(d->ex, &d->error);
+    else
+        envelope_fail(d->ex, status, message);
+    free_download(d);
 }
 
-static void start_work(struct download *d);
+static void reply_error(struct download *d)
+{
+    const struct file_result *r = &d->result;
+    char text[48];
+
+    if (r->head.status == 416) {
+        (void) snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long) r->head.size);
+        http_add_header(d->ex, "Content-Range", text);
+    }
+    http_reply(d->ex, (int) r->head.status, "application/json", buf_str(&r->body), r->body.len);
+    free_download(d);
+}
+
+static void on_stall(struct rt_timer *timer)
+{
+    fail(container_of(timer, struct download, stall), 504,
+         "the file system did not answer in time");
+}
+
+static void listen_to(struct download *d, bool is_on)
+{
+    struct rt *rt = &d->agent->loop.rt;
+
+    d->is_waiting = !is_on;
+    helper_read(d->helper, is_on);
+    if (is_on)
+        rt_timer_set(rt, &d->stall, rt_after(rt_now(rt), STALL_NS), on_stall);
+    else
+        rt_timer_cancel(rt, &d->stall);
+}
 
 static void on_drain(struct http_exchange *ex)
 {
     struct download *d = http_ctx(ex);
 
-    if (!d->is_working)
-        start_work(d);
+    if (d->is_waiting)
+        listen_to(d, true);
 }
 
-static void after(uv_work_t *work, int status)
+static void on_data(void *ctx, const char *data, size_t len)
 {
-    struct download *d = container_of(work, struct download, work);
+    struct download *d = ctx;
+    struct file_result *r = &d->result;
     size_t unsent = 0;
 
-    assert(status == 0); /* never cancelled */
-    d->is_working = false;
-    if (d->ex == NULL || d->error.status != 0) {
-        if (d->ex != NULL)
-            fail(d);
-        free_download(d);
+    len = file_result_feed(r, data, len, &data);
+    if (r->is_bad) {
+        fail(d, 500, "the file helper gave no valid answer");
+        return;
+    }
+    if (!file_result_has_head(r))
+        return;
+    if (r->head.status >= 400) {
+        if (file_result_is_done(r))
+            reply_error(d);
         return;
     }
     if (!d->is_begun)
         begin(d);
-    if (d->chunk.len > 0)
-        unsent = http_write(d->ex, buf_str(&d->chunk), d->chunk.len);
-    if (d->next == d->bytes.end || d->is_head) {
+    if (len > 0)
+        unsent = http_write(d->ex, data, len);
+    if (file_result_is_done(r)) {
         http_end(d->ex);
         free_download(d);
-    } else if (unsent < HTTP_HIGH_WATER) {
-        start_work(d);
+    } else {
+        listen_to(d, unsent < HTTP_HIGH_WATER);
     }
 }
 
-static void start_work(struct download *d)
+static void on_end(void *ctx)
 {
-    int r;
+    fail(ctx, 500, "the file helper died before its answer was complete (out of memory?)");
+}
 
-    d->is_working = true;
-    r = uv_queue_work(&d->loop->uv, &d->work, run, after);
-    assert(r == 0); /* it fails only without a callback */
+static void start(struct download *d)
+{
+    const struct helper_job work = {
+        .choose = choose, .run = run, .on_data = on_data, .on_end = on_end, .ctx = d};
+
+    if (d->agent->files.transfers >= FILE_TRANSFERS_MAX)
+        errno = EAGAIN;
+    else
+        d->helper = helper_start(&d->agent->processes.helpers, &work);
+    if (d->helper == NULL) {
+        fail(d, 503, "too many transfers, or no process or memory for one");
+        return;
+    }
+    d->agent->files.transfers++;
+    http_set_ctx(d->ex, d, on_gone);
+    http_set_drain(d->ex, on_drain);
+    listen_to(d, true);
 }
 
 void file_handle_download(struct http_exchange *ex)
 {
-    const struct agent *a = http_server_ctx(ex);
+    struct agent *a = http_server_ctx(ex);
     const char *range = http_header(ex, "range");
     char path[FILE_PATH_MAX];
     char policy[16];
@@ -273,20 +343,15 @@ void file_handle_download(struct http_exchange *ex)
     d = xcalloc(1, sizeof(*d));
     d->fd = -1;
     d->ex = ex;
-    d->loop = http_loop(ex);
-    d->user = &a->user;
+    d->agent = a;
     d->want_abort = strcmp(policy, "abort") == 0;
     d->is_head = http_method(ex) == HTTP_METHOD_HEAD;
-    buf_init(&d->chunk, WHOLE_MAX);
+    file_result_init(&d->result, true);
     if (range != NULL && !str_copy(d->range, sizeof(d->range), range))
         d->range[0] = '\0'; /* a long list of ranges: the whole file is a right answer, too */
-    if (!file_path_resolve(agent_directory(a, d->user), d->user->home, path, d->path,
-                           sizeof(d->path))) {
-        free_download(d);
-        envelope_fail(ex, 422, "'path' is too long");
-        return;
-    }
-    http_set_ctx(ex, d, on_gone);
-    http_set_drain(ex, on_drain);
-    start_work(d);
+    if (!file_path_resolve(agent_directory(a, &a->user), a->user.home, path, d->path,
+                           sizeof(d->path)))
+        fail(d, 422, "'path' is too long");
+    else
+        start(d);
 }

@@ -11,6 +11,7 @@
 #include "agent/file_store.h"
 #include "agent/file_text.h"
 #include "agent/file_walk.h"
+#include "agent/plain.h"
 
 enum { VIEW_DEPTH = 2, SNIPPET_LINES = 4 };
 
@@ -141,7 +142,7 @@ static int view(struct edit *e)
     struct stat st;
     int rc;
 
-    if (stat(e->job->path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (plain_stat(AT_FDCWD, e->job->path, &st) == 0 && S_ISDIR(st.st_mode))
         return view_directory(e);
     rc = e->range != NULL ? read_range(e, &first, &last) : SP_OK;
     if (rc == SP_OK)

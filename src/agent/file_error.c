@@ -18,6 +18,7 @@ static const struct kind {
     {EACCES, 403, "permission_denied", false},
     {EPERM, 403, "permission_denied", false},
     {EROFS, 403, "read_only", false},
+    {ENOTSUP, 400, "not_regular", false},
     {EISDIR, 400, "is_directory", false},
     {ENOTDIR, 400, "not_directory", false},
     {ELOOP, 400, "too_many_links", false},
@@ -51,12 +52,15 @@ int file_error_sys(struct file_error *e, const char *operation, const char *path
     const struct kind *kind = kind_of(sys);
 
     e->status = kind->status;
-    e->sys = sys;
+    e->sys = sys == ENOTSUP ? 0 : sys; /* plain.h says so: no call has failed */
     e->type = kind->type;
     e->operation = operation;
-    e->hint = NULL;
+    e->hint = sys == EPERM && strstr(path, "proc") != NULL
+                  ? "what belongs to a process (/proc/<pid>) is not served: read it by a command"
+                  : NULL;
     str_copy_cut(e->path, sizeof(e->path), path);
-    (void) snprintf(e->message, sizeof(e->message), "%s: %.190s", strerrordesc_np(sys), e->path);
+    (void) snprintf(e->message, sizeof(e->message), "%s: %.190s",
+                    sys == ENOTSUP ? "not a regular file" : strerrordesc_np(sys), e->path);
     return SP_IO;
 }
 

@@ -2,7 +2,6 @@
  * start) and files over max_file_size are passed over. Hits are kept apart until the end, because the
  * lines after one may be hits themselves. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "agent/file_text.h"
 #include "agent/file_walk.h"
 #include "agent/grep_request.h"
+#include "agent/plain.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 
@@ -349,17 +349,16 @@ static void search_whole(struct grep *g, int fd, const char *file)
 
 static void search_file(struct grep *g, int dir_fd, const char *name, const char *file)
 {
-    AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
+    AUTO_CLOSE int fd = plain_open_file(dir_fd, name, O_RDONLY, 0, &st);
 
-    if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t) st.st_size > g->req.max_file_size ||
-        is_binary(fd)) {
+    if (fd < 0 || (uint64_t) st.st_size > g->req.max_file_size || is_binary(fd)) {
         g->files_skipped++;
         return;
     }
-    if (S_ISREG(st.st_mode) && g->req.is_multiline)
+    if (g->req.is_multiline)
         search_whole(g, fd, file);
-    else if (S_ISREG(st.st_mode))
+    else
         search_fd(g, fd, file);
 }
 
@@ -387,8 +386,10 @@ static int walk(struct grep *g)
     struct stat st;
     int rc;
 
-    if (stat(g->job->path, &st) != 0)
+    if (plain_stat(AT_FDCWD, g->job->path, &st) != 0)
         return file_job_sys(g->job, errno);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return file_job_sys(g->job, ENOTSUP);
     if (!S_ISDIR(st.st_mode)) {
         search_file(g, AT_FDCWD, g->job->path, g->job->path);
         return SP_OK;

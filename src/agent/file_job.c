@@ -1,5 +1,5 @@
-/* file_job.c - from the request to the pool and back. A job is freed exactly once: in after(), or
- * where it never ran. */
+/* file_job.c - from the request to a helper and back. A job is freed exactly once: when it was answered, or
+ * its client has gone. */
 #include "agent/file_job.h"
 
 #include <stdio.h>
@@ -12,12 +12,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static void launch(struct file_job *job);
+static bool launch(struct file_job *job);
 
 bool file_job_is_over(const struct file_job *job)
 {
-    return atomic_load_explicit(&job->is_cancelled, memory_order_relaxed) ||
-           uv_hrtime() >= job->deadline_ns;
+    return helper_is_told() || uv_hrtime() >= job->deadline_ns;
 }
 
 bool file_path_resolve(const char *base, const char *home, const char *path, char *dst, size_t cap)
@@ -61,6 +60,8 @@ int file_job_fail(struct file_job *job, int status, const char *type, const char
     return file_error_set(&job->error, status, type, job->call->operation, job->path, message);
 }
 
+/* --- in the helper --- */
+
 static void drop(struct json_out *o)
 {
     struct buf scrap;
@@ -72,153 +73,175 @@ static void drop(struct json_out *o)
     buf_fini(&scrap);
 }
 
-static int run_call(struct file_job *job, const struct json *req, struct json_out *o)
+static int read_request(struct file_job *job, bool *want_root)
 {
-    const struct identity *as = job->user;
+    size_t len;
+    const char *body = http_body(job->ex, &len);
+
+    job->doc = json_parse(body, len, FILE_BODY_MAX, &job->err);
+    if (job->doc == NULL)
+        return job->err.code;
+    if (!json_is_obj(json_root(job->doc)))
+        return err_set(&job->err, SP_BAD_REQUEST, "the body must be an object");
+    return json_field_bool(json_root(job->doc), "sudo", want_root, &job->err);
+}
+
+static const struct identity *choose(void *ctx)
+{
+    struct file_job *job = ctx;
     bool want_root = false;
-    int rc = json_field_bool(req, "sudo", &want_root, &job->err);
-    int sys;
 
-    if (rc != SP_OK)
-        return rc;
-    if (want_root)
-        as = job->root;
-    sys = identity_enter(as);
-    if (sys != 0)
-        return file_job_sys(job, sys);
-    rc = job->call->run(job, req, o);
-    identity_leave(as);
-    return rc;
+    job->rc = read_request(job, &want_root);
+    return want_root ? job->root : job->user;
 }
 
-static void run(uv_work_t *work)
+static int run_call(struct file_job *job, struct buf *reply)
 {
-    struct file_job *job = container_of(work, struct file_job, work);
-    struct json_doc *doc;
     struct json_out o;
+    int rc;
 
-    if (file_job_is_over(job)) {
-        job->rc = err_set(&job->err, SP_TIMEOUT, "the work did not start in time");
-        return;
-    }
-    doc = json_parse(job->body, job->body_len, FILE_BODY_MAX, &job->err);
-    if (doc == NULL || !json_is_obj(json_root(doc))) {
-        job->rc = doc == NULL ? job->err.code
-                              : err_set(&job->err, SP_BAD_REQUEST, "the body must be an object");
-        (void) json_doc_free(doc);
-        return;
-    }
-    free(TAKE_PTR(job->body)); /* the document has its own copy */
+    if (job->rc != SP_OK)
+        return job->rc;
     envelope_ok_begin(&o, NULL);
-    job->rc = run_call(job, json_root(doc), &o);
-    (void) json_doc_free(doc);
-    if (job->rc == SP_OK) {
-        envelope_ok_close(&o);
-        json_out_finish(&o, &job->reply);
-    } else {
+    rc = job->call->run(job, json_root(job->doc), &o);
+    if (rc != SP_OK) {
         drop(&o);
+        return rc;
+    }
+    envelope_ok_close(&o);
+    json_out_finish(&o, reply);
+    return buf_failed(reply) ? err_set(&job->err, SP_NO_MEMORY, "not enough memory for the answer")
+                             : SP_OK;
+}
+
+/* Nothing is freed: the process ends. */
+static void run(void *ctx, int fd)
+{
+    struct file_job *job = ctx;
+    struct buf reply;
+    int rc;
+
+    buf_init(&reply, FILE_RESULT_BODY_MAX);
+    rc = run_call(job, &reply);
+    if (rc == SP_OK) {
+        file_result_send(fd, 200, &reply);
+    } else if (rc == SP_IO) {
+        file_result_send_error(fd, &job->error);
+    } else {
+        buf_reset(&reply);
+        file_result_send(fd, envelope_print_err(&reply, &job->err), &reply);
     }
 }
 
+/* --- in the agent --- */
+
+/* The next one that can be started takes the place. */
 static void free_job(struct file_job *job)
 {
-    free(job->body);
-    buf_fini(&job->reply);
+    struct file_lane *lane = job->lane;
+    bool was_running = job->helper != NULL;
+
+    rt_timer_cancel(&job->helpers->loop->rt, &job->hard);
+    if (list_is_linked(&job->link))
+        list_remove(&lane->waiting, &job->link);
+    if (was_running)
+        helper_leave(job->helper);
+    file_result_fini(&job->result);
     free(job);
+    if (!was_running)
+        return;
+    lane->running--;
+    while (lane->running < lane->running_max && lane->waiting.len > 0)
+        if (launch(container_of(list_pop_front(&lane->waiting), struct file_job, link)))
+            break;
 }
 
 static void on_gone(void *ctx)
 {
-    struct file_job *job = ctx;
-
-    job->ex = NULL;
-    if (list_is_linked(&job->link)) {
-        list_remove(&job->lane->waiting, &job->link);
-        free_job(job);
-        return;
-    }
-    atomic_store(&job->is_cancelled, true);
+    free_job(ctx);
 }
 
-static void answer(struct file_job *job)
+static void fail(struct file_job *job, int status, const char *message)
 {
-    if (job->rc == SP_IO)
-        file_error_reply(job->ex, &job->error);
-    else if (job->rc != SP_OK)
-        envelope_fail_err(job->ex, &job->err);
-    else if (buf_failed(&job->reply))
-        http_reply_error(job->ex, SP_NO_MEMORY, "not enough memory for the answer", 0);
-    else
-        http_reply(job->ex, 200, "application/json", buf_str(&job->reply), job->reply.len);
-}
-
-static void after(uv_work_t *work, int status)
-{
-    struct file_job *job = container_of(work, struct file_job, work);
-    struct file_lane *lane = job->lane;
-
-    assert(status == 0); /* never cancelled: run() looks by itself */
-    if (job->ex != NULL)
-        answer(job);
-    if (job->call->is_long) {
-        struct list_node *next;
-
-        lane->running--;
-        next = lane->waiting.len > 0 ? list_pop_front(&lane->waiting) : NULL;
-        if (next != NULL)
-            launch(container_of(next, struct file_job, link));
-    }
+    envelope_fail(job->ex, status, message);
     free_job(job);
 }
 
-static void launch(struct file_job *job)
+static void on_data(void *ctx, const char *data, size_t len)
 {
-    struct loop *l = http_loop(job->ex);
-    int r;
+    struct file_job *job = ctx;
+    struct file_result *r = &job->result;
 
-    if (job->call->is_long)
-        job->lane->running++;
-    r = uv_queue_work(&l->uv, &job->work, run, after);
-    assert(r == 0); /* it fails only without a callback */
+    (void) file_result_feed(r, data, len, &data); /* all of it is kept */
+    if (r->is_bad)
+        fail(job, 500, "the file helper gave no valid answer");
+    else if (buf_failed(&r->body))
+        fail(job, 503, "not enough memory for the answer");
+    else if (file_result_is_done(r)) {
+        http_reply(job->ex, (int) r->head.status, "application/json", buf_str(&r->body),
+                   r->body.len);
+        free_job(job);
+    }
 }
 
-/* Over the limit: refused. */
-static bool must_wait(const struct file_job *job)
+static void on_end(void *ctx)
 {
-    return job->call->is_long && job->lane->running >= FILE_LANE_RUNNING;
+    fail(ctx, 500, "the file helper died before its answer was complete (out of memory?)");
+}
+
+static void on_hard(struct rt_timer *timer)
+{
+    fail(container_of(timer, struct file_job, hard), 504, "the file system did not answer in time");
+}
+
+/* False: it was answered that it cannot be, and freed. */
+static bool launch(struct file_job *job)
+{
+    struct rt *rt = &job->helpers->loop->rt;
+    const struct helper_job work = {.choose = choose,
+                                    .run = run,
+                                    .on_data = on_data,
+                                    .on_end = on_end,
+                                    .ctx = job,
+                                    .cpu_s = 2 * FILE_DEADLINE_NS / NS_PER_S};
+
+    if (rt_now(rt) >= job->deadline_ns) {
+        fail(job, 504, "the work did not start in time");
+        return false;
+    }
+    job->helper = helper_start(job->helpers, &work);
+    if (job->helper == NULL) {
+        fail(job, 503, "no process for this file call: the box has too many, or no memory");
+        return false;
+    }
+    job->lane->running++;
+    rt_timer_set(rt, &job->hard, rt_after(job->deadline_ns, FILE_HARD_NS), on_hard);
+    return true;
 }
 
 void file_job_start(struct http_exchange *ex, const struct file_call *call)
 {
     struct agent *a = http_server_ctx(ex);
+    struct file_lane *lane = call->is_long ? &a->files.long_lane : &a->files.short_lane;
     struct file_job *job;
-    size_t len;
-    const char *body = http_body(ex, &len);
-    char *copy = try_realloc(NULL, len + 1);
 
-    if (a->files.waiting.head.next == NULL)
-        list_init(&a->files.waiting);
-    if (copy == NULL || (call->is_long && a->files.waiting.len >= FILE_LANE_WAITING)) {
-        free(copy);
+    if (lane->waiting.len >= FILE_LANE_WAITING) {
         envelope_fail(ex, 503, "too many file jobs are waiting");
         return;
     }
-    memcpy(copy, body, len);
-    copy[len] = '\0';
     job = xcalloc(1, sizeof(*job));
-    job->body = copy;
-    job->body_len = len;
-    job->lane = &a->files;
+    job->lane = lane;
+    job->helpers = &a->processes.helpers;
     job->ex = ex;
     job->call = call;
     job->user = &a->user;
     job->root = &a->root;
     job->base = agent_directory(a, &a->user);
     job->deadline_ns = rt_after(uv_hrtime(), FILE_DEADLINE_NS);
-    buf_init(&job->reply, 256 * 1024 * 1024);
+    file_result_init(&job->result, false);
     http_set_ctx(ex, job, on_gone);
-    if (must_wait(job))
-        list_push_back(&job->lane->waiting, &job->link);
+    if (lane->running >= lane->running_max)
+        list_push_back(&lane->waiting, &job->link);
     else
-        launch(job);
+        (void) launch(job); /* or it was answered */
 }

@@ -1,19 +1,19 @@
-/* file_job.h - one request to the file API as one job on the thread pool, the only work of the agent
- * that leaves the loop. The job has its own copy of the request, so that a client may go away at any
- * time: then the job is told to stop, and its result is dropped.
+/* file_job.h - one request to the file API as one job of a helper (helper.h). The helper has its own
+ * copy of the agent's memory and with it the request; it writes its answer to its socket. When the client
+ * goes away, the helper is told to stop.
  *
- * run() is on a thread that is the user while it runs (identity.h), or root for requests with
- * "sudo": true. It sees the job and nothing else of the agent. */
+ * run() is in the helper, which is the user, or root for requests with "sudo": true. It sees the
+ * job and nothing else of the agent. */
 #ifndef AGENT_FILE_JOB_H
 #define AGENT_FILE_JOB_H
 
-#include <stdatomic.h>
-
 #include "agent/file_error.h"
 #include "agent/file_lane.h"
-#include "agent/identity.h"
+#include "agent/file_result.h"
+#include "agent/helper.h"
 
 #define FILE_DEADLINE_NS (20 * NS_PER_S) /* then what was found is answered, as truncated */
+#define FILE_HARD_NS (5 * NS_PER_S)      /* after that; then the helper is killed */
 
 enum {
     FILE_BODY_MAX = 64 * 1024 * 1024,   /* one JSON request */
@@ -33,24 +33,25 @@ struct file_call {
 };
 
 struct file_job {
-    uv_work_t work;
     struct list_node link; /* lane->waiting */
     struct file_lane *lane;
-    struct http_exchange *ex; /* loop only; NULL when the client has gone */
+    struct helper_table *helpers;
+    struct http_exchange *ex;
     const struct file_call *call;
+    struct helper *helper; /* NULL: waits in its lane */
+    struct rt_timer hard;  /* the helper does not come to an end by itself */
+    struct file_result result;
     /* These live as long as the agent. */
     const struct identity *user; /* who it is done as */
     const struct identity *root; /* or, when the request says `sudo`, as */
     const char *base;            /* of relative paths */
-    char *body;
-    size_t body_len;
-    atomic_bool is_cancelled;
     uint64_t deadline_ns;
+    /* The helper's. */
+    struct json_doc *doc;     /* the request */
+    int rc;                   /* of reading it */
     char path[FILE_PATH_MAX]; /* what the request is about, absolute */
     struct file_error error;
     struct err err;
-    struct buf reply;
-    int rc;
 };
 
 /* Starts the job for a buffered route; the answer comes by itself. */

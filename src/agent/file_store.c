@@ -3,67 +3,37 @@
 #include "agent/file_store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/identity.h"
+#include "agent/plain.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "base/str.h"
 
-int file_make_parents(const char *path)
+static void init(struct file_store *s)
 {
-    char dir[FILE_PATH_MAX];
-
-    if (!str_copy(dir, sizeof(dir), path))
-        return ENAMETOOLONG;
-    for (char *p = strchr(dir + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
-            int sys = errno;
-            struct stat st;
-
-            /* A directory that is there may be above us in a way that forbids to make it. */
-            if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
-                return sys;
-        }
-        *p = '/';
-    }
-    return 0;
+    s->target.dir = -1;
+    s->temp_dir = -1;
+    s->temp[0] = '\0';
+    s->fd = -1;
 }
 
-/* A link is followed, so that it stays one and what it names is replaced. */
-static int find_target(struct file_store *s, const char *path)
-{
-    char *real = realpath(path, NULL);
-    bool is_fitting;
-
-    if (real == NULL)
-        return errno == ENOENT && str_copy(s->target, sizeof(s->target), path) ? 0 : errno;
-    is_fitting = str_copy(s->target, sizeof(s->target), real);
-    free(real);
-    return is_fitting ? 0 : ENAMETOOLONG;
-}
-
-/* A new file with a name nobody guesses in `dir`, of dir_len bytes. */
-static int make_temp(struct file_store *s, const char *dir, size_t dir_len)
+/* A new file with a name nobody guesses in `dir`. */
+static int make_temp(struct file_store *s, int dir)
 {
     uint64_t id;
     char hex[17];
-    int n;
 
     rand_secure(&id, sizeof(id));
     str_hex64(hex, id);
-    n = snprintf(s->temp, sizeof(s->temp), "%.*s/.sandpool-%s", (int) dir_len, dir, hex);
-    if (n < 0 || (size_t) n >= sizeof(s->temp)) {
-        s->temp[0] = '\0';
-        return ENAMETOOLONG;
-    }
-    s->fd = open(s->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    s->temp_dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+    if (s->temp_dir < 0)
+        return errno;
+    (void) snprintf(s->temp, sizeof(s->temp), ".sandpool-%s", hex);
+    s->fd = plain_open_file(dir, s->temp, O_RDWR | O_CREAT | O_EXCL, 0666, NULL);
     if (s->fd >= 0)
         return 0;
     s->temp[0] = '\0';
@@ -72,15 +42,11 @@ static int make_temp(struct file_store *s, const char *dir, size_t dir_len)
 
 static int open_in_place(struct file_store *s)
 {
-    struct stat st;
-
-    s->temp[0] = '\0';
-    s->fd = open(s->target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    s->fd =
+        plain_open_file(s->target.dir, s->target.name, O_WRONLY | O_CREAT | O_NOFOLLOW, 0666, NULL);
     if (s->fd < 0)
         return errno;
-    if (fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) != 0)
-        return errno;
-    return 0;
+    return ftruncate(s->fd, 0) == 0 ? 0 : errno;
 }
 
 /* Owner and mode; false when the owner cannot be given: then it would become another's file. */
@@ -94,46 +60,70 @@ static bool copy_rights(int fd, const struct stat *st)
     return fstat(fd, &own) == 0 && own.st_uid == st->st_uid;
 }
 
-int file_store_open(struct file_store *s, const char *path)
+static void drop_temp(struct file_store *s)
+{
+    if (s->fd >= 0)
+        (void) close(TAKE_FD(s->fd)); /* it is of no use any more */
+    if (s->temp[0] != '\0')
+        (void) unlinkat(s->temp_dir, s->temp, 0); /* it may have been removed by others */
+    s->temp[0] = '\0';
+}
+
+/* What is there decides. */
+static int open_beside(struct file_store *s)
 {
     struct stat st;
-    bool is_there;
+    bool is_there = fstatat(s->target.dir, s->target.name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     int sys;
 
-    s->fd = -1;
-    s->temp[0] = '\0';
-    sys = find_target(s, path);
-    if (sys == 0)
-        sys = file_make_parents(s->target);
-    if (sys != 0)
-        return sys;
-    is_there = stat(s->target, &st) == 0;
-    if (is_there && S_ISDIR(st.st_mode))
-        return EISDIR;
-    sys = is_there ? identity_access(s->target, W_OK) : 0;
-    if (sys != 0)
-        return sys; /* renaming would get around the file's own permissions */
-    /* A link that leads nowhere makes what it names; other names must go on naming the same file. */
-    if ((is_there && (!S_ISREG(st.st_mode) || st.st_nlink > 1)) ||
-        (!is_there && lstat(s->target, &st) == 0))
-        return open_in_place(s);
-    sys = make_temp(s, s->target, (size_t) (strrchr(s->target, '/') - s->target));
-    if (sys == EACCES || sys == EPERM || sys == ENAMETOOLONG)
+    if (is_there && !S_ISREG(st.st_mode))
+        return S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP;
+    if (is_there && faccessat(s->target.dir, s->target.name, W_OK, 0) != 0)
+        return errno; /* renaming would get around the file's own permissions */
+    if (is_there && st.st_nlink > 1)
+        return open_in_place(s); /* other names must go on naming the same file */
+    sys = make_temp(s, s->target.dir);
+    if (sys == EACCES || sys == EPERM)
         return open_in_place(s);
     if (sys != 0 || !is_there)
         return sys;
     if (copy_rights(s->fd, &st))
         return 0;
-    file_store_drop(s);
+    drop_temp(s);
     return open_in_place(s);
+}
+
+int file_store_open(struct file_store *s, const char *path)
+{
+    int sys;
+
+    init(s);
+    sys = file_place_find(&s->target, path);
+    return sys != 0 ? sys : open_beside(s);
 }
 
 int file_store_open_loose(struct file_store *s, const char *dir)
 {
-    s->target[0] = '\0';
-    s->temp[0] = '\0';
-    s->fd = -1;
-    return make_temp(s, dir, strlen(dir));
+    AUTO_CLOSE int fd = plain_open(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0);
+
+    init(s);
+    return fd < 0 ? errno : make_temp(s, fd);
+}
+
+int file_open_append(const char *path)
+{
+    struct file_place place;
+    int sys = file_place_find(&place, path);
+    int fd = -1;
+
+    if (sys == 0) {
+        fd = plain_open_file(place.dir, place.name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW,
+                             0666, NULL);
+        sys = fd < 0 ? errno : 0;
+    }
+    file_place_close(&place);
+    errno = sys;
+    return fd;
 }
 
 int file_write_all(int fd, const char *data, size_t len)
@@ -172,19 +162,29 @@ static int copy_all(int from, int to)
 /* The target cannot be renamed over (it is a mount point): its contents are replaced. */
 static int copy_in_place(struct file_store *s)
 {
-    AUTO_CLOSE int to = open(s->target, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    AUTO_CLOSE int to =
+        plain_open_file(s->target.dir, s->target.name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0, NULL);
 
     return to < 0 ? errno : copy_all(s->fd, to);
+}
+
+static int rename_to(struct file_store *s, const struct file_place *target)
+{
+    if (renameat(s->temp_dir, s->temp, target->dir, target->name) != 0)
+        return errno;
+    s->temp[0] = '\0';
+    return 0;
 }
 
 int file_store_commit(struct file_store *s)
 {
     int sys = 0;
 
-    if (s->temp[0] != '\0' && rename(s->temp, s->target) == 0)
-        s->temp[0] = '\0';
-    else if (s->temp[0] != '\0')
-        sys = errno == EBUSY || errno == EPERM ? copy_in_place(s) : errno;
+    if (s->temp[0] != '\0') {
+        sys = rename_to(s, &s->target);
+        if (sys == EBUSY || sys == EPERM)
+            sys = copy_in_place(s);
+    }
     if (s->temp[0] == '\0' && close(TAKE_FD(s->fd)) != 0 && sys == 0)
         sys = errno;
     file_store_drop(s);
@@ -196,10 +196,9 @@ int file_store_commit_to(struct file_store *s, const char *path)
     struct file_store final;
     int sys = file_store_open(&final, path);
 
-    if (sys == 0 && final.temp[0] != '\0' && rename(s->temp, final.target) == 0) {
+    if (sys == 0 && final.temp[0] != '\0' && rename_to(s, &final.target) == 0) {
         struct stat st;
 
-        s->temp[0] = '\0';
         if (fstat(final.fd, &st) == 0)
             (void) copy_rights(s->fd, &st); /* it has what could be given */
         file_store_drop(&final);
@@ -217,11 +216,10 @@ int file_store_commit_to(struct file_store *s, const char *path)
 
 void file_store_drop(struct file_store *s)
 {
-    if (s->fd >= 0)
-        (void) close(TAKE_FD(s->fd)); /* it is of no use any more */
-    if (s->temp[0] != '\0')
-        (void) unlink(s->temp); /* it may have been removed by others */
-    s->temp[0] = '\0';
+    drop_temp(s);
+    if (s->temp_dir >= 0)
+        (void) close(TAKE_FD(s->temp_dir)); /* it was only named */
+    file_place_close(&s->target);
 }
 
 int file_store_put(const char *path, const char *data, size_t len)

@@ -1,20 +1,22 @@
 /* file_store.h - putting bytes in place. A file that is replaced is never seen half written: the new
- * one is made beside it and renamed. For jobs: all of it blocks. */
+ * one is made beside it and renamed. Directories are held open, so that what was looked at is what is
+ * changed. For helpers: all of it blocks. */
 #ifndef AGENT_FILE_STORE_H
 #define AGENT_FILE_STORE_H
 
-#include "agent/file_error.h"
+#include "agent/file_place.h"
 
-enum { FILE_TEMP_NAME = 32 }; /* of the name of a file being made */
+enum { FILE_TEMP_NAME = 32 };
 
 struct file_store {
-    char target[FILE_PATH_MAX]; /* where it ends up, links followed */
-    char temp[FILE_PATH_MAX];   /* where it is until then; "": in place */
+    struct file_place target;  /* where it ends up, links followed; no dir: loose */
+    int temp_dir;              /* where it is until then, with */
+    char temp[FILE_TEMP_NAME]; /* this name; "": in place */
     int fd;
 };
 
-/* Makes the directories above `path`. 0 or errno. */
-int file_make_parents(const char *path);
+/* Opens a file to append to it; it and the directories above are made. -1 and errno. */
+int file_open_append(const char *path);
 
 /* Opens a new file that will replace `path`; parents are made. Mode and owner of a file that is
  * there are kept. Where no file can be made or renamed (a directory that cannot be written, a file

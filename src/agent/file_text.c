@@ -1,13 +1,13 @@
 /* file_text.c - reading. Nothing is mapped into memory: a file that shrinks under a mapping kills the
- * process, and this one is the box's init. */
+ * process. */
 #include "agent/file_text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/plain.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,24 +16,11 @@ enum { READ_SIZE = 64 * 1024 };
 
 int file_open_read(struct file_job *job, struct stat *ret_st)
 {
-    AUTO_CLOSE int fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
+    int fd = plain_open_file(AT_FDCWD, job->path, O_RDONLY, 0, ret_st);
 
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    if (fd < 0)
         (void) file_job_sys(job, errno);
-        return -1;
-    }
-    if (S_ISDIR(st.st_mode)) {
-        (void) file_job_sys(job, EISDIR);
-        return -1;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        (void) file_job_fail(job, 400, "not_regular", "not a regular file");
-        return -1;
-    }
-    if (ret_st != NULL)
-        *ret_st = st;
-    return TAKE_FD(fd);
+    return fd;
 }
 
 int file_slurp(struct file_job *job, struct buf *out)

@@ -4,10 +4,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/plain.h"
 #include "base/str.h"
 
 enum { LOOK_EVERY = 64 }; /* entries between two looks at the clock */
@@ -47,8 +47,13 @@ static void pop(struct state *s)
 
 bool file_entry_stat(const struct file_entry *entry, struct stat *ret)
 {
-    return fstatat(entry->dir_fd, entry->name, ret, 0) == 0 ||
-           fstatat(entry->dir_fd, entry->name, ret, AT_SYMLINK_NOFOLLOW) == 0;
+    struct stat st;
+
+    if (fstatat(entry->dir_fd, entry->name, ret, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    if (S_ISLNK(ret->st_mode) && plain_stat(entry->dir_fd, entry->name, &st) == 0)
+        *ret = st;
+    return true;
 }
 
 static void learn_type(struct file_entry *e, unsigned char type)
@@ -74,7 +79,7 @@ static void descend(struct state *s, const struct file_entry *e, size_t len)
         s->walk->is_truncated = true;
         return;
     }
-    (void) push(s, openat(e->dir_fd, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+    (void) push(s, plain_open(e->dir_fd, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0),
                 len); /* counted when it cannot be read */
 }
 
@@ -118,7 +123,7 @@ static bool is_wanted(const struct file_walk *w, const char *name)
 int file_walk_run(struct file_walk *w)
 {
     struct state s = {.walk = w};
-    int fd = open(w->job->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = plain_open(AT_FDCWD, w->job->path, O_RDONLY | O_DIRECTORY, 0);
 
     if (fd < 0)
         return file_job_sys(w->job, errno);

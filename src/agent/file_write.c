@@ -1,7 +1,6 @@
 /* file_write.c - /v1/file/write. Appending is one write() with O_APPEND, so that two clients that
  * append at once never lose or mix their texts; everything else replaces the file as a whole. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 #include "agent/api_file_calls.h"
@@ -55,12 +54,8 @@ static int make_bytes(struct file_job *job, const struct write_request *w, struc
 
 static int append(const char *path, const struct buf *bytes)
 {
-    int sys = file_make_parents(path);
-    AUTO_CLOSE int fd = -1;
+    AUTO_CLOSE int fd = file_open_append(path);
 
-    if (sys != 0)
-        return sys;
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     return fd < 0 ? errno : file_write_all(fd, buf_str(bytes), bytes->len);
 }
 

@@ -3,7 +3,6 @@
 #include "agent/identity.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/plain.h"
 #include "base/str.h"
 
 enum { LINE_LEN = 4096, FALLBACK_ID = 1000 };
@@ -36,10 +36,16 @@ static size_t split(char *line, char **fields, size_t max)
 static FILE *open_in(const char *dir, const char *name)
 {
     char path[512];
+    int fd;
+    FILE *file;
 
     if ((size_t) snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
         return NULL;
-    return fopen(path, "re");
+    fd = plain_open_file(AT_FDCWD, path, O_RDONLY, 0, NULL); /* the box's root may have made it */
+    file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (file == NULL && fd >= 0)
+        (void) close(fd);
+    return file;
 }
 
 /* The next line that is whole; the rest of a longer one is passed over. */
@@ -258,16 +264,4 @@ int identity_access(const char *path, int mode)
         return errno;
     (void) close(fd); /* nothing was written */
     return 0;
-}
-
-bool identity_can_enter(const struct identity *id, const char *dir)
-{
-    struct stat st;
-    bool can;
-
-    if (identity_enter(id) != 0)
-        return false;
-    can = stat(dir, &st) == 0 && S_ISDIR(st.st_mode) && identity_access(dir, X_OK) == 0;
-    identity_leave(id);
-    return can;
 }

@@ -1,9 +1,9 @@
 /* identity.h - who commands and file operations are: a user of the box, found in its own
  * /etc/passwd and /etc/group.
  *
- * The agent of a box is root there. What it starts becomes the user for good; threads that touch
- * files for a caller become the user for that moment, so that the kernel itself decides what the
- * user may do and what is made belongs to the user. */
+ * The agent of a box is root there. What it starts (commands, and helpers for file calls) becomes the
+ * user for good, so that the kernel itself decides what the user may do and what is made belongs to the
+ * user. Only while it makes the streams of a command does the agent itself act as the user. */
 #ifndef AGENT_IDENTITY_H
 #define AGENT_IDENTITY_H
 
@@ -47,7 +47,5 @@ int identity_become(const struct identity *id);
 
 /* As access(2), for whoever this thread is at the moment. 0 or errno. */
 int identity_access(const char *path, int mode);
-/* A directory that the user can enter. */
-bool identity_can_enter(const struct identity *id, const char *dir);
 
 #endif

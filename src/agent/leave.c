@@ -66,11 +66,13 @@ void leave_look(struct leave *l)
     l->on_alone(l->ctx);
 }
 
-static bool leads_terminal(pid_t pid, void *ctx)
+/* A file call that has begun is to end by itself. */
+static bool is_spared(pid_t pid, void *ctx)
 {
-    const struct process *p = process_by_pid(ctx, pid);
+    const struct process_table *t = ctx;
+    const struct process *p = process_by_pid(t, pid);
 
-    return p != NULL && p->is_pty;
+    return p != NULL ? p->is_pty : helper_is_mine(&t->helpers, pid);
 }
 
 void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
@@ -80,7 +82,7 @@ void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
     l->is_on = true;
     l->processes = t;
     l->until_ns = rt_after(rt_now(rt), grace_ns);
-    strays_end_own(leads_terminal, t);
+    strays_end_own(is_spared, t);
     rt_timer_set(rt, &l->timer, rt_now(rt), on_look);
 }
 

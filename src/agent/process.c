@@ -51,6 +51,7 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
     t->grace_ns = GRACE_NS;
     oom_score_open(&t->score);
     t->oom_fd = oom_open("");
+    helper_table_init(&t->helpers, l, &t->score);
     map_init(&t->by_pid, 64);
     list_init(&t->running);
     list_init(&t->finished);
@@ -138,6 +139,7 @@ void process_table_close(struct process_table *t, void (*on_closed)(void *ctx), 
 
 void process_table_fini(struct process_table *t)
 {
+    helper_table_fini(&t->helpers);
     map_fini(&t->by_pid);
     free(t->read_space);
     oom_score_close(&t->score);

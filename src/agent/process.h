@@ -17,6 +17,7 @@
 
 #include <sys/types.h>
 
+#include "agent/helper.h"
 #include "agent/output.h"
 #include "agent/spawn.h"
 #include "agent/strays.h"
@@ -53,8 +54,9 @@ struct process_table {
     uint64_t last_id;
     uint64_t grace_ns; /* between TERM and KILL */
     struct oom_score score;
-    int oom_fd;     /* where the kernel counts its kills; -1: not readable */
-    size_t closing; /* handles that still close */
+    struct helper_table helpers; /* the agent's own children */
+    int oom_fd;                  /* where the kernel counts its kills; -1: not readable */
+    size_t closing;              /* handles that still close */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
     char *read_space; /* one for all streams */

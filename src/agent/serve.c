@@ -23,6 +23,7 @@ void agent_init_sessions(struct agent *a)
     if (max != NULL && !str_parse_u64(max, 1, 1000, &n))
         n = SHELL_SESSIONS_DEFAULT;
     a->shell_sessions_max = (size_t) n;
+    file_lanes_init(&a->files);
     list_init(&a->bash_sessions);
     list_init(&a->shell_sessions);
 }

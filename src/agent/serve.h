@@ -27,7 +27,7 @@ struct agent {
     struct list bash_sessions;  /* bash_session.h */
     struct list shell_sessions; /* shell_session.h */
     size_t shell_sessions_max;
-    struct file_lane files; /* file_job.c */
+    struct file_lanes files; /* file_job.c */
     struct leave leave;
     uint64_t stop_grace_ns; /* between SIGTERM and the end of all */
     bool is_init;           /* process 1 of its box */

@@ -3,8 +3,6 @@
 #include "agent/spawn.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/close_range.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +11,12 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "agent/descriptors.h"
+#include "agent/plain.h"
+#include "base/cleanup.h"
+
+enum { NULL_MAJOR = 1, NULL_MINOR = 3, PTMX_MAJOR = 5, PTMX_MINOR = 2 };
 
 enum stage { STAGE_STREAMS, STAGE_TERMINAL, STAGE_USER, STAGE_CWD, STAGE_EXEC, STAGE_COUNT };
 
@@ -95,9 +99,8 @@ static bool place_descriptors(struct plan *p)
     for (int i = 0; i < count; i++)
         if (dup2(high[i], i) < 0)
             return false;
-    /* All of ours are closed anyway; this is for what is not known to be. Some kernels cannot. */
-    (void) close_range((unsigned) count, ~0U, CLOSE_RANGE_CLOEXEC);
-    return true;
+    /* Before the directory and the program are looked for: a caller may name them by /proc/self/fd. */
+    return descriptors_close_from(count);
 }
 
 NORETURN static void run_child(struct plan *p)
@@ -177,19 +180,25 @@ static int open_peer(int master)
 {
     char path[32];
     unsigned number;
+    struct stat st;
     int fd = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 
     if (fd >= 0 || (errno != ENOTTY && errno != EINVAL) || ioctl(master, TIOCGPTN, &number) != 0)
         return fd;
     (void) snprintf(path, sizeof(path), "/dev/pts/%u", number);
-    return open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    fd = plain_open(AT_FDCWD, path, O_RDWR, 0);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISCHR(st.st_mode) || fcntl(fd, F_SETFL, 0) != 0)) {
+        (void) close(TAKE_FD(fd));
+        errno = ENODEV;
+    }
+    return fd;
 }
 
 /* ours[i] and theirs[i] are the two ends of stream i. */
 static int open_terminal(const struct spawn_request *r, int *ours, int *theirs, struct err *err)
 {
     int lock = 0;
-    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    int master = plain_open_device("/dev/ptmx", O_RDWR | O_NONBLOCK, PTMX_MAJOR, PTMX_MINOR);
 
     if (master < 0)
         return err_sys(err, SP_IO, errno, "no terminal");
@@ -211,7 +220,7 @@ static int open_stream(int i, bool want_pipe, int *ours, int *theirs, struct err
     int fds[2];
 
     if (!want_pipe) {
-        theirs[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+        theirs[i] = plain_open_device("/dev/null", O_RDWR, NULL_MAJOR, NULL_MINOR);
         return theirs[i] >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "/dev/null");
     }
     if (pipe2(fds, O_CLOEXEC) != 0)

@@ -57,7 +57,9 @@
     X(arg, "remote.before_create")  \
     X(arg, "remote.after_create")   \
     X(arg, "remote.before_remove")  \
-    X(arg, "remote.after_remove")
+    X(arg, "remote.after_remove")   \
+    X(arg, "helper.before_run")     \
+    X(arg, "helper.before_answer")
 
 #define FAULT_IS_NAME(name, known) || __builtin_strcmp(name, known) == 0
 #define FAULT_CHECK_NAME(name) \
