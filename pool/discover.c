@@ -38,6 +38,9 @@ static int check_found(struct pool *p, const struct waiter *w, const struct pool
     if ((seen->user[0] != '\0' && strcmp(seen->user, a->user) != 0) ||
         (seen->thread[0] != '\0' && strcmp(seen->thread, a->thread) != 0))
         return SP_OWNER_CONFLICT;
+    /* User and thread are names that anybody can choose. Without a label it is root's. */
+    if (!seen->is_foreign && seen->principal != a->principal && !a->is_operator)
+        return SP_FORBIDDEN;
     if (a->is_profile_named && *ret_profile != a->profile)
         return SP_SPEC_CONFLICT;
     return SP_OK;
@@ -71,6 +74,8 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
     memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
     lease_begin(p, s, w, POOL_SRC_DISCOVERED);
+    if (!seen->is_foreign) /* an operator does not take it away from its owner */
+        s->box.principal = seen->principal;
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
 }
 

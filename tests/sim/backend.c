@@ -304,4 +304,8 @@ void backend_add_orphan(struct world *w)
     memcpy(b->seen.user, c->user, sizeof(b->seen.user));
     memcpy(b->seen.thread, c->thread, sizeof(b->seen.thread));
     b->seen.generation = c->generation + rand_below(&w->rand, 3);
+    b->seen.principal = clients_principal(c);
+    if (rand_below(&w->rand, 4) == 0) /* somebody else who chose the same names */
+        b->seen.principal++;
+    b->seen_by = b->seen.principal;
 }

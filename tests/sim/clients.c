@@ -18,7 +18,7 @@ void clients_init(struct world *w)
     }
 }
 
-static uint64_t principal_of(const struct client *c)
+uint64_t clients_principal(const struct client *c)
 {
     return 100U + (uint64_t) (c->user[5] - '0');
 }
@@ -67,7 +67,7 @@ static void acquire(struct world *w, size_t index)
     memcpy(a->user, c->user, sizeof(a->user));
     memcpy(a->thread, c->thread, sizeof(a->thread));
     memcpy(a->sandbox_id, c->sandbox_id, sizeof(a->sandbox_id));
-    a->principal = principal_of(c);
+    a->principal = clients_principal(c);
     a->profile = (unsigned) rand_below(&w->rand, WORLD_PROFILES);
     if (rand_below(&w->rand, 3) == 0) {
         a->profile = (unsigned) (index % WORLD_PROFILES);
@@ -101,7 +101,7 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     if (kind == POOL_EV_RENEW && b != NULL)
         observer_held(w, b->id.v);
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
-    ev.u.on.principal = principal_of(c);
+    ev.u.on.principal = clients_principal(c);
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
     ev.u.on.want_destroy = rand_below(&w->rand, 3) == 0;
     ev.u.on.is_quick = rand_below(&w->rand, 2) == 0;

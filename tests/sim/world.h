@@ -160,6 +160,7 @@ struct world_row *rows_find(struct world *w, uint64_t id);
 
 /* clients.c */
 void clients_init(struct world *w);
+uint64_t clients_principal(const struct client *c);
 void clients_act(struct world *w);
 void clients_reply(struct world *w, const struct pool_fx *fx);
 void clients_fact(struct world *w, const struct pool_fx *fx);

@@ -221,7 +221,7 @@ static void test_check_before_kept(void **state)
     assert_int_equal(rig.facts[POOL_FACT_LOST], 1);
 }
 
-static void send_discovered(const char *thread, struct box_id id)
+static void send_seen(const char *thread, struct box_id id, uint64_t principal, bool is_foreign)
 {
     const struct pool_fx *fx = rig_held(&rig, POOL_FX_DISCOVER);
     struct pool_event ev = {.kind = POOL_EV_DISCOVERED};
@@ -234,8 +234,15 @@ static void send_discovered(const char *thread, struct box_id id)
     memcpy(ev.u.discovered.seen.sandbox_id, fx->snapshot.sandbox_id, POOL_ID_MAX + 1);
     str_copy_cut(ev.u.discovered.seen.thread, POOL_OWNER_MAX + 1, thread);
     memcpy(ev.u.discovered.seen.ref, "elsewhere", 10);
+    ev.u.discovered.seen.principal = principal;
+    ev.u.discovered.seen.is_foreign = is_foreign;
     rig.held_count = 0;
     rig_send(&rig, &ev);
+}
+
+static void send_discovered(const char *thread, struct box_id id)
+{
+    send_seen(thread, id, 0, false);
 }
 
 static void test_discovered(void **state)
@@ -263,6 +270,76 @@ static void test_discovered(void **state)
     rig_answer_all(&rig, POOL_FX_DISCOVER, true); /* nothing found */
     assert_int_equal(rig_code(&rig, a), SP_OK);
     assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
+}
+
+/* User and thread are names; whose the box is says the principal in its labels. */
+static void test_discovered_of_another(void **state)
+{
+    struct pool_acquire caller = {.principal = 1001};
+    struct pool_acquire operator_ = {.principal = 1000, .is_operator = true};
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].want_discover = true;
+    rig.hold.discover = true;
+    rig_start(&rig);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &caller);
+    send_seen("t1", (struct box_id){77}, 1002, false);
+    assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &caller);
+    send_seen("t1", (struct box_id){77}, 0, false); /* no label: root's */
+    assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
+    assert_null(rig_box(&rig, "t1"));
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &operator_);
+    send_seen("t1", (struct box_id){77}, 1002, false);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_box(&rig, "t1")->principal == 1002); /* still its owner's */
+    a = rig_acquire_with(&rig, "u", "t2", NS_PER_S, &caller);
+    send_seen("t2", (struct box_id){78}, 1001, false);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    a = rig_acquire_with(&rig, "u", "t3", NS_PER_S, &caller);
+    send_seen("t3", (struct box_id){79}, 0, true); /* another program's: the first to ask */
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_box(&rig, "t3")->principal == 1001);
+}
+
+/* One write fails: the box runs on, is found again, and no listing ends it. */
+static void test_discovered_and_not_recorded(void **state)
+{
+    struct pool_seen seen = {.id = {77}, .generation = 1};
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].want_discover = true;
+    rig.hold.discover = true;
+    rig_start(&rig);
+    rig.fail_store = true;
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_discovered("t1", (struct box_id){77});
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_null(rig_box(&rig, "t1"));
+    rig.fail_store = false;
+    rig_store(&rig, true);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    send_discovered("t1", (struct box_id){77});
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_reply(&rig, a)->box.v == 77);
+    rig.fail_store = true;
+    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
+    send_discovered("t2", (struct box_id){78});
+    rig.fail_store = false;
+    rig_store(&rig, true);
+    seen.id.v = 78;
+    str_copy_cut(seen.profile, sizeof(seen.profile), "default");
+    str_copy_cut(seen.sandbox_id, sizeof(seen.sandbox_id), "s-t2");
+    str_copy_cut(seen.user, sizeof(seen.user), "u");
+    str_copy_cut(seen.thread, sizeof(seen.thread), "t2");
+    for (int i = 0; i < 3; i++) {
+        rig_advance(&rig, NS_PER_S);
+        rig_list(&rig, true, &seen, 1);
+    }
+    assert_int_equal(rig_box(&rig, "t2")->state, POOL_PARKED);
+    assert_true(rig_box(&rig, "t2")->id.v == 78);
 }
 
 static void test_anonymous(void **state)
@@ -293,6 +370,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_heir_takes_the_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_check_before_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_discovered, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_discovered_of_another, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_discovered_and_not_recorded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anonymous, setup, teardown),
     };
 
