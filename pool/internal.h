@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
+#include "pool/emit.h"
 #include "pool/pool.h"
 #include "pool/refill.h"
 #include "sandpool/errors.h"
@@ -92,9 +93,10 @@ struct waiter {
     uint64_t since_ns;
     uint64_t epoch; /* of its discovery */
     uint64_t write;
-    struct slot *slot;      /* BOX CHECKING COMMIT DELETED GONE */
-    struct turn *turn;      /* QUEUED */
-    struct waiter *primary; /* JOINED */
+    struct slot *slot;         /* BOX CHECKING COMMIT DELETED GONE */
+    struct turn *turn;         /* QUEUED */
+    struct list_node age_link; /* QUEUED, in the profile's queue */
+    struct waiter *primary;    /* JOINED */
     struct list joined;
     struct list_node link; /* of the list its phase names */
     struct map_node by_req;
@@ -140,6 +142,7 @@ struct profile {
     struct pool_profile conf;
     struct list blank[BLANK_KIND_COUNT];
     struct list round[LINE_COUNT]; /* groups; the first is served next */
+    struct list queue;             /* all of them, the oldest first */
     unsigned by_state[POOL_STATE_COUNT];
     unsigned making; /* will be blank: not bound, and INTENT to STARTING or unseen blank */
     unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
@@ -176,24 +179,6 @@ struct recent {
     unsigned profile;
     unsigned backend;
     uint64_t freed_ns;
-};
-
-/* An effect in the queue: small, because a listing can make several per box. What it says of its
- * box is filled in when it is taken. */
-struct fx_rec {
-    unsigned char kind;
-    unsigned char what; /* enum pool_write, enum pool_fact or enum pool_source */
-    unsigned char end;
-    unsigned char state; /* of the box */
-    bool has_owner;
-    unsigned backend; /* DISCOVER */
-    int code;
-    struct slot *slot;
-    struct waiter *waiter; /* DISCOVER */
-    uint64_t a;            /* epoch, or the request */
-    uint64_t b;            /* deadline, write number, or retry_after */
-    uint64_t c;            /* queued_ns */
-    const char *reason;    /* as in a refusal */
 };
 
 struct pool {
@@ -308,22 +293,6 @@ static inline struct profile *profile_of(struct pool *p, const struct slot *s)
     return &p->profiles[s->box.profile];
 }
 
-/* emit.c: the queue of effects. */
-void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64_t deadline_ns);
-void emit_stray_destroy(struct pool *p, const struct pool_event *created);
-void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns);
-void emit_event(struct pool *p, enum pool_fact fact, struct slot *s, const char *reason);
-uint64_t emit_store(struct pool *p, enum pool_write what, struct slot *s);
-void emit_reply_ok(struct pool *p, struct req_id req, struct slot *s, enum pool_source source,
-                   uint64_t queued_ns);
-struct refusal {
-    int code;
-    const char *reason; /* static, a profile's or the pool's */
-    uint64_t retry_after_ns;
-    enum pool_end lost;
-};
-void emit_refusal(struct pool *p, struct req_id req, const struct refusal *r, uint64_t queued_ns);
-
 /* box.c: slots and the one function that changes a state. */
 struct slot *box_find(const struct pool *p, struct box_id id);
 struct slot *box_take(struct pool *p); /* zeroed, not yet known; NULL when none is left */
@@ -363,7 +332,10 @@ bool party_may_wait(const struct pool *p, uint64_t principal); /* one more of it
 struct turn *turn_find(const struct pool *p, const struct group *g, const char *user);
 void turn_push(struct pool *p, struct waiter *w);
 void turn_remove(struct pool *p, struct waiter *w);
-void turn_replace(struct waiter *old, struct waiter *heir); /* of the same principal */
+/* Both are of the same principal. */
+void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
+uint64_t
+turn_oldest_ns(const struct profile *f); /* since when the oldest waits; POOL_NEVER: nobody */
 /* Served next; NULL when nobody waits. */
 struct waiter *turn_head(const struct profile *f, enum line line);
 /* Whether a box is to be made for the head of this line rather than for `other`; NULL is last. */

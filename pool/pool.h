@@ -453,6 +453,8 @@ struct pool_stats {
 void pool_get_stats(const struct pool *p, struct pool_stats *ret);
 void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
                       struct pool_profile_view *ret);
+/* What it was configured with; costs nothing, unlike the view. */
+const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
 /* Index by name; -1 when unknown. */
 int pool_profile_index(const struct pool *p, const char *name);
 

@@ -13,6 +13,7 @@ void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_pro
         list_init(&f->blank[k]);
     for (int i = 0; i < LINE_COUNT; i++)
         list_init(&f->round[i]);
+    list_init(&f->queue);
     if (conf != NULL)
         f->conf = *conf;
 }

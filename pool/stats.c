@@ -51,27 +51,10 @@ void pool_get_stats(const struct pool *p, struct pool_stats *ret)
     ret->lost = p->lost;
 }
 
-static uint64_t oldest_of(const struct group *g, uint64_t now_ns)
+const struct pool_profile *pool_profile(const struct pool *p, unsigned profile)
 {
-    uint64_t wait_ns = 0;
-
-    for (struct list_node *n = list_first(&g->turns); n != NULL; n = list_next(&g->turns, n)) {
-        const struct turn *t = container_of(n, struct turn, link);
-        uint64_t since_ns = waiter_of(list_first(&t->waiters))->since_ns;
-
-        if (now_ns > since_ns)
-            wait_ns = MAX_OF(wait_ns, now_ns - since_ns);
-    }
-    return wait_ns;
-}
-
-static uint64_t oldest_wait(const struct list *round, uint64_t now_ns)
-{
-    uint64_t wait_ns = 0;
-
-    for (struct list_node *n = list_first(round); n != NULL; n = list_next(round, n))
-        wait_ns = MAX_OF(wait_ns, oldest_of(container_of(n, struct group, link), now_ns));
-    return wait_ns;
+    assert(profile < p->profile_count);
+    return &p->profiles[profile].conf;
 }
 
 void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
@@ -85,10 +68,10 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
     ret->profile = &f->conf;
     memcpy(ret->by_state, f->by_state, sizeof(ret->by_state));
     ret->target = admit_target(f, now_ns);
-    for (int i = 0; i < LINE_COUNT; i++) {
+    for (int i = 0; i < LINE_COUNT; i++)
         ret->waiting += f->waiting[i];
-        ret->oldest_wait_ns = MAX_OF(ret->oldest_wait_ns, oldest_wait(&f->round[i], now_ns));
-    }
+    if (turn_oldest_ns(f) < now_ns)
+        ret->oldest_wait_ns = now_ns - turn_oldest_ns(f);
     ret->arrivals_per_s = admit_rate(f, now_ns);
     ret->provision_ns = f->provision_ns;
     ret->failures = f->failures;

@@ -173,6 +173,24 @@ static void turn_make(struct pool *p, struct group *g, struct waiter *w)
     w->turn = t;
 }
 
+/* Nearly in the order of arrival: one that comes back after a while, and is not the oldest, is behind. */
+static void queue_push(struct profile *f, struct waiter *w)
+{
+    const struct list_node *first = list_first(&f->queue);
+
+    if (first != NULL && w->since_ns < container_of(first, struct waiter, age_link)->since_ns)
+        list_push_front(&f->queue, &w->age_link);
+    else
+        list_push_back(&f->queue, &w->age_link);
+}
+
+uint64_t turn_oldest_ns(const struct profile *f)
+{
+    const struct list_node *first = list_first(&f->queue);
+
+    return first != NULL ? container_of(first, struct waiter, age_link)->since_ns : POOL_NEVER;
+}
+
 void turn_push(struct pool *p, struct waiter *w)
 {
     struct group_key key = {w->acquire.profile, line_of(w), w->acquire.principal};
@@ -186,6 +204,7 @@ void turn_push(struct pool *p, struct waiter *w)
     else
         turn_make(p, g, w);
     p->profiles[key.profile].waiting[key.line]++;
+    queue_push(&p->profiles[key.profile], w);
 }
 
 void turn_remove(struct pool *p, struct waiter *w)
@@ -194,6 +213,7 @@ void turn_remove(struct pool *p, struct waiter *w)
     struct group *g = t->group;
 
     list_remove(&t->waiters, &w->link);
+    list_remove(&p->profiles[g->profile].queue, &w->age_link);
     w->turn = NULL;
     p->profiles[g->profile].waiting[g->line]--;
     if (!list_is_empty(&t->waiters))
@@ -205,12 +225,15 @@ void turn_remove(struct pool *p, struct waiter *w)
         group_drop(p, g);
 }
 
-void turn_replace(struct waiter *old, struct waiter *heir)
+void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir)
 {
     struct turn *t = old->turn;
+    struct profile *f = &p->profiles[t->group->profile];
 
     list_insert_between(&t->waiters, &heir->link, &old->link, old->link.next);
     list_remove(&t->waiters, &old->link);
+    list_remove(&f->queue, &old->age_link);
+    queue_push(f, heir);
     heir->turn = t;
     old->turn = NULL;
 }

@@ -209,7 +209,7 @@ static void hand_over(struct pool *p, struct waiter *w)
     if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
         w->acquire.principal == heir->acquire.principal) {
         map_remove(&p->threads, &w->by_sandbox);
-        turn_replace(w, heir);
+        turn_replace(p, w, heir);
         heir->acquire.profile = w->acquire.profile;
         heir->was_queued = true;
         heir->is_counted = true;

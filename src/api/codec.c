@@ -83,16 +83,15 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
 {
     const struct rt *rt = engine_rt(api->engine);
     const char *metadata = engine_metadata(api->engine, box->id);
-    struct pool_profile_view view;
+    const struct pool_profile *profile = pool_profile(engine_pool(api->engine), box->profile);
     char hex[17];
 
-    pool_get_profile(engine_pool(api->engine), rt_now(rt), box->profile, &view);
     str_hex64(hex, box->id.v);
     json_put_str(o, "sandbox_id", or_null(box->sandbox_id));
     json_put_u64(o, "generation", box->generation);
     json_put_str(o, "box_id", hex);
     json_put_str(o, "state", api_state_name(box->state));
-    json_put_str(o, "profile", view.profile->name);
+    json_put_str(o, "profile", profile->name);
     json_put_str(o, "user_id", or_null(box->user));
     json_put_str(o, "thread_id", or_null(box->thread));
     json_put_str(o, "sandbox_url", pool_is_shown(box) ? or_null(box->url) : NULL);

@@ -223,18 +223,12 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
 
 struct engine_backend *profiles_backend(struct engine *e, unsigned profile)
 {
-    struct pool_profile_view view;
-
-    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
-    return &e->backends[view.profile->backend];
+    return &e->backends[pool_profile(e->pool, profile)->backend];
 }
 
 const char *profiles_name(struct engine *e, unsigned profile)
 {
-    struct pool_profile_view view;
-
-    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
-    return view.profile->name;
+    return pool_profile(e->pool, profile)->name;
 }
 
 const struct config_profile *profiles_config(struct engine *e, unsigned profile)

@@ -140,10 +140,7 @@ static void on_look_gone(void *ctx)
 
 static bool is_watched(const struct provisioner *p, const struct pool_box *box)
 {
-    struct pool_profile_view view;
-
-    pool_get_profile(engine_pool(p->engine), rt_now(&p->loop->rt), box->profile, &view);
-    return view.profile->is_watched;
+    return pool_profile(engine_pool(p->engine), box->profile)->is_watched;
 }
 
 void provisioner_get(struct http_exchange *ex)
