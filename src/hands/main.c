@@ -16,6 +16,7 @@
 #include "hands/base.h"
 #include "hands/box_dir.h"
 #include "hands/mount_in.h"
+#include "hands/netlink.h"
 #include "hands/plan.h"
 #include "hands/plan_read.h"
 #include "hands/relay.h"
@@ -49,7 +50,7 @@ struct outcome {
 
 /* --- run --- */
 
-static int make_box(const struct plan *p, struct box_dir *d, struct outcome *o)
+static int make_box(const struct plan *p, struct box_dir *d, struct netlink *n, struct outcome *o)
 {
     struct json_out out;
     unsigned unmapped = 0;
@@ -58,11 +59,14 @@ static int make_box(const struct plan *p, struct box_dir *d, struct outcome *o)
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = rootfs_make(p, d, &unmapped, &o->err)) != SP_OK)
+        (rc = netlink_start(p, d, n, &o->err)) != SP_OK ||
+        (rc = rootfs_make(p, d, &unmapped, &o->err)) != SP_OK ||
+        (rc = netlink_listen(p, n, &o->err)) != SP_OK)
         return rc;
     if (start_is_stopped())
         return err_set(&o->err, SP_CANCELLED, "told to stop");
-    if ((rc = start_box(p, d, &pid, &o->tail, &o->err)) != SP_OK)
+    if ((rc = start_box(p, d, &pid, &o->tail, &o->err)) != SP_OK ||
+        (rc = netlink_serve(p, d, n, &o->err)) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -101,6 +105,7 @@ static int check_run(const struct plan *p, struct err *err)
 static int do_run(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     struct remove_report report = {0};
+    struct netlink netlink = NETLINK_NONE;
     struct box_dir d;
     struct err left;
     AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -115,7 +120,8 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     if (is_leftover)
         rc = remove_leftover(p, &d, &report, &o->err);
     if (rc == SP_OK)
-        rc = make_box(p, &d, o);
+        rc = make_box(p, &d, &netlink, o);
+    netlink_close(&netlink);
     box_dir_close(&d); /* the agent has the lock by now, or nobody shall have it */
     if (rc != SP_OK) {
         (void) alarm(CLEANUP_S);
@@ -272,6 +278,10 @@ int main(int argc, char **argv)
     if (argc == 5 && strcmp(argv[1], "relay") == 0) { /* started by `run` only: see relay.h */
         relay_run(argv[3], argv[4]);
         _exit(HANDS_EXIT_FAILED); /* the connections it still has end with it */
+    }
+    if (argc == 4 && strcmp(argv[1], "netlink") == 0) { /* likewise: see netlink.h */
+        netlink_run(argv[3]);
+        return 0;
     }
     for (size_t i = 0; argc == 2 && i < ARRAY_LEN(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0)

@@ -42,6 +42,9 @@
  *                                  both, outside the box, as user id_base; it passes bytes from the
  *                                  one socket to the other and ends with the box's init. "pid" of the
  *                                  answer, and of the file of that name, is the relay's
+ *    "netlink": "/mnt/netlink.sock" or absent,  the listenerPath of the spec, below "stage": the box's
+ *                                  requests for netlink sockets come there, and `sandpool-oci netlink`
+ *                                  outside the box answers them, as user id_base
  *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
  *                                  no cgroup: we make "cgroup", with these, and the runtime is
  *                                  started in it (the relay is not)

@@ -318,6 +318,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = get_path(o, "relay", &p->relay, err)) != SP_OK ||
+        (rc = get_path(o, "netlink", &p->netlink, err)) != SP_OK ||
         (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (p->limits != NULL && p->cgroup == NULL)

@@ -67,6 +67,7 @@ struct plan {
     const char **runtime; /* argument lists end with NULL */
     const char **network;
     const char *relay;
+    const char *netlink;
     struct plan_limit *limits;
     size_t limit_count;
     const char **remove;

@@ -45,12 +45,20 @@ static void kill_init(const struct box_dir *d)
         (void) proc_kill((pid_t) pid[0], proc_start_time((pid_t) pid[0]), LOCK_MS);
 }
 
+/* What was started beside the box, by the file with its number. */
+static unsigned kill_beside(const struct box_dir *d, const char *file)
+{
+    unsigned long long pid[2];
+
+    box_dir_numbers(d, file, pid);
+    return pid[0] > 1 && pid[1] != 0 && proc_kill((pid_t) pid[0], pid[1], 1000) ? 1 : 0;
+}
+
+/* The one for netlink is not counted: it ends with the box, sometimes sooner than we look. */
 static unsigned kill_network(const struct box_dir *d)
 {
-    unsigned long long net[2];
-
-    box_dir_numbers(d, "net.pid", net);
-    return net[0] > 1 && net[1] != 0 && proc_kill((pid_t) net[0], net[1], 1000) ? 1 : 0;
+    (void) kill_beside(d, "netlink.pid");
+    return kill_beside(d, "net.pid");
 }
 
 /* Takes the lock, killing whoever has it. */

@@ -229,6 +229,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
         "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
     bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
     char cgroup[BACKEND_LABEL_MAX + 64];
+    char netlink[64];
     char rootfs[64];
     struct oci_spec spec = {.profile = p->profile,
                             .rootfs = rootfs,
@@ -246,6 +247,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .has_cgroups = !is_gvisor && !o->is_rootless,
                             .has_user_ns = !o->is_rootless,
                             .is_rootless = o->is_rootless,
+                            .netlink = is_gvisor ? NULL : netlink,
                             .has_lock = !is_gvisor,
                             .image_env = p->image_env,
                             .agent_args = is_gvisor ? with_relay : with_fds};
@@ -253,6 +255,9 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
 
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
     (void) snprintf(rootfs, sizeof(rootfs), "%s/rootfs", o->stage);
+    (void) snprintf(netlink, sizeof(netlink), "%s/netlink.sock", o->stage);
+    if (spec.netlink != NULL)
+        json_put_str(j, "netlink", netlink);
     buf_init(&text, CHILD_OUTPUT_MAX * 2);
     oci_spec_print(&spec, &text);
     json_put_str(j, "spec", buf_str(&text));

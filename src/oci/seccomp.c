@@ -163,12 +163,11 @@ static const struct by_arg filtered[] = {
     {"personality", IS(0, 0x20008)},
     {"personality", IS(0, 0x40000)},
     {"personality", IS(0, 0xffffffff)},
-    /* AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Not AF_PACKET, AF_ALG, AF_VSOCK (which no network
-     * namespace confines) nor what modules bring. */
+    /* AF_UNIX, AF_INET, AF_INET6; AF_NETLINK is below. Not AF_PACKET, AF_ALG, AF_VSOCK (which no
+     * network namespace confines) nor what modules bring. */
     {"socket", IS(0, 1)},
     {"socket", IS(0, 2)},
     {"socket", IS(0, 10)},
-    {"socket", IS(0, 16)},
     {"socketpair", IS(0, 1)},
     /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
     {"prctl", IS(0, 0x59616d61)},
@@ -203,10 +202,15 @@ static struct condition is_within(unsigned index, const struct block *b)
     return (struct condition){index, LOWER_HALF & ~(b->count - 1), b->first};
 }
 
+#define ASK (-1) /* instead of an error: whoever listens decides */
+
 static void put_action(struct json_out *o, int errnum)
 {
-    json_put_str(o, "action", errnum == 0 ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
-    if (errnum != 0)
+    json_put_str(o, "action",
+                 errnum == 0     ? "SCMP_ACT_ALLOW"
+                 : errnum == ASK ? "SCMP_ACT_NOTIFY"
+                                 : "SCMP_ACT_ERRNO");
+    if (errnum > 0)
         json_put_u64(o, "errnoRet", (uint64_t) errnum);
 }
 
@@ -300,6 +304,15 @@ static void put_prctl(struct json_out *o)
     put_filtered(o, "prctl", EINVAL, &set_seccomp, 1);
 }
 
+/* What netlink sockets hold unread is charged to nobody, and there is no limit on their number: they
+ * are counted by whoever listens (src/hands/netlink_loop.c). */
+static void put_netlink(struct json_out *o, const char *netlink)
+{
+    struct condition family = IS(0, AF_NETLINK);
+
+    put_filtered(o, "socket", netlink != NULL ? ASK : 0, &family, 1);
+}
+
 /* The native table and the 32-bit one, each of which costs the runtime several milliseconds per box.
  * x32 is not there: nothing uses it, and a call with its mark ends the caller. */
 static void put_architectures(struct json_out *o)
@@ -315,13 +328,22 @@ static void put_architectures(struct json_out *o)
     json_end(o);
 }
 
-void oci_seccomp_put(struct json_out *o, const char *key)
+void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink)
 {
     json_begin_obj(o, key);
     json_put_str(o, "defaultAction", "SCMP_ACT_ERRNO");
     json_put_u64(o, "defaultErrnoRet", EPERM);
     put_architectures(o);
+    if (netlink != NULL)
+        json_put_str(o, "listenerPath", netlink);
     json_begin_arr(o, "syscalls");
+    /* Those with EPERM are covered by the default, and runtimes refuse to be told twice. First, because
+     * for 32-bit x86 libseccomp turns rules about sockets into rules about socketcall, too, and finds
+     * that two of them disagree if the whole call is not refused already. */
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        if (refused[i].errnum != EPERM)
+            put_group(o, refused[i].names, refused[i].errnum);
+    }
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
         put_group(o, allowed[i], 0);
     for (size_t i = 0; i < ARRAY_LEN(filtered); i++)
@@ -329,11 +351,7 @@ void oci_seccomp_put(struct json_out *o, const char *key)
     put_ioctl(o);
     put_prctl(o);
     put_setsockopt(o);
-    /* Those with EPERM are covered by the default, and runtimes refuse to be told twice. */
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        if (refused[i].errnum != EPERM)
-            put_group(o, refused[i].names, refused[i].errnum);
-    }
+    put_netlink(o, netlink);
     json_end(o);
     json_end(o);
 }

@@ -4,8 +4,9 @@
 
 #include "base/json.h"
 
-/* Puts the "seccomp" object of a config.json under `key`. */
-void oci_seccomp_put(struct json_out *o, const char *key);
+/* Puts the "seccomp" object of a config.json under `key`. `netlink`: the Unix socket on which requests
+ * for netlink sockets are answered; NULL: they are allowed. */
+void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink);
 
 /* Names, separated by spaces, that no box may call whatever its arguments: what the tests try. */
 const char *oci_seccomp_refused(unsigned i); /* NULL after the last group */

@@ -385,7 +385,7 @@ static void put_linux(struct json_out *o, const struct oci_spec *s)
     json_put_str(o, "rootfsPropagation", "rprivate");
     put_masked_paths(o, s);
     put_readonly_paths(o, s);
-    oci_seccomp_put(o, "seccomp");
+    oci_seccomp_put(o, "seccomp", s->netlink);
     json_end(o);
 }
 

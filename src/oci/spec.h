@@ -32,6 +32,8 @@ struct oci_spec {
                              memory.swap.max of any group below the root) */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
     bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
+    const char *netlink; /* a Unix socket on which the box's requests for netlink sockets are
+                             answered; NULL: they are allowed, by a runtime with its own kernel */
     bool has_lock;       /* the lock is descriptor OCI_LOCK_FD */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */
