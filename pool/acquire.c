@@ -36,6 +36,10 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     } else if (w->phase != WAITER_BOX && p->total >= p->max_boxes) {
         r.code = SP_POOL_EXHAUSTED;
         r.reason = "all boxes are in use";
+    } else if (w->phase != WAITER_BOX && p->is_space_low) {
+        r.code = SP_BACKEND_UNAVAILABLE;
+        r.reason = p->space_reason;
+        r.retry_after_ns = POOL_SPACE_RETRY_NS;
     } else if (w->phase != WAITER_BOX && f->failures > 0) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = f->reason;
@@ -65,7 +69,8 @@ static bool has_place(struct pool *p, struct waiter *w)
 static bool may_wait(struct pool *p, struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
-    bool is_hopeless = f->is_open && p->now_ns < f->retry_ns; /* else it may wait for the trial */
+    bool is_hopeless = p->is_space_low ||
+                       (f->is_open && p->now_ns < f->retry_ns); /* else it may wait for the trial */
 
     if (w->acquire.deadline_ns <= p->now_ns || (is_hopeless && p->total < p->max_boxes)) {
         struct refusal r = acquire_refusal(p, w);

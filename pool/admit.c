@@ -56,8 +56,9 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         .target = admit_target(f, p->now_ns),
         .create_max = f->conf.create_max,
         .room = room(p),
-        .can_create = p->mode == POOL_RUNNING && p->is_store_up && !f->conf.is_retired &&
-                      f->retry_ns <= p->now_ns && p->store_pause_ns <= p->now_ns,
+        .can_create = p->mode == POOL_RUNNING && p->is_store_up && !p->is_space_low &&
+                      !f->conf.is_retired && f->retry_ns <= p->now_ns &&
+                      p->store_pause_ns <= p->now_ns,
         .is_half_open = f->is_open,
         .is_surplus_due = is_surplus_due,
     };

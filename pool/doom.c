@@ -83,14 +83,29 @@ void doom_stored(struct pool *p, struct slot *s)
     doom_destroy(p, s);
 }
 
+/* Its owner or an operator wants it gone and the store cannot be written. Cleaning up must not wait
+ * for that, so the box goes before its row: after a crash the row names a box that is not there,
+ * which ends the lease as lost. Whoever asked is answered when the box is gone, because until then
+ * nothing proves that it will be. */
+void doom_unrecorded(struct pool *p, struct slot *s)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        next = list_next(&s->waiters, n);
+        if (waiter_of(n)->phase == WAITER_DELETED)
+            waiter_attach(p, waiter_of(n), s, WAITER_GONE, 0);
+    }
+    box_set_state(p, s, POOL_DESTROYING);
+    box_mark_dirty(p, s, 0);
+    p->destroys++;
+    doom_destroy(p, s);
+}
+
 void doom_failed(struct pool *p, struct slot *s)
 {
-    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
-                        .reason = "the store cannot be written",
-                        .retry_after_ns = POOL_REWRITE_NS};
-
-    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
-        waiter_refuse(p, waiter_of(n), &r);
+    if (!list_is_empty(&s->waiters)) /* somebody has asked for its end */
+        doom_unrecorded(p, s);
     box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
 }
 

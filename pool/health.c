@@ -53,7 +53,7 @@ void health_intent_stored(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
-    if (p->mode != POOL_RUNNING || f->conf.is_retired || is_unwanted(s)) {
+    if (p->mode != POOL_RUNNING || p->is_space_low || f->conf.is_retired || is_unwanted(s)) {
         bind_cut(p, s);
         box_set_state(p, s, POOL_FORGETTING);
         box_mark_dirty(p, s, 0);

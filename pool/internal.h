@@ -23,6 +23,7 @@
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
 #define POOL_STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
 #define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
+#define POOL_SPACE_RETRY_NS (5 * NS_PER_S)
 #define POOL_RETRY_AFTER_MIN_NS (100 * NS_PER_MS)
 
 /* What a queued acquire waits for: any blank box, or a box that is made for it. */
@@ -191,6 +192,7 @@ struct pool {
     enum pool_mode mode;
     bool want_parked_gone;
     bool is_store_up;
+    bool is_space_low; /* no new box is made; `space_reason` says why */
     bool is_mode_dirty;
     uint64_t mode_write;
     uint64_t mode_retry_ns;
@@ -251,6 +253,7 @@ struct pool {
     size_t fx_len;
     size_t fx_next;
     size_t fx_cap;
+    char space_reason[POOL_REASON_MAX + 1];
     struct pool_box stray;            /* a box to destroy that has no slot */
     char reason[POOL_REASON_MAX + 1]; /* of this step's refusals, where it is not a profile's */
 
@@ -381,6 +384,9 @@ void lease_left(struct pool *p, struct slot *s);  /* somebody who waited for it 
 void lease_touch(struct pool *p, struct slot *s); /* its owner is at work now */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 
+/* space.c */
+void space_step(struct pool *p, const struct pool_event *ev);
+
 /* release.c */
 void release_step(struct pool *p, const struct pool_event *ev);
 void release_stored(struct pool *p, struct slot *s);
@@ -390,6 +396,8 @@ void release_failed(struct pool *p, struct slot *s);
 void doom_box(struct pool *p, struct slot *s, enum pool_end end);
 void doom_died(struct pool *p, struct slot *s);
 void doom_stored(struct pool *p, struct slot *s);
+void doom_unrecorded(struct pool *p,
+                     struct slot *s); /* DOOMED: destroyed before its row is written */
 void doom_failed(struct pool *p, struct slot *s);
 void doom_destroy(struct pool *p, struct slot *s);
 void doom_destroyed(struct pool *p, const struct pool_event *ev);

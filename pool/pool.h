@@ -208,6 +208,7 @@ enum pool_event_kind {
     POOL_EV_STORE_FAILED,
     POOL_EV_STORE_STATE,
     /* the world */
+    POOL_EV_SPACE, /* whether there is space for new boxes */
     POOL_EV_WAKE,
     POOL_EV_RECONFIG,
     POOL_EV_MODE,
@@ -296,6 +297,10 @@ struct pool_event {
             uint64_t expires_ns; /* the lease deadline in the row it wrote */
         } stored;                /* STORED; STORE_FAILED too (then u.stored is valid, no reason) */
         bool is_store_up;        /* STORE_STATE */
+        struct {
+            bool is_low; /* no new box is made */
+            char reason[POOL_REASON_MAX + 1];
+        } space;
         const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
         struct {
             enum pool_mode mode;
@@ -343,6 +348,8 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_BREAKER_CLOSED,
                  POOL_FACT_MODE,
                  POOL_FACT_MISSING, /* a clean listing does not show boxes: each is asked for */
+                 POOL_FACT_DISK_LOW,
+                 POOL_FACT_DISK_OK,
                  POOL_FACT_COUNT
 };
 const char *pool_fact_name(enum pool_fact fact);

@@ -93,8 +93,11 @@ static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
 static void doom_for(struct pool *p, const struct pool_event *ev, struct slot *s, enum pool_end end,
                      enum waiter_phase phase)
 {
-    if (wait_for(p, ev, s, phase, 0) != NULL)
-        doom_box(p, s, end);
+    if (wait_for(p, ev, s, phase, 0) == NULL)
+        return;
+    doom_box(p, s, end);
+    if (!p->is_store_up)
+        doom_unrecorded(p, s);
 }
 
 static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
@@ -111,7 +114,7 @@ static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
         refuse(p, ev->req, SP_NOT_LEASED);
         return;
     }
-    if (!p->is_store_up)
+    if (!p->is_store_up && !ev->u.on.want_destroy && (want_park || s->box.state == POOL_PARKING))
         refuse(p, ev->req, SP_STORE_UNAVAILABLE);
     else if (s->box.state == POOL_PARKING && !ev->u.on.want_destroy)
         (void) wait_for(p, ev, s, WAITER_COMMIT, s->wait_write); /* NULL: answered already */
@@ -147,12 +150,10 @@ static void destroy(struct pool *p, const struct pool_event *ev, struct slot *s)
 
     if (s->box.state == POOL_FORGETTING || (is_committed && ev->u.on.is_quick))
         emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
-    else if (box_is_dying(s))
-        (void) wait_for(p, ev, s, phase, 0); /* NULL: answered already */
-    else if (!p->is_store_up)
-        refuse(p, ev->req, SP_STORE_UNAVAILABLE);
-    else
+    else if (!box_is_dying(s))
         doom_for(p, ev, s, POOL_END_DESTROYED, phase);
+    else if (wait_for(p, ev, s, phase, 0) != NULL && s->box.state == POOL_DOOMED && !p->is_store_up)
+        doom_unrecorded(p, s);
 }
 
 void release_step(struct pool *p, const struct pool_event *ev)

@@ -77,7 +77,7 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
     ret->failures = f->failures;
     ret->is_open = f->is_open;
     ret->retry_at_ns = f->retry_ns;
-    memcpy(ret->reason, f->reason, sizeof(ret->reason));
+    memcpy(ret->reason, p->is_space_low ? p->space_reason : f->reason, sizeof(ret->reason));
     ret->warm_hits = f->warm_hits;
     ret->cold_starts = f->cold_starts;
 }

@@ -18,6 +18,18 @@ static void died(struct pool *p, const struct pool_event *ev)
         doom_died(p, s);
 }
 
+static void change_world(struct pool *p, const struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_STORE_STATE)
+        writes_store_state(p, ev->u.is_store_up);
+    else if (ev->kind == POOL_EV_SPACE)
+        space_step(p, ev);
+    else if (ev->kind == POOL_EV_RECONFIG)
+        reconfig_step(p, ev->u.reconfig);
+    else
+        mode_step(p, ev);
+}
+
 static void dispatch(struct pool *p, const struct pool_event *ev)
 {
     switch (ev->kind) {
@@ -67,15 +79,12 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         writes_answered(p, ev, ev->kind == POOL_EV_STORED);
         break;
     case POOL_EV_STORE_STATE:
-        writes_store_state(p, ev->u.is_store_up);
+    case POOL_EV_SPACE:
+    case POOL_EV_RECONFIG:
+    case POOL_EV_MODE:
+        change_world(p, ev);
         break;
     case POOL_EV_WAKE:
-        break;
-    case POOL_EV_RECONFIG:
-        reconfig_step(p, ev->u.reconfig);
-        break;
-    case POOL_EV_MODE:
-        mode_step(p, ev);
         break;
     case POOL_EV_COUNT:
         assert(false);

@@ -81,7 +81,7 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
 static bool has_row(enum pool_state state)
 {
     return state == POOL_BLANK || state == POOL_LEASED || state == POOL_PARKED ||
-           state == POOL_DOOMED || state == POOL_FORGETTING;
+           state == POOL_DOOMED || state == POOL_DESTROYING || state == POOL_FORGETTING;
 }
 
 void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
@@ -142,6 +142,9 @@ static void write_row(struct pool *p, struct slot *s)
     case POOL_DOOMED:
         s->wait_write = box_write(p, s, POOL_WRITE_DELETING);
         break;
+    case POOL_DESTROYING: /* it went before its row could be written */
+        (void) box_write(p, s, POOL_WRITE_DELETING);
+        break;
     case POOL_FORGETTING:
         s->wait_write = box_write(p, s, POOL_WRITE_FORGET);
         break;
@@ -151,7 +154,6 @@ static void write_row(struct pool *p, struct slot *s)
     case POOL_STARTING:
     case POOL_LEASING:
     case POOL_PARKING:
-    case POOL_DESTROYING:
     case POOL_STATE_COUNT: /* their row is right, or is being written */
         list_remove(&p->dirty, &s->dirty_link);
         break;

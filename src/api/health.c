@@ -23,6 +23,8 @@ static const char *trouble(struct api *api)
         return "the store cannot be written";
     if (stats.mode != POOL_RUNNING)
         return stats.mode == POOL_PAUSED ? "the pool is paused" : "the pool is draining";
+    if (engine_disk(api->engine)->is_low)
+        return engine_disk(api->engine)->reason;
     return engine_backend_trouble(api->engine);
 }
 

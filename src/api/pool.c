@@ -75,6 +75,36 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_end(o);
 }
 
+static void put_disk(struct json_out *o, struct api *api)
+{
+    const struct engine_disk *d = engine_disk(api->engine);
+
+    if (!d->is_known)
+        return;
+    json_begin_obj(o, "disk");
+    json_put_str(o, "dir", d->dir);
+    json_put_u64(o, "free_bytes", d->free_bytes);
+    json_put_u64(o, "total_bytes", d->total_bytes);
+    json_put_u64(o, "free_inodes", d->free_inodes);
+    json_put_u64(o, "floor_bytes", d->floor_bytes);
+    json_put_str(o, "trouble", d->is_low ? d->reason : NULL);
+    json_begin_arr(o, "largest");
+    for (unsigned i = 0; i < d->largest_count; i++) {
+        const struct pool_box *box = pool_find_box(engine_pool(api->engine), d->largest[i].box);
+        char id[17];
+
+        str_hex64(id, d->largest[i].box.v);
+        json_begin_obj(o, NULL);
+        json_put_str(o, "box_id", id);
+        json_put_str(o, "sandbox_id",
+                     box != NULL && !str_is_empty(box->sandbox_id) ? box->sandbox_id : NULL);
+        json_put_u64(o, "bytes", d->largest[i].bytes);
+        json_end(o);
+    }
+    json_end(o);
+    json_end(o);
+}
+
 static void put_counters(struct json_out *o, const struct pool_stats *stats)
 {
     json_begin_obj(o, "acquires");
@@ -104,6 +134,7 @@ void api_pool(struct http_exchange *ex)
     json_put_str(&o, "instance", engine_instance(api->engine));
     json_put_str(&o, "mode", pool_mode_name(stats.mode));
     put_store(&o, api, stats.is_store_up);
+    put_disk(&o, api);
     json_put_str(&o, "backend_trouble", trouble);
     json_put_u64(&o, "max_boxes", stats.max_boxes);
     json_put_u64(&o, "total", stats.total);

@@ -228,6 +228,8 @@ struct backend_ops {
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
+    /* Where the boxes' own disks lie on this machine: <dir>/<box id>/disk. NULL: nowhere. */
+    const char *(*disk_dir)(struct backend *b);
     /* NULL: nothing to tell. */
     void (*examine)(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));

@@ -4,6 +4,8 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
+#define GB (1024.0 * 1024 * 1024)
+
 static const char *const head[] = {"PROFILE", "BACKEND", "TARGET",  "STARTING", "BLANK",
                                    "LEASED",  "PARKED",  "WAITING", "PER-MIN",  "MAKE",
                                    "WARM",    "COLD",    "TROUBLE"};
@@ -54,6 +56,30 @@ static void add_profile(struct out_table *t, const struct json *p)
     add_trouble(t, json_get(p, "breaker"));
 }
 
+static void print_disk(const struct json *disk, FILE *out)
+{
+    const struct json *largest = json_get(disk, "largest");
+    char text[400];
+
+    if (disk == NULL)
+        return;
+    (void) snprintf(text, sizeof(text), "%.1f of %.1f GB free in %.200s",
+                    json_num(json_get(disk, "free_bytes")) / GB,
+                    json_num(json_get(disk, "total_bytes")) / GB, show_str(disk, "dir"));
+    out_pair(out, "disk", text);
+    if (!str_is_empty(show_str(disk, "trouble")))
+        out_pair(out, "trouble", show_str(disk, "trouble"));
+    for (size_t i = 0; i < json_len(largest); i++) {
+        const struct json *box = json_at(largest, i);
+        const char *id = show_str(box, "sandbox_id");
+
+        (void) snprintf(text, sizeof(text), "%.64s takes %.1f GB",
+                        str_is_empty(id) ? show_str(box, "box_id") : id,
+                        json_num(json_get(box, "bytes")) / GB);
+        out_pair(out, "large box", text);
+    }
+}
+
 static void print_summary(const struct json *pool, FILE *out)
 {
     const struct json *by_state = json_get(pool, "by_state");
@@ -64,6 +90,7 @@ static void print_summary(const struct json *pool, FILE *out)
 
     out_pair(out, "mode", show_str(pool, "mode"));
     out_pair(out, "store", show_str(json_get(pool, "store"), "state"));
+    print_disk(json_get(pool, "disk"), out);
     if (!str_is_empty(trouble))
         out_pair(out, "trouble", trouble);
     (void) snprintf(text, sizeof(text), "%llu of %llu",

@@ -184,6 +184,7 @@ struct config {
         enum config_durability durability;
         uint64_t queue_max;
         uint64_t events_max;
+        uint64_t min_free; /* bytes; 0: no floor */
     } store;
     struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */

@@ -119,6 +119,10 @@ const struct config_key config_keys[] = {
            "Changes that may wait to be written; when full, new leases are answered 503."),
     GLOBAL(store.events_max, U64, 0, 100, 100000000, "100000",
            "Events kept in the audit trail; the oldest go first."),
+    GLOBAL(store.min_free, SIZE, RELOAD, 0, 64 * TIB, "512M",
+           "Free space of the file system that holds the database and the disks of boxes, below "
+           "which no new box is made. Boxes that exist can still be used, released and "
+           "destroyed. 0: no floor."),
 
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
            "Directories of this machine whose contents may be mounted into boxes, by a profile "

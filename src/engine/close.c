@@ -55,6 +55,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     e->closed_ctx = ctx;
     rt_timer_cancel(e->rt, &e->wake_timer);
     rt_timer_cancel(e->rt, &e->reconcile_timer);
+    rt_timer_cancel(e->rt, &e->space_timer);
     engine_op_begun(e); /* so that the last end comes after all of this */
     reconcile_settle(e);
     op_cancel_all(&e->probes);

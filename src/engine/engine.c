@@ -324,6 +324,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
         reconcile_backend(e, i);
     profiles_prepare(e);
     reconcile_arm(e);
+    space_look(e);
     free(pc);
     log_info("config.reloaded", LF_U64("profiles", config->profile_count));
     return SP_OK;

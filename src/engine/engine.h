@@ -92,6 +92,28 @@ void engine_examine(struct engine *e,
                     void *ctx);
 
 /* --- views --- */
+
+#define ENGINE_LARGEST_MAX 5
+
+/* The space that is left for the database and the disks of boxes. */
+struct engine_disk {
+    bool is_known; /* it has been looked at */
+    bool is_low;   /* no new box is made: see `reason` */
+    char reason[POOL_REASON_MAX + 1];
+    char dir[CONFIG_PATH_MAX + 64]; /* the fullest of those that matter */
+    uint64_t floor_bytes;           /* 0: none */
+    uint64_t free_bytes;
+    uint64_t total_bytes;
+    uint64_t free_inodes;
+    unsigned largest_count; /* only when space is short */
+    struct {
+        struct box_id box;
+        uint64_t bytes; /* that its disk takes */
+    } largest[ENGINE_LARGEST_MAX];
+};
+/* As of the last look; asks for the next one. */
+const struct engine_disk *engine_disk(struct engine *e);
+
 /* The kinds of extras that an acquire of this pool profile can have (BACKEND_LATE_*): given to a
  * box that runs, or to one that is made for it. */
 unsigned engine_can_apply(struct engine *e, unsigned profile);

@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
+#define MB (1024 * 1024)
+
 struct examiner {
     struct engine *engine;
     unsigned left; /* backends that have not answered, and the start itself */
@@ -15,8 +17,32 @@ struct examiner {
         struct backend_exam exam;
         struct examiner *examiner;
     } ops[ENGINE_BACKENDS_MAX];
-    struct engine_exam exams[ENGINE_BACKENDS_MAX];
+    struct backend_exam disk;
+    struct engine_exam exams[ENGINE_BACKENDS_MAX + 1];
 };
+
+static void examine_disk(struct examiner *x)
+{
+    const struct engine_disk *d = engine_disk(x->engine);
+
+    if (!d->is_known)
+        return;
+    if (d->is_low)
+        backend_tell(&x->disk, BACKEND_FINDING_FAIL, "free space",
+                     "%s: no new box is made. Destroy boxes, or lower store.min_free", d->reason);
+    else
+        backend_tell(&x->disk, BACKEND_FINDING_OK, "free space", "%llu MB in %.160s",
+                     (unsigned long long) (d->free_bytes / MB), d->dir);
+    for (unsigned i = 0; i < d->largest_count; i++) {
+        const struct pool_box *box = pool_find_box(x->engine->pool, d->largest[i].box);
+
+        backend_tell(&x->disk, BACKEND_FINDING_OK, "large box", "%016llx%s%s takes %llu MB",
+                     (unsigned long long) d->largest[i].box.v,
+                     box != NULL && !str_is_empty(box->sandbox_id) ? ", sandbox " : "",
+                     box != NULL ? box->sandbox_id : "",
+                     (unsigned long long) (d->largest[i].bytes / MB));
+    }
+}
 
 static void one_less(struct examiner *x)
 {
@@ -28,7 +54,11 @@ static void one_less(struct examiner *x)
                                            .findings = x->ops[i].exam.findings,
                                            .count = x->ops[i].exam.count};
     }
-    x->on_done(x->ctx, x->exams, x->count);
+    examine_disk(x);
+    x->exams[x->count] =
+        (struct engine_exam){.name = "disk", .findings = x->disk.findings, .count = x->disk.count};
+    x->on_done(x->ctx, x->exams, x->count + 1);
+    backend_exam_fini(&x->disk);
     for (unsigned i = 0; i < x->count; i++)
         backend_exam_fini(&x->ops[i].exam);
     free(x);

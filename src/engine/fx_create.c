@@ -77,6 +77,7 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
                      "the profile is gone from the configuration");
         return;
     }
+    space_refresh(e);
     FAULT_POINT("engine.before_create");
     c = xcalloc(1, sizeof(*c));
     c->engine = e;

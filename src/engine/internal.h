@@ -78,6 +78,10 @@ struct engine {
     unsigned backend_count;
     struct rt_timer reconcile_timer;
     struct list rounds; /* of listings, whose missing boxes are being asked for */
+    struct rt_timer space_timer;
+    struct engine_disk disk;
+    uint64_t looked_ns; /* at the space */
+    bool is_looking;
     struct list probes; /* in flight */
 
     struct journal journal;
@@ -184,6 +188,11 @@ void reconcile_backend(struct engine *e, unsigned backend);
 void reconcile_arm(struct engine *e);
 /* After a step: tells those who wait for a listing, once no missing box is asked for any more. */
 void reconcile_settle(struct engine *e);
+
+/* space.c */
+void space_look(struct engine *e);
+/* Unless it was looked at a moment ago. */
+void space_refresh(struct engine *e);
 
 /* extras.c */
 struct engine_extra *extra_find(const struct engine *e, struct box_id box);

@@ -215,5 +215,6 @@ void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
     r->on_ready = on_ready;
     r->ctx = ctx;
     profiles_prepare(e);
+    space_look(e);
     engine_reconcile(e, on_first_round, r);
 }

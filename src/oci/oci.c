@@ -96,6 +96,11 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
     oci_settle(o);
 }
 
+static const char *oci_disk_dir(struct backend *backend)
+{
+    return oci_of(backend)->boxes_dir;
+}
+
 const struct backend_ops oci_ops = {
     .name = "oci",
     .is_local = true,
@@ -112,5 +117,6 @@ const struct backend_ops oci_ops = {
     .list = oci_list,
     .bind = oci_bind,
     .update = oci_update,
+    .disk_dir = oci_disk_dir,
     .examine = oci_examine,
 };

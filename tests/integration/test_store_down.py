@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from harness import TestCase, main, wait_until
+from harness import BIN, TestCase, main, wait_until
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root to mount a small disk")
@@ -41,7 +41,8 @@ class DiskFull(TestCase):
 
     def test_full_disk_and_back(self):
         sim = self.sim()
-        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False)
+        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False,
+                             store={"min_free": 0})
         self.small_disk(daemon)
         self.addCleanup(lambda: daemon.process and daemon.kill())  # before the disk goes
         daemon.start()
@@ -124,7 +125,8 @@ class DiskFilledByBoxes(TestCase):
 
     def check(self, kind):
         sim = self.sim()
-        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False)
+        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False,
+                             store={"min_free": 0})
         self.mount(daemon, kind)
         self.addCleanup(lambda: daemon.process and daemon.kill())  # before the disk goes
         daemon.start()
@@ -152,6 +154,42 @@ class DiskFilledByBoxes(TestCase):
         filler.stop()
         filler.path.unlink()
         self.assertOk(client.acquire("after", wait_ms=20000))
+
+    def test_no_new_box_below_the_floor(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 2, "max": 2}}, sim=sim, start=False,
+                             store={"min_free": "16M"})
+        self.mount(daemon, "tmpfs")
+        self.addCleanup(lambda: daemon.process and daemon.kill())
+        daemon.start()
+        client = self.client(daemon)
+        self.wait_blank(client, 2)
+        filler = Filler(daemon.state / "filler")
+        self.addCleanup(filler.stop)
+        self.assertTrue(filler.is_full.wait(20))
+        wait_until(lambda: client.get("/readyz").status == 503, "the daemon has noticed")
+        why = client.get("/readyz").json["reason"]
+        self.assertRegex(why, "^free space of .* is 0 MB, below the floor of 16 MB$")
+        warm = [self.assertOk(client.acquire(f"w-{i}"))["sandbox_id"] for i in range(2)]
+        answer = client.acquire("new", wait_ms=20000)
+        self.assertCode(answer, 503, "backend_unavailable")
+        self.assertIn(why, answer.json["error"]["message"])
+        pool = client.get("/v1/pool").json
+        self.assertEqual(pool["disk"]["trouble"], why)
+        self.assertLess(pool["disk"]["free_bytes"], 16 << 20)
+        self.assertEqual(pool["profiles"][0]["breaker"]["reason"], why)
+        shown = subprocess.run([str(BIN / "sandpool"), "--socket", str(daemon.socket), "pool"],
+                               capture_output=True, text=True, timeout=20)
+        self.assertIn(why, shown.stdout)
+        exam = {e["name"]: e for e in client.get("/v1/doctor").json["backends"]}["disk"]
+        self.assertEqual(exam["findings"][0]["level"], "fail")
+        self.assertIn(why, exam["findings"][0]["text"])
+        for sandbox_id in warm:
+            self.assertOk(client.delete(f"/v1/sandboxes/{sandbox_id}"))
+        filler.stop()
+        filler.path.unlink()
+        wait_until(lambda: client.get("/readyz").status == 200, "there is space again")
+        self.assertOk(client.acquire("new", wait_ms=20000))
 
     def test_tmpfs(self):
         self.check("tmpfs")

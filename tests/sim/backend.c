@@ -137,14 +137,26 @@ static void tell_death(struct world *w, const struct world_box *b)
     p->ev.box = b->seen.id;
 }
 
+/* Without its row only when the store could not take it, and somebody asked for the end. */
+static bool may_destroy(struct world *w, const struct pool_fx *fx)
+{
+    struct world_row *row = rows_find(w, fx->box.v);
+    struct pool_stats stats;
+
+    pool_get_stats(w->pool, &stats);
+    if (row == NULL)
+        return !stats.is_store_up;
+    row->is_unrecorded = row->is_unrecorded || !stats.is_store_up || row->has_failed;
+    return row->box.state == POOL_DOOMED || row->is_unrecorded;
+}
+
 static void destroy(struct world *w, const struct pool_fx *fx)
 {
-    const struct world_row *row = rows_find(w, fx->box.v);
     struct world_box *b = backend_find(w, fx->box.v);
     bool is_done = !world_chance(w, 12);
     bool is_told = !world_chance(w, 12);
 
-    if (fx->epoch != 0 && (row == NULL || row->box.state != POOL_DOOMED))
+    if (fx->epoch != 0 && !may_destroy(w, fx))
         world_fail(w, "a destroy without a committed `deleting`");
     if (b != NULL && is_done) {
         b->is_running = false;

@@ -78,6 +78,15 @@ static void change_mode(struct world *w)
     world_step(w, &ev);
 }
 
+void operator_space(struct world *w, bool is_low)
+{
+    struct pool_event ev = {.kind = POOL_EV_SPACE, .u.space.is_low = is_low};
+
+    snprintf(ev.u.space.reason, sizeof(ev.u.space.reason), "the disk is full");
+    w->is_space_low = is_low;
+    world_step(w, &ev);
+}
+
 void operator_act(struct world *w)
 {
     uint64_t dice = rand_below(&w->rand, 1000);
@@ -100,6 +109,8 @@ void operator_act(struct world *w)
         world_advance(w, w->now_ns + world_ms(w, 500, 4000));
     else if (dice < 78)
         w->now_ns += world_ms(w, 1000, 3600 * 1000); /* asleep: everything is late */
+    else if (dice < 83)
+        operator_space(w, rand_below(&w->rand, 3) == 0);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);
     else if (dice < 130)

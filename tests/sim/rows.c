@@ -79,13 +79,21 @@ static void apply(struct world *w, const struct pending *p)
         return;
     }
     row = find_or_add(w, p->row.id.v);
-    if (p->what == POOL_WRITE_DELETING &&
+    if ((p->what == POOL_WRITE_DELETING || p->what == POOL_WRITE_FORGET) &&
         (row->box.state == POOL_LEASED || row->box.state == POOL_PARKED))
         remember(w, &p->row);
     row->box = p->row;
     row->box.state = row_state(p->row.state);
     if (p->what == POOL_WRITE_FORGET)
         row->is_used = false;
+}
+
+static void note_outcome(struct world *w, const struct pending *p, bool is_ok)
+{
+    struct world_row *row = rows_find(w, p->ev.box.v);
+
+    if (row != NULL)
+        row->has_failed = !is_ok;
 }
 
 void rows_submit(struct world *w, const struct pool_fx *fx)
@@ -105,6 +113,7 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
         p->kind = PENDING_EVENT;
         p->ev.kind = POOL_EV_STORE_FAILED;
         p->at_ns = w->now_ns;
+        note_outcome(w, p, false);
         return;
     }
     if (p->what == POOL_WRITE_MODE) {
@@ -120,6 +129,7 @@ void rows_commit(struct world *w, struct pending *p)
 {
     bool is_ok = w->is_store_up && !world_chance(w, 2);
 
+    note_outcome(w, p, is_ok);
     if (is_ok)
         apply(w, p);
     p->ev.kind = is_ok ? POOL_EV_STORED : POOL_EV_STORE_FAILED;

@@ -77,10 +77,10 @@ static void show_effect(const struct world *w, const struct pool_fx *fx)
 static void show_event(const struct world *w, const struct pool_event *ev)
 {
     static const char *const names[] = {
-        "acquire",   "release",  "renew",       "destroy", "abandon",      "undelivered",
-        "activity",  "created",  "create_fail", "probed",  "checked",      "discovered",
-        "destroyed", "died",     "listed",      "stored",  "store_failed", "store_state",
-        "wake",      "reconfig", "mode"};
+        "acquire",   "release", "renew",       "destroy", "abandon",      "undelivered",
+        "activity",  "created", "create_fail", "probed",  "checked",      "discovered",
+        "destroyed", "died",    "listed",      "stored",  "store_failed", "store_state",
+        "space",     "wake",    "reconfig",    "mode"};
 
     if (!w->is_verbose)
         return;

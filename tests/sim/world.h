@@ -40,6 +40,8 @@ struct world_box {
 struct world_row {
     bool is_used;
     struct pool_box box; /* state as the store keeps it */
+    bool has_failed;     /* the last write of it */
+    bool is_unrecorded;  /* its owner wanted it gone while the store could not be written */
 };
 
 struct world_past {
@@ -114,6 +116,7 @@ struct world {
     size_t past_count;
     enum pool_mode stored_mode;
     bool is_store_up;
+    bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */
 
     struct pending pending[WORLD_PENDING];
@@ -176,6 +179,7 @@ void observer_make_token(void *ctx, char *dst);
 /* operator.c */
 void operator_config(struct world *w, bool is_final);
 void operator_act(struct world *w);
+void operator_space(struct world *w, bool is_low);
 
 /* settle.c */
 void settle(struct world *w);

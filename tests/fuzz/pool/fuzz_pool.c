@@ -143,6 +143,18 @@ static void fill_listing(struct fuzz *f, struct input *in, struct pool_event *ev
     fill_seen(in, &seen[1]);
 }
 
+static void fill_state(struct input *in, struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_STORE_STATE)
+        ev->u.is_store_up = take(in) % 2 == 0;
+    if (ev->kind == POOL_EV_SPACE)
+        ev->u.space.is_low = take(in) % 2 == 0;
+    if (ev->kind != POOL_EV_MODE)
+        return;
+    ev->u.mode.mode = take(in) % POOL_MODE_COUNT;
+    ev->u.mode.want_parked_gone = take(in) % 2 == 0;
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -188,7 +200,9 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         fill_listing(f, in, ev, seen);
         break;
     case POOL_EV_STORE_STATE:
-        ev->u.is_store_up = take(in) % 2 == 0;
+    case POOL_EV_SPACE:
+    case POOL_EV_MODE:
+        fill_state(in, ev);
         break;
     case POOL_EV_WAKE:
         f->now_ns += take(in) * NS_PER_MS * 20;
@@ -197,10 +211,6 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         f->config.profiles[take(in) % 2].spec_hash = take(in) % 3;
         f->config.profile_count = 1 + take(in) % 2;
         ev->u.reconfig = &f->config;
-        break;
-    case POOL_EV_MODE:
-        ev->u.mode.mode = take(in) % POOL_MODE_COUNT;
-        ev->u.mode.want_parked_gone = take(in) % 2 == 0;
         break;
     case POOL_EV_COUNT:
         break;

@@ -338,6 +338,7 @@ static void test_reload(void **state)
         "pool.default_wait_ms",
         "pool.max_wait_ms",
         "pool.reconcile_interval_s",
+        "store.min_free",
         "provisioner.api_key*",
         "provisioner.profile",
         "provisioner.boxes",

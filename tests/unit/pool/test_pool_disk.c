@@ -1,0 +1,182 @@
+/* test_pool_disk.c - a disk without space, and one that cannot be written: what exists can go, what is
+ * new has to wait, and callers are told why. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void set_space(bool is_low)
+{
+    struct pool_event ev = {.kind = POOL_EV_SPACE, .u.space.is_low = is_low};
+
+    snprintf(ev.u.space.reason, sizeof(ev.u.space.reason), "free space is 1 MB");
+    rig_send(&rig, &ev);
+}
+
+static void test_no_new_box_below_the_floor(void **state)
+{
+    struct pool_profile_view view;
+    uint64_t waiting;
+    uint64_t next;
+
+    (void) state;
+    rig.hold.create = true;
+    rig_start(&rig);
+    waiting = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    set_space(true);
+    assert_int_equal(rig_code(&rig, waiting), SP_BACKEND_UNAVAILABLE); /* not at its deadline */
+    assert_string_equal(rig_reply(&rig, waiting)->reason, "free space is 1 MB");
+    next = rig_acquire(&rig, "u", "t2", 60 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, next), SP_BACKEND_UNAVAILABLE);
+    assert_true(rig_reply(&rig, next)->u.reply.retry_after_ns > 0);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+    assert_int_equal(rig.facts[POOL_FACT_DISK_LOW], 1);
+    pool_get_profile(rig.pool, rig.now_ns, 0, &view);
+    assert_string_equal(view.reason, "free space is 1 MB");
+    assert_int_equal(view.failures, 0); /* the backend has nothing to do with it */
+    set_space(false);
+    assert_int_equal(rig.facts[POOL_FACT_DISK_OK], 1);
+    rig.hold.create = false;
+    rig_answer_all(&rig, POOL_FX_CREATE, true);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", 60 * NS_PER_S)), SP_OK);
+}
+
+static void test_boxes_that_exist_go_on(void **state)
+{
+    (void) state;
+    rig.config.profiles[0].warm_min = 2;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK);
+    set_space(true);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t2", 0)), SP_OK); /* was warm */
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK); /* has one */
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK); /* its parked one */
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t2", 0, false)), SP_OK);
+    set_space(false);
+}
+
+/* An intent that was being written when space ran out makes no box. */
+static void test_intents_are_given_up(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.hold.store = true;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    set_space(true);
+    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    assert_int_equal(rig_count(&rig, POOL_INTENT), 0);
+}
+
+/* Whoever destroys its box gets rid of it, also when nothing can be recorded. */
+static void test_destroy_without_a_store(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    rig_store(&rig, false);
+    rig.hold.destroy = true;
+    a = rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    assert_int_equal(rig_code(&rig, a), -1000); /* not before it is gone */
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_count(&rig, POOL_FORGETTING), 1); /* its row is still there */
+    rig_store(&rig, true);
+    assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
+    assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
+}
+
+/* The same for a release that would not park, and for a commit that fails under way. */
+static void test_release_to_destroy_without_a_store(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t2", NS_PER_S)), SP_OK);
+    rig.hold.store = true;
+    a = rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    rig_store(&rig, false);
+    a = rig_on(&rig, POOL_EV_RELEASE, "t2", 0, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    rig_store(&rig, true);
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
+}
+
+/* The box is not gone when the store is back: its row is put right before its id can be used again. */
+static void test_the_row_follows(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    rig_store(&rig, false);
+    rig.hold.destroy = true;
+    (void) rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    assert_int_equal(rig.writes[POOL_WRITE_DELETING], 0);
+    rig_store(&rig, true);
+    assert_int_equal(rig.writes[POOL_WRITE_DELETING], 1);
+    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
+}
+
+/* What nobody asked for waits: a box whose time is over stays until that is recorded. */
+static void test_other_ends_wait_for_the_store(void **state)
+{
+    (void) state;
+    rig.config.profiles[0].ttl_ns = NS_PER_S;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    rig_store(&rig, false);
+    rig_advance(&rig, 5 * NS_PER_S);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 1);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    rig_store(&rig, true);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_no_new_box_below_the_floor),
+        TEST(test_boxes_that_exist_go_on),
+        TEST(test_intents_are_given_up),
+        TEST(test_destroy_without_a_store),
+        TEST(test_release_to_destroy_without_a_store),
+        TEST(test_the_row_follows),
+        TEST(test_other_ends_wait_for_the_store),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
