@@ -65,13 +65,35 @@ bool api_identify(struct http_exchange *ex, struct api_caller *ret)
     return identify_uid(c, peer->uid, ret);
 }
 
+bool api_is_operator(void *ctx, const struct http_peer *peer)
+{
+    const struct api *api = ctx;
+    struct api_caller caller;
+
+    return identify_uid(engine_config(api->engine), peer->uid, &caller) && caller.is_operator;
+}
+
+/* On TCP: its connections are its own from here on, and no longer a stranger's. */
+static void prove(struct http_exchange *ex, const struct api_caller *caller)
+{
+    if (!http_peer(ex)->is_tcp)
+        return;
+    if (caller->is_operator)
+        http_prove(ex);
+    else
+        http_prove_as(ex, caller->principal);
+}
+
 int api_guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
 {
     struct api_caller caller;
+    bool is_known = api_identify(ex, &caller);
 
+    if (is_known)
+        prove(ex, &caller);
     if (route->flags & HTTP_OPEN)
         return SP_OK;
-    if (!api_identify(ex, &caller))
+    if (!is_known)
         return err_set(err, SP_UNAUTHORIZED,
                        "send 'Authorization: Bearer <token>' with a token "
                        "from tcp.tokens");

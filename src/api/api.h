@@ -18,6 +18,8 @@ struct api {
 extern const struct http_route api_routes[];
 
 /* struct http_server_config.guard: who may call what. */
+/* Of a caller on the Unix socket; `ctx` is the struct api. */
+bool api_is_operator(void *ctx, const struct http_peer *peer);
 int api_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
 
 #endif

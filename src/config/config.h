@@ -162,10 +162,12 @@ struct config {
         char listen[CONFIG_NAME_MAX + 1];    /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
         struct config_map tokens;            /* caller's name to bearer token */
         char operators[CONFIG_TEXT_MAX + 1]; /* names among them, comma separated */
+        uint64_t max_unproven;               /* connections without a valid token */
     } tcp;
     char operator_uids[CONFIG_TEXT_MAX + 1]; /* beside root and the daemon's own, comma separated */
     struct {
         uint64_t max_connections;
+        uint64_t share_percent;
         uint64_t max_header_bytes;
         uint64_t max_body_bytes;
         uint64_t header_timeout_s;

@@ -80,9 +80,17 @@ const struct config_key config_keys[] = {
            "this file, like alice: ${ALICE_TOKEN}."),
     GLOBAL(tcp.operators, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
            "Names among the tokens whose callers may operate the pool."),
+    GLOBAL(tcp.max_unproven, U64, RELOAD, 1, 100000, "256",
+           "Open connections that have not sent a valid token yet; for one more the oldest "
+           "of them is closed. Applies to the provisioner's listener too."),
 
     GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
-           "Open connections; one more is answered 503 and closed."),
+           "Open connections; one more is answered 503 and closed. Operators on the Unix "
+           "socket get in all the same."),
+    GLOBAL(http.share_percent, U64, RELOAD, 1, 100, "90",
+           "Of the connections that it has and that are free, one caller (a user id, or a "
+           "token's name) may use this part, and TCP this part of all. The rest is kept "
+           "for others."),
     GLOBAL(http.max_header_bytes, SIZE, RELOAD, KIB, MIB, "16k",
            "Longest request line and headers together; more is answered 431."),
     GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",

@@ -28,7 +28,8 @@
 #define STOP_POLL_NS (10 * NS_PER_MS)
 
 enum {
-    FILES_RESERVED = 256, /* for everything that is not a caller's connection */
+    FILES_RESERVED = 1024, /* store, engines, backends, boxes that are being talked to, operators */
+    FILES_PER_BOX = 2,     /* its process, and a conversation with it */
     STREAM_MAX = 4 * 1024 * 1024,
 };
 
@@ -58,6 +59,8 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
 {
     struct http_limits limits = {
         .max_connections = (unsigned) c->http.max_connections,
+        .max_unproven = (unsigned) c->tcp.max_unproven,
+        .share_percent = (unsigned) c->http.share_percent,
         .max_header_bytes = (size_t) c->http.max_header_bytes,
         .max_body_bytes = (size_t) c->http.max_body_bytes,
         .stream_max = STREAM_MAX,
@@ -66,10 +69,15 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
         .write_timeout_ms = c->http.write_timeout_s * 1000,
     };
 
-    /* Refusing a connection ourselves beats the kernel dropping it without a word. */
-    if (d->file_limit < FILES_RESERVED + limits.max_connections) {
-        limits.max_connections = d->file_limit > 2 * FILES_RESERVED
-                                     ? (unsigned) d->file_limit - FILES_RESERVED
+    uint64_t reserved = FILES_RESERVED + FILES_PER_BOX * c->pool.max_boxes;
+
+    if (c->provisioner.enabled)
+        reserved += c->provisioner.max_connections + c->provisioner.max_requests;
+    /* Refusing a connection ourselves beats the kernel dropping it without a word, or a box that
+     * cannot be made because callers have all the descriptors. */
+    if (d->file_limit < reserved + limits.max_connections) {
+        limits.max_connections = d->file_limit > 2 * reserved
+                                     ? (unsigned) (d->file_limit - reserved)
                                      : (unsigned) d->file_limit / 2 + 1;
         log_warn("http.connections_limited", LF_U64("max_connections", limits.max_connections),
                  LF_U64("open_files", d->file_limit));
@@ -297,6 +305,8 @@ static int start_listening(struct daemon *d, struct err *err)
                                     .routes = api_routes,
                                     .ctx = &d->api,
                                     .guard = api_guard,
+                                    .wants_proof = true,
+                                    .is_operator = api_is_operator,
                                     .keeps_requests = true};
     struct listener_socket *unix_socket = NULL;
     struct listener_socket *tcp_socket = NULL;

@@ -70,14 +70,17 @@ static struct conn *conn_new(struct http_server *s, bool is_tcp)
 
 /* Over the cap: answered, not served. When too many are being told already it gets the answer and
  * is closed at once. */
-static void refuse(struct conn *c)
+static void refuse(struct conn *c, const char *why)
 {
     struct http_server *s = c->server;
 
     s->stats.refused++;
+    c->is_refused = true;
+    list_remove(&s->conns, &c->link);
+    list_push_back(&s->refusing, &c->link);
     c->ex = exchange_new(c);
     c->ex->req.is_http11 = true;
-    exchange_refuse(c->ex, SP_TOO_MANY_CONNECTIONS, "the connection limit is reached", 1000);
+    exchange_refuse(c->ex, SP_TOO_MANY_CONNECTIONS, why, 1000);
     if (c->phase == CONN_OPEN && s->refusing.len > CONN_REFUSING_MAX)
         conn_close(c);
 }
@@ -85,35 +88,60 @@ static void refuse(struct conn *c)
 /* The oldest connection that has proven nothing goes, so that strangers push out each other only. */
 static bool make_room(struct http_server *s)
 {
-    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
-        struct conn *c = container_of(n, struct conn, link);
+    struct list_node *n = list_first(&s->unproven);
 
-        if (c->phase == CONN_OPEN && !c->is_proven) {
-            conn_close(c);
-            return true;
-        }
-    }
-    return false;
+    if (n == NULL)
+        return false;
+    conn_close(container_of(n, struct conn, unproven_link));
+    return true;
+}
+
+/* NULL when there is room for it; else why there is none. It is among server->conns already, and a
+ * connection that is closed for it still is. */
+static const char *find_objection(struct conn *c)
+{
+    struct http_server *s = c->server;
+    bool is_full = s->conns.len > s->limits.max_connections;
+
+    if (!c->peer.is_tcp && s->config.is_operator != NULL &&
+        s->config.is_operator(s->config.ctx, &c->peer) &&
+        s->conns.len <= (size_t) s->limits.max_connections + CONN_OPERATORS_MAX)
+        return NULL;
+    if (!c->is_proven && s->limits.max_unproven > 0 && s->unproven.len >= s->limits.max_unproven)
+        (void) make_room(s); /* there is one */
+    else if ((is_full || (c->peer.is_tcp && s->tcp_open >= callers_tcp_max(s))) && !make_room(s))
+        return "the connection limit is reached";
+    if (!c->peer.is_tcp && s->config.is_operator != NULL && !callers_enter(c, c->peer.uid))
+        return "this caller has its share of the connections, the rest is kept for other callers";
+    return NULL;
+}
+
+static void learn_who(struct conn *c, bool is_tcp)
+{
+    if (is_tcp)
+        learn_address(c);
+    else
+        learn_peer(c);
+    c->is_proven = !is_tcp && c->server->config.is_operator != NULL;
 }
 
 void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
 {
     struct conn *c = conn_new(s, is_tcp);
+    const char *why;
 
-    c->is_refused =
-        s->conns.len >= s->limits.max_connections && !(s->config.wants_proof && make_room(s));
-    list_push_back(c->is_refused ? &s->refusing : &s->conns, &c->link);
+    list_push_back(&s->conns, &c->link);
     if (uv_accept(listener, &c->u.stream) != 0) {
         conn_close(c); /* the client was faster */
         return;
     }
     s->stats.accepted++;
-    if (is_tcp)
-        learn_address(c);
+    learn_who(c, is_tcp);
+    why = find_objection(c);
+    if (why != NULL)
+        refuse(c, why);
     else
-        learn_peer(c);
-    if (c->is_refused)
-        refuse(c);
+        callers_add(c);
     conn_run(c);
 }
 
@@ -137,10 +165,10 @@ int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t l
         conn_close(c);
         return err_sys(err, SP_IO, -r, "a connection that was handed over");
     }
-    if (domain != AF_UNIX)
-        learn_address(c);
-    else
-        learn_peer(c);
+    learn_who(c, domain != AF_UNIX);
+    if (c->is_proven)
+        (void) callers_enter(c, c->peer.uid); /* it has been let in before */
+    callers_add(c);
     conn_feed(c, bytes, len);
     return SP_OK;
 }

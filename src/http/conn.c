@@ -47,6 +47,7 @@ void conn_close(struct conn *c)
     if (c->phase == CONN_CLOSED)
         return;
     c->phase = CONN_CLOSED;
+    callers_remove(c);
     rt_timer_cancel(&c->server->loop->rt, &c->timer);
     loop_close_handle(&c->u.handle, on_handle_closed, c);
     conn_defer(c); /* tells the handler */
@@ -76,7 +77,8 @@ static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
 
     switch (wait) {
     case CONN_WAIT_IDLE:
-        return l->idle_timeout_ms;
+        return list_is_linked(&c->unproven_link) ? MIN_OF(l->idle_timeout_ms, l->header_timeout_ms)
+                                                 : l->idle_timeout_ms;
     case CONN_WAIT_HEAD:
     case CONN_WAIT_BODY:
         return l->header_timeout_ms;

@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/rt.h"
 #include "http/http.h"
 #include "http/parse.h"
@@ -22,7 +23,8 @@ enum {
     CONN_READ_SIZE = 64 * 1024,          /* one read, and most that is kept unparsed */
     CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
     CONN_LINGER_MS = 2000,
-    CONN_REFUSING_MAX = 32, /* over the cap and still being told so */
+    CONN_REFUSING_MAX = 32,  /* over the cap and still being told so */
+    CONN_OPERATORS_MAX = 64, /* over the cap, for operators */
     REPLY_MAX = 256 * 1024 * 1024,
     EXCHANGE_POOL_MAX = 64,
     EXCHANGE_KEEP_BYTES = 16 * 1024, /* buffers longer than this are not kept for the next */
@@ -59,7 +61,9 @@ struct flight {
 };
 
 struct conn {
-    struct list_node link; /* server->conns, or server->refusing */
+    struct list_node link;          /* server->conns, or server->refusing */
+    struct list_node unproven_link; /* server->unproven, as long as its caller is not known */
+    struct caller *caller;          /* it counts for; NULL: nobody */
     struct http_server *server;
     union stream u;
     struct http_peer peer;
@@ -81,6 +85,7 @@ struct conn {
     bool is_running; /* inside conn_run() */
     bool is_refused; /* over max_connections */
     bool is_proven;  /* http_prove() */
+    bool is_counted; /* callers_add() */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
@@ -105,16 +110,17 @@ struct http_exchange {
     void *taken_ctx;
     uint64_t length_left; /* of a sized answer: what is still to be written */
     enum exchange_input input;
-    bool is_owned;    /* a handler has it */
-    bool is_begun;    /* headers of a streamed answer are out */
-    bool is_ended;    /* nothing more will be written */
-    bool is_chunked;  /* streamed answer */
-    bool is_sized;    /* streamed answer with a length */
-    bool is_paused;   /* handler wants no body now */
-    bool wants_drain; /* handler was told to wait */
-    bool must_close;  /* after the answer */
-    bool must_linger; /* the client may still be sending */
-    bool may_repeat;  /* http_may_repeat() */
+    bool is_owned;      /* a handler has it */
+    bool is_begun;      /* headers of a streamed answer are out */
+    bool is_ended;      /* nothing more will be written */
+    bool is_chunked;    /* streamed answer */
+    bool is_sized;      /* streamed answer with a length */
+    bool is_paused;     /* handler wants no body now */
+    bool wants_drain;   /* handler was told to wait */
+    bool must_close;    /* after the answer */
+    bool must_linger;   /* the client may still be sending */
+    bool may_repeat;    /* http_may_repeat() */
+    bool is_over_share; /* http_prove_as() */
 };
 
 struct http_server {
@@ -122,6 +128,10 @@ struct http_server {
     struct http_server_config config;
     struct http_limits limits;
     struct list conns;
+    struct list unproven; /* of them, the oldest first */
+    struct map callers;
+    size_t tcp_open;
+    bool has_unix; /* a listener on a Unix socket */
     struct list refusing;
     struct list listeners;
     struct list pool; /* of exchanges */
@@ -149,6 +159,15 @@ void server_check_closed(struct http_server *s);
 /* accept.c */
 /* Takes a connection from a listener. */
 void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp);
+
+/* callers.c */
+/* An accepted connection, its peer known; and one that is being closed. */
+void callers_add(struct conn *c);
+void callers_remove(struct conn *c);
+/* Most connections that TCP may have: a part is kept for the Unix socket. */
+size_t callers_tcp_max(const struct http_server *s);
+/* False when `who` has its share of the connections already. */
+bool callers_enter(struct conn *c, uint64_t who);
 
 /* conn.c */
 /* Runs over the unparsed rest, then over `data`, and keeps what is left. */

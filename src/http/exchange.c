@@ -155,6 +155,13 @@ static bool guard_refuses(struct http_exchange *ex)
     struct err err = {0};
     int r = config->guard != NULL ? config->guard(ex, ex->match.route, &err) : SP_OK;
 
+    if (ex->is_over_share) {
+        exchange_refuse(ex, SP_TOO_MANY_CONNECTIONS,
+                        "this caller has its share of the connections, the rest is kept for other "
+                        "callers",
+                        1000);
+        return true;
+    }
     if (r == SP_OK)
         return false;
     err.code = r;

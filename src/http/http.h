@@ -75,6 +75,9 @@ int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
 /* The caller on this connection is who it says: see http_server_config.wants_proof. */
 void http_prove(struct http_exchange *ex);
+/* The same, and its connections count together: when it has more than its share of them
+ * (http_limits.share_percent) the request is refused and the connection closed. For the guard. */
+void http_prove_as(struct http_exchange *ex, uint64_t who);
 /* The whole body of a buffered route. */
 const char *http_body(const struct http_exchange *ex, size_t *ret_len);
 void *http_server_ctx(const struct http_exchange *ex);
@@ -155,9 +158,12 @@ struct http_route {
 /* --- the server --- */
 struct http_limits {
     unsigned max_connections;
-    size_t max_header_bytes;    /* request line and headers together */
-    size_t max_body_bytes;      /* buffered bodies */
-    size_t stream_max;          /* unsent bytes of a streamed answer */
+    unsigned max_unproven;   /* connections without proof, with wants_proof; 0: no own limit */
+    unsigned share_percent;  /* of the connections it has and those that are free one caller may use
+                             * this part, and TCP of all when there is a Unix socket; 0: all */
+    size_t max_header_bytes; /* request line and headers together */
+    size_t max_body_bytes;   /* buffered bodies */
+    size_t stream_max;       /* unsent bytes of a streamed answer */
     uint64_t header_timeout_ms; /* first byte to end of headers, and pauses inside a body */
     uint64_t idle_timeout_ms;   /* kept-alive connection without a request */
     uint64_t write_timeout_ms;  /* reader that takes nothing */
@@ -169,9 +175,13 @@ struct http_server_config {
     void *ctx;
     /* Asked before every handler; SP_OK or a code that is answered (err filled). May be NULL. */
     int (*guard)(struct http_exchange *ex, const struct http_route *route, struct err *err);
-    /* When max_connections is reached a new one is not refused: the oldest whose caller has not
-     * been proven (by the guard, with http_prove()) is closed for it, if there is one. */
+    /* When max_connections or max_unproven is reached a new one is not refused: the oldest
+     * whose caller has not been proven (by the guard, with http_prove()) is closed for it, if there
+     * is one. Without proof a connection is kept for header_timeout_ms only. */
     bool wants_proof;
+    /* Callers on Unix sockets are who their uid says, from the beginning; those of whom this says
+     * true get in when all connections are taken. NULL: a uid says nothing. */
+    bool (*is_operator)(void *ctx, const struct http_peer *peer);
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
     /* Another error form than ours: puts the body and gives its content type. May be NULL. */

@@ -78,11 +78,6 @@ const struct http_peer *http_peer(const struct http_exchange *ex)
     return &ex->conn->peer;
 }
 
-void http_prove(struct http_exchange *ex)
-{
-    ex->conn->is_proven = true;
-}
-
 const char *http_body(const struct http_exchange *ex, size_t *ret_len)
 {
     if (ret_len != NULL)

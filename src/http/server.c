@@ -32,6 +32,8 @@ struct http_server *http_server_new(struct loop *l, const struct http_server_con
     s->config = *config;
     s->limits = config->limits;
     list_init(&s->conns);
+    list_init(&s->unproven);
+    map_init(&s->callers, 64);
     list_init(&s->refusing);
     list_init(&s->listeners);
     list_init(&s->pool);
@@ -115,6 +117,7 @@ static int add_listener(struct http_server *s, int fd, const char *path, struct 
     ln = xcalloc(1, sizeof(*ln));
     ln->server = s;
     ln->is_tcp = domain != AF_UNIX;
+    s->has_unix = s->has_unix || !ln->is_tcp;
     list_push_back(&s->listeners, &ln->link);
     if (path != NULL && lstat(path, &st) == 0) {
         ln->path = xstrdup(path);
@@ -208,6 +211,7 @@ static void finish_close(struct rt_task *task)
 
     for (n = list_pop_front(&s->pool); n != NULL; n = list_pop_front(&s->pool))
         exchange_free(container_of(n, struct http_exchange, link));
+    map_fini(&s->callers);
     buf_fini(&s->scratch);
     free(s->read_buf);
     free(s);

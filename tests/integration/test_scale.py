@@ -70,21 +70,6 @@ class Scale(TestCase):
         wait_until(lambda: client.get("/v1/pool").json["waiting"] == 0, "the waiters have left")
         self.assertOk(client.post(renew, {"ttl_s": 900}))
 
-    def test_over_the_connection_limit_is_said_not_dropped(self):
-        daemon = self.daemon(http={"max_connections": 16})
-        socks = [connect(daemon.socket) for _ in range(16)]
-        try:
-            sock = connect(daemon.socket)
-            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            answer = sock.recv(4096)
-            self.assertIn(b"503", answer)
-            self.assertIn(b"too_many_connections", answer)
-            sock.close()
-        finally:
-            for sock in socks:
-                sock.close()
-        wait_until(daemon.answers, "served again")
-
 
 if __name__ == "__main__":
     main()

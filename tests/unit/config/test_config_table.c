@@ -334,6 +334,7 @@ static void test_reload(void **state)
         "profiles.*",
         "tcp.tokens",
         "tcp.operators",
+        "tcp.max_unproven",
         "operator_uids",
         "pool.default_wait_ms",
         "pool.max_wait_ms",

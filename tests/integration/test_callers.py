@@ -1,0 +1,155 @@
+"""What one caller can do to another: connections, places in the queue, limits of boxes."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+import unittest
+
+from harness import SLOW, TestCase, free_port, main, wait_until
+
+ALICE = "alice-token-0123456789"
+BOB = "bob-token-0123456789ab"
+
+
+@contextlib.contextmanager
+def acting_as(uid):
+    """The kernel tells the daemon who connects by the uid at that moment."""
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+def dial(address, uid=0):
+    with acting_as(uid):
+        if isinstance(address, int):
+            return socket.create_connection(("127.0.0.1", address), timeout=20 * SLOW)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(20 * SLOW)
+        sock.connect(str(address))
+        return sock
+
+
+def request(sock, method="GET", target="/v1/pool", body=None, token=None):
+    """Status and text of the answer; 0 when the connection was closed."""
+    data = json.dumps(body).encode() if body is not None else b""
+    head = f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n"
+    if token is not None:
+        head += f"Authorization: Bearer {token}\r\n"
+    text = b""
+    try:
+        sock.sendall(head.encode() + b"\r\n" + data)
+        while b"\r\n\r\n" not in text:
+            got = sock.recv(65536)
+            if not got:
+                break
+            text += got
+        head, _, rest = text.partition(b"\r\n\r\n")
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                while len(rest) < int(line.split(b":")[1]):
+                    rest += sock.recv(65536)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    if not text:
+        return 0, ""
+    return int(text.split()[1]), (text if b"\r\n\r\n" not in text else rest).decode()
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs several user ids")
+class CallersCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.directory, 0o755)
+        self.socks = []
+        self.addCleanup(lambda: [s.close() for s in self.socks])
+
+    def start(self, profile=None, **config):
+        self.port = free_port()
+        config.setdefault("socket", {"mode": "0666"})
+        config.setdefault("tcp", {})
+        config["tcp"] = {"listen": f"127.0.0.1:{self.port}",
+                         "tokens": {"alice": ALICE, "bob": BOB}, **config["tcp"]}
+        return self.daemon({"warm": {"min": 0, "max": 0}, **(profile or {})}, **config)
+
+    def dial(self, address, uid=0):
+        self.socks.append(dial(address, uid))
+        return self.socks[-1]
+
+    def ask(self, address, uid=0, token=None, **kw):
+        sock = self.dial(address, uid)
+        try:
+            return request(sock, token=token, **kw)
+        finally:
+            sock.close()
+
+
+class Connections(CallersCase):
+    def test_strangers_on_tcp_keep_nobody_out(self):
+        daemon = self.start(http={"max_connections": 40}, tcp={"max_unproven": 8})
+        strangers = [self.dial(self.port) for _ in range(100)]
+        wait_until(lambda: self.ask(daemon.socket)[0] == 200, "root on the socket", 5 * SLOW)
+        self.assertEqual(self.ask(daemon.socket, uid=12345)[0], 200)
+        self.assertEqual(self.ask(self.port, token=ALICE)[0], 200)
+        # The oldest went; who has proven itself stays, whoever comes.
+        strangers[0].settimeout(20 * SLOW)
+        self.assertEqual(strangers[0].recv(100), b"")
+        known = self.dial(self.port)
+        self.assertEqual(request(known, token=ALICE)[0], 200)
+        more = [self.dial(self.port) for _ in range(20)]
+        self.assertEqual(request(more[-1], target="/healthz")[0], 200)
+        self.assertEqual(request(known, token=ALICE)[0], 200)
+
+    def test_strangers_on_tcp_have_little_time(self):
+        self.start(http={"header_timeout_s": 1, "idle_timeout_s": 300})
+        stranger = self.dial(self.port)
+        known = self.dial(self.port)
+        self.assertEqual(request(known, token=ALICE)[0], 200)
+        begun = time.monotonic()
+        self.assertEqual(stranger.recv(100), b"")
+        self.assertLess(time.monotonic() - begun, 10 * SLOW)
+        self.assertEqual(request(known, token=ALICE)[0], 200)
+
+    def test_one_uid_keeps_no_other_out(self):
+        daemon = self.start(http={"max_connections": 40})
+        held = [self.dial(daemon.socket, uid=12345) for _ in range(60)]
+        refused = [text for status, text in map(request, held) if status == 503]
+        self.assertGreaterEqual(len(refused), 20)
+        self.assertIn("share", refused[0])
+        self.assertLess(len(refused), 30)
+        self.assertEqual(self.ask(daemon.socket, uid=12346)[0], 200)
+        self.assertEqual(self.ask(daemon.socket)[0], 200)
+        self.assertEqual(self.ask(self.port, token=ALICE)[0], 200)
+
+    def test_one_token_keeps_no_other_out(self):
+        daemon = self.start(http={"max_connections": 40}, tcp={"max_unproven": 4})
+        answers = []
+        for _ in range(60):
+            answers.append(request(self.dial(self.port), token=ALICE))
+        self.assertEqual(answers[0][0], 200)
+        self.assertEqual(answers[-1][0], 503)
+        self.assertEqual(self.ask(self.port, token=BOB)[0], 200)
+        self.assertEqual(self.ask(daemon.socket, uid=12345)[0], 200)
+        self.assertEqual(self.ask(daemon.socket)[0], 200)
+
+    def test_operators_get_in_when_all_is_taken(self):
+        daemon = self.start(http={"max_connections": 4, "share_percent": 100})
+        for uid in (1, 2, 3, 4):
+            self.assertEqual(request(self.dial(daemon.socket, uid=uid))[0], 200)
+        status, text = self.ask(daemon.socket, uid=5)
+        self.assertEqual(status, 503)
+        self.assertIn("too_many_connections", text)
+        for _ in range(3):
+            self.assertEqual(request(self.dial(daemon.socket))[0], 200)
+        for sock in self.socks:
+            sock.close()
+        wait_until(lambda: self.ask(daemon.socket, uid=5)[0] == 200, "there is room again")
+
+
+if __name__ == "__main__":
+    main()
