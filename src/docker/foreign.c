@@ -97,12 +97,19 @@ static void take_port(const struct adoption *a, const struct json *ports, struct
     }
 }
 
+bool docker_is_adopted(struct docker *d, uint64_t box_id, const char *name)
+{
+    const struct docker_box *known = docker_box_find(d, box_id);
+
+    /* one that is known may have been given another name */
+    return (known != NULL && known->is_foreign) || find_name(d, name + (name[0] == '/')) != NULL;
+}
+
 bool docker_read_foreign(struct docker *d, const struct json *entry, struct docker_found *ret)
 {
     const char *id = json_str(json_get(entry, "Id"));
     const char *name = json_str(json_at(json_get(entry, "Names"), 0));
     const char *state = json_str(json_get(entry, "State"));
-    const struct docker_box *known;
     const struct adoption *a;
 
     memset(ret, 0, sizeof(*ret));
@@ -110,10 +117,9 @@ bool docker_read_foreign(struct docker *d, const struct json *entry, struct dock
         !str_copy(ret->box.ref, DOCKER_CONTAINER_MAX + 1, id))
         return false;
     name += name[0] == '/';
+    if (!docker_is_adopted(d, docker_short_id(id), name))
+        return false;
     a = find_name(d, name);
-    known = docker_box_find(d, docker_short_id(id));
-    if (a == NULL && (known == NULL || !known->is_foreign))
-        return false; /* one that is known may have been given another name */
     ret->box.labels.box_id = docker_short_id(id);
     ret->box.is_foreign = true;
     ret->is_paused = strcmp(state, "paused") == 0;

@@ -256,6 +256,8 @@ void docker_adopt_prepare(struct docker *d, const struct config_profile *p);
 void docker_adopt_free(struct docker *d);
 /* By its id and ref alone, which rows keep. */
 bool docker_is_foreign(const struct backend_box *box);
+/* Whether a container of another program is one of ours, by what the configuration says now. */
+bool docker_is_adopted(struct docker *d, uint64_t box_id, const char *name);
 /* An entry of a list; false when it is none of these. */
 bool docker_read_foreign(struct docker *d, const struct json *entry, struct docker_found *ret);
 /* What a whole list no longer shows. */

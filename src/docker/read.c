@@ -29,6 +29,17 @@ static void end_check(struct check *c, int rc, const struct err *err, enum backe
     free(c);
 }
 
+/* A prefix that was taken out of the configuration takes its containers with it. */
+static int read_foreign(struct check *c, const struct json *doc, struct docker_found *ret)
+{
+    const char *name = json_str(json_get(doc, "Name"));
+
+    if (name == NULL || !docker_is_adopted(c->docker, c->request->box.labels.box_id, name))
+        return SP_NOT_FOUND;
+    docker_read_state(json_get(doc, "State"), ret);
+    return SP_OK;
+}
+
 static void on_inspected(struct op *op)
 {
     struct check *c = container_of(op, struct check, call.op);
@@ -38,7 +49,7 @@ static void on_inspected(struct op *op)
     int rc = docker_call_json(&c->call, &doc, &err);
 
     if (rc == SP_OK && docker_is_foreign(&c->request->box))
-        docker_read_state(json_get(json_root(doc), "State"), &f);
+        rc = read_foreign(c, json_root(doc), &f);
     else if (rc == SP_OK)
         rc = docker_read_inspect(c->docker, json_root(doc), &f, &err);
     (void) json_doc_free(doc);
