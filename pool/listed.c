@@ -88,11 +88,27 @@ void listed_adopt(struct pool *p, struct slot *s)
     }
 }
 
+/* Labels that do not name the owner the row names: a bind was lost, with the daemon that had to try it
+ * again, for example. */
+static bool is_mislabelled(const struct pool *p, const struct slot *s, const struct pool_seen *seen)
+{
+    const struct pool_box *b = &s->box;
+
+    if ((b->state != POOL_LEASED && b->state != POOL_PARKED) || seen->is_foreign ||
+        !p->profiles[b->profile].conf.can_bind)
+        return false;
+    return strcmp(b->sandbox_id, seen->sandbox_id) != 0 || strcmp(b->user, seen->user) != 0 ||
+           strcmp(b->thread, seen->thread) != 0 || b->generation != seen->generation ||
+           b->principal != seen->principal;
+}
+
 static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
     listed_take_facts(p, s, seen);
     s->box.seen_ns = p->now_ns;
     doubt_clear(p, s);
+    if (is_mislabelled(p, s, seen))
+        emit_backend(p, POOL_FX_BIND, s, 0);
     if (!s->box.is_unseen)
         return;
     /* Labels of an owner the row does not name: it must not pass for a blank box. */

@@ -117,6 +117,7 @@ struct pool_profile {
     bool is_retired;    /* no longer in the config: nothing new, its blanks go */
     bool want_discover; /* ask the backend for the id before using a blank box */
     bool is_watched;    /* the backend tells of deaths by itself, so kept boxes need no check */
+    bool can_bind;      /* its boxes have labels that name their owner: see POOL_FX_BIND */
     unsigned warm_min;
     unsigned warm_max;
     unsigned create_max;        /* creates in flight */
@@ -318,9 +319,9 @@ enum pool_fx_kind {
     POOL_FX_CHECK,    /* is_alive; answer CHECKED */
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
-    POOL_FX_BIND,     /* tell the backend the new owner (labels, name); no answer */
-    POOL_FX_REPLY,    /* answer `req` */
-    POOL_FX_EVENT,    /* audit trail and live events; no answer */
+    POOL_FX_BIND, /* tell the backend the owner (labels, name), and try until it is done; no answer */
+    POOL_FX_REPLY, /* answer `req` */
+    POOL_FX_EVENT, /* audit trail and live events; no answer */
     POOL_FX_COUNT
 };
 

@@ -59,6 +59,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     engine_op_begun(e); /* so that the last end comes after all of this */
     reconcile_settle(e);
     op_cancel_all(&e->probes);
+    binds_close(e);
     events_flush(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
         engine_op_begun(e);

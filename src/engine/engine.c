@@ -255,6 +255,8 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->late_events);
     list_init(&e->extra_list);
     list_init(&e->probes);
+    list_init(&e->bind_list);
+    map_init(&e->binds, 1024);
     list_init(&e->rounds);
     list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
@@ -293,6 +295,7 @@ void engine_free(struct engine *e)
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);
+    map_fini(&e->binds);
     journal_fini(&e->journal);
     config_ref_put(e->config);
     free(e->queue);

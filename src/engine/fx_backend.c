@@ -1,5 +1,5 @@
-/* fx_backend.c - the short questions and orders to a backend: destroy, is it alive, discover,
- * bind. Every answer becomes one event with the epoch of its effect. */
+/* fx_backend.c - the short questions and orders to a backend: destroy, is it alive,
+ * discover. Every answer becomes one event with the epoch of its effect. */
 #include <stdlib.h>
 
 #include "backend/probe.h"
@@ -225,40 +225,4 @@ void fx_discover(struct engine *e, const struct pool_fx *fx)
     str_copy_cut(d->discover.sandbox_id, sizeof(d->discover.sandbox_id), fx->snapshot.sandbox_id);
     engine_op_begun(e);
     backend->ops->discover(backend, &d->discover, fx->deadline_ns, on_discovered);
-}
-
-/* --- bind --- */
-
-struct bind_op {
-    struct backend_bind bind;
-    struct engine *engine;
-};
-
-static void on_bound(struct op *op)
-{
-    struct bind_op *b = container_of(op, struct bind_op, bind.op);
-    struct engine *e = b->engine;
-
-    /* Labels are a second record; the row in the store is the first. So this is worth a line
-     * in the log, not a failure of the lease. */
-    if (op->result != SP_OK)
-        log_warn("box.bind_failed", LF_HEX("box", b->bind.box.labels.box_id),
-                 LF_STR("reason", op->err.msg));
-    free(b);
-    engine_op_ended(e);
-}
-
-void fx_bind(struct engine *e, const struct pool_fx *fx)
-{
-    struct backend *backend = e->backends[fx->snapshot.backend].backend;
-    struct bind_op *b;
-
-    if (!backend->ops->can_bind)
-        return;
-    b = xcalloc(1, sizeof(*b));
-    b->engine = e;
-    box_to_backend(e, &fx->snapshot, &b->bind.box);
-    engine_op_begun(e);
-    backend->ops->bind(backend, &b->bind, rt_after(rt_now(e->rt), ENGINE_BIND_TIMEOUT_NS),
-                       on_bound);
 }

@@ -83,6 +83,8 @@ struct engine {
     uint64_t looked_ns; /* at the space */
     bool is_looking;
     struct list probes; /* in flight */
+    struct map binds;   /* under way, or to be tried again, by box */
+    struct list bind_list;
 
     struct journal journal;
     struct map calls;   /* engine_call by req */
@@ -155,7 +157,9 @@ void fx_probe(struct engine *e, const struct pool_fx *fx);
 void fx_check(struct engine *e, const struct pool_fx *fx);
 void fx_discover(struct engine *e, const struct pool_fx *fx);
 void fx_destroy(struct engine *e, const struct pool_fx *fx);
+/* binds.c */
 void fx_bind(struct engine *e, const struct pool_fx *fx);
+void binds_close(struct engine *e); /* what waits for another try is left to the next start */
 /* The box in a backend's words, and back. */
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
 void seen_from_backend(const struct backend_box *box, struct pool_seen *ret);

@@ -165,6 +165,7 @@ static unsigned profile_for(const struct engine *e, struct pool_config *pc,
     if (backend >= 0) {
         profile->backend = (unsigned) backend;
         profile->is_watched = e->backends[backend].backend->ops->is_watched;
+        profile->can_bind = e->backends[backend].backend->ops->can_bind;
     }
     profile->is_retired = true;
     profile->warm_min = 0;

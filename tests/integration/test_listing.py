@@ -56,5 +56,36 @@ class Listing(TestCase):
         self.assertEqual(self.assertOk(client.acquire("t1"))["generation"], 2)
 
 
+class Binds(TestCase):
+    """Labels are the second record of ownership."""
+
+    def owner(self, sim, lease):
+        return sim.boxes()[lease["box_id"]].get("sandbox_id")
+
+    def test_a_bind_that_fails_is_tried_again(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}}, sim=sim, pool={"reconcile_interval_s": 3600})
+        client = self.client(daemon)
+        self.wait_blank(client, 1)
+        sim.fail(fail_binds=1)
+        lease = self.assertOk(client.acquire("t"))
+        wait_until(lambda: self.owner(sim, lease) == lease["sandbox_id"], "the box has its labels")
+        self.assertEqual(daemon.process.output().count("box.bind_failed"), 1)
+
+    def test_a_bind_that_was_lost_with_the_daemon(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}}, sim=sim, pool={"reconcile_interval_s": 3600})
+        client = self.client(daemon)
+        self.wait_blank(client, 1)
+        sim.fail(fail_binds=1000)
+        lease = self.assertOk(client.acquire("t"))
+        wait_until(lambda: "box.bind_failed" in daemon.process.output(), "it has failed")
+        daemon.kill()
+        self.assertFalse(self.owner(sim, lease))
+        sim.fail(fail_binds=0)
+        daemon.start()
+        wait_until(lambda: self.owner(sim, lease) == lease["sandbox_id"], "the box has its labels")
+
+
 if __name__ == "__main__":
     main()

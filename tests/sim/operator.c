@@ -15,6 +15,7 @@ static void make_profile(struct world *w, unsigned index)
     c->backend = index % WORLD_BACKENDS;
     c->want_discover = index == 1;
     c->is_watched = index == 0;
+    c->can_bind = true;
     c->warm_min = (unsigned) rand_below(&w->rand, 3);
     c->warm_max = c->warm_min + (unsigned) rand_below(&w->rand, 4);
     c->create_max = (unsigned) rand_between(&w->rand, 1, 3);

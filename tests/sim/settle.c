@@ -28,6 +28,10 @@ static const char *check_slots(struct world *w)
         if (row == NULL || row->box.state != b->state ||
             strcmp(row->box.sandbox_id, b->sandbox_id) != 0 || row->box.generation != b->generation)
             return "the row of a box differs from the box";
+        if (b->state != POOL_BLANK &&
+            (strcmp(real->seen.sandbox_id, b->sandbox_id) != 0 ||
+             real->seen.generation != b->generation || real->seen.principal != b->principal))
+            return "the labels of a box do not name its owner";
         if (b->state == POOL_BLANK && b->spec_hash != w->config.profiles[b->profile].spec_hash)
             return "a drifted box was not replaced";
     }

@@ -19,6 +19,7 @@ void rig_init(struct rig *r)
     snprintf(c->name, sizeof(c->name), "default");
     c->spec_hash = 1;
     c->is_watched = true;
+    c->can_bind = true;
     c->create_max = 4;
     c->create_timeout_ns = 60 * NS_PER_S;
     c->ready_timeout_ns = 60 * NS_PER_S;

@@ -123,6 +123,25 @@ static void test_another_under_its_id(void **state)
     assert_int_not_equal(state_of(4), POOL_LEASED); /* it was not in the list */
 }
 
+/* The labels are the second record: a bind that was lost is done again. */
+static void test_labels_that_name_nobody(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2"), seen_of(3, "t3")};
+
+    (void) state;
+    restore(1, POOL_LEASED, "t1");
+    restore(2, POOL_PARKED, "t2");
+    restore(3, POOL_LEASED, "t3");
+    seen[2].generation = 2;
+    rig_start(&rig);
+    rig_list(&rig, true, seen, 3);
+    assert_int_equal(rig.effects[POOL_FX_BIND], 2);
+    seen[0] = seen_of(1, "t1");
+    seen[2] = seen_of(3, "t3");
+    rig_list(&rig, true, seen, 3);
+    assert_int_equal(rig.effects[POOL_FX_BIND], 2);
+}
+
 /* Before any listing has shown it, a box is asked for before it is promised. */
 static void test_leased_and_not_listed_yet(void **state)
 {
@@ -369,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_leased_and_running, setup, teardown),
         cmocka_unit_test_setup_teardown(test_another_under_its_id, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_labels_that_name_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leased_and_not_listed_yet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blank_and_running, setup, teardown),
         cmocka_unit_test_setup_teardown(test_intent_and_running, setup, teardown),
