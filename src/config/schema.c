@@ -96,7 +96,8 @@ const struct config_key config_keys[] = {
     GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",
            "Longest body that is held in memory; more is answered 413."),
     GLOBAL(http.header_timeout_s, U64, RELOAD, 1, 3600, "10",
-           "Seconds a request may take to arrive once it has begun."),
+           "Seconds a request may take to arrive once it has begun. Its body may take "
+           "longer when it comes faster than 8 KiB per second."),
     GLOBAL(http.idle_timeout_s, U64, RELOAD, 1, DAY, "300",
            "Seconds a connection may stay open without a request."),
     GLOBAL(http.write_timeout_s, U64, RELOAD, 1, 3600, "30",

@@ -80,8 +80,8 @@ static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
         return list_is_linked(&c->unproven_link) ? MIN_OF(l->idle_timeout_ms, l->header_timeout_ms)
                                                  : l->idle_timeout_ms;
     case CONN_WAIT_HEAD:
-    case CONN_WAIT_BODY:
         return l->header_timeout_ms;
+    case CONN_WAIT_BODY: /* body_left_ns */
     case CONN_WAIT_WRITE:
         return l->write_timeout_ms;
     case CONN_WAIT_LINGER:
@@ -93,17 +93,37 @@ static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
     return 0;
 }
 
+/* The time for a body runs while we wait for it, and grows with what comes. So a client that sends
+ * a byte now and then is refused as soon as one that sends nothing. */
+static void charge_body(struct conn *c, size_t came)
+{
+    struct http_exchange *ex = c->ex;
+    uint64_t max_ns = c->server->limits.header_timeout_ms * NS_PER_MS;
+    uint64_t now_ns = rt_now(&c->server->loop->rt);
+    uint64_t took_ns = now_ns - ex->body_since_ns;
+
+    ex->body_since_ns = now_ns;
+    ex->body_left_ns -= MIN_OF(took_ns, ex->body_left_ns);
+    ex->body_left_ns = MIN_OF(ex->body_left_ns + came * (NS_PER_S / HTTP_BODY_RATE), max_ns);
+}
+
 /* Waits for something else from now on. The timer itself is only moved when it would be late. */
 static void set_wait(struct conn *c, enum conn_wait wait)
 {
     struct rt *rt = &c->server->loop->rt;
 
+    if (c->wait == CONN_WAIT_BODY && c->ex != NULL)
+        charge_body(c, 0);
     c->wait = wait;
     if (wait == CONN_WAIT_NONE) {
         c->deadline_ns = RT_NEVER;
         return;
     }
     c->deadline_ns = rt_after(rt_now(rt), timeout_of(c, wait) * NS_PER_MS);
+    if (wait == CONN_WAIT_BODY) {
+        c->ex->body_since_ns = rt_now(rt);
+        c->deadline_ns = rt_after(rt_now(rt), c->ex->body_left_ns);
+    }
     if (!heap_has(&c->timer.node) || c->timer.node.key > c->deadline_ns)
         rt_timer_set(rt, &c->timer, c->deadline_ns, on_timer);
 }
@@ -117,7 +137,8 @@ static void on_timeout(struct conn *c)
         exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request headers did not arrive in time", 0);
         break;
     case CONN_WAIT_BODY:
-        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request body did not arrive in time", 0);
+        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT,
+                        "the request body did not arrive in time, or too slowly", 0);
         break;
     case CONN_WAIT_WRITE:
         taken = conn_taken(c);
@@ -164,8 +185,10 @@ static size_t feed(struct conn *c, const char *data, size_t len)
     enum parse_result result;
     size_t used;
 
-    if (ex->input == EXCHANGE_BODY)
-        c->wait = CONN_WAIT_NONE; /* there is progress: the pause starts anew */
+    if (ex->input == EXCHANGE_BODY && c->wait == CONN_WAIT_BODY) {
+        charge_body(c, len);
+        c->wait = CONN_WAIT_NONE; /* there is progress: the time is set anew */
+    }
     result = parse_feed(&ex->req, data, len, &used);
     if (c->server->config.keeps_requests && !ex->is_owned && !ex->is_ended)
         buf_append(&ex->raw, data, used);

@@ -108,7 +108,9 @@ struct http_exchange {
     void *sent_ctx;
     void (*on_taken)(void *ctx, int result);
     void *taken_ctx;
-    uint64_t length_left; /* of a sized answer: what is still to be written */
+    uint64_t length_left;  /* of a sized answer: what is still to be written */
+    uint64_t body_left_ns; /* that the body may still take, and since when that runs */
+    uint64_t body_since_ns;
     enum exchange_input input;
     bool is_owned;      /* a handler has it */
     bool is_begun;      /* headers of a streamed answer are out */

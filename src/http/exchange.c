@@ -206,6 +206,7 @@ void exchange_start(struct http_exchange *ex)
 
     s->stats.requests++;
     ex->input = ex->req.has_body ? EXCHANGE_BODY : EXCHANGE_DONE;
+    ex->body_left_ns = s->limits.header_timeout_ms * NS_PER_MS;
     router_find(s->config.routes, ex->req.method, http_target(ex), &ex->match);
     if (ex->match.route == NULL) {
         refuse_route(ex);

@@ -156,6 +156,9 @@ struct http_route {
 };
 
 /* --- the server --- */
+/* Bytes per second: a body that comes slower than this for longer than header_timeout_ms is refused. */
+#define HTTP_BODY_RATE 8192
+
 struct http_limits {
     unsigned max_connections;
     unsigned max_unproven;   /* connections without proof, with wants_proof; 0: no own limit */
@@ -164,7 +167,8 @@ struct http_limits {
     size_t max_header_bytes; /* request line and headers together */
     size_t max_body_bytes;   /* buffered bodies */
     size_t stream_max;       /* unsent bytes of a streamed answer */
-    uint64_t header_timeout_ms; /* first byte to end of headers, and pauses inside a body */
+    uint64_t header_timeout_ms; /* first byte to end of headers; and for the body, which may take
+                                 * longer by as much as HTTP_BODY_RATE gives for what has come */
     uint64_t idle_timeout_ms;   /* kept-alive connection without a request */
     uint64_t write_timeout_ms;  /* reader that takes nothing */
 };
