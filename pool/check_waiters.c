@@ -119,6 +119,7 @@ static const char *check_line(const struct pool *p, const struct profile *f, enu
 
 const char *check_waiters(const struct pool *p)
 {
+    unsigned meant[POOL_PROFILES_MAX] = {0};
     unsigned waiting = 0;
     size_t unused = 0;
 
@@ -129,10 +130,15 @@ const char *check_waiters(const struct pool *p)
         if (why != NULL)
             return why;
         waiting += is_waiting(w->phase) ? 1 : 0;
+        if (w->phase != WAITER_FREE && w->kind == POOL_EV_ACQUIRE)
+            meant[w->acquire.profile]++;
         unused += w->phase == WAITER_FREE ? 1 : 0;
     }
     if (waiting != p->waiting || unused != p->free_waiters.len || waiting > p->max_waiters)
         return "the number of requests differs from a recount";
+    for (unsigned i = 0; i < p->profile_count; i++)
+        if (meant[i] != p->profiles[i].meant)
+            return "the number of acquires that mean a profile differs from a recount";
     for (unsigned i = 0; i < p->profile_count * LINE_COUNT; i++) {
         const char *why = check_line(p, &p->profiles[i / LINE_COUNT], i % LINE_COUNT);
 

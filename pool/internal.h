@@ -147,6 +147,7 @@ struct profile {
     unsigned by_state[POOL_STATE_COUNT];
     unsigned making; /* will be blank: not bound, and INTENT to STARTING or unseen blank */
     unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
+    unsigned meant;               /* by acquires that wait, wherever: its place is theirs */
     double arrivals;              /* decayed count */
     uint64_t arrivals_ns;
     uint64_t provision_ns;

@@ -1,5 +1,6 @@
 /* reconfig.c - profiles change while boxes of theirs live. The index of a profile never changes; one
- * that is gone from the configuration is retired and keeps its place while boxes remain. */
+ * that is gone from the configuration is retired and keeps its place while boxes of it remain, or
+ * acquires that mean it. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -24,7 +25,7 @@ static bool is_empty(const struct profile *f)
 
     for (int i = 0; i < POOL_STATE_COUNT; i++)
         boxes += f->by_state[i];
-    return boxes == 0 && f->waiting[LINE_BLANK] + f->waiting[LINE_SPECIAL] == 0;
+    return boxes == 0 && f->meant == 0;
 }
 
 /* Blank boxes of the old recipe have drifted, or have become right again. */

@@ -41,6 +41,13 @@ static struct waiter *take_free(struct pool *p)
     return &p->waiters[p->waiter_count - 1];
 }
 
+/* As long as somebody means a profile by its index, that index is not given to another profile. */
+static void count_meant(struct pool *p, const struct waiter *w, int delta)
+{
+    if (w->kind == POOL_EV_ACQUIRE && w->acquire.profile < POOL_PROFILES_MAX)
+        p->profiles[w->acquire.profile].meant += (unsigned) delta;
+}
+
 struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
 {
     struct waiter *w = take_free(p);
@@ -56,6 +63,7 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
     list_init(&w->joined);
     if (ev->kind == POOL_EV_ACQUIRE)
         w->acquire = ev->u.acquire;
+    count_meant(p, w, 1);
     map_insert(&p->reqs, &w->by_req, hash_u64(w->req.v));
     return w;
 }
@@ -210,7 +218,9 @@ static void hand_over(struct pool *p, struct waiter *w)
         w->acquire.principal == heir->acquire.principal) {
         map_remove(&p->threads, &w->by_sandbox);
         turn_replace(p, w, heir);
+        count_meant(p, heir, -1);
         heir->acquire.profile = w->acquire.profile;
+        count_meant(p, heir, 1);
         heir->was_queued = true;
         heir->is_counted = true;
         join_phase(p, heir, WAITER_QUEUED);
@@ -232,6 +242,7 @@ void waiter_end(struct pool *p, struct waiter *w)
 
     hand_over(p, w);
     leave_phase(p, w);
+    count_meant(p, w, -1);
     map_remove(&p->reqs, &w->by_req);
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);

@@ -155,8 +155,12 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
 /* Asks the pool, again after a loss. */
 static void start(struct create *c)
 {
+    const struct config *config = engine_config(c->p->engine);
     struct pool_event ev = {.kind = POOL_EV_ACQUIRE, .u.acquire = c->acquire};
+    int profile = pool_profile_index(engine_pool(c->p->engine), config->provisioner.profile);
 
+    if (profile >= 0) /* a reload may have given its place to another one */
+        ev.u.acquire.profile = (unsigned) profile;
     c->tries++;
     c->call.on_reply = on_reply;
     c->call.deadline_ns = c->acquire.deadline_ns;
@@ -229,7 +233,7 @@ static uint64_t seconds_or_never(uint64_t s)
     return s == 0 ? POOL_NEVER : s * NS_PER_S;
 }
 
-static void fill_acquire(struct create *c, unsigned profile)
+static void fill_acquire(struct create *c)
 {
     const struct config *config = engine_config(c->p->engine);
     struct pool_acquire *a = &c->acquire;
@@ -239,7 +243,6 @@ static void fill_acquire(struct create *c, unsigned profile)
     str_copy_cut(a->user, sizeof(a->user), c->request.user);
     str_copy_cut(a->thread, sizeof(a->thread), c->request.thread);
     a->principal = c->p->principal;
-    a->profile = profile;
     rt_refresh(rt);
     a->deadline_ns = rt_after(rt_now(rt), config->provisioner.wait_ms * NS_PER_MS);
     a->ttl_ns = seconds_or_never(config->provisioner.ttl_s);
@@ -283,7 +286,7 @@ void provisioner_create(struct http_exchange *ex)
     box = provisioner_find(p, request.sandbox_id);
     c->had_box =
         box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);
-    fill_acquire(c, (unsigned) profile);
+    fill_acquire(c);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
     http_set_ctx(ex, c, on_gone);
     http_may_repeat(ex);
