@@ -105,17 +105,17 @@ static bool was_seen(struct pool *p, const struct pool_seen *seen, unsigned back
     return false;
 }
 
-/* A profile that reaches the backend the box runs on. */
+/* A profile for its place in the pool, if possible one that reaches the backend it runs on. */
 static int profile_for(const struct pool *p, const struct pool_seen *seen, unsigned backend)
 {
     int named = pool_profile_index(p, seen->profile);
 
-    if (named >= 0 && p->profiles[named].conf.backend == backend)
+    if (named >= 0) /* it may have moved to another backend since: the box stays where it is */
         return named;
     for (unsigned i = 0; i < p->profile_count; i++)
         if (p->profiles[i].conf.backend == backend)
             return (int) i;
-    return -1;
+    return p->profile_count > 0 ? 0 : -1;
 }
 
 void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen)

@@ -248,3 +248,20 @@ void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
     assert(is_whole); /* a cut key would make two backends one */
     buf_fini(&key);
 }
+
+bool config_profile_at(const char *key, struct config_profile *ret)
+{
+    size_t len = strcspn(key, ":");
+
+    memset(ret, 0, sizeof(*ret));
+    config_set_defaults(true, ret);
+    if (!str_copy_n(ret->backend, sizeof(ret->backend), key, len))
+        return false;
+    for (const struct config_key *k = config_keys; k->path != NULL && key[len] == ':'; k++) {
+        if ((k->flags & CONFIG_ADDRESS) == 0 || (k->flags & CONFIG_OF_BACKEND) == 0 ||
+            !applies(k, ret))
+            continue;
+        return str_copy((char *) ret + k->offset, (size_t) k->max + 1, key + len + 1);
+    }
+    return true;
+}

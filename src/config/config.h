@@ -234,6 +234,8 @@ const struct config_profile *config_find_profile(const struct config *c, const c
  * and pool settings do not count. */
 uint64_t config_spec_hash(const struct config_profile *p);
 /* Profiles with the same key share one backend object, e.g. "sim:/run/sim.sock". */
+/* The other way: a profile with nothing but the backend of that key. False when it is none. */
+MUST_CHECK bool config_profile_at(const char *key, struct config_profile *ret);
 void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
 /* SP_CONFIG when it is not one of the backends named here. Set by the daemon before loading, so
  * that config knows the names without knowing backends. NULL-terminated, static. */

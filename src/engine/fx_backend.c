@@ -92,7 +92,7 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx)
     d->engine = e;
     d->epoch = fx->epoch;
     d->config = config_ref_get(e->config);
-    d->destroy.profile = profiles_config(e, fx->snapshot.profile);
+    d->destroy.profile = profiles_of_box(e, &fx->snapshot);
     box_to_backend(e, &fx->snapshot, &d->destroy.box);
     engine_op_begun(e);
     backend->ops->destroy(backend, &d->destroy, fx->deadline_ns, on_destroyed);

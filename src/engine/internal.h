@@ -118,6 +118,8 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
 /* Opens a backend for every profile that has none yet. */
 MUST_CHECK int profiles_open_backends(struct engine *e, const struct config *config,
                                       struct err *err);
+/* Opens a backend that boxes of an earlier life are on and that no profile names any more. */
+MUST_CHECK int profiles_open_at(struct engine *e, const char *key, struct err *err);
 /* Tells the backends of every profile that is configured. */
 void profiles_prepare(struct engine *e);
 /* Index of the backend with this key; -1 when there is none. */
@@ -128,6 +130,8 @@ MUST_CHECK int profiles_check(struct engine *e, const struct config *config, str
 struct engine_backend *profiles_backend(struct engine *e, unsigned profile);
 /* The configuration's profile behind a pool profile; NULL when it is gone. */
 const struct config_profile *profiles_config(struct engine *e, unsigned profile);
+/* The same for a box: NULL also when its profile has moved to another backend. */
+const struct config_profile *profiles_of_box(struct engine *e, const struct pool_box *box);
 const char *profiles_name(struct engine *e, unsigned profile);
 bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 
@@ -175,7 +179,6 @@ void update_abandon(struct engine_call *call);
 void update_cancel(struct engine *e, struct box_id box);
 
 /* special.c: boxes made for one caller */
-unsigned special_late(struct engine *e, unsigned profile); /* what a running box can be given */
 /* Whether the box of an acquire is to be made for it, and with what. */
 void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a);
 /* Before its intent is written: what the box is made with is noted, ... */

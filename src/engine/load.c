@@ -143,30 +143,18 @@ static bool on_meta(void *ctx, const char *key, const char *value)
     return true;
 }
 
-/* A box whose profile is gone from the configuration still needs one in the pool: retired, on the
- * backend that made the box. When no profile names that backend any more, or the box's own profile
- * names another one, the box is looked for where it is not and counts as lost: worth a warning. */
-static unsigned profile_for(const struct engine *e, struct pool_config *pc,
-                            const struct loaded_box *row)
+/* A box whose profile is gone from the configuration still needs one in the pool: retired. */
+static unsigned profile_for(struct pool_config *pc, const struct loaded_box *row)
 {
-    int backend = profiles_find_backend(e, row->backend);
     struct pool_profile *profile;
     unsigned i = 0;
 
     while (i < pc->profile_count && strcmp(pc->profiles[i].name, row->profile) != 0)
         i++;
-    if (backend < 0 || (i < pc->profile_count && pc->profiles[i].backend != (unsigned) backend))
-        log_warn("engine.box_out_of_reach", LF_HEX("box", row->box.id.v),
-                 LF_STR("profile", row->profile), LF_STR("backend", row->backend));
     if (i < pc->profile_count || i == POOL_PROFILES_MAX)
         return i;
     profile = &pc->profiles[i];
     *profile = pc->profiles[0];
-    if (backend >= 0) {
-        profile->backend = (unsigned) backend;
-        profile->is_watched = e->backends[backend].backend->ops->is_watched;
-        profile->can_bind = e->backends[backend].backend->ops->can_bind;
-    }
     profile->is_retired = true;
     profile->warm_min = 0;
     profile->warm_max = 0;
@@ -175,14 +163,36 @@ static unsigned profile_for(const struct engine *e, struct pool_config *pc,
     return i;
 }
 
-static void place_box(const struct engine *e, struct pool_config *pc, struct loaded_box *row)
+/* A box stays with the backend that made it, also when its profile names another one by now, or none
+ * names that backend. */
+static int place_box(struct engine *e, struct pool_config *pc, struct loaded_box *row,
+                     struct err *err)
 {
     int backend = profiles_find_backend(e, row->backend);
+    unsigned known = pc->profile_count;
+    int r = SP_OK;
 
-    row->box.profile = profile_for(e, pc, row);
-    if (backend < 0 && row->box.profile < POOL_PROFILES_MAX)
-        backend = (int) pc->profiles[row->box.profile].backend;
-    row->box.backend = backend < 0 ? 0 : (unsigned) backend;
+    if (backend < 0) {
+        r = profiles_open_at(e, row->backend, err);
+        if (r != SP_OK)
+            return err_wrap(err,
+                            "box %016llx is on backend '%s', which no profile names: give one "
+                            "that does until the box has ended",
+                            (unsigned long long) row->box.id.v, row->backend);
+        backend = (int) e->backend_count - 1;
+        log_warn("engine.backend_not_configured", LF_STR("backend", row->backend),
+                 LF_STR("profile", row->profile));
+    }
+    row->box.backend = (unsigned) backend;
+    row->box.profile = profile_for(pc, row);
+    if (pc->profile_count > known) {
+        const struct backend_ops *ops = e->backends[backend].backend->ops;
+
+        pc->profiles[known].backend = (unsigned) backend;
+        pc->profiles[known].is_watched = ops->is_watched;
+        pc->profiles[known].can_bind = ops->can_bind;
+    }
+    return SP_OK;
 }
 
 static int build_pool(struct loader *l, struct err *err)
@@ -192,8 +202,14 @@ static int build_pool(struct loader *l, struct err *err)
     const struct loaded_box *refused = NULL;
 
     profiles_fill(e, e->config->config, pc);
-    for (size_t i = 0; i < l->count; i++)
-        place_box(e, pc, &l->boxes[i]);
+    for (size_t i = 0; i < l->count; i++) {
+        int r = place_box(e, pc, &l->boxes[i], err);
+
+        if (r != SP_OK) {
+            free(pc);
+            return r;
+        }
+    }
     /* A cap that was lowered below what runs must not lose what runs. */
     if (pc->max_boxes < l->count)
         pc->restore_max = (unsigned) l->count;

@@ -1,7 +1,9 @@
 /* profiles.c - from the configuration to the pool's view of it: profiles, and one backend object
  * for all profiles that share one. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -86,6 +88,24 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
             return r;
     }
     return SP_OK;
+}
+
+int profiles_open_at(struct engine *e, const char *key, struct err *err)
+{
+    struct config_profile *profile = xcalloc(1, sizeof(*profile));
+    char again[sizeof(e->backends[0].key)];
+    int r = SP_OK;
+
+    if (!config_profile_at(key, profile) || backend_by_name(profile->backend) == NULL)
+        r = err_set(err, SP_CONFIG, "there is no such backend");
+    if (r == SP_OK) {
+        str_copy_cut(profile->name, sizeof(profile->name), "(none)");
+        backend_key(profile, again, sizeof(again));
+        r = strcmp(again, key) == 0 ? open_backend(e, profile, key, err)
+                                    : err_set(err, SP_CONFIG, "the address has another form now");
+    }
+    free(profile);
+    return r;
 }
 
 void profiles_prepare(struct engine *e)
@@ -230,6 +250,13 @@ struct engine_backend *profiles_backend(struct engine *e, unsigned profile)
 const char *profiles_name(struct engine *e, unsigned profile)
 {
     return pool_profile(e->pool, profile)->name;
+}
+
+const struct config_profile *profiles_of_box(struct engine *e, const struct pool_box *box)
+{
+    if (pool_profile(e->pool, box->profile)->backend != box->backend)
+        return NULL;
+    return profiles_config(e, box->profile);
 }
 
 const struct config_profile *profiles_config(struct engine *e, unsigned profile)

@@ -8,14 +8,17 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-unsigned special_late(struct engine *e, unsigned profile)
+/* What a running box of that backend can be given. */
+static unsigned late_of(const struct backend_ops *ops, const struct config_profile *c)
 {
-    const struct backend_ops *ops = profiles_backend(e, profile)->backend->ops;
-    const struct config_profile *c = profiles_config(e, profile);
-
     if (ops->update == NULL)
         return 0;
     return ops->late_of != NULL && c != NULL ? ops->late & ops->late_of(c) : ops->late;
+}
+
+static unsigned special_late(struct engine *e, unsigned profile)
+{
+    return late_of(profiles_backend(e, profile)->backend->ops, profiles_config(e, profile));
 }
 
 unsigned engine_can_apply(struct engine *e, unsigned profile)
@@ -62,7 +65,7 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
 
 int special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
 {
-    unsigned late = special_late(e, box->profile);
+    unsigned late = late_of(e->backends[box->backend].backend->ops, profiles_of_box(e, box));
     uint64_t rest = backend_extras_hash(extras, ~late);
 
     if (rest != 0 && rest != box->made_with)

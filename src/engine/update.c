@@ -277,7 +277,7 @@ static void start_first(struct engine *e, struct update_line *line)
     u->is_running = true;
     u->deadline_ns = MAX_OF(u->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
     u->config = config_ref_get(e->config);
-    u->backend.profile = profiles_config(e, u->fx.snapshot.profile);
+    u->backend.profile = profiles_of_box(e, &u->fx.snapshot);
     u->backend.extras = *u->extras;
     box_to_backend(e, &u->fx.snapshot, &u->backend.box);
     engine_op_begun(e);
