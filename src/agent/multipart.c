@@ -22,6 +22,8 @@ static bool find_param(const char *text, const char *name, char *dst, size_t cap
         p += 1 + strspn(p + 1, " \t");
         is_it = strncasecmp(p, name, name_len) == 0 && p[name_len] == '=';
         p += strcspn(p, "=;");
+        if (*p == '\0')
+            break;
         if (*p != '=')
             continue;
         p++;
