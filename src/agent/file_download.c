@@ -142,10 +142,11 @@ static void send_file(struct download *d, int fd)
         }
         if (!is_good || (is_first && !send_head(d, fd, len)) ||
             !helper_send(fd, buf_str(&chunk), chunk.len))
-            return;
+            break;
         is_first = false;
         at += chunk.len;
     }
+    buf_fini(&chunk);
 }
 
 static void run(void *ctx, int fd)
@@ -162,11 +163,14 @@ static void run(void *ctx, int fd)
         head.size = d->error.status == 416 ? (uint64_t) d->st.st_size : 0;
         if (helper_send(fd, &head, sizeof(head)))
             (void) helper_send(fd, buf_str(&text), text.len); /* the agent notices its end */
+        buf_fini(&text);
     } else if (d->is_head) {
         (void) send_head(d, fd, 0); /* the same */
     } else {
         send_file(d, fd);
     }
+    if (d->fd >= 0)
+        (void) close(TAKE_FD(d->fd)); /* it was only read */
 }
 
 /* --- in the agent --- */

@@ -114,7 +114,6 @@ static int run_call(struct file_job *job, struct buf *reply)
                              : SP_OK;
 }
 
-/* Nothing is freed: the process ends. */
 static void run(void *ctx, int fd)
 {
     struct file_job *job = ctx;
@@ -131,6 +130,8 @@ static void run(void *ctx, int fd)
         buf_reset(&reply);
         file_result_send(fd, envelope_print_err(&reply, &job->err), &reply);
     }
+    buf_fini(&reply);
+    job->doc = json_doc_free(job->doc);
 }
 
 /* --- in the agent --- */

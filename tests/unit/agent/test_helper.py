@@ -214,6 +214,17 @@ class Process(HelperTest):
         self.until(lambda: child not in self.children(), "its end")
         self.nothing_left()
 
+    def test_long_calls_wait_for_each_other_only(self):
+        first, _ = self.slow_call()
+        _, second = self.slow_call()
+        third = self.connect()
+        third.request("POST", "/v1/file/list", b'{"path": "/etc"}', {"Authorization": f"Bearer {TOKEN}"})
+        self.assertTrue(self.ok("read", file="/etc/passwd")["content"])
+        self.assertEqual(len(self.children()), 2)
+        first.close()
+        self.assertEqual(third.getresponse().status, 200)
+        self.assertTrue(is_alive(second))
+
     def test_killed_in_the_middle(self):
         connection, child = self.slow_call()
         os.kill(child, signal.SIGKILL)
