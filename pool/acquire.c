@@ -24,7 +24,10 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     const struct profile *f = &p->profiles[w->acquire.profile];
     struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, POOL_RETRY_AFTER_MIN_NS)};
 
-    if (p->mode == POOL_DRAINING) {
+    if (w->phase == WAITER_COMMIT) {
+        r.code = SP_STORE_UNAVAILABLE;
+        r.reason = "the store does not answer in time";
+    } else if (p->mode == POOL_DRAINING) {
         r.code = SP_DRAINING;
         r.reason = "the pool is draining";
     } else if (!p->is_store_up) {

@@ -42,8 +42,9 @@ static bool will_be_answered(const struct waiter *w)
 
 static const char *check_one(const struct pool *p, const struct waiter *w)
 {
-    bool has_deadline = w->acquire.deadline_ns != POOL_NEVER && is_waiting(w->phase) &&
-                        w->phase != WAITER_DISCOVERING;
+    bool is_committing = w->phase == WAITER_COMMIT && w->kind == POOL_EV_ACQUIRE;
+    bool has_deadline = w->acquire.deadline_ns != POOL_NEVER &&
+                        (is_committing || (is_waiting(w->phase) && w->phase != WAITER_DISCOVERING));
 
     if (w->phase == WAITER_NEW || w->phase == WAITER_REDO)
         return "a request was left undecided";

@@ -76,9 +76,6 @@ void expiry_run(struct pool *p)
     }
     for (struct heap_node *n = heap_top(&p->deadlines); n != NULL && n->key <= p->now_ns;
          n = heap_top(&p->deadlines)) {
-        struct waiter *w = container_of(n, struct waiter, deadline);
-        struct refusal r = acquire_refusal(p, w);
-
-        waiter_refuse(p, w, &r);
+        waiter_overdue(p, container_of(n, struct waiter, deadline));
     }
 }

@@ -23,6 +23,7 @@
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
 #define POOL_STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
 #define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
+#define POOL_COMMIT_MIN_NS (1 * NS_PER_S)     /* least time an acquire has for its commit */
 #define POOL_SPACE_RETRY_NS (5 * NS_PER_S)
 #define POOL_RETRY_AFTER_MIN_NS (100 * NS_PER_MS)
 
@@ -364,6 +365,8 @@ void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_sourc
 void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r);
 void waiter_end(struct pool *p, struct waiter *w);
 void waiter_refuse_waiting(struct pool *p, const struct refusal *r);
+void waiter_overdue(struct pool *p, struct waiter *w); /* its deadline has passed: answered */
+void waiter_store_down(struct pool *p);                /* answers all that wait for the store */
 
 /* acquire.c */
 void acquire_step(struct pool *p, const struct pool_event *ev);
@@ -377,6 +380,7 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w);
 struct slot *lease_find_blank(struct pool *p, unsigned profile);
 void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_source source);
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w);
+void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w);
 void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl_ns);
 void lease_stored(struct pool *p, struct slot *s);
 void lease_failed(struct pool *p, struct slot *s);

@@ -86,6 +86,19 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
     lease_extend(p, s, w, w->acquire.ttl_ns);
 }
 
+/* The store takes too long: the lease stands, with the deadline that is known to be stored. If the
+ * write succeeds in the end, its deadline counts after all. */
+void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
+{
+    s->is_reverted = true;
+    s->box.expires_ns = s->committed_ns;
+    lease_touch(p, s);
+    if (s->committed_ns <= p->now_ns)
+        doom_box(p, s, POOL_END_TTL); /* it was over before it could be extended */
+    else
+        waiter_ok(p, w, s, POOL_SRC_KEPT);
+}
+
 static void undo_blank(struct pool *p, struct slot *s)
 {
     past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);

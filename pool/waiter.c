@@ -75,6 +75,32 @@ static bool phase_is_waiting(enum waiter_phase phase)
            phase == WAITER_DISCOVERING;
 }
 
+/* A discovery and a check have the deadline of their effect. Those who wait for a commit and have no
+ * deadline of their own are answered when the disk is known to hang: waiter_store_down(). */
+static uint64_t phase_deadline(const struct pool *p, const struct waiter *w)
+{
+    switch (w->phase) {
+    case WAITER_QUEUED:
+    case WAITER_JOINED:
+    case WAITER_BOX:
+        return w->acquire.deadline_ns;
+    case WAITER_COMMIT: /* a box that came at the last moment has to be stored all the same */
+        return w->kind == POOL_EV_ACQUIRE
+                   ? MAX_OF(w->acquire.deadline_ns, time_after(p->now_ns, POOL_COMMIT_MIN_NS))
+                   : POOL_NEVER;
+    case WAITER_FREE:
+    case WAITER_NEW:
+    case WAITER_REDO:
+    case WAITER_DISCOVERING:
+    case WAITER_CHECKING:
+    case WAITER_DELETED:
+    case WAITER_GONE:
+    case WAITER_PHASE_COUNT:
+        break;
+    }
+    return POOL_NEVER;
+}
+
 static struct list *phase_list(struct pool *p, struct waiter *w)
 {
     switch (w->phase) {
@@ -122,6 +148,7 @@ static void leave_phase(struct pool *p, struct waiter *w)
 static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase)
 {
     struct list *l;
+    uint64_t deadline_ns;
 
     w->phase = phase;
     l = phase_list(p, w);
@@ -136,11 +163,9 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
         list_push_back(l, &w->link);
     if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING)
         map_insert(&p->threads, &w->by_sandbox, hash_str(w->acquire.sandbox_id));
-    if (!phase_is_waiting(phase))
-        return;
-    /* A discovery has the deadline of its effect. */
-    if (phase != WAITER_DISCOVERING && w->acquire.deadline_ns != POOL_NEVER)
-        heap_set(&p->deadlines, &w->deadline, w->acquire.deadline_ns);
+    deadline_ns = phase_deadline(p, w);
+    if (deadline_ns != POOL_NEVER)
+        heap_set(&p->deadlines, &w->deadline, deadline_ns);
 }
 
 void waiter_enter(struct pool *p, struct waiter *w, enum waiter_phase phase)
@@ -267,6 +292,35 @@ void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r)
     p->refusals++;
     emit_refusal(p, w->req, r, p->now_ns - w->since_ns);
     waiter_end(p, w);
+}
+
+void waiter_overdue(struct pool *p, struct waiter *w)
+{
+    struct refusal r;
+
+    if (w->phase == WAITER_COMMIT && w->kind == POOL_EV_ACQUIRE &&
+        w->slot->box.state == POOL_LEASED) {
+        lease_keep_old(p, w->slot, w);
+        return;
+    }
+    r = acquire_refusal(p, w);
+    waiter_refuse(p, w, &r);
+}
+
+/* Also when the disk hangs: then nothing will come of their writes for a while. What becomes of these
+ * is settled when it is known; a lease nobody was told of is undone. */
+void waiter_store_down(struct pool *p)
+{
+    for (size_t i = 0; i < p->waiter_count; i++) {
+        struct waiter *w = &p->waiters[i];
+        bool is_end = w->phase == WAITER_DELETED || w->phase == WAITER_GONE;
+
+        if (w->phase == WAITER_QUEUED || w->phase == WAITER_JOINED || w->phase == WAITER_BOX ||
+            w->phase == WAITER_COMMIT)
+            waiter_overdue(p, w);
+        else if (is_end && w->slot->box.state == POOL_DOOMED)
+            doom_unrecorded(p, w->slot);
+    }
 }
 
 void waiter_refuse_waiting(struct pool *p, const struct refusal *r)

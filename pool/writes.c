@@ -114,13 +114,9 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
 
 void writes_store_state(struct pool *p, bool is_up)
 {
-    struct refusal r = {.code = SP_STORE_UNAVAILABLE,
-                        .reason = "the store cannot be written",
-                        .retry_after_ns = POOL_REWRITE_NS};
-
     p->is_store_up = is_up;
     if (!is_up) {
-        waiter_refuse_waiting(p, &r);
+        waiter_store_down(p);
         return;
     }
     p->mode_retry_ns = 0;

@@ -61,6 +61,8 @@ struct store {
     char *path;
     struct list ops; /* in flight: submitted and not finished */
     bool is_up;
+    bool is_hung; /* the oldest write in flight takes too long */
+    struct rt_timer hang_timer;
     bool is_started;
     struct err reason; /* why it is down */
     pthread_t thread;

@@ -72,6 +72,60 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     return SP_OK;
 }
 
+/* --- a disk that does not answer --- */
+
+static void tell_state(struct store *s, bool is_up)
+{
+    s->is_up = is_up;
+    if (s->config.on_state != NULL)
+        s->config.on_state(s->config.ctx, is_up, is_up ? "" : s->reason.msg);
+}
+
+/* Since when the oldest write waits; RT_NEVER when none does. */
+static uint64_t oldest_ns(const struct store *s)
+{
+    struct list_node *n = list_first(&s->ops);
+
+    return n != NULL ? container_of(n, struct store_write, op.link)->begun_ns : RT_NEVER;
+}
+
+static bool is_overdue(const struct store *s)
+{
+    uint64_t since_ns = oldest_ns(s);
+
+    return s->config.timeout_ns > 0 && since_ns != RT_NEVER &&
+           rt_after(since_ns, s->config.timeout_ns) <= rt_now(s->config.rt);
+}
+
+/* Set for the first of the writes in flight and moved on when it fires, so that a write costs no
+ * timer of its own. */
+static void on_hang_timer(struct rt_timer *timer)
+{
+    struct store *s = container_of(timer, struct store, hang_timer);
+
+    if (s->is_hung || list_is_empty(&s->ops))
+        return;
+    if (!is_overdue(s)) {
+        rt_timer_set(s->config.rt, timer, rt_after(oldest_ns(s), s->config.timeout_ns),
+                     on_hang_timer);
+        return;
+    }
+    s->is_hung = true;
+    if (!s->is_up)
+        return; /* down already, for a better reason */
+    (void) err_set(&s->reason, SP_STORE_UNAVAILABLE,
+                   "'%.120s': the disk has not answered for %llu s", s->path,
+                   (unsigned long long) (s->config.timeout_ns / NS_PER_S));
+    tell_state(s, false);
+}
+
+static void watch(struct store *s)
+{
+    if (s->config.timeout_ns > 0 && !heap_has(&s->hang_timer.node))
+        rt_timer_set(s->config.rt, &s->hang_timer,
+                     rt_after(rt_now(s->config.rt), s->config.timeout_ns), on_hang_timer);
+}
+
 int store_start(struct store *s, struct err *err)
 {
     int r;
@@ -93,6 +147,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
     assert(w->kind < STORE_KIND_COUNT);
     op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
     w->at_ms = rt_wall_ms(s->config.rt);
+    w->begun_ns = rt_now(s->config.rt);
     w->failure.code = SP_OK;
     if (!s->is_up) {
         refuse(s, w, &s->reason);
@@ -103,6 +158,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
                        s->config.queue_max);
         refuse(s, w, &err);
     } else {
+        watch(s);
         queue_push(&s->queue, w);
     }
 }
@@ -120,15 +176,24 @@ void store_drain(struct store *s)
 {
     struct list done;
     struct queue_state state;
+    bool is_up;
 
     queue_collect(&s->queue, &done, &state);
     finish_all(&done);
-    if (s->is_up != state.is_down)
+    s->is_hung = s->is_hung && is_overdue(s);
+    if (!s->is_hung && !list_is_empty(&s->ops))
+        watch(s);
+    is_up = !state.is_down && !s->is_hung;
+    if (s->is_up == is_up)
         return;
-    s->is_up = !state.is_down;
-    s->reason = state.reason;
-    if (s->config.on_state != NULL)
-        s->config.on_state(s->config.ctx, s->is_up, s->is_up ? "" : s->reason.msg);
+    if (state.is_down)
+        s->reason = state.reason;
+    tell_state(s, is_up);
+}
+
+bool store_is_hung(const struct store *s)
+{
+    return s->is_hung;
 }
 
 bool store_is_up(const struct store *s)
@@ -170,6 +235,7 @@ struct store *store_close(struct store *s)
 
     if (s == NULL)
         return NULL;
+    rt_timer_cancel(s->config.rt, &s->hang_timer);
     if (s->is_started)
         writer_join(s);
     else if (!list_is_empty(&s->ops))

@@ -8,6 +8,9 @@
  * SP_STORE_UNAVAILABLE, the store is down, and every later write fails at once; the writer tries
  * again by itself and tells when it is up. A write that is wrong in itself fails alone.
  *
+ * A disk that hangs instead of failing is down after `timeout_ns`, too. Then later writes fail at
+ * once, but those in flight have not failed: their on_done() comes when the disk answers.
+ *
  * Times in rows are wall clock ms since 1970; 0 means none. Reads at run time come from memory
  * (the pool), never from here: the only read is store_load(), before the thread starts. */
 #ifndef STORE_STORE_H
@@ -90,7 +93,8 @@ struct store_write {
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */
     int outcome;
-    uint64_t at_ms; /* the store's own: wall clock at store_submit(); when a lease ended */
+    uint64_t begun_ns; /* the store's own: when it was submitted, on the loop's clock */
+    uint64_t at_ms;    /* the store's own: wall clock at store_submit(); when a lease ended */
 };
 
 struct store_config {
@@ -100,7 +104,9 @@ struct store_config {
     unsigned batch_max;  /* writes per transaction */
     uint64_t events_max; /* audit trail: oldest are removed beyond this */
     uint64_t past_max;   /* ended leases kept */
-    bool want_reserve;   /* keep space for the store, so that a full disk can be cleaned up */
+    uint64_t
+        timeout_ns; /* a write that takes longer: the store counts as down until it ends; 0: never */
+    bool want_reserve; /* keep space for the store, so that a full disk can be cleaned up */
     /* Called on the writer thread, must only wake the loop, which then calls store_drain(). */
     void (*wake)(void *ctx);
     /* Called on the loop, from store_drain(), when the store goes down or comes back. */
@@ -135,6 +141,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
 void store_drain(struct store *s);
 
 bool store_is_up(const struct store *s);
+bool store_is_hung(const struct store *s); /* down because the disk does not answer */
 size_t store_pending(const struct store *s);
 
 struct store_stats {

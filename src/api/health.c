@@ -20,7 +20,7 @@ static const char *trouble(struct api *api)
     if (!engine_is_recovered(api->engine))
         return "starting: the backends have not been asked yet";
     if (!stats.is_store_up)
-        return "the store cannot be written";
+        return engine_store_trouble(api->engine);
     if (stats.mode != POOL_RUNNING)
         return stats.mode == POOL_PAUSED ? "the pool is paused" : "the pool is draining";
     if (engine_disk(api->engine)->is_low)

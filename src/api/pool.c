@@ -66,6 +66,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     engine_get_store_stats(api->engine, &stats);
     json_begin_obj(o, "store");
     json_put_str(o, "state", is_up ? "up" : "down");
+    json_put_str(o, "trouble", engine_store_trouble(api->engine));
     json_put_u64(o, "writes", stats.writes);
     json_put_u64(o, "commits", stats.commits);
     json_put_u64(o, "power_commits", stats.power_commits);

@@ -1,4 +1,4 @@
-/* fault.c - dying at a named point, for crash tests. SIGKILL and not abort(): no handler, no
+/* fault.c - dying or hanging at a named point, for tests. SIGKILL and not abort(): no handler, no
  * atexit, no flush may run, because none does in the crash that is being tested. */
 #include "base/fault.h"
 
@@ -7,8 +7,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
+
+#define HANG_LOOK_US 2000
 
 #define FAULT_ENTRY(arg, name) name,
 
@@ -17,12 +20,24 @@ static const char *const names[] = {FAULT_TABLE(FAULT_ENTRY, 0) NULL};
 /* Hits of the armed point only, so that what happened before it was armed does not count. */
 static atomic_uint_fast64_t hits;
 
+static void may_hang(const char *name)
+{
+    const char *armed = getenv("SANDPOOL_HANG_AT");
+    size_t len = strlen(name);
+
+    if (armed == NULL || strncmp(armed, name, len) != 0 || armed[len] != '=')
+        return;
+    while (access(armed + len + 1, F_OK) == 0)
+        (void) usleep(HANG_LOOK_US); /* may end early: it is only a pause */
+}
+
 void fault_hit(const char *name)
 {
     const char *armed = getenv("SANDPOOL_CRASH_AT");
     size_t len = strlen(name);
     uint64_t at = 1;
 
+    may_hang(name);
     if (armed == NULL || strncmp(armed, name, len) != 0)
         return;
     if (armed[len] == ':') {

@@ -1,9 +1,9 @@
-/* fault.h - named points at which a test build can be made to die as if by kill -9.
+/* fault.h - named points at which a test build can be made to die as if by kill -9, or to hang.
  *
  * FAULT_POINT("store.before_commit") costs nothing unless the build defines SANDPOOL_FAULTS. Then
  * the environment decides: SANDPOOL_CRASH_AT=store.before_commit dies at the first hit,
- * SANDPOOL_CRASH_AT=store.before_commit:3 at the third. A name that is not in the table does not
- * compile. May be hit from any thread. */
+ * SANDPOOL_CRASH_AT=store.before_commit:3 at the third. SANDPOOL_HANG_AT=store.before_commit=/a/file
+ * hangs there as long as the file exists. A name that is not in the table does not compile. May be hit from any thread. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 

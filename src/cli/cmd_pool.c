@@ -90,6 +90,8 @@ static void print_summary(const struct json *pool, FILE *out)
 
     out_pair(out, "mode", show_str(pool, "mode"));
     out_pair(out, "store", show_str(json_get(pool, "store"), "state"));
+    if (!str_is_empty(show_str(json_get(pool, "store"), "trouble")))
+        out_pair(out, "trouble", show_str(json_get(pool, "store"), "trouble"));
     print_disk(json_get(pool, "disk"), out);
     if (!str_is_empty(trouble))
         out_pair(out, "trouble", trouble);

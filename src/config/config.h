@@ -187,6 +187,7 @@ struct config {
         uint64_t queue_max;
         uint64_t events_max;
         uint64_t min_free; /* bytes; 0: no floor */
+        uint64_t timeout_s;
     } store;
     struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */

@@ -132,6 +132,10 @@ const struct config_key config_keys[] = {
            "Free space of the file system that holds the database and the disks of boxes, below "
            "which no new box is made. Boxes that exist can still be used, released and "
            "destroyed. 0: no floor."),
+    GLOBAL(
+        store.timeout_s, U64, 0, 1, 3600, "10",
+        "Seconds the disk may take for a change. When one takes longer, callers are answered 503 "
+        "until it is done."),
 
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
            "Directories of this machine whose contents may be mounted into boxes, by a profile "

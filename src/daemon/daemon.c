@@ -25,6 +25,7 @@
 
 #define STOP_GRACE_NS (2 * NS_PER_S)
 #define DESTROY_GRACE_NS (60 * NS_PER_S)
+#define CLOSE_POLL_NS (500 * NS_PER_MS)
 #define STOP_POLL_NS (10 * NS_PER_MS)
 
 enum {
@@ -142,8 +143,31 @@ static void on_engine_closed(void *ctx)
     struct daemon *d = ctx;
 
     d->engine = NULL;
+    rt_timer_cancel(&d->loop.rt, &d->stop_timer);
     cargo_drop(&d->cargo);
     daemon_finish(d);
+}
+
+/* The store is closed when its last write has ended, which a disk that hangs never lets happen. All
+ * that was promised is on it, so the process may just end. */
+static void on_close_timer(struct rt_timer *timer)
+{
+    struct daemon *d = container_of(timer, struct daemon, stop_timer);
+
+    if (d->engine == NULL)
+        return;
+    if (engine_is_store_hung(d->engine)) {
+        log_error("daemon.stop_forced", LF_STR("reason", engine_store_trouble(d->engine)));
+        log_flush_wait();
+        _exit(1);
+    }
+    rt_timer_set(&d->loop.rt, timer, rt_after(rt_now(&d->loop.rt), CLOSE_POLL_NS), on_close_timer);
+}
+
+static void close_engine(struct daemon *d)
+{
+    engine_close(d->engine, on_engine_closed, d);
+    on_close_timer(&d->stop_timer);
 }
 
 static void on_all_destroyed(void *ctx, size_t left)
@@ -152,7 +176,7 @@ static void on_all_destroyed(void *ctx, size_t left)
 
     if (left > 0)
         log_error("daemon.boxes_left", LF_U64("count", left));
-    engine_close(d->engine, on_engine_closed, d);
+    close_engine(d);
 }
 
 static void on_servers_closed(void *ctx)
@@ -167,7 +191,7 @@ static void on_servers_closed(void *ctx)
         engine_destroy_all(d->engine, rt_after(rt_now(&d->loop.rt), DESTROY_GRACE_NS),
                            on_all_destroyed, d);
     else
-        engine_close(d->engine, on_engine_closed, d);
+        close_engine(d);
 }
 
 static void close_everything(struct daemon *d)

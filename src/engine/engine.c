@@ -212,6 +212,7 @@ static void on_store_state(void *ctx, bool is_up, const char *reason)
     struct engine *e = ctx;
     struct pool_event ev = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = is_up};
 
+    str_copy_cut(e->store_trouble, sizeof(e->store_trouble), is_up ? "" : reason);
     if (is_up)
         log_info("store.up", LF_STR("reason", reason != NULL ? reason : ""));
     else
@@ -229,6 +230,7 @@ static int open_store(struct engine *e, struct err *err)
                               .batch_max = 256,
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
+                              .timeout_ns = c->store.timeout_s * NS_PER_S,
                               .want_reserve = true,
                               .wake = wake_loop,
                               .on_state = on_store_state,
@@ -364,6 +366,16 @@ struct rt *engine_rt(struct engine *e)
 const char *engine_instance(const struct engine *e)
 {
     return e->instance;
+}
+
+const char *engine_store_trouble(const struct engine *e)
+{
+    return str_is_empty(e->store_trouble) ? NULL : e->store_trouble;
+}
+
+bool engine_is_store_hung(const struct engine *e)
+{
+    return e->store != NULL && store_is_hung(e->store);
 }
 
 bool engine_is_recovered(const struct engine *e)

@@ -131,6 +131,9 @@ const char *engine_destroy_report(const struct engine *e, struct box_id box);
 /* NULL when every backend of a configured profile answered its last listing; else a sentence that
  * names one. */
 const char *engine_backend_trouble(const struct engine *e);
+/* Why the store cannot be written; NULL when it can. */
+const char *engine_store_trouble(const struct engine *e);
+bool engine_is_store_hung(const struct engine *e); /* its disk does not answer */
 bool engine_is_recovered(const struct engine *e);
 void engine_get_store_stats(struct engine *e, struct store_stats *ret);
 

@@ -70,6 +70,7 @@ struct engine {
 
     struct store *store;
     struct wake store_wake;
+    char store_trouble[256]; /* why it is down; "" when it is up */
     struct list free_writes;
     struct list late_events; /* text_write, not yet submitted */
     struct rt_timer events_timer;

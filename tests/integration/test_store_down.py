@@ -1,6 +1,7 @@
 """A full disk: the daemon says so, refuses new leases, serves what it can, and recovers alone."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import threading
@@ -76,6 +77,65 @@ class DiskFull(TestCase):
             return pool == set(sim.boxes())
 
         wait_until(agrees, "pool and machine agree")
+
+
+class DiskHangs(TestCase):
+    """A disk that does not fail but never answers: nobody waits longer than it wanted to."""
+
+    def setUp(self):
+        super().setUp()
+        self.gate = pathlib.Path(self.directory) / "hang"
+        self.server = self.daemon({"warm": {"min": 4, "max": 4}}, store={"timeout_s": 1},
+                                  sim=self.sim(),
+                                  env={"SANDPOOL_HANG_AT": f"store.before_commit={self.gate}"})
+        self.addCleanup(lambda: self.gate.unlink(missing_ok=True))  # else it cannot stop
+
+    def timed(self, call):
+        begun = time.monotonic()
+        answer = call()
+        return answer, time.monotonic() - begun
+
+    def test_everybody_is_answered(self):
+        client = self.client(self.server)
+        self.wait_blank(client, 4)
+        held = [self.assertOk(client.acquire(f"h-{i}")) for i in range(3)]
+        self.wait_blank(client, 4)
+        self.gate.touch()
+        answer, took = self.timed(lambda: client.acquire("new", wait_ms=100))
+        self.assertCode(answer, 503, "store_unavailable")
+        self.assertLess(took, 5)
+        answer, took = self.timed(lambda: client.release(held[0]["sandbox_id"]))
+        self.assertCode(answer, 503, "store_unavailable")
+        self.assertLess(took, 5)
+        wait_until(lambda: client.get("/readyz").status == 503, "the hang is noticed")
+        self.assertIn("has not answered for 1 s", client.get("/readyz").json["reason"])
+        self.assertIn("has not answered", client.get("/v1/pool").json["store"]["trouble"])
+        kept = self.assertOk(client.acquire("h-1"))
+        self.assertEqual((kept["source"], kept["box_id"]), ("kept", held[1]["box_id"]))
+        self.assertOk(client.delete(f"/v1/sandboxes/{held[2]['sandbox_id']}"))
+        self.gate.unlink()
+        wait_until(lambda: client.get("/readyz").status == 200, "the disk is back")
+        new = self.assertOk(client.acquire("new", wait_ms=10000))
+        self.assertNotIn(new["box_id"], [h["box_id"] for h in held])
+        leased = {b["sandbox_id"] for b in
+                  client.get("/v1/sandboxes?state=leased&limit=100").json["sandboxes"]}
+        self.assertLessEqual({new["sandbox_id"], held[1]["sandbox_id"]}, leased)
+        self.assertNotIn(held[2]["sandbox_id"], leased)
+
+
+    def test_the_daemon_stops(self):
+        client = self.client(self.server)
+        self.wait_blank(client, 4)
+        held = self.assertOk(client.acquire("held"))
+        self.gate.touch()
+        self.assertCode(client.acquire("new", wait_ms=0), 503, "store_unavailable")
+        client.close()
+        self.assertEqual(self.server.process.stop(), 1)
+        self.assertIn("daemon.stop_forced", self.server.process.output())
+        self.gate.unlink()
+        self.server.start()
+        kept = self.assertOk(self.client(self.server).acquire("held"))
+        self.assertEqual((kept["source"], kept["box_id"]), ("kept", held["box_id"]))
 
 
 class Filler:

@@ -144,8 +144,8 @@ static bool may_destroy(struct world *w, const struct pool_fx *fx)
     struct pool_stats stats;
 
     pool_get_stats(w->pool, &stats);
-    if (row == NULL)
-        return !stats.is_store_up;
+    if (row == NULL) /* not even its intent was written, so there is nothing yet */
+        return !stats.is_store_up || backend_find(w, fx->box.v) == NULL;
     row->is_unrecorded = row->is_unrecorded || !stats.is_store_up || row->has_failed;
     return row->box.state == POOL_DOOMED || row->is_unrecorded;
 }

@@ -74,6 +74,7 @@ static void acquire(struct world *w, size_t index)
         a->is_profile_named = true;
     }
     a->deadline_ns = w->now_ns + (rand_below(&w->rand, 5) == 0 ? 0 : world_ms(w, 1, 400));
+    r->due_ns = a->deadline_ns + WORLD_GRACE_NS;
     a->ttl_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->is_special = rand_below(&w->rand, 4) == 0;
@@ -105,6 +106,8 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
     ev.u.on.want_destroy = rand_below(&w->rand, 3) == 0;
     ev.u.on.is_quick = rand_below(&w->rand, 2) == 0;
+    if (kind != POOL_EV_DESTROY && !ev.u.on.want_destroy)
+        r->due_ns = w->now_ns + WORLD_HANG_NS + WORLD_GRACE_NS;
     if (rand_below(&w->rand, 12) == 0) {
         r->is_odd = true;
         ev.u.on.generation = c->generation + 7;
@@ -271,6 +274,13 @@ static void refused(struct world *w, const struct pool_fx *fx, const struct requ
         world_fail(w, "a lease was not kept while the store is down");
 }
 
+static bool holds_lease(struct world *w, const struct client *c)
+{
+    const struct pool_box *b = pool_find_sandbox(w->pool, c->sandbox_id);
+
+    return b != NULL && b->id.v == c->box && b->state == POOL_LEASED;
+}
+
 void clients_reply(struct world *w, const struct pool_fx *fx)
 {
     struct request *r = &w->requests[fx->req.v];
@@ -282,7 +292,8 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     r->is_open = false;
     if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
         c->in_doubt--;
-        if (is_ok)
+        /* A commit that was given up for a caller may still succeed. */
+        if (is_ok || (fx->u.reply.code == SP_STORE_UNAVAILABLE && !holds_lease(w, c)))
             c->is_acked = false;
     }
     if (!is_ok) {
@@ -373,8 +384,22 @@ void clients_crashed(struct world *w)
     clients_check(w);
 }
 
+/* A request is answered by its deadline, also when the disk hangs. */
+static void check_deadlines(struct world *w)
+{
+    if (w->now_ns < w->awake_ns + WORLD_HANG_NS + WORLD_GRACE_NS)
+        return;
+    for (uint64_t i = w->req > 64 ? w->req - 64 : 1; i <= w->req; i++) {
+        const struct request *r = &w->requests[i];
+
+        if (r->is_open && r->due_ns != 0 && r->due_ns < w->now_ns)
+            world_fail(w, "a request was not answered by its deadline");
+    }
+}
+
 void clients_check(struct world *w)
 {
+    check_deadlines(w);
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
         const struct client *c = &w->clients[i];
         const struct world_row *row;

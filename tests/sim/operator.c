@@ -108,9 +108,10 @@ void operator_act(struct world *w)
         backend_add_orphan(w);
     else if (dice < 77)
         world_advance(w, w->now_ns + world_ms(w, 500, 4000));
-    else if (dice < 78)
+    else if (dice < 78) {
         w->now_ns += world_ms(w, 1000, 3600 * 1000); /* asleep: everything is late */
-    else if (dice < 83)
+        w->awake_ns = w->now_ns;
+    } else if (dice < 83)
         operator_space(w, rand_below(&w->rand, 3) == 0);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);

@@ -96,11 +96,35 @@ static void note_outcome(struct world *w, const struct pending *p, bool is_ok)
         row->has_failed = !is_ok;
 }
 
+static void tell_state(struct world *w, bool is_up, uint64_t delay_ns)
+{
+    struct pending *p = world_later(w, PENDING_EVENT, delay_ns);
+
+    p->ev.kind = POOL_EV_STORE_STATE;
+    p->ev.u.is_store_up = is_up;
+}
+
+/* The disk hangs: nothing fails, it only takes long. The store notices after a while. */
+static void hang(struct world *w, uint64_t start_ns)
+{
+    uint64_t end_ns = start_ns + world_ms(w, 100, 3 * WORLD_HANG_NS / NS_PER_MS);
+
+    w->store_free_ns = end_ns;
+    if (end_ns > w->now_ns + WORLD_HANG_NS) {
+        tell_state(w, false, WORLD_HANG_NS);
+        tell_state(w, true, end_ns - w->now_ns);
+    }
+}
+
 void rows_submit(struct world *w, const struct pool_fx *fx)
 {
     uint64_t start_ns = MAX_OF(w->store_free_ns, w->now_ns);
     struct pending *p;
 
+    if (w->is_store_up && world_chance(w, 1) && rand_below(&w->rand, 4) == 0) {
+        hang(w, start_ns);
+        start_ns = w->store_free_ns;
+    }
     w->store_free_ns = start_ns + rand_between(&w->rand, 0, 2 * NS_PER_MS);
     p = world_later(w, PENDING_COMMIT, w->store_free_ns - w->now_ns);
     p->what = fx->u.store.what;

@@ -37,6 +37,9 @@ struct world_box {
     bool is_held;                /* somebody has got the reply, or may act as if */
 };
 
+#define WORLD_HANG_NS (3000 * NS_PER_MS)  /* a disk that takes longer counts as down */
+#define WORLD_GRACE_NS (1500 * NS_PER_MS) /* what an answer may take beyond its deadline */
+
 struct world_row {
     bool is_used;
     struct pool_box box; /* state as the store keeps it */
@@ -92,6 +95,7 @@ struct request {
     bool is_odd; /* asked with a wrong owner, profile or generation */
     bool is_destroy;
     bool is_special;   /* and its thread had no box when it asked */
+    uint64_t due_ns;   /* answered by then, whatever the disk does; 0: it waits for a backend */
     uint64_t until_ns; /* earliest deadline it may set */
     uint64_t prev_req; /* that may have moved it before */
     uint64_t made_with;
@@ -118,6 +122,7 @@ struct world {
     bool is_store_up;
     bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */
+    uint64_t awake_ns;      /* the machine slept until then: everything is late */
 
     struct pending pending[WORLD_PENDING];
     uint64_t seq;

@@ -165,6 +165,87 @@ static void test_other_ends_wait_for_the_store(void **state)
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
 }
 
+/* A disk that hangs: nobody waits longer than it wanted to. */
+static void test_a_commit_that_hangs(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 2;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 3 * NS_PER_S);
+    b = rig_acquire(&rig, "u", "t2", 0); /* does not wait for a box, only for the disk */
+    rig_advance(&rig, 999 * NS_PER_MS);
+    assert_int_equal(rig_code(&rig, b), -1000);
+    rig_advance(&rig, 2 * NS_PER_MS);
+    assert_int_equal(rig_code(&rig, b), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    /* The commits succeed in the end, for nobody: as if the callers had hung up. */
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 4);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", 0)), SP_OK);
+}
+
+/* Kept leases stay what they are, with the deadline that is known to be stored. */
+static void test_a_kept_lease_while_the_disk_hangs(void **state)
+{
+    uint64_t a;
+    uint64_t was_ns;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    was_ns = rig_box(&rig, "t1")->expires_ns;
+    rig.hold.store = true;
+    rig_advance(&rig, 10 * NS_PER_S);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig_advance(&rig, 1100 * NS_PER_MS);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_reply(&rig, a)->snapshot.expires_ns == was_ns);
+    rig_answer_all(&rig, POOL_FX_STORE, true); /* it was stored after all */
+    assert_true(rig_box(&rig, "t1")->expires_ns > was_ns);
+}
+
+/* The store says that the disk hangs: everybody is answered then, also who gave no deadline. */
+static void test_nobody_waits_for_a_store_that_hangs(void **state)
+{
+    struct pool_event down = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = false};
+    uint64_t released;
+    uint64_t renewed;
+    uint64_t destroyed;
+    uint64_t acquired;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t2", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t3", NS_PER_S);
+    rig.hold.store = true;
+    released = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    renewed = rig_on(&rig, POOL_EV_RENEW, "t2", 0, false);
+    destroyed = rig_on(&rig, POOL_EV_DESTROY, "t3", 0, false);
+    acquired = rig_acquire(&rig, "u", "t4", 600 * NS_PER_S);
+    rig_send(&rig, &down);
+    assert_int_equal(rig_code(&rig, released), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, renewed), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, destroyed), SP_OK); /* it is gone */
+    assert_int_equal(rig_code(&rig, acquired), SP_STORE_UNAVAILABLE);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    rig_store(&rig, true);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig_box(&rig, "t2")->state, POOL_LEASED);
+    assert_null(rig_box(&rig, "t3"));
+    assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -176,6 +257,9 @@ int main(void)
         TEST(test_release_to_destroy_without_a_store),
         TEST(test_the_row_follows),
         TEST(test_other_ends_wait_for_the_store),
+        TEST(test_a_commit_that_hangs),
+        TEST(test_a_kept_lease_while_the_disk_hangs),
+        TEST(test_nobody_waits_for_a_store_that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -421,6 +421,45 @@ static void test_a_batch_that_fails_apart_fails_whole(void **state)
     }
 }
 
+/* A disk that hangs is down after a while, and up when it answers: what was in flight is done then. */
+static void test_a_disk_that_hangs(void **state)
+{
+    struct fixture *f = *state;
+    struct put first = put_box(1, "blank");
+    struct put second = put_box(2, "blank");
+    struct put late = put_box(3, "blank");
+    struct image image;
+
+    f->config.timeout_ns = 5 * NS_PER_S;
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &first), SP_OK);
+    vfs_fault_hang(true);
+    fixture_submit(f, &first);
+    rt_advance(&f->rt, 3 * NS_PER_S);
+    fixture_submit(f, &second);
+    rt_advance(&f->rt, 1 * NS_PER_S);
+    rt_run(&f->rt);
+    assert_true(store_is_up(f->store));
+    rt_advance(&f->rt, 1 * NS_PER_S);
+    rt_run(&f->rt);
+    assert_false(store_is_up(f->store));
+    assert_true(store_is_hung(f->store));
+    assert_int_equal(f->downs, 1);
+    assert_non_null(strstr(f->reason, "has not answered for 5 s"));
+    fixture_submit(f, &late);
+    rt_run(&f->rt);
+    assert_int_equal(late.result, SP_STORE_UNAVAILABLE);
+    assert_false(first.is_done);
+    vfs_fault_hang(false);
+    fixture_settle(f);
+    fixture_wait_up(f, true);
+    assert_int_equal(f->ups, 1);
+    assert_int_equal(first.result, SP_OK);
+    assert_int_equal(second.result, SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 2);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
@@ -439,6 +478,7 @@ int main(void)
         TEST(test_a_moved_file_takes_no_promises),
         TEST(test_a_replaced_file_is_opened_again),
         TEST(test_a_failing_checkpoint_loses_nothing),
+        TEST(test_a_disk_that_hangs),
         TEST(test_writes_behind_a_wrong_one_tell_the_truth),
         cmocka_unit_test(test_a_batch_that_fails_apart_fails_whole),
     };

@@ -22,6 +22,7 @@ static atomic_bool armed_for_good;
 static atomic_uint_fast64_t calls_left;
 static atomic_uint_fast64_t failed;
 static atomic_uint_fast64_t syncs;
+static atomic_bool is_hung;
 static const char *_Atomic armed_while; /* a file, or NULL */
 
 static sqlite3_file *real_of(sqlite3_file *file)
@@ -68,6 +69,8 @@ static int faulty_write(sqlite3_file *file, const void *data, int len, sqlite3_i
     sqlite3_file *real = real_of(file);
     int rc = next_fault(VFS_WRITE);
 
+    while (atomic_load(&is_hung))
+        (void) usleep(1000);
     if (rc == SQLITE_OK)
         return real->pMethods->xWrite(real, data, len, at);
     (void) real->pMethods->xWrite(real, data, len / 2, at); /* it has failed anyway */
@@ -187,6 +190,11 @@ void vfs_fault_arm(unsigned calls, int rc, uint64_t nth, bool is_persistent)
 void vfs_fault_while(const char *path)
 {
     atomic_store(&armed_while, path);
+}
+
+void vfs_fault_hang(bool is_hanging)
+{
+    atomic_store(&is_hung, is_hanging);
 }
 
 void vfs_fault_disarm(void)

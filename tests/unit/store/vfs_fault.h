@@ -16,6 +16,8 @@ void vfs_fault_arm(unsigned calls, int rc, uint64_t nth, bool is_persistent);
 /* Only while this file is there; NULL: always. Before arming; cleared by disarming. */
 void vfs_fault_while(const char *path);
 void vfs_fault_disarm(void);
+/* Writes do not return while it is set. */
+void vfs_fault_hang(bool is_hanging);
 /* Calls that have failed since arming. */
 uint64_t vfs_fault_count(void);
 /* Successful syncs since the program started. */
