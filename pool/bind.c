@@ -22,6 +22,9 @@ void bind_link(struct pool *p, struct slot *s)
 {
     assert(s->box.sandbox_id[0] != '\0' && bind_find(p, s->box.sandbox_id) == NULL);
     map_insert(&p->sandboxes, &s->by_sandbox, hash_str(s->box.sandbox_id));
+    if (s->by_id.is_linked) /* the boxes of an owner are listed in the order they came to it */
+        index_go_last(p, s);
+    index_owner_join(p, s);
 }
 
 void bind_owner(struct pool *p, struct slot *s, const struct pool_acquire *a)
@@ -44,6 +47,7 @@ void bind_cut(struct pool *p, struct slot *s)
 void bind_clear(struct pool *p, struct slot *s)
 {
     bind_cut(p, s);
+    index_owner_leave(p, s);
     memset(s->box.sandbox_id, 0, sizeof(s->box.sandbox_id));
     memset(s->box.user, 0, sizeof(s->box.user));
     memset(s->box.thread, 0, sizeof(s->box.thread));

@@ -125,6 +125,7 @@ static void put_on_list(struct pool *p, struct slot *s)
     check_use(s);
     s->list = list_of(p, s);
     list_push_back(s->list, &s->link);
+    index_note_ending(p, s);
     doubt_enlist(p, s);
     box_rank(p, s);
 }
@@ -165,9 +166,8 @@ struct slot *box_take(struct pool *p)
 void box_enter(struct pool *p, struct slot *s, enum pool_state state)
 {
     assert(s->box.id.v != 0 && s->box.profile < p->profile_count);
-    p->order++;
+    index_go_last(p, s);
     p->epoch++;
-    s->box.order = p->order;
     s->box.epoch = p->epoch;
     s->box.state = state;
     s->changed_ns = p->now_ns;
@@ -183,6 +183,7 @@ static void leave_pool(struct pool *p, struct slot *s, bool is_gone)
 
     assert(list_is_empty(&s->waiters));
     bind_cut(p, s);
+    index_leave(p, s);
     map_remove(&p->ids, &s->by_id);
     list_remove(&p->dirty, &s->dirty_link);
     if (!is_gone)

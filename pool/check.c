@@ -55,7 +55,11 @@ static bool is_owned(enum pool_state state)
 
 static const char *check_slot(const struct pool *p, const struct slot *s)
 {
+    const char *why = index_check(p, s);
     uint64_t due_ns = expiry_due(p, s);
+
+    if (why != NULL)
+        return why;
 
     if (box_find(p, s->box.id) != s)
         return "a box is not found under its id";

@@ -7,22 +7,9 @@
 /* A box of ours that the answer may be about, whatever its id is called there. */
 static bool is_ours(const struct pool *p, const struct pool_seen *seen)
 {
-    static const enum pool_state dying[] = {POOL_DOOMED, POOL_DESTROYING, POOL_FORGETTING};
-
     if (seen->id.v != 0 && (box_find(p, seen->id) != NULL || orphan_recent(p, seen->id) != NULL))
         return true;
-    for (size_t i = 0; i < ARRAY_LEN(dying); i++) {
-        const struct list *l = &p->lists[dying[i]];
-
-        for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
-            const struct pool_box *b = &slot_of(n)->box;
-
-            if (strcmp(b->sandbox_id, seen->sandbox_id) == 0 ||
-                (b->ref[0] != '\0' && strcmp(b->ref, seen->ref) == 0))
-                return true;
-        }
-    }
-    return false;
+    return pool_find_ending(p, seen->sandbox_id) != NULL || index_is_ending_ref(p, seen->ref);
 }
 
 static int check_found(struct pool *p, const struct waiter *w, const struct pool_seen *seen,
@@ -44,6 +31,12 @@ static int check_found(struct pool *p, const struct waiter *w, const struct pool
     if (a->is_profile_named && *ret_profile != a->profile)
         return SP_SPEC_CONFLICT;
     return SP_OK;
+}
+
+static void give_to(struct pool *p, struct slot *s, uint64_t principal)
+{
+    s->box.principal = principal;
+    index_owner_join(p, s);
 }
 
 static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen *seen)
@@ -72,10 +65,10 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     s->box.seen_ns = p->now_ns;
     memcpy(s->box.url, seen->url, sizeof(s->box.url));
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
-    memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
+    index_set_ref(p, s, seen->ref);
     lease_begin(p, s, w, POOL_SRC_DISCOVERED);
     if (!seen->is_foreign) /* an operator does not take it away from its owner */
-        s->box.principal = seen->principal;
+        give_to(p, s, seen->principal);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
 }
 

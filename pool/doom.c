@@ -177,7 +177,7 @@ static void doom_unknown(struct pool *p, const struct pool_event *ev)
     s->box.end = POOL_END_ORPHAN;
     s->box.created_ns = p->now_ns;
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
-    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    index_set_ref(p, s, ev->u.created.ref);
     box_enter(p, s, POOL_DOOMED);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     box_mark_dirty(p, s, 0);
@@ -197,7 +197,7 @@ void doom_late_created(struct pool *p, const struct pool_event *ev)
     if (!box_is_dying(s)) /* told twice: it is the box we have */
         return;
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
-    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    index_set_ref(p, s, ev->u.created.ref);
     if (s->box.state == POOL_DESTROYING) {
         doom_destroy(p, s);
     } else if (s->box.state == POOL_FORGETTING) {

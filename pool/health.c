@@ -158,7 +158,7 @@ void health_created(struct pool *p, const struct pool_event *ev)
         return;
     }
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
-    memcpy(s->box.ref, ev->u.created.ref, sizeof(s->box.ref));
+    index_set_ref(p, s, ev->u.created.ref);
     s->box.seen_ns = p->now_ns;
     box_set_state(p, s, POOL_STARTING);
     emit_event(p, POOL_FACT_CREATED, s, NULL);

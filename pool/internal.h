@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "pool/emit.h"
+#include "pool/index.h"
 #include "pool/pool.h"
 #include "pool/refill.h"
 #include "sandpool/errors.h"
@@ -41,10 +42,14 @@ struct slot {
     struct list_node doubt_link; /* to be asked for */
     struct map_node by_id;
     struct map_node by_sandbox; /* linked while the id is bound to this box */
-    struct heap_node due;       /* next moment time alone changes it */
-    struct heap_node evict;     /* PARKED, by parked_ns */
-    struct list waiters;        /* requests that wait for this box */
-    uint64_t wait_write;        /* the commit its state waits for; 0: none */
+    struct map_node by_ref;     /* while the backend's name is known */
+    struct map_node by_ending;  /* by the id it had */
+    struct owner *owner;        /* while it has an owner, also one it is taken from */
+    struct list_node owner_link;
+    struct heap_node due;   /* next moment time alone changes it */
+    struct heap_node evict; /* PARKED, by parked_ns */
+    struct list waiters;    /* requests that wait for this box */
+    uint64_t wait_write;    /* the commit its state waits for; 0: none */
     uint64_t last_write;
     uint64_t retry_ns;     /* DESTROYING: next try */
     uint64_t rewrite_ns;   /* dirty: not written before */
@@ -212,6 +217,15 @@ struct pool {
     unsigned asking; /* of POOL_ASKS_MAX */
     struct map ids;
     struct map sandboxes;
+    struct map refs;
+    struct map endings;
+    struct ordered *ordered;
+    size_t ordered_len;
+    size_t ordered_cap;
+    struct owner *owners;
+    size_t owner_count; /* ever used */
+    struct list free_owners;
+    struct map owner_map;
     struct heap due;
     struct heap parked;
     unsigned by_state[POOL_STATE_COUNT];

@@ -24,10 +24,7 @@ static struct slot *match(struct pool *p, const struct pool_seen *seen)
     s = seen->sandbox_id[0] != '\0' ? bind_find(p, seen->sandbox_id) : NULL;
     if (s != NULL && !is_same(s, seen))
         s = NULL; /* the thread has another box, and this is somebody else's */
-    for (size_t i = 0; s == NULL && seen->ref[0] != '\0' && i < p->slot_count; i++)
-        if (p->slots[i].box.state != POOL_FREE && strcmp(p->slots[i].box.ref, seen->ref) == 0)
-            s = &p->slots[i];
-    return s;
+    return s != NULL ? s : index_find_ref(p, seen->ref);
 }
 
 static bool take_text(char *dst, size_t cap, const char *src)
@@ -43,7 +40,10 @@ void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *s
 {
     bool is_new = take_text(s->box.url, sizeof(s->box.url), seen->url);
 
-    is_new |= take_text(s->box.ref, sizeof(s->box.ref), seen->ref);
+    if (seen->ref[0] != '\0' && strcmp(s->box.ref, seen->ref) != 0) {
+        index_set_ref(p, s, seen->ref);
+        is_new = true;
+    }
     if (s->box.token[0] == '\0')
         is_new |= take_text(s->box.token, sizeof(s->box.token), seen->token);
     if (is_new && (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED))
@@ -121,6 +121,7 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
 /* It answers again: what had been put off is tried now. A circuit stays open until the try succeeds. */
 static void is_back(struct pool *p, unsigned backend)
 {
+    const struct list *dying = &p->lists[POOL_DESTROYING];
     bool was_away = false;
 
     for (unsigned i = 0; i < p->profile_count; i++) {
@@ -132,11 +133,10 @@ static void is_back(struct pool *p, unsigned backend)
         f->retry_ns = 0;
         was_away = true;
     }
-    for (size_t i = 0; was_away && i < p->slot_count; i++) {
-        struct slot *s = &p->slots[i];
+    for (struct list_node *n = list_first(dying); was_away && n != NULL; n = list_next(dying, n)) {
+        struct slot *s = slot_of(n);
 
-        if (s->box.state == POOL_DESTROYING && !s->is_asked && s->retry_ns > p->now_ns &&
-            s->box.backend == backend) {
+        if (!s->is_asked && s->retry_ns > p->now_ns && s->box.backend == backend) {
             s->retry_ns = p->now_ns;
             expiry_update(p, s);
         }

@@ -35,7 +35,7 @@ static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsi
     s->box.generation = seen->generation;
     memcpy(s->box.url, seen->url, sizeof(s->box.url));
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
-    memcpy(s->box.ref, seen->ref, sizeof(s->box.ref));
+    index_set_ref(p, s, seen->ref);
     s->box.principal = seen->principal;
     return s;
 }

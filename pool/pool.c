@@ -22,6 +22,8 @@ static void init_slots(struct pool *p, unsigned restore_max)
     list_init(&p->doubted);
     map_init(&p->ids, p->slot_count);
     map_init(&p->sandboxes, p->slot_count);
+    index_init(p, xcalloc(p->slot_count * POOL_ORDERED_PER_SLOT, sizeof(struct ordered)),
+               xcalloc(p->slot_count, sizeof(struct owner)));
     heap_init(&p->due, p->slot_count);
     heap_init(&p->parked, p->slot_count);
     for (size_t i = 0; i < p->slot_count; i++) {
@@ -94,6 +96,9 @@ struct pool *pool_free(struct pool *p)
     heap_fini(&p->deadlines);
     map_fini(&p->ids);
     map_fini(&p->sandboxes);
+    index_fini(p);
+    free(p->ordered);
+    free(p->owners);
     map_fini(&p->reqs);
     map_fini(&p->threads);
     map_fini(&p->parties);

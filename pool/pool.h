@@ -168,7 +168,7 @@ struct pool_box {
     char url[POOL_URL_MAX + 1];
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
-    uint64_t order; /* grows with every box: listing and paging follow it */
+    uint64_t order; /* grows with every box, and when it gets an owner: listings follow it */
     uint64_t created_ns;
     uint64_t ready_ns;
     uint64_t leased_ns;
@@ -419,6 +419,14 @@ const struct pool_box *pool_find_sandbox(const struct pool *p, const char *sandb
 /* How an id that is bound no longer ended; POOL_END_NONE when unknown. */
 enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint64_t *ret_generation,
                              uint64_t *ret_principal);
+/* A box whose end is under way, by the id it had; the newest if there are several. */
+const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbox_id);
+/* The first box in the order of listings after `after` (pool_box.order); NULL at the end. */
+const struct pool_box *pool_first(const struct pool *p, uint64_t after);
+/* The same among those that are, or were until their end began, of one principal; and the next one. Costs
+ * nothing for the boxes of others. */
+const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);
+const struct pool_box *pool_next_of(const struct pool_box *box);
 /* Slots from 0; NULL for a free slot or past the end. */
 const struct pool_box *pool_slot(const struct pool *p, size_t index);
 size_t pool_slot_count(const struct pool *p);

@@ -94,6 +94,9 @@ static void enter(struct pool *p, struct slot *s)
     s->box.is_unseen = state != POOL_DOOMED && state != POOL_DESTROYING;
     if (s->box.is_unseen && s->box.sandbox_id[0] != '\0')
         bind_link(p, s);
+    else if (s->box.sandbox_id[0] != '\0')
+        index_owner_join(p, s);
+    index_set_ref(p, s, s->box.ref);
     if (state == POOL_DOOMED)
         s->box.end = POOL_END_ORPHAN;
     box_enter(p, s, state);

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000 };
+enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, LOOK_MAX = 10000 };
 
 static bool may_see(const struct api_caller *caller, const struct pool_box *box)
 {
@@ -125,19 +125,10 @@ struct filter {
 
 static bool matches(const struct filter *f, const struct pool_box *box)
 {
-    return box->order > f->after && may_see(&f->caller, box) &&
-           (f->profile < 0 || (unsigned) f->profile == box->profile) &&
+    return may_see(&f->caller, box) && (f->profile < 0 || (unsigned) f->profile == box->profile) &&
            (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
            (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
            (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0);
-}
-
-static int by_order(const void *a, const void *b)
-{
-    const struct pool_box *x = *(const struct pool_box *const *) a;
-    const struct pool_box *y = *(const struct pool_box *const *) b;
-
-    return (x->order > y->order) - (x->order < y->order);
 }
 
 static bool decode_filter(struct http_exchange *ex, struct filter *f)
@@ -178,47 +169,60 @@ static bool decode_filter(struct http_exchange *ex, struct filter *f)
     return true;
 }
 
+static const struct pool_box *first_box(const struct pool *pool, const struct filter *f)
+{
+    return f->caller.is_operator ? pool_first(pool, f->after)
+                                 : pool_first_of(pool, f->caller.principal, f->after);
+}
+
+static const struct pool_box *next_box(const struct pool *pool, const struct filter *f,
+                                       const struct pool_box *box)
+{
+    return f->caller.is_operator ? pool_first(pool, box->order) : pool_next_of(box);
+}
+
+static void put_cursor(struct json_out *o, uint64_t order)
+{
+    char cursor[24];
+
+    (void) snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long) order);
+    json_put_str(o, "next_cursor", cursor);
+}
+
+/* A filter that few boxes pass does not make one answer look at all of them: the page is short then. */
 void api_list(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     const struct pool *pool = engine_pool(api->engine);
-    size_t slots = pool_slot_count(pool);
-    AUTO_FREE const struct pool_box **found = xcalloc(slots > 0 ? slots : 1, sizeof(*found));
+    const struct pool_box *box;
     struct filter f;
     struct json_out o;
-    size_t count = 0;
-    size_t shown;
+    uint64_t shown = 0;
+    uint64_t looked = 0;
+    uint64_t last = 0;
 
     if (!decode_filter(ex, &f))
         return;
-    for (size_t i = 0; i < slots; i++) {
-        const struct pool_box *box = pool_slot(pool, i);
-
-        if (box != NULL && matches(&f, box)) {
-            found[count] = box;
-            count++;
-        }
-    }
-    qsort(found, count, sizeof(*found), by_order);
-    shown = count < f.limit ? count : (size_t) f.limit;
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_begin_arr(&o, "sandboxes");
-    for (size_t i = 0; i < shown; i++) {
-        json_begin_obj(&o, NULL);
-        api_put_box(&o, api, &f.caller, found[i]);
-        json_end(&o);
+    for (box = first_box(pool, &f); box != NULL && looked < LOOK_MAX;
+         box = next_box(pool, &f, box), looked++) {
+        if (matches(&f, box)) {
+            if (shown == f.limit)
+                break;
+            shown++;
+            json_begin_obj(&o, NULL);
+            api_put_box(&o, api, &f.caller, box);
+            json_end(&o);
+        }
+        last = box->order;
     }
     json_end(&o);
-    if (shown < count) {
-        char cursor[24];
-
-        (void) snprintf(cursor, sizeof(cursor), "%llu",
-                        (unsigned long long) found[shown - 1]->order);
-        json_put_str(&o, "next_cursor", cursor);
-    } else {
+    if (box != NULL)
+        put_cursor(&o, last);
+    else
         json_put_null(&o, "next_cursor");
-    }
     json_end(&o);
     http_reply_json(ex, 200, &o);
 }

@@ -27,18 +27,9 @@ const struct pool_box *provisioner_find(const struct provisioner *p, const char 
 
 const struct pool_box *provisioner_find_ending(const struct provisioner *p, const char *sandbox_id)
 {
-    const struct pool *pool = engine_pool(p->engine);
-    const struct pool_box *found = NULL;
+    const struct pool_box *box = pool_find_ending(engine_pool(p->engine), sandbox_id);
 
-    for (size_t i = 0; i < pool_slot_count(pool); i++) {
-        const struct pool_box *box = pool_slot(pool, i);
-
-        if (box != NULL && is_ending(box) && is_ours(p, box) &&
-            strcmp(box->sandbox_id, sandbox_id) == 0 &&
-            (found == NULL || box->order > found->order))
-            found = box;
-    }
-    return found;
+    return box != NULL && is_ending(box) && is_ours(p, box) ? box : NULL;
 }
 
 /* What was asked for when it was made; the pool keeps it with the lease. */
@@ -195,19 +186,24 @@ void provisioner_list(struct http_exchange *ex)
 {
     const struct provisioner *p = provisioner_of(ex);
     const struct pool *pool = engine_pool(p->engine);
-    size_t slots = pool_slot_count(pool);
-    AUTO_FREE const struct pool_box **found = xcalloc(slots > 0 ? slots : 1, sizeof(*found));
+    AUTO_FREE const struct pool_box **found = NULL;
+    size_t cap = 0;
     struct json_out o;
     size_t count = 0;
 
-    for (size_t i = 0; i < slots; i++) {
-        const struct pool_box *box = pool_slot(pool, i);
-
+    for (const struct pool_box *box = pool_first_of(pool, p->principal, 0); box != NULL;
+         box = pool_next_of(box)) {
         /* A box whose row is being removed is gone already. */
-        if (box != NULL && is_ours(p, box) && !is_ending(box) && box->state != POOL_FORGETTING)
-            found[count++] = box;
+        if (!is_ours(p, box) || is_ending(box) || box->state == POOL_FORGETTING)
+            continue;
+        if (count == cap) {
+            cap = cap > 0 ? 2 * cap : 64;
+            found = xrealloc(found, cap * sizeof(*found));
+        }
+        found[count++] = box;
     }
-    qsort(found, count, sizeof(*found), by_lease);
+    if (count > 0)
+        qsort(found, count, sizeof(*found), by_lease);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_begin_arr(&o, "sandboxes");

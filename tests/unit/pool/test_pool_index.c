@@ -1,0 +1,125 @@
+/* test_pool_index.c - boxes in the order of listings, and those of one principal without the others. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.max_boxes = 32;
+    rig_start(&rig);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void acquire(const char *who, uint64_t principal)
+{
+    struct pool_acquire more = {.principal = principal};
+
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", who, NS_PER_S, &more)), SP_OK);
+}
+
+/* The threads of a principal's boxes in their order, one letter each. */
+static const char *boxes_of(uint64_t principal, uint64_t after)
+{
+    static char text[64];
+    size_t len = 0;
+
+    for (const struct pool_box *b = pool_first_of(rig.pool, principal, after); b != NULL;
+         b = pool_next_of(b))
+        text[len++] = b->thread[0];
+    text[len] = '\0';
+    return text;
+}
+
+static const char *all_boxes(uint64_t after)
+{
+    static char text[64];
+    size_t len = 0;
+
+    for (const struct pool_box *b = pool_first(rig.pool, after); b != NULL;
+         b = pool_first(rig.pool, b->order))
+        text[len++] = b->thread[0] != '\0' ? b->thread[0] : '-';
+    text[len] = '\0';
+    return text;
+}
+
+static void test_by_owner(void **state)
+{
+    (void) state;
+    acquire("a", 1);
+    acquire("b", 2);
+    acquire("c", 1);
+    acquire("d", 1);
+    assert_string_equal(boxes_of(1, 0), "acd");
+    assert_string_equal(boxes_of(2, 0), "b");
+    assert_string_equal(boxes_of(3, 0), "");
+    assert_string_equal(all_boxes(0), "abcd");
+    assert_string_equal(boxes_of(1, rig_box(&rig, "a")->order), "cd");
+    assert_string_equal(all_boxes(rig_box(&rig, "b")->order), "cd");
+    rig.hold.destroy = true;
+    rig_died(&rig, rig_box(&rig, "c")->id); /* its end is its owner's business, too */
+    assert_string_equal(boxes_of(1, 0), "acd");
+    assert_non_null(pool_find_ending(rig.pool, "s-c"));
+    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    assert_string_equal(boxes_of(1, 0), "ad");
+    assert_string_equal(all_boxes(0), "abd");
+    assert_null(pool_find_ending(rig.pool, "s-c"));
+}
+
+/* A blank box that gets an owner moves to the end: whoever reads page after page does not miss it. */
+static void test_bound_boxes_come_last(void **state)
+{
+    struct pool_config config;
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG};
+
+    (void) state;
+    config = rig.config;
+    config.profiles[0].warm_min = 3;
+    config.profiles[0].warm_max = 3;
+    ev.u.reconfig = &config;
+    rig_send(&rig, &ev);
+    assert_string_equal(all_boxes(0), "---");
+    acquire("a", 1);
+    assert_string_equal(all_boxes(0), "--a-"); /* and one more is made after it */
+    acquire("b", 1);
+    assert_string_equal(all_boxes(0), "--ab-");
+    assert_string_equal(boxes_of(1, 0), "ab");
+}
+
+/* The order is kept in an array that is made small again when gaps fill it. */
+static void test_many_changes(void **state)
+{
+    (void) state;
+    acquire("a", 1);
+    for (unsigned i = 0; i < 1000; i++) {
+        acquire("x", 1 + i % 5);
+        (void) rig_on(&rig, POOL_EV_DESTROY, "x", 0, false);
+        rig_died(&rig, rig_box(&rig, "x") != NULL ? rig_box(&rig, "x")->id : (struct box_id){0});
+        rig.req = 1;
+        memset(rig.has_reply, 0, sizeof(rig.has_reply));
+    }
+    assert_string_equal(boxes_of(1, 0), "a");
+    assert_string_equal(all_boxes(0), "a");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_by_owner, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_changes, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
