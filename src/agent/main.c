@@ -1,5 +1,5 @@
-/* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves on a socket
- * that it inherits or binds, buries orphans when it is the box's init, and keeps its token and its
+/* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves connections that
+ * come through an inherited socket, or on one that it binds, buries orphans when it is the box's init, and keeps its token and its
  * descriptors out of what it starts. */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/receive.h"
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -29,13 +28,13 @@ static const char usage_text[] =
     "\n"
     "  --listen ADDRESS   IPv4 address or [IPv6 address] to bind (default 127.0.0.1)\n"
     "  --port N           TCP port (default 8080; 0: any)\n"
-    "  --fd N             serve on this inherited listening descriptor instead\n"
-    "  --fd-from PATH     serve on the listening descriptor that is handed out at this Unix socket\n"
+    "  --channel-fd N     serve the connections that come through this inherited socket instead;\n"
+    "                     end when no more can come\n"
+    "  --channel-from PATH  the same with a socket that is handed out at this Unix socket\n"
     "  --unix PATH        serve on a Unix socket instead; only the agent's own user may connect\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
     "  --user NAME        who commands and file operations are (default: who runs it)\n"
     "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
-    "  --lock-fd N        keep this descriptor open as long as the agent lives\n"
     "  --detach-stdio     after the ready line, leave the standard streams\n"
     "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
     "  --stop-grace S     seconds what runs may take to end after a SIGTERM (default 0)\n"
@@ -45,17 +44,15 @@ static const char usage_text[] =
 struct options {
     const char *listen;
     const char *unix_path;
-    const char *fd_from;
+    const char *channel_from;
     const char *token_file;
     const char *spill_dir;
     const char *user;
     const char *workdir;
     uint64_t port;
-    uint64_t fd;
-    uint64_t lock_fd;
+    uint64_t channel_fd;
     uint64_t stop_grace_s;
-    bool has_fd;
-    bool has_lock;
+    bool has_channel;
     bool want_detach;
 };
 
@@ -79,17 +76,14 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'p':
         return str_parse_u64(value, 0, 65535, &ret->port);
     case 'f':
-        ret->has_fd = true;
-        return str_parse_u64(value, 3, 1024, &ret->fd);
+        ret->has_channel = true;
+        return str_parse_u64(value, 3, 1024, &ret->channel_fd);
     case 'r':
-        ret->fd_from = value;
+        ret->channel_from = value;
         return true;
     case 'x':
         ret->unix_path = value;
         return true;
-    case 'k':
-        ret->has_lock = true;
-        return str_parse_u64(value, 3, 1024, &ret->lock_fd);
     case 't':
         ret->token_file = value;
         return true;
@@ -117,14 +111,13 @@ static void parse_options(int argc, char **argv, struct options *ret)
 {
     static const struct option longs[] = {{"listen", required_argument, NULL, 'l'},
                                           {"port", required_argument, NULL, 'p'},
-                                          {"fd", required_argument, NULL, 'f'},
-                                          {"fd-from", required_argument, NULL, 'r'},
+                                          {"channel-fd", required_argument, NULL, 'f'},
+                                          {"channel-from", required_argument, NULL, 'r'},
                                           {"unix", required_argument, NULL, 'x'},
                                           {"token-file", required_argument, NULL, 't'},
                                           {"spill-dir", required_argument, NULL, 's'},
                                           {"user", required_argument, NULL, 'u'},
                                           {"workdir", required_argument, NULL, 'w'},
-                                          {"lock-fd", required_argument, NULL, 'k'},
                                           {"stop-grace", required_argument, NULL, 'g'},
                                           {"detach-stdio", no_argument, NULL, 'd'},
                                           {"version", no_argument, NULL, 'v'},
@@ -213,31 +206,25 @@ static int choose_user(struct agent *a, const struct options *options, struct er
     return SP_OK;
 }
 
-/* A socket belongs to the network it was made in: a box without any is served like this. */
-static int take_socket(struct options *options, struct err *err)
+static int fetch_channel(struct options *options, struct err *err)
 {
     int fd = -1;
     int rc;
 
-    if (options->fd_from == NULL)
+    if (options->channel_from == NULL)
         return SP_OK;
-    rc = receive_fd(options->fd_from, &fd, err);
-    options->has_fd = true;
-    options->fd = (uint64_t) fd;
+    rc = channel_fetch(options->channel_from, &fd, err);
+    options->has_channel = true;
+    options->channel_fd = (uint64_t) fd;
     return rc;
 }
 
-/* What was inherited is for the agent alone, the lock above all, which lives as long as it. */
-static int keep_descriptors(const struct options *options, struct err *err)
+/* What was inherited is for the agent alone. */
+static void keep_descriptors(void)
 {
-    int fd = (int) options->lock_fd;
-
     if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
         for (int i = 3; i < INHERITED_MAX; i++)
             (void) fcntl(i, F_SETFD, FD_CLOEXEC); /* most are not open */
-    if (options->has_lock && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-        return err_sys(err, SP_CONFIG, errno, "--lock-fd %d", fd);
-    return SP_OK;
 }
 
 static int detach_stdio(struct err *err)
@@ -275,6 +262,7 @@ static void stop(struct agent *a)
         return;
     a->is_closing = true;
     leave_end(&a->leave);
+    channel_close(TAKE_PTR(a->channel));
     http_server_close(a->server, on_server_closed, a);
 }
 
@@ -304,8 +292,9 @@ static int start_listening(struct agent *a, const struct options *options, struc
     int port = 0;
     int rc;
 
-    if (options->has_fd)
-        rc = http_server_listen_fd(a->server, (int) options->fd, err);
+    if (options->has_channel)
+        rc = channel_open(&a->loop, (int) options->channel_fd, a->server, on_alone, a, &a->channel,
+                          err);
     else if (options->unix_path != NULL)
         rc = http_server_listen_unix(a->server, options->unix_path, 0600, UINT32_MAX, err);
     else {
@@ -315,8 +304,8 @@ static int start_listening(struct agent *a, const struct options *options, struc
     }
     if (rc != SP_OK)
         return rc;
-    if (options->has_fd)
-        (void) printf("sandpool-agent: ready on descriptor %u\n", (unsigned) options->fd);
+    if (options->has_channel)
+        (void) printf("sandpool-agent: ready on descriptor %u\n", (unsigned) options->channel_fd);
     else if (options->unix_path != NULL)
         (void) printf("sandpool-agent: ready on %s\n", options->unix_path);
     else
@@ -379,9 +368,9 @@ int main(int argc, char **argv)
     agent.spill_dir = options.spill_dir;
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
+    keep_descriptors();
     if (read_token(&agent, options.token_file, &err) != SP_OK ||
-        take_socket(&options, &err) != SP_OK || keep_descriptors(&options, &err) != SP_OK ||
-        choose_user(&agent, &options, &err) != SP_OK) {
+        fetch_channel(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }

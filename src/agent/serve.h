@@ -2,6 +2,7 @@
 #ifndef AGENT_SERVE_H
 #define AGENT_SERVE_H
 
+#include "agent/channel.h"
 #include "agent/env_table.h"
 #include "agent/file_lane.h"
 #include "agent/identity.h"
@@ -14,6 +15,7 @@ enum { AGENT_TOKEN_MAX = 128, AGENT_PATH_MAX = 1024 };
 struct agent {
     struct loop loop;
     struct http_server *server;
+    struct channel *channel; /* NULL: connections come from a listening socket */
     struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
     bool is_open;                    /* the token is not asked for */

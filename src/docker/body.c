@@ -28,7 +28,7 @@ static void put_command(struct json_out *j, const struct docker_plan *p)
     if (p->profile->agent == CONFIG_AGENT_IMAGE)
         return; /* its own */
     if (p->hand_dir != NULL) {
-        words[n++] = "--fd-from";
+        words[n++] = "--channel-from";
         words[n++] = DOCKER_HAND_DIR "/socket";
     } else {
         words[n++] = "--listen";

@@ -7,8 +7,8 @@
  *   name of the container     {prefix}-{box id}; {prefix}-{sandbox id} once it has an owner
  *   an empty volume           whose labels name the owner. Labels of a container cannot change, and
  *                             a file inside could be forged by the box; nobody mounts this one
- * How a box is reached: with `network: none` and `host` the daemon listens on 127.0.0.1 and hands
- * the socket to the agent (hand.c), so the container needs no network; with `nat` the engine
+ * How a box is reached: with `network: none` and `host` the daemon listens on 127.0.0.1 and has a relay
+ * pass the connections to the agent (hand.c), so the container needs no network; with `nat` the engine
  * publishes a port. */
 #ifndef DOCKER_DOCKER_H
 #define DOCKER_DOCKER_H

@@ -1,6 +1,7 @@
-/* hand.c - the socket of a box without a network: bound on the host's loopback, and handed to the
- * agent over a Unix socket in a directory that only this container sees. Once it is taken, or the
- * box given up, nothing of it is left here. */
+/* hand.c - how a box without a network is reached: the socket is bound on the host's loopback and given to a
+ * relay (src/hands/relay.h); the agent gets the other end of the relay's channel over a Unix socket in a
+ * directory that only this container sees. Once it is taken, or the box given up, nothing of it is left
+ * here. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "docker/internal.h"
@@ -29,9 +31,18 @@ struct docker_hand {
     int lock_fd; /* of the directory: held as long as it is in use */
     int box_fd;
     int meet_fd; /* owned by the watch */
+    int tie_fd;  /* to the helper that starts the relay, and its end of it */
+    int relay_fd;
+    int channel_fd; /* until both are there: what the agent gets */
+    int asked_fd;   /* where it waits for it */
     unsigned port;
     struct fdwatch *watch;
-    void (*on_taken)(void *ctx, int rc);
+    struct child relay;
+    const char *argv[3];
+    struct buf plan;
+    bool is_told;
+    bool is_freed; /* but the helper has not ended yet */
+    void (*on_taken)(void *ctx, int rc, const struct err *err);
     void *ctx;
 };
 
@@ -54,17 +65,38 @@ static void remove_dir(const char *dir)
     (void) rmdir(dir);   /* likewise */
 }
 
+static void drop(int *fd)
+{
+    if (*fd >= 0)
+        (void) close(*fd); /* nothing to do about it here */
+    *fd = -1;
+}
+
+static void release(struct docker_hand *h)
+{
+    child_fini(&h->relay);
+    drop(&h->relay_fd);
+    buf_fini(&h->plan);
+    free(h);
+}
+
+/* A relay whose channel nobody has taken ends by itself. */
 void docker_hand_free(struct docker_hand *h)
 {
     if (h == NULL)
         return;
     fdwatch_free(h->watch);
-    if (h->box_fd >= 0)
-        (void) close(h->box_fd); /* the box has its own */
+    drop(&h->box_fd);
+    drop(&h->tie_fd);
+    drop(&h->channel_fd);
+    drop(&h->asked_fd);
     remove_dir(h->dir);
-    if (h->lock_fd >= 0)
-        (void) close(h->lock_fd);
-    free(h);
+    drop(&h->lock_fd);
+    h->is_freed = true;
+    if (op_is_active(&h->relay.op))
+        op_cancel(&h->relay.op); /* on_relay() releases it */
+    else
+        release(h);
 }
 
 /* Another backend of this daemon sweeps the same place when it is opened. -1: it is in use. */
@@ -75,34 +107,96 @@ static int lock_dir(const char *dir)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? TAKE_FD(fd) : -1;
 }
 
-static int send_fd(int to, int fd)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.bytes = {0}};
-    char byte = 'f';
-    struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr msg = {.msg_iov = &data,
-                         .msg_iovlen = 1,
-                         .msg_control = control.bytes,
-                         .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+/* --- channel and agent: the one that comes second ends it --- */
 
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof(int));
-    return sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? SP_OK : SP_IO;
+static void tell(struct docker_hand *h, int rc, const struct err *err)
+{
+    if (!h->is_told)
+        h->on_taken(h->ctx, rc, err);
+    h->is_told = true;
+}
+
+static void give(struct docker_hand *h)
+{
+    struct err err = {0};
+    int rc = SP_OK;
+
+    if (h->channel_fd < 0 || h->asked_fd < 0)
+        return;
+    if (!fdpass_send(h->asked_fd, h->channel_fd))
+        rc = err_sys(&err, SP_IO, errno, "hand the channel to the agent");
+    (void) close(TAKE_FD(h->channel_fd)); /* the agent's is the only one now */
+    (void) close(TAKE_FD(h->asked_fd));
+    tell(h, rc, &err);
 }
 
 static void on_asked(void *ctx)
 {
     struct docker_hand *h = ctx;
-    AUTO_CLOSE int fd = accept4(h->meet_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    int rc = fd >= 0 ? send_fd(fd, h->box_fd) : SP_IO;
+    struct err err;
 
-    h->on_taken(h->ctx, rc);
+    h->asked_fd = accept4(h->meet_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (h->asked_fd < 0)
+        tell(h, err_sys(&err, SP_IO, errno, "the agent asked for its channel"), &err);
+    else
+        give(h);
+}
+
+static void on_relay(struct op *op)
+{
+    struct docker_hand *h = container_of(op, struct docker_hand, relay.op);
+    struct err err = op->err;
+    int rc = op->result;
+
+    if (h->is_freed) {
+        release(h);
+        return;
+    }
+    if (rc == SP_OK && h->relay.exit_code != 0)
+        rc = child_explain(&h->relay, "sandpool-oci relay", &err);
+    h->channel_fd = rc == SP_OK ? fdpass_receive(h->tie_fd) : -1;
+    if (rc == SP_OK && h->channel_fd < 0)
+        rc = err_sys(&err, SP_IO, errno, "the channel of the relay");
+    (void) close(TAKE_FD(h->tie_fd));
+    if (rc == SP_OK)
+        give(h);
+    else
+        tell(h, rc, &err);
+}
+
+/* It gets the box's socket and gives a channel, both through one socket of its own. Its number is one
+ * that nobody on this machine has, as far as we know: it shares no limit with others. */
+static int start_relay(struct docker *d, struct docker_hand *h, uint64_t box_id, struct err *err)
+{
+    uint64_t id = geteuid() == 0 ? d->id_base + 1 + box_id % 65534 : 0;
+    struct json_out j;
+    bool is_sent;
+    int ends[2];
+
+    if (str_is_empty(d->helper))
+        return err_set(err, SP_CONFIG, "there is no sandpool-oci: set oci.helper");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return err_sys(err, SP_IO, errno, "socketpair");
+    h->tie_fd = ends[0];
+    h->relay_fd = ends[1];
+    is_sent = fdpass_send(h->tie_fd, h->box_fd);
+    (void) close(TAKE_FD(h->box_fd)); /* the relay's is the only one now */
+    if (!is_sent || fcntl(h->tie_fd, F_SETFL, O_NONBLOCK) != 0)
+        return err_sys(err, SP_IO, errno, "hand the box's socket to its relay");
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", h->dir);
+    json_put_u64(&j, "id", id);
+    json_end(&j);
+    json_out_finish(&j, &h->plan);
+    h->argv[0] = d->helper;
+    h->argv[1] = "relay";
+    h->relay.argv = h->argv;
+    h->relay.input = buf_str(&h->plan);
+    h->relay.input_len = h->plan.len;
+    h->relay.pass_fd = h->relay_fd;
+    child_start(d->loop, &h->relay, &d->inner, RT_NEVER, on_relay); /* our end cancels it */
+    return SP_OK;
 }
 
 /* On loopback: the box is reached there whatever network it has. */
@@ -140,8 +234,9 @@ static int listen_for_agent(struct docker *d, struct docker_hand *h, struct err 
     return fdwatch_new(d->loop, TAKE_FD(fd), on_asked, h, &h->watch, err);
 }
 
-int docker_hand_new(struct docker *d, uint64_t box_id, void (*on_taken)(void *ctx, int rc),
-                    void *ctx, struct docker_hand **ret, struct err *err)
+int docker_hand_new(struct docker *d, uint64_t box_id,
+                    void (*on_taken)(void *ctx, int rc, const struct err *err), void *ctx,
+                    struct docker_hand **ret, struct err *err)
 {
     struct docker_hand *h;
     char hex[17];
@@ -154,6 +249,11 @@ int docker_hand_new(struct docker *d, uint64_t box_id, void (*on_taken)(void *ct
     (void) snprintf(h->dir, sizeof(h->dir), "%s/%s", d->dir, hex);
     h->lock_fd = -1;
     h->box_fd = -1;
+    h->tie_fd = -1;
+    h->relay_fd = -1;
+    h->channel_fd = -1;
+    h->asked_fd = -1;
+    buf_init(&h->plan, DOCKER_BODY_MAX);
     h->on_taken = on_taken;
     h->ctx = ctx;
     remove_dir(h->dir);
@@ -164,6 +264,8 @@ int docker_hand_new(struct docker *d, uint64_t box_id, void (*on_taken)(void *ct
     h->lock_fd = lock_dir(h->dir);
     if (rc == SP_OK)
         rc = listen_for_agent(d, h, err);
+    if (rc == SP_OK)
+        rc = start_relay(d, h, box_id, err);
     if (rc != SP_OK) {
         docker_hand_free(h);
         return rc;

@@ -91,15 +91,16 @@ const char *docker_label(const struct json *labels, const char *name); /* "" whe
 
 /* --- the socket of a box (hand.c) --- */
 
-/* Listens for the box on loopback, and hands that socket to the first that asks for it at the Unix
- * socket in `dir`, which the agent sees as DOCKER_HAND_DIR. */
+/* Listens for the box on loopback, has a relay serve that socket, and hands the other end of the relay's
+ * channel to the first that asks for it at the Unix socket in `dir`, which the agent sees as
+ * DOCKER_HAND_DIR. */
 struct docker_hand;
 
 #define DOCKER_HAND_DIR DOCKER_AGENT_DIR "/hand"
 
 MUST_CHECK int docker_hand_new(struct docker *d, uint64_t box_id,
-                               void (*on_taken)(void *ctx, int rc), void *ctx,
-                               struct docker_hand **ret, struct err *err);
+                               void (*on_taken)(void *ctx, int rc, const struct err *err),
+                               void *ctx, struct docker_hand **ret, struct err *err);
 const char *docker_hand_dir(const struct docker_hand *h);
 unsigned docker_hand_port(const struct docker_hand *h);
 /* Removes directory and socket; our end of the box's socket is closed. NULL is fine. */
@@ -310,6 +311,7 @@ struct docker {
     char dir[DOCKER_PATH_MAX];       /* <state_dir>/docker; "": could not be made */
     char agent[DOCKER_PATH_MAX];     /* "": none */
     char helper[DOCKER_PATH_MAX];    /* sandpool-oci; "": none */
+    uint64_t id_base;                /* user ids that nobody has begin here */
     char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
     char version[16];                /* of the API, "1.41"; "": not known */
     bool is_podman;                  /* known with the version */

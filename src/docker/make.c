@@ -108,17 +108,28 @@ void making_died(struct docker_box *b UNUSED, void *ctx)
         (void) making_is_over(m); /* else the end of the call sees it */
 }
 
-void making_taken(void *ctx, int rc)
+/* What is known of the hand-over by now. True: it is settled, one way or the other. */
+static bool settle_hand(struct making *m)
+{
+    if (m->hand_err.code != SP_OK)
+        undo(m, m->hand_err.code, &m->hand_err);
+    else if (m->is_taken)
+        making_finish(m, SP_OK, NULL);
+    else
+        return false;
+    return true;
+}
+
+void making_taken(void *ctx, int rc, const struct err *err)
 {
     struct making *m = ctx;
-    struct err err;
 
     FAULT_POINT("docker.after_hand");
     m->is_taken = rc == SP_OK;
-    if (rc != SP_OK && m->step == MAKING_AT_HAND)
-        undo(m, err_set(&err, rc, "the agent did not take its socket"), &err);
-    else if (m->step == MAKING_AT_HAND)
-        making_finish(m, SP_OK, NULL);
+    if (rc != SP_OK)
+        m->hand_err = *err;
+    if (m->step == MAKING_AT_HAND)
+        (void) settle_hand(m); /* it is: one of the two was just noted */
 }
 
 static void on_seen(struct op *op)
@@ -178,9 +189,7 @@ static void on_started(struct op *op)
         return;
     else if (m->hand == NULL)
         making_see(m, m->box->container);
-    else if (m->is_taken)
-        making_finish(m, SP_OK, NULL);
-    else
+    else if (!settle_hand(m))
         m->step = MAKING_AT_HAND;
 }
 

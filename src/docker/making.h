@@ -19,7 +19,7 @@ enum making_step {
     MAKING_AT_IMAGE,
     MAKING_AT_GATE,
     MAKING_CALLS,
-    MAKING_AT_HAND, /* the agent has yet to take its socket */
+    MAKING_AT_HAND, /* the agent has yet to take its channel */
     MAKING_UNDOES,
     MAKING_STEP_COUNT
 };
@@ -41,8 +41,9 @@ struct making {
     struct docker_hand *hand;
     struct docker_remover undo;
     struct backend_box made;
-    struct buf body; /* of the create, for a second try */
-    struct err err;  /* why it is being undone */
+    struct buf body;     /* of the create, for a second try */
+    struct err err;      /* why it is being undone */
+    struct err hand_err; /* why the agent cannot have its channel; code SP_OK: nothing is known */
     int result;
     bool is_inside; /* of the gate */
     bool want_upload;
@@ -63,8 +64,8 @@ bool making_is_over(struct making *m);
 void making_create(struct making *m);
 /* A box that exists already: where is it? */
 void making_see(struct making *m, const char *container);
-/* The agent has come for its socket; the container has ended. */
-void making_taken(void *ctx, int rc);
+/* The agent has its channel, or cannot have it; the container has ended. */
+void making_taken(void *ctx, int rc, const struct err *err);
 void making_died(struct docker_box *b, void *ctx);
 
 #endif

@@ -57,6 +57,7 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     str_copy_cut(d->allow, sizeof(d->allow), env->config->mounts.allow);
     find_program(env->config->oci.agent, "sandpool-agent", d->agent);
     find_program(env->config->oci.helper, "sandpool-oci", d->helper);
+    d->id_base = env->config->oci.id_base;
     make_dir(d, env->state_dir);
     docker_hand_sweep(d);
     return SP_OK;

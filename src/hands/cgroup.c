@@ -85,6 +85,8 @@ struct visit {
     unsigned removed;
     unsigned left;
     bool is_removing;
+    int adding; /* 0: no process is added */
+    int error;  /* errno of an addition that failed */
 };
 
 static void visit_below(struct visit *v, int dir, unsigned depth);
@@ -125,6 +127,15 @@ static void visit_below(struct visit *v, int dir, unsigned depth)
     (void) closedir(d); /* only read */
 }
 
+static void add_to(struct visit *v, int parent, const char *name)
+{
+    AUTO_CLOSE int own = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int fd = own < 0 ? -1 : openat(own, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+
+    if (own >= 0 && (fd < 0 || dprintf(fd, "%d", v->adding) < 0))
+        v->error = errno;
+}
+
 static void visit_hierarchy(struct visit *v, int root, const char *hierarchy)
 {
     char parent[512];
@@ -139,6 +150,10 @@ static void visit_hierarchy(struct visit *v, int root, const char *hierarchy)
     fd = open_in(root, hierarchy, parent);
     if (fd < 0)
         return;
+    if (v->adding != 0) {
+        add_to(v, fd, name + 1);
+        return;
+    }
     v->here = 0;
     visit_child(v, fd, name + 1, 0);
     v->killed = MAX_OF(v->killed, v->here); /* the same processes are in each */
@@ -172,6 +187,14 @@ static void visit_all(struct visit *v)
     }
     if (d != NULL)
         (void) closedir(d); /* only read */
+}
+
+int cgroup_add(const char *path, int pid, struct err *err)
+{
+    struct visit v = {.path = path, .adding = pid};
+
+    visit_all(&v);
+    return v.error == 0 ? SP_OK : err_sys(err, SP_IO, v.error, "move into '%.150s'", path);
 }
 
 unsigned cgroup_kill(const char *path)

@@ -12,6 +12,9 @@ unsigned cgroup_kill(const char *path);
  * *ret_left is how many could not be removed. */
 unsigned cgroup_remove(const char *path, unsigned *ret_left);
 
+/* Moves a process into it, in every hierarchy that has it. */
+MUST_CHECK int cgroup_add(const char *path, int pid, struct err *err);
+
 /* Makes the plan's cgroup with its limits and moves this process into it, v1 and v2. */
 MUST_CHECK int cgroup_join(const struct plan *p, struct err *err);
 

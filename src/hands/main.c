@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "hands/base.h"
 #include "hands/box_dir.h"
+#include "hands/connector.h"
 #include "hands/mount_in.h"
 #include "hands/netlink.h"
 #include "hands/plan.h"
@@ -29,7 +31,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-oci run|mount|remove|base < PLAN\n"
+    "usage: sandpool-oci run|mount|remove|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -37,6 +39,7 @@ static const char usage_text[] =
     "  run      make a box and start it; descriptor 3 is its listening socket\n"
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
+    "  relay    start what serves the socket of a box that an engine makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
     "  --version  print the version\n"
@@ -50,6 +53,31 @@ struct outcome {
 
 /* --- run --- */
 
+/* The relay starts while the box's files are made, and outside of the mount namespace they are made in. */
+static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
+                     unsigned *ret_unmapped, int *ret_pid, struct outcome *o)
+{
+    struct relay_process relay;
+    int rc = relay_begin(p->dir, p->id_base, START_LISTEN_FD, d->lock, &relay, &o->err);
+
+    (void) close(START_LISTEN_FD); /* the relay has it */
+    if (rc == SP_OK)
+        rc = netlink_start(p, d, n, &o->err);
+    if (rc == SP_OK)
+        rc = rootfs_make(p, d, ret_unmapped, &o->err);
+    if (rc == SP_OK)
+        rc = netlink_listen(p, n, &o->err);
+    if (rc == SP_OK && start_is_stopped())
+        rc = err_set(&o->err, SP_CANCELLED, "told to stop");
+    if (rc == SP_OK)
+        rc = start_box(p, d, &relay, ret_pid, &o->tail, &o->err);
+    if (rc == SP_OK)
+        rc = netlink_serve(p, d, n, &o->err);
+    if (relay.report >= 0)
+        (void) close(relay.report); /* it ends: nobody takes its channel */
+    return rc;
+}
+
 static int make_box(const struct plan *p, struct box_dir *d, struct netlink *n, struct outcome *o)
 {
     struct json_out out;
@@ -59,14 +87,7 @@ static int make_box(const struct plan *p, struct box_dir *d, struct netlink *n, 
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = netlink_start(p, d, n, &o->err)) != SP_OK ||
-        (rc = rootfs_make(p, d, &unmapped, &o->err)) != SP_OK ||
-        (rc = netlink_listen(p, n, &o->err)) != SP_OK)
-        return rc;
-    if (start_is_stopped())
-        return err_set(&o->err, SP_CANCELLED, "told to stop");
-    if ((rc = start_box(p, d, &pid, &o->tail, &o->err)) != SP_OK ||
-        (rc = netlink_serve(p, d, n, &o->err)) != SP_OK)
+        (rc = start_all(p, d, n, &unmapped, &pid, o)) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -90,15 +111,22 @@ static int check_rootless(const struct plan *p, struct err *err)
     return SP_OK;
 }
 
-static int check_run(const struct plan *p, struct err *err)
+static int check_listening(int fd, struct err *err)
 {
     int is_listening = 0;
     socklen_t len = sizeof(is_listening);
 
-    if (getsockopt(START_LISTEN_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) != 0 ||
-        !is_listening)
-        return err_set(err, SP_BAD_REQUEST, "descriptor %d is no listening socket",
-                       START_LISTEN_FD);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) != 0 || !is_listening)
+        return err_set(err, SP_BAD_REQUEST, "descriptor %d is no listening socket", fd);
+    return SP_OK;
+}
+
+static int check_run(const struct plan *p, struct err *err)
+{
+    int rc = check_listening(START_LISTEN_FD, err);
+
+    if (rc != SP_OK)
+        return rc;
     return geteuid() == 0 ? SP_OK : check_rootless(p, err);
 }
 
@@ -122,7 +150,7 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     if (rc == SP_OK)
         rc = make_box(p, &d, &netlink, o);
     netlink_close(&netlink);
-    box_dir_close(&d); /* the agent has the lock by now, or nobody shall have it */
+    box_dir_close(&d); /* the relay has the lock by now, or nobody shall have it */
     if (rc != SP_OK) {
         (void) alarm(CLEANUP_S);
         (void) setns(host, CLONE_NEWNS); /* our mounts go; at worst they go with us */
@@ -166,6 +194,28 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     return SP_OK;
 }
 
+static int do_relay(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    AUTO_CLOSE int listen = fdpass_receive(START_LISTEN_FD);
+    AUTO_CLOSE int channel = -1;
+    struct relay_process relay;
+    struct json_out out;
+    int rc = plan_read_relay(p, text, len, &o->err);
+
+    if (rc != SP_OK || (rc = check_listening(listen, &o->err)) != SP_OK ||
+        (rc = relay_begin(p->dir, p->id_base, listen, -1, &relay, &o->err)) != SP_OK ||
+        (rc = relay_await(&relay, &channel, &o->err)) != SP_OK)
+        return rc;
+    if (!fdpass_send(START_LISTEN_FD, channel))
+        return err_sys(&o->err, SP_IO, errno, "give the channel back"); /* the relay ends with us */
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_i64(&out, "pid", relay.pid);
+    json_end(&out);
+    json_out_finish(&out, &o->answer);
+    return SP_OK;
+}
+
 static int do_base(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_base(p, text, len, &o->err);
@@ -180,10 +230,8 @@ static const struct verb {
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    {"run", do_run, true},
-    {"mount", do_mount, false},
-    {"remove", do_remove, false},
-    {"base", do_base, false},
+    {"run", do_run, true},      {"mount", do_mount, false}, {"remove", do_remove, false},
+    {"relay", do_relay, false}, {"base", do_base, false},
 };
 
 /* --- the process --- */
@@ -225,7 +273,7 @@ static int exit_status(int rc)
 /* Only what was given on purpose is open, and the parent's end is ours. */
 static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
 {
-    bool has_socket = verb->run == do_run;
+    bool has_socket = verb->run == do_run || verb->run == do_relay;
 
     (void) umask(022);
     (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */
@@ -267,6 +315,19 @@ static int perform(const struct verb *verb, pid_t parent)
     return exit_status(rc);
 }
 
+/* Processes beside a box, started by ourselves only: see relay.h, connector.h. They do not return while
+ * all is well. False: none of them. */
+static bool run_beside(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "relay") == 0)
+        relay_run(argv[3]);
+    else if (argc == 5 && strcmp(argv[1], "connect") == 0)
+        connector_run(argv[3], argv[4]);
+    else
+        return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     pid_t parent = getppid();
@@ -275,10 +336,8 @@ int main(int argc, char **argv)
         return puts("sandpool-oci " SANDPOOL_VERSION) < 0;
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return fputs(usage_text, stdout) < 0;
-    if (argc == 5 && strcmp(argv[1], "relay") == 0) { /* started by `run` only: see relay.h */
-        relay_run(argv[3], argv[4]);
+    if (argc >= 4 && run_beside(argc, argv))
         _exit(HANDS_EXIT_FAILED); /* the connections it still has end with it */
-    }
     if (argc == 4 && strcmp(argv[1], "netlink") == 0) { /* likewise: see netlink.h */
         netlink_run(argv[3]);
         return 0;

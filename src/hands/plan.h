@@ -1,6 +1,7 @@
 /* plan.h - what the daemon asks of sandpool-oci: one JSON object on standard input, one JSON object
  * on standard output, the sentence behind a failure on standard error with exit status 1.
- * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan.c.
+ * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/oci/plan.c, and by
+ * mount.c and hand.c of src/docker.
  *
  * sandpool-oci ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
  * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.
@@ -32,22 +33,24 @@
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
+ *                                  Its descriptor 3 is the box's end of the channel of a relay: a
+ *                                  process outside the box that has the listening socket and the lock,
+ *                                  as user id_base, and ends with the box (relay.h)
  *    "network": ["/usr/bin/slirp4netns", …] or absent,  started beside the box, with "{pid}" in an
  *                                  argument replaced by the pid of its init; it stays in the
  *                                  foreground; its pid and start time are kept in the file net.pid
- *    "relay": "/.sandpool/run/agent.sock" or absent,  for a runtime that hands no descriptors into the
- *                                  box: a Unix socket on which the agent listens, in a directory of
- *                                  its own (a small tmpfs that the box's root owns). Neither socket
- *                                  nor lock goes to the runtime then: `sandpool-oci relay` keeps
- *                                  both, outside the box, as user id_base; it passes bytes from the
- *                                  one socket to the other and ends with the box's init. "pid" of the
- *                                  answer, and of the file of that name, is the relay's
+ *    "connect": "/.sandpool/run/agent.sock" or absent,  for a runtime that hands no descriptors into
+ *                                  the box: a Unix socket on which the agent listens, in a directory
+ *                                  of its own (a small tmpfs that the box's root owns). The runtime
+ *                                  gets no channel then: a second process outside has it and connects
+ *                                  to that socket (connector.h). "pid" of the answer, and of the file
+ *                                  of that name, is the relay's
  *    "netlink": "/mnt/netlink.sock" or absent,  the listenerPath of the spec, below "stage": the box's
  *                                  requests for netlink sockets come there, and `sandpool-oci netlink`
  *                                  outside the box answers them, as user id_base
  *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
  *                                  no cgroup: we make "cgroup", with these, and the runtime is
- *                                  started in it (the relay is not)
+ *                                  started in it
  *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
  *                                  that failed has made, are removed with them
  *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of
@@ -68,6 +71,12 @@
  *   {"dir": …, "delete": ["/usr/bin/runc", "--root", …, "delete", "--force", "<id>"],
  *    "cgroup": "/sandpool-<instance>/<id>", "runtime_state": "/…/run-runc/<id>"}
  *   -> {"was_running": true, "processes": 3, "cgroups": 9, "files": 120, "bytes": 40960}
+ *
+ * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
+ * listening socket comes from there, and the box's end of the channel goes back.
+ *   {"dir": "/…", "id": 1610612737}  "dir" only tells whose it is; "id" is its user on this machine,
+ *                                  0: ours
+ *   -> {"pid": 4711}               it serves
  *
  * base: makes the base of `rootfs: host`.
  *   {"dir": "/…/oci/base", "user": "user", "user_id": 1000}

@@ -317,7 +317,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
-        (rc = get_path(o, "relay", &p->relay, err)) != SP_OK ||
+        (rc = get_path(o, "connect", &p->connect, err)) != SP_OK ||
         (rc = get_path(o, "netlink", &p->netlink, err)) != SP_OK ||
         (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -325,8 +325,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
-    if (p->relay != NULL && (strrchr(p->relay, '/') == p->relay || p->id_base == 0))
-        return err_set(err, SP_INVALID_FIELD, "plan: 'relay' needs a directory and an 'id_base'");
+    if (p->connect != NULL && (strrchr(p->connect, '/') == p->connect || p->id_base == 0))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'connect' needs a directory and an 'id_base'");
     if (plan_path_is_below(p->dir, p->stage))
         return err_set(err, SP_INVALID_FIELD, "plan: 'dir' must not be below 'stage'");
     return SP_OK;
@@ -371,6 +371,18 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
         (rc = need_path(o, "dir", &p->dir, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    return SP_OK;
+}
+
+int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK)
         return err_wrap(err, "plan");
     return SP_OK;
 }

@@ -66,7 +66,7 @@ struct plan {
     const char *user;
     const char **runtime; /* argument lists end with NULL */
     const char **network;
-    const char *relay;
+    const char *connect;
     const char *netlink;
     struct plan_limit *limits;
     size_t limit_count;
@@ -82,6 +82,7 @@ struct plan {
 MUST_CHECK int plan_read_run(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_mount(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_remove(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_relay(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
 

@@ -1,26 +1,34 @@
-/* relay.h - the way into a box whose runtime hands no descriptors inside: the agent listens on a Unix
- * socket in a directory of the box's, and a small process outside passes bytes between that and the
- * box's listening socket. It also holds the box's lock, for as long as the box's init lives. */
+/* relay.h - the way into a box from the host's network. A box's listening socket, and so every connection
+ * that comes from it, lies in the network namespace of the host and could be connected to anything there:
+ * so none of them is ever in a box, nor in a process that does anything else. A relay has them: a
+ * process of its own, outside the box, in an empty network namespace, without privileges, with the few
+ * system calls of relay_filter.c. For each connection it makes a pair of Unix sockets, keeps one and sends
+ * the other through a socket, the channel, whose other end is the box's. It ends when nobody has that
+ * other end any more, and holds the box's lock until then.
+ *
+ * Where a runtime hands no descriptor into the box the other end is that of a connector (connector.h). */
 #ifndef HANDS_RELAY_H
 #define HANDS_RELAY_H
 
-#include "hands/box_dir.h"
-#include "hands/plan_read.h"
+#include <stdint.h>
+#include <sys/types.h>
 
-/* A file system of a few files at the place of the agent's socket, for the box's root only. */
-MUST_CHECK int relay_make_dir(const struct plan *p, int root, struct err *err);
+#include "base/err.h"
 
-/* Opens it, before anybody is in the box. */
-MUST_CHECK int relay_open_dir(const struct plan *p, int *ret_fd, struct err *err);
+struct relay_process {
+    pid_t pid;
+    int report; /* where it says that it works; -1: it has */
+};
 
-/* Starts the process, which outlives us: `sandpool-oci relay <box dir> <id> <name>`. The box runs,
- * and *pid_of_box is its init; from then on, here and in the file "pid", it is the relay. */
-MUST_CHECK int relay_start(const struct plan *p, const struct box_dir *d, int dir, int *pid_of_box,
-                           struct err *err);
+/* Starts `sandpool-oci relay <box dir> <id>`, which outlives us. `lock` -1: there is none. It becomes
+ * user `id` of the host; 0: it stays who we are. */
+MUST_CHECK int relay_begin(const char *dir, uint32_t id, int listen, int lock,
+                           struct relay_process *ret, struct err *err);
+/* Waits until it serves; gives the box's end of the channel, which is open in nobody else. Failure
+ * leaves no process. */
+MUST_CHECK int relay_await(struct relay_process *r, int *ret_channel, struct err *err);
 
-/* Is that process: descriptors 3 to 7 are the listening socket, the lock, the directory, the pidfd of
- * the box's init, and where it says that it works. Becomes user `id` of the host, without any
- * privilege, and ends with the box. Returns when it cannot begin. */
-void relay_run(const char *id, const char *name);
+/* Is that process. Returns when it cannot begin. */
+void relay_run(const char *id);
 
 #endif

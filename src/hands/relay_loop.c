@@ -1,32 +1,34 @@
-/* relay_loop.c - passes bytes between callers and the Unix socket of a box. The box is not trusted:
- * only a socket in the one directory is connected to, nothing waits for it but its own callers, and
- * memory is bounded: what one end does not take stops the reading from the other. */
+/* relay_loop.c - passes bytes between callers and a box. Neither is trusted: nobody waits for anybody
+ * but the one at the other end. A caller gets a connection into the box only when it has said something;
+ * those that say nothing push out each other, the oldest first, and cost the box nothing. What is read
+ * is looked at first (MSG_PEEK) and taken when the other end has taken it: so no byte is kept here, and
+ * no memory allocated, which would need more system calls than relay_filter.c allows. */
 #include "hands/relay_loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "base/mem.h"
+#include "base/list.h"
 #include "hands/proc.h"
+#include "hands/relay_filter.h"
 
 #define CHUNK 65536
-#define TURNS 4     /* reads of one end before others have their turn */
-#define RETRY_MS 10 /* the box does not take connections as fast as they come */
+#define TURNS 4         /* reads of one end before others have their turn */
+#define TAKES 64        /* callers, likewise */
+#define RETRY_MS 10     /* descriptors or memory are short */
+#define SILENT_MS 10000 /* for a caller to say something */
 #define EVENTS_MAX 64
+#define CONNS_MAX (RELAY_SERVED_MAX + RELAY_NEW_MAX)
+#define FILES_OWN 32U
 
 #define NOT_WATCHED UINT32_MAX
 
@@ -39,26 +41,47 @@ struct end {
     uint32_t watched; /* epoll's events */
     bool is_read;     /* nothing comes from it any more */
     bool is_shut;     /* nothing goes to it any more */
-    char *rest;       /* what it has not taken yet */
-    size_t rest_len;
-    size_t rest_at;
+    bool is_full;     /* it did not take all that was there for it */
+    bool is_tcp;
+};
+
+enum state {
+    FREE,
+    SILENT,  /* has said nothing yet */
+    WAITING, /* has said something, but the box has no place yet */
+    SERVED,
+    DEAD, /* an event of the same turn may still name it */
+    STATE_COUNT
 };
 
 struct conn {
+    struct list_node link; /* in the list of its state */
+    enum state state;
+    uint64_t since_ms;
     struct end ends[2]; /* the caller, the box */
-    bool is_dead;
-    struct conn *next; /* in relay.dead */
 };
 
-struct relay {
+static struct relay {
     const struct relay_loop *config;
     int epoll;
-    unsigned count;
-    bool is_paused;    /* callers are not listened to */
-    uint64_t retry_ms; /* but will be from then on; 0: when a connection ends */
-    struct conn *dead; /* an event of the same turn may still name them */
+    unsigned served_max;
+    unsigned new_max;
+    bool is_paused; /* callers are not taken */
+    bool is_over;
+    uint64_t retry_ms;              /* something was short: not before; 0: nothing was */
+    uint32_t end_events;            /* what `end` is watched for */
+    unsigned used;                  /* of conns: more are free, and were never touched */
+    struct list lists[STATE_COUNT]; /* of struct conn, the oldest first */
+    struct conn conns[CONNS_MAX];
     char chunk[CHUNK];
-};
+} relay;
+
+static struct conn *first(const struct relay *r, enum state state)
+{
+    struct list_node *n = list_first(&r->lists[state]);
+
+    return n != NULL ? container_of(n, struct conn, link) : NULL;
+}
 
 static struct end *other(struct end *e)
 {
@@ -89,65 +112,68 @@ static void unwatch(struct relay *r, struct end *e)
 }
 
 /* `tag` is the address that tells its events from those of connections. */
-static bool watch_own(struct relay *r, int fd, const int *tag, bool is_wanted)
+static bool watch_own(struct relay *r, int op, const int *tag, uint32_t events)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = (void *) (uintptr_t) tag};
+    struct epoll_event ev = {.events = events, .data.ptr = (void *) (uintptr_t) tag};
 
-    return epoll_ctl(r->epoll, is_wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &ev) == 0;
+    return epoll_ctl(r->epoll, op, *tag, &ev) == 0;
 }
 
-static void pause_listening(struct relay *r, uint64_t retry_ms)
+static void pause_taking(struct relay *r)
 {
     if (!r->is_paused)
-        (void) watch_own(r, r->config->listen, &r->config->listen, false); /* it is there */
+        (void) watch_own(r, EPOLL_CTL_DEL, &r->config->source, 0); /* it is there */
     r->is_paused = true;
-    r->retry_ms = retry_ms;
 }
 
-static void resume_listening(struct relay *r)
+static void resume_taking(struct relay *r)
 {
-    if (r->is_paused && watch_own(r, r->config->listen, &r->config->listen, true)) {
+    if (r->is_paused && watch_own(r, EPOLL_CTL_ADD, &r->config->source, EPOLLIN))
         r->is_paused = false;
-        r->retry_ms = 0;
-    }
+}
+
+/* Whether the box is to say that it has room again. */
+static void watch_end(struct relay *r)
+{
+    bool is_asked = r->config->is_end_asked && !list_is_empty(&r->lists[WAITING]) &&
+                    r->lists[SERVED].len < r->served_max && r->retry_ms == 0;
+    uint32_t events = EPOLLIN | (is_asked ? (uint32_t) EPOLLOUT : 0);
+
+    if (events != r->end_events && watch_own(r, EPOLL_CTL_MOD, &r->config->end, events))
+        r->end_events = events;
 }
 
 /* --- connections --- */
 
+static void set_state(struct relay *r, struct conn *c, enum state state)
+{
+    list_remove(&r->lists[c->state], &c->link);
+    list_push_back(&r->lists[state], &c->link);
+    c->state = state;
+}
+
 static void kill_conn(struct relay *r, struct conn *c)
 {
-    if (c->is_dead)
+    if (c->state == DEAD)
         return;
-    c->is_dead = true;
     for (int i = 0; i < 2; i++) {
-        (void) close(c->ends[i].fd); /* leaves the epoll set, too */
-        free(c->ends[i].rest);
-        c->ends[i].rest = NULL;
+        if (c->ends[i].fd >= 0)
+            (void) close(c->ends[i].fd); /* leaves the epoll set, too */
     }
-    c->next = r->dead;
-    r->dead = c;
-    r->count--;
-    if (r->retry_ms == 0)
-        resume_listening(r);
+    set_state(r, c, DEAD);
 }
 
 static void bury(struct relay *r)
 {
-    while (r->dead != NULL) {
-        struct conn *c = r->dead;
-
-        r->dead = c->next;
-        free(c);
-    }
+    while (!list_is_empty(&r->lists[DEAD]))
+        set_state(r, first(r, DEAD), FREE);
 }
 
 /* It takes nothing any more; what the other end still says is of no use. */
 static void shut(struct end *e)
 {
-    free(e->rest);
-    e->rest = NULL;
-    e->rest_len = 0;
     e->is_shut = true;
+    e->is_full = false;
     other(e)->is_read = true;
 }
 
@@ -161,33 +187,19 @@ static void pass_end(struct end *to)
 /* How much it took; 0 also when it will never take any. */
 static size_t give(struct end *to, const char *data, size_t len)
 {
-    ssize_t n = send(to->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = send(to->fd, data, len, RELAY_SEND_FLAGS);
 
-    if (n >= 0)
-        return (size_t) n;
-    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
+    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
         shut(to);
-    return 0;
+    to->is_full = !to->is_shut && (n < 0 || (size_t) n < len);
+    return n < 0 ? 0 : (size_t) n;
 }
 
-static void flush_rest(struct end *to)
+/* TCP can drop what was looked at without copying it once more. */
+static bool drop(struct relay *r, const struct end *from, size_t len)
 {
-    to->rest_at += give(to, to->rest + to->rest_at, to->rest_len - to->rest_at);
-    if (to->rest != NULL && to->rest_at == to->rest_len) {
-        free(to->rest);
-        to->rest = NULL;
-        to->rest_len = 0;
-        if (other(to)->is_read)
-            pass_end(to);
-    }
-}
-
-static void keep_rest(struct end *to, const char *data, size_t len)
-{
-    to->rest = xcalloc(1, len);
-    memcpy(to->rest, data, len);
-    to->rest_len = len;
-    to->rest_at = 0;
+    return len == 0 || recv(from->fd, r->chunk, len,
+                            MSG_DONTWAIT | (from->is_tcp ? MSG_TRUNC : 0)) == (ssize_t) len;
 }
 
 /* From one end to the other until one of them has enough. False: the connection is broken. */
@@ -195,9 +207,8 @@ static bool pump(struct relay *r, struct end *from)
 {
     struct end *to = other(from);
 
-    for (int i = 0; i < TURNS && !from->is_read && to->rest == NULL; i++) {
-        ssize_t n = recv(from->fd, r->chunk, sizeof(r->chunk), MSG_DONTWAIT);
-        size_t sent;
+    for (int i = 0; i < TURNS && !from->is_read && !to->is_full; i++) {
+        ssize_t n = recv(from->fd, r->chunk, sizeof(r->chunk), MSG_DONTWAIT | MSG_PEEK);
 
         if (n < 0)
             return errno == EAGAIN || errno == EINTR;
@@ -206,18 +217,19 @@ static bool pump(struct relay *r, struct end *from)
             pass_end(to);
             return true;
         }
-        sent = give(to, r->chunk, (size_t) n);
-        if (sent < (size_t) n && !to->is_shut)
-            keep_rest(to, r->chunk + sent, (size_t) n - sent);
+        if (!drop(r, from, give(to, r->chunk, (size_t) n)))
+            return false;
+        if (n < CHUNK)
+            break; /* most likely all there was */
     }
     return true;
 }
 
 static uint32_t wanted(struct end *e)
 {
-    bool want_in = !e->is_read && other(e)->rest == NULL;
+    bool want_in = !e->is_read && !other(e)->is_full;
 
-    return (want_in ? (uint32_t) EPOLLIN : 0) | (e->rest != NULL ? (uint32_t) EPOLLOUT : 0);
+    return (want_in ? (uint32_t) EPOLLIN : 0) | (e->is_full ? (uint32_t) EPOLLOUT : 0);
 }
 
 static bool rewatch(struct relay *r, struct conn *c)
@@ -233,18 +245,17 @@ static bool rewatch(struct relay *r, struct conn *c)
     return true;
 }
 
-static bool is_over(const struct conn *c)
+static void settle(struct relay *r, struct conn *c, bool is_well)
 {
-    return c->ends[0].is_read && c->ends[1].is_read && c->ends[0].rest == NULL &&
-           c->ends[1].rest == NULL;
+    if (!is_well || (c->ends[0].is_read && c->ends[1].is_read) || !rewatch(r, c))
+        kill_conn(r, c);
 }
 
-static void on_event(struct relay *r, struct end *e, uint32_t events)
+static void on_served(struct relay *r, struct end *e, uint32_t events)
 {
     struct conn *c = e->conn;
+    bool is_well = true;
 
-    if (c->is_dead)
-        return;
     if (wanted(e) == 0) {
         if ((events & EPOLLERR) != 0)
             kill_conn(r, c);
@@ -252,101 +263,222 @@ static void on_event(struct relay *r, struct end *e, uint32_t events)
             unwatch(r, e); /* hung up: would be told for ever */
         return;
     }
-    if (e->rest != NULL && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
-        flush_rest(e);
-    if (!pump(r, e) || is_over(c) || !rewatch(r, c))
-        kill_conn(r, c);
-}
-
-/* --- new ones --- */
-
-/* A connected socket; -1: errno. EAGAIN: the box's queue is full. Never follows a link and never
- * connects to anything but a socket in the directory, whatever the box does meanwhile. */
-static int connect_box(const struct relay_loop *config)
-{
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    AUTO_CLOSE int at = openat(config->dir, config->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    AUTO_CLOSE int fd = -1;
-    struct stat st;
-
-    if (at < 0 || fstat(at, &st) != 0)
-        return -1;
-    if (!S_ISSOCK(st.st_mode)) {
-        errno = ENOTSOCK;
-        return -1;
+    if (e->is_full && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) {
+        e->is_full = false;
+        is_well = pump(r, other(e));
     }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    (void) snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d", at);
-    if (fd < 0 || connect(fd, (const struct sockaddr *) &addr, sizeof(addr)) != 0)
-        return -1;
-    return TAKE_FD(fd);
+    if (is_well && (events & ~(uint32_t) EPOLLOUT) != 0)
+        is_well = pump(r, e);
+    settle(r, c, is_well);
 }
 
-static void add_conn(struct relay *r, int caller, int box)
-{
-    struct conn *c = xcalloc(1, sizeof(*c));
-    int on = 1;
+/* --- into the box --- */
 
-    c->ends[0] = (struct end){.conn = c, .fd = caller, .watched = NOT_WATCHED};
-    c->ends[1] = (struct end){.conn = c, .fd = box, .watched = NOT_WATCHED};
-    (void) setsockopt(caller, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without */
-    r->count++;
-    if (!rewatch(r, c))
+static bool is_shortage(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS ||
+           code == ETOOMANYREFS;
+}
+
+/* False: not now. */
+static bool serve(struct relay *r, struct conn *c)
+{
+    int fd =
+        r->lists[SERVED].len < r->served_max ? r->config->enter(r->config) : (errno = EAGAIN, -1);
+
+    if (fd < 0 && (errno == EAGAIN || is_shortage(errno))) {
+        if (is_shortage(errno) || !r->config->is_end_asked)
+            r->retry_ms = proc_now_ms() + RETRY_MS;
+        return false;
+    }
+    if (fd < 0) {
         kill_conn(r, c);
-    else if (r->count >= r->config->max)
-        pause_listening(r, 0);
+        return true;
+    }
+    c->ends[1] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
+    set_state(r, c, SERVED);
+    settle(r, c, pump(r, &c->ends[0]));
+    return true;
 }
 
-/* The box is asked first: when it is busy, callers wait in the queue and cost nothing. */
-static void on_caller(struct relay *r)
+/* Those that came first first; who is left waits for `end`, the clock, or an end of another. */
+static void serve_waiting(struct relay *r)
 {
-    AUTO_CLOSE int box = connect_box(r->config);
-    AUTO_CLOSE int caller = -1;
+    while (!list_is_empty(&r->lists[WAITING]) && r->retry_ms == 0) {
+        if (!serve(r, first(r, WAITING)))
+            return;
+    }
+}
 
-    if (box < 0 && (errno == EAGAIN || errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-        pause_listening(r, proc_now_ms() + RETRY_MS);
+/* The caller has said something, or will not. It is not looked at again before it is served. */
+static void on_silent(struct relay *r, struct end *e)
+{
+    ssize_t n = recv(e->fd, r->chunk, 1, MSG_DONTWAIT | MSG_PEEK);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        kill_conn(r, e->conn);
         return;
     }
-    caller = accept4(r->config->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (caller < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-        pause_listening(r, proc_now_ms() + RETRY_MS);
-    if (caller >= 0 && box >= 0)
-        add_conn(r, TAKE_FD(caller), TAKE_FD(box));
+    unwatch(r, e);
+    set_state(r, e->conn, WAITING);
+    if (list_first(&r->lists[WAITING]) == &e->conn->link)
+        serve_waiting(r);
 }
 
-/* False: it is time to end. */
-static bool take_events(struct relay *r)
+/* --- new callers --- */
+
+/* A place for one more: the longest silent goes. NULL: there is none in this turn. */
+static struct conn *make_room(struct relay *r)
+{
+    if (r->lists[SILENT].len + r->lists[WAITING].len >= r->new_max) {
+        if (list_is_empty(&r->lists[SILENT]))
+            return NULL;
+        kill_conn(r, first(r, SILENT));
+    }
+    if (list_is_empty(&r->lists[FREE]) && r->used < ARRAY_LEN(r->conns))
+        list_push_back(&r->lists[FREE], &r->conns[r->used++].link);
+    return first(r, FREE);
+}
+
+static void add_caller(struct relay *r, struct conn *c, int fd)
+{
+    int on = 1;
+
+    c->since_ms = proc_now_ms();
+    c->ends[0] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
+    c->ends[1] = (struct end){.conn = c, .fd = -1, .watched = NOT_WATCHED};
+    /* Only slower without. What is no TCP socket is told by it. */
+    c->ends[0].is_tcp = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0;
+    set_state(r, c, SILENT);
+    if (!watch(r, &c->ends[0], EPOLLIN))
+        kill_conn(r, c);
+    else
+        on_silent(r, &c->ends[0]); /* most have said it already */
+}
+
+static void on_callers(struct relay *r)
+{
+    for (int i = 0; i < TAKES; i++) {
+        struct conn *c = make_room(r);
+        int fd = c != NULL ? r->config->take(r->config) : -1;
+
+        if (c == NULL) {
+            pause_taking(r);
+            return;
+        }
+        if (fd >= 0) {
+            add_caller(r, c, fd);
+            continue;
+        }
+        if (is_shortage(errno)) {
+            r->retry_ms = proc_now_ms() + RETRY_MS;
+            pause_taking(r);
+        }
+        if (errno == EPIPE)
+            r->is_over = true; /* there will be no more */
+        if (errno != ECONNABORTED && errno != EBADMSG && errno != EINTR)
+            return;
+    }
+}
+
+/* --- turns --- */
+
+static int next_timeout(const struct relay *r, uint64_t now)
+{
+    uint64_t due = r->retry_ms != 0 ? r->retry_ms : UINT64_MAX;
+
+    if (!list_is_empty(&r->lists[SILENT]))
+        due = MIN_OF(due, first(r, SILENT)->since_ms + SILENT_MS);
+    if (due == UINT64_MAX)
+        return -1;
+    return due <= now ? 0 : (int) MIN_OF(due - now, (uint64_t) SILENT_MS);
+}
+
+static void on_time(struct relay *r, uint64_t now)
+{
+    while (first(r, SILENT) != NULL && first(r, SILENT)->since_ms + SILENT_MS <= now)
+        kill_conn(r, first(r, SILENT));
+    if (r->retry_ms != 0 && now >= r->retry_ms)
+        r->retry_ms = 0;
+}
+
+static void on_event(struct relay *r, const struct epoll_event *ev)
+{
+    struct end *e = ev->data.ptr;
+
+    if (ev->data.ptr == &r->config->end)
+        r->is_over = r->is_over || (ev->events & ~(uint32_t) EPOLLOUT) != 0;
+    else if (ev->data.ptr == &r->config->source)
+        on_callers(r);
+    else if (e->conn->state == SILENT)
+        on_silent(r, e);
+    else if (e->conn->state == SERVED)
+        on_served(r, e, ev->events);
+}
+
+/* What the box said last still goes to its callers. */
+static void finish(struct relay *r)
+{
+    for (unsigned i = 0; i < r->used; i++) {
+        if (r->conns[i].state == SERVED)
+            (void) pump(r, &r->conns[i].ends[1]); /* there is nothing after it */
+    }
+}
+
+static void run(struct relay *r)
 {
     struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(r->epoll, events, EVENTS_MAX, r->retry_ms != 0 ? RETRY_MS : -1);
 
-    if (n < 0)
-        return errno == EINTR;
-    for (int i = 0; i < n; i++) {
-        if (events[i].data.ptr == &r->config->init)
-            return false;
+    while (!r->is_over) {
+        int n = epoll_wait(r->epoll, events, EVENTS_MAX, next_timeout(r, proc_now_ms()));
+
+        if (n < 0 && errno != EINTR)
+            return;
+        for (int i = 0; i < n; i++)
+            on_event(r, &events[i]);
+        bury(r);
+        on_time(r, proc_now_ms());
+        serve_waiting(r);
+        bury(r);
+        if (r->retry_ms == 0 && r->lists[WAITING].len < r->new_max)
+            resume_taking(r);
+        watch_end(r);
     }
-    for (int i = 0; i < n; i++) {
-        if (events[i].data.ptr == &r->config->listen)
-            on_caller(r);
-        else
-            on_event(r, events[i].data.ptr, events[i].events);
+    finish(r);
+}
+
+void relay_loop_prepare(void)
+{
+    const unsigned need = RELAY_SERVED_MAX * 2 + RELAY_NEW_MAX + FILES_OWN;
+    struct rlimit limit = {0};
+
+    (void) getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail for a limit that exists */
+    if (limit.rlim_cur < need) {
+        limit.rlim_cur = MIN_OF(limit.rlim_max, (rlim_t) need);
+        (void) setrlimit(RLIMIT_NOFILE, &limit); /* not above the hard limit */
     }
-    bury(r);
-    if (r->retry_ms != 0 && proc_now_ms() >= r->retry_ms)
-        resume_listening(r);
-    return true;
+    relay.served_max = RELAY_SERVED_MAX;
+    relay.new_max = RELAY_NEW_MAX;
+    if (limit.rlim_cur < need) {
+        relay.new_max = (unsigned) limit.rlim_cur / 5;
+        relay.served_max = (unsigned) limit.rlim_cur / 3;
+    }
+    relay.epoll = epoll_create1(EPOLL_CLOEXEC);
 }
 
 void relay_loop_run(const struct relay_loop *config)
 {
-    static struct relay r;
+    struct relay *r = &relay;
 
-    r = (struct relay){.config = config, .epoll = epoll_create1(EPOLL_CLOEXEC), .is_paused = true};
-    if (r.epoll < 0 || fcntl(config->listen, F_SETFL, O_NONBLOCK) != 0 ||
-        !watch_own(&r, config->init, &config->init, true))
+    r->config = config;
+    r->is_paused = true;
+    r->end_events = EPOLLIN;
+    for (int i = 0; i < STATE_COUNT; i++)
+        list_init(&r->lists[i]);
+    if (r->epoll < 0 || !watch_own(r, EPOLL_CTL_ADD, &config->end, EPOLLIN))
         return;
-    resume_listening(&r);
-    while (take_events(&r))
-        ;
+    resume_taking(r);
+    run(r);
 }

@@ -1,16 +1,31 @@
-/* relay_loop.h - what a relay does all its life. */
+/* relay_loop.h - what a relay does all its life: it takes callers, finds a way into the box for each
+ * that says something, and passes bytes both ways. Memory is bounded and does not grow: what one end
+ * does not take stays in the kernel's queue of the other. */
 #ifndef HANDS_RELAY_LOOP_H
 #define HANDS_RELAY_LOOP_H
 
-struct relay_loop {
-    int listen; /* where callers come from */
-    int dir;    /* where the box's socket is, or what the box has put there instead */
-    int init;   /* pidfd: the end of the box */
-    const char *name;
-    unsigned max; /* connections at once; more wait in the socket's queue */
+#include <stdbool.h>
+
+enum {
+    RELAY_SERVED_MAX = 512, /* connections into the box at once */
+    RELAY_NEW_MAX = 256, /* callers beside them that have said nothing yet, or wait for the box */
 };
 
-/* Returns when the box's init has ended, or when it cannot go on. */
+struct relay_loop {
+    int source;        /* where callers come from */
+    int end;           /* readable or hung up: the box has ended */
+    bool is_end_asked; /* enter() fails with EAGAIN until `end` can be written to */
+    int dir;           /* for enter(), as it likes */
+    const char *name;
+    /* The next caller, or a connection into the box: a descriptor that does not block; -1: errno. EAGAIN
+     * of enter() and a want of descriptors or memory mean "later". */
+    int (*take)(const struct relay_loop *config);
+    int (*enter)(const struct relay_loop *config);
+};
+
+/* Raises the limit of open files to what it needs, or to what it gets. Returns when the box has ended,
+ * or when it cannot go on. */
+void relay_loop_prepare(void);
 void relay_loop_run(const struct relay_loop *config);
 
 #endif

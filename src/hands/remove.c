@@ -18,8 +18,17 @@
 #define LOOP_MS 5000
 #define CGROUP_MS 2000
 
-/* By the number that was written down when it was ready, or else by the runtime's. The lock is held
- * by the box, so the number of its init is still its own. */
+/* By the number that was written down when it was ready. */
+static bool kill_noted(const struct box_dir *d)
+{
+    unsigned long long seen[2];
+
+    box_dir_numbers(d, "init", seen);
+    return seen[0] > 1 && seen[1] != 0 && proc_kill((pid_t) seen[0], seen[1], LOCK_MS);
+}
+
+/* By the runtime's number, where there is no other. The lock is held for the box, so the number of its
+ * init is still its own. */
 static void kill_init(const struct box_dir *d)
 {
     unsigned long long seen[2];
@@ -30,11 +39,7 @@ static void kill_init(const struct box_dir *d)
 
     box_dir_numbers(d, "init", seen);
     box_dir_numbers(d, "pid", pid);
-    if (seen[0] != 0) {
-        (void) proc_kill((pid_t) seen[0], seen[1], LOCK_MS); /* gone already is as good */
-        return;
-    }
-    if (pid[0] <= 1)
+    if (seen[0] != 0 || pid[0] <= 1)
         return;
     pid_fd = pidfd_open((pid_t) pid[0], 0);
     if (pid_fd < 0 || !proc_is_inner_init((pid_t) pid[0]))
@@ -71,10 +76,11 @@ static int end_processes(const struct plan *p, struct box_dir *d, struct remove_
     r->was_running = rc == SP_LOCKED;
     if (p->cgroup != NULL)
         r->processes += cgroup_kill(p->cgroup);
-    if (rc == SP_LOCKED) {
-        kill_init(d);
+    /* Also with the lock free: its holder, the relay, may have been killed alone. */
+    if (kill_noted(d) || rc == SP_LOCKED)
         r->processes += r->processes == 0 ? 1 : 0;
-    }
+    if (rc == SP_LOCKED)
+        kill_init(d);
     r->processes += kill_network(d);
     while (rc == SP_LOCKED && proc_now_ms() < deadline) {
         rc = box_dir_lock(d, 50, err);

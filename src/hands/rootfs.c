@@ -12,10 +12,10 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "hands/connector.h"
 #include "hands/disk.h"
 #include "hands/idmap.h"
 #include "hands/inside.h"
-#include "hands/relay.h"
 #include "hands/rootfs.h"
 #include "hands/source.h"
 #include "hands/user_ns.h"
@@ -257,9 +257,9 @@ static int build(const struct plan *p, const struct box_dir *d, const struct sou
         return err_sys(err, SP_IO, errno, "open the box's root");
     if ((rc = fill(root, p, err)) != SP_OK)
         return rc;
-    if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK || p->relay == NULL)
+    if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK || p->connect == NULL)
         return rc;
-    return relay_make_dir(p, root, err);
+    return connector_make_dir(p, root, err);
 }
 
 int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unmapped,

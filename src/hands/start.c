@@ -1,4 +1,4 @@
-/* start.c - the runtime as our child: it gets the listening socket and the box's lock, writes to a
+/* start.c - the runtime as our child: it gets the box's end of the relay's channel, writes to a
  * pipe that we read, and dies if we do. The box is up when its agent has said so on that pipe. */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "hands/cgroup.h"
-#include "hands/relay.h"
+#include "hands/connector.h"
 #include "hands/start.h"
 
 #define READY_MS 20000
@@ -62,21 +62,22 @@ struct wait {
     struct proc_tail *tail;
 };
 
-static bool hand_over(const struct plan *p, int lock)
+static bool hand_over(const struct plan *p, int channel)
 {
-    if (p->relay != NULL)
+    if (p->connect != NULL)
         return true;
-    return fcntl(START_LISTEN_FD, F_SETFD, 0) == 0 &&
-           (lock == START_LOCK_FD ? fcntl(lock, F_SETFD, 0) : dup2(lock, START_LOCK_FD)) >= 0;
+    if (channel == START_CHANNEL_FD)
+        return fcntl(channel, F_SETFD, 0) == 0;
+    return dup2(channel, START_CHANNEL_FD) >= 0;
 }
 
-static void become_runtime(const struct plan *p, int lock, int out)
+static void become_runtime(const struct plan *p, int channel, int out)
 {
     struct err err;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
-        hand_over(p, lock)) {
+        hand_over(p, channel)) {
         if (p->limits != NULL && cgroup_join(p, &err) != SP_OK) {
             (void) dprintf(2, "%s", err.msg); /* the tail of the error */
             _exit(127);
@@ -203,8 +204,7 @@ static void become_network(const struct plan *p, int box_pid, int out, const int
         argv[i] = with_pid(p->network[i], box_pid);
     /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
     (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
-    if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
-        dup2(out, 2) == 2 && close(START_LISTEN_FD) == 0)
+    if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(out, 2) == 2)
         (void) execv(argv[0], argv);
     (void) dprintf(out, "%s: %s", p->network[0], strerror(errno)); /* the tail of the error */
     _exit(127);
@@ -276,11 +276,27 @@ static int note_init(const struct box_dir *d, int *ret_pid, struct err *err)
     return box_dir_write(d, "init", text, err);
 }
 
-int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struct proc_tail *tail,
-              struct err *err)
+/* What serves the box from outside. The relay is one of its processes from now on: its memory counts as
+ * the box's, and whoever ends the service that we belong to does not end it. */
+static int start_beside(const struct plan *p, const struct box_dir *d,
+                        const struct relay_process *relay, int channel, int dir, int *pid,
+                        struct proc_tail *tail, struct err *err)
+{
+    int rc = SP_OK;
+
+    if (p->cgroup != NULL)
+        rc = cgroup_add(p->cgroup, relay->pid, err);
+    if (rc == SP_OK && p->network != NULL)
+        rc = start_network(p, d, *pid, tail, err);
+    if (rc == SP_OK && p->connect != NULL)
+        rc = connector_start(p, d, relay, channel, dir, pid, err);
+    return rc;
+}
+
+/* Until its agent is ready. */
+static int run_runtime(const struct plan *p, int *channel, struct proc_tail *tail, struct err *err)
 {
     struct wait w = {.tail = tail, .deadline = proc_now_ms() + READY_MS};
-    AUTO_CLOSE int relay_dir = -1;
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int pid_fd = -1;
@@ -289,8 +305,6 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
     pid_t pid;
     int rc;
 
-    if (p->relay != NULL && (rc = relay_open_dir(p, &relay_dir, err)) != SP_OK)
-        return rc;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return err_sys(err, SP_IO, errno, "pipe");
     in = ends[0];
@@ -300,9 +314,11 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
         return err_sys(err, SP_IO, errno, "fork");
     if (pid == 0) {
         proc_die_with(self);
-        become_runtime(p, d->lock, out);
+        become_runtime(p, *channel, out);
     }
     (void) close(TAKE_FD(out)); /* else the end of the output is never seen */
+    if (p->connect == NULL)
+        (void) close(TAKE_FD(*channel)); /* else the relay never sees the end of the box */
     pid_fd = pidfd_open(pid, 0);
     w.pid_fd = pid_fd;
     w.out = in;
@@ -312,11 +328,23 @@ int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid, struc
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
+    return rc;
+}
+
+int start_box(const struct plan *p, const struct box_dir *d, struct relay_process *relay,
+              int *ret_pid, struct proc_tail *tail, struct err *err)
+{
+    AUTO_CLOSE int channel = -1;
+    AUTO_CLOSE int dir = -1;
+    int rc = relay_await(relay, &channel, err);
+
+    if (rc == SP_OK && p->connect != NULL)
+        rc = connector_open_dir(p, &dir, err);
+    if (rc == SP_OK)
+        rc = run_runtime(p, &channel, tail, err);
     if (rc == SP_OK)
         rc = note_init(d, ret_pid, err);
-    if (rc == SP_OK && p->network != NULL)
-        rc = start_network(p, d, *ret_pid, tail, err);
-    if (rc == SP_OK && p->relay != NULL)
-        rc = relay_start(p, d, relay_dir, ret_pid, err);
+    if (rc == SP_OK)
+        rc = start_beside(p, d, relay, channel, dir, ret_pid, tail, err);
     return rc;
 }

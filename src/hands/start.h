@@ -5,13 +5,15 @@
 #include "hands/box_dir.h"
 #include "hands/plan_read.h"
 #include "hands/proc.h"
+#include "hands/relay.h"
 
-#define START_LISTEN_FD 3
-#define START_LOCK_FD 4
+#define START_LISTEN_FD 3  /* of ours */
+#define START_CHANNEL_FD 3 /* of the agent */
 
-/* `tail` gets the end of what the runtime and the agent wrote. On failure something may run. */
-MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, int *ret_pid,
-                         struct proc_tail *tail, struct err *err);
+/* The relay has begun. `tail` gets the end of what the runtime and the agent wrote. On failure something
+ * may run. */
+MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, struct relay_process *relay,
+                         int *ret_pid, struct proc_tail *tail, struct err *err);
 /* True after SIGTERM, which also comes when the parent dies. */
 bool start_is_stopped(void);
 /* From here on SIGTERM is only noted, and comes when the parent dies. 0: the same parent again,

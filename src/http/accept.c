@@ -125,17 +125,12 @@ static void learn_who(struct conn *c, bool is_tcp)
     c->is_proven = !is_tcp && c->server->config.is_operator != NULL;
 }
 
-void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
+/* It is among server->conns. */
+static void begin(struct conn *c, bool is_tcp)
 {
-    struct conn *c = conn_new(s, is_tcp);
     const char *why;
 
-    list_push_back(&s->conns, &c->link);
-    if (uv_accept(listener, &c->u.stream) != 0) {
-        conn_close(c); /* the client was faster */
-        return;
-    }
-    s->stats.accepted++;
+    c->server->stats.accepted++;
     learn_who(c, is_tcp);
     why = find_objection(c);
     if (why != NULL)
@@ -145,7 +140,19 @@ void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
     conn_run(c);
 }
 
-int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t len, struct err *err)
+void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp)
+{
+    struct conn *c = conn_new(s, is_tcp);
+
+    list_push_back(&s->conns, &c->link);
+    if (uv_accept(listener, &c->u.stream) != 0)
+        conn_close(c); /* the client was faster */
+    else
+        begin(c, is_tcp);
+}
+
+/* A connection that is open already, among server->conns. NULL: the descriptor is closed. */
+static struct conn *conn_open(struct http_server *s, int fd, bool *ret_is_tcp, struct err *err)
 {
     struct conn *c;
     int domain = 0;
@@ -155,17 +162,41 @@ int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t l
     assert(!s->is_closing && !s->is_stopping);
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) {
         (void) close(fd); /* whatever it is */
-        return err_set(err, SP_IO, "a connection that is no socket");
+        (void) err_set(err, SP_IO, "a connection that is no socket");
+        return NULL;
     }
-    c = conn_new(s, domain != AF_UNIX);
+    *ret_is_tcp = domain != AF_UNIX;
+    c = conn_new(s, *ret_is_tcp);
     list_push_back(&s->conns, &c->link);
-    r = domain != AF_UNIX ? uv_tcp_open(&c->u.tcp, fd) : uv_pipe_open(&c->u.pipe, fd);
+    r = *ret_is_tcp ? uv_tcp_open(&c->u.tcp, fd) : uv_pipe_open(&c->u.pipe, fd);
     if (r != 0) {
         (void) close(fd); /* the handle did not take it */
         conn_close(c);
-        return err_sys(err, SP_IO, -r, "a connection that was handed over");
+        (void) err_sys(err, SP_IO, -r, "a connection that was handed over");
+        return NULL;
     }
-    learn_who(c, domain != AF_UNIX);
+    return c;
+}
+
+int http_server_take(struct http_server *s, int fd, struct err *err)
+{
+    bool is_tcp;
+    struct conn *c = conn_open(s, fd, &is_tcp, err);
+
+    if (c == NULL)
+        return err->code;
+    begin(c, is_tcp);
+    return SP_OK;
+}
+
+int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t len, struct err *err)
+{
+    bool is_tcp;
+    struct conn *c = conn_open(s, fd, &is_tcp, err);
+
+    if (c == NULL)
+        return err->code;
+    learn_who(c, is_tcp);
     if (c->is_proven)
         (void) callers_enter(c, c->peer.uid); /* it has been let in before */
     callers_add(c);

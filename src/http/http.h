@@ -204,6 +204,9 @@ MUST_CHECK int http_server_listen_unix(struct http_server *s, const char *path, 
 /* "127.0.0.1:8001", "[::1]:0"; the port is given back. */
 MUST_CHECK int http_server_listen_tcp(struct http_server *s, const char *address, int *ret_port,
                                       struct err *err);
+/* A connection that somebody else has accepted: as if it came from a listener of ours. Takes `fd` over,
+ * also when it fails. Handlers may be called from inside. */
+MUST_CHECK int http_server_take(struct http_server *s, int fd, struct err *err);
 void http_server_set_limits(struct http_server *s, const struct http_limits *limits);
 /* Stops accepting and closes idle connections; running exchanges go on and are then closed. */
 void http_server_stop(struct http_server *s);

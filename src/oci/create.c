@@ -173,7 +173,7 @@ static void on_run(struct op *op)
 
 /* --- starting it --- */
 
-/* On the host's loopback, inherited by the agent: the box needs no network to be reached. */
+/* On the host's loopback, served by a relay outside the box: it needs no network to be reached. */
 static int listen_for(struct making *m, struct err *err)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

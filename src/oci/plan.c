@@ -83,7 +83,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
     char root[OCI_PATH_MAX + 64];
     char pid_file[OCI_PATH_MAX + 64];
     const char *const usual[] = {
-        r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "2", "--pid-file",
+        r->path,  "--root",   root, "run", "--detach", "--preserve-fds", "1", "--pid-file",
         pid_file, "--bundle", dir,  hex,   NULL};
     const char *const crun_rootless[] = {r->path,
                                          "--cgroup-manager=disabled",
@@ -92,7 +92,7 @@ static void put_run_command(struct json_out *j, const struct oci *o, const struc
                                          "run",
                                          "--detach",
                                          "--preserve-fds",
-                                         "2",
+                                         "1",
                                          "--pid-file",
                                          pid_file,
                                          "--bundle",
@@ -220,12 +220,12 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                      const char *hex)
 {
     /* With one id there is nobody to become, and trying is not allowed. */
-    const char *const with_fds[] = {
-        "--fd",           "3",           "--lock-fd",      "4",
-        "--workdir",      OCI_WORKSPACE, "--detach-stdio", o->id_count > 1 ? "--user" : NULL,
-        p->profile->user, NULL};
-    const char *const with_relay[] = {
-        "--unix",    OCI_RELAY_SOCKET, "--user",         p->profile->user,
+    const char *const with_channel[] = {"--channel-fd",   "3",
+                                        "--workdir",      OCI_WORKSPACE,
+                                        "--detach-stdio", o->id_count > 1 ? "--user" : NULL,
+                                        p->profile->user, NULL};
+    const char *const with_socket[] = {
+        "--unix",    OCI_AGENT_SOCKET, "--user",         p->profile->user,
         "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
     bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
     char cgroup[BACKEND_LABEL_MAX + 64];
@@ -248,9 +248,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .has_user_ns = !o->is_rootless,
                             .is_rootless = o->is_rootless,
                             .netlink = is_gvisor ? NULL : netlink,
-                            .has_lock = !is_gvisor,
                             .image_env = p->image_env,
-                            .agent_args = is_gvisor ? with_relay : with_fds};
+                            .agent_args = is_gvisor ? with_socket : with_channel};
     struct buf text;
 
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
@@ -390,7 +389,7 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
     put_run_command(&j, o, p, dir, hex);
     if (p->runtime->flavour == OCI_RUNSC) {
-        json_put_str(&j, "relay", OCI_RELAY_SOCKET);
+        json_put_str(&j, "connect", OCI_AGENT_SOCKET);
         if (!o->is_rootless)
             put_limits(&j, o, p->profile);
     }

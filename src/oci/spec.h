@@ -7,9 +7,7 @@
 
 /* Where the agent finds what it needs, inside the box. */
 #define OCI_AGENT_PATH "/.sandpool/agent"
-#define OCI_RELAY_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
-#define OCI_LISTEN_FD 3                              /* the listening socket */
-#define OCI_LOCK_FD 4                                /* the box's lock, held for life */
+#define OCI_AGENT_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
 
@@ -34,7 +32,6 @@ struct oci_spec {
     bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     const char *netlink; /* a Unix socket on which the box's requests for netlink sockets are
                              answered; NULL: they are allowed, by a runtime with its own kernel */
-    bool has_lock;       /* the lock is descriptor OCI_LOCK_FD */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */
 };

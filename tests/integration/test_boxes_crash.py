@@ -113,12 +113,14 @@ class Daemon(BoxCase):
         stop = threading.Event()
         killed = []
         helper = (self.home / "bin" / "sandpool-oci").stat()
+        daemon = self.server.process.child.pid  # what a helper started belongs to a box
 
         def hunt():
             dice = random.Random(5)
             while not stop.wait(dice.uniform(0.005, 0.05)):
                 for pid in [int(p) for p in os.listdir("/proc") if p.isdigit()]:
-                    if len(killed) < 12 and runs_one_of(pid, {(helper.st_dev, helper.st_ino)}):
+                    if len(killed) < 12 and parent_of(pid) == daemon and \
+                            runs_one_of(pid, {(helper.st_dev, helper.st_ino)}):
                         kill(pid)
                         killed.append(pid)
 
@@ -138,6 +140,11 @@ class Daemon(BoxCase):
         self.assertAgree(60 * SLOW)  # failures are followed by pauses
         wait_until(lambda: not self.pool.get("/v1/pool").json["profiles"][0]["breaker"]["open"],
                    "boxes can be made again", 60 * SLOW)
+
+
+def parent_of(pid):
+    text = read_of(pid, "stat")
+    return int(text.rsplit(")", 1)[1].split()[1]) if text else 0
 
 
 def kill(pid):

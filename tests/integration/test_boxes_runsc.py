@@ -19,6 +19,7 @@ from oci_case import (MIB, PROCESSES, BoxCase, group_of, has_loop_devices, is_al
 MEMORY = 256 * MIB
 PIDS = 48
 DISK = 64 * MIB
+NONE = {"sandbox": [], "gofer": [], "relay": [], "connect": []}
 SAME = ("box_id", "sandbox_url", "token", "generation")
 
 
@@ -35,16 +36,16 @@ def host_only_files():
 
 class RunscCase(BoxCase):
     def processes_of(self, box):
-        """By kind: the kernel, the one that serves it files, the relay."""
-        found = {"sandbox": [], "gofer": [], "relay": []}
+        """By kind: the kernel, the one that serves it files, those that pass on what callers say."""
+        found = {"sandbox": [], "gofer": [], "relay": [], "connect": []}
         for pid in processes():
             line = read_of(pid, "cmdline").split("\0")
             if not is_alive(pid) or not any(box.box_id in word for word in line):
                 continue
             if line[0] in ("runsc-sandbox", "runsc-gofer"):
                 found[line[0][6:]].append(pid)
-            elif line[:2] == ["sandpool-oci", "relay"]:
-                found["relay"].append(pid)
+            elif line[0] == "sandpool-oci" and line[1] in found:
+                found[line[1]].append(pid)
         return found
 
     def one(self, box, kind):
@@ -55,7 +56,7 @@ class RunscCase(BoxCase):
     def assertLost(self, box, limit=10 * SLOW):
         wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").status == 410, "it is noticed", limit)
         wait_until(lambda: box.box_id not in self.left.boxes(), "it is cleaned up", 20 * SLOW)
-        self.assertEqual(self.processes_of(box), {"sandbox": [], "gofer": [], "relay": []})
+        self.assertEqual(self.processes_of(box), NONE)
 
 
 class Life(RunscCase):
@@ -156,30 +157,32 @@ class Life(RunscCase):
         box = self.acquire("ids")
         base = int(read_of(self.one(box, "gofer"), "uid_map").split()[1])
         self.assertGreaterEqual(base, 65536)
-        for kind in ("sandbox", "gofer", "relay"):
+        for kind in ("sandbox", "gofer", "relay", "connect"):
             pid = self.one(box, kind)
             status = dict(line.split(":", 1) for line in read_of(pid, "status").splitlines() if ":" in line)
             self.assertNotIn("0", status["Uid"].split(), kind)
             for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
                 target = os.readlink(fd)
-                if kind != "relay" and target.startswith(str(self.home)):
+                if kind not in ("relay", "connect") and target.startswith(str(self.home)):
                     self.assertEqual(os.path.basename(target), "config.json", "no lock, no record")
-        relay = self.one(box, "relay")
-        self.assertEqual(read_of(relay, "status").count(f"\t{base}"), 8)
-        self.assertEqual([os.readlink(f"/proc/{relay}/fd/{i}") for i in range(3)], ["/dev/null"] * 3)
-        self.assertEqual(os.getsid(relay), relay)
-        self.assertNotIn(self.instance, read_of(relay, "cgroup"))
+        for kind in ("relay", "connect"):
+            pid = self.one(box, kind)
+            self.assertEqual(read_of(pid, "status").count(f"\t{base}"), 8)
+            self.assertEqual([os.readlink(f"/proc/{pid}/fd/{i}") for i in range(3)], ["/dev/null"] * 3)
+            self.assertEqual(os.getsid(pid), pid)
+            self.assertNotEqual(os.readlink(f"/proc/{pid}/ns/net"), os.readlink("/proc/self/ns/net"))
+        self.assertIn("Seccomp:\t2", read_of(self.one(box, "relay"), "status"))
 
     def test_nothing_is_left(self):
         box = self.acquire("gone")
         box.start("sleep 300")
         pids = self.processes_of(box)
-        self.assertEqual({k: len(v) for k, v in pids.items()}, {"sandbox": 1, "gofer": 1, "relay": 1})
+        self.assertEqual({k: len(v) for k, v in pids.items()}, {"sandbox": 1, "gofer": 1, "relay": 1, "connect": 1})
         port = box.url.port
         begin = time.monotonic()
         answer = self.destroy(box)
         say(f"destroyed in {(time.monotonic() - begin) * 1000:.0f} ms: {answer['report']}")
-        self.assertEqual(self.processes_of(box), {"sandbox": [], "gofer": [], "relay": []})
+        self.assertEqual(self.processes_of(box), NONE)
         self.assertNotIn(box.box_id, self.left.boxes())
         self.assertNotIn(box.box_id, str(self.left.runtime_states()))
         self.assertNotIn(box.box_id, str(self.left.groups()))
@@ -220,6 +223,11 @@ class Death(RunscCase):
         os.kill(self.one(box, "relay"), signal.SIGKILL)
         self.assertLost(box)
         self.assertEqual(self.acquire("four").sh("echo again"), "again\n")
+
+    def test_the_connector_is_killed(self):
+        box = self.acquire("five")
+        os.kill(self.one(box, "connect"), signal.SIGKILL)
+        self.assertLost(box)
 
 
 class Restart(RunscCase):
@@ -262,7 +270,7 @@ class Limits(RunscCase):
         members = set(map(int, self.in_group(box, "pids", "cgroup.procs")))
         self.assertIn(self.one(box, "sandbox"), members)
         self.assertIn(self.one(box, "gofer"), members)
-        self.assertNotIn(self.one(box, "relay"), members)
+        self.assertIn(self.one(box, "relay"), members)
         text = read_of(self.one(box, "sandbox"), "cgroup")
         self.assertGreaterEqual(text.count(f"/sandpool-{self.instance}/{box.box_id}"), 1)
 

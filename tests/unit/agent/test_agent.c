@@ -191,30 +191,10 @@ static void test_missing_token_file_is_fatal(void **state)
     assert_int_equal(program_stop(&p, 0), 1);
 }
 
-static void test_inherited_descriptor(void **state)
-{
-    struct fixture *f = *state;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    char number[16];
-    const char *const argv[] = {"sandpool-agent", "--fd", number, NULL};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *) &address, len), 0);
-    assert_int_equal(listen(fd, 16), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *) &address, &len), 0);
-    (void) snprintf(number, sizeof(number), "%d", fd);
-    program_start(&f->agent, argv);
-    (void) close(fd);
-    f->port = ntohs(address.sin_port);
-    assert_int_equal(get(f, "/v1/sandbox", NULL, NULL), 200);
-}
-
 static void test_bad_options(void **state)
 {
     static const char *const bad[][4] = {{"sandpool-agent", "--port", "70000", NULL},
-                                         {"sandpool-agent", "--fd", "x", NULL},
+                                         {"sandpool-agent", "--channel-fd", "x", NULL},
                                          {"sandpool-agent", "--what", NULL, NULL},
                                          {"sandpool-agent", "extra", NULL, NULL}};
 
@@ -295,7 +275,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_token_of_the_environment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_token_of_a_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_token_file_is_fatal, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_inherited_descriptor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_options, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_init_buries_orphans, set_up, tear_down),
     };

@@ -1,6 +1,5 @@
 """The agent serves a user and is root itself: who commands and file operations are."""
 
-import fcntl
 import os
 import pathlib
 import select
@@ -200,54 +199,6 @@ class Files(UserTest):
             self.assertIn("Gid:\t0\t0\t0\t0\n", text)
 
 
-class Lock(UserTest):
-    def setUp(self):
-        self.lock = None
-        super().setUp()
-
-    def agent_fds(self):
-        if self.lock is not None:
-            return (self.lock,)
-        self.lock = os.open(os.path.join(self.dir.name, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.addCleanup(os.close, self.lock)
-        return (self.lock,)
-
-    def agent_argv(self, argv):
-        return super().agent_argv(argv) + ["--lock-fd", str(*self.agent_fds())]
-
-    def is_locked(self):
-        with open(os.path.join(self.dir.name, "lock")) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
-
-    def test_held_for_life_and_not_passed_on(self):
-        keep = os.dup(os.open("/dev/null", os.O_RDONLY))
-        self.addCleanup(os.close, keep)
-        os.dup2(keep, self.lock)  # the agent's is the only one now
-        self.assertTrue(self.is_locked())
-        for command in ("ls -l /proc/self/fd", "ls -l /proc/self/fd >&2"):
-            self.assertNotIn("lock", str(self.bash(command)))
-        shell = self.post("/v1/shell/exec", {"command": "ls -l /proc/$$/fd /proc/self/fd"})
-        self.assertNotIn("lock", shell.data["output"])
-        self.assertIn("0 -> ", shell.data["output"])
-        sleeper = self.start(command="setsid sleep 300 & echo $!; exec sleep 300")
-        self.until(lambda: self.process(sleeper, "/output").body, "it runs")
-        stray = int(self.process(sleeper, "/output").body)
-        self.addCleanup(lambda: os.path.exists(f"/proc/{stray}") and os.kill(stray, 9))
-        self.agent.kill()
-        self.agent.wait(60)
-        self.until(lambda: not self.is_locked(), "the lock goes with the agent")
-
-    def stop_agent(self):
-        if self.agent.poll() is None:
-            super().stop_agent()
-        self.agent.stdout.close()
-
-
 class Start(unittest.TestCase):
     def refused(self, *options, program=BIN / "sandpool-agent", **kw):
         result = subprocess.run([str(program), "--port", "0", *options],
@@ -258,8 +209,7 @@ class Start(unittest.TestCase):
 
     def test_refusals(self):
         self.assertIn("no user 'no-such-user'", self.refused("--user", "no-such-user"))
-        self.assertIn("--lock-fd 99", self.refused("--lock-fd", "99"))
-        for options in (("--lock-fd", "2"), ("--workdir", "relative"), ("--user",)):
+        for options in (("--channel-fd", "2"), ("--workdir", "relative"), ("--user",)):
             self.assertIn("usage:" if len(options) == 2 else "user", self.refused(*options))
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")

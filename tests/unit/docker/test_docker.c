@@ -62,6 +62,8 @@ static struct docker_rig *new_rig(void)
     assert_int_equal(config_load(NULL, &h->config, NULL), SP_OK);
     (void) snprintf(h->config->oci.agent, sizeof(h->config->oci.agent), "%.200s/sandpool-agent",
                     bin);
+    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-oci",
+                    bin);
     rig->ops = &docker_ops;
     rig->state_dir = h->dir;
     rig->config = h->config;

@@ -64,6 +64,48 @@ def wait_until(check, seconds=10):
     return check()
 
 
+def descriptors(pid):
+    """What a process has open, by number."""
+    found = {}
+    for path in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found[int(path.name)] = os.readlink(path)
+        except OSError:
+            pass
+    return found
+
+
+def host_sockets():
+    """Sockets of this network namespace, as descriptors of them are shown."""
+    found = set()
+    for name, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("raw", 9), ("unix", 6), ("netlink", 9),
+                         ("packet", 8)):
+        path = pathlib.Path(f"/proc/net/{name}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
+            found.add(f"socket:[{line.split()[column]}]")
+    return found
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def inside(pid):
+    """All processes of the box whose init this is."""
+    own = os.readlink(f"/proc/{pid}/ns/pid")
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(path / "ns/pid") == own:
+                found.append(int(path.name))
+        except OSError:
+            pass
+    return found
+
+
 class Failure(Exception):
     def __init__(self, status, text):
         super().__init__(f"status {status}: {text}")
@@ -77,6 +119,10 @@ class Box:
         self.dir = pathlib.Path(plan["dir"])
         self.port = port
         self.pid = pid
+
+    def relay(self):
+        found = [pid for pid, line in processes(str(self.dir)) if line.startswith("sandpool-oci relay ")]
+        return found[0] if len(found) == 1 else found
 
     def call(self, method, path, body=None):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
@@ -167,7 +213,7 @@ class HandsTest(unittest.TestCase):
             "ociVersion": "1.0.2",
             "process": {
                 "terminal": False, "user": {"uid": 0, "gid": 0}, "cwd": "/", "noNewPrivileges": True,
-                "args": args or ["/.sandpool/agent", "--fd", "3", "--lock-fd", "4", "--user", "user", "--workdir",
+                "args": args or ["/.sandpool/agent", "--channel-fd", "3", "--user", "user", "--workdir",
                                  "/workspace", "--detach-stdio"],
                 "env": ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", f"SANDPOOL_AGENT_TOKEN={TOKEN}", "HOME=/root"],
                 "capabilities": {k: CAPS for k in ("bounding", "effective", "permitted")}},
@@ -201,7 +247,7 @@ class HandsTest(unittest.TestCase):
             "binds": [{"from": "/usr", "to": "/usr", "ro": True},
                       {"from": AGENT, "to": "/.sandpool/agent", "ro": True}],
             "mounts": [], "allow": [],
-            "runtime": [*root, "run", "--detach", "--preserve-fds", "2", "--pid-file", str(box / "pid"),
+            "runtime": [*root, "run", "--detach", "--preserve-fds", "1", "--pid-file", str(box / "pid"),
                         "--bundle", str(box), name],
             "delete": [*root, "delete", "--force", name],
             "cgroup": f"/{self.instance}/{name}", "runtime_state": str(self.runtime_root / name), **more}

@@ -1,5 +1,5 @@
-"""The relay beside a box: bytes both ways, many callers, slow ones, and a box that puts something else
-in the place of its socket. The box is played by a server in this process."""
+"""The relay beside a box: bytes both ways, many callers, slow and silent ones; and the connector behind it, with
+a box that puts something else in the place of its socket."""
 
 import fcntl
 import hashlib
@@ -10,6 +10,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,30 +23,33 @@ ID = 1610612736
 NAME = "agent.sock"
 MIB = 1 << 20
 MAX = 512  # connections at once
+NEW_MAX = 256  # callers that have said nothing
 CACHE = BIN / "CMakeCache.txt"
 IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
 MEMORY = (64 if IS_SANITIZED else 8) * MIB  # sanitizers keep what is freed
-IDLE = 8  # descriptors of a relay without any
 
 
 class Inside:
-    """What listens in the box: each connection is given to `serve` in a thread of its own."""
+    """What is in the box: each connection is given to `serve` in a thread of its own."""
 
-    def __init__(self, path, serve, backlog=1024):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.bind(str(path))
-        os.chown(path, ID, ID)
-        self.socket.listen(backlog)
+    def __init__(self, source, serve):
+        self.source = source
         self.serve = serve
         self.count = 0
         if serve is not None:
             threading.Thread(target=self.run, daemon=True).start()
 
+    def accept(self):
+        """The next connection; None: there will be no more."""
+        return self.source.accept()[0]
+
     def run(self):
         while True:
             try:
-                connection, _ = self.socket.accept()
+                connection = self.accept()
             except OSError:
+                return
+            if connection is None:
                 return
             self.count += 1
             threading.Thread(target=self.guarded, args=(connection,), daemon=True).start()
@@ -59,10 +63,31 @@ class Inside:
 
     def close(self):
         try:
-            self.socket.shutdown(socket.SHUT_RDWR)
+            self.source.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        self.socket.close()
+        self.source.close()
+
+
+class Listening(Inside):
+    def __init__(self, path, serve, backlog=1024):
+        source = socket.socket(socket.AF_UNIX)
+        source.bind(str(path))
+        os.chown(path, ID, ID)
+        source.listen(backlog)
+        super().__init__(source, serve)
+
+
+class Receiving(Inside):
+    """Like an agent: connections come as descriptors through the channel."""
+
+    def accept(self):
+        _, fds, _, _ = socket.recv_fds(self.source, 1, 1)
+        if not fds:
+            return None
+        connection = socket.socket(fileno=fds[0])
+        connection.settimeout(None)  # it was made not to block
+        return connection
 
 
 def echo(connection):
@@ -82,49 +107,57 @@ def read_all(connection):
         data += more
 
 
+def start_beside(words, fds):
+    """A process beside a box, with these descriptors from 3 on and one more where it says that it works."""
+    report, other = socket.socketpair()
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in (*fds, other.fileno())]  # not in each other's way
+    move = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
+    process = subprocess.Popen(["bash", "-c", f'exec "$@" {move}', "-", HANDS, *words], pass_fds=high)
+    for fd in high:
+        os.close(fd)
+    other.close()
+    with report:
+        said = read_all(report)
+    if said != b".":
+        process.kill()
+        process.wait()
+        raise AssertionError(said)
+    return process
+
+
 @unittest.skipIf(os.geteuid() != 0, "the relay gives up root")
 class RelayTest(unittest.TestCase):
+    """The process that has the host's sockets; this process is the box."""
+
+    IDLE = 7  # descriptors of a relay without any connection
+
     def setUp(self):
         self.top = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-relay-"))
         self.addCleanup(shutil.rmtree, self.top)
-        self.dir = self.top / "run"
-        self.dir.mkdir(mode=0o700)
         os.chmod(self.top, 0o711)
-        os.chown(self.dir, ID, ID)
-        self.init = subprocess.Popen(["sleep", "600"])
+        self.lock = os.open(self.top / "lock", os.O_RDONLY | os.O_CREAT, 0o600)
+        self.addCleanup(os.close, self.lock)
         self.addCleanup(self.end)
         self.start_relay()
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
 
     def end(self):
-        self.init.kill()
-        self.init.wait()
-        self.assertEqual(self.relay.wait(10), 0)  # it never lives longer than the box's init
+        self.end_of_box()
+        self.channel.close()
+        self.assertEqual(self.relay.wait(10), 0)  # it never lives longer than the box
 
     def start_relay(self):
         listen = socket.socket()
         listen.bind(("127.0.0.1", 0))
         listen.listen(1024)
         self.port = listen.getsockname()[1]
-        lock = os.open(self.top / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        directory = os.open(self.dir, os.O_PATH)
-        pid_fd = os.pidfd_open(self.init.pid)
-        report, other = os.pipe()
-        fds = [listen.fileno(), lock, directory, pid_fd, other]
-        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in fds]  # not in each other's way
-        move = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(high))
-        self.relay = subprocess.Popen(["bash", "-c", f'exec "$0" relay "$1" {ID} {NAME} {move}',
-                                       HANDS, str(self.top)], pass_fds=high)
-        for fd in (*high, lock, directory, pid_fd, other):
-            os.close(fd)
+        self.channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.relay = start_beside(["relay", str(self.top), str(ID)], [listen.fileno(), other.fileno(), self.lock])
+        other.close()
         listen.close()
-        with os.fdopen(report, "rb") as file:
-            self.assertEqual(file.read(), b".")
-        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
 
-    def inside(self, serve, **more):
-        server = Inside(self.dir / NAME, serve, **more)
-        self.addCleanup(server.close)
-        return server
+    def inside(self, serve):
+        return Receiving(self.channel, serve)
 
     def call(self, timeout=20):
         s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
@@ -256,9 +289,10 @@ class RelayTest(unittest.TestCase):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         server = self.inside(echo)
-        callers = [self.call() for _ in range(MAX + 100)]
-        for s in callers:
-            s.sendall(b"hi")
+        callers = []
+        for _ in range(MAX + 100):
+            callers.append(self.call())
+            callers[-1].sendall(b"hi")
         for s in callers[:MAX]:
             self.assertEqual(s.recv(10), b"hi")
         self.assertEqual(server.count, MAX)
@@ -269,13 +303,13 @@ class RelayTest(unittest.TestCase):
             self.assertEqual(s.recv(10), b"hi")
         for s in callers:
             s.close()
-        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
         for _ in range(3000):  # nothing is left of short ones
             s = self.call()
             s.sendall(b"hi")
             self.assertEqual(s.recv(10), b"hi")
             s.close()
-        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
         self.assertLess(self.memory(), MEMORY)
 
     def test_a_caller_that_breaks_off_is_forgotten_though_the_box_reads_nothing(self):
@@ -290,34 +324,195 @@ class RelayTest(unittest.TestCase):
                 pass
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             s.close()
-        self.assertTrue(wait_until(lambda: self.descriptors() == IDLE), self.descriptors())
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
         self.assert_idle()
 
-    # --- the box is not trusted ---
+    def test_a_box_that_takes_no_connections_stops_nobody_else(self):
+        inside = self.inside(None)
+        s = self.call()
+        s.sendall(b"x")
+        taken = inside.accept()
+        waiting = [self.call() for _ in range(100)]
+        for w in waiting:
+            w.sendall(b"z")
+        self.assertEqual(taken.recv(10), b"x")
+        taken.sendall(b"y")
+        self.assertEqual(s.recv(10), b"y")
+        self.assert_idle()
+        for _ in waiting:  # it thinks better of it
+            with inside.accept() as connection:
+                self.assertEqual(connection.recv(10), b"z")
+        taken.close()
+
+    # --- callers that say nothing ---
+
+    def test_the_silent_cost_the_box_nothing_and_push_out_each_other(self):
+        server = self.inside(echo)
+        kept = self.call()
+        kept.sendall(b"kept")
+        self.assertEqual(kept.recv(10), b"kept")
+        silent = [self.call() for _ in range(NEW_MAX + 50)]
+        for _ in range(20):
+            self.assert_works()
+        self.assertEqual(server.count, 21)
+        self.assertEqual(silent[0].recv(10), b"")  # the oldest had to go
+        silent[-1].sendall(b"late")
+        self.assertEqual(silent[-1].recv(10), b"late")
+        kept.sendall(b"still")
+        self.assertEqual(kept.recv(10), b"still")
+        for s in silent:
+            s.close()
+        kept.close()
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
+
+    def test_two_flooders_do_not_keep_out_who_has_something_to_say(self):
+        self.inside(echo)
+        flood = ("import socket, sys\nheld = []\n"
+                 "while True:\n"
+                 "    try:\n        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=5)\n"
+                 "    except OSError:\n        continue\n"
+                 "    held.append(s)\n"
+                 "    if len(held) > 400:\n        held.pop(0).close()\n")
+        flooders = [subprocess.Popen([sys.executable, "-c", flood, str(self.port)]) for _ in range(2)]
+        try:
+            self.assertTrue(wait_until(lambda: self.descriptors() > NEW_MAX))
+            took = []
+            for _ in range(50):
+                begin = time.monotonic()
+                self.assert_works()
+                took.append(time.monotonic() - begin)
+        finally:
+            for p in flooders:
+                p.kill()
+                p.wait()
+        self.assertLess(sorted(took)[25], 0.2)
+        self.assertLess(max(took), 5)
+
+    # --- the process ---
+
+    def test_it_has_no_privileges(self):
+        self.assertEqual(self.status("Uid"), [str(ID)] * 4)
+        self.assertEqual(self.status("Gid"), [str(ID)] * 4)
+        self.assertEqual(self.status("Groups"), [])
+        for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            self.assertEqual(int(self.status(key)[0], 16), 0, key)
+        self.assertEqual(self.status("NoNewPrivs"), ["1"])
+        self.assertEqual(self.status("Seccomp"), ["2"])
+        self.assertEqual(self.status("Name"), ["sandpool-relay"])
+
+    def test_it_ends_with_the_box(self):
+        self.inside(echo)
+        s = self.call()
+        s.sendall(b"x")
+        self.assertEqual(s.recv(1), b"x")
+        begin = time.monotonic()
+        self.end_of_box()
+        self.assertEqual(self.relay.wait(5), 0)
+        self.assertLess(time.monotonic() - begin, 1)
+        try:
+            self.assertEqual(s.recv(1), b"")
+        except ConnectionResetError:
+            pass
+        with self.assertRaises(ConnectionRefusedError):
+            self.call()
+
+    def test_what_the_box_said_last_arrives(self):
+        def serve(connection):
+            connection.recv(1)
+            connection.sendall(b"farewell")
+            self.end_of_box()
+        self.inside(serve)
+        s = self.call()
+        s.sendall(b"x")
+        self.assertEqual(read_all(s), b"farewell")
+
+    def end_of_box(self):
+        try:
+            self.channel.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the relay has ended
+
+    def test_it_ends_when_the_box_speaks_through_the_channel(self):
+        self.channel.send(b"x")
+        self.assertEqual(self.relay.wait(5), 0)
+
+    def test_the_lock_is_held(self):
+        self.assertIn(str(self.top / "lock"), [os.readlink(p) for p in
+                                               pathlib.Path(f"/proc/{self.relay.pid}/fd").iterdir()])
+
+
+class Connected(RelayTest):
+    """With a connector behind it, as for a runtime that hands no descriptors in: the box is played by a
+    server in this process and the init by another."""
+
+    IDLE = 7
+
+    def setUp(self):
+        self.init = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(self.init.wait)
+        self.addCleanup(self.init.kill)
+        super().setUp()
+
+    def start_relay(self):
+        super().start_relay()
+        self.dir = self.top / "run"
+        self.dir.mkdir(mode=0o700)
+        os.chown(self.dir, ID, ID)
+        directory = os.open(self.dir, os.O_PATH)
+        pid_fd = os.pidfd_open(self.init.pid)
+        self.connector = start_beside(["connect", str(self.top), str(ID), NAME],
+                                      [self.channel.fileno(), pid_fd, directory, self.lock])
+        self.channel.close()
+        os.close(directory)
+        os.close(pid_fd)
+
+    def end(self):
+        self.init.kill()
+        self.assertEqual(self.connector.wait(10), 0)
+        self.assertEqual(self.relay.wait(10), 0)
+
+    def end_of_box(self):
+        self.init.kill()
+
+    def inside(self, serve, **more):
+        server = Listening(self.dir / NAME, serve, **more)
+        self.addCleanup(server.close)
+        return server
+
+    test_it_ends_when_the_box_speaks_through_the_channel = None
+    test_two_flooders_do_not_keep_out_who_has_something_to_say = None
+
+    def test_both_end_with_either(self):
+        self.relay.kill()
+        self.relay.wait()
+        self.assertEqual(self.connector.wait(5), 0)
+        self.relay = self.connector
 
     def test_a_box_that_takes_no_connections_stops_nobody_else(self):
         taken = []
         server = self.inside(None, backlog=1)
         s = self.call()
-        taken.append(server.socket.accept()[0])
-        waiting = [self.call() for _ in range(20)]
         s.sendall(b"x")
+        taken.append(server.accept())
+        waiting = [self.call() for _ in range(20)]
         self.assertEqual(taken[0].recv(10), b"x")
         taken[0].sendall(b"y")
         self.assertEqual(s.recv(10), b"y")
-        self.assert_idle()
         for w in waiting:
             w.sendall(b"z")
+        self.assert_idle()
         for _ in waiting:  # it thinks better of it
-            server.socket.settimeout(10)
-            connection = server.socket.accept()[0]
+            server.source.settimeout(10)
+            connection = server.accept()
             self.assertEqual(connection.recv(10), b"z")
             taken.append(connection)
+        for connection in taken:
+            connection.close()
 
     def test_nothing_but_a_socket_in_its_place(self):
         inside = self.inside(echo)
         self.assert_works()
-        outside = Inside(self.top / "outside.sock", echo)
+        outside = Listening(self.top / "outside.sock", echo)
         self.addCleanup(outside.close)
         os.chmod(self.top / "outside.sock", 0o777)
         place = self.dir / NAME
@@ -349,33 +544,6 @@ class RelayTest(unittest.TestCase):
         os.chown(self.dir / NAME, 0, 0)
         os.chmod(self.dir / NAME, 0o600)
         self.assert_refused()
-
-    # --- the process ---
-
-    def test_it_has_no_privileges(self):
-        self.assertEqual(self.status("Uid"), [str(ID)] * 4)
-        self.assertEqual(self.status("Gid"), [str(ID)] * 4)
-        self.assertEqual(self.status("Groups"), [])
-        for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
-            self.assertEqual(int(self.status(key)[0], 16), 0, key)
-        self.assertEqual(self.status("NoNewPrivs"), ["1"])
-        self.assertEqual(self.status("Name"), ["sandpool-relay"])
-
-    def test_it_ends_with_the_box(self):
-        self.inside(echo)
-        s = self.call()
-        s.sendall(b"x")
-        self.assertEqual(s.recv(1), b"x")
-        begin = time.monotonic()
-        self.init.kill()
-        self.assertEqual(self.relay.wait(5), 0)
-        self.assertLess(time.monotonic() - begin, 1)
-        try:
-            self.assertEqual(s.recv(1), b"")
-        except ConnectionResetError:
-            pass
-        with self.assertRaises(ConnectionRefusedError):
-            self.call()
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Rootless(HandsTest):
                               capture_output=True, text=True, timeout=WAIT_S, check=False, cwd="/")
 
     def spec(self, name, args=None, memory=0):
-        spec = super().spec(name, args or ["/.sandpool/agent", "--fd", "3", "--lock-fd", "4", "--workdir",
+        spec = super().spec(name, args or ["/.sandpool/agent", "--channel-fd", "3", "--workdir",
                                            "/workspace", "--detach-stdio"])
         linux = spec["linux"]
         del linux["cgroupsPath"], linux["resources"], linux["uidMappings"], linux["gidMappings"]
@@ -122,7 +122,7 @@ class Range(Rootless):
     test_what_cannot_be_done_is_said = None
 
     def test_life(self):
-        args = ["/.sandpool/agent", "--fd", "3", "--lock-fd", "4", "--user", "user", "--workdir", "/workspace",
+        args = ["/.sandpool/agent", "--channel-fd", "3", "--user", "user", "--workdir", "/workspace",
                 "--detach-stdio"]
         box = self.box("ids", spec=self.spec("ids", args), id_count=65536, user_id=1000,
                        owned=[{"path": "/workspace", "id": 1000, "mode": 0o755}])

@@ -5,11 +5,13 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 
-from hands_client import HANDS, ID_BASE, WAIT_S, Failure, HandsTest, kill, loops, main, processes, wait_until
+from hands_client import (HANDS, ID_BASE, WAIT_S, Failure, HandsTest, descriptors, host_sockets, inside, is_running, kill, loops,
+                          main, processes, wait_until)
 
 
 class Run(HandsTest):
@@ -21,10 +23,11 @@ class Run(HandsTest):
         self.assertEqual(stat.S_IMODE((box.dir / "box.json").stat().st_mode), 0o600)
         self.assertEqual(int((box.dir / "pid").read_text()), box.pid)
         self.assertEqual(self.host_mounts(), [])
-        held = [p for p in pathlib.Path(f"/proc/{box.pid}/fd").iterdir() if os.readlink(p) == str(box.dir / "lock")]
+        self.assertNotIn(str(box.dir), str(descriptors(box.pid)))  # nothing of the host is in the box
+        held = [fd for fd, name in descriptors(box.relay()).items() if name == str(box.dir / "lock")]
         self.assertEqual(len(held), 1)
-        flags = pathlib.Path(f"/proc/{box.pid}/fdinfo/{held[0].name}").read_text().split("flags:")[1].split()[0]
-        self.assertEqual(int(flags, 8) & os.O_ACCMODE, os.O_RDONLY)  # not a way to write to the host
+        flags = pathlib.Path(f"/proc/{box.relay()}/fdinfo/{held[0]}").read_text().split("flags:")[1].split()[0]
+        self.assertEqual(int(flags, 8) & os.O_ACCMODE, os.O_RDONLY)
         report = self.remove(box.plan)
         self.assertTrue(report["was_running"])
         self.assertGreaterEqual(report["processes"], 1)
@@ -32,6 +35,59 @@ class Run(HandsTest):
         self.assertFalse(pathlib.Path(f"/proc/{box.pid}").exists() and "Z" not in
                          pathlib.Path(f"/proc/{box.pid}/stat").read_text())
         self.assertEqual(self.cgroups("/*"), [])
+
+    def test_no_socket_of_the_host_is_in_the_box(self):
+        box = self.box("apart")
+        connections = [socket.create_connection(("127.0.0.1", box.port), timeout=WAIT_S) for _ in range(3)]
+        for c in connections:
+            self.addCleanup(c.close)
+            c.sendall(b"GET /v1/sandbox HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertIn(b"200", c.recv(100))
+        box.sh("sleep 300 >/dev/null 2>&1 &")
+        relay = box.relay()
+        seen = set(descriptors(relay).values())
+        host = host_sockets()
+        self.assertGreaterEqual(len(seen & host), 4)  # the listening one and three connections
+        pids = inside(box.pid)
+        self.assertGreater(len(pids), 1)
+        for pid in pids:
+            self.assertEqual(set(descriptors(pid).values()) & host, set(), pid)
+        self.assertNotIn(relay, pids)
+        for kind in ("net", "pid", "mnt"):
+            self.assertNotEqual(os.readlink(f"/proc/{relay}/ns/{kind}"), os.readlink(f"/proc/{box.pid}/ns/{kind}"))
+        self.assertNotEqual(os.readlink(f"/proc/{relay}/ns/net"), os.readlink("/proc/self/ns/net"))
+
+    def test_the_relay_may_do_nothing_else(self):
+        box = self.box("strict")
+        text = pathlib.Path(f"/proc/{box.relay()}/status").read_text()
+        status = {line.split(":")[0]: line.split(":")[1].split() for line in text.splitlines()}
+        self.assertEqual((status["Seccomp"], status["NoNewPrivs"], status["Uid"]), (["2"], ["1"], [str(ID_BASE)] * 4))
+        for key in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            self.assertEqual(int(status[key][0], 16), 0, key)
+        self.assertIn(f"/{self.instance}/strict\n", pathlib.Path(f"/proc/{box.relay()}/cgroup").read_text())
+        self.assertEqual(len(set(descriptors(box.relay()))), 7)  # 0 to 2, socket, channel, lock, epoll
+        rollup = pathlib.Path(f"/proc/{box.relay()}/smaps_rollup").read_text()
+        size = {line.split(":")[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
+        print(f"relay: {size['Pss']} KB, private {size['Private_Clean'] + size['Private_Dirty']} KB", file=sys.stderr)
+
+    def test_box_and_relay_end_with_each_other(self):
+        for victim in ("box", "relay"):
+            box = self.box(f"with-{victim}")
+            relay = box.relay()
+            kill(box.pid if victim == "box" else relay)
+            for pid in (box.pid, relay):
+                self.assertTrue(wait_until(lambda p=pid: not is_running(p)), (victim, pid))
+            report = self.remove(box.plan)
+            self.assertFalse(report["was_running"])
+
+    def test_a_box_that_outlives_its_relay_is_removed(self):
+        box = self.box("alone")
+        os.kill(box.pid, signal.SIGSTOP)
+        relay = box.relay()
+        kill(relay)
+        self.assertTrue(wait_until(lambda: not is_running(relay)))
+        self.remove(box.plan)
+        self.assertFalse(is_running(box.pid))
 
     def test_owners_and_modes_inside(self):
         box = self.box("owners")

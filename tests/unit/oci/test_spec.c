@@ -22,7 +22,7 @@ struct fixture {
     struct json_doc *doc;
 };
 
-static const char *const agent_args[] = {"--fd", "3", "--user", "it's \"me\"", NULL};
+static const char *const agent_args[] = {"--channel-fd", "3", "--user", "it's \"me\"", NULL};
 
 static int set_up(void **state)
 {
