@@ -227,6 +227,19 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
         leave_pool(p, s, !was_leasing);
 }
 
+void box_take_owner(struct pool *p, struct slot *s, const struct pool_seen *seen)
+{
+    count_out(p, s); /* with an owner it is no longer one of those that will be blank */
+    memcpy(s->box.sandbox_id, seen->sandbox_id, sizeof(s->box.sandbox_id));
+    memcpy(s->box.user, seen->user, sizeof(s->box.user));
+    memcpy(s->box.thread, seen->thread, sizeof(s->box.thread));
+    s->box.principal = seen->principal;
+    s->box.generation = seen->generation;
+    count_in(p, s);
+    bind_link(p, s);
+    bind_claim(p, s);
+}
+
 void box_relink(struct pool *p, struct slot *s)
 {
     list_remove(s->list, &s->link);

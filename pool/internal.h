@@ -319,7 +319,9 @@ struct box_id box_mint_id(struct pool *p);
 void box_enter(struct pool *p, struct slot *s, enum pool_state state);
 void box_set_state(struct pool *p, struct slot *s, enum pool_state next);
 void box_relink(struct pool *p, struct slot *s); /* after a change of what decides its list */
-void box_rank(struct pool *p, struct slot *s);   /* after a change of what may end it */
+/* The owner its labels name, whose id is free. */
+void box_take_owner(struct pool *p, struct slot *s, const struct pool_seen *seen);
+void box_rank(struct pool *p, struct slot *s); /* after a change of what may end it */
 void box_set_doubt(struct pool *p, struct slot *s, bool is_missing, bool is_silent);
 void box_recycle_freed(struct pool *p);
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
@@ -463,6 +465,7 @@ void listed_adopt(struct pool *p,
                   struct slot *s); /* it lives, for the first time since the start */
 void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen);
 void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen);
+bool orphan_may_bind(const struct pool *p, const struct pool_seen *seen, unsigned profile);
 void orphan_forget_unseen(struct pool *p, unsigned backend);
 const struct recent *orphan_recent(const struct pool *p, struct box_id id);
 

@@ -60,6 +60,10 @@ static void start_probing(struct pool *p, struct slot *s)
 
 void listed_adopt(struct pool *p, struct slot *s)
 {
+    if (s->box.is_stale && s->box.sandbox_id[0] == '\0') {
+        doom_box(p, s, POOL_END_ORPHAN); /* somebody may have had it since the row was written */
+        return;
+    }
     switch (s->box.state) {
     case POOL_INTENT:
     case POOL_BLANK:
@@ -102,19 +106,39 @@ static bool is_mislabelled(const struct pool *p, const struct slot *s, const str
            b->principal != seen->principal;
 }
 
-static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen)
+static bool is_claimed(const struct slot *s, const struct pool_seen *seen)
+{
+    return seen->sandbox_id[0] != '\0' && !seen->is_foreign &&
+           strcmp(s->box.sandbox_id, seen->sandbox_id) != 0;
+}
+
+/* The labels name an owner that the row does not: an older copy of the database was restored. The
+ * labels are right, so it is that owner's, if the id is free. It may become free with this listing,
+ * which does not show the id's old box: then the next one decides. */
+static void give_to_claimant(struct pool *p, struct slot *s, const struct pool_seen *seen,
+                             bool was_listed)
+{
+    if (s->box.sandbox_id[0] == '\0' && orphan_may_bind(p, seen, s->box.profile)) {
+        box_take_owner(p, s, seen);
+        listed_adopt(p, s);
+    } else if (s->box.sandbox_id[0] != '\0' || was_listed) {
+        doom_box(p, s, POOL_END_ORPHAN);
+    }
+}
+
+static void is_running(struct pool *p, struct slot *s, const struct pool_seen *seen,
+                       bool was_listed)
 {
     listed_take_facts(p, s, seen);
     s->box.seen_ns = p->now_ns;
     doubt_clear(p, s);
+    if (is_claimed(s, seen) && (s->box.is_unseen || s->box.state == POOL_BLANK)) {
+        give_to_claimant(p, s, seen, was_listed);
+        return;
+    }
     if (is_mislabelled(p, s, seen))
         emit_backend(p, POOL_FX_BIND, s, 0);
-    if (!s->box.is_unseen)
-        return;
-    /* Labels of an owner the row does not name: it must not pass for a blank box. */
-    if (s->box.state == POOL_INTENT && s->box.sandbox_id[0] == '\0' && seen->sandbox_id[0] != '\0')
-        doom_box(p, s, POOL_END_ORPHAN);
-    else
+    if (s->box.is_unseen)
         listed_adopt(p, s);
 }
 
@@ -184,6 +208,7 @@ void listed_step(struct pool *p, const struct pool_event *ev)
     for (size_t i = 0; i < ev->u.listed.count; i++) {
         const struct pool_seen *seen = &ev->u.listed.seen[i];
         struct slot *s = match(p, seen);
+        bool was_listed;
 
         if (s == NULL) {
             orphan_seen(p, ev, seen);
@@ -191,9 +216,10 @@ void listed_step(struct pool *p, const struct pool_event *ev)
         }
         if (s->box.backend != ev->u.listed.backend || !is_same(s, seen))
             continue;
+        was_listed = s->listing != 0;
         s->listing = p->listing;
         if (s->changed_ns < started_ns)
-            is_running(p, s, seen);
+            is_running(p, s, seen, was_listed);
     }
     join_absent(p, ev->u.listed.backend, started_ns);
     orphan_forget_unseen(p, ev->u.listed.backend);

@@ -41,15 +41,20 @@ static struct slot *take_slot(struct pool *p, const struct pool_seen *seen, unsi
 }
 
 /* The id its labels name is free, and newer than anything that ended under it. */
-static bool may_adopt(const struct pool *p, const struct pool_seen *seen, int profile)
+bool orphan_may_bind(const struct pool *p, const struct pool_seen *seen, unsigned profile)
 {
-    if (profile < 0 || p->profiles[profile].conf.is_retired || orphan_recent(p, seen->id) != NULL)
-        return false;
-    if (seen->sandbox_id[0] == '\0')
-        return true;
-    return seen->thread[0] != '\0' && bind_find(p, seen->sandbox_id) == NULL &&
-           seen->generation >= past_next_generation(p, seen->sandbox_id) &&
-           p->profiles[profile].conf.park_ns > 0;
+    const struct pool_profile *c = &p->profiles[profile].conf;
+
+    return !c->is_retired && c->park_ns > 0 && seen->thread[0] != '\0' &&
+           seen->sandbox_id[0] != '\0' && bind_find(p, seen->sandbox_id) == NULL &&
+           seen->generation >= past_next_generation(p, seen->sandbox_id);
+}
+
+/* One without an owner in its labels is not taken for blank: its row is lost, and with it the proof that
+ * nobody had it before the labels could be written. */
+static bool may_adopt(const struct pool *p, const struct pool_seen *seen, unsigned profile)
+{
+    return orphan_recent(p, seen->id) == NULL && orphan_may_bind(p, seen, profile);
 }
 
 static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile, unsigned backend)
@@ -58,10 +63,8 @@ static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile
 
     if (s == NULL)
         return; /* the next listing shows it again */
-    if (s->box.sandbox_id[0] != '\0') {
-        bind_link(p, s);
-        bind_claim(p, s);
-    }
+    bind_link(p, s);
+    bind_claim(p, s);
     box_enter(p, s, POOL_STARTING);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);
@@ -129,7 +132,7 @@ void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_
         return;
     if (profile < 0 || (gone != NULL && gone->freed_ns >= ev->u.listed.started_ns))
         return; /* the listing is older than its end */
-    if (is_named && may_adopt(p, seen, profile))
+    if (is_named && may_adopt(p, seen, (unsigned) profile))
         adopt(p, seen, (unsigned) profile, backend);
     else if (seen->id.v != 0 && was_seen(p, seen, backend))
         destroy(p, seen, (unsigned) profile, backend);

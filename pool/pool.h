@@ -181,6 +181,8 @@ struct pool_box {
     unsigned busy;       /* commands and streams running: the idle clock holds still */
     enum pool_end end;   /* why it is doomed */
     bool is_unseen;      /* restored, and no listing has shown it yet */
+    bool is_stale;       /* restored from what may be an older copy of the rows: without an owner in
+                          * row and labels it is destroyed, not blank */
 };
 
 /* --- events --- */

@@ -204,8 +204,8 @@ static void test_intent_and_running(void **state)
     assert_int_equal(state_of(1), POOL_BLANK);
     assert_int_equal(rig_code(&rig, a), SP_OK); /* handed to its thread */
     assert_true(rig_reply(&rig, a)->box.v == 2);
-    assert_int_equal(state_of(3), POOL_FREE);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(state_of(3), POOL_PARKED); /* kept for whom the labels name */
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
 }
 
 static void test_intent_and_absent(void **state)
@@ -294,15 +294,88 @@ static void test_orphan_is_adopted(void **state)
     (void) state;
     rig_start(&rig);
     rig_list(&rig, true, seen, 2);
-    assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 2);
-    assert_int_equal(state_of(1), POOL_BLANK);
+    assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 1);
     assert_int_equal(state_of(2), POOL_PARKED);
+    assert_int_equal(state_of(1), POOL_FREE);
+    rig_list(&rig, true, seen, 2); /* nothing proves that nobody had it: never blank */
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
     rig.config.profiles[0].warm_min = 1;
     rig_send(&rig, &ev);
     a = rig_acquire(&rig, "u", "t2", 0);
     assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
     assert_true(rig_reply(&rig, a)->box.v == 2);
     assert_true(rig_reply(&rig, a)->snapshot.generation == 3);
+}
+
+static struct pool_seen claim_of(uint64_t id, const char *who, uint64_t principal)
+{
+    struct pool_seen seen = seen_of(id, who);
+
+    seen.principal = principal;
+    return seen;
+}
+
+/* An older copy of the database: the row is blank, the labels name an owner. */
+static void test_labels_win(void **state)
+{
+    struct pool_seen seen[] = {claim_of(1, "t1", 1001), claim_of(2, "t2", 1001),
+                               claim_of(3, "t3", 1001), claim_of(4, "t4", 1001),
+                               claim_of(5, "t5", 1001)};
+    struct pool_acquire owner = {.principal = 1001};
+    struct pool_acquire other = {.principal = 1002};
+    uint64_t a;
+
+    (void) state;
+    restore(1, POOL_BLANK, NULL);
+    restore(2, POOL_BLANK, NULL);
+    restore(3, POOL_BLANK, NULL);
+    restore(4, POOL_LEASED, "t9");
+    restore(5, POOL_INTENT, NULL);
+    restore(9, POOL_LEASED, "t2");                           /* its id is taken */
+    pool_restore_past(rig.pool, "s-t3", 3, POOL_END_TTL, 0); /* that binding has ended */
+    rig_start(&rig);
+    for (int i = 0; i < 2; i++) {
+        rig_advance(&rig, NS_PER_S);
+        rig_list(
+            &rig, true,
+            (struct pool_seen[]){seen[0], seen[1], seen[2], seen[3], seen[4], seen_of(9, "t2")}, 6);
+        assert_int_equal(rig_count(&rig, POOL_BLANK), i == 0 ? 2 : 0); /* not yet decided */
+    }
+    assert_int_equal(state_of(1), POOL_PARKED);
+    assert_int_equal(state_of(5), POOL_PARKED);
+    assert_int_equal(state_of(9), POOL_LEASED);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 3);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &other);
+    assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &owner);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_reply(&rig, a)->box.v == 1);
+    a = rig_acquire_with(&rig, "u", "t7", NS_PER_S, &other);
+    assert_true(rig_reply(&rig, a)->box.v > 9);
+}
+
+/* Rows that may be old, and labels that say nothing: nobody gets such a box. */
+static void test_stale_rows(void **state)
+{
+    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(3, "t3"),
+                               seen_of(4, "t4")};
+    struct pool_box row;
+
+    (void) state;
+    for (uint64_t i = 1; i <= 4; i++) {
+        static const enum pool_state states[] = {POOL_BLANK, POOL_INTENT, POOL_BLANK, POOL_PARKED};
+
+        row = row_of(i, states[i - 1], i == 4 ? "t4" : NULL);
+        row.is_stale = true;
+        assert_true(pool_restore_box(rig.pool, &row));
+    }
+    rig_start(&rig);
+    rig_list(&rig, true, seen, 4);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
+    assert_int_equal(state_of(3), POOL_PARKED);
+    assert_int_equal(state_of(4), POOL_PARKED);
 }
 
 static void test_orphan_is_seen_twice(void **state)
@@ -399,6 +472,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_listing_failed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_listing_is_older, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphan_is_adopted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_labels_win, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stale_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphan_is_seen_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_past_its_idle_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_rows_with_one_id, setup, teardown),
