@@ -24,6 +24,7 @@
 /* Rows of `meta` that the store writes itself. */
 #define STORE_META_FLOOR "generation_floor" /* highest generation among removed leases */
 #define STORE_META_PROBE "store_probe"      /* proof that the disk takes writes again; not loaded */
+#define STORE_META_STAMP "store_stamp"      /* see stamp.c; not loaded */
 
 enum sql_stmt {
     SQL_BEGIN,
@@ -64,6 +65,7 @@ struct store {
     bool is_hung; /* the oldest write in flight takes too long */
     struct rt_timer hang_timer;
     bool is_started;
+    bool is_fresh;     /* no older copy of the database was put back, as far as the stamp tells */
     struct err reason; /* why it is down */
     pthread_t thread;
 
@@ -82,6 +84,8 @@ struct store {
     char *reserve_path;        /* NULL: no reserve */
     bool has_reserve;          /* else it is to be made */
     uint64_t reserve_retry_ns; /* not before */
+    int stamp_fd;              /* -1: no stamp, or its file cannot be opened */
+    uint64_t stamp;            /* in the database */
     uint64_t events_added;     /* since the last pruning */
     uint64_t leases_ended;
     uint64_t retry_ns; /* wait before the next try while down */
@@ -155,6 +159,14 @@ bool reserve_drop(struct store *s);
 /* After a write has failed with `rc` and was undone: true when something was done about it and the
  * write is worth trying again. `tries` counts, from 0. */
 MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
+
+/* --- stamp.c: whether the database is the last one --- */
+
+MUST_CHECK int stamp_at_open(struct store *s, struct err *err);
+/* The next number, in the transaction of a batch; and in the file, before anybody hears of the commit. */
+MUST_CHECK int stamp_in_batch(struct store *s);
+void stamp_after_commit(struct store *s);
+void stamp_close(struct store *s);
 
 /* --- writer.c: the thread --- */
 

@@ -86,7 +86,9 @@ struct table_read {
 };
 
 static const struct table_read reads[] = {
-    {"meta", "SELECT key, value FROM meta WHERE key <> '" STORE_META_PROBE "' ORDER BY key",
+    {"meta",
+     "SELECT key, value FROM meta WHERE key NOT IN ('" STORE_META_PROBE "', '" STORE_META_STAMP
+     "') ORDER BY key",
      give_meta, false},
     /* The second key puts ids with the highest bit, stored as negative numbers, last. */
     {"boxes",

@@ -16,6 +16,7 @@ static struct store *store_free(struct store *s)
 {
     schema_close(&s->db);
     queue_fini(&s->queue);
+    stamp_close(s);
     free(s->reserve_path);
     free(s->path);
     free(s);
@@ -26,7 +27,9 @@ static int open_db(struct store *s, struct err *err)
 {
     int r = schema_open(&s->db, s->path, true, err);
 
-    return r == SP_OK ? upkeep_at_open(s, err) : r;
+    if (r == SP_OK)
+        r = upkeep_at_open(s, err);
+    return r == SP_OK ? stamp_at_open(s, err) : r;
 }
 
 /* Also when the disk is full. */
@@ -54,6 +57,7 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     s->path = xstrdup(config->path);
     s->config.path = s->path;
     s->is_up = true;
+    s->stamp_fd = -1;
     s->retry_ns = RETRY_MIN_NS;
     s->retry_min_ns = RETRY_MIN_NS;
     s->retry_max_ns = RETRY_MAX_NS;
@@ -194,6 +198,11 @@ void store_drain(struct store *s)
 bool store_is_hung(const struct store *s)
 {
     return s->is_hung;
+}
+
+bool store_is_fresh(const struct store *s)
+{
+    return s->is_fresh;
 }
 
 bool store_is_up(const struct store *s)

@@ -82,6 +82,7 @@ struct store_write {
     struct op op;
     enum store_kind kind;
     bool want_power; /* must survive a power cut (FULL), not only a crash of the process */
+    bool want_stamp; /* only this row tells whose the box is: the stamp grows with it */
     union {
         struct store_box box;
         struct store_event event;
@@ -107,6 +108,7 @@ struct store_config {
     uint64_t
         timeout_ns; /* a write that takes longer: the store counts as down until it ends; 0: never */
     bool want_reserve; /* keep space for the store, so that a full disk can be cleaned up */
+    bool want_stamp;   /* keep a stamp beside the database: `<path>-stamp` */
     /* Called on the writer thread, must only wake the loop, which then calls store_drain(). */
     void (*wake)(void *ctx);
     /* Called on the loop, from store_drain(), when the store goes down or comes back. */
@@ -140,6 +142,9 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
 /* On the loop, after a wake: finishes what the thread has handed back. */
 void store_drain(struct store *s);
 
+/* False: an older copy of the database was put back, or nothing proves the contrary. Boxes that have no
+ * owner in it may have got one since. */
+bool store_is_fresh(const struct store *s);
 bool store_is_up(const struct store *s);
 bool store_is_hung(const struct store *s); /* down because the disk does not answer */
 size_t store_pending(const struct store *s);

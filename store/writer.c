@@ -46,16 +46,21 @@ static int begin(struct store *s, bool want_power)
     return rc == SQLITE_OK ? sql_run(&s->db, SQL_BEGIN) : rc;
 }
 
-static int commit(struct store *s)
+static int commit(struct store *s, bool want_stamp)
 {
     uint64_t started = now_ns();
     uint64_t took;
-    int rc;
+    int rc = want_stamp ? stamp_in_batch(s) : SQLITE_OK;
+
+    if (rc != SQLITE_OK)
+        return rc;
 
     FAULT_POINT("store.before_commit");
     rc = sql_run(&s->db, SQL_COMMIT);
     if (rc != SQLITE_OK)
         return rc;
+    if (want_stamp)
+        stamp_after_commit(s);
     FAULT_POINT("store.after_commit");
     took = now_ns() - started;
     count(&s->commits, 1);
@@ -77,6 +82,16 @@ static bool wants_power(const struct list *batch)
     return false;
 }
 
+static bool wants_stamp(const struct store *s, const struct list *batch)
+{
+    for (struct list_node *n = list_first(batch); s->config.want_stamp && n != NULL;
+         n = list_next(batch, n)) {
+        if (write_of(n)->want_stamp)
+            return true;
+    }
+    return false;
+}
+
 /* All or nothing; the usual way. */
 static int commit_together(struct store *s, struct list *batch)
 {
@@ -89,7 +104,7 @@ static int commit_together(struct store *s, struct list *batch)
         w->outcome = SP_OK;
         rc = apply_write(&s->db, w);
     }
-    return rc == SQLITE_OK ? commit(s) : rc;
+    return rc == SQLITE_OK ? commit(s, wants_stamp(s, batch)) : rc;
 }
 
 /* Each in a savepoint of its own, so that a wrong one fails alone. */
@@ -116,7 +131,7 @@ static int commit_apart(struct store *s, struct list *batch)
         if (rc == SQLITE_OK)
             rc = sql_run(db, SQL_SAVE_END);
     }
-    return rc == SQLITE_OK ? commit(s) : rc;
+    return rc == SQLITE_OK ? commit(s, wants_stamp(s, batch)) : rc;
 }
 
 /* Counts what has been committed, for the statistics and the bounds of the tables. */

@@ -228,6 +228,7 @@ static int open_store(struct engine *e, struct err *err)
                               .rt = e->rt,
                               .queue_max = (unsigned) c->store.queue_max,
                               .batch_max = 256,
+                              .want_stamp = true,
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
                               .timeout_ns = c->store.timeout_s * NS_PER_S,

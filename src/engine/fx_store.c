@@ -163,6 +163,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
 
         pool_get_stats(e->pool, &stats);
         w->write.want_power = false;
+        w->write.want_stamp = false;
         w->write.u.meta.key = META_MODE;
         w->write.u.meta.value = pool_mode_name(stats.mode);
     } else {
@@ -177,6 +178,8 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         if (x != NULL && x->metadata != NULL)
             w->metadata = xstrdup(x->metadata);
         w->write.want_power = profiles_want_power(e, &w->box);
+        w->write.want_stamp =
+            w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].backend->ops->can_bind;
         fill_row(w);
     }
     engine_op_begun(e);

@@ -63,8 +63,8 @@ void fixture_init(struct fixture *f)
 
 void fixture_fini(struct fixture *f)
 {
-    const char *const suffixes[] = {"",         "-wal",  "-shm",     "-journal",
-                                    "-reserve", ".away", ".away-wal"};
+    const char *const suffixes[] = {"",         "-wal",   "-shm",  "-journal",
+                                    "-reserve", "-stamp", ".away", ".away-wal"};
     char name[160];
 
     fixture_close(f);

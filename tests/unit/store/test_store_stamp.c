@@ -1,0 +1,151 @@
+/* test_store_stamp.c - an older copy of the database that was put back is known. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fixture.h"
+
+static char copy[160];
+static char stamp[128];
+
+static int setup(void **state)
+{
+    struct fixture *f;
+
+    (void) fixture_setup(state);
+    f = *state;
+    f->config.want_stamp = true;
+    (void) snprintf(copy, sizeof(copy), "%s.copy", f->path);
+    (void) snprintf(stamp, sizeof(stamp), "%s-stamp", f->path);
+    return 0;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char buf[4096];
+    size_t n;
+    FILE *in = fopen(from, "rb");
+    FILE *out = fopen(to, "wb");
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((n = fread(buf, 1, sizeof(buf), in)) > 0)
+        assert_int_equal(fwrite(buf, 1, n, out), n);
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* With its log, as of a store that runs. */
+static void copy_db(const char *from, const char *to)
+{
+    char wal_from[200];
+    char wal_to[200];
+
+    (void) snprintf(wal_from, sizeof(wal_from), "%s-wal", from);
+    (void) snprintf(wal_to, sizeof(wal_to), "%s-wal", to);
+    copy_file(from, to);
+    copy_file(wal_from, wal_to);
+}
+
+static void remove_copy(void)
+{
+    char wal[200];
+
+    (void) snprintf(wal, sizeof(wal), "%s-wal", copy);
+    (void) unlink(copy);
+    (void) unlink(wal);
+}
+
+static void test_fresh(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_lease(1, "a", 1);
+
+    put.w.want_stamp = true;
+    for (int i = 0; i < 3; i++) {
+        fixture_start(f);
+        assert_true(store_is_fresh(f->store));
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+        fixture_close(f);
+    }
+}
+
+/* Nothing was handed out, but the store has been open since. */
+static void test_copy_of_an_earlier_run(void **state)
+{
+    struct fixture *f = *state;
+
+    fixture_start(f);
+    fixture_close(f);
+    copy_file(f->path, copy);
+    fixture_start(f);
+    fixture_close(f);
+    copy_file(copy, f->path);
+    fixture_start(f);
+    assert_false(store_is_fresh(f->store));
+    fixture_close(f);
+    fixture_start(f); /* said once: from now on it is the last one */
+    assert_true(store_is_fresh(f->store));
+    fixture_close(f);
+    remove_copy();
+}
+
+static void check_same_run(struct fixture *f, bool want_stamp)
+{
+    struct put before = put_lease(1, "a", 1);
+    struct put after = put_lease(2, "b", 1);
+
+    before.w.want_stamp = true;
+    after.w.want_stamp = want_stamp;
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &before), SP_OK);
+    copy_db(f->path, copy);
+    assert_int_equal(fixture_write(f, &after), SP_OK);
+    fixture_close(f);
+    copy_db(copy, f->path);
+    fixture_start(f);
+    assert_int_equal(store_is_fresh(f->store), !want_stamp);
+    fixture_close(f);
+    remove_copy();
+}
+
+static void test_copy_of_the_same_run(void **state)
+{
+    check_same_run(*state, true);
+    check_same_run(*state, false);
+}
+
+static void test_no_proof(void **state)
+{
+    static const char *const texts[] = {NULL, "", "00000000000000000", "no number at all...\n"};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        FILE *out;
+
+        fixture_start(f);
+        fixture_close(f);
+        assert_int_equal(unlink(stamp), 0);
+        if (texts[i] != NULL) {
+            out = fopen(stamp, "w");
+            assert_non_null(out);
+            assert_true(fputs(texts[i], out) >= 0);
+            assert_int_equal(fclose(out), 0);
+        }
+        fixture_start(f);
+        assert_false(store_is_fresh(f->store));
+        fixture_close(f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_fresh, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_copy_of_an_earlier_run, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_copy_of_the_same_run, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_no_proof, setup, fixture_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
