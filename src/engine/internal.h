@@ -139,6 +139,9 @@ bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 /* load.c: the store -> pool, journal, extras */
 MUST_CHECK int load_store(struct engine *e, struct err *err);
 
+/* instance.c: before the backends are opened. */
+MUST_CHECK int instance_choose(struct engine *e, size_t box_count, struct err *err);
+
 /* fx_store.c */
 void fx_store(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
 
@@ -81,6 +80,7 @@ static bool on_box(void *ctx, const struct store_box *row)
     b->principal = row->principal;
     b->generation = row->generation;
     b->made_with = row->made_with;
+    b->is_stale = !store_is_fresh(l->engine->store);
     b->created_ns = mono_or(rt, row->created_ms, 0);
     b->ready_ns = mono_or(rt, row->ready_ms, 0);
     b->leased_ns = mono_or(rt, row->leased_ms, 0);
@@ -239,30 +239,6 @@ static int build_pool(struct loader *l, struct err *err)
     return SP_OK;
 }
 
-/* The boxes carry the instance's name, and boxes of other instances are never touched: under another
- * name all of them would be lost and left running. */
-static int choose_instance(struct loader *l, struct err *err)
-{
-    struct engine *e = l->engine;
-    const char *configured = e->config->config->instance;
-    uint64_t v;
-
-    if (str_is_empty(configured) && str_is_empty(e->instance)) {
-        rand_secure(&v, sizeof(v));
-        str_hex64(e->instance, v);
-        e->is_instance_new = true;
-    } else if (!str_is_empty(configured) && strcmp(configured, e->instance) != 0) {
-        if (!str_is_empty(e->instance) && l->count > 0)
-            return err_set(err, SP_CONFIG,
-                           "instance is '%s', but the state directory has %zu boxes of instance "
-                           "'%s': set it back, or use another state_dir",
-                           configured, l->count, e->instance);
-        str_copy_cut(e->instance, sizeof(e->instance), configured);
-        e->is_instance_new = true;
-    }
-    return SP_OK;
-}
-
 int load_store(struct engine *e, struct err *err)
 {
     struct loader l = {.engine = e};
@@ -276,8 +252,12 @@ int load_store(struct engine *e, struct err *err)
 
     if (r == SP_OK && !l.was_clean)
         journal_skip(&e->journal);
+    if (r == SP_OK && !store_is_fresh(e->store))
+        log_warn(
+            "store.not_fresh",
+            LF_STR("effect", "it may be an older copy: boxes that have no owner are replaced"));
     if (r == SP_OK)
-        r = choose_instance(&l, err);
+        r = instance_choose(e, l.count, err);
     if (r == SP_OK)
         r = profiles_open_backends(e, e->config->config, err);
     if (r == SP_OK)

@@ -110,6 +110,7 @@ class Restart(TestCase):
         daemon.stop()
         for file in daemon.state.glob("sandpool.db*"):
             file.unlink()
+        (daemon.state / "instance").unlink()
         daemon.start()  # a new instance name
         client = self.client(daemon)
         self.wait_blank(client, 3)
