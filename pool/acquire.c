@@ -36,6 +36,11 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     } else if (p->mode == POOL_PAUSED) {
         r.code = SP_PAUSED;
         r.reason = "the pool is paused";
+    } else if (w->tries > 0) {
+        r.code = SP_BACKEND_UNAVAILABLE;
+        r.reason = w->reason;
+        if (w->retry_ns > p->now_ns)
+            r.retry_after_ns = w->retry_ns - p->now_ns;
     } else if (w->phase != WAITER_BOX && p->total >= p->max_boxes) {
         r.code = SP_POOL_EXHAUSTED;
         r.reason = "all boxes are in use";
@@ -255,7 +260,7 @@ static void serve_new(struct pool *p, struct waiter *w)
     if (!may_wait(p, w))
         return;
     w->was_queued = true;
-    waiter_enter(p, w, WAITER_QUEUED);
+    waiter_enter(p, w, w->retry_ns > p->now_ns ? WAITER_PAUSED : WAITER_QUEUED);
 }
 
 void acquire_dispatch(struct pool *p, struct waiter *w)

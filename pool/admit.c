@@ -41,6 +41,9 @@ static unsigned dying(const unsigned *by_state)
 
 static struct refill_view view_of(const struct pool *p, const struct profile *f)
 {
+    unsigned in_flight =
+        f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] + f->by_state[POOL_STARTING];
+    unsigned plain = f->making - (unsigned) f->blank[BLANK_UNSEEN].len;
     bool is_surplus_due =
         f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) <= p->now_ns;
 
@@ -50,8 +53,8 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         .fresh = (unsigned) f->blank[BLANK_FRESH].len,
         .drifted = (unsigned) f->blank[BLANK_DRIFTED].len,
         .making = f->making,
-        .in_flight =
-            f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] + f->by_state[POOL_STARTING],
+        .in_flight = in_flight,
+        .flying = in_flight - plain,
         .dying = dying(f->by_state),
         .target = admit_target(f, p->now_ns),
         .create_max = f->conf.create_max,

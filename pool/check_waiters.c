@@ -7,7 +7,7 @@
 static bool is_waiting(enum waiter_phase phase)
 {
     return phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
-           phase == WAITER_DISCOVERING;
+           phase == WAITER_DISCOVERING || phase == WAITER_PAUSED;
 }
 
 /* The state of the box makes an answer certain. */
@@ -34,6 +34,7 @@ static bool will_be_answered(const struct waiter *w)
     case WAITER_QUEUED:
     case WAITER_JOINED:
     case WAITER_DISCOVERING:
+    case WAITER_PAUSED:
     case WAITER_PHASE_COUNT:
         break;
     }
@@ -42,9 +43,13 @@ static bool will_be_answered(const struct waiter *w)
 
 static const char *check_one(const struct pool *p, const struct waiter *w)
 {
+    bool is_first =
+        w->phase == WAITER_QUEUED || w->phase == WAITER_DISCOVERING || w->phase == WAITER_PAUSED;
     bool is_committing = w->phase == WAITER_COMMIT && w->kind == POOL_EV_ACQUIRE;
-    bool has_deadline = w->acquire.deadline_ns != POOL_NEVER &&
-                        (is_committing || (is_waiting(w->phase) && w->phase != WAITER_DISCOVERING));
+    bool has_deadline =
+        w->phase == WAITER_PAUSED ||
+        (w->acquire.deadline_ns != POOL_NEVER &&
+         (is_committing || (is_waiting(w->phase) && w->phase != WAITER_DISCOVERING)));
 
     if (w->phase == WAITER_NEW || w->phase == WAITER_REDO)
         return "a request was left undecided";
@@ -52,7 +57,7 @@ static const char *check_one(const struct pool *p, const struct waiter *w)
         return "a request is not found under its id";
     if (heap_has(&w->deadline) != has_deadline)
         return "a waiting request has no deadline, or one too many";
-    if ((w->phase == WAITER_QUEUED || w->phase == WAITER_DISCOVERING) != w->by_sandbox.is_linked)
+    if (is_first != w->by_sandbox.is_linked)
         return "a thread that waits is not known";
     if (w->by_sandbox.is_linked && (waiter_find_thread(p, w->acquire.sandbox_id) != w ||
                                     bind_find(p, w->acquire.sandbox_id) != NULL))
@@ -60,7 +65,7 @@ static const char *check_one(const struct pool *p, const struct waiter *w)
     if ((w->phase == WAITER_QUEUED) != (w->turn != NULL))
         return "a queued request has no turn";
     if (w->phase == WAITER_JOINED && w->primary->phase != WAITER_QUEUED &&
-        w->primary->phase != WAITER_DISCOVERING)
+        w->primary->phase != WAITER_DISCOVERING && w->primary->phase != WAITER_PAUSED)
         return "a request joined one that does not wait";
     if (w->phase == WAITER_JOINED && w->acquire.is_special && !w->primary->acquire.is_special)
         return "a request that wants its own box shares one that is not";

@@ -71,12 +71,18 @@ void health_intent_failed(struct pool *p, struct slot *s)
     box_set_state(p, s, POOL_FREE);
 }
 
+/* Made with what a caller asked for: how that ends says nothing about the profile. */
+static bool has_own_recipe(const struct slot *s)
+{
+    return box_is_special(s) && s->box.made_with != 0;
+}
+
 static void count_success(struct pool *p, struct slot *s)
 {
     struct profile *f = profile_of(p, s);
     uint64_t took_ns = s->box.ready_ns - s->box.created_ns;
 
-    if (!s->is_made)
+    if (!s->is_made || has_own_recipe(s))
         return;
     f->provision_ns = f->provision_ns == 0 ? took_ns : f->provision_ns / 5 * 4 + took_ns / 5;
     if (f->is_open)
@@ -86,20 +92,55 @@ static void count_success(struct pool *p, struct slot *s)
     f->retry_ns = 0;
 }
 
+/* When to try again after this many failures before the present one. */
+static uint64_t next_try(struct pool *p, const struct pool_profile *c, unsigned failures)
+{
+    uint64_t max_ns = MAX_OF(c->backoff_max_ns, c->backoff_min_ns);
+    uint64_t pause_ns = MIN_OF(failures < 20 ? c->backoff_min_ns << failures : max_ns, max_ns);
+
+    return time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
+}
+
+/* Those who asked for such a box try again, each after its own pauses, as often as opens a circuit. */
+static void fail_callers(struct pool *p, struct slot *s, const char *reason)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+    struct list_node *next;
+
+    str_copy_cut(p->reason, sizeof(p->reason), reason);
+    emit_event(p, POOL_FACT_CREATE_FAILED, s, p->reason);
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        struct waiter *w = waiter_of(n);
+
+        next = list_next(&s->waiters, n);
+        if (!w->acquire.is_special || w->acquire.made_with != s->box.made_with)
+            continue;
+        w->retry_ns = next_try(p, c, w->tries);
+        w->tries++;
+        str_copy_cut(w->reason, sizeof(w->reason), reason);
+        if (w->tries >= MAX_OF(c->breaker_after, 1U)) {
+            struct refusal r = acquire_refusal(p, w);
+
+            waiter_refuse(p, w, &r);
+        }
+    }
+}
+
 void health_count_failure(struct pool *p, struct slot *s, const char *reason)
 {
     struct profile *f = profile_of(p, s);
     const struct pool_profile *c = &f->conf;
-    uint64_t max_ns = MAX_OF(c->backoff_max_ns, c->backoff_min_ns);
-    uint64_t pause_ns = f->failures < 20 ? c->backoff_min_ns << f->failures : max_ns;
 
     if (!s->is_made)
         return;
     p->create_failures++;
-    pause_ns = MIN_OF(pause_ns, max_ns);
+    if (has_own_recipe(s)) {
+        fail_callers(p, s, reason);
+        return;
+    }
+    f->retry_ns = next_try(p, c, f->failures);
     if (f->failures < 1000000)
         f->failures++;
-    f->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
     str_copy_cut(f->reason, sizeof(f->reason), reason);
     emit_event(p, POOL_FACT_CREATE_FAILED, s, f->reason);
     if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {

@@ -84,6 +84,7 @@ enum waiter_phase {
     WAITER_QUEUED,      /* wants a box; in its user's turn */
     WAITER_JOINED,      /* shares the place of another waiter of its thread */
     WAITER_DISCOVERING, /* the backend is asked for its id */
+    WAITER_PAUSED,      /* the box made for it failed: tries again at `retry_ns` */
     WAITER_BOX,         /* its box is between two states */
     WAITER_CHECKING,    /* its box is being checked */
     WAITER_COMMIT,      /* its box's row is being written: `write` */
@@ -98,7 +99,10 @@ struct waiter {
     enum waiter_phase phase;
     struct pool_acquire acquire;
     uint64_t since_ns;
-    uint64_t epoch; /* of its discovery */
+    uint64_t retry_ns;                /* special: no box is made for it before */
+    unsigned tries;                   /* boxes made for it that failed */
+    char reason[POOL_REASON_MAX + 1]; /* of the last of them */
+    uint64_t epoch;                   /* of its discovery */
     uint64_t write;
     struct slot *slot;         /* BOX CHECKING COMMIT DELETED GONE */
     struct turn *turn;         /* QUEUED */
@@ -107,7 +111,7 @@ struct waiter {
     struct list joined;
     struct list_node link; /* of the list its phase names */
     struct map_node by_req;
-    struct map_node by_sandbox; /* QUEUED, DISCOVERING */
+    struct map_node by_sandbox; /* QUEUED, DISCOVERING, PAUSED */
     struct heap_node deadline;
     bool is_checked;
     bool is_discovered;
@@ -242,7 +246,7 @@ struct pool {
     struct map reqs;
     struct map threads;
     struct heap deadlines;
-    unsigned waiting; /* QUEUED JOINED DISCOVERING BOX */
+    unsigned waiting; /* QUEUED JOINED DISCOVERING PAUSED BOX */
     unsigned share_percent;
     struct party *parties_all; /* room for max_waiters + 1, as of the next two */
     struct group *groups_all;

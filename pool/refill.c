@@ -66,6 +66,18 @@ static void plan_drift(const struct refill_view *v, unsigned allowed, struct ref
         ret->doom_drifted = 1;
 }
 
+/* Boxes for one caller leave a create to the others, and the trial of a profile that fails. */
+static unsigned special_allowed(const struct refill_view *v)
+{
+    bool is_short = v->waiting + v->target > v->fresh + v->drifted + v->making;
+
+    if (!is_short)
+        return v->create_max;
+    if (v->is_half_open)
+        return 0;
+    return less(MAX_OF(v->create_max, 2U) - 1, v->flying);
+}
+
 struct refill_plan refill_want(const struct refill_view *v)
 {
     struct refill_plan plan = {0};
@@ -78,7 +90,7 @@ struct refill_plan refill_want(const struct refill_view *v)
     else if (v->can_create)
         allowed = less(v->create_max, v->in_flight);
     plan.for_waiters = MIN_OF(allowed, less(v->waiting, have));
-    plan.for_special = MIN_OF(allowed, v->special);
+    plan.for_special = MIN_OF(MIN_OF(allowed, v->special), special_allowed(v));
     plan.for_both = MIN_OF(allowed, plan.for_waiters + plan.for_special);
     create = MIN_OF(less(v->waiting + v->target, have), less(allowed, plan.for_special));
     plan.for_target = MIN_OF(less(create, plan.for_waiters), less(v->room, plan.for_both));

@@ -12,6 +12,7 @@ struct refill_view {
     unsigned drifted;
     unsigned making;
     unsigned in_flight; /* INTENT CREATING STARTING */
+    unsigned flying;    /* of them: made for one acquire */
     unsigned dying;
     unsigned target;
     unsigned create_max;

@@ -72,7 +72,7 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
 static bool phase_is_waiting(enum waiter_phase phase)
 {
     return phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
-           phase == WAITER_DISCOVERING;
+           phase == WAITER_DISCOVERING || phase == WAITER_PAUSED;
 }
 
 /* A discovery and a check have the deadline of their effect. Those who wait for a commit and have no
@@ -84,6 +84,8 @@ static uint64_t phase_deadline(const struct pool *p, const struct waiter *w)
     case WAITER_JOINED:
     case WAITER_BOX:
         return w->acquire.deadline_ns;
+    case WAITER_PAUSED:
+        return MIN_OF(w->retry_ns, w->acquire.deadline_ns);
     case WAITER_COMMIT: /* a box that came at the last moment has to be stored all the same */
         return w->kind == POOL_EV_ACQUIRE
                    ? MAX_OF(w->acquire.deadline_ns, time_after(p->now_ns, POOL_COMMIT_MIN_NS))
@@ -119,6 +121,7 @@ static struct list *phase_list(struct pool *p, struct waiter *w)
     case WAITER_GONE:
         return &w->slot->waiters;
     case WAITER_NEW:
+    case WAITER_PAUSED: /* found by its thread and by the heap of deadlines */
     case WAITER_QUEUED: /* turns.c */
     case WAITER_PHASE_COUNT:
         break;
@@ -161,7 +164,7 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
                         &w->link); /* the others of its thread can share its box, not it theirs */
     else if (l != NULL)
         list_push_back(l, &w->link);
-    if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING)
+    if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING || phase == WAITER_PAUSED)
         map_insert(&p->threads, &w->by_sandbox, hash_str(w->acquire.sandbox_id));
     deadline_ns = phase_deadline(p, w);
     if (deadline_ns != POOL_NEVER)
@@ -239,6 +242,11 @@ static void hand_over(struct pool *p, struct waiter *w)
     if (heir == NULL)
         return;
     leave_phase(p, heir);
+    if (heir->acquire.is_special && heir->tries < w->tries) { /* the pause is its thread's */
+        heir->tries = w->tries;
+        heir->retry_ns = w->retry_ns;
+        memcpy(heir->reason, w->reason, sizeof(heir->reason));
+    }
     if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
         w->acquire.principal == heir->acquire.principal) {
         map_remove(&p->threads, &w->by_sandbox);
@@ -298,6 +306,10 @@ void waiter_overdue(struct pool *p, struct waiter *w)
 {
     struct refusal r;
 
+    if (w->phase == WAITER_PAUSED && w->acquire.deadline_ns > p->now_ns) {
+        waiter_enter(p, w, WAITER_REDO); /* its pause is over */
+        return;
+    }
     if (w->phase == WAITER_COMMIT && w->kind == POOL_EV_ACQUIRE &&
         w->slot->box.state == POOL_LEASED) {
         lease_keep_old(p, w->slot, w);
@@ -328,7 +340,8 @@ void waiter_refuse_waiting(struct pool *p, const struct refusal *r)
     for (size_t i = 0; i < p->waiter_count; i++) {
         enum waiter_phase phase = p->waiters[i].phase;
 
-        if (phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX)
+        if (phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
+            phase == WAITER_PAUSED)
             waiter_refuse(p, &p->waiters[i], r);
     }
 }
