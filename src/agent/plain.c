@@ -1,5 +1,5 @@
-/* plain.c - openat2(2) where the kernel has it. gVisor and old kernels do not: there the name of what was
- * opened is looked at, which catches the same files, though after they were opened. */
+/* plain.c - openat2(2) where the kernel has it. gVisor and old kernels do not: there plain_walk.c does what it
+ * does. */
 #include "agent/plain.h"
 
 #include <ctype.h>
@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "agent/plain_walk.h"
 #include "base/cleanup.h"
 
 static int open_how(int dir, const char *path, int flags, mode_t mode, uint64_t resolve)
@@ -78,7 +79,7 @@ static int explain(int dir, const char *path, int flags, int sys)
 {
     int fd;
 
-    if (sys != ELOOP || (flags & O_NOFOLLOW) != 0)
+    if (sys != ELOOP || (flags & O_NOFOLLOW) != 0 || !has_openat2())
         return sys;
     fd = openat(dir, path, O_PATH | O_CLOEXEC);
     if (fd < 0)
@@ -97,7 +98,7 @@ int plain_open(int dir, const char *path, int flags, mode_t mode)
     if (has_openat2())
         fd = open_how(dir, path, flags, mode, RESOLVE_NO_MAGICLINKS);
     else
-        fd = openat(dir, path, flags, mode);
+        fd = plain_walk_open(dir, path, flags, mode, is_process);
     if (fd < 0) {
         errno = explain(dir, path, flags, errno);
         return -1;
