@@ -2,6 +2,7 @@
  * child is born for a moment to own one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,23 +50,58 @@ static bool write_map(pid_t pid, const char *name, uint32_t inside, uint32_t out
     return fd >= 0 && write(fd, text, (size_t) len) == len;
 }
 
+/* Keeps its capabilities: some machines allow ordinary users no user namespaces. */
+static bool act_as(uint32_t owner)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2];
+
+    if (owner == 0)
+        return true;
+    if (setresuid((uid_t) -1, owner, (uid_t) -1) != 0 || syscall(SYS_capget, &header, caps) != 0)
+        return false;
+    caps[0].effective = caps[0].permitted;
+    caps[1].effective = caps[1].permitted;
+    return syscall(SYS_capset, &header, caps) == 0;
+}
+
 /* The child owns the namespace until the parent has a descriptor of it. */
-static pid_t clone_user_ns(void)
+static pid_t fork_user_ns(uint32_t owner)
 {
     pid_t self = getpid();
-    long pid = syscall(SYS_clone, (unsigned long) (CLONE_NEWUSER | SIGCHLD), NULL, NULL, NULL, 0);
+    ssize_t n = 0;
+    char made = 0;
+    int ends[2];
+    pid_t pid;
 
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    pid = fork();
     if (pid == 0) {
+        bool is_made = act_as(owner) && unshare(CLONE_NEWUSER) == 0;
+
         proc_die_with(self);
+        if (!is_made || write(ends[1], "x", 1) != 1)
+            _exit(1);
         for (;;)
             (void) pause(); /* until it is killed */
     }
-    return (pid_t) pid;
+    (void) close(ends[1]); /* else the child's end is never seen */
+    while (pid > 0 && (n = read(ends[0], &made, 1)) < 0 && errno == EINTR)
+        ; /* told to stop: seen to later */
+    if (pid > 0 && n != 1) {
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        errno = EPERM; /* it had everything else */
+        pid = -1;
+    }
+    (void) close(ends[0]);
+    return pid;
 }
 
-static int open_user_ns(const struct idmap *map, int *ret_fd, struct err *err)
+int idmap_user_ns(const struct idmap *map, uint32_t owner, int *ret_fd, struct err *err)
 {
-    pid_t pid = clone_user_ns();
+    pid_t pid = fork_user_ns(owner);
     char path[64];
     int rc = SP_OK;
 
@@ -88,7 +124,7 @@ int idmap_apply(int tree, const struct idmap *map, struct err *err)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP};
     AUTO_CLOSE int ns = -1;
-    int rc = open_user_ns(map, &ns, err);
+    int rc = idmap_user_ns(map, 0, &ns, err);
 
     if (rc != SP_OK)
         return rc;

@@ -25,4 +25,8 @@ MUST_CHECK int idmap_restrict(int tree, bool is_ro, bool is_deep, struct err *er
 /* SP_UNSUPPORTED: this kernel or this file system cannot. */
 MUST_CHECK int idmap_apply(int tree, const struct idmap *map, struct err *err);
 
+/* A new user namespace with these ids. The kernel counts what its users have (inotify instances,
+ * message queues, pending signals) for user `owner` of this machine as well. */
+MUST_CHECK int idmap_user_ns(const struct idmap *map, uint32_t owner, int *ret_fd, struct err *err);
+
 #endif

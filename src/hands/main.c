@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,6 +54,20 @@ struct outcome {
 
 /* --- run --- */
 
+/* Of everything that is started from here on. */
+static int limit_files(const struct plan *p, struct err *err)
+{
+    struct rlimit none = {0, 0};
+    struct rlimit files = {p->max_files, p->max_files};
+
+    if (p->max_files == 0)
+        return SP_OK;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
+        return err_sys(err, SP_IO, errno, "limit open files to %llu",
+                       (unsigned long long) p->max_files);
+    return SP_OK;
+}
+
 /* The relay starts while the box's files are made, and outside of the mount namespace they are made in. */
 static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
                      unsigned *ret_unmapped, int *ret_pid, struct outcome *o)
@@ -66,7 +81,11 @@ static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
     if (rc == SP_OK)
         rc = rootfs_make(p, d, ret_unmapped, &o->err);
     if (rc == SP_OK)
+        rc = user_ns_place(p, &o->err);
+    if (rc == SP_OK)
         rc = netlink_listen(p, n, &o->err);
+    if (rc == SP_OK)
+        rc = limit_files(p, &o->err);
     if (rc == SP_OK && start_is_stopped())
         rc = err_set(&o->err, SP_CANCELLED, "told to stop");
     if (rc == SP_OK)

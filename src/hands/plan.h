@@ -48,6 +48,10 @@
  *    "netlink": "/mnt/netlink.sock" or absent,  the listenerPath of the spec, below "stage": the box's
  *                                  requests for netlink sockets come there, and `sandpool-oci netlink`
  *                                  outside the box answers them, as user id_base
+ *    "user_ns": "/mnt/user_ns" or absent,  where the spec finds the box's user namespace, below "stage": it
+ *                                  is made here, as user id_base
+ *    "max_files": 65536 or absent,  open files of a process (RLIMIT_NOFILE) and no core files, for a spec
+ *                                  that does not set them
  *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
  *                                  no cgroup: we make "cgroup", with these, and the runtime is
  *                                  started in it

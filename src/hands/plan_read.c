@@ -319,6 +319,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = get_path(o, "connect", &p->connect, err)) != SP_OK ||
         (rc = get_path(o, "netlink", &p->netlink, err)) != SP_OK ||
+        (rc = get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
+        (rc = json_field_u64(o, "max_files", 0, 1U << 20, &p->max_files, err)) != SP_OK ||
         (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (p->limits != NULL && p->cgroup == NULL)

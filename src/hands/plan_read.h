@@ -68,6 +68,8 @@ struct plan {
     const char **network;
     const char *connect;
     const char *netlink;
+    const char *user_ns;
+    uint64_t max_files;
     struct plan_limit *limits;
     size_t limit_count;
     const char **remove;

@@ -1,4 +1,4 @@
-/* user_ns.c - makes this process root of a user namespace of its own. One id is always to be had;
+/* user_ns.c - user namespaces: the box's, and for an ordinary user one of this process. One id is always to be had;
  * a range takes newuidmap and newgidmap and a line in /etc/subuid and /etc/subgid. */
 #include <errno.h>
 #include <fcntl.h>
@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "hands/idmap.h"
 #include "hands/proc.h"
 #include "hands/user_ns.h"
 
@@ -149,6 +151,29 @@ static int enter_range(uid_t uid, gid_t gid, uint32_t uids, uint32_t gids, struc
     if (status != 0 || setgid(0) != 0 || setuid(0) != 0)
         return err_set(err, SP_UNSUPPORTED, "newuidmap or newgidmap failed");
     entered_count = RANGE;
+    return SP_OK;
+}
+
+int user_ns_place(const struct plan *p, struct err *err)
+{
+    struct idmap map = {.from_uid = 0,
+                        .to_uid = p->id_base,
+                        .from_gid = 0,
+                        .to_gid = p->id_base,
+                        .count = p->id_count};
+    AUTO_CLOSE int file = -1;
+    AUTO_CLOSE int ns = -1;
+    char path[32];
+    int rc;
+
+    if (p->user_ns == NULL)
+        return SP_OK;
+    if ((rc = idmap_user_ns(&map, p->id_base, &ns, err)) != SP_OK)
+        return rc;
+    file = open(p->user_ns, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", ns);
+    if (file < 0 || mount(path, p->user_ns, NULL, MS_BIND, NULL) != 0)
+        return err_sys(err, SP_IO, errno, "keep the box's user namespace at '%.100s'", p->user_ns);
     return SP_OK;
 }
 

@@ -7,10 +7,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "hands/plan_read.h"
 
 /* Nothing for root. Else this process becomes root of a new user namespace with ids from 0:
  * `want` of them, or (0) as many as can be had. SP_UNSUPPORTED says what is missing. */
 MUST_CHECK int user_ns_enter(uint32_t want, struct err *err);
+/* Makes the box's user namespace, if the plan has a place for it ("user_ns"), as the box's own root:
+ * what the kernel counts per user is then the box's, not that of this machine's root and all boxes. */
+MUST_CHECK int user_ns_place(const struct plan *p, struct err *err);
 /* True after an ordinary user has entered one. */
 bool user_ns_is_entered(void);
 /* Ids there are: 1, 65536, or UINT32_MAX for root. */

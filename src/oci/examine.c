@@ -10,6 +10,8 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define FILE_TABLE_LARGE (1ULL << 32) /* open files: more than any memory holds */
+
 /* `priv` of the request. */
 struct examining {
     struct oci_waiter waiter;
@@ -57,6 +59,13 @@ static void tell_root(struct backend_exam *r, const struct oci *o)
 {
     backend_tell(r, BACKEND_FINDING_OK, "user ids", "%u ranges of %d from %llu on", o->id_slots,
                  OCI_ID_COUNT, (unsigned long long) o->id_base);
+    if (o->file_table < FILE_TABLE_LARGE)
+        backend_tell(
+            r, BACKEND_FINDING_WARN, "open files",
+            "the machine has %llu for everybody (fs.file-max): a box can take half of them, "
+            "and its processes get fewer than usual. Where files are charged to control "
+            "groups no limit is needed: sysctl fs.file-max=9223372036854775807",
+            (unsigned long long) o->file_table);
     if (o->has_loop)
         backend_tell(r, BACKEND_FINDING_OK, "disk limits", "by loop devices");
     else

@@ -216,8 +216,9 @@ struct oci {
     uint8_t *id_used;  /* a bit for each */
     uint32_t id_next;
     unsigned host_cpus;
-    bool has_cpuset; /* boxes can be tied to any of them */
-    uint64_t max_files;
+    bool has_cpuset;     /* boxes can be tied to any of them */
+    uint64_t max_files;  /* our own hard limit (RLIMIT_NOFILE); 0: unknown */
+    uint64_t file_table; /* open files of the whole machine (fs.file-max); 0: unknown */
     bool is_cgroup_v2;
     bool has_swap_limit;
     bool has_loop; /* loop devices: disks can be limited */

@@ -13,6 +13,7 @@
 #define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
 #define GVISOR_THREADS 16U     /* for one process of the box; about 12 were seen */
 #define GVISOR_THREADS_OWN 128U
+#define FILES_MIN 1024U         /* programs expect as many */
 #define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
 
 /* The order is the order of the arguments; ends with NULL. */
@@ -216,6 +217,15 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
     json_end(j);
 }
 
+/* For each process, so that all processes of the box together can take half of the machine's table. */
+static uint64_t max_files(const struct oci *o, const struct config_profile *p)
+{
+    uint64_t own = o->max_files != 0 ? o->max_files : UINT64_MAX;
+    uint64_t share = p->limits.pids != 0 ? o->file_table / 2 / p->limits.pids : 0;
+
+    return o->file_table == 0 ? o->max_files : MIN_OF(own, MAX_OF(share, FILES_MIN));
+}
+
 static void put_spec(struct json_out *j, const struct oci *o, const struct oci_run_plan *p,
                      const char *hex)
 {
@@ -230,6 +240,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
     bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
     char cgroup[BACKEND_LABEL_MAX + 64];
     char netlink[64];
+    char user_ns[64];
     char rootfs[64];
     struct oci_spec spec = {.profile = p->profile,
                             .rootfs = rootfs,
@@ -242,11 +253,12 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .has_cpuset = o->has_cpuset,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
-                            .max_files = o->max_files,
+                            .max_files = max_files(o, p->profile),
                             .has_swap_limit = o->has_swap_limit,
                             .has_cgroups = !is_gvisor && !o->is_rootless,
                             .has_user_ns = !o->is_rootless,
                             .is_rootless = o->is_rootless,
+                            .user_ns = is_gvisor || o->is_rootless ? NULL : user_ns,
                             .netlink = is_gvisor ? NULL : netlink,
                             .image_env = p->image_env,
                             .agent_args = is_gvisor ? with_socket : with_channel};
@@ -255,8 +267,13 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
     (void) snprintf(rootfs, sizeof(rootfs), "%s/rootfs", o->stage);
     (void) snprintf(netlink, sizeof(netlink), "%s/netlink.sock", o->stage);
+    (void) snprintf(user_ns, sizeof(user_ns), "%s/user_ns", o->stage);
     if (spec.netlink != NULL)
         json_put_str(j, "netlink", netlink);
+    if (spec.user_ns != NULL) {
+        json_put_str(j, "user_ns", user_ns);
+        json_put_u64(j, "max_files", oci_spec_files(&spec));
+    }
     buf_init(&text, CHILD_OUTPUT_MAX * 2);
     oci_spec_print(&spec, &text);
     json_put_str(j, "spec", buf_str(&text));

@@ -187,6 +187,20 @@ static int check_dumpable(struct err *err)
     return SP_OK;
 }
 
+/* Systems with systemd have no limit here: there the memory that files take is the limit. */
+static uint64_t read_file_table(void)
+{
+    FILE *f = fopen("/proc/sys/fs/file-max", "re");
+    unsigned long long count = 0;
+
+    if (f != NULL) {
+        if (fscanf(f, "%llu", &count) != 1)
+            count = 0;
+        (void) fclose(f); /* only read */
+    }
+    return count;
+}
+
 int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
 {
     struct statfs fs;
@@ -224,6 +238,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     o->has_cpuset = has_all_cpus(o->host_cpus);
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
+    o->file_table = read_file_table();
     o->has_swap_limit =
         access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
                                : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",

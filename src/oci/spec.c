@@ -129,10 +129,13 @@ static void put_rlimit(struct json_out *o, const char *type, uint64_t value)
     json_end(o);
 }
 
+uint64_t oci_spec_files(const struct oci_spec *s)
+{
+    return s->max_files == 0 ? FILES_MAX : MIN_OF(s->max_files, FILES_MAX);
+}
+
 static void put_process(struct json_out *o, const struct oci_spec *s)
 {
-    uint64_t files = s->max_files == 0 ? FILES_MAX : MIN_OF(s->max_files, FILES_MAX);
-
     json_begin_obj(o, "process");
     json_put_bool(o, "terminal", false);
     json_begin_obj(o, "user");
@@ -148,10 +151,14 @@ static void put_process(struct json_out *o, const struct oci_spec *s)
     json_put_str(o, "cwd", "/");
     put_capabilities(o);
     json_put_bool(o, "noNewPrivileges", true);
-    json_begin_arr(o, "rlimits");
-    put_rlimit(o, "RLIMIT_NOFILE", files);
-    put_rlimit(o, "RLIMIT_CORE", 0);
-    json_end(o);
+    /* In a user namespace that is not the runtime's own it needs CAP_SYS_RESOURCE to set them, which
+     * root lacks in many a container. They are inherited then. */
+    if (s->user_ns == NULL) {
+        json_begin_arr(o, "rlimits");
+        put_rlimit(o, "RLIMIT_NOFILE", oci_spec_files(s));
+        put_rlimit(o, "RLIMIT_CORE", 0);
+        json_end(o);
+    }
     json_put_i64(o, "oomScoreAdj", OOM_SCORE_ADJ);
     json_end(o);
 }
@@ -198,11 +205,18 @@ static void put_mounts(struct json_out *o, const struct oci_spec *s)
 
 /* --- linux --- */
 
-static void put_namespace(struct json_out *o, const char *type)
+static void put_namespace_at(struct json_out *o, const char *type, const char *path)
 {
     json_begin_obj(o, NULL);
     json_put_str(o, "type", type);
+    if (path != NULL)
+        json_put_str(o, "path", path);
     json_end(o);
+}
+
+static void put_namespace(struct json_out *o, const char *type)
+{
+    put_namespace_at(o, type, NULL);
 }
 
 static void put_namespaces(struct json_out *o, const struct oci_spec *s)
@@ -216,7 +230,7 @@ static void put_namespaces(struct json_out *o, const struct oci_spec *s)
     if (s->profile->network != CONFIG_NETWORK_HOST)
         put_namespace(o, "network");
     if (s->has_user_ns)
-        put_namespace(o, "user");
+        put_namespace_at(o, "user", s->user_ns);
     json_end(o);
 }
 

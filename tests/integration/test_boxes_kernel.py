@@ -1,14 +1,19 @@
 """Boxes that take all they can get of what the kernel charges to nobody, or counts for a user and not for a box: the
 machine, its root and the neighbours keep theirs."""
 
+import fcntl
 import json
+import pathlib
 import shutil
+import struct
+import subprocess
 import unittest
 
-from harness import main
+from harness import SLOW, main, wait_until
 from oci_case import RUNTIME, BoxCase
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
+NS_GET_OWNER_UID = 0xB704
 SOCKETS_MAX = 32  # netlink sockets of a box, src/hands/netlink_loop.h
 
 # Opens sockets, in several processes and some of them on their way in a message only, and fills each.
@@ -96,6 +101,83 @@ class Netlink(BoxCase):
         # Programs that write to the audit log take that for a kernel without one.
         if shutil.which("useradd"):
             box.sh("useradd somebody && grep somebody /etc/passwd", user="root")
+
+
+# Takes what there is of one kind, keeps it, and tells how much it was.
+TAKE = r"""
+import ctypes, itertools, os, signal, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+def take_inotify():
+    while (fd := libc.inotify_init()) >= 0:
+        yield fd
+def take_queues():
+    class Attr(ctypes.Structure):
+        _fields_ = [(n, ctypes.c_long) for n in ("flags", "maxmsg", "msgsize", "curmsgs", "a", "b", "c", "d")]
+    librt = ctypes.CDLL("librt.so.1", use_errno=True)
+    number = 0
+    while True:
+        name = b"/q-%d-%d" % (os.getpid(), number)
+        fd = librt.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, ctypes.byref(Attr(0, 10, 8192)))
+        if fd < 0:
+            return
+        number += 1
+        librt.mq_unlink(name)
+        yield fd
+def take_signals():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    value = ctypes.c_void_p(0)
+    while libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), value) == 0:
+        yield 1
+kept = sum(1 for _ in itertools.islice(globals()["take_" + sys.argv[1]](), int(sys.argv[2])))
+print(kept, flush=True)
+if len(sys.argv) > 3:
+    time.sleep(600)
+"""
+
+
+@on_this_kernel
+class PerUser(BoxCase):
+    """What the kernel counts per user: a box has its own share, its neighbours and this machine's root theirs."""
+    profiles = {"default": {"warm": {"min": 0, "max": 1}, "limits": {"memory": "512m", "pids": 64}}}
+
+    def taken(self, box, kind, user="root"):
+        return int(box.sh(["python3", "-c", TAKE, kind, "1000000"], user=user))
+
+    def on_host(self, kind, count):
+        return int(subprocess.check_output(["/usr/bin/python3", "-c", TAKE, kind, str(count)], timeout=60 * SLOW))
+
+    def take(self, box, kind):
+        """All that the box's root can get; it keeps it."""
+        ident = box.start(["python3", "-c", TAKE, kind, "1000000", "keep"], user="root")
+        wait_until(lambda: box.output(ident).strip(), f"the box has taken all {kind}", 60)
+        return int(box.output(ident))
+
+    def test_a_neighbour_and_the_host_keep_theirs(self):
+        greedy, neighbour = self.acquire("greedy"), self.acquire("neighbour")
+        for kind in ("inotify", "queues", "signals"):
+            first = self.taken(neighbour, kind)
+            took = self.take(greedy, kind)
+            self.assertGreater(took, 0, kind)
+            self.assertEqual(self.taken(greedy, kind), 0, kind)  # it is all there was
+            self.assertEqual(self.taken(neighbour, kind), first, kind)
+            self.assertEqual(self.on_host(kind, 5), 5, kind)  # not more: others need them, too
+
+    def test_whose_the_namespace_is(self):
+        box = self.acquire("owned")
+        record = json.loads((self.server.state / "oci" / "boxes" / box.box_id / "box.json").read_text())
+        init = (self.server.state / "oci" / "boxes" / box.box_id / "init").read_text().split()[0]
+        with open(f"/proc/{init}/ns/user") as ns:
+            owner = struct.unpack("I", fcntl.ioctl(ns, NS_GET_OWNER_UID, b"\0" * 4))[0]
+        self.assertEqual(owner, record["id_base"])
+
+    def test_open_files(self):
+        box = self.acquire("files")
+        soft, hard = (int(n) for n in box.sh("ulimit -Sn; ulimit -Hn").split())
+        self.assertEqual(soft, hard)
+        self.assertLessEqual(hard, 65536)
+        self.assertEqual(box.sh("ulimit -Hc").strip(), "0")
+        table = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
+        self.assertLessEqual(hard * 64, max(table // 2, 1024 * 64))
 
 
 if __name__ == "__main__":

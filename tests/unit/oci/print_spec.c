@@ -53,6 +53,7 @@ int main(int argc, char **argv)
     s.has_cgroups = s.cgroup[0] != '\0';
     s.has_swap_limit = number(argv, "swap_limit") != 0;
     s.has_user_ns = s.id_base != 0;
+    s.user_ns = option(argv, "user_ns", NULL);
     while (args < argc && strcmp(argv[args], "--") != 0)
         args++;
     s.agent_args = (const char *const *) &argv[args < argc ? args + 1 : argc];

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -12,6 +13,7 @@ import unittest
 BIN = os.environ.get("SANDPOOL_BIN_DIR", "build")
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAGE = "/mnt"
+USER_NS = STAGE + "/user_ns"
 ID_BASE = 1610612736
 GROUP = "sandpool-test-%d" % os.getpid()
 RUNTIMES = [r for r in ("runc", "crun") if shutil.which(r)]
@@ -65,6 +67,26 @@ def has_swap_limit():
                                                          "/init.scope/memory.swap.max"))
 
 
+def make_user_ns(owner):
+    """As sandpool-oci does: made by the box's own id, kept at a path that the spec names."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.seteuid(owner)
+        os.write(write, b"x" if libc.unshare(0x10000000) == 0 else b"-")
+        signal.pause()
+    made = os.read(read, 1)
+    for name in ("uid_map", "gid_map"):
+        with open("/proc/%d/%s" % (pid, name), "w") as f:
+            f.write("0 %d 65536" % owner)
+    open(USER_NS, "w").close()
+    mount("/proc/%d/ns/user" % pid, USER_NS, None, MS_BIND)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    if made != b"x":
+        raise OSError("no user namespace")
+
+
 class Box:
     count = 0
 
@@ -95,10 +117,15 @@ class Box:
             json.dump(spec, f)
         argv = [self.runtime, "--root", self.dir + "/state"] + self.flags
         owner = options.get("id_base", ID_BASE)
+
+        def prepare():
+            make_root(owner)
+            if "user_ns" in options:
+                make_user_ns(owner)
+
         try:
-            r = subprocess.run(argv + ["run", "--bundle", self.dir, self.id], preexec_fn=lambda: make_root(owner),
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               timeout=120)
+            r = subprocess.run(argv + ["run", "--bundle", self.dir, self.id], preexec_fn=prepare, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         finally:
             subprocess.run(argv + ["delete", "--force", self.id], timeout=30, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
@@ -143,6 +170,11 @@ class BoxRules:
         self.assertEqual(found["env"]["SANDPOOL_AGENT_TOKEN"], "secret")
         self.assertEqual(found["interfaces"], ["lo"])
         self.assertEqual(found["processes"], ["1"])
+
+    def test_user_namespace_of_the_boxs_own_id(self):
+        both = [Box(self.runtime).run("identity", **o)["identity"] for o in ({}, {"user_ns": USER_NS})]
+        for name in ("uid_map", "gid_map", "status", "interfaces", "mounts", "dev", "sysctl", "mknod", "oom_score_adj"):
+            self.assertEqual(both[0][name], both[1][name], name)
 
     def test_what_is_hidden(self):
         found = Box(self.runtime).run("identity")["identity"]
