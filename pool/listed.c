@@ -132,6 +132,10 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
     listed_take_facts(p, s, seen);
     s->box.seen_ns = p->now_ns;
     doubt_clear(p, s);
+    if (box_is_dying(s)) {
+        s->box.is_unseen = false;
+        return;
+    }
     if (is_claimed(s, seen) && (s->box.is_unseen || s->box.state == POOL_BLANK)) {
         give_to_claimant(p, s, seen, was_listed);
         return;

@@ -79,7 +79,8 @@ void observer_look(struct world *w)
             saw(w, b);
             check_lease(w, b);
         }
-        if (b->state != POOL_BLANK)
+        if (b->state != POOL_BLANK ||
+            b->is_unseen) /* an old row may say so, until a listing came */
             continue;
         real = backend_find(w, b->id.v);
         if (real != NULL && (real->seen_by != 0 || real->owner[0] != '\0'))

@@ -115,6 +115,8 @@ void operator_act(struct world *w)
         operator_space(w, rand_below(&w->rand, 3) == 0);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);
+    else if (dice >= 130 && dice < 136)
+        copies_keep(w);
     else if (dice < 130)
         /* most of the time the pool should run */
         world_step(w, &(struct pool_event){.kind = POOL_EV_MODE, .u.mode.mode = POOL_RUNNING});

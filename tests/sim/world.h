@@ -119,6 +119,9 @@ struct world {
     struct world_past pasts[WORLD_PASTS];
     size_t past_count;
     enum pool_mode stored_mode;
+    struct world_row copy_rows[WORLD_ROWS]; /* an older copy of the database */
+    size_t copy_past_count;
+    bool has_copy;
     bool is_store_up;
     bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */
@@ -180,6 +183,10 @@ void observer_reply(struct world *w, const struct pool_fx *fx, bool is_delivered
 void observer_held(struct world *w, uint64_t box); /* its owner has done something with it */
 void observer_look(struct world *w);
 void observer_make_token(void *ctx, char *dst);
+
+/* copies.c */
+void copies_keep(struct world *w);
+bool copies_put_back(struct world *w); /* whether the rows are older than what was committed */
 
 /* operator.c */
 void operator_config(struct world *w, bool is_final);

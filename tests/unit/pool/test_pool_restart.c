@@ -370,8 +370,12 @@ static void test_stale_rows(void **state)
         row.is_stale = true;
         assert_true(pool_restore_box(rig.pool, &row));
     }
+    rig.hold.destroy = true;
     rig_start(&rig);
-    rig_list(&rig, true, seen, 4);
+    for (int i = 0; i < 2; i++) { /* also while they are being destroyed */
+        rig_advance(&rig, NS_PER_S);
+        rig_list(&rig, true, seen, 4);
+    }
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
     assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
     assert_int_equal(state_of(3), POOL_PARKED);
