@@ -200,6 +200,18 @@ static void on_gone(void *ctx)
     acquire_free(a);
 }
 
+/* The profile of the box it will get, as far as that is known: the engine looks again at the box. */
+static unsigned likely_profile(const struct acquire *a, const struct pool_acquire *acquire)
+{
+    const struct pool_box *box =
+        pool_find_sandbox(engine_pool(a->api->engine), acquire->sandbox_id);
+
+    if (box == NULL || acquire->is_profile_named ||
+        (box->principal != a->caller.principal && !a->caller.is_operator))
+        return acquire->profile;
+    return box->profile;
+}
+
 static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
                   struct err *err)
 {
@@ -214,8 +226,10 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     if (r == SP_OK)
         r = decode_metadata(body, a, err);
     if (r == SP_OK)
-        r = api_decode_extras(a->api, &a->caller, body, ret->profile, &a->call.extras, err);
+        r = api_decode_extras(a->api, &a->caller, body, likely_profile(a, ret), &a->call.extras,
+                              err);
     a->call.deadline_ns = ret->deadline_ns;
+    a->call.may_exceed = a->caller.is_operator;
     return r;
 }
 

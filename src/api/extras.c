@@ -188,29 +188,6 @@ static struct backend_extras *copy(const struct members *m, const struct backend
     return backend_extras_copy(&x);
 }
 
-/* A profile's limits are what its callers may use; only operators may go beyond. */
-static int check_limits(struct api *api, unsigned profile, const struct backend_extras *x,
-                        struct err *err)
-{
-    const struct config_profile *p = engine_profile(api->engine, profile);
-    const char *name = NULL;
-
-    if (p == NULL)
-        return SP_OK; /* the acquire itself will say so */
-    if (p->limits.memory > 0 && x->memory > p->limits.memory)
-        name = "memory";
-    else if (p->limits.cpus > 0 && x->cpus > p->limits.cpus)
-        name = "cpus";
-    else if (p->limits.pids > 0 && x->pids > p->limits.pids)
-        name = "pids";
-    if (name == NULL)
-        return SP_OK;
-    return err_set(err, SP_FORBIDDEN,
-                   "'limits': '%s' is more than profile '%s' gives; only an "
-                   "operator may ask for that",
-                   name, p->name);
-}
-
 /* The name of what the profile's boxes cannot have; NULL: they can have it all. */
 static const char *find_unsupported(const struct members *m, unsigned can)
 {
@@ -243,7 +220,7 @@ int api_decode_extras(struct api *api, const struct api_caller *caller, const st
     if (r == SP_OK && m.limits != NULL)
         r = get_limits(m.limits, &limits, err);
     if (r == SP_OK && !caller->is_operator)
-        r = check_limits(api, profile, &limits, err);
+        r = engine_check_limits(api->engine, profile, &limits, err);
     if (r == SP_OK)
         *ret = copy(&m, &limits);
     return r;

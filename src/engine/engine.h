@@ -28,6 +28,7 @@ struct engine_call {
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
     uint64_t deadline_ns;         /* with extras: until when the caller waits */
+    bool may_exceed;              /* with extras: the limits of the box's profile */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
@@ -117,6 +118,9 @@ const struct engine_disk *engine_disk(struct engine *e);
 /* The kinds of extras that an acquire of this pool profile can have (BACKEND_LATE_*): given to a
  * box that runs, or to one that is made for it. */
 unsigned engine_can_apply(struct engine *e, unsigned profile);
+/* SP_FORBIDDEN when `x` has limits above those of this pool profile. */
+MUST_CHECK int engine_check_limits(struct engine *e, unsigned profile,
+                                   const struct backend_extras *x, struct err *err);
 /* The configuration of a pool profile; NULL when it is gone. Valid until the next reload. */
 const struct config_profile *engine_profile(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);

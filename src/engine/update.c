@@ -305,12 +305,19 @@ static void refuse(struct engine_update *u, int code, const char *reason)
 void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
 {
     struct engine_update *u = xcalloc(1, sizeof(*u));
+    struct err err;
 
     u->engine = e;
     u->extras = TAKE_PTR(call->extras);
     u->call = call;
     u->fx = *fx;
     u->deadline_ns = MAX_OF(call->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
+    if (!call->may_exceed &&
+        engine_check_limits(e, fx->snapshot.profile, u->extras, &err) != SP_OK) {
+        give_back(u, fx->snapshot.made_with != 0);
+        answer(u, SP_FORBIDDEN, err.msg);
+        return;
+    }
     if (special_settle(e, &fx->snapshot, u->extras) != SP_OK) {
         refuse(u, SP_SPEC_CONFLICT,
                "the thread has a box already, and a box of this backend takes such envs, mounts or "

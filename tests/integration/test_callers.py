@@ -1,5 +1,6 @@
 """What one caller can do to another: connections, places in the queue, limits of boxes."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -149,6 +150,58 @@ class Connections(CallersCase):
         for sock in self.socks:
             sock.close()
         wait_until(lambda: self.ask(daemon.socket, uid=5)[0] == 200, "there is room again")
+
+
+class Limits(CallersCase):
+    """What counts is the profile of the box that is changed."""
+
+    def begin(self, create_ms=0):
+        self.machine = self.sim()
+        profile = {"backend": "sim", "warm": {"min": 0, "max": 0},
+                   "sim": {"socket": str(self.machine.socket), "create_ms": create_ms}}
+        self.server = self.start(profiles={
+            "default": {**profile, "limits": {"memory": "512M", "pids": 100}},
+            "small": {**profile, "limits": {"memory": "64M", "pids": 10}},
+            "large": {**profile, "limits": {"memory": "1G", "pids": 1000}}})
+
+    def acquire(self, uid=12345, sock=None, **body):
+        sock = sock or self.dial(self.server.socket, uid)
+        status, text = request(sock, "POST", "/v1/acquire", {"wait_ms": 20000, **body})
+        return status, json.loads(text)
+
+    def limits(self, lease):
+        return [u.get("limits") for u in self.machine.boxes()[lease["box_id"]].get("updates", [])]
+
+    def test_of_the_box_the_thread_has(self):
+        self.begin()
+        status, lease = self.acquire(thread_id="t", profile="small")
+        self.assertEqual(status, 200, lease)
+        for limits in ({"memory": "65M"}, {"memory": "512M"}, {"pids": 11}):
+            status, answer = self.acquire(thread_id="t", limits=limits)
+            self.assertEqual((status, answer.get("error", {}).get("code")), (403, "forbidden"), answer)
+            self.assertIn("'small'", answer["error"]["message"])
+        self.assertEqual(self.limits(lease), [])
+        self.assertEqual(self.acquire(thread_id="t", limits={"memory": "64M"})[0], 200)
+        self.assertEqual(self.acquire(uid=0, thread_id="t", limits={"memory": "256M"})[0], 200)
+        # More than `default` gives, but not more than its own.
+        self.assertEqual(self.acquire(thread_id="u", profile="large")[0], 200)
+        self.assertEqual(self.acquire(thread_id="u", limits={"memory": "1G"})[0], 200)
+        self.assertEqual(self.acquire(thread_id="u", limits={"memory": "2G"})[0], 403)
+
+    def test_of_the_box_the_thread_is_about_to_get(self):
+        self.begin(create_ms=300)
+        first = self.dial(self.server.socket, 12345)
+        second = self.dial(self.server.socket, 12345)
+        client = self.client(self.server)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            lease = pool.submit(self.acquire, sock=first, thread_id="t", profile="small")
+            wait_until(lambda: client.get("/v1/pool").json["waiting"] == 1, "it waits")
+            answer = pool.submit(self.acquire, sock=second, thread_id="t",
+                                 limits={"memory": "512M"})
+            status, lease = lease.result(30)
+            self.assertEqual(status, 200, lease)
+            self.assertEqual(answer.result(30)[0], 403, answer.result(30))
+        self.assertEqual(self.limits(lease), [])
 
 
 if __name__ == "__main__":
