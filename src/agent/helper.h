@@ -3,7 +3,7 @@
  * The agent opens no path that a caller names. A helper does: it is forked for the one call, has no
  * descriptor of the agent but its end of one socket, is the user (or the box's root) for good, and can start
  * nothing. So a file call reaches what a command of the same user reaches and nothing of the agent, and
- * when it hangs or crashes it is only that call which fails. fork() without exec costs a fifth of what a
+ * when it hangs or crashes it is only that call which fails. fork() without exec costs a tenth of what a
  * program start costs; the agent has no threads, so that the copy is whole.
  *
  * A helper is not one of the processes that are listed, counted or signalled for the box's user. */

@@ -48,7 +48,7 @@ class HelperTest(UserTest):
 
     def slow_call(self, size=1 << 40):
         """A call that works for a long time, and its process."""
-        path = self.work / "sparse"
+        path = self.work / f"sparse{len(list(self.work.iterdir()))}"  # each its own: emptying one ends its reader
         with open(path, "wb") as file:
             file.truncate(size)
         os.chmod(path, 0o666)
@@ -192,7 +192,7 @@ class Process(HelperTest):
         _, child = self.slow_call()
         opened = self.opened(child)
         self.assertEqual(sorted(o for o in opened if not o.startswith("socket:")),
-                         sorted(["/dev/null"] * 3 + [str(self.work / "sparse")]))
+                         sorted(["/dev/null"] * 3 + [str(self.work / "sparse0")]))
         self.assertEqual(len(opened), 5, opened)
         theirs = {o for o in opened if o.startswith("socket:")}
         self.assertFalse(theirs & set(self.opened(self.agent.pid)))
