@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { WAIT_S = 5, TURN_MAX = 16 };
+enum { WAIT_S = 5, TURN_MAX = 64 };
 
 struct channel {
     uv_poll_t poll;

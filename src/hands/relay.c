@@ -21,9 +21,9 @@
 /* Descriptors of the process. The lock, if there is one, is only kept. */
 enum { FD_LISTEN = 3, FD_CHANNEL, FD_LOCK, FD_REPORT, FD_END };
 
-/* How much may wait in the channel: about twenty connections. The kernel counts descriptors under way
+/* How much may wait in the channel: about eighty connections. The kernel counts descriptors under way
  * per user, and those of others must not suffer from a box that takes none. */
-#define CHANNEL_BYTES (8 * 1024)
+#define CHANNEL_BYTES (32 * 1024)
 
 /* --- starting it --- */
 

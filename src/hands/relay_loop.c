@@ -296,6 +296,9 @@ static bool serve(struct relay *r, struct conn *c)
         return true;
     }
     c->ends[1] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
+    /* Only slower without. What is no TCP socket is told by it. */
+    c->ends[0].is_tcp =
+        setsockopt(c->ends[0].fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0;
     set_state(r, c, SERVED);
     settle(r, c, pump(r, &c->ends[0]));
     return true;
@@ -315,7 +318,7 @@ static void on_silent(struct relay *r, struct end *e)
 {
     ssize_t n = recv(e->fd, r->chunk, 1, MSG_DONTWAIT | MSG_PEEK);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && (errno == EAGAIN || errno == EINTR) && watch(r, e, EPOLLIN))
         return;
     if (n <= 0) {
         kill_conn(r, e->conn);
@@ -332,11 +335,10 @@ static void on_silent(struct relay *r, struct end *e)
 /* A place for one more: the longest silent goes. NULL: there is none in this turn. */
 static struct conn *make_room(struct relay *r)
 {
-    if (r->lists[SILENT].len + r->lists[WAITING].len >= r->new_max) {
-        if (list_is_empty(&r->lists[SILENT]))
-            return NULL;
+    if (r->lists[WAITING].len >= r->new_max / 4)
+        return NULL;
+    if (r->lists[SILENT].len + r->lists[WAITING].len >= r->new_max)
         kill_conn(r, first(r, SILENT));
-    }
     if (list_is_empty(&r->lists[FREE]) && r->used < ARRAY_LEN(r->conns))
         list_push_back(&r->lists[FREE], &r->conns[r->used++].link);
     return first(r, FREE);
@@ -344,18 +346,11 @@ static struct conn *make_room(struct relay *r)
 
 static void add_caller(struct relay *r, struct conn *c, int fd)
 {
-    int on = 1;
-
     c->since_ms = proc_now_ms();
     c->ends[0] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
     c->ends[1] = (struct end){.conn = c, .fd = -1, .watched = NOT_WATCHED};
-    /* Only slower without. What is no TCP socket is told by it. */
-    c->ends[0].is_tcp = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0;
     set_state(r, c, SILENT);
-    if (!watch(r, &c->ends[0], EPOLLIN))
-        kill_conn(r, c);
-    else
-        on_silent(r, &c->ends[0]); /* most have said it already */
+    on_silent(r, &c->ends[0]); /* most have said it already */
 }
 
 static void on_callers(struct relay *r)
@@ -442,7 +437,7 @@ static void run(struct relay *r)
         on_time(r, proc_now_ms());
         serve_waiting(r);
         bury(r);
-        if (r->retry_ms == 0 && r->lists[WAITING].len < r->new_max)
+        if (r->retry_ms == 0 && r->lists[WAITING].len < r->new_max / 4)
             resume_taking(r);
         watch_end(r);
     }
@@ -462,8 +457,8 @@ void relay_loop_prepare(void)
     relay.served_max = RELAY_SERVED_MAX;
     relay.new_max = RELAY_NEW_MAX;
     if (limit.rlim_cur < need) {
-        relay.new_max = (unsigned) limit.rlim_cur / 5;
-        relay.served_max = (unsigned) limit.rlim_cur / 3;
+        relay.new_max = (unsigned) limit.rlim_cur / 4;
+        relay.served_max = (unsigned) limit.rlim_cur / 4;
     }
     relay.epoll = epoll_create1(EPOLL_CLOEXEC);
 }

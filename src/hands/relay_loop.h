@@ -8,7 +8,9 @@
 
 enum {
     RELAY_SERVED_MAX = 512, /* connections into the box at once */
-    RELAY_NEW_MAX = 256, /* callers beside them that have said nothing yet, or wait for the box */
+    /* Callers beside them that have said nothing yet, or (a quarter of it) wait for the box. As many must
+     * come before one that has just come is pushed out: more than a crowd brings until it has spoken. */
+    RELAY_NEW_MAX = 1024,
 };
 
 struct relay_loop {

@@ -43,9 +43,11 @@ class DockerCase(TestCase):
     def start(self, start=True, config=None, profiles=None, **profile):
         """With an agent of its own, so that its processes can be told."""
         self.agent = pathlib.Path(self.directory) / "sandpool-agent"
+        self.helper = pathlib.Path(self.directory) / "sandpool-oci"
         shutil.copy(engines.static_agent(BIN), self.agent)
+        shutil.copy(BIN / "sandpool-oci", self.helper)
         daemon = Daemon(self.directory, {
-            "instance": INSTANCE, "oci": {"agent": str(self.agent)},
+            "instance": INSTANCE, "oci": {"agent": str(self.agent), "helper": str(self.helper)},
             "profiles": {"default": self.profile(**profile), **(profiles or {})}, **(config or {})})
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon
@@ -101,7 +103,8 @@ class DockerCase(TestCase):
             "owners of nothing": set(owned) - rows,
             "several owners": len(owned) != len(set(owned)),
             "sockets": self.hands(daemon),
-            "processes": self.agents() > len(found),
+            "processes": self.running(self.agent) > len(found),
+            "relays": self.running(self.helper) > len(found),
         }
         return {what: value for what, value in checks.items() if value}
 
@@ -114,15 +117,15 @@ class DockerCase(TestCase):
 
     def assertNothingLeft(self, daemon, limit=AGREE_S):
         def left():
-            return self.engine.left() or self.hands(daemon) or self.agents()
+            return self.engine.left() or self.hands(daemon) or self.running(self.agent) or self.running(self.helper)
         try:
             wait_until(lambda: not left(), "nothing is left", limit)
         except AssertionError as problem:
             raise AssertionError(f"{problem}: {left()} {daemon.process.output()[-3000:]}") from None
 
-    def agents(self):
-        """How many processes run the agent of this test."""
-        info = os.stat(self.agent)
+    def running(self, program):
+        """How many processes run this program of the test's own."""
+        info = os.stat(program)
         return sum(runs_one_of(pid, {(info.st_dev, info.st_ino)}) for pid in processes())
 
     def hands(self, daemon):

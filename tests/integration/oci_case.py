@@ -76,6 +76,41 @@ def runs_one_of(pid, programs):
     return (found.st_dev, found.st_ino) in programs
 
 
+def descriptors(pid):
+    """What a process has open."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except OSError:
+            pass  # closed meanwhile
+    return found
+
+
+def own_sockets():
+    """Sockets of the network namespace we are in, as descriptors of them are shown."""
+    found = set()
+    for name, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("raw", 9), ("unix", 6), ("netlink", 9),
+                         ("packet", 8)):
+        path = pathlib.Path(f"/proc/net/{name}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
+            found.add(f"socket:[{line.split()[column]}]")
+    return found
+
+
+def inside_of(init):
+    """The processes of the box that has this first one."""
+    space = os.readlink(f"/proc/{init}/ns/pid")
+    found = []
+    for pid in processes():
+        try:
+            if os.readlink(f"/proc/{pid}/ns/pid") == space:
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
 def mount_points():
     return {line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()}
 
@@ -233,6 +268,25 @@ class Box:
 
 
 # --- the tests ---
+
+class Apart:
+    """For a test case: what of the host's network is in a box?"""
+
+    def assertApart(self, box, init):
+        """While connections to it are open and a command runs."""
+        held = [http.client.HTTPConnection(box.url.hostname, box.url.port, timeout=WAIT_S) for _ in range(3)]
+        for connection in held:
+            connection.request("GET", "/v1/sandbox")
+            self.assertEqual(connection.getresponse().read()[:1], b"{")
+        box.start("sleep 300")
+        pids = inside_of(init)
+        self.assertGreater(len(pids), 1)
+        own = own_sockets()
+        for pid in pids:
+            self.assertEqual(descriptors(pid) & own, set(), read_of(pid, "cmdline"))
+        for connection in held:
+            connection.close()
+
 
 class BoxCase(TestCase):
     """One daemon for all tests of a class: starting it costs more than a box. `profiles` are all of

@@ -8,10 +8,10 @@ import time
 
 from docker_case import INSTANCE, DockerCase, engines
 from harness import main, wait_until
-from oci_case import Box
+from oci_case import Apart, Box, processes, read_of, runs_one_of
 
 
-class Inside(DockerCase):
+class Inside(Apart, DockerCase):
     def look(self, box):
         self.assertEqual(box.sh("id -un && pwd").split(), ["ann", "/place"])  # as the image says
         status = box.sh("cat /proc/self/status")
@@ -32,6 +32,31 @@ class Inside(DockerCase):
         self.assertEqual(box.sh("cat /proc/net/dev").count(":"), 1)  # loopback only
         self.assertEqual(box.sh("echo $GREETING"), "good day\n")
         self.assertNotEqual(box.run("echo x > /.sandpool/agent").exit_code, 0)
+
+    def test_no_socket_of_the_host_is_inside(self):
+        daemon = self.start(warm=0)
+        box = self.box(daemon, "one")
+        self.assertApart(box, self.container(box)["State"]["Pid"])
+        status = read_of(*self.relays(box), "status")
+        for line in ("NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapEff:\t0000000000000000\n"):
+            self.assertIn(line, status)
+        self.assertNotIn("Uid:\t0", status)
+
+    def test_box_and_relay_end_with_each_other(self):
+        daemon = self.start(warm=0)
+        for victim in ("relay", "box"):
+            box = self.box(daemon, victim)
+            relays = self.relays(box)
+            self.assertEqual(len(relays), 1)
+            os.kill(relays[0] if victim == "relay" else self.container(box)["State"]["Pid"], signal.SIGKILL)
+            client = self.client(daemon)
+            wait_until(lambda box=box, client=client: client.get(f"/v1/sandboxes/{box.id}").status == 410, "it is noticed")
+            wait_until(lambda box=box: self.relays(box) == [], "the relay is gone")
+
+    def relays(self, box):
+        info = os.stat(self.helper)
+        return [pid for pid in processes() if runs_one_of(pid, {(info.st_dev, info.st_ino)}) and
+                f"/{box.box_id}\0" in read_of(pid, "cmdline")]
 
     def test_published(self):
         daemon = self.start(network="nat", docker={"inject": "upload"})

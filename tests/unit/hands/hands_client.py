@@ -18,6 +18,8 @@ HANDS = str(BIN / "sandpool-oci")
 AGENT = str(BIN / "sandpool-agent")
 TOKEN = "test-token"
 WAIT_S = 60
+CACHE = BIN / "CMakeCache.txt"
+IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
 ID_BASE = 1610612736
 USER = 1000
 CAPS = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"]
@@ -75,35 +77,11 @@ def descriptors(pid):
     return found
 
 
-def host_sockets():
-    """Sockets of this network namespace, as descriptors of them are shown."""
-    found = set()
-    for name, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("raw", 9), ("unix", 6), ("netlink", 9),
-                         ("packet", 8)):
-        path = pathlib.Path(f"/proc/net/{name}")
-        for line in path.read_text().splitlines()[1:] if path.exists() else []:
-            found.add(f"socket:[{line.split()[column]}]")
-    return found
-
-
 def is_running(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def inside(pid):
-    """All processes of the box whose init this is."""
-    own = os.readlink(f"/proc/{pid}/ns/pid")
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(path / "ns/pid") == own:
-                found.append(int(path.name))
-        except OSError:
-            pass
-    return found
 
 
 class Failure(Exception):
