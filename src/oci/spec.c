@@ -313,21 +313,32 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
     static const char *const masked[] = {
         "/proc/acpi",
         "/proc/asound",
+        "/proc/diskstats", /* of the disks of all boxes, as several below */
+        "/proc/fs",
         "/proc/interrupts",
         "/proc/kcore",
         "/proc/keys",
         "/proc/key-users",
         "/proc/kmsg",
         "/proc/latency_stats",
+        "/proc/mdstat",
+        "/proc/partitions",
         "/proc/sched_debug",
         "/proc/scsi",
+        "/proc/swaps",
         "/proc/timer_list",
         "/proc/timer_stats",
-        "/sys/devices/virtual/block", /* tells of the disks of all boxes */
+        "/sys/devices/virtual/bdi",
+        "/sys/devices/virtual/block",
         "/sys/devices/virtual/powercap",
         "/sys/firmware",
         "/sys/fs/bpf",
+        "/sys/fs/btrfs",
+        "/sys/fs/ext4",
+        "/sys/fs/f2fs",
+        "/sys/fs/fuse",
         "/sys/fs/pstore",
+        "/sys/fs/xfs",
         "/sys/kernel/debug",
         "/sys/kernel/security",
         "/sys/kernel/tracing",
@@ -349,7 +360,7 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
  * shows through its read-only form groups that are not; so all of them by name. */
 static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
 {
-    static const char *const always[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
+    static const char *const always[] = {"/proc/bus", "/proc/irq", "/proc/sys",
                                          "/proc/sysrq-trigger"};
     static const char *const groups[] = {
         "",

@@ -3,6 +3,7 @@ machine, its root and the neighbours keep theirs."""
 
 import fcntl
 import json
+import os
 import pathlib
 import shutil
 import struct
@@ -10,7 +11,7 @@ import subprocess
 import unittest
 
 from harness import SLOW, main, wait_until
-from oci_case import RUNTIME, BoxCase
+from oci_case import RUNTIME, BoxCase, has_loop_devices
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 NS_GET_OWNER_UID = 0xB704
@@ -178,6 +179,25 @@ class PerUser(BoxCase):
         self.assertEqual(box.sh("ulimit -Hc").strip(), "0")
         table = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
         self.assertLessEqual(hard * 64, max(table // 2, 1024 * 64))
+
+
+@on_this_kernel
+class Neighbours(BoxCase):
+    profiles = {"default": {"warm": {"min": 0, "max": 1}, "limits": {"memory": "256m", "disk": "64m"}}}
+
+    @unittest.skipUnless(has_loop_devices(), "no loop devices: boxes have no disks of their own")
+    def test_their_disks_are_not_seen(self):
+        """What the kernel tells about each disk: how much is written there, and how many there are."""
+        self.acquire("writer").sh("head -c 1M /dev/urandom > /workspace/a; sync")
+        box = self.acquire("curious")
+        for path in ("/proc/diskstats", "/proc/partitions", "/proc/swaps"):
+            self.assertNotEqual(pathlib.Path(path).read_text(), "", path)  # so there is something to hide
+            for user in ("root", "user"):
+                self.assertEqual(box.sh(["cat", path], user=user), "", path)
+        places = ("/proc/fs", "/sys/fs/ext4", "/sys/devices/virtual/block", "/sys/devices/virtual/bdi")
+        for path in filter(os.path.exists, places):
+            self.assertNotEqual(os.listdir(path), [], path)
+            self.assertEqual(box.sh(["ls", "-A", path], user="root"), "", path)
 
 
 if __name__ == "__main__":
