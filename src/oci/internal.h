@@ -182,6 +182,10 @@ struct oci_remover {
                        const struct json *answer);
 };
 
+/* The ids that boxes of this state directory have, from `from` on and enough for `boxes`: none of another
+ * daemon of this machine, and the same as before while boxes can run. */
+MUST_CHECK int oci_claim_ids(const char *state_dir, uint64_t from, uint64_t boxes,
+                             uint64_t *ret_first, uint32_t *ret_slots, struct err *err);
 struct oci_box *oci_box_find(struct oci *o, uint64_t id);
 struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state);
 void oci_box_drop(struct oci_box *b);

@@ -17,8 +17,6 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
-#define ID_END 0xffff0000ULL /* no range goes beyond: the last ids mean "nobody" and "no id" */
-
 struct base_job {
     struct oci_hands hands;
     struct oci *oci;
@@ -151,13 +149,15 @@ static int find_stage(struct oci *o, struct err *err)
                    "nothing of sandpool");
 }
 
-static void take_ids(struct oci *o, uint64_t id_base)
+static int take_ids(struct oci *o, const struct config *c, const char *state_dir, struct err *err)
 {
-    uint64_t count = o->is_rootless ? 0 : (ID_END - id_base) / OCI_ID_COUNT;
+    int rc = SP_OK;
 
-    o->id_base = o->is_rootless ? 0 : id_base;
-    o->id_slots = (uint32_t) count;
-    o->id_used = xcalloc(count / 8 + 1, 1);
+    if (!o->is_rootless)
+        rc = oci_claim_ids(state_dir, c->oci.id_base, c->pool.max_boxes, &o->id_base, &o->id_slots,
+                           err);
+    o->id_used = xcalloc(o->id_slots / 8 + 1, 1);
+    return rc;
 }
 
 /* Not when some are off, or not ours (a container, a slice): a box cannot be tied to those. */
@@ -230,10 +230,11 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
                           err);
     if (rc == SP_OK)
         rc = find_stage(o, err);
+    if (rc == SP_OK)
+        rc = take_ids(o, env->config, state_dir, err);
     if (rc != SP_OK)
         return rc;
     str_copy_cut(o->allow, sizeof(o->allow), env->config->mounts.allow);
-    take_ids(o, env->config->oci.id_base);
     o->host_cpus = cpus > 0 ? (unsigned) cpus : 1;
     o->has_cpuset = has_all_cpus(o->host_cpus);
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;

@@ -8,10 +8,11 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import tempfile
 import unittest
 
-from harness import SLOW, main, wait_until
-from oci_case import RUNTIME, BoxCase, has_loop_devices
+from harness import SLOW, Daemon, main, wait_until
+from oci_case import RUNTIME, Box, BoxCase, has_loop_devices
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 NS_GET_OWNER_UID = 0xB704
@@ -198,6 +199,29 @@ class Neighbours(BoxCase):
         for path in filter(os.path.exists, places):
             self.assertNotEqual(os.listdir(path), [], path)
             self.assertEqual(box.sh(["ls", "-A", path], user="root"), "", path)
+
+
+class TwoDaemons(BoxCase):
+    """They know nothing of each other, and have the same configuration."""
+
+    def id_base(self, server, box):
+        return json.loads((server.state / "oci" / "boxes" / box.box_id / "box.json").read_text())["id_base"]
+
+    def test_their_boxes_have_different_ids(self):
+        home = tempfile.mkdtemp(prefix="sandpool-boxes-", dir=self.home)
+        other = Daemon(home, {**self.make_config(), "instance": self.instance + "-2"}, args=["--destroy-on-exit"])
+        self.addCleanup(other.stop)
+        other.start()
+        answer = other.acquire("theirs")
+        self.assertEqual(answer.status, 200, answer)
+        theirs = self.id_base(other, Box(answer.json))
+        before = [self.id_base(self.server, self.acquire(f"before-{i}")) for i in range(2)]
+        self.server.kill()
+        self.server.start()
+        ours = before + [self.id_base(self.server, self.acquire(f"after-{i}")) for i in range(2)]
+        self.assertEqual(len({theirs, *ours}), 5)
+        self.assertTrue(all(theirs < o for o in ours) or all(theirs > o for o in ours), (theirs, ours))
+        self.assertLess(max(ours) - min(ours), 2048 << 16)  # the same range after a restart
 
 
 if __name__ == "__main__":
