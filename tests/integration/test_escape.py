@@ -284,9 +284,9 @@ class Processes(Attempt):
     def test_descriptors(self):
         held = {int(e.name): os.readlink(e) for e in pathlib.Path(f"/proc/{self.a.pid}/fd").iterdir()}
         self.assertEqual([held[i] for i in range(3)], ["/dev/null"] * 3)
-        self.assertTrue(held[3].startswith("socket:") and held[4].endswith("/lock"), held)
+        self.assertTrue(held[3].startswith("socket:"), held)  # the channel; the lock is the relay's
         # The agent watches its own control group for want of memory, and says who shall die first.
-        files = {t for fd, t in held.items() if t.startswith("/") and not t.startswith("/sys/fs/cgroup/") and fd != 4}
+        files = {t for t in held.values() if t.startswith("/") and not t.startswith("/sys/fs/cgroup/")}
         self.assertLessEqual(files, {"/dev/null", "/proc/1/oom_score_adj"})
         for user in WHO:
             seen = self.a.probe(user, "descriptors")
