@@ -8,10 +8,30 @@ static uint64_t ended_at(const struct store_write *w)
     return MAX_OF(w->at_ms, 1);
 }
 
-static int put_box(struct db *db, const struct store_box *box)
+/* A lease that was undone before anybody was told of it: its box is blank again, or somebody else's.
+ * Left open its row would stay for ever. */
+static int end_other(struct db *db, const struct store_box *box, uint64_t at_ms)
+{
+    const enum sql_stmt q = SQL_END_OTHER;
+    int rc;
+
+    sql_bind_u64(db, q, 1, box->id);
+    sql_bind_u64(db, q, 2, at_ms);
+    sql_bind_str(db, q, 3, box->sandbox_id);
+    rc = sql_run(db, q);
+    if (rc == SQLITE_OK)
+        db->ended += (uint64_t) sqlite3_changes(db->conn);
+    return rc;
+}
+
+static int put_box(struct db *db, const struct store_write *w)
 {
     const enum sql_stmt q = SQL_PUT_BOX;
+    const struct store_box *box = &w->u.box;
+    int rc = end_other(db, box, ended_at(w));
 
+    if (rc != SQLITE_OK)
+        return rc;
     sql_bind_u64(db, q, 1, box->id);
     sql_bind_str(db, q, 2, box->state);
     sql_bind_str(db, q, 3, box->profile);
@@ -38,10 +58,11 @@ static int put_box(struct db *db, const struct store_box *box)
     return sql_run(db, q);
 }
 
-static int put_lease(struct db *db, const struct store_box *box)
+static int put_lease(struct db *db, const struct store_write *w)
 {
     const enum sql_stmt q = SQL_PUT_LEASE;
-    int rc = put_box(db, box);
+    const struct store_box *box = &w->u.box;
+    int rc = put_box(db, w);
 
     if (rc != SQLITE_OK)
         return rc;
@@ -61,7 +82,7 @@ static int put_deleting(struct db *db, const struct store_write *w)
 {
     const struct store_box *box = &w->u.box;
     const enum sql_stmt q = SQL_END_LEASE;
-    int rc = put_box(db, box);
+    int rc = put_box(db, w);
 
     if (rc != SQLITE_OK || box->sandbox_id == NULL || box->sandbox_id[0] == '\0')
         return rc;
@@ -107,9 +128,9 @@ int apply_write(struct db *db, const struct store_write *w)
 {
     switch (w->kind) {
     case STORE_PUT_BOX:
-        return put_box(db, &w->u.box);
+        return put_box(db, w);
     case STORE_PUT_LEASE:
-        return put_lease(db, &w->u.box);
+        return put_lease(db, w);
     case STORE_DELETING:
         return put_deleting(db, w);
     case STORE_FORGET:

@@ -43,6 +43,7 @@ enum sql_stmt {
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
     SQL_PRUNE_PAST, /* 1 how many of the oldest */
+    SQL_END_OTHER,  /* 1 box, 2 when, 3 the id it has now */
     SQL_END_STRAY,  /* 1 when */
     SQL_STMT_COUNT
 };
@@ -52,6 +53,7 @@ struct db {
     sqlite3 *conn; /* NULL while it cannot be opened */
     sqlite3_stmt *stmts[SQL_STMT_COUNT];
     bool is_full;        /* synchronous is FULL, not NORMAL */
+    uint64_t ended;      /* leases ended because their box went on under another id */
     unsigned wal_pages;  /* of the last commit */
     unsigned ckpt_pages; /* size of the log at which the next checkpoint is due */
 };

@@ -45,6 +45,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
                      "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
     [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (SELECT sandbox_id FROM leases "
                        "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
+    [SQL_END_OTHER] = "UPDATE leases SET ended_ms = ?2, end = 'released' WHERE sandbox_id = "
+                      "(SELECT sandbox_id FROM boxes WHERE id = ?1 AND sandbox_id <> ?3) "
+                      "AND box_id = ?1 AND ended_ms = 0",
     [SQL_END_STRAY] = "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
                       "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
                       "AND boxes.sandbox_id = leases.sandbox_id)",

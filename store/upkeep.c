@@ -105,8 +105,8 @@ static int prune(struct store *s, bool want_events, bool want_past, struct err *
     return SP_OK;
 }
 
-/* A lease that was undone (its reply could not be delivered) leaves its row open while its box
- * goes on under another name. Ended here, its generation is remembered and the row can be pruned. */
+/* Older versions left the row of an undone lease open while its box went on under another name. Ended
+ * here, its generation is remembered and the row can be pruned. */
 static int end_strays(struct store *s, struct err *err)
 {
     int rc;

@@ -149,6 +149,8 @@ static void count_batch(struct store *s, const struct list *batch)
         else if (w->kind == STORE_DELETING || w->kind == STORE_FORGET)
             s->leases_ended++;
     }
+    s->leases_ended += s->db.ended;
+    s->db.ended = 0;
     count(&s->failures, failed);
     count(&s->writes, batch->len - failed);
 }

@@ -97,13 +97,15 @@ static void keep_box(struct model *m, const struct step *step)
 {
     const struct store_box *row = &step->put.w.u.box;
     struct model_box *box = &m->boxes[row->id - 1];
+    bool is_bound = row->sandbox_id != NULL && row->sandbox_id[0] != '\0';
+    const char *id = is_bound ? step->sandbox_id : "";
 
+    if (box->is_there && strcmp(box->sandbox_id, id) != 0) /* it went on without its owner */
+        end_lease(m, box->sandbox_id, row->id, "released", step->at_ms);
     box->is_there = true;
     box->row = *row;
     str_copy_cut(box->text, sizeof(box->text), step->text);
-    box->sandbox_id[0] = '\0';
-    if (row->sandbox_id != NULL && row->sandbox_id[0] != '\0')
-        str_copy_cut(box->sandbox_id, sizeof(box->sandbox_id), step->sandbox_id);
+    str_copy_cut(box->sandbox_id, sizeof(box->sandbox_id), id);
 }
 
 static void forget_box(struct model *m, const struct step *step)
@@ -206,22 +208,6 @@ static void print_pasts(const struct model *m, struct buf *out)
     }
 }
 
-/* A lease whose box goes on under another name is ended by the next open, whenever that is. */
-static void print_strays(const struct model *m, struct buf *out)
-{
-    for (size_t i = 0; i < MODEL_IDS; i++) {
-        const struct model_lease *lease = &m->leases[i];
-        const struct model_box *box = &m->boxes[lease->is_there ? lease->box - 1 : 0];
-        char id[16];
-
-        (void) snprintf(id, sizeof(id), "s%02u", (unsigned) i);
-        if (!lease->is_there || lease->ended_ms != 0 ||
-            (box->is_there && strcmp(box->sandbox_id, id) == 0))
-            continue;
-        buf_printf(out, "stray %s %" PRIu64 "\n", id, lease->generation);
-    }
-}
-
 void model_print(const struct model *m, struct buf *out)
 {
     for (size_t i = 0; i < MODEL_METAS; i++) {
@@ -232,13 +218,11 @@ void model_print(const struct model *m, struct buf *out)
     print_pasts(m, out);
     for (uint64_t id = 1; id <= m->events; id++)
         buf_printf(out, "event %" PRIu64 "\n", id);
-    print_strays(m, out);
     assert_false(buf_failed(out));
 }
 
 struct printer {
     struct buf *out;
-    struct buf strays; /* printed last: when they were ended is no matter of the model */
 };
 
 static bool see_meta(void *ctx, const char *key, const char *value)
@@ -261,10 +245,7 @@ static bool see_past(void *ctx, const struct store_past *past)
 {
     struct printer *p = ctx;
 
-    if (strcmp(past->end, "released") == 0)
-        buf_printf(&p->strays, "stray %s %" PRIu64 "\n", past->sandbox_id, past->generation);
-    else
-        print_past(p->out, past->sandbox_id, past->generation, past->end, past->ended_ms);
+    print_past(p->out, past->sandbox_id, past->generation, past->end, past->ended_ms);
     return true;
 }
 
@@ -287,10 +268,7 @@ void model_print_store(struct fixture *f, struct buf *out)
                                         .events_tail = UINT32_MAX};
     struct err err = {0};
 
-    buf_init(&p.strays, 64 * 1024);
     if (store_load(f->store, &reader, &err) != SP_OK)
         fail_msg("store_load: %s", err.msg);
-    buf_append(out, buf_str(&p.strays), p.strays.len);
-    buf_fini(&p.strays);
     assert_false(buf_failed(out));
 }

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <sqlite3.h>
+
 #include "fixture.h"
 
 static void test_the_queue_is_bounded(void **state)
@@ -81,6 +83,50 @@ static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
     assert_true(image.floor == 1000);
 }
 
+static int count_leases(struct fixture *f)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int count;
+
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM leases", -1, &stmt, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    count = sqlite3_column_int(stmt, 0);
+    assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return count;
+}
+
+/* Callers that hang up before they are told: one box after the other is leased and blank again, or
+ * leased to the next at once. */
+static void test_undone_leases_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct image image;
+
+    f->config.past_max = 32;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 400; i++) {
+        char id[16];
+        struct put lease;
+        struct put blank = put_box(1 + i % 3, "blank");
+
+        (void) snprintf(id, sizeof(id), "s%03u", (unsigned) i);
+        lease = put_lease(1 + i % 3, id, i);
+        rt_advance(&f->rt, NS_PER_MS);
+        assert_int_equal(fixture_write(f, &lease), SP_OK);
+        if (i % 2 == 0)
+            assert_int_equal(fixture_write(f, &blank), SP_OK);
+    }
+    fixture_close(f);
+    assert_in_range(count_leases(f), 32, 60);
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_true(image.floor >= 300); /* no generation comes twice */
+}
+
 static uint64_t log_pages(struct fixture *f)
 {
     struct store_stats stats;
@@ -140,6 +186,7 @@ int main(void)
         TEST(test_the_queue_is_bounded),
         TEST(test_events_are_bounded),
         TEST(test_past_leases_are_bounded_and_leave_a_floor),
+        TEST(test_undone_leases_are_bounded),
         TEST(test_the_log_is_emptied_in_a_pause),
         TEST(test_the_log_is_bounded_without_a_pause),
     };
