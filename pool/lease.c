@@ -99,6 +99,16 @@ void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
         waiter_ok(p, w, s, POOL_SRC_KEPT);
 }
 
+/* Another one has been made in its place already: a caller that asks and hangs up must not fill the
+ * pool with boxes that nobody wants. */
+static bool is_surplus(struct pool *p, const struct slot *s)
+{
+    const struct profile *f = profile_of(p, s);
+    size_t have = f->making + f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len;
+
+    return have >= (size_t) MAX_OF(f->conf.warm_max, f->conf.warm_min) + f->waiting[LINE_BLANK];
+}
+
 static void undo_blank(struct pool *p, struct slot *s)
 {
     past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
@@ -124,7 +134,7 @@ static void undo(struct pool *p, struct slot *s)
     bool is_unused = s->box.busy == 0 && !s->is_known;
     bool is_fresh = s->lease_from == POOL_BLANK || s->lease_from == POOL_STARTING;
 
-    if (!is_shown && s->lease_from == POOL_BLANK)
+    if (!is_shown && s->lease_from == POOL_BLANK && !is_surplus(p, s))
         undo_blank(p, s);
     else if (is_fresh && is_unused && (!is_shown || s->is_spoiled))
         doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */

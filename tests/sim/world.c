@@ -124,6 +124,22 @@ static void perform(struct world *w, const struct pool_fx *fx)
     }
 }
 
+/* Whatever callers do, a profile has no more blank boxes than its target, those who wait, and what
+ * was being made for some who have left. */
+static void check_blank(struct world *w)
+{
+    struct pool_stats stats;
+
+    pool_get_stats(w->pool, &stats);
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        struct pool_profile_view v;
+
+        pool_get_profile(w->pool, w->now_ns, i, &v);
+        if (v.by_state[POOL_BLANK] > WORLD_WARM_MAX + v.waiting + 2 * WORLD_CREATE_MAX)
+            world_fail(w, "a profile has many more blank boxes than anybody wants");
+    }
+}
+
 void world_check(struct world *w)
 {
     const char *why = pool_check(w->pool);
@@ -149,6 +165,7 @@ void world_check(struct world *w)
     if (running > w->config.max_boxes)
         world_fail(w, "more boxes run than max_boxes");
     observer_look(w);
+    check_blank(w);
     clients_check(w);
 }
 

@@ -12,6 +12,8 @@
 #define WORLD_PROFILES 3
 #define WORLD_TTL_NS (3 * NS_PER_S) /* of a profile that has one */
 #define WORLD_BACKENDS 2
+#define WORLD_WARM_MAX 6 /* most that a profile is configured with */
+#define WORLD_CREATE_MAX 3
 #define WORLD_CLIENTS 14 /* the last ones are anonymous */
 #define WORLD_THREADS 11
 #define WORLD_BOXES 4096

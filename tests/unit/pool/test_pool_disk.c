@@ -188,7 +188,7 @@ static void test_a_commit_that_hangs(void **state)
     rig.hold.store = false;
     rig_answer_all(&rig, POOL_FX_STORE, true);
     assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 4);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 2); /* others were made in their place */
     assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", 0)), SP_OK);
 }
 

@@ -385,9 +385,43 @@ static void test_new_box_while_the_old_one_dies(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
 }
 
+/* Each acquire takes a blank box and has the next one made; each box comes back when its caller hangs up
+ * before the commit. */
+static void test_hanging_up_does_not_fill_the_pool(void **state)
+{
+    (void) state;
+    rig.config.max_boxes = 100;
+    rig.config.profiles[0].warm_min = 2;
+    rig.config.profiles[0].warm_max = 4;
+    rig_start(&rig);
+    for (unsigned i = 0; i < 60; i++) {
+        uint64_t reqs[3];
+
+        for (unsigned k = 0; k < 3; k++) {
+            char who[16];
+
+            rig.hold.store = false;
+            snprintf(who, sizeof(who), "t%u-%u", i, k);
+            rig.hold.store = k == 2; /* the last is caught in its commit */
+            reqs[k] = rig_acquire(&rig, "u", who, NS_PER_S);
+        }
+        rig_abandon(&rig, reqs[2]);
+        rig.hold.store = false;
+        rig_answer_all(&rig, POOL_FX_STORE, true);
+        for (unsigned k = 0; k < 2; k++) {
+            char who[16];
+
+            snprintf(who, sizeof(who), "t%u-%u", i, k);
+            (void) rig_on(&rig, POOL_EV_DESTROY, who, 0, true);
+        }
+        assert_in_range(rig_count(&rig, POOL_BLANK), 1, 4 + rig.config.profiles[0].create_max);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_hanging_up_does_not_fill_the_pool, setup, teardown),
         cmocka_unit_test_setup_teardown(test_park_and_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generation_floor, setup, teardown),
