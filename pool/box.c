@@ -185,7 +185,9 @@ static void leave_pool(struct pool *p, struct slot *s, bool is_gone)
     bind_cut(p, s);
     index_leave(p, s);
     map_remove(&p->ids, &s->by_id);
-    list_remove(&p->dirty, &s->dirty_link);
+    box_unmark_dirty(p, s);
+    p->flushing -= s->flush_write != 0 ? 1 : 0;
+    s->flush_write = 0;
     if (!is_gone)
         return;
     r->id = s->box.id;
@@ -206,7 +208,6 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     s->changed_ns = p->now_ns;
     s->wait_write = 0;
     s->retry_ns = 0;
-    s->rewrite_ns = 0;
     s->tries = 0;
     s->is_asked = false;
     s->is_checking = false;
@@ -270,16 +271,29 @@ void box_recycle_freed(struct pool *p)
     }
 }
 
+/* The pause after a failed write is always the same, so the list of those that wait is in order. */
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns)
 {
+    box_unmark_dirty(p, s);
     s->rewrite_ns = not_before_ns;
-    if (!list_is_linked(&s->dirty_link))
+    if (not_before_ns > p->now_ns)
+        list_push_back(&p->rewrites, &s->dirty_link);
+    else if (!list_is_empty(&s->waiters))
+        list_push_front(&p->dirty, &s->dirty_link);
+    else
         list_push_back(&p->dirty, &s->dirty_link);
+    if (not_before_ns <= p->now_ns)
+        s->rewrite_ns = 0;
+}
+
+void box_unmark_dirty(struct pool *p, struct slot *s)
+{
+    list_remove(s->rewrite_ns == 0 ? &p->dirty : &p->rewrites, &s->dirty_link);
 }
 
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
-    list_remove(&p->dirty, &s->dirty_link); /* this write says it all */
+    box_unmark_dirty(p, s); /* this write says it all */
     s->last_write = emit_store(p, what, s);
     s->is_reverted = false;
     s->saved_ns = s->box.active_ns;

@@ -121,6 +121,7 @@ static const char *check_counters(const struct pool *p)
     unsigned total = 0;
     unsigned stuck = 0;
     unsigned asking = 0;
+    unsigned flushing = 0;
 
     for (size_t i = 0; i < p->slot_count; i++) {
         const struct slot *s = &p->slots[i];
@@ -133,9 +134,13 @@ static const char *check_counters(const struct pool *p)
         making[s->box.profile] += box_is_making(s) ? 1 : 0;
         stuck += s->tries > 0 ? 1 : 0;
         asking += s->is_asking ? 1 : 0;
+        flushing += s->flush_write != 0 ? 1 : 0;
     }
     if (asking != p->asking || (asking < POOL_ASKS_MAX && !list_is_empty(&p->doubted)))
         return "missing boxes are not asked for in turn";
+    if (flushing != p->flushing ||
+        (flushing < POOL_FLUSH_MAX && p->is_store_up && !list_is_empty(&p->dirty)))
+        return "rows that are to be written are not";
     if (total != p->total || stuck != p->stuck ||
         memcmp(by_state, p->by_state, sizeof(by_state)) != 0)
         return "the counters differ from a recount";

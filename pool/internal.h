@@ -22,6 +22,7 @@
 #define POOL_DISCOVER_NS (5 * NS_PER_S)
 #define POOL_QUESTION_MIN_NS (250 * NS_PER_MS)
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
+#define POOL_FLUSH_MAX 384                    /* rows that nobody waits for, in the store's queue */
 #define POOL_STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
 #define POOL_RETARGET_NS (5 * NS_PER_S)       /* the arrival rate decays without events */
 #define POOL_COMMIT_MIN_NS (1 * NS_PER_S)     /* least time an acquire has for its commit */
@@ -38,7 +39,7 @@ struct slot {
     struct pool_box box;
     struct list *list; /* the one its state names */
     struct list_node link;
-    struct list_node dirty_link; /* row to be written at the end of the step */
+    struct list_node dirty_link; /* row to be written: on p->dirty or p->rewrites */
     struct list_node doubt_link; /* to be asked for */
     struct map_node by_id;
     struct map_node by_sandbox; /* linked while the id is bound to this box */
@@ -51,6 +52,7 @@ struct slot {
     struct list waiters;    /* requests that wait for this box */
     uint64_t wait_write;    /* the commit its state waits for; 0: none */
     uint64_t last_write;
+    uint64_t flush_write;  /* of those that count for POOL_FLUSH_MAX; 0: none */
     uint64_t retry_ns;     /* DESTROYING: next try */
     uint64_t rewrite_ns;   /* dirty: not written before */
     uint64_t changed_ns;   /* last state change */
@@ -216,7 +218,9 @@ struct pool {
     size_t slot_count;
     struct list lists[POOL_STATE_COUNT]; /* BLANK boxes are on lists of their profile */
     struct list freed;                   /* in this step; usable from the next one */
-    struct list dirty;
+    struct list dirty;                   /* now, those that somebody waits for first */
+    struct list rewrites;                /* a write failed: not before rewrite_ns, in that order */
+    unsigned flushing;                   /* of POOL_FLUSH_MAX */
     struct list doubted;
     unsigned asking; /* of POOL_ASKS_MAX */
     struct map ids;
@@ -329,6 +333,7 @@ void box_rank(struct pool *p, struct slot *s); /* after a change of what may end
 void box_set_doubt(struct pool *p, struct slot *s, bool is_missing, bool is_silent);
 void box_recycle_freed(struct pool *p);
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns);
+void box_unmark_dirty(struct pool *p, struct slot *s);
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);
 bool box_is_dying(const struct slot *s);
 bool box_is_making(const struct slot *s);

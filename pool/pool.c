@@ -19,6 +19,7 @@ static void init_slots(struct pool *p, unsigned restore_max)
         list_init(&p->lists[i]);
     list_init(&p->freed);
     list_init(&p->dirty);
+    list_init(&p->rewrites);
     list_init(&p->doubted);
     map_init(&p->ids, p->slot_count);
     map_init(&p->sandboxes, p->slot_count);

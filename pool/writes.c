@@ -102,6 +102,10 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
         p->late_answers++;
         return;
     }
+    if (write == s->flush_write && write != 0) {
+        s->flush_write = 0;
+        p->flushing--;
+    }
     note_deadline(p, s, ev, is_ok);
     if (write == s->wait_write && write != 0) {
         promise_answered(p, s, is_ok);
@@ -121,8 +125,8 @@ void writes_store_state(struct pool *p, bool is_up)
     }
     p->mode_retry_ns = 0;
     p->store_pause_ns = 0;
-    for (struct list_node *n = list_first(&p->dirty); n != NULL; n = list_next(&p->dirty, n))
-        container_of(n, struct slot, dirty_link)->rewrite_ns = 0;
+    while (!list_is_empty(&p->rewrites))
+        box_mark_dirty(p, container_of(list_first(&p->rewrites), struct slot, dirty_link), 0);
 }
 
 static void write_row(struct pool *p, struct slot *s)
@@ -151,26 +155,37 @@ static void write_row(struct pool *p, struct slot *s)
     case POOL_LEASING:
     case POOL_PARKING:
     case POOL_STATE_COUNT: /* their row is right, or is being written */
-        list_remove(&p->dirty, &s->dirty_link);
-        break;
+        box_unmark_dirty(p, s);
+        return;
     }
+    p->flushing += s->flush_write == 0 ? 1 : 0;
+    s->flush_write = s->last_write;
 }
 
 uint64_t writes_flush(struct pool *p)
 {
     uint64_t next_ns = POOL_NEVER;
-    struct list_node *next;
+    struct list_node *n;
 
     if (!p->is_store_up)
         return POOL_NEVER;
-    for (struct list_node *n = list_first(&p->dirty); n != NULL; n = next) {
+    for (n = list_first(&p->rewrites); n != NULL; n = list_first(&p->rewrites)) {
         struct slot *s = container_of(n, struct slot, dirty_link);
 
-        next = list_next(&p->dirty, n);
-        if (s->rewrite_ns <= p->now_ns)
-            write_row(p, s);
-        else
-            next_ns = MIN_OF(next_ns, s->rewrite_ns);
+        if (s->rewrite_ns > p->now_ns) {
+            next_ns = s->rewrite_ns;
+            break;
+        }
+        box_mark_dirty(p, s, 0);
+    }
+    /* Many can end at once: their rows follow the pace of the store, and whoever asks for one comes
+     * first. */
+    for (n = list_first(&p->dirty); n != NULL; n = list_first(&p->dirty)) {
+        struct slot *s = container_of(n, struct slot, dirty_link);
+
+        if (p->flushing >= POOL_FLUSH_MAX && list_is_empty(&s->waiters))
+            break;
+        write_row(p, s);
     }
     if (p->is_mode_dirty && p->mode_retry_ns <= p->now_ns) {
         p->mode_write = emit_store(p, POOL_WRITE_MODE, NULL);

@@ -73,6 +73,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_put_u64(o, "failures", stats.failures);
     json_put_bool(o, "reserve", stats.has_reserve);
     json_put_num(o, "slowest_commit_ms", to_ms(stats.commit_ns_max));
+    json_put_u64(o, "events_dropped", engine_events_dropped(api->engine));
     json_end(o);
 }
 

@@ -139,6 +139,8 @@ const char *engine_backend_trouble(const struct engine *e);
 const char *engine_store_trouble(const struct engine *e);
 bool engine_is_store_hung(const struct engine *e); /* its disk does not answer */
 bool engine_is_recovered(const struct engine *e);
+/* Events that were shown to those who follow, and could not be stored. */
+uint64_t engine_events_dropped(const struct engine *e);
 void engine_get_store_stats(struct engine *e, struct store_stats *ret);
 
 #endif

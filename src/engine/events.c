@@ -17,6 +17,13 @@ struct event_write {
     char *body;
 };
 
+static void add_event(struct engine *e, const char *kind, char *body);
+
+static void on_events_timer(struct rt_timer *timer)
+{
+    events_flush(container_of(timer, struct engine, events_timer));
+}
+
 static void begin_body(struct json_out *o, struct engine *e, const struct pool_box *b)
 {
     char hex[17];
@@ -80,38 +87,82 @@ static void log_fact(const struct engine *e, const struct pool_fx *fx)
     log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
 }
 
+/* A line of the audit trail that is not stored. That some are missing is a line of its own, when there is
+ * room for it. */
+static void drop_event(struct engine *e)
+{
+    if (e->events_untold == 0)
+        log_warn("events.dropped", LF_STR("reason", "the store cannot take them"));
+    e->events_untold++;
+    e->events_dropped++;
+}
+
 static void on_event_written(struct op *op)
 {
     struct event_write *w = container_of(op, struct event_write, write.op);
     struct engine *e = w->engine;
 
-    /* A line that is lost while the disk fails is told by store.down already. */
+    if (op->result != SP_OK)
+        drop_event(e);
     free(w->body);
     free(w);
     engine_op_ended(e);
 }
 
+static void arm(struct engine *e)
+{
+    rt_timer_set(e->rt, &e->events_timer, rt_after(rt_now(e->rt), ENGINE_EVENTS_EVERY_NS),
+                 on_events_timer);
+}
+
+static void tell_dropped(struct engine *e)
+{
+    uint64_t count = e->events_untold;
+    struct json_out o;
+
+    if (count == 0 || !store_is_up(e->store) || e->is_closing)
+        return;
+    e->events_untold = 0;
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_u64(&o, "count", count);
+    json_put_str(&o, "reason", "the store could not take so many events at once");
+    add_event(e, "events_dropped", end_body(&o));
+}
+
+uint64_t engine_events_dropped(const struct engine *e)
+{
+    return e->events_dropped;
+}
+
 void events_flush(struct engine *e)
 {
+    unsigned room = (unsigned) e->config->config->store.queue_max / 2;
+
     rt_timer_cancel(e->rt, &e->events_timer);
-    while (!list_is_empty(&e->late_events)) {
+    /* The other half is for rows of boxes. */
+    while (!list_is_empty(&e->late_events) && (e->is_closing || store_pending(e->store) < room)) {
         struct list_node *n = list_pop_front(&e->late_events);
 
         store_submit(e->store, &container_of(n, struct event_write, link)->write, on_event_written);
     }
-}
-
-static void on_events_timer(struct rt_timer *timer)
-{
-    events_flush(container_of(timer, struct engine, events_timer));
+    if (list_is_empty(&e->late_events))
+        tell_dropped(e);
+    else
+        arm(e);
 }
 
 /* Takes the body over. */
 static void add_event(struct engine *e, const char *kind, char *body)
 {
-    struct event_write *w = xcalloc(1, sizeof(*w));
     const struct journal_event *ev = journal_add(&e->journal, rt_wall_ms(e->rt), kind, body);
+    struct event_write *w;
 
+    if (e->late_events.len >= e->config->config->store.queue_max) {
+        drop_event(e);
+        return;
+    }
+    w = xcalloc(1, sizeof(*w));
     w->engine = e;
     w->body = xstrdup(ev->body);
     str_copy_cut(w->kind, sizeof(w->kind), ev->kind);
@@ -120,8 +171,7 @@ static void add_event(struct engine *e, const char *kind, char *body)
         (struct store_event){.id = ev->id, .at_ms = ev->at_ms, .kind = w->kind, .body = w->body};
     engine_op_begun(e);
     if (list_is_empty(&e->late_events))
-        rt_timer_set(e->rt, &e->events_timer, rt_after(rt_now(e->rt), ENGINE_EVENTS_EVERY_NS),
-                     on_events_timer);
+        arm(e);
     list_push_back(&e->late_events, &w->link);
 }
 

@@ -74,6 +74,8 @@ struct engine {
     struct list free_writes;
     struct list late_events; /* text_write, not yet submitted */
     struct rt_timer events_timer;
+    uint64_t events_dropped; /* not stored, ever */
+    uint64_t events_untold;  /* of them: the trail does not say so yet */
 
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
     unsigned backend_count;

@@ -56,6 +56,25 @@ class Listing(TestCase):
         self.assertEqual(self.assertOk(client.acquire("t1"))["generation"], 2)
 
 
+class Events(TestCase):
+    def test_events_that_cannot_be_stored_are_counted(self):
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, sim=sim, store={"queue_max": 16})
+        client = self.client(daemon)
+        leases = [self.assertOk(client.acquire(f"t{i}")) for i in range(40)]
+        for lease in leases:
+            sim.kill_box(lease["box_id"])
+        wait_until(lambda: client.get("/v1/pool").json["total"] == 0, "all have ended")
+        wait_until(lambda: "event: events_dropped" in client.get("/v1/events?since=0&follow=0").text, "it is told")
+        self.assertGreater(client.get("/v1/pool").json["store"]["events_dropped"], 0)
+        daemon.restart()  # rows are never dropped: nothing comes back
+        client = self.client(daemon)
+        self.assertEqual(client.get("/v1/pool").json["total"], 0)
+        self.assertIn("event: events_dropped", client.get("/v1/events?since=0&follow=0").text)
+        for lease in leases:
+            self.assertCode(client.get("/v1/sandboxes/" + lease["sandbox_id"]), 410, "sandbox_lost")
+
+
 class Binds(TestCase):
     """Labels are the second record of ownership."""
 

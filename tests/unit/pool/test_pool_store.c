@@ -230,6 +230,39 @@ static void test_renewal_refused_out_of_turn(void **state)
     assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
 }
 
+/* Many boxes end at once: the rows follow the pace of the store, and a caller is not behind all of them. */
+static void test_mass_end_does_not_fill_the_queue(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.max_boxes = 1002;
+    rig.config.restore_max = 1002;
+    rig.pool = pool_new(&rig.config);
+    for (unsigned i = 1; i <= 1000; i++) { /* nobody can come back for these: all of them go */
+        struct pool_box row = {.id = {i}, .state = POOL_INTENT, .spec_hash = 1, .generation = 1};
+
+        snprintf(row.sandbox_id, sizeof(row.sandbox_id), "anon-%u", i);
+        assert_true(pool_restore_box(rig.pool, &row));
+    }
+    rig.hold.store = true;
+    rig_start(&rig);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 1000);
+    assert_in_range(rig.effects[POOL_FX_STORE], 1, 400);
+    a = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    assert_int_equal(rig.held[rig.held_count - 1].snapshot.state, POOL_INTENT);
+    for (unsigned i = 0; rig_code(&rig, a) != SP_OK; i++) {
+        assert_in_range(i, 0, 1000); /* with all of them ahead it would take longer */
+        assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+        assert_in_range(rig.held_count, 0, 400);
+    }
+    a = rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    assert_string_equal(rig.held[rig.held_count - 1].snapshot.sandbox_id, "s-t1");
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_count(&rig, POOL_DOOMED), 0);
+}
+
 /* The mode changes while the store is down: the answer to an older write does not settle it. */
 static void test_mode_is_not_settled_by_an_older_write(void **state)
 {
@@ -257,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_committed_renewal_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(test_renewal_refused_out_of_turn, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_mass_end_does_not_fill_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, setup,
                                         teardown),
     };
