@@ -86,14 +86,25 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
     lease_extend(p, s, w, w->acquire.ttl_ns);
 }
 
+/* Somebody waits for a later deadline: the row of that must not be followed by one that takes it back. */
+static bool is_extended_after(const struct slot *s, const struct waiter *w)
+{
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
+        if (waiter_of(n)->phase == WAITER_COMMIT && waiter_of(n)->write > w->write)
+            return true;
+    return false;
+}
+
 /* The store takes too long: the lease stands, with the deadline that is known to be stored. If the
  * write succeeds in the end, its deadline counts after all. */
 void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
 {
-    s->is_reverted = true;
-    s->box.expires_ns = s->committed_ns;
+    if (!is_extended_after(s, w)) {
+        s->is_reverted = true;
+        s->box.expires_ns = s->committed_ns;
+    }
     lease_touch(p, s);
-    if (s->committed_ns <= p->now_ns)
+    if (s->box.expires_ns <= p->now_ns)
         doom_box(p, s, POOL_END_TTL); /* it was over before it could be extended */
     else
         waiter_ok(p, w, s, POOL_SRC_KEPT);
