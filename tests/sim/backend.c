@@ -210,9 +210,11 @@ static void bind(struct world *w, const struct pool_fx *fx)
 {
     struct world_box *b = backend_find(w, fx->box.v);
 
-    if (b == NULL || world_chance(w, 10)) /* nobody hears of a label that could not be set */
+    if (b == NULL)
         return;
-    label(b, &fx->snapshot);
+    b->is_unlabelled = world_chance(w, 10); /* nobody hears of a label that could not be set */
+    if (!b->is_unlabelled)
+        label(b, &fx->snapshot);
 }
 
 void backend_perform(struct world *w, const struct pool_fx *fx)

@@ -23,9 +23,19 @@ static void forget_promises(struct world *w)
     }
 }
 
+/* A box whose owner neither the labels nor the rows know: the daemon tries a bind again, so it loses both
+ * records only when the copy comes in the same moment. */
+static bool is_one_unlabelled(const struct world *w)
+{
+    for (size_t i = 0; i < w->box_count; i++)
+        if (w->boxes[i].is_running && w->boxes[i].is_unlabelled)
+            return true;
+    return false;
+}
+
 bool copies_put_back(struct world *w)
 {
-    if (!w->has_copy || !world_chance(w, 30))
+    if (!w->has_copy || is_one_unlabelled(w) || !world_chance(w, 30))
         return false;
     memcpy(w->rows, w->copy_rows, sizeof(w->rows));
     w->past_count = w->copy_past_count;

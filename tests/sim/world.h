@@ -32,6 +32,7 @@ struct world_box {
     bool is_proven;   /* this life of the pool has seen it ready */
     bool is_unwanted; /* destroyed before it appeared */
     bool is_special;  /* made for `owner` alone: never blank */
+    bool is_unlabelled; /* its last bind was lost */
     uint64_t made_with;
     char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
     uint64_t seen_by;            /* the principal that may know its token; 0: nobody */
