@@ -14,6 +14,7 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 BIN = os.environ.get("SANDPOOL_BIN_DIR") or os.path.join(HERE, "..", "build")
 BIG, SMALL = 10000, 100
+WAITERS = 16000
 START_TIMEOUT = 60
 
 SMALLEST = "profiles: {default: {backend: sim, warm: {min: 4, max: 16}}}\n"
@@ -29,6 +30,14 @@ profiles:
     idle_timeout_s: 0
     park_timeout_s: 86400
     sim: {{socket: "{sim}", create_ms: 0, create_jitter_ms: 0, destroy_ms: 0}}
+"""
+
+
+# One box, that is held: everybody else waits.
+FULL = """log: {{level: warn}}
+http: {{max_connections: {connections}}}
+pool: {{max_boxes: 1, max_waiters: {waiters}}}
+profiles: {{default: {{backend: sim, warm: {{min: 0, max: 0}}, ttl_s: 0, idle_timeout_s: 0}}}}
 """
 
 

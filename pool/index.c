@@ -58,11 +58,21 @@ void index_go_last(struct pool *p, struct slot *s)
     p->ordered_len++;
 }
 
-const struct pool_box *pool_first(const struct pool *p, uint64_t after)
+const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at)
 {
-    for (size_t i = find_after(p, after); i < p->ordered_len; i++)
-        if (p->ordered[i].slot != NULL)
-            return &p->ordered[i].slot->box;
+    *ret_at = find_after(p, after);
+    return pool_next(p, ret_at);
+}
+
+const struct pool_box *pool_next(const struct pool *p, size_t *at)
+{
+    while (*at < p->ordered_len) {
+        const struct slot *s = p->ordered[*at].slot;
+
+        (*at)++;
+        if (s != NULL)
+            return &s->box;
+    }
     return NULL;
 }
 

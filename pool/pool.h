@@ -423,8 +423,10 @@ enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint6
                              uint64_t *ret_principal);
 /* A box whose end is under way, by the id it had; the newest if there are several. */
 const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbox_id);
-/* The first box in the order of listings after `after` (pool_box.order); NULL at the end. */
-const struct pool_box *pool_first(const struct pool *p, uint64_t after);
+/* The first box in the order of listings after `after` (pool_box.order), and the next one; NULL at the
+ * end. */
+const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at);
+const struct pool_box *pool_next(const struct pool *p, size_t *at);
 /* The same among those that are, or were until their end began, of one principal; and the next one. Costs
  * nothing for the boxes of others. */
 const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);

@@ -120,6 +120,7 @@ struct filter {
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
     uint64_t after; /* order of the last box of the page before */
+    size_t at;      /* the pool's place in that order */
     uint64_t limit;
 };
 
@@ -169,16 +170,16 @@ static bool decode_filter(struct http_exchange *ex, struct filter *f)
     return true;
 }
 
-static const struct pool_box *first_box(const struct pool *pool, const struct filter *f)
+static const struct pool_box *first_box(const struct pool *pool, struct filter *f)
 {
-    return f->caller.is_operator ? pool_first(pool, f->after)
+    return f->caller.is_operator ? pool_first(pool, f->after, &f->at)
                                  : pool_first_of(pool, f->caller.principal, f->after);
 }
 
-static const struct pool_box *next_box(const struct pool *pool, const struct filter *f,
+static const struct pool_box *next_box(const struct pool *pool, struct filter *f,
                                        const struct pool_box *box)
 {
-    return f->caller.is_operator ? pool_first(pool, box->order) : pool_next_of(box);
+    return f->caller.is_operator ? pool_next(pool, &f->at) : pool_next_of(box);
 }
 
 static void put_cursor(struct json_out *o, uint64_t order)

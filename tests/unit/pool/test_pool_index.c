@@ -46,9 +46,10 @@ static const char *all_boxes(uint64_t after)
 {
     static char text[64];
     size_t len = 0;
+    size_t at;
 
-    for (const struct pool_box *b = pool_first(rig.pool, after); b != NULL;
-         b = pool_first(rig.pool, b->order))
+    for (const struct pool_box *b = pool_first(rig.pool, after, &at); b != NULL;
+         b = pool_next(rig.pool, &at))
         text[len++] = b->thread[0] != '\0' ? b->thread[0] : '-';
     text[len] = '\0';
     return text;
