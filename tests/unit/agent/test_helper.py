@@ -195,7 +195,7 @@ class Process(HelperTest):
                          sorted(["/dev/null"] * 3 + [str(self.work / "sparse0")]))
         self.assertEqual(len(opened), 5, opened)
         theirs = {o for o in opened if o.startswith("socket:")}
-        self.assertFalse(theirs & set(self.opened(self.agent.pid)))
+        self.until(lambda: not theirs & set(self.opened(self.agent.pid)), "the agent has closed that end")
         status = self.status(child)
         self.assertEqual(status["Uid"].split(), [str(UID)] * 4)
         self.assertEqual(status["Gid"].split(), [str(GID)] * 4)
