@@ -93,7 +93,7 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     e->next_req++;
     ev->req = call->req;
     map_insert(&e->calls, &call->node, hash_u64(call->req.v));
-    if (call->metadata != NULL)
+    if (call->metadata != NULL || call->extras != NULL)
         map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
     if (ev->kind == POOL_EV_ACQUIRE) {
         special_mark(e, call, &ev->u.acquire);

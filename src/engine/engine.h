@@ -19,7 +19,7 @@ struct engine;
  * on_reply() is entered or engine_call_abandon() returned. */
 struct engine_call {
     struct map_node node;
-    struct map_node pending_node; /* acquires with metadata, by sandbox_id */
+    struct map_node pending_node; /* acquires with metadata or extras, by sandbox_id */
     struct list_node link;        /* acquires */
     struct req_id req;
     char sandbox_id[POOL_ID_MAX + 1];

@@ -129,7 +129,9 @@ static void on_box_written(struct op *op)
 
 static bool has_sandbox_id(const struct map_node *node, const void *key)
 {
-    return strcmp(container_of(node, struct engine_call, pending_node)->sandbox_id, key) == 0;
+    const struct engine_call *call = container_of(node, struct engine_call, pending_node);
+
+    return call->metadata != NULL && strcmp(call->sandbox_id, key) == 0;
 }
 
 /* The metadata of a lease is that of the acquire that asked for it last. */

@@ -91,7 +91,7 @@ struct engine {
 
     struct journal journal;
     struct map calls;   /* engine_call by req */
-    struct map pending; /* acquires with metadata by sandbox_id */
+    struct map pending; /* acquires with metadata or extras by sandbox_id */
     struct list acquires;
     struct map extras; /* engine_extra by box */
     struct list extra_list;

@@ -35,25 +35,36 @@ void special_mark(struct engine *e, const struct engine_call *call, struct pool_
     a->is_special = a->made_with != 0 || (c != NULL && c->personal);
 }
 
-/* Of the first that asked for just this box: what it cannot be given later. */
+struct wanted {
+    const struct pool_box *box;
+    unsigned kinds; /* what it cannot be given later */
+};
+
+static bool asks_for(const struct map_node *node, const void *key)
+{
+    const struct engine_call *call = container_of(node, struct engine_call, pending_node);
+    const struct wanted *w = key;
+
+    return call->extras != NULL && strcmp(call->sandbox_id, w->box->sandbox_id) == 0 &&
+           backend_extras_hash(call->extras, w->kinds) == w->box->made_with;
+}
+
+/* Of one that asked for just this box. */
 void special_intent(struct engine *e, const struct pool_box *box)
 {
+    struct wanted w = {.box = box, .kinds = ~special_late(e, box->profile)};
+    struct map_node *n;
+    struct engine_extra *x;
+
     if (box->made_with == 0)
         return;
-    for (struct list_node *n = list_first(&e->acquires); n != NULL;
-         n = list_next(&e->acquires, n)) {
-        const struct engine_call *call = container_of(n, struct engine_call, link);
-        struct engine_extra *x;
-
-        if (call->extras == NULL || strcmp(call->sandbox_id, box->sandbox_id) != 0 ||
-            backend_extras_hash(call->extras, ~special_late(e, box->profile)) != box->made_with)
-            continue;
-        x = extra_make(e, box->id);
-        free(x->extras);
-        x->extras = backend_extras_copy(call->extras);
-        backend_extras_keep(x->extras, ~special_late(e, box->profile));
+    n = map_find(&e->pending, hash_str(box->sandbox_id), asks_for, &w);
+    if (n == NULL)
         return;
-    }
+    x = extra_make(e, box->id);
+    free(x->extras);
+    x->extras = backend_extras_copy(container_of(n, struct engine_call, pending_node)->extras);
+    backend_extras_keep(x->extras, w.kinds);
 }
 
 struct backend_extras *special_take(struct engine *e, struct box_id box)
