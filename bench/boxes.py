@@ -273,6 +273,22 @@ def cgroup_memory(box_id):
     return total
 
 
+def relay_memory(box_id):
+    """Its own, and its share of what relays have in common, in bytes."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+                words = f.read().split("\0")
+            if words[:2] != ["sandpool-oci", "relay"] or not words[2].endswith(box_id):
+                continue
+            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+                fields = dict(line.split(":", 1) for line in f.read().splitlines()[1:])
+            return [1024 * int(fields[name].split()[0]) for name in ("Private_Dirty", "Pss")]
+        except OSError:
+            pass  # another one that has ended
+    raise Failed(f"no relay of box {box_id}")
+
+
 def bench_burst(b):
     count = 100 if b.scale >= 1 else 20
     d = daemon(b, "burst")
@@ -284,6 +300,9 @@ def bench_burst(b):
     b.row(f"{count} boxes asked for at once", f"{taken:.1f} s ({taken / count * 1000:.0f} ms each)", "-", None)
     memory = statistics.median(cgroup_memory(lease["box_id"]) for lease in leases[:10])
     b.row("memory of an idle box (its control group)", f"{memory / 1e6:.1f} MB", "-", None)
+    own, share = zip(*(relay_memory(lease["box_id"]) for lease in leases[:10]))
+    own, share = statistics.median(own) / 1024, statistics.median(share) / 1024
+    b.row("memory of a box's relay: its own / with its share", f"{own:.0f} / {share:.0f} KB", "<= 300 KB", share <= 300)
     b.row(f"memory of the daemon with {count} boxes", f"{d.process.rss_kb() / 1024:.1f} MB", "-", None)
     begin = time.monotonic()
     destroy_all(d, leases)
