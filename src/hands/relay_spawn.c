@@ -66,7 +66,7 @@ int relay_read_report(int fd, const char *who, struct err *err)
     return err_set(err, SP_BACKEND_FAILED, "the %s ended at once: %s", who, text);
 }
 
-static bool set_limit(int which, rlim_t value)
+static bool set_limit(unsigned which, rlim_t value)
 {
     const struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
 
