@@ -11,6 +11,12 @@ static const struct refusal share_full = {
     SP_QUEUE_FULL, "this caller has its share of the queue, the rest is kept for other callers",
     POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
 
+/* An older copy of the database may name an owner whose lease came to nothing, after which somebody else
+ * got the box: the labels tell. */
+static const struct refusal not_listed = {SP_BACKEND_UNAVAILABLE,
+                                          "the backend has not shown yet whose box it is", NS_PER_S,
+                                          POOL_END_NONE};
+
 static void refuse(struct pool *p, struct waiter *w, int code, const char *reason)
 {
     struct refusal r = {.code = code, .reason = reason};
@@ -185,6 +191,10 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
 
     if (code != SP_OK) {
         refuse(p, w, code, sp_error_info(code)->text);
+        return;
+    }
+    if (b->is_stale && b->is_unseen) {
+        waiter_refuse(p, w, &not_listed);
         return;
     }
     switch (b->state) {

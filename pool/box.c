@@ -38,6 +38,8 @@ struct slot *box_find(const struct pool *p, struct box_id id)
 
 bool pool_is_shown(const struct pool_box *box)
 {
+    if (box->is_stale && box->is_unseen)
+        return false;
     return box->state == POOL_LEASED || box->state == POOL_PARKING || box->state == POOL_PARKED;
 }
 
@@ -219,7 +221,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     p->epoch++;
     s->box.epoch = p->epoch;
     if (next == POOL_BLANK || next == POOL_LEASED || next == POOL_PARKED)
-        s->box.is_unseen = false;
+        s->box.is_unseen = s->box.is_unseen && s->box.is_stale; /* then a listing must show it */
     put_on_list(p, s);
     count_in(p, s);
     if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */

@@ -63,7 +63,7 @@ static void is_alive(struct pool *p, struct slot *s)
     bool is_owned = s->box.state == POOL_LEASED || s->box.state == POOL_PARKED;
 
     s->box.seen_ns = p->now_ns;
-    if (s->box.is_unseen && !is_owned) {
+    if (s->box.is_unseen && (!is_owned || s->box.is_stale)) {
         if (s->is_missing)
             box_set_doubt(p, s, true, true);
         return;

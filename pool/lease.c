@@ -137,7 +137,7 @@ static void undo_parked(struct pool *p, struct slot *s, bool is_unused)
 }
 
 /* Nobody holds the lease. As long as it is LEASING no call has shown the box, and a blank one is as good
- * as new. Later its caller may know the token all the same (a reply that was not read to its end, a
+ * as new; not without labels, because a copy of the database may have the row. Later its caller may know the token all the same (a reply that was not read to its end, a
  * list on another connection), so it is kept for its thread or destroyed. */
 static void undo(struct pool *p, struct slot *s)
 {
@@ -145,7 +145,8 @@ static void undo(struct pool *p, struct slot *s)
     bool is_unused = s->box.busy == 0 && !s->is_known;
     bool is_fresh = s->lease_from == POOL_BLANK || s->lease_from == POOL_STARTING;
 
-    if (!is_shown && s->lease_from == POOL_BLANK && !is_surplus(p, s))
+    if (!is_shown && s->lease_from == POOL_BLANK && !is_surplus(p, s) &&
+        profile_of(p, s)->conf.can_bind)
         undo_blank(p, s);
     else if (is_fresh && is_unused && (!is_shown || s->is_spoiled))
         doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */

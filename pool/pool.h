@@ -413,7 +413,7 @@ uint64_t pool_next_wake(const struct pool *p);
 
 /* --- views, valid until the next step --- */
 
-/* Its lease is committed: address and token may be shown to its owner. Whatever shows them of a box in
+/* Its lease is committed, by rows that are not in doubt: address and token may be shown to its owner. Whatever shows them of a box in
  * another state lets somebody keep a token that the next owner of a blank box gets. */
 bool pool_is_shown(const struct pool_box *box);
 const struct pool_box *pool_find_box(const struct pool *p, struct box_id id);

@@ -132,6 +132,25 @@ static void test_abandoned_in_commit(void **state)
     assert_true(rig_box(&rig, "t1")->generation == 2);
 }
 
+/* Without labels a copy of the database that was made just then would give it to the one who left. */
+static void test_abandoned_without_labels(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].can_bind = false;
+    rig.config.profiles[0].warm_min = 1;
+    rig.config.profiles[0].warm_max = 1;
+    rig_start(&rig);
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    rig_abandon(&rig, a);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+}
+
 static void send_back(uint64_t req, bool is_spoiled)
 {
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED, .u.undelivered.is_spoiled = is_spoiled};
@@ -428,6 +447,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_abandoned_without_labels, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered_destroys, setup, teardown),
         cmocka_unit_test_setup_teardown(test_undelivered_of_several, setup, teardown),
