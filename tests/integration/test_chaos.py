@@ -54,7 +54,7 @@ class Vanishing(Hostile):
 
     def test_waiters_who_vanish_make_room(self):
         daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"hang_percent": 100}},
-                             pool={"max_waiters": 10, "max_boxes": 2})
+                             pool={"max_waiters": 10, "max_boxes": 2, "share_percent": 100})
         client = self.client(daemon)
         waiting = [dial(daemon.socket) for _ in range(12)]
         for i, sock in enumerate(waiting):
