@@ -9,14 +9,14 @@
 bool doubt_concerns(const struct slot *s)
 {
     switch (s->box.state) {
+    case POOL_STARTING: /* its probe would only give up at its deadline */
     case POOL_BLANK:
     case POOL_LEASING:
     case POOL_LEASED:
     case POOL_PARKING:
     case POOL_PARKED:
         return true;
-    case POOL_INTENT:
-    case POOL_STARTING: /* else its create, or its probe, will tell */
+    case POOL_INTENT: /* else its create will tell */
         return s->box.is_unseen;
     case POOL_DESTROYING:
         return s->tries > 0 && !s->is_asked;

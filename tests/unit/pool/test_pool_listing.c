@@ -259,6 +259,22 @@ static void test_missing_while_it_is_parked(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
+/* It died while it started, and nobody said so: its probe would wait for a minute. */
+static void test_missing_while_it_starts(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    rig.hold.probe = true;
+    (void) rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
+    assert_int_equal(rig_count(&rig, POOL_STARTING), 1);
+    rig.now_ns += NS_PER_MS;
+    rig.hold.create = true; /* the next one */
+    rig.verdict = POOL_DEAD;
+    rig_list(&rig, true, NULL, 0);
+    assert_int_equal(rig.effects[POOL_FX_CHECK], 1);
+    assert_int_equal(rig_count(&rig, POOL_STARTING), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_after_a_restart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
