@@ -5,6 +5,7 @@
 #include "oci/seccomp.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -188,9 +189,31 @@ static const struct block socket_options[] = {
     {0, 16}, {16, 8}, {24, 2}, {27, 1}, {28, 4},  {32, 16},
     {48, 2}, {53, 1}, {54, 2}, {56, 8}, {64, 64},
 };
-/* Every level of setsockopt but SOL_SOCKET, which is 1. */
-static const struct block socket_levels[] = {
-    {0, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {32, 32}, {64, 64}, {128, 128}, {256, 256},
+/* Every option of IP and IPV6 but those that join a multicast group: the kernel keeps each membership in
+ * memory that is charged to nobody. IP_ADD_MEMBERSHIP 35, IP_ADD_SOURCE_MEMBERSHIP 39, IP_MSFILTER 41,
+ * IPV6_JOIN_GROUP 20, IPV6_JOIN_ANYCAST 27, and of both MCAST_JOIN_GROUP 42, MCAST_JOIN_SOURCE_GROUP 46,
+ * MCAST_MSFILTER 48. */
+static const struct block ip_options[] = {
+    {0, 32}, {32, 2}, {34, 1}, {36, 2}, {38, 1}, {40, 1}, {43, 1},
+    {44, 2}, {47, 1}, {49, 1}, {50, 2}, {52, 4}, {56, 8}, {64, 64},
+};
+static const struct block ipv6_options[] = {
+    {0, 16}, {16, 4}, {21, 1}, {22, 2}, {24, 2}, {26, 1}, {28, 4}, {32, 8},  {40, 2},
+    {43, 1}, {44, 2}, {47, 1}, {49, 1}, {50, 2}, {52, 4}, {56, 8}, {64, 64},
+};
+/* Levels of setsockopt of which only some options are allowed, and every other level. */
+static const struct level {
+    uint32_t number;
+    const struct block *options;
+    size_t count;
+} levels[] = {
+    {SOL_SOCKET, socket_options, ARRAY_LEN(socket_options)},
+    {IPPROTO_IP, ip_options, ARRAY_LEN(ip_options)},
+    {IPPROTO_IPV6, ipv6_options, ARRAY_LEN(ipv6_options)},
+};
+static const struct block other_levels[] = {
+    {2, 2},  {4, 4},  {8, 8},   {16, 16}, {32, 8},    {40, 1},
+    {42, 2}, {44, 4}, {48, 16}, {64, 64}, {128, 128}, {256, 256},
 };
 /* Every option of prctl but PR_SET_SECCOMP, which is 22. */
 static const struct block prctl_options[] = {
@@ -277,18 +300,24 @@ static void put_ioctl(struct json_out *o)
     }
 }
 
-static void put_setsockopt(struct json_out *o)
+static void put_level(struct json_out *o, const struct level *l)
 {
-    for (size_t i = 0; i < ARRAY_LEN(socket_levels); i++) {
-        struct condition level = is_within(1, &socket_levels[i]);
-
-        put_filtered(o, "setsockopt", 0, &level, 1);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(socket_options); i++) {
-        struct condition both[] = {IS(1, SOL_SOCKET), is_within(2, &socket_options[i])};
+    for (size_t i = 0; i < l->count; i++) {
+        struct condition both[] = {IS(1, l->number), is_within(2, &l->options[i])};
 
         put_filtered(o, "setsockopt", 0, both, ARRAY_LEN(both));
     }
+}
+
+static void put_setsockopt(struct json_out *o)
+{
+    for (size_t i = 0; i < ARRAY_LEN(other_levels); i++) {
+        struct condition level = is_within(1, &other_levels[i]);
+
+        put_filtered(o, "setsockopt", 0, &level, 1);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++)
+        put_level(o, &levels[i]);
 }
 
 /* Programs that would narrow their rights take EINVAL for a kernel without filters, and go on. */

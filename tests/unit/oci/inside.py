@@ -157,7 +157,8 @@ def kernel_programs():
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
     fd = ctypes.create_string_buffer(struct.pack("i", -1))
     one = ctypes.create_string_buffer(struct.pack("q", 1))
-    address = {"program": ctypes.addressof(program), "fd": ctypes.addressof(fd), "one": ctypes.addressof(one)}
+    group = ctypes.create_string_buffer(socket.inet_aton("224.0.0.251") + bytes(16))
+    address = {"group": ctypes.addressof(group), "program": ctypes.addressof(program), "fd": ctypes.addressof(fd), "one": ctypes.addressof(one)}
 
     def option(level, name, value, size, kind=socket.SOCK_DGRAM):
         with socket.socket(socket.AF_INET, kind) as s:
@@ -171,6 +172,9 @@ def kernel_programs():
             "bpf": option(1, 50, "fd", 4),
             "reuseport_cbpf": option(1, 51, "program", 16),
             "reuseport_ebpf": option(1, 52, "fd", 4),
+            "multicast": option(0, 35, "group", 8),
+            "multicast_source": option(0, 42 | HIGH, "group", 8),
+            "multicast6": option(41, 20, "group", 20),
             "seccomp": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(seccomp, 1, 0, address["program"])),
             "prctl": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(prctl, 22, 2, address["program"])),
             "prctl_high": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(prctl, 22 | HIGH, 2, address["program"])),
@@ -186,6 +190,8 @@ def kernel_programs():
             "SO_TIMESTAMP_NEW": option(1, 63, "one", 4),
             "SO_RCVTIMEO_NEW": option(1, 66, "one", 16),
             "IP_TTL": option(0, 2, "one", 4),
+            "IP_MULTICAST_TTL": option(0, 33, "one", 4),
+            "IP_MULTICAST_LOOP": option(0, 34, "one", 4),
             "TCP_NODELAY": option(6, 1, "one", 4, socket.SOCK_STREAM),
             "PR_SET_NAME": call(prctl, 15, ctypes.addressof(code), 0, 0, 0),
             "PR_GET_SECCOMP": apart(lambda: "done" if libc.prctl(21, 0, 0, 0, 0) in (0, 2) else "?"),

@@ -207,13 +207,29 @@ static void no_socket_option_loads_a_program(void **state)
         assert_int_equal(outcome(rules, "setsockopt", 3, 1, name), is_program ? EPERM : 0);
         assert_int_equal(outcome(rules, "setsockopt", 3, 1 | high, name | high),
                          is_program ? EPERM : 0);
-        assert_int_equal(outcome(rules, "setsockopt", 3, 41, name), 0);
+        assert_int_equal(outcome(rules, "setsockopt", 3, 17, name), 0);
     }
     for (uint64_t level = 0; level < 512; level++)
         assert_int_equal(outcome(rules, "setsockopt", 3, level, 26), level == 1 ? EPERM : 0);
     for (uint64_t option = 0; option < 256; option++) {
         assert_int_equal(outcome(rules, "prctl", option, 2, 0), option == 22 ? EINVAL : 0);
         assert_int_equal(outcome(rules, "prctl", option | high, 2, 0), option == 22 ? EINVAL : 0);
+    }
+}
+
+/* Memberships are kept in memory that is charged to nobody. */
+static void no_socket_option_joins_a_group(void **state)
+{
+    const struct json *rules = rules_of(*state);
+    const uint64_t high = UINT64_C(1) << 32;
+
+    for (uint64_t name = 0; name < 128; name++) {
+        bool is_of_both = name == 42 || name == 46 || name == 48;
+        bool is_of_ip = is_of_both || name == 35 || name == 39 || name == 41;
+        bool is_of_ipv6 = is_of_both || name == 20 || name == 27;
+
+        assert_int_equal(outcome(rules, "setsockopt", 3, 0, name), is_of_ip ? EPERM : 0);
+        assert_int_equal(outcome(rules, "setsockopt", 3, 41, name | high), is_of_ipv6 ? EPERM : 0);
     }
 }
 
@@ -243,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(no_refused_call_is_allowed), TEST(conditions_have_no_way_round),
         TEST(one_ioctl_is_missing),       TEST(no_socket_option_loads_a_program),
+        TEST(one_ioctl_is_missing),       TEST(no_socket_option_joins_a_group),
         TEST(netlink_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
