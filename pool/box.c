@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/pulse.h"
 
 #define TO(name) (1U << POOL_##name)
 
@@ -56,6 +57,7 @@ bool box_is_making(const struct slot *s)
     if (s->box.sandbox_id[0] != '\0')
         return false;
     return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
+           (state == POOL_BLANK && s->is_mute && s->unanswered == 0) ||
            (state == POOL_BLANK && (s->box.is_unseen || s->is_missing) && !s->is_silent);
 }
 
@@ -72,7 +74,7 @@ enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
 {
     const struct pool_profile *c = &p->profiles[s->box.profile].conf;
 
-    if (s->box.is_unseen || s->is_missing)
+    if (s->box.is_unseen || s->is_missing || s->is_mute)
         return BLANK_UNSEEN;
     return s->box.spec_hash == c->spec_hash && s->box.backend == c->backend ? BLANK_FRESH
                                                                             : BLANK_DRIFTED;
@@ -202,6 +204,7 @@ static void leave_pool(struct pool *p, struct slot *s, bool is_gone)
 void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
 {
     bool was_leasing = s->box.state == POOL_LEASING;
+    bool was_blank = s->box.state == POOL_BLANK;
 
     assert((allowed_next[s->box.state] & (1U << next)) != 0);
     count_out(p, s);
@@ -211,6 +214,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     s->wait_write = 0;
     s->retry_ns = 0;
     s->tries = 0;
+    p->pulses -= was_blank && s->is_asked ? 1 : 0;
     s->is_asked = false;
     s->is_checking = false;
     doubt_stop(p, s);
@@ -222,6 +226,8 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     s->box.epoch = p->epoch;
     if (next == POOL_BLANK || next == POOL_LEASED || next == POOL_PARKED)
         s->box.is_unseen = s->box.is_unseen && s->box.is_stale; /* then a listing must show it */
+    if (next == POOL_BLANK)
+        pulse_begin(p, s);
     put_on_list(p, s);
     count_in(p, s);
     if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */
@@ -247,6 +253,16 @@ void box_relink(struct pool *p, struct slot *s)
 {
     list_remove(s->list, &s->link);
     put_on_list(p, s);
+}
+
+void box_set_mute(struct pool *p, struct slot *s, bool is_mute, unsigned unanswered)
+{
+    count_out(p, s);
+    list_remove(s->list, &s->link);
+    s->is_mute = is_mute;
+    s->unanswered = unanswered;
+    put_on_list(p, s);
+    count_in(p, s);
 }
 
 void box_set_doubt(struct pool *p, struct slot *s, bool is_missing, bool is_silent)

@@ -37,8 +37,9 @@ static bool is_stuck(const struct slot *s)
         return s->wait_write == 0 && !is_dirty;
     case POOL_DESTROYING:
         return !s->is_asked && !heap_has(&s->due);
-    case POOL_FREE:
     case POOL_BLANK:
+        return s->is_mute && !s->is_asked && !heap_has(&s->due);
+    case POOL_FREE:
     case POOL_LEASED:
     case POOL_PARKED:
     case POOL_STATE_COUNT:
@@ -122,6 +123,7 @@ static const char *check_counters(const struct pool *p)
     unsigned stuck = 0;
     unsigned asking = 0;
     unsigned flushing = 0;
+    unsigned pulses = 0;
 
     for (size_t i = 0; i < p->slot_count; i++) {
         const struct slot *s = &p->slots[i];
@@ -135,7 +137,10 @@ static const char *check_counters(const struct pool *p)
         stuck += s->tries > 0 ? 1 : 0;
         asking += s->is_asking ? 1 : 0;
         flushing += s->flush_write != 0 ? 1 : 0;
+        pulses += s->box.state == POOL_BLANK && s->is_asked ? 1 : 0;
     }
+    if (pulses != p->pulses || pulses > POOL_ASKS_MAX)
+        return "the number of blank boxes that are asked differs from a recount";
     if (asking != p->asking || (asking < POOL_ASKS_MAX && !list_is_empty(&p->doubted)))
         return "missing boxes are not asked for in turn";
     if (flushing != p->flushing ||

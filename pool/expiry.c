@@ -1,6 +1,7 @@
 /* expiry.c - what time alone does to a box. Each box is in one heap by its next due moment, which
  * its state decides; reaching it too early is harmless, because everything is compared again. */
 #include "pool/internal.h"
+#include "pool/pulse.h"
 
 static uint64_t lease_due(const struct slot *s)
 {
@@ -23,7 +24,7 @@ uint64_t expiry_due(const struct pool *p, const struct slot *s)
             return POOL_NEVER;
         return time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns);
     case POOL_BLANK:
-        return s->box.is_unseen ? POOL_NEVER : s->age_ns;
+        return s->box.is_unseen ? POOL_NEVER : MIN_OF(s->age_ns, pulse_due(p, s));
     case POOL_DESTROYING:
         return s->is_asked ? POOL_NEVER : s->retry_ns;
     case POOL_FREE:
@@ -54,6 +55,8 @@ static void expire_box(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_DESTROYING)
         doom_destroy(p, s);
+    else if (s->box.state == POOL_BLANK && s->age_ns > p->now_ns)
+        pulse_ask(p, s);
     else if (s->box.state == POOL_BLANK)
         doom_box(p, s, POOL_END_AGED);
     else if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "pool/internal.h"
+#include "pool/pulse.h"
 
 /* For `special` alone, if given: it is bound before its row is written. */
 bool health_make_box(struct pool *p, unsigned profile, struct waiter *special)
@@ -158,6 +159,7 @@ static void become_ready(struct pool *p, struct slot *s)
 
     s->box.ready_ns = p->now_ns;
     s->box.seen_ns = p->now_ns;
+    s->heard_ns = p->now_ns;
     s->box.is_unseen = false;
     s->age_ns = POOL_NEVER;
     if (c->max_age_ns > 0) /* not all at once */
@@ -205,9 +207,10 @@ void health_created(struct pool *p, const struct pool_event *ev)
     emit_event(p, POOL_FACT_CREATED, s, NULL);
     if (is_unwanted(s))
         doom_box(p, s, POOL_END_RELEASED);
-    else if (ev->u.created.is_ready)
+    else if (ev->u.created.is_ready) {
+        s->is_vouched = true;
         become_ready(p, s);
-    else
+    } else
         health_probe(p, s);
 }
 
@@ -253,8 +256,13 @@ void health_probed(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
-    if (s == NULL || s->box.epoch != ev->epoch || s->box.state != POOL_STARTING || !s->is_asked) {
+    if (s == NULL || s->box.epoch != ev->epoch || !s->is_asked ||
+        (s->box.state != POOL_STARTING && s->box.state != POOL_BLANK)) {
         p->late_answers++;
+        return;
+    }
+    if (s->box.state == POOL_BLANK) {
+        pulse_answered(p, s, ev->u.failed.code == SP_OK);
         return;
     }
     if (ev->u.failed.code == SP_OK) {

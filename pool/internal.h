@@ -72,11 +72,16 @@ struct slot {
     bool is_asking;   /* the check is, or is also, because of that */
     bool
         is_silent; /* it has not been answered: asked again when the next listing does not show it */
-    unsigned misses;  /* listings without it and without an answer, in a row */
-    bool is_reverted; /* its newest write failed: the deadline is the one the store has */
-    bool is_used;     /* its token or address may be known to somebody: never blank again */
-    bool is_known;    /* LEASED: its owner has done something with it: no longer undone */
-    bool is_spoiled;  /* LEASED: half changed for its owner, who has not been told of it */
+    unsigned misses;     /* listings without it and without an answer, in a row */
+    uint64_t heard_ns;   /* last answer of its agent; a listing only says that it is there */
+    uint64_t pulse_ns;   /* BLANK: asked next */
+    unsigned unanswered; /* BLANK: times it was asked in vain, in a row */
+    bool is_mute;        /* BLANK: has not answered, so nobody is given it */
+    bool is_vouched;     /* its backend says that it is ready: there is nothing to ask */
+    bool is_reverted;    /* its newest write failed: the deadline is the one the store has */
+    bool is_used;        /* its token or address may be known to somebody: never blank again */
+    bool is_known;       /* LEASED: its owner has done something with it: no longer undone */
+    bool is_spoiled;     /* LEASED: half changed for its owner, who has not been told of it */
 };
 
 enum waiter_phase {
@@ -105,6 +110,7 @@ struct waiter {
     unsigned tries;                   /* boxes made for it that failed */
     char reason[POOL_REASON_MAX + 1]; /* of the last of them */
     uint64_t epoch;                   /* of its discovery */
+    uint64_t commit_ns; /* its commits have time until then, also beyond its deadline */
     uint64_t write;
     struct slot *slot;         /* BOX CHECKING COMMIT DELETED GONE */
     struct turn *turn;         /* QUEUED */
@@ -223,6 +229,7 @@ struct pool {
     unsigned flushing;                   /* of POOL_FLUSH_MAX */
     struct list doubted;
     unsigned asking; /* of POOL_ASKS_MAX */
+    unsigned pulses; /* blank boxes that are being asked, of POOL_ASKS_MAX */
     struct map ids;
     struct map sandboxes;
     struct map refs;
@@ -414,9 +421,6 @@ void lease_left(struct pool *p, struct slot *s);  /* somebody who waited for it 
 void lease_touch(struct pool *p, struct slot *s); /* its owner is at work now */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 
-/* space.c */
-void space_step(struct pool *p, const struct pool_event *ev);
-
 /* release.c */
 void release_step(struct pool *p, const struct pool_event *ev);
 void release_stored(struct pool *p, struct slot *s);
@@ -485,6 +489,7 @@ uint64_t writes_flush(struct pool *p); /* returns when to try the rest */
 
 /* mode.c, reconfig.c */
 void mode_step(struct pool *p, const struct pool_event *ev);
+void space_step(struct pool *p, const struct pool_event *ev); /* space.c */
 void mode_drain(struct pool *p);
 void reconfig_step(struct pool *p, const struct pool_config *config);
 void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);

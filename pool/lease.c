@@ -2,6 +2,7 @@
  * fails, or callers that are gone by then, take the box back to where it came from. Once it was
  * committed the box is used: if no reply can be delivered, it is parked for its thread or destroyed. */
 #include "pool/internal.h"
+#include "pool/pulse.h"
 
 static const struct refusal store_down = {SP_STORE_UNAVAILABLE, "the store cannot be written",
                                           POOL_REWRITE_NS, POOL_END_NONE};
@@ -10,11 +11,12 @@ static const struct refusal store_down = {SP_STORE_UNAVAILABLE, "the store canno
 struct slot *lease_find_blank(struct pool *p, unsigned profile)
 {
     struct profile *f = &p->profiles[profile];
-    struct list_node *n = list_last(&f->blank[BLANK_FRESH]);
 
-    if (n == NULL)
-        n = list_last(&f->blank[BLANK_DRIFTED]);
-    return n != NULL ? slot_of(n) : NULL;
+    for (int k = BLANK_FRESH; k <= BLANK_DRIFTED; k++)
+        for (struct list_node *n = list_last(&f->blank[k]); n != NULL; n = list_last(&f->blank[k]))
+            if (pulse_is_fresh(p, slot_of(n))) /* else it has left the list */
+                return slot_of(n);
+    return NULL;
 }
 
 static uint64_t deadline_of(const struct pool *p, uint64_t asked_ns, uint64_t usual_ns)

@@ -130,6 +130,7 @@ struct pool_profile {
     uint64_t max_age_ns;     /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;      /* surplus blank boxes are kept this long */
     uint64_t check_after_ns; /* unwatched: a kept or parked box unseen this long is checked first */
+    uint64_t blank_check_ns; /* a blank box unseen this long is asked before it is given; 0 never */
     uint64_t backoff_min_ns; /* after a failed create */
     uint64_t backoff_max_ns;
     unsigned breaker_after; /* consecutive failures that open the circuit */

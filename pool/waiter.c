@@ -77,7 +77,7 @@ static bool phase_is_waiting(enum waiter_phase phase)
 
 /* A discovery and a check have the deadline of their effect. Those who wait for a commit and have no
  * deadline of their own are answered when the disk is known to hang: waiter_store_down(). */
-static uint64_t phase_deadline(const struct pool *p, const struct waiter *w)
+static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
 {
     switch (w->phase) {
     case WAITER_QUEUED:
@@ -87,9 +87,11 @@ static uint64_t phase_deadline(const struct pool *p, const struct waiter *w)
     case WAITER_PAUSED:
         return MIN_OF(w->retry_ns, w->acquire.deadline_ns);
     case WAITER_COMMIT: /* a box that came at the last moment has to be stored all the same */
-        return w->kind == POOL_EV_ACQUIRE
-                   ? MAX_OF(w->acquire.deadline_ns, time_after(p->now_ns, POOL_COMMIT_MIN_NS))
-                   : POOL_NEVER;
+        if (w->kind != POOL_EV_ACQUIRE)
+            return POOL_NEVER;
+        if (w->commit_ns == 0) /* once, however often it looks for another box */
+            w->commit_ns = time_after(p->now_ns, POOL_COMMIT_MIN_NS);
+        return MAX_OF(w->acquire.deadline_ns, w->commit_ns);
     case WAITER_FREE:
     case WAITER_NEW:
     case WAITER_REDO:

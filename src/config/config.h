@@ -80,6 +80,7 @@ struct config_profile {
         uint64_t min;
         uint64_t max;
         uint64_t shrink_after_s;
+        uint64_t check_s; /* 0: never */
     } warm;
     struct {
         uint64_t concurrency;

@@ -235,6 +235,9 @@ const struct config_key config_keys[] = {
             "arrivals."),
     PROFILE(warm.shrink_after_s, U64, 0, 1, DAY, "60",
             "Seconds without need after which a surplus box is removed."),
+    PROFILE(warm.check_s, U64, 0, 0, DAY, "30",
+            "A ready box that has not answered for this many seconds is asked before it is handed "
+            "out; each is asked twice in this time. 0: never."),
     PROFILE(create.concurrency, U64, 0, 1, 1000, "4", "Boxes that are made at once."),
     PROFILE(create.timeout_s, U64, 0, 1, 3600, "60", "Seconds the backend may take to make one."),
     PROFILE(create.backoff_min_ms, U64, 0, 1, 3600000, "200",

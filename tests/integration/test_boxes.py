@@ -238,6 +238,28 @@ class Life(Apart, BoxCase):
         wait_until(lambda: self.counts()["leased"] == 0, "the boxes are given back")
 
 
+class Stopped(BoxCase):
+    """A warm box whose agent was stopped is not dead, but nobody is given it."""
+    profiles = {"default": {"warm": {"min": 2, "max": 2, "check_s": 1}}}
+
+    def test_is_not_handed_out(self):
+        self.wait_blank(self.pool, 2)
+        row = next(r for r in self.rows() if r["state"] == "blank")
+        pid = int((self.server.state / "oci" / "boxes" / row["box_id"] / "pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(1.2)  # what it may be silent for
+            boxes = [self.acquire(f"stopped-{i}") for i in range(3)]
+            self.assertNotIn(row["box_id"], [b.box_id for b in boxes])
+            for box in boxes:
+                self.assertEqual(box.sh("echo here"), "here\n")
+            wait_until(lambda: row["box_id"] not in {r["box_id"] for r in self.rows()},
+                       "it is replaced")
+        finally:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGCONT)
+
+
 class Kinds(BoxCase):
     """Profiles with another base or network; all cold."""
     config = {"mounts": {"allow": ["/nowhere"]}}

@@ -141,13 +141,20 @@ static void tell_death(struct world *w, const struct world_box *b)
 static bool may_destroy(struct world *w, const struct pool_fx *fx)
 {
     struct world_row *row = rows_find(w, fx->box.v);
+    struct world_box *b = backend_find(w, fx->box.v);
     struct pool_stats stats;
+    bool is_excused;
 
     pool_get_stats(w->pool, &stats);
-    if (row == NULL) /* not even its intent was written, so there is nothing yet */
-        return !stats.is_store_up || backend_find(w, fx->box.v) == NULL;
-    row->is_unrecorded = row->is_unrecorded || !stats.is_store_up || row->has_failed;
-    return row->box.state == POOL_DOOMED || row->is_unrecorded;
+    is_excused = !stats.is_store_up || (b != NULL && (b->is_unrecorded || b->has_failed)) ||
+                 (row != NULL && (row->is_unrecorded || row->has_failed));
+    if (b != NULL)
+        b->is_unrecorded = is_excused;
+    if (row != NULL)
+        row->is_unrecorded = is_excused;
+    else if (b == NULL) /* not even its intent was written, so there is nothing yet */
+        return true;
+    return is_excused || (row != NULL && row->box.state == POOL_DOOMED);
 }
 
 static void destroy(struct world *w, const struct pool_fx *fx)
@@ -171,7 +178,7 @@ static void destroy(struct world *w, const struct pool_fx *fx)
 static void probe(struct world *w, const struct pool_fx *fx)
 {
     const struct world_box *b = backend_find(w, fx->box.v);
-    bool is_ready = b != NULL && b->is_running && !world_chance(w, 6);
+    bool is_ready = b != NULL && b->is_running && b->stopped_ns == 0 && !world_chance(w, 6);
 
     if (is_ready)
         answer_failure(w, fx, POOL_EV_PROBED, world_ms(w, 0, 20), SP_OK);
@@ -295,6 +302,23 @@ void backend_kill_one(struct world *w)
         if (rand_below(&w->rand, 2) == 0)
             tell_death(w, b);
         return;
+    }
+}
+
+void backend_stop_one(struct world *w)
+{
+    size_t from = rand_below(&w->rand, w->box_count + 1);
+    bool is_go = rand_below(&w->rand, 3) == 0;
+
+    for (size_t i = 0; i < w->box_count; i++) {
+        struct world_box *b = &w->boxes[(from + i) % w->box_count];
+
+        if (is_go || w->is_calm) {
+            b->stopped_ns = 0;
+        } else if (b->is_running && b->stopped_ns == 0) {
+            b->stopped_ns = w->now_ns;
+            return;
+        }
     }
 }
 

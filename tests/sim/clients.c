@@ -213,6 +213,11 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
     struct world_box *real = backend_find(w, fx->box.v);
     bool is_delivered;
 
+    if (fx->u.reply.source == POOL_SRC_WARM && real->stopped_ns > w->awake_ns &&
+        real->stopped_ns != 0 && !real->is_vouched &&
+        w->config.profiles[b->profile].blank_check_ns > 0 &&
+        b->leased_ns > real->stopped_ns + WORLD_PULSE_NS + WORLD_PROBE_NS)
+        world_fail(w, "a box was given out that has not answered for long");
     if (w->leased == fx->box.v)
         w->leased = 0;
     if (row == NULL || row->box.state != POOL_LEASED || row->box.generation != b->generation ||

@@ -28,6 +28,7 @@ static void make_profile(struct world *w, unsigned index)
     c->max_age_ns = rand_below(&w->rand, 2) == 0 ? 0 : 4 * NS_PER_S;
     c->shrink_ns = 300 * NS_PER_MS;
     c->check_after_ns = 150 * NS_PER_MS;
+    c->blank_check_ns = rand_below(&w->rand, 3) == 0 ? 0 : WORLD_PULSE_NS;
     c->backoff_min_ns = 5 * NS_PER_MS;
     c->backoff_max_ns = 200 * NS_PER_MS;
     c->breaker_after = 3;
@@ -113,6 +114,8 @@ void operator_act(struct world *w)
         w->awake_ns = w->now_ns;
     } else if (dice < 83)
         operator_space(w, rand_below(&w->rand, 3) == 0);
+    else if (dice < 86)
+        backend_stop_one(w);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);
     else if (dice >= 130 && dice < 136)

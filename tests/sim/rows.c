@@ -91,9 +91,12 @@ static void apply(struct world *w, const struct pending *p)
 static void note_outcome(struct world *w, const struct pending *p, bool is_ok)
 {
     struct world_row *row = rows_find(w, p->ev.box.v);
+    struct world_box *b = backend_find(w, p->ev.box.v);
 
     if (row != NULL)
         row->has_failed = !is_ok;
+    if (b != NULL)
+        b->has_failed = !is_ok;
 }
 
 static void tell_state(struct world *w, bool is_up, uint64_t delay_ns)

@@ -87,6 +87,7 @@ void settle(struct world *w)
     w->is_calm = true;
     rows_set_up(w, true);
     operator_space(w, false);
+    backend_stop_one(w); /* calm: all go on */
     operator_config(w, true);
     world_step(w, &run);
     for (unsigned i = 0; i < 4000; i++) {

@@ -203,6 +203,7 @@ static void note_proof(struct world *w, const struct pool_event *ev)
     if (b == NULL)
         return;
     b->is_told |= ev->kind == POOL_EV_CREATED;
+    b->is_vouched |= ev->kind == POOL_EV_CREATED && ev->u.created.is_ready;
     b->is_proven |= (ev->kind == POOL_EV_CREATED && ev->u.created.is_ready) ||
                     (ev->kind == POOL_EV_PROBED && ev->u.failed.code == SP_OK);
 }

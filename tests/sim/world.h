@@ -27,6 +27,10 @@ struct world_box {
     struct pool_seen seen; /* its labels */
     unsigned backend;
     bool is_running;
+    bool is_unrecorded;  /* its owner wanted it gone while the store could not be written */
+    bool has_failed;     /* the last write of it, also when it has no row yet */
+    bool is_vouched;     /* its backend said that it is ready */
+    uint64_t stopped_ns; /* its agent does not answer since; 0: it does */
     bool is_exempt;   /* came to life after the pool had given it up, or was put there by others */
     bool is_told;     /* this life of the pool has heard that it exists */
     bool is_proven;   /* this life of the pool has seen it ready */
@@ -40,14 +44,17 @@ struct world_box {
     bool is_held;                /* somebody has got the reply, or may act as if */
 };
 
+#define WORLD_PULSE_NS \
+    (400 * NS_PER_MS)                   /* a blank box that was silent for so long is asked first */
+#define WORLD_PROBE_NS (25 * NS_PER_MS) /* an answer may be so late */
 #define WORLD_HANG_NS (3000 * NS_PER_MS)  /* a disk that takes longer counts as down */
 #define WORLD_GRACE_NS (1500 * NS_PER_MS) /* what an answer may take beyond its deadline */
 
 struct world_row {
     bool is_used;
     struct pool_box box; /* state as the store keeps it */
+    bool is_unrecorded;  /* as of the box */
     bool has_failed;     /* the last write of it */
-    bool is_unrecorded;  /* its owner wanted it gone while the store could not be written */
 };
 
 struct world_past {
@@ -162,6 +169,7 @@ void backend_perform(struct world *w, const struct pool_fx *fx);
 void backend_appear(struct world *w, size_t index);
 void backend_list(struct world *w, unsigned backend);
 void backend_kill_one(struct world *w);
+void backend_stop_one(struct world *w); /* its agent; or the others go on */
 void backend_add_orphan(struct world *w);
 struct world_box *backend_find(struct world *w, uint64_t id);
 

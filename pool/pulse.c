@@ -1,0 +1,72 @@
+/* pulse.c - do blank boxes still answer? A process that was stopped is not dead, so no backend tells of
+ * it. Each blank box is therefore asked now and then, a few at a time and not all at once, so that one
+ * which is handed out has answered a short while ago. One that has not is mute: nobody is given it
+ * until it answers, and it goes when it does not answer twice. */
+#include "pool/pulse.h"
+
+#define POOL_PULSE_PAUSE_NS (500 * NS_PER_MS) /* before a blank box is asked again */
+
+/* Asked again at half the time, so that an answer is never older than all of it. */
+static void plan(struct pool *p, struct slot *s)
+{
+    uint64_t every_ns = profile_of(p, s)->conf.blank_check_ns;
+
+    s->pulse_ns = time_after(s->heard_ns, every_ns / 2 + rand_below(&p->rand, every_ns / 4 + 1));
+}
+
+void pulse_begin(struct pool *p, struct slot *s)
+{
+    s->is_mute = false;
+    s->unanswered = 0;
+    s->pulse_ns = POOL_NEVER;
+    if (profile_of(p, s)->conf.blank_check_ns > 0 && !s->is_vouched)
+        plan(p, s);
+}
+
+uint64_t pulse_due(const struct pool *p, const struct slot *s)
+{
+    if (p->profiles[s->box.profile].conf.blank_check_ns == 0 || s->is_asked)
+        return POOL_NEVER;
+    return s->pulse_ns;
+}
+
+void pulse_ask(struct pool *p, struct slot *s)
+{
+    if (p->pulses >= POOL_ASKS_MAX) { /* its turn comes when others have answered */
+        s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);
+        return;
+    }
+    p->pulses++;
+    s->is_asked = true;
+    emit_backend(p, POOL_FX_PROBE, s, time_after(p->now_ns, POOL_CHECK_NS));
+}
+
+/* False when it has not answered for too long: then it is asked, and not handed out meanwhile. */
+bool pulse_is_fresh(struct pool *p, struct slot *s)
+{
+    uint64_t limit_ns = profile_of(p, s)->conf.blank_check_ns;
+
+    if (limit_ns == 0 || s->is_vouched || time_after(s->heard_ns, limit_ns) >= p->now_ns)
+        return true;
+    if (!s->is_asked)
+        pulse_ask(p, s);
+    box_set_mute(p, s, true, s->unanswered);
+    return false;
+}
+
+void pulse_answered(struct pool *p, struct slot *s, bool is_ok)
+{
+    s->is_asked = false;
+    p->pulses--;
+    if (is_ok) {
+        s->box.seen_ns = p->now_ns;
+        s->heard_ns = p->now_ns;
+        plan(p, s);
+        box_set_mute(p, s, false, 0); /* also to the end of its list: seen last, given first */
+        return;
+    }
+    s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);
+    box_set_mute(p, s, true, s->unanswered + 1);
+    if (s->unanswered > 1)
+        doom_box(p, s, POOL_END_NOT_READY);
+}
