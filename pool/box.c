@@ -313,6 +313,7 @@ uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
     box_unmark_dirty(p, s); /* this write says it all */
     s->last_write = emit_store(p, what, s);
+    s->open_writes++;
     s->is_reverted = false;
     s->saved_ns = s->box.active_ns;
     expiry_update(p, s);

@@ -52,6 +52,7 @@ struct slot {
     struct list waiters;    /* requests that wait for this box */
     uint64_t wait_write;    /* the commit its state waits for; 0: none */
     uint64_t last_write;
+    unsigned open_writes;  /* not answered yet */
     uint64_t flush_write;  /* of those that count for POOL_FLUSH_MAX; 0: none */
     uint64_t retry_ns;     /* DESTROYING: next try */
     uint64_t rewrite_ns;   /* dirty: not written before */
@@ -65,16 +66,15 @@ struct slot {
     enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered,
                                  * STARTING: made for it */
     enum pool_source source;
-    bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
-    bool is_checking; /* the backend owes an answer to a check */
-    bool is_made;     /* by this process: its failure counts against the profile */
-    bool is_missing;  /* the last clean listing did not show it, and nothing has since */
-    bool is_asking;   /* the check is, or is also, because of that */
-    bool
-        is_silent; /* it has not been answered: asked again when the next listing does not show it */
-    unsigned misses;     /* listings without it and without an answer, in a row */
-    uint64_t heard_ns;   /* last answer of its agent; a listing only says that it is there */
-    uint64_t pulse_ns;   /* BLANK: asked next */
+    bool is_asked;     /* the backend owes an answer to a create, probe or destroy */
+    bool is_checking;  /* the backend owes an answer to a check */
+    bool is_made;      /* by this process: its failure counts against the profile */
+    bool is_missing;   /* the last clean listing did not show it, and nothing has since */
+    bool is_asking;    /* the check is, or is also, because of that */
+    bool is_silent;    /* it was not answered: asked again when the next listing does not show it */
+    unsigned misses;   /* listings without it and without an answer, in a row */
+    uint64_t heard_ns; /* last answer of its agent; a listing only says that it is there */
+    uint64_t pulse_ns; /* BLANK: asked next */
     unsigned unanswered; /* BLANK: times it was asked in vain, in a row */
     bool is_mute;        /* BLANK: has not answered, so nobody is given it */
     bool is_vouched;     /* its backend says that it is ready: there is nothing to ask */

@@ -37,6 +37,23 @@ static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
     }
 }
 
+/* Older writes that still wait may move the deadline again, and their callers are told so: a row with the
+ * old one must not follow them. */
+static bool is_settled(const struct slot *s)
+{
+    return !s->is_reverted || s->open_writes == 0;
+}
+
+static void fall_back(struct pool *p, struct slot *s)
+{
+    if (!s->is_reverted || s->box.state != POOL_LEASED)
+        return;
+    s->box.expires_ns = s->committed_ns;
+    expiry_update(p, s);
+    if (is_settled(s))
+        box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
+}
+
 /* What the store's row says of the deadline. A write that is refused because too many wait is answered
  * before those that wait: then an older one still decides. */
 static void note_deadline(struct pool *p, struct slot *s, const struct pool_event *ev, bool is_ok)
@@ -45,10 +62,7 @@ static void note_deadline(struct pool *p, struct slot *s, const struct pool_even
         s->committed_ns = ev->u.stored.expires_ns;
     else if (s->last_write == ev->u.stored.write)
         s->is_reverted = true;
-    if (!s->is_reverted || s->box.state != POOL_LEASED)
-        return;
-    s->box.expires_ns = s->committed_ns;
-    expiry_update(p, s);
+    fall_back(p, s);
 }
 
 /* Kept acquires and renewals: the lease stands either way, only its deadline depends on it. */
@@ -106,9 +120,11 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
         s->flush_write = 0;
         p->flushing--;
     }
+    s->open_writes -= s->open_writes > 0 ? 1 : 0;
     note_deadline(p, s, ev, is_ok);
     if (write == s->wait_write && write != 0) {
         promise_answered(p, s, is_ok);
+        fall_back(p, s); /* it may be leased again */
         return;
     }
     extension_answered(p, s, write, is_ok);
@@ -136,6 +152,12 @@ static void write_row(struct pool *p, struct slot *s)
         (void) box_write(p, s, POOL_WRITE_BOX);
         break;
     case POOL_LEASED:
+        if (!is_settled(s)) { /* the last answer brings it back */
+            box_unmark_dirty(p, s);
+            return;
+        }
+        (void) box_write(p, s, POOL_WRITE_LEASE);
+        break;
     case POOL_PARKED:
         (void) box_write(p, s, POOL_WRITE_LEASE);
         break;

@@ -198,11 +198,19 @@ static void test_committed_renewal_stays(void **state)
     assert_true(rig_box(&rig, "t1")->expires_ns == deadline_ns);
 }
 
+static void answer(const struct pool_fx *fx, enum pool_event_kind kind)
+{
+    struct pool_event ev = {.kind = kind, .box = fx->box, .epoch = fx->epoch};
+
+    ev.u.stored.write = fx->u.store.write;
+    ev.u.stored.expires_ns = fx->snapshot.expires_ns;
+    rig_send(&rig, &ev);
+}
+
 /* A write that finds the queue full is refused at once, before those that wait in it are answered. */
 static void test_renewal_refused_out_of_turn(void **state)
 {
     struct pool_fx first;
-    struct pool_event ev = {.kind = POOL_EV_STORED};
     uint64_t deadline_ns;
     uint64_t a;
     uint64_t b;
@@ -219,14 +227,42 @@ static void test_renewal_refused_out_of_turn(void **state)
     b = renew("t1", 500 * NS_PER_S);
     assert_true(rig_answer(&rig, POOL_FX_STORE, false));
     assert_int_equal(rig_code(&rig, b), SP_STORE_UNAVAILABLE);
-    ev.box = first.box;
-    ev.epoch = first.epoch;
-    ev.u.stored.write = first.u.store.write;
-    ev.u.stored.expires_ns = first.snapshot.expires_ns;
-    rig_send(&rig, &ev);
+    rig_advance(&rig, 2 * NS_PER_S); /* nor does a row with the old deadline follow it */
+    assert_null(rig_held(&rig, POOL_FX_STORE));
+    answer(&first, POOL_EV_STORED);
     assert_int_equal(rig_code(&rig, a), SP_OK);
     assert_true(rig_box(&rig, "t1")->expires_ns == deadline_ns);
     rig_advance(&rig, 2 * NS_PER_S); /* the row is written again, with what was promised */
+    assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
+}
+
+/* The same, and the box is to be parked meanwhile, which fails: it is leased as long as was promised. */
+static void test_renewal_confirmed_while_parking(void **state)
+{
+    struct pool_fx first;
+    uint64_t deadline_ns;
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig.config.profiles[0].park_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    a = renew("t1", 1000 * NS_PER_S);
+    deadline_ns = rig_box(&rig, "t1")->expires_ns;
+    first = rig.held[0];
+    rig.held_count = 0;
+    (void) renew("t1", 500 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKING);
+    answer(&first, POOL_EV_STORED);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    assert_true(rig_box(&rig, "t1")->expires_ns == deadline_ns);
+    rig_advance(&rig, 2 * NS_PER_S);
     assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
 }
 
@@ -290,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_committed_renewal_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(test_renewal_refused_out_of_turn, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_confirmed_while_parking, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mass_end_does_not_fill_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, setup,
                                         teardown),
