@@ -43,7 +43,8 @@ static int cover_stage(const char *stage, int *ret_fd, struct err *err)
         return err_sys(err, SP_IO, errno, "mount a tmpfs at '%.100s'", stage);
     *ret_fd = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_fd < 0 || mkdirat(*ret_fd, "rootfs", 0755) != 0 || mkdirat(*ret_fd, "lower", 0755) ||
-        mkdirat(*ret_fd, "disk", 0700) != 0 || mkdirat(*ret_fd, "empty", 0755) != 0)
+        mkdirat(*ret_fd, "disk", 0700) != 0 || mkdirat(*ret_fd, "empty", 0755) != 0 ||
+        mkdirat(*ret_fd, "file", 0755) != 0)
         return err_sys(err, SP_IO, errno, "prepare '%.100s'", stage);
     return SP_OK;
 }
@@ -156,31 +157,64 @@ static int attach(int root, const struct plan *p, const struct plan_mount *m,
     return SP_OK;
 }
 
-/* A directory of the host that every box sees, as an overlay of this box's own: with a bind the
- * boxes and the host would share its inodes, and so see each other's inotify events and wait for
- * each other's locks. SP_UNSUPPORTED: the host's file system has too many layers already. */
-static int show_own(int root, int stage, const struct plan *p, const struct plan_mount *m,
+/* An overlay of this box's own at the directory `target`, which shows `from`. SP_UNSUPPORTED: the
+ * host's file system has too many layers already. */
+static int mount_own(int stage, const char *from, const char *target, struct err *err)
+{
+    AUTO_CLOSE int shown = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int empty = openat(stage, "empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char options[96];
+
+    if (shown < 0 || empty < 0)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", from);
+    (void) snprintf(options, sizeof(options), "lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", shown,
+                    empty);
+    if (mount("sandpool", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) != 0)
+        return err_sys(err, errno == EINVAL ? SP_UNSUPPORTED : SP_IO, errno, "show '%.100s'", from);
+    return SP_OK;
+}
+
+/* A directory of the host that every box sees: with a bind the boxes and the host would share its
+ * inodes, and so see each other's inotify events and wait for each other's locks. */
+static int show_dir(int root, int stage, const struct plan *p, const struct plan_mount *m,
                     struct err *err)
 {
-    AUTO_CLOSE int from = open(m->from, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int empty = openat(stage, "empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int target = -1;
-    char options[96];
     char path[32];
-    int rc;
+    int rc = inside_target(root, m->to, true, p->id_base, &target, err);
 
-    if (from < 0 || empty < 0)
-        return err_sys(err, SP_IO, errno, "open '%.150s'", m->from);
-    rc = inside_target(root, m->to, true, p->id_base, &target, err);
     if (rc != SP_OK)
         return rc;
-    (void) snprintf(options, sizeof(options), "lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", from,
-                    empty);
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
-    if (mount("sandpool", path, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) != 0)
-        return err_sys(err, errno == EINVAL ? SP_UNSUPPORTED : SP_IO, errno, "show '%.100s'",
-                       m->from);
-    return SP_OK;
+    return mount_own(stage, m->from, path, err);
+}
+
+/* The same for a file: it is taken out of an overlay of its directory. So the box does not see in its
+ * list of mounts either where on the host the file lies. */
+static int show_file(int root, int stage, const struct plan *p, const struct plan_mount *m,
+                     struct err *err)
+{
+    AUTO_FREE char *from = realpath(m->from, NULL);
+    char *name = from != NULL ? strrchr(from, '/') : NULL;
+    char path[2 * PLAN_PATH_MAX];
+    struct plan_mount own = {.from = path, .to = m->to, .is_ro = true};
+    char over[PLAN_PATH_MAX + 16];
+    struct source s;
+    int rc;
+
+    if (name == NULL)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", m->from);
+    *name++ = '\0';
+    (void) snprintf(over, sizeof(over), "%s/file", p->stage);
+    (void) snprintf(path, sizeof(path), "%s/%s", over, name);
+    if ((rc = mount_own(stage, from[0] != '\0' ? from : "/", over, err)) != SP_OK)
+        return rc;
+    if ((rc = source_open_own(&own, &s, err)) == SP_OK)
+        rc = attach(root, p, m, &s, err);
+    source_close(&s);
+    (void) umount2(over,
+                   MNT_DETACH); /* the file has been taken out; the next one needs the place */
+    return rc;
 }
 
 static bool is_dir(const char *path)
@@ -196,8 +230,8 @@ static int add_bind(int root, int stage, const struct plan *p, const struct plan
     struct source s;
     int rc = SP_UNSUPPORTED;
 
-    if (m->is_ro && is_dir(m->from))
-        rc = show_own(root, stage, p, m, err);
+    if (m->is_ro)
+        rc = is_dir(m->from) ? show_dir(root, stage, p, m, err) : show_file(root, stage, p, m, err);
     if (rc != SP_UNSUPPORTED)
         return rc;
     rc = source_open_own(m, &s, err);

@@ -3,12 +3,11 @@ what both say of the boxes."""
 
 import os
 import pathlib
-import shutil
 import sys
 import unittest
 
 from harness import BIN, SLOW, Daemon, TestCase, main, wait_until
-from oci_case import Box, processes, runs_one_of
+from oci_case import Box, copy_program, mark_of, processes, runs_one_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
 import engine as engines  # noqa: E402
@@ -44,8 +43,8 @@ class DockerCase(TestCase):
         """With an agent of its own, so that its processes can be told."""
         self.agent = pathlib.Path(self.directory) / "sandpool-agent"
         self.helper = pathlib.Path(self.directory) / "sandpool-oci"
-        shutil.copy(engines.static_agent(BIN), self.agent)
-        shutil.copy(BIN / "sandpool-oci", self.helper)
+        copy_program(engines.static_agent(BIN), self.agent)
+        copy_program(BIN / "sandpool-oci", self.helper)
         daemon = Daemon(self.directory, {
             "instance": INSTANCE, "oci": {"agent": str(self.agent), "helper": str(self.helper)},
             "profiles": {"default": self.profile(**profile), **(profiles or {})}, **(config or {})})
@@ -125,8 +124,8 @@ class DockerCase(TestCase):
 
     def running(self, program):
         """How many processes run this program of the test's own."""
-        info = os.stat(program)
-        return sum(runs_one_of(pid, {(info.st_dev, info.st_ino)}) for pid in processes())
+        marks = {mark_of(program)}
+        return sum(runs_one_of(pid, marks) for pid in processes())
 
     def hands(self, daemon):
         path = daemon.state / "docker"

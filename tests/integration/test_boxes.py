@@ -283,6 +283,16 @@ class Kinds(BoxCase):
             self.skipTest(f"what '{profile}' needs is not installed")
         return self.acquire(f"kind-{profile}", "cold", profile=profile)
 
+    def test_mounts_do_not_name_the_places_of_the_host(self):
+        """The programs, the state directory, trees and images all lie below the test's directory."""
+        for profile in self.profiles:
+            box = self.acquire(f"mounts-{profile}", "cold", profile=profile)
+            for path in ("/proc/self/mountinfo", "/proc/mounts", "/proc/self/mountstats"):
+                text = box.sh(["cat", path], user="root")
+                self.assertIn(" /proc ", text)
+                for word in (self.home.name, str(BIN), "sandpool.db", "/oci/"):
+                    self.assertNotIn(word, text, f"{profile} {path}")
+
     def test_directory(self):
         box = self.of("tree")
         self.assertEqual(box.sh("cat /etc/motd; id -un"), "a tree of its own\nuser\n")

@@ -14,7 +14,7 @@ import threading
 import time
 
 from harness import SLOW, WAIT_S, in_threads, main, wait_until
-from oci_case import RUNTIME, Box, BoxCase, is_alive, processes, read_of, runs_one_of
+from oci_case import RUNTIME, Box, BoxCase, is_alive, mark_of, processes, read_of, runs_one_of
 from test_crash import Load, Owner, fault_names
 
 POINTS = ("oci.before_run", "oci.after_run", "oci.before_remove", "oci.after_remove",
@@ -112,7 +112,7 @@ class Daemon(BoxCase):
         """Whoever makes or removes a box dies: tried again or told, and cleaned up."""
         stop = threading.Event()
         killed = []
-        helper = (self.home / "bin" / "sandpool-oci").stat()
+        helper = {mark_of(self.home / "bin" / "sandpool-oci")}
         daemon = self.server.process.child.pid  # what a helper started belongs to a box
 
         def hunt():
@@ -120,7 +120,7 @@ class Daemon(BoxCase):
             while not stop.wait(dice.uniform(0.005, 0.05)):
                 for pid in [int(p) for p in os.listdir("/proc") if p.isdigit()]:
                     if len(killed) < 12 and parent_of(pid) == daemon and \
-                            runs_one_of(pid, {(helper.st_dev, helper.st_ino)}):
+                            runs_one_of(pid, helper):
                         kill(pid)
                         killed.append(pid)
 

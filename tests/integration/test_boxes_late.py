@@ -53,6 +53,11 @@ class Late(BoxCase):
 
     # -- mounts --
 
+    def test_only_its_own_line_names_a_source(self):
+        box = self.warm("lines", mounts=[self.mount("data", "/data", True)])
+        lines = [line.split() for line in box.sh(["cat", "/proc/self/mountinfo"], user="root").splitlines()]
+        self.assertEqual([fields[4] for fields in lines if self.home.name in " ".join(fields)], ["/data"])
+
     def test_directory_to_read_and_write(self):
         box = self.warm("rw", mounts=[self.mount("data", "/mnt/deep/data")])
         self.assertEqual(box.sh("cat /mnt/deep/data/hello; stat -c %U /mnt/deep/data"),

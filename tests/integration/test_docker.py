@@ -8,7 +8,7 @@ import time
 
 from docker_case import INSTANCE, DockerCase, engines
 from harness import main, wait_until
-from oci_case import Apart, Box, processes, read_of, runs_one_of
+from oci_case import Apart, Box, mark_of, processes, read_of, runs_one_of
 
 
 class Inside(Apart, DockerCase):
@@ -54,8 +54,8 @@ class Inside(Apart, DockerCase):
             wait_until(lambda box=box: self.relays(box) == [], "the relay is gone")
 
     def relays(self, box):
-        info = os.stat(self.helper)
-        return [pid for pid in processes() if runs_one_of(pid, {(info.st_dev, info.st_ino)}) and
+        marks = {mark_of(self.helper)}
+        return [pid for pid in processes() if runs_one_of(pid, marks) and
                 f"/{box.box_id}\0" in read_of(pid, "cmdline")]
 
     def test_published(self):
