@@ -59,6 +59,8 @@ static void end(struct binding *b, int rc, const struct err *err)
         docker_remove_volume(d, b->old_owner);
     if ((rc == SP_NOT_FOUND || box == NULL) && !str_is_empty(b->owner))
         docker_remove_volume(d, b->owner);
+    else if (rc != SP_OK && !str_is_empty(b->owner))
+        docker_look_later(d); /* the volume may be there all the same */
     answer(b, rc, err);
     for (struct list_node *n = list_first(&d->bindings); n != NULL && next == NULL;
          n = list_next(&d->bindings, n)) {

@@ -12,6 +12,7 @@
 #define QUIET_NS NS_PER_S
 #define CAUSE_NS (15 * NS_PER_S) /* a death this soon after is its doing */
 #define SECOND_LOOK_NS (10 * NS_PER_S)
+#define LOOK_NS (3 * NS_PER_S)
 #define HISTORY_NS (60 * NS_PER_S) /* the engine takes not nearly as long to see to an ended one */
 
 enum { LINE_MAX_LEN = 256 * 1024 };
@@ -262,19 +263,33 @@ static void ask(struct docker *d)
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
 }
 
-/* No event tells of the volume that a daemon had asked for when it died, and that came after our
- * first listing. */
+/* No event tells of a volume: of one that a daemon had asked for when it died, and that came after our
+ * first listing, or of one that we could not make or remove. */
 static void on_second_look(struct rt_timer *timer)
 {
-    resync(container_of(timer, struct docker, watch.second_look));
+    struct docker *d = container_of(timer, struct docker, watch.second_look);
+
+    d->watch.is_look_due = false;
+    resync(d);
+}
+
+static void look_in(struct docker *d, uint64_t pause_ns)
+{
+    if (d->is_closing || d->watch.is_look_due)
+        return;
+    d->watch.is_look_due = true;
+    rt_timer_set(&d->loop->rt, &d->watch.second_look, rt_after(rt_now(&d->loop->rt), pause_ns),
+                 on_second_look);
+}
+
+void docker_look_later(struct docker *d)
+{
+    look_in(d, LOOK_NS);
 }
 
 void docker_events_start(struct docker *d)
 {
-    uint64_t now_ns = rt_now(&d->loop->rt);
-
-    rt_timer_set(&d->loop->rt, &d->watch.second_look, rt_after(now_ns, SECOND_LOOK_NS),
-                 on_second_look);
+    look_in(d, SECOND_LOOK_NS);
     d->watch.started_ns = rt_wall_ms(&d->loop->rt) * NS_PER_MS;
     d->watch.since_ns = d->watch.started_ns - HISTORY_NS;
     ask(d);

@@ -284,6 +284,7 @@ struct docker_events {
     struct docker_call call;
     struct rt_timer pause; /* before it is asked again, or until its silence means connected */
     struct rt_timer second_look;
+    bool is_look_due;
     uint64_t backoff_ns;
     uint64_t since_ns;   /* wall clock of the engine: the last that was seen */
     uint64_t started_ns; /* likewise: what is older is history, and told for docker_ended_add() */
@@ -443,5 +444,7 @@ void docker_events_start(struct docker *d);
 void docker_events_stop(struct docker *d);
 /* Asks anew when what is to be told has changed. */
 void docker_events_renew(struct docker *d);
+/* Has the engine of the pool list in a while: something may be left that no event tells of. */
+void docker_look_later(struct docker *d);
 
 #endif

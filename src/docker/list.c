@@ -203,6 +203,13 @@ static struct docker_found *find(struct docker_list *l, uint64_t id)
     return l->count == 0 ? NULL : bsearch(&key, l->found, l->count, sizeof(key), by_id);
 }
 
+static void swap_owner(struct docker_box *b, const char *name)
+{
+    if (!str_is_empty(b->owner))
+        docker_remove_volume(b->docker, b->owner);
+    str_copy_cut(b->owner, sizeof(b->owner), name);
+}
+
 /* Of several owners of one box the last counts; the names end in their order. */
 static void take_owner(struct docker_list *l, const struct json *volume)
 {
@@ -210,15 +217,20 @@ static void take_owner(struct docker_list *l, const struct json *volume)
     const struct json *labels = json_get(volume, "Labels");
     struct backend_labels owner;
     struct docker_found *f;
+    struct docker_box *b;
 
     if (name == NULL || !docker_get_labels(labels, &owner) ||
         strcmp(owner.instance, l->docker->instance) != 0)
         return;
     f = find(l, owner.box_id);
-    if (f == NULL && docker_box_find(l->docker, owner.box_id) == NULL) {
+    b = docker_box_find(l->docker, owner.box_id);
+    if (f == NULL && b == NULL) {
         docker_remove_volume(l->docker, name);
         return;
     }
+    if (b != NULL && (b->state == DOCKER_DEAD || b->state == DOCKER_REMOVING) &&
+        strcmp(b->owner, name) < 0) /* of a bind without an answer: it goes with the box */
+        swap_owner(b, name);
     if (f == NULL)
         return;
     if (strcmp(f->owner, name) > 0) {

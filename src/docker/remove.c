@@ -43,8 +43,10 @@ static void on_volume_gone(struct op *op)
     int rc = docker_call_result(&v->call, &err);
 
     FAULT_POINT("docker.after_disown");
-    if (rc != SP_OK && rc != SP_NOT_FOUND) /* the next listing tries again */
+    if (rc != SP_OK && rc != SP_NOT_FOUND) { /* a listing tries again */
         log_warn("docker.volume_left", LF_STR("volume", v->name), LF_STR("reason", err.msg));
+        docker_look_later(v->call.docker);
+    }
     docker_call_fini(&v->call);
     free(v);
 }

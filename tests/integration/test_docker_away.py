@@ -168,6 +168,17 @@ class Silent:
         self.assertEqual(client.post("/v1/pool/reconcile").json["backends_failed"], 0)
         self.assertEqual(self.get(daemon, "/readyz").status, 200)
 
+    def test_owner(self):
+        """Made for a bind that fails then, and the box ends before anybody knows of it."""
+        proxy = Proxy(self, self.engine.socket)
+        daemon = self.daemon_on({"default": self.config(proxy.address, warm=0)}, pool={"reconcile_interval_s": 3600})
+        wait_until(lambda: sum("/volumes?" in path for _, path in proxy.seen) >= 2, "the second look at the start", 30)
+        proxy.hook = lambda method, path: "refuse" if "/rename" in path else None
+        box = self.box(daemon, "one")
+        wait_until(lambda: "box.bind_failed" in daemon.process.output(), "the bind fails")
+        self.assertEqual(self.client(daemon, 60).delete(f"/v1/sandboxes/{box.id}").status, 200)
+        wait_until(lambda: not self.engine.volumes(), "no owner of nothing is left")
+
     def test_name_of_somebody_else(self):
         """A container that is not ours has the name when we ask for it."""
         proxy = Proxy(self, self.engine.socket)
