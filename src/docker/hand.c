@@ -1,7 +1,10 @@
 /* hand.c - how a box without a network is reached: the socket is bound on the host's loopback and given to a
  * relay (src/hands/relay.h); the agent gets the other end of the relay's channel over a Unix socket in a
- * directory that only this container sees. Once it is taken, or the box given up, nothing of it is left
- * here. */
+ * directory that only this container sees. Once it is taken, or the box given up, the directory is gone.
+ *
+ * What is left as long as the box is there is a leash: a FIFO beside the directory, which the relay reads.
+ * Whoever opens it for writing ends the relay, and the agent ends with its channel: an engine that was
+ * killed at the wrong moment forgets a container that runs. The relay's lock on it says that it lives. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,13 +26,16 @@
 #include "docker/internal.h"
 
 #define SOCKET_NAME "socket"
+#define LEASH_END ".leash"
 
 enum { BACKLOG = 512 };
 
 struct docker_hand {
     char dir[DOCKER_PATH_MAX + 32];
-    int lock_fd; /* of the directory: held as long as it is in use */
+    char leash[DOCKER_PATH_MAX + 64]; /* "": none yet */
+    int lock_fd;                      /* of the directory: held as long as it is in use */
     int box_fd;
+    int leash_fd;
     int meet_fd; /* owned by the watch */
     int tie_fd;  /* to the helper that starts the relay, and its end of it */
     int relay_fd;
@@ -40,6 +46,7 @@ struct docker_hand {
     struct child relay;
     const char *argv[3];
     struct buf plan;
+    bool is_given; /* the agent has its channel */
     bool is_told;
     bool is_freed; /* but the helper has not ended yet */
     void (*on_taken)(void *ctx, int rc, const struct err *err);
@@ -72,6 +79,48 @@ static void drop(int *fd)
     *fd = -1;
 }
 
+/* --- the leash --- */
+
+static void put_leash(char *path, size_t cap, const struct docker *d, uint64_t box_id)
+{
+    char hex[17];
+
+    str_hex64(hex, box_id);
+    (void) snprintf(path, cap, "%s/%s" LEASH_END, d->dir, hex);
+}
+
+/* The relay sees it, however short. None reads it: it has ended by itself. */
+static void pull_leash(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+
+    drop(&fd);
+    (void) unlink(path); /* boxes that are reached otherwise have none */
+}
+
+/* One of this name is that of an earlier try, whose container may run and be taken for the box: it is
+ * not pulled. */
+static int make_leash(const struct docker *d, struct docker_hand *h, uint64_t box_id,
+                      struct err *err)
+{
+    put_leash(h->leash, sizeof(h->leash), d, box_id);
+    (void) unlink(h->leash); /* most often there is none */
+    if (mkfifo(h->leash, 0600) == 0)
+        h->leash_fd = open(h->leash, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (h->leash_fd < 0 || flock(h->leash_fd, LOCK_SH | LOCK_NB) != 0)
+        return err_sys(err, SP_IO, errno, "'%.160s'", h->leash);
+    return SP_OK;
+}
+
+void docker_hand_end(struct docker *d, uint64_t box_id)
+{
+    char path[DOCKER_PATH_MAX + 64];
+
+    put_leash(path, sizeof(path), d, box_id);
+    if (!str_is_empty(d->dir))
+        pull_leash(path);
+}
+
 static void release(struct docker_hand *h)
 {
     child_fini(&h->relay);
@@ -80,16 +129,18 @@ static void release(struct docker_hand *h)
     free(h);
 }
 
-/* A relay whose channel nobody has taken ends by itself. */
 void docker_hand_free(struct docker_hand *h)
 {
     if (h == NULL)
         return;
     fdwatch_free(h->watch);
     drop(&h->box_fd);
+    drop(&h->leash_fd);
     drop(&h->tie_fd);
     drop(&h->channel_fd);
     drop(&h->asked_fd);
+    if (!h->is_given && !str_is_empty(h->leash))
+        pull_leash(h->leash);
     remove_dir(h->dir);
     drop(&h->lock_fd);
     h->is_freed = true;
@@ -123,7 +174,8 @@ static void give(struct docker_hand *h)
 
     if (h->channel_fd < 0 || h->asked_fd < 0)
         return;
-    if (!fdpass_send(h->asked_fd, h->channel_fd))
+    h->is_given = fdpass_send(h->asked_fd, h->channel_fd);
+    if (!h->is_given)
         rc = err_sys(&err, SP_IO, errno, "hand the channel to the agent");
     (void) close(TAKE_FD(h->channel_fd)); /* the agent's is the only one now */
     (void) close(TAKE_FD(h->asked_fd));
@@ -164,7 +216,7 @@ static void on_relay(struct op *op)
         tell(h, rc, &err);
 }
 
-/* It gets the box's socket and gives a channel, both through one socket of its own. Its number is one
+/* It gets the box's socket and the leash and gives a channel, all through one socket of its own. Its number is one
  * that nobody on this machine has, as far as we know: it shares no limit with others. */
 static int start_relay(struct docker *d, struct docker_hand *h, uint64_t box_id, struct err *err)
 {
@@ -179,8 +231,9 @@ static int start_relay(struct docker *d, struct docker_hand *h, uint64_t box_id,
         return err_sys(err, SP_IO, errno, "socketpair");
     h->tie_fd = ends[0];
     h->relay_fd = ends[1];
-    is_sent = fdpass_send(h->tie_fd, h->box_fd);
-    (void) close(TAKE_FD(h->box_fd)); /* the relay's is the only one now */
+    is_sent = fdpass_send(h->tie_fd, h->box_fd) && fdpass_send(h->tie_fd, h->leash_fd);
+    (void) close(TAKE_FD(h->box_fd)); /* the relay's are the only ones now */
+    (void) close(TAKE_FD(h->leash_fd));
     if (!is_sent || fcntl(h->tie_fd, F_SETFL, O_NONBLOCK) != 0)
         return err_sys(err, SP_IO, errno, "hand the box's socket to its relay");
     json_out_init(&j);
@@ -249,6 +302,7 @@ int docker_hand_new(struct docker *d, uint64_t box_id,
     (void) snprintf(h->dir, sizeof(h->dir), "%s/%s", d->dir, hex);
     h->lock_fd = -1;
     h->box_fd = -1;
+    h->leash_fd = -1;
     h->tie_fd = -1;
     h->relay_fd = -1;
     h->channel_fd = -1;
@@ -263,6 +317,8 @@ int docker_hand_new(struct docker *d, uint64_t box_id,
         rc = listen_for_box(h, err);
     h->lock_fd = lock_dir(h->dir);
     if (rc == SP_OK)
+        rc = make_leash(d, h, box_id, err);
+    if (rc == SP_OK)
         rc = listen_for_agent(d, h, err);
     if (rc == SP_OK)
         rc = start_relay(d, h, box_id, err);
@@ -274,6 +330,23 @@ int docker_hand_new(struct docker *d, uint64_t box_id,
     return SP_OK;
 }
 
+/* Of a relay that has ended, whose box nobody removed. */
+static void sweep_leash(const char *path)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        (void) unlink(path); /* it is there */
+}
+
+static void sweep_dir(const char *path)
+{
+    AUTO_CLOSE int fd = lock_dir(path);
+
+    if (fd >= 0)
+        remove_dir(path);
+}
+
 void docker_hand_sweep(struct docker *d)
 {
     DIR *dir = str_is_empty(d->dir) ? NULL : opendir(d->dir);
@@ -283,17 +356,17 @@ void docker_hand_sweep(struct docker *d)
     if (dir == NULL)
         return;
     for (entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        char path[DOCKER_PATH_MAX + 32];
-        int fd;
+        char path[DOCKER_PATH_MAX + 64];
+        char digits[17];
 
-        if (!str_parse_hex64(entry->d_name, &id))
+        str_copy_cut(digits, sizeof(digits), entry->d_name);
+        if (!str_parse_hex64(digits, &id))
             continue;
-        (void) snprintf(path, sizeof(path), "%s/%.16s", d->dir, entry->d_name);
-        fd = lock_dir(path);
-        if (fd < 0)
-            continue;
-        remove_dir(path);
-        (void) close(fd);
+        (void) snprintf(path, sizeof(path), "%s/%.24s", d->dir, entry->d_name);
+        if (strcmp(entry->d_name + strlen(digits), LEASH_END) == 0)
+            sweep_leash(path);
+        else if (strcmp(entry->d_name, digits) == 0)
+            sweep_dir(path);
     }
     (void) closedir(dir);
 }

@@ -105,7 +105,9 @@ const char *docker_hand_dir(const struct docker_hand *h);
 unsigned docker_hand_port(const struct docker_hand *h);
 /* Removes directory and socket; our end of the box's socket is closed. NULL is fine. */
 void docker_hand_free(struct docker_hand *h);
-/* Directories that a daemon which died has left. */
+/* Its container is gone: so shall be whatever still runs of it. */
+void docker_hand_end(struct docker *d, uint64_t box_id);
+/* Directories that a daemon which died has left, and leashes of relays that have ended. */
 void docker_hand_sweep(struct docker *d);
 
 /* --- an archive in memory (tar.c) --- */

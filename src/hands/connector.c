@@ -155,6 +155,7 @@ void connector_run(const char *id, const char *name)
 {
     const struct relay_loop config = {.source = FD_CHANNEL,
                                       .end = FD_INIT,
+                                      .leash = -1,
                                       .dir = FD_DIR,
                                       .name = name,
                                       .take = take,

@@ -216,13 +216,15 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
 static int do_relay(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     AUTO_CLOSE int listen = fdpass_receive(START_LISTEN_FD);
+    AUTO_CLOSE int leash = fdpass_receive(START_LISTEN_FD);
     AUTO_CLOSE int channel = -1;
     struct relay_process relay;
     struct json_out out;
     int rc = plan_read_relay(p, text, len, &o->err);
 
     if (rc != SP_OK || (rc = check_listening(listen, &o->err)) != SP_OK ||
-        (rc = relay_begin(p->dir, p->id_base, listen, -1, &relay, &o->err)) != SP_OK ||
+        (rc = leash < 0 ? err_sys(&o->err, SP_BAD_REQUEST, errno, "the leash") : SP_OK) != SP_OK ||
+        (rc = relay_begin(p->dir, p->id_base, listen, leash, &relay, &o->err)) != SP_OK ||
         (rc = relay_await(&relay, &channel, &o->err)) != SP_OK)
         return rc;
     if (!fdpass_send(START_LISTEN_FD, channel))

@@ -19,7 +19,7 @@
 #include "hands/relay_loop.h"
 #include "hands/relay_spawn.h"
 
-/* Descriptors of the process. The lock, if there is one, is only kept. */
+/* Descriptors of the process. The lock is only kept, unless it is a FIFO, which ends the relay. */
 enum { FD_LISTEN = 3, FD_CHANNEL, FD_LOCK, FD_REPORT, FD_END };
 
 /* How much may wait in the channel: about eighty connections. The kernel counts descriptors under way
@@ -52,9 +52,7 @@ NORETURN static void become_relay(const char *dir, uint32_t id, int listen, int 
         (void) dprintf(report, " make the channel: %s", strerror(errno));
         _exit(127);
     }
-    /* Without a lock the place of its descriptor is taken by another copy of the channel's. */
-    relay_exec(argv, (int[]){listen, channel[0], lock >= 0 ? lock : channel[0], report},
-               FD_END - FD_LISTEN);
+    relay_exec(argv, (int[]){listen, channel[0], lock, report}, FD_END - FD_LISTEN);
 }
 
 int relay_begin(const char *dir, uint32_t id, int listen, int lock, struct relay_process *ret,
@@ -122,8 +120,12 @@ static int enter(const struct relay_loop *config)
 
 void relay_run(const char *id)
 {
-    const struct relay_loop config = {
-        .source = FD_LISTEN, .end = FD_CHANNEL, .is_end_asked = true, .take = take, .enter = enter};
+    const struct relay_loop config = {.source = FD_LISTEN,
+                                      .end = FD_CHANNEL,
+                                      .leash = FD_LOCK,
+                                      .is_end_asked = true,
+                                      .take = take,
+                                      .enter = enter};
 
     for (int fd = FD_LISTEN; fd < FD_END; fd++)
         (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* it starts nothing; missing ones are found later */

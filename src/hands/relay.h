@@ -20,8 +20,9 @@ struct relay_process {
     int report; /* where it says that it works; -1: it has */
 };
 
-/* Starts `sandpool-oci relay <box dir> <id>`, which outlives us. `lock` -1: there is none. It becomes
- * user `id` of the host; 0: it stays who we are. */
+/* Starts `sandpool-oci relay <box dir> <id>`, which outlives us. It becomes user `id` of the host; 0: it
+ * stays who we are. When `lock` is the reading end of a FIFO, it also ends when somebody has opened that
+ * for writing. */
 MUST_CHECK int relay_begin(const char *dir, uint32_t id, int listen, int lock,
                            struct relay_process *ret, struct err *err);
 /* Waits until it serves; gives the box's end of the channel, which is open in nobody else. Failure

@@ -403,7 +403,9 @@ static void on_event(struct relay *r, const struct epoll_event *ev)
 {
     struct end *e = ev->data.ptr;
 
-    if (ev->data.ptr == &r->config->end)
+    if (ev->data.ptr == &r->config->leash)
+        r->is_over = true;
+    else if (ev->data.ptr == &r->config->end)
         r->is_over = r->is_over || (ev->events & ~(uint32_t) EPOLLOUT) != 0;
     else if (ev->data.ptr == &r->config->source)
         on_callers(r);
@@ -474,6 +476,8 @@ void relay_loop_run(const struct relay_loop *config)
         list_init(&r->lists[i]);
     if (r->epoll < 0 || !watch_own(r, EPOLL_CTL_ADD, &config->end, EPOLLIN))
         return;
+    if (config->leash >= 0)
+        (void) watch_own(r, EPOLL_CTL_ADD, &config->leash, EPOLLIN); /* not a file's */
     resume_taking(r);
     run(r);
 }

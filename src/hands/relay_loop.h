@@ -16,6 +16,7 @@ enum {
 struct relay_loop {
     int source;        /* where callers come from */
     int end;           /* readable or hung up: the box has ended */
+    int leash;         /* likewise, if epoll takes it: a file never ends it; -1: there is none */
     bool is_end_asked; /* enter() fails with EAGAIN until `end` can be written to */
     int dir;           /* for enter(), as it likes */
     const char *name;

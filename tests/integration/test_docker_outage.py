@@ -3,6 +3,7 @@ waits longer than it wanted to, other backends notice nothing, and in the end ev
 
 import http.client
 import random
+import shutil
 import signal
 import threading
 import time
@@ -59,6 +60,19 @@ class LiveRestore(OutageCase):
         self.engine.start()
         daemon.start()
         self.assertAllKept(daemon)
+
+
+    def test_forgotten(self):
+        """An engine that was killed while it started a container may know nothing of it afterwards. Nothing of the
+        box goes on."""
+        daemon = self.fleet()
+        container = self.containers()[self.held["leased"].box_id]["Id"]
+        self.engine.stop(signal.SIGKILL)
+        shutil.rmtree(f"{self.engine.dir}/data/containers/{container}")
+        self.engine.start()
+        self.assertLost(daemon, "leased")
+        self.assertKept(daemon, "parked", "parked")
+        self.assertAgree(daemon)
 
 
 class NoLiveRestore(OutageCase):

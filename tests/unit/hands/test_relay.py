@@ -438,6 +438,23 @@ class RelayTest(unittest.TestCase):
         self.channel.send(b"x")
         self.assertEqual(self.relay.wait(5), 0)
 
+    def test_it_ends_when_its_leash_is_pulled(self):
+        """In the place of the lock: the agent of a container has the channel, and nobody can make it end."""
+        os.mkfifo(self.top / "leash", 0o600)
+        leash = os.open(self.top / "leash", os.O_RDONLY | os.O_NONBLOCK)
+        lock, self.lock = self.lock, leash
+        first, channel = self.relay, self.channel
+        self.start_relay()
+        self.lock = lock
+        os.close(leash)
+        self.inside(echo)
+        self.assert_works()
+        os.close(os.open(self.top / "leash", os.O_WRONLY | os.O_NONBLOCK))
+        self.assertEqual(self.relay.wait(5), 0)
+        self.assertIsNone(first.poll())
+        self.channel.close()
+        self.relay, self.channel = first, channel
+
     def test_the_lock_is_held(self):
         self.assertIn(str(self.top / "lock"), [os.readlink(p) for p in
                                                pathlib.Path(f"/proc/{self.relay.pid}/fd").iterdir()])
@@ -448,6 +465,7 @@ class Connected(RelayTest):
     server in this process and the init by another."""
 
     IDLE = 7
+    test_it_ends_when_its_leash_is_pulled = None  # only containers have one
 
     def setUp(self):
         self.init = subprocess.Popen(["sleep", "600"])
