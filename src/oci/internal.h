@@ -220,6 +220,8 @@ struct oci {
     uint8_t *id_used;  /* a bit for each */
     uint32_t id_next;
     unsigned host_cpus;
+    char disk_buses[16][OCI_BUS_LEN]; /* for oci_spec */
+    unsigned disk_bus_count;
     bool has_cpuset;     /* boxes can be tied to any of them */
     uint64_t max_files;  /* our own hard limit (RLIMIT_NOFILE); 0: unknown */
     uint64_t file_table; /* open files of the whole machine (fs.file-max); 0: unknown */

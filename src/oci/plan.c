@@ -250,6 +250,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .id_base = (uint32_t) p->record->id_base,
                             .id_count = o->id_count,
                             .host_cpus = o->host_cpus,
+                            .disk_buses = o->disk_buses,
+                            .disk_bus_count = o->disk_bus_count,
                             .has_cpuset = o->has_cpuset,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,

@@ -1,5 +1,6 @@
 /* setup.c - what the backend needs before the first box: its directories, its two programs, a place
  * to build file systems in, and the base of `rootfs: host`. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -201,6 +202,46 @@ static uint64_t read_file_table(void)
     return count;
 }
 
+/* "../devices/pci0000:00/.../block/vda" is a disk on the bus "pci0000:00". */
+static void add_disk_bus(struct oci *o, const char *link)
+{
+    static const char prefix[] = "../devices/";
+    char *bus = o->disk_buses[o->disk_bus_count];
+    size_t len;
+
+    if (strncmp(link, prefix, sizeof(prefix) - 1) != 0)
+        return;
+    link += sizeof(prefix) - 1;
+    len = strcspn(link, "/");
+    if (len >= OCI_BUS_LEN || (len == 7 && memcmp(link, "virtual", len) == 0))
+        return; /* those have a place of their own, which is hidden always */
+    memcpy(bus, link, len);
+    bus[len] = '\0';
+    for (unsigned i = 0; i < o->disk_bus_count; i++) {
+        if (strcmp(o->disk_buses[i], bus) == 0)
+            return;
+    }
+    o->disk_bus_count++;
+}
+
+/* Once: a disk that comes later is nearly always on a bus that has one already. */
+static void find_disk_buses(struct oci *o)
+{
+    DIR *dir = opendir("/sys/block");
+    const struct dirent *e;
+    char link[512];
+
+    while (dir != NULL && o->disk_bus_count < ARRAY_LEN(o->disk_buses) &&
+           (e = readdir(dir)) != NULL) {
+        ssize_t len = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
+
+        link[MAX_OF(len, 0)] = '\0';
+        add_disk_bus(o, link);
+    }
+    if (dir != NULL)
+        (void) closedir(dir); /* only read */
+}
+
 int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
 {
     struct statfs fs;
@@ -237,6 +278,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     str_copy_cut(o->allow, sizeof(o->allow), env->config->mounts.allow);
     o->host_cpus = cpus > 0 ? (unsigned) cpus : 1;
     o->has_cpuset = has_all_cpus(o->host_cpus);
+    find_disk_buses(o);
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
     o->file_table = read_file_table();

@@ -328,6 +328,9 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
         "/proc/swaps",
         "/proc/timer_list",
         "/proc/timer_stats",
+        "/sys/block",
+        "/sys/class/block",
+        "/sys/dev/block",
         "/sys/devices/virtual/bdi",
         "/sys/devices/virtual/block",
         "/sys/devices/virtual/powercap",
@@ -340,6 +343,7 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
         "/sys/fs/pstore",
         "/sys/fs/xfs",
         "/sys/kernel/debug",
+        "/sys/kernel/irq", /* counts, as /proc/interrupts */
         "/sys/kernel/security",
         "/sys/kernel/tracing",
     };
@@ -351,6 +355,11 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
     /* Heat tells what the neighbours compute. */
     for (unsigned i = 0; i < s->host_cpus; i++) {
         (void) snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/thermal_throttle", i);
+        json_put_str(o, NULL, path);
+    }
+    /* Each disk has counters of its own there, which tell what the neighbours read and write. */
+    for (unsigned i = 0; i < s->disk_bus_count; i++) {
+        (void) snprintf(path, sizeof(path), "/sys/devices/%s", s->disk_buses[i]);
         json_put_str(o, NULL, path);
     }
     json_end(o);

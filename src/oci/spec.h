@@ -10,6 +10,7 @@
 #define OCI_AGENT_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
+#define OCI_BUS_LEN 64 /* of a name below /sys/devices */
 
 struct oci_spec {
     const struct config_profile *profile;
@@ -20,6 +21,8 @@ struct oci_spec {
     uint32_t id_base;     /* host uid and gid of the box's root */
     uint32_t id_count;
     unsigned host_cpus;
+    const char (*disk_buses)[OCI_BUS_LEN]; /* names below /sys/devices: disks of the machine */
+    unsigned disk_bus_count;
     bool has_cpuset;    /* the box may be tied to some of them */
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;

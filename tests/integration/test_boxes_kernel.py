@@ -195,10 +195,24 @@ class Neighbours(BoxCase):
             self.assertNotEqual(pathlib.Path(path).read_text(), "", path)  # so there is something to hide
             for user in ("root", "user"):
                 self.assertEqual(box.sh(["cat", path], user=user), "", path)
-        places = ("/proc/fs", "/sys/fs/ext4", "/sys/devices/virtual/block", "/sys/devices/virtual/bdi")
+        places = ("/proc/fs", "/sys/fs/ext4", "/sys/devices/virtual/block", "/sys/devices/virtual/bdi", "/sys/block",
+                  "/sys/class/block", "/sys/dev/block", "/sys/kernel/irq")
         for path in filter(os.path.exists, places):
             self.assertNotEqual(os.listdir(path), [], path)
             self.assertEqual(box.sh(["ls", "-A", path], user="root"), "", path)
+
+    def test_disks_of_the_machine_are_not_seen(self):
+        disks = [path.resolve() for path in pathlib.Path("/sys/block").iterdir()]
+        box = self.acquire("reader")
+        probe = "import os, sys\nprint([p for p in sys.argv[1:] if os.path.exists(p)])"
+        self.assertEqual(box.sh(["python3", "-c", probe, *map(str, disks)], user="root"), "[]\n")
+        counters = ["find", "/sys", "-path", "/sys/fs/cgroup", "-prune", "-o", "-name", "inflight", "-print"]
+        self.assertEqual(box.sh(counters, user="root"), "")
+        # What programs ask of /sys.
+        wanted = ["/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible", "/sys/class/net/lo/mtu",
+                  "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/devices/system/node/online"]
+        for path in filter(os.path.exists, wanted):
+            self.assertNotEqual(box.sh(["cat", path]), "", path)
 
 
 class TwoDaemons(BoxCase):

@@ -311,14 +311,20 @@ static void processors_go_round(void **state)
 static void hidden_parts_of_the_machine(void **state)
 {
     struct fixture *f = *state;
-    const struct json *root = printed(f);
+    static const char buses[][OCI_BUS_LEN] = {"pci0000:00", "platform"};
     static const char *const masked[] = {"/proc/kcore",
                                          "/proc/keys",
                                          "/proc/timer_list",
                                          "/sys/firmware",
                                          "/sys/devices/virtual/powercap",
-                                         "/sys/devices/system/cpu/cpu3/thermal_throttle"};
+                                         "/sys/devices/system/cpu/cpu3/thermal_throttle",
+                                         "/sys/devices/pci0000:00",
+                                         "/sys/devices/platform"};
+    const struct json *root;
 
+    f->spec.disk_buses = buses;
+    f->spec.disk_bus_count = ARRAY_LEN(buses);
+    root = printed(f);
     for (size_t i = 0; i < ARRAY_LEN(masked); i++)
         assert_true(has_item(at(root, "linux.maskedPaths"), masked[i]));
     assert_true(has_item(at(root, "linux.readonlyPaths"), "/proc/sys"));
