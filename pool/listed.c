@@ -77,6 +77,8 @@ void listed_adopt(struct pool *p, struct slot *s)
     case POOL_LEASED:
     case POOL_PARKED:
         s->box.is_unseen = false;
+        if (s->box.is_stale) /* its row is right, and says so from now on */
+            box_mark_dirty(p, s, 0);
         emit_event(p, POOL_FACT_ADOPTED, s, NULL);
         break;
     case POOL_FREE:

@@ -55,6 +55,7 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 21, box->idle_limit_ms);
     sql_bind_str(db, q, 22, box->end);
     sql_bind_u64(db, q, 23, box->made_with);
+    sql_bind_u64(db, q, 24, box->is_stale ? 1 : 0);
     return sql_run(db, q);
 }
 

@@ -58,12 +58,16 @@ static bool is_empty_file(const struct store *s)
     return s->stamp_fd >= 0 && pread(s->stamp_fd, &byte, 1, 0) == 0;
 }
 
+/* The next open cannot tell any more that the rows are old: each of them says so until it is written
+ * again. */
 static int commit_stamp(struct store *s, uint64_t stamp)
 {
     int rc = upkeep_set_full(&s->db, true);
 
     if (rc == SQLITE_OK)
         rc = sql_run(&s->db, SQL_BEGIN);
+    if (rc == SQLITE_OK && !s->is_fresh)
+        rc = sql_exec(&s->db, "UPDATE boxes SET is_stale = 1");
     if (rc == SQLITE_OK)
         rc = put_meta(s, stamp);
     if (rc == SQLITE_OK)

@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 2
+#define STORE_SCHEMA_VERSION 3
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -49,6 +49,7 @@ struct store_box {
     uint64_t expires_ms;    /* 0: never */
     uint64_t idle_limit_ms; /* 0: never */
     const char *end;        /* why it is being deleted, or '' */
+    bool is_stale;          /* of an older copy of the database, and not written again since */
 };
 
 /* One binding of a public id that has ended. */

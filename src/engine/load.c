@@ -80,7 +80,7 @@ static bool on_box(void *ctx, const struct store_box *row)
     b->principal = row->principal;
     b->generation = row->generation;
     b->made_with = row->made_with;
-    b->is_stale = !store_is_fresh(l->engine->store);
+    b->is_stale = row->is_stale;
     b->created_ns = mono_or(rt, row->created_ms, 0);
     b->ready_ns = mono_or(rt, row->ready_ms, 0);
     b->leased_ns = mono_or(rt, row->leased_ms, 0);

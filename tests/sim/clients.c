@@ -257,11 +257,19 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
     c->active_ns = b->active_ns;
 }
 
+/* Its row is of an older copy and could not be written again: a listing has to show the box first. */
+static bool is_excused(struct world *w, const struct client *c, int code)
+{
+    const struct world_row *row = rows_find(w, c->box);
+
+    return code == SP_BACKEND_UNAVAILABLE && row != NULL && row->box.is_stale;
+}
+
 static void refused(struct world *w, const struct pool_fx *fx, const struct request *r,
                     struct client *c)
 {
     int code = fx->u.reply.code;
-    bool is_sure = c->is_acked && c->in_doubt == 0;
+    bool is_sure = c->is_acked && c->in_doubt == 0 && !is_excused(w, c, code);
 
     w->replies_refused++;
     if (r->kind == POOL_EV_RENEW && c->last_req == fx->req.v)

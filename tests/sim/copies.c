@@ -23,21 +23,32 @@ static void forget_promises(struct world *w)
     }
 }
 
-/* A box whose owner neither the labels nor the rows know: the daemon tries a bind again, so it loses both
- * records only when the copy comes in the same moment. */
-static bool is_one_unlabelled(const struct world *w)
+static bool names_an_owner(const struct world *w, uint64_t id)
+{
+    for (size_t i = 0; i < WORLD_ROWS; i++)
+        if (w->copy_rows[i].is_used && w->copy_rows[i].box.id.v == id)
+            return w->copy_rows[i].box.sandbox_id[0] != '\0';
+    return false;
+}
+
+/* The copy names an owner from before, and the labels not the one it has: the daemon tries a bind again, so
+ * both are wrong only when the copy comes in the same moment. */
+static bool is_one_misnamed(const struct world *w)
 {
     for (size_t i = 0; i < w->box_count; i++)
-        if (w->boxes[i].is_running && w->boxes[i].is_unlabelled)
+        if (w->boxes[i].is_running && w->boxes[i].is_unlabelled &&
+            names_an_owner(w, w->boxes[i].seen.id.v))
             return true;
     return false;
 }
 
 bool copies_put_back(struct world *w)
 {
-    if (!w->has_copy || is_one_unlabelled(w) || !world_chance(w, 30))
+    if (!w->has_copy || is_one_misnamed(w) || !world_chance(w, 30))
         return false;
     memcpy(w->rows, w->copy_rows, sizeof(w->rows));
+    for (size_t i = 0; i < WORLD_ROWS; i++)
+        w->rows[i].box.is_stale = true;
     w->past_count = w->copy_past_count;
     forget_promises(w);
     for (size_t i = 0; i < w->box_count; i++) /* the pool cannot count what it does not know of */

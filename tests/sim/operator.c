@@ -93,7 +93,9 @@ void operator_act(struct world *w)
 {
     uint64_t dice = rand_below(&w->rand, 1000);
 
-    if (dice < 30)
+    if (w->crash_step != 0 && w->steps >= w->crash_step)
+        rows_crash(w); /* what is known of the copy must not be forgotten */
+    else if (dice < 30)
         backend_list(w, (unsigned) rand_below(&w->rand, WORLD_BACKENDS));
     else if (dice < 45)
         backend_kill_one(w);

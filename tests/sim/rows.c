@@ -84,6 +84,7 @@ static void apply(struct world *w, const struct pending *p)
         remember(w, &p->row);
     row->box = p->row;
     row->box.state = row_state(p->row.state);
+    row->box.is_stale = p->row.is_stale && p->row.is_unseen;
     if (p->what == POOL_WRITE_FORGET)
         row->is_used = false;
 }
@@ -213,18 +214,14 @@ static void lose_pending(struct world *w)
 }
 
 /* A newer configuration may have forgotten the profile of a row; its place is kept all the same. */
-static void restore(struct world *w, bool is_stale)
+static void restore(struct world *w)
 {
     for (size_t i = 0; i < w->past_count; i++)
         pool_restore_past(w->pool, w->pasts[i].sandbox_id, w->pasts[i].generation, w->pasts[i].end,
                           w->pasts[i].principal);
-    for (size_t i = 0; i < WORLD_ROWS; i++) {
-        struct pool_box row = w->rows[i].box;
-
-        row.is_stale = is_stale;
-        if (w->rows[i].is_used && !pool_restore_box(w->pool, &row))
+    for (size_t i = 0; i < WORLD_ROWS; i++)
+        if (w->rows[i].is_used && !pool_restore_box(w->pool, &w->rows[i].box))
             world_fail(w, "a row cannot be restored");
-    }
     pool_restore_mode(w->pool, w->stored_mode);
 }
 
@@ -237,6 +234,7 @@ void rows_crash(struct world *w)
     if (w->is_verbose)
         printf("%6llu crash%s\n", (unsigned long long) w->steps,
                is_stale ? ", and an older copy of the database" : "");
+    w->crash_step = is_stale && world_chance(w, 50) ? w->steps + rand_below(&w->rand, 30) : 0;
     w->pool = pool_free(w->pool);
     w->is_store_up = true;
     w->store_free_ns = w->now_ns;
@@ -244,7 +242,7 @@ void rows_crash(struct world *w)
     w->config.seed = rand_next(&w->rand);
     w->config.restore_max = WORLD_ROWS;
     w->pool = pool_new(&w->config);
-    restore(w, is_stale);
+    restore(w);
     clients_crashed(w);
     w->now_ns += world_ms(w, 1, 50);
     for (unsigned i = 0; i < WORLD_BACKENDS; i++)

@@ -132,6 +132,7 @@ struct world {
     struct world_row copy_rows[WORLD_ROWS]; /* an older copy of the database */
     size_t copy_past_count;
     bool has_copy;
+    uint64_t crash_step; /* soon after a copy was put back; 0: no crash is planned */
     bool is_store_up;
     bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */

@@ -245,8 +245,10 @@ static bool see_box(void *ctx, const struct store_box *box)
 {
     struct image *image = ctx;
 
-    if (image->boxes < ARRAY_LEN(image->box_ids))
+    if (image->boxes < ARRAY_LEN(image->box_ids)) {
         image->box_ids[image->boxes] = box->id;
+        image->are_stale[image->boxes] = box->is_stale;
+    }
     image->boxes++;
     return true;
 }

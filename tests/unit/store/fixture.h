@@ -76,6 +76,7 @@ struct image {
     uint64_t first_event;
     uint64_t last_event;
     uint64_t box_ids[64];
+    bool are_stale[64];
     char past_ids[64][32];
     uint64_t past_generations[64];
     uint64_t past_ended[64];

@@ -90,6 +90,38 @@ static void test_copy_of_an_earlier_run(void **state)
     remove_copy();
 }
 
+/* The stamp says so once, the rows until they are written again, however often the store is opened. */
+static void test_rows_of_a_copy(void **state)
+{
+    struct fixture *f = *state;
+    struct put a = put_box(1, "blank");
+    struct put b = put_box(2, "blank");
+    struct put c = put_box(3, "blank");
+    struct image image;
+
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &a), SP_OK);
+    assert_int_equal(fixture_write(f, &b), SP_OK);
+    fixture_close(f);
+    copy_file(f->path, copy);
+    fixture_start(f);
+    fixture_close(f);
+    copy_file(copy, f->path);
+    for (int i = 0; i < 2; i++) {
+        fixture_reload(f, &image);
+        assert_int_equal(image.boxes, 2);
+        assert_true(image.are_stale[0] && image.are_stale[1]);
+    }
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &b), SP_OK);
+    assert_int_equal(fixture_write(f, &c), SP_OK);
+    fixture_reload(f, &image);
+    assert_int_equal(image.boxes, 3);
+    assert_true(image.are_stale[0]);
+    assert_false(image.are_stale[1] || image.are_stale[2]);
+    remove_copy();
+}
+
 static void check_same_run(struct fixture *f, bool want_stamp)
 {
     struct put before = put_lease(1, "a", 1);
@@ -143,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_fresh, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_an_earlier_run, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_rows_of_a_copy, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_the_same_run, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_proof, setup, fixture_teardown),
     };
