@@ -6,21 +6,35 @@
 #include "pool/internal.h"
 
 /* The newer one may be an intent that came to nothing: then this was the id's last generation. */
-static void remember_replaced(struct pool *p, const struct pool_box *b)
+static void remember_replaced(struct pool *p, const struct pool_box *b, const struct slot *by)
 {
-    past_remember(p, b->sandbox_id, b->generation, POOL_END_ORPHAN, b->principal);
+    if (b->generation < by->box.generation)
+        past_remember(p, b->sandbox_id, b->generation, POOL_END_ORPHAN, b->principal);
 }
 
 /* A binding that a newer one of the same id has replaced: a crash fell between the end of the old
  * box and its row. */
 static void doom_replaced(struct pool *p, struct slot *s)
 {
-    remember_replaced(p, &s->box);
     bind_cut(p, s);
     s->box.end = POOL_END_ORPHAN;
     box_set_state(p, s, POOL_DOOMED);
     box_mark_dirty(p, s, 0);
     p->wake_ns = 0;
+}
+
+static bool is_promised(const struct slot *s)
+{
+    return s->box.state == POOL_LEASED || s->box.state == POOL_PARKED;
+}
+
+/* A box that was being made for a thread and came to nothing has used up no generation: the next box of
+ * the thread has the same, and the row of the first is still there when its end could not be stored. */
+static bool is_newer(const struct slot *s, const struct slot *other)
+{
+    if (s->box.generation != other->box.generation)
+        return s->box.generation > other->box.generation;
+    return is_promised(s) && !is_promised(other);
 }
 
 static void settle_duplicate(struct pool *p, struct slot *s)
@@ -30,10 +44,11 @@ static void settle_duplicate(struct pool *p, struct slot *s)
 
     if (past != NULL && past->generation >= s->box.generation) {
         s->box.state = POOL_DOOMED;
-    } else if (other != NULL && other->box.generation >= s->box.generation) {
-        remember_replaced(p, &s->box);
+    } else if (other != NULL && !is_newer(s, other)) {
+        remember_replaced(p, &s->box, other);
         s->box.state = POOL_DOOMED;
     } else if (other != NULL) {
+        remember_replaced(p, &other->box, s);
         doom_replaced(p, other);
     }
 }

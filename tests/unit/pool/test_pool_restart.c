@@ -430,7 +430,15 @@ static void test_two_rows_with_one_id(void **state)
     restore(2, POOL_LEASED, "t1");
     restore(3, POOL_LEASED, "t3");
     pool_restore_past(rig.pool, "s-t3", 8, POOL_END_TTL, 0);
+    restore(4, POOL_INTENT, "t4"); /* came to nothing, and its end could not be stored */
+    restore(5, POOL_LEASED, "t4");
+    restore(6, POOL_PARKED, "t6");
+    restore(7, POOL_STARTING, "t6");
     rig_start(&rig);
+    assert_int_equal(state_of(4), POOL_FREE);
+    assert_int_equal(state_of(5), POOL_LEASED);
+    assert_int_equal(state_of(6), POOL_PARKED);
+    assert_int_equal(state_of(7), POOL_FREE);
     assert_int_equal(state_of(1), POOL_FREE);
     assert_int_equal(state_of(2), POOL_LEASED);
     assert_int_equal(state_of(3), POOL_FREE);
