@@ -402,7 +402,9 @@ static void check_deadlines(struct world *w)
 {
     if (w->now_ns < w->awake_ns + WORLD_HANG_NS + WORLD_GRACE_NS)
         return;
-    for (uint64_t i = w->req > 64 ? w->req - 64 : 1; i <= w->req; i++) {
+    while (w->oldest < w->req && !w->requests[w->oldest].is_open)
+        w->oldest++;
+    for (uint64_t i = w->oldest; i <= w->req; i++) {
         const struct request *r = &w->requests[i];
 
         if (r->is_open && r->due_ns != 0 && r->due_ns < w->now_ns)

@@ -144,6 +144,7 @@ struct world {
     struct client clients[WORLD_CLIENTS];
     struct request requests[WORLD_REQS];
     uint64_t req;
+    uint64_t oldest; /* request that may be open */
 
     uint64_t tokens; /* made so far */
     uint64_t leased; /* box that became leased in this step, until somebody is told */
