@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "agent/refuse.h"
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -36,6 +37,7 @@ static const char usage_text[] =
     "  --user NAME        who commands and file operations are (default: who runs it)\n"
     "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
     "  --detach-stdio     after the ready line, leave the standard streams\n"
+    "  --refuse-programs  refuse filters of sockets and of system calls, its own is the last one\n"
     "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
     "  --stop-grace S     seconds what runs may take to end after a SIGTERM (default 0)\n"
     "  --version          print the version\n"
@@ -54,6 +56,7 @@ struct options {
     uint64_t stop_grace_s;
     bool has_channel;
     bool want_detach;
+    bool want_refusal;
 };
 
 static const struct http_limits limits = {
@@ -101,6 +104,9 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'd':
         ret->want_detach = true;
         return true;
+    case 'n':
+        ret->want_refusal = true;
+        return true;
     default:
         return false;
     }
@@ -120,6 +126,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
                                           {"workdir", required_argument, NULL, 'w'},
                                           {"stop-grace", required_argument, NULL, 'g'},
                                           {"detach-stdio", no_argument, NULL, 'd'},
+                                          {"refuse-programs", no_argument, NULL, 'n'},
                                           {"version", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -369,7 +376,8 @@ int main(int argc, char **argv)
     if (agent.spill_dir == NULL)
         agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     keep_descriptors();
-    if (read_token(&agent, options.token_file, &err) != SP_OK ||
+    if ((options.want_refusal && refuse_kernel_programs(&err) != SP_OK) ||
+        read_token(&agent, options.token_file, &err) != SP_OK ||
         fetch_channel(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;

@@ -1,5 +1,6 @@
 /* body.c - what the engine is told of a new container. Hardened unless the profile says otherwise: no
- * new privileges, few capabilities, the engine's own seccomp list, limits, no swap beyond the memory. */
+ * new privileges, few capabilities, the engine's own seccomp list, which the agent narrows, limits, no
+ * swap beyond the memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,9 +22,10 @@ static void put_strings(struct json_out *j, const char *key, const char *const *
 
 static void put_command(struct json_out *j, const struct docker_plan *p)
 {
-    const char *words[12] = {DOCKER_AGENT_DIR "/agent", "--detach-stdio"};
+    /* The engine's list lets a container take what all of the machine share. */
+    const char *words[12] = {DOCKER_AGENT_DIR "/agent", "--detach-stdio", "--refuse-programs"};
     char grace[24];
-    size_t n = 2;
+    size_t n = 3;
 
     if (p->profile->agent == CONFIG_AGENT_IMAGE)
         return; /* its own */

@@ -186,7 +186,8 @@ static void test_command(void **state)
 
     make(&b, "network: nat, docker: {stop_grace_s: 7}");
     assert_string_equal(top(&b, "Entrypoint"),
-                        "[\"/.sandpool/agent\",\"--detach-stdio\",\"--listen\",\"0.0.0.0\","
+                        "[\"/.sandpool/agent\",\"--detach-stdio\",\"--refuse-programs\","
+                        "\"--listen\",\"0.0.0.0\","
                         "\"--stop-grace\",\"7\"]");
     fini(&b);
     make(&b, "network: nat, agent: image, docker: {stop_grace_s: 7}");
