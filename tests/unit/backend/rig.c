@@ -14,7 +14,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 
-#define LIMIT_NS (40 * NS_PER_S)
+#define LIMIT_NS (120 * NS_PER_S)
 
 static const struct httpc_limits http_limits = {
     .connections = 64, .connections_per_host = 64, .connect_timeout_ms = 5000};
@@ -191,7 +191,7 @@ uint64_t rig_deadline(struct rig *rig, uint64_t ms)
 
 uint64_t rig_soon(struct rig *rig)
 {
-    return rig_deadline(rig, 10000);
+    return rig_deadline(rig, 30000);
 }
 
 /* --- calls --- */
