@@ -160,11 +160,14 @@ static int lock_dir(const char *dir)
 
 /* --- channel and agent: the one that comes second ends it --- */
 
+/* Whoever is told may free it. */
 static void tell(struct docker_hand *h, int rc, const struct err *err)
 {
-    if (!h->is_told)
-        h->on_taken(h->ctx, rc, err);
+    bool was_told = h->is_told;
+
     h->is_told = true;
+    if (!was_told)
+        h->on_taken(h->ctx, rc, err);
 }
 
 static void give(struct docker_hand *h)
