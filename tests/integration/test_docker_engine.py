@@ -123,6 +123,8 @@ class ByHand:
         daemon.kill()  # the lease stands though its box does not answer
         daemon.start()
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
+        # A listing of a busy Podman may come too late for the start: who does not know of a pause sees no end of it.
+        wait_until(lambda: self.get(daemon, "/readyz").status == 200, "a listing has shown it")
         self.act(mine, "unpause")
         self.wait_event(daemon, "box.resumed", box_id=box.box_id)
         self.assertEqual(box.sh("echo awake"), "awake\n")
