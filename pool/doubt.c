@@ -76,6 +76,7 @@ static void is_alive(struct pool *p, struct slot *s)
 void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict)
 {
     bool was_asked = s->is_asking && s->is_missing; /* else a listing has shown it meanwhile */
+    bool is_apart = s->misses == 0 || p->now_ns - s->missed_ns >= POOL_MISS_GAP_NS;
 
     doubt_stop(p, s);
     if (verdict == POOL_ALIVE) {
@@ -83,7 +84,10 @@ void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict)
         is_alive(p, s);
         return;
     }
-    s->misses += was_asked ? 1 : 0;
+    if (was_asked && is_apart) {
+        s->misses++;
+        s->missed_ns = p->now_ns;
+    }
     if (verdict == POOL_DEAD || s->misses >= POOL_MISSES_MAX)
         end(p, s);
     else if (was_asked)

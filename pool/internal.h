@@ -19,6 +19,7 @@
 #define POOL_CHECK_NS (2 * NS_PER_S)
 #define POOL_ASKS_MAX 16  /* boxes that a listing does not show are asked for, this many at once */
 #define POOL_MISSES_MAX 3 /* listings without it, and no answer each time: it has died */
+#define POOL_MISS_GAP_NS (10 * NS_PER_S) /* listings closer together than this count as one */
 #define POOL_DISCOVER_NS (5 * NS_PER_S)
 #define POOL_QUESTION_MIN_NS (250 * NS_PER_MS)
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
@@ -66,15 +67,16 @@ struct slot {
     enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered,
                                  * STARTING: made for it */
     enum pool_source source;
-    bool is_asked;     /* the backend owes an answer to a create, probe or destroy */
-    bool is_checking;  /* the backend owes an answer to a check */
-    bool is_made;      /* by this process: its failure counts against the profile */
-    bool is_missing;   /* the last clean listing did not show it, and nothing has since */
-    bool is_asking;    /* the check is, or is also, because of that */
-    bool is_silent;    /* it was not answered: asked again when the next listing does not show it */
-    unsigned misses;   /* listings without it and without an answer, in a row */
-    uint64_t heard_ns; /* last answer of its agent; a listing only says that it is there */
-    uint64_t pulse_ns; /* BLANK: asked next */
+    bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
+    bool is_checking; /* the backend owes an answer to a check */
+    bool is_made;     /* by this process: its failure counts against the profile */
+    bool is_missing;  /* the last clean listing did not show it, and nothing has since */
+    bool is_asking;   /* the check is, or is also, because of that */
+    bool is_silent;   /* it was not answered: asked again when the next listing does not show it */
+    unsigned misses;  /* listings without it and without an answer, in a row */
+    uint64_t missed_ns;  /* when the last of them was counted */
+    uint64_t heard_ns;   /* last answer of its agent; a listing only says that it is there */
+    uint64_t pulse_ns;   /* BLANK: asked next */
     unsigned unanswered; /* BLANK: times it was asked in vain, in a row */
     bool is_mute;        /* BLANK: has not answered, so nobody is given it */
     bool is_vouched;     /* its backend says that it is ready: there is nothing to ask */
@@ -371,8 +373,8 @@ void turn_push(struct pool *p, struct waiter *w);
 void turn_remove(struct pool *p, struct waiter *w);
 /* Both are of the same principal. */
 void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
-uint64_t
-turn_oldest_ns(const struct profile *f); /* since when the oldest waits; POOL_NEVER: nobody */
+/* Since when the oldest waits; POOL_NEVER: nobody. */
+uint64_t turn_oldest_ns(const struct profile *f);
 /* Served next; NULL when nobody waits. */
 struct waiter *turn_head(const struct profile *f, enum line line);
 /* Whether a box is to be made for the head of this line rather than for `other`; NULL is last. */
@@ -430,8 +432,7 @@ void release_failed(struct pool *p, struct slot *s);
 void doom_box(struct pool *p, struct slot *s, enum pool_end end);
 void doom_died(struct pool *p, struct slot *s);
 void doom_stored(struct pool *p, struct slot *s);
-void doom_unrecorded(struct pool *p,
-                     struct slot *s); /* DOOMED: destroyed before its row is written */
+void doom_unrecorded(struct pool *p, struct slot *s); /* destroyed before its row is written */
 void doom_failed(struct pool *p, struct slot *s);
 void doom_destroy(struct pool *p, struct slot *s);
 void doom_destroyed(struct pool *p, const struct pool_event *ev);
@@ -461,8 +462,7 @@ uint64_t expiry_due(const struct pool *p, const struct slot *s);
 void expiry_run(struct pool *p);
 
 /* doubt.c: boxes a clean listing does not show. */
-bool doubt_concerns(
-    const struct slot *s); /* a clean listing should show it, or show that it is gone */
+bool doubt_concerns(const struct slot *s); /* a clean listing should say whether it is there */
 void doubt_box(struct pool *p, struct slot *s);
 void doubt_clear(struct pool *p, struct slot *s);
 void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict);
@@ -474,11 +474,11 @@ void doubt_tell(struct pool *p, unsigned missing, unsigned known);
 
 /* listed.c, orphan.c */
 void listed_step(struct pool *p, const struct pool_event *ev);
-void listed_adopt(struct pool *p,
-                  struct slot *s); /* it lives, for the first time since the start */
+void listed_adopt(struct pool *p, struct slot *s); /* the first proof of life since the start */
 void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen);
 void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen);
 bool orphan_may_bind(const struct pool *p, const struct pool_seen *seen, unsigned profile);
+bool orphan_is_any(const struct pool *p, unsigned backend); /* waits for a second listing */
 void orphan_forget_unseen(struct pool *p, unsigned backend);
 const struct recent *orphan_recent(const struct pool *p, struct box_id id);
 

@@ -201,6 +201,21 @@ static void join_absent(struct pool *p, unsigned backend, uint64_t started_ns)
     doubt_tell(p, missing, known);
 }
 
+static bool is_open(const struct slot *s)
+{
+    return s->box.state != POOL_FREE && !box_is_dying(s) && (s->is_missing || s->box.is_unseen);
+}
+
+bool pool_is_settled(const struct pool *p, unsigned backend)
+{
+    if (orphan_is_any(p, backend))
+        return false;
+    for (size_t i = 0; i < p->slot_count; i++)
+        if (p->slots[i].box.backend == backend && is_open(&p->slots[i]))
+            return false;
+    return true;
+}
+
 void listed_step(struct pool *p, const struct pool_event *ev)
 {
     uint64_t started_ns = ev->u.listed.started_ns;

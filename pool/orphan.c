@@ -138,6 +138,17 @@ void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_
         destroy(p, seen, (unsigned) profile, backend);
 }
 
+bool orphan_is_any(const struct pool *p, unsigned backend)
+{
+    for (size_t i = 0; i < POOL_ORPHANS_MAX; i++) {
+        const struct orphan *o = &p->orphans[i];
+
+        if (o->listing != 0 && o->backend == backend && box_find(p, o->id) == NULL)
+            return true;
+    }
+    return false;
+}
+
 void orphan_forget_unseen(struct pool *p, unsigned backend)
 {
     for (size_t i = 0; i < POOL_ORPHANS_MAX; i++)

@@ -412,6 +412,10 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret);
 /* When POOL_EV_WAKE is due; POOL_NEVER when nothing waits for time. */
 uint64_t pool_next_wake(const struct pool *p);
 
+/* Whether the listings of this backend have left nothing open: a restored box that none has shown, one
+ * that is missing, one that no row knows. Otherwise another listing is wanted soon. Looks at all boxes. */
+bool pool_is_settled(const struct pool *p, unsigned backend);
+
 /* --- views, valid until the next step --- */
 
 /* Its lease is committed, by rows that are not in doubt: address and token may be shown to its owner. Whatever shows them of a box in

@@ -62,6 +62,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     binds_close(e);
     events_flush(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
+        rt_timer_cancel(e->rt, &e->backends[i].relist_timer);
         engine_op_begun(e);
         e->backends[i].backend->ops->close(e->backends[i].backend, on_backend_closed, e);
     }

@@ -17,6 +17,8 @@ enum {
 #define ENGINE_EVENTS_EVERY_NS (20 * NS_PER_MS)
 #define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_ASK_NS (1 * NS_PER_S) /* who waits for a listing waits so long for missing boxes */
+#define ENGINE_RELIST_MIN_NS (1 * NS_PER_S)
+#define ENGINE_RELIST_MAX_NS (60 * NS_PER_S)
 #define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
 #define ENGINE_UPDATE_LEAST_NS (5 * NS_PER_S) /* also for a caller who does not wait */
@@ -36,6 +38,8 @@ struct engine_backend {
     struct backend_events events;
     bool is_listing;
     bool want_relist;
+    struct rt_timer relist_timer;      /* a clean listing has left something open */
+    uint64_t relist_ns;                /* the pause before the next one; 0: none has */
     char trouble[POOL_REASON_MAX + 1]; /* why the last listing failed, "" when it did not */
 };
 

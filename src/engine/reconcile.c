@@ -1,6 +1,6 @@
 /* reconcile.c - asking the backends what runs and giving the answers to the pool, which joins
  * them with what it knows: at start, every reconcile_interval_s, when a backend says it may have
- * missed something, and when an operator asks. */
+ * missed something, when an operator asks, and soon again while a listing has left something open. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +81,33 @@ static void note_trouble(struct engine_backend *b, const char *reason)
     (void) snprintf(b->trouble, sizeof(b->trouble), "backend %s: %.100s", key, reason);
 }
 
+static void on_relist(struct rt_timer *timer)
+{
+    struct engine_backend *b = container_of(timer, struct engine_backend, relist_timer);
+    unsigned backend = (unsigned) (b - b->engine->backends);
+
+    if (pool_is_settled(b->engine->pool, backend))
+        b->relist_ns = 0;
+    else
+        reconcile_backend(b->engine, backend);
+}
+
+/* What a listing leaves open is not left to the next periodic one: somebody may wait for a box that was
+ * being made when the daemon stopped, and a box that nobody owns takes a place. */
+static void relist_arm(struct engine *e, unsigned backend)
+{
+    struct engine_backend *b = &e->backends[backend];
+
+    if (e->is_closing)
+        return;
+    if (pool_is_settled(e->pool, backend))
+        b->relist_ns = 0;
+    else
+        b->relist_ns = MIN_OF(MAX_OF(2 * b->relist_ns, ENGINE_RELIST_MIN_NS), ENGINE_RELIST_MAX_NS);
+    rt_timer_set(e->rt, &b->relist_timer,
+                 b->relist_ns > 0 ? rt_after(rt_now(e->rt), b->relist_ns) : RT_NEVER, on_relist);
+}
+
 static void on_listed(struct op *op)
 {
     struct list_op *l = container_of(op, struct list_op, list.op);
@@ -105,6 +132,8 @@ static void on_listed(struct op *op)
     b->is_listing = false;
     FAULT_POINT("recover.after_list");
     engine_post(e, &ev);
+    if (op->result == SP_OK)
+        relist_arm(e, l->backend);
     free(seen);
     backend_list_fini(&l->list);
     round_note(l->round, op->result == SP_OK, count);

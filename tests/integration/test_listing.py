@@ -43,6 +43,22 @@ class Listing(TestCase):
         self.assertEqual(client.get("/v1/pool").json["boxes"]["lost"], 0)
         self.assertKept(client, leases)
 
+    def test_what_a_listing_leaves_open_is_soon_listed_again(self):
+        """Blank boxes without a row are nobody's: the second listing that shows them ends them."""
+        sim, daemon, _, leases = self.fleet()
+        blank = set(sim.boxes()) - {lease["box_id"] for lease in leases}
+        daemon.kill()
+        sim.fail(hide_lists=1)
+        daemon.start()
+        self.wait_blank(self.client(daemon), 3)  # alive, but only a listing shows that nobody owns them
+        self.assertLessEqual(blank, set(sim.boxes()))
+        daemon.stop()
+        for file in daemon.state.glob("sandpool.db*"):
+            file.unlink()
+        daemon.start()
+        wait_until(lambda: not blank & set(sim.boxes()), "they are destroyed")
+        self.assertKept(self.client(daemon), leases)
+
     def test_all_have_died(self):
         sim, daemon, _, leases = self.fleet()
         daemon.kill()

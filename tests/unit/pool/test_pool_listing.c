@@ -126,6 +126,12 @@ static void test_part_of_them(void **state)
     assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
 }
 
+static void list_later(const struct pool_seen *seen, size_t count)
+{
+    rig.now_ns += 60 * NS_PER_S;
+    rig_list(&rig, true, seen, count);
+}
+
 /* A check that fails says nothing, however often; but a box that three listings in a row do not show and
  * that never answers is given up. */
 static void test_unknown_keeps(void **state)
@@ -135,16 +141,54 @@ static void test_unknown_keeps(void **state)
     (void) state;
     start_leased(1);
     rig.verdict = POOL_UNKNOWN;
-    rig_list(&rig, true, NULL, 0);
-    rig_list(&rig, true, NULL, 0);
+    list_later(NULL, 0);
+    list_later(NULL, 0);
     assert_int_equal(rig.effects[POOL_FX_CHECK], 2);
-    rig_list(&rig, true, &seen, 1); /* there it is: all forgotten */
-    rig_list(&rig, true, NULL, 0);
+    list_later(&seen, 1); /* there it is: all forgotten */
+    list_later(NULL, 0);
     rig_list(&rig, false, NULL, 0);
-    rig_list(&rig, true, NULL, 0);
+    list_later(NULL, 0);
+    for (unsigned i = 0; i < 10; i++) /* one wrong listing after the other: as good as one */
+        rig_list(&rig, true, NULL, 0);
     assert_int_equal(rig_count(&rig, POOL_LEASED), 1);
-    rig_list(&rig, true, NULL, 0);
+    list_later(NULL, 0);
     assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+}
+
+/* Until then another listing is wanted. */
+static void test_what_a_listing_leaves_open(void **state)
+{
+    struct pool_box intent = {.id = {3}, .state = POOL_INTENT, .spec_hash = 1};
+    struct pool_seen seen[2] = {seen_of(1), {.id = {9}, .profile = "default", .spec_hash = 1}};
+
+    (void) state;
+    restore(1, POOL_LEASED);
+    rig_start(&rig);
+    assert_false(pool_is_settled(rig.pool, 0)); /* not listed yet */
+    assert_true(pool_is_settled(rig.pool, 1));
+    rig_list(&rig, true, seen, 1);
+    assert_true(pool_is_settled(rig.pool, 0));
+    rig_list(&rig, true, seen, 2); /* a box that no row knows */
+    assert_false(pool_is_settled(rig.pool, 0));
+    rig_list(&rig, true, seen, 2);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    rig_list(&rig, true, seen, 1);
+    assert_true(pool_is_settled(rig.pool, 0));
+    rig.verdict = POOL_UNKNOWN;
+    rig_list(&rig, true, NULL, 0);
+    assert_false(pool_is_settled(rig.pool, 0));
+    rig_list(&rig, true, seen, 1);
+    assert_true(pool_is_settled(rig.pool, 0));
+    rig_stop(&rig);
+    rig_init(&rig);
+    rig.pool = pool_new(&rig.config);
+    assert_true(pool_restore_box(rig.pool, &intent));
+    rig_start(&rig);
+    rig_list(&rig, true, NULL, 0); /* its maker is slow to undo it */
+    assert_false(pool_is_settled(rig.pool, 0));
+    rig.verdict = POOL_DEAD;
+    rig_list(&rig, true, NULL, 0);
+    assert_true(pool_is_settled(rig.pool, 0));
 }
 
 /* Its owner is told nothing of it before the backend has answered. */
@@ -282,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_part_of_them, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_after_a_restart, setup, teardown),
