@@ -188,7 +188,7 @@ class Files(Attempt):
         for user in WHO:
             text = self.a.run(user, "cat", "/proc/self/mountinfo", "/proc/mounts", "/proc/self/mountstats")
             self.assertIn("overlay", text)
-            for name in (str(world.daemon.state), world.directory, "/boxes/"):
+            for name in (str(world.daemon.state), world.directory, "/oci/boxes/"):
                 self.assertNotIn(name, text)
 
     @on_this_kernel
