@@ -1,8 +1,7 @@
 /* relay_loop.c - passes bytes between callers and a box. Neither is trusted: nobody waits for anybody
  * but the one at the other end. A caller gets a connection into the box only when it has said something;
- * those that say nothing push out each other, the oldest first, and cost the box nothing. What is read
- * is looked at first (MSG_PEEK) and taken when the other end has taken it: so no byte is kept here, and
- * no memory allocated, which would need more system calls than relay_filter.c allows. */
+ * those that say nothing push out each other, the oldest first, and cost the box nothing. A caller whom
+ * the box has closed takes no place of the box's, however long it stays. */
 #include "hands/relay_loop.h"
 
 #include <errno.h>
@@ -19,46 +18,34 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "hands/proc.h"
-#include "hands/relay_filter.h"
+#include "hands/relay_end.h"
 
-#define CHUNK 65536
-#define TURNS 4         /* reads of one end before others have their turn */
-#define TAKES 64        /* callers, likewise */
+#define TAKES 64        /* callers before others have their turn */
 #define RETRY_MS 10     /* descriptors or memory are short */
 #define SILENT_MS 10000 /* for a caller to say something */
+#define REST_MS 10000   /* for a caller to take some of what a box left that has closed */
+#define LINGER_MS 1000  /* for a caller to read the end, and to close */
 #define EVENTS_MAX 64
-#define CONNS_MAX (RELAY_SERVED_MAX + RELAY_NEW_MAX)
+#define CONNS_MAX (RELAY_SERVED_MAX + RELAY_NEW_MAX + 2 * RELAY_LEFT_MAX)
 #define FILES_OWN 32U
-
-#define NOT_WATCHED UINT32_MAX
-
-struct conn;
-
-/* One end of a connection. */
-struct end {
-    struct conn *conn;
-    int fd;
-    uint32_t watched; /* epoll's events */
-    bool is_read;     /* nothing comes from it any more */
-    bool is_shut;     /* nothing goes to it any more */
-    bool is_full;     /* it did not take all that was there for it */
-    bool is_tcp;
-};
 
 enum state {
     FREE,
     SILENT,  /* has said nothing yet */
     WAITING, /* has said something, but the box has no place yet */
     SERVED,
-    DEAD, /* an event of the same turn may still name it */
+    RESTING,   /* the box has closed; some of what it said is still to be passed on */
+    LINGERING, /* all was passed on; what the caller still says is dropped, as unread bytes would
+                * make the kernel reset the connection and the caller lose the end of the answer */
+    DEAD,      /* an event of the same turn may still name it */
     STATE_COUNT
 };
 
-struct conn {
+struct relay_conn {
     struct list_node link; /* in the list of its state */
     enum state state;
     uint64_t since_ms;
-    struct end ends[2]; /* the caller, the box */
+    struct relay_end ends[2]; /* the caller, the box */
 };
 
 static struct relay {
@@ -66,35 +53,30 @@ static struct relay {
     int epoll;
     unsigned served_max;
     unsigned new_max;
-    bool is_paused; /* callers are not taken */
+    unsigned left_max; /* of each kind that the box has closed */
+    bool is_paused;    /* callers are not taken */
     bool is_over;
     uint64_t retry_ms;              /* something was short: not before; 0: nothing was */
     uint32_t end_events;            /* what `end` is watched for */
     unsigned used;                  /* of conns: more are free, and were never touched */
-    struct list lists[STATE_COUNT]; /* of struct conn, the oldest first */
-    struct conn conns[CONNS_MAX];
-    char chunk[CHUNK];
+    struct list lists[STATE_COUNT]; /* of struct relay_conn, the oldest first */
+    struct relay_conn conns[CONNS_MAX];
 } relay;
 
-static struct conn *first(const struct relay *r, enum state state)
+static struct relay_conn *first(const struct relay *r, enum state state)
 {
     struct list_node *n = list_first(&r->lists[state]);
 
-    return n != NULL ? container_of(n, struct conn, link) : NULL;
-}
-
-static struct end *other(struct end *e)
-{
-    return e == &e->conn->ends[0] ? &e->conn->ends[1] : &e->conn->ends[0];
+    return n != NULL ? container_of(n, struct relay_conn, link) : NULL;
 }
 
 /* --- epoll --- */
 
 /* An end with no events is still watched for its death. */
-static bool watch(struct relay *r, struct end *e, uint32_t events)
+static bool watch(struct relay *r, struct relay_end *e, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = e};
-    int op = e->watched == NOT_WATCHED ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    int op = e->watched == RELAY_NOT_WATCHED ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
 
     if (e->watched == events)
         return true;
@@ -104,11 +86,11 @@ static bool watch(struct relay *r, struct end *e, uint32_t events)
     return true;
 }
 
-static void unwatch(struct relay *r, struct end *e)
+static void unwatch(struct relay *r, struct relay_end *e)
 {
-    if (e->watched != NOT_WATCHED)
+    if (e->watched != RELAY_NOT_WATCHED)
         (void) epoll_ctl(r->epoll, EPOLL_CTL_DEL, e->fd, NULL); /* it is there */
-    e->watched = NOT_WATCHED;
+    e->watched = RELAY_NOT_WATCHED;
 }
 
 /* `tag` is the address that tells its events from those of connections. */
@@ -145,14 +127,14 @@ static void watch_end(struct relay *r)
 
 /* --- connections --- */
 
-static void set_state(struct relay *r, struct conn *c, enum state state)
+static void set_state(struct relay *r, struct relay_conn *c, enum state state)
 {
     list_remove(&r->lists[c->state], &c->link);
     list_push_back(&r->lists[state], &c->link);
     c->state = state;
 }
 
-static void kill_conn(struct relay *r, struct conn *c)
+static void kill_conn(struct relay *r, struct relay_conn *c)
 {
     if (c->state == DEAD)
         return;
@@ -169,106 +151,81 @@ static void bury(struct relay *r)
         set_state(r, first(r, DEAD), FREE);
 }
 
-/* It takes nothing any more; what the other end still says is of no use. */
-static void shut(struct end *e)
+/* The box has closed this one: others of its kind make room, the oldest first. */
+static void set_left(struct relay *r, struct relay_conn *c, enum state state)
 {
-    e->is_shut = true;
-    e->is_full = false;
-    other(e)->is_read = true;
+    if (c->state != state && r->lists[state].len >= r->left_max)
+        kill_conn(r, first(r, state));
+    c->since_ms = proc_now_ms();
+    set_state(r, c, state);
 }
 
-static void pass_end(struct end *to)
-{
-    if (!to->is_shut)
-        (void) shutdown(to->fd, SHUT_WR); /* one that is gone is noticed when it is read */
-    to->is_shut = true;
-}
-
-/* How much it took; 0 also when it will never take any. */
-static size_t give(struct end *to, const char *data, size_t len)
-{
-    ssize_t n = send(to->fd, data, len, RELAY_SEND_FLAGS);
-
-    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
-        shut(to);
-    to->is_full = !to->is_shut && (n < 0 || (size_t) n < len);
-    return n < 0 ? 0 : (size_t) n;
-}
-
-/* TCP can drop what was looked at without copying it once more. */
-static bool drop(struct relay *r, const struct end *from, size_t len)
-{
-    return len == 0 || recv(from->fd, r->chunk, len,
-                            MSG_DONTWAIT | (from->is_tcp ? MSG_TRUNC : 0)) == (ssize_t) len;
-}
-
-/* From one end to the other until one of them has enough. False: the connection is broken. */
-static bool pump(struct relay *r, struct end *from)
-{
-    struct end *to = other(from);
-
-    for (int i = 0; i < TURNS && !from->is_read && !to->is_full; i++) {
-        ssize_t n = recv(from->fd, r->chunk, sizeof(r->chunk), MSG_DONTWAIT | MSG_PEEK);
-
-        if (n < 0)
-            return errno == EAGAIN || errno == EINTR;
-        if (n == 0) {
-            from->is_read = true;
-            pass_end(to);
-            return true;
-        }
-        if (!drop(r, from, give(to, r->chunk, (size_t) n)))
-            return false;
-        if (n < CHUNK)
-            break; /* most likely all there was */
-    }
-    return true;
-}
-
-static uint32_t wanted(struct end *e)
-{
-    bool want_in = !e->is_read && !other(e)->is_full;
-
-    return (want_in ? (uint32_t) EPOLLIN : 0) | (e->is_full ? (uint32_t) EPOLLOUT : 0);
-}
-
-static bool rewatch(struct relay *r, struct conn *c)
+static bool rewatch(struct relay *r, struct relay_conn *c)
 {
     for (int i = 0; i < 2; i++) {
-        struct end *e = &c->ends[i];
-        uint32_t events = wanted(e);
+        struct relay_end *e = &c->ends[i];
+        uint32_t events = relay_end_wanted(e);
 
         /* One that was let go stays so until something is wanted of it. */
-        if ((events != 0 || e->watched != NOT_WATCHED) && !watch(r, e, events))
+        if ((events != 0 || e->watched != RELAY_NOT_WATCHED) && !watch(r, e, events))
             return false;
     }
     return true;
 }
 
-static void settle(struct relay *r, struct conn *c, bool is_well)
+static void on_lingering(struct relay *r, struct relay_conn *c)
 {
-    if (!is_well || (c->ends[0].is_read && c->ends[1].is_read) || !rewatch(r, c))
+    if (!relay_end_drain(&c->ends[0]) || !watch(r, &c->ends[0], EPOLLIN))
         kill_conn(r, c);
 }
 
-static void on_served(struct relay *r, struct end *e, uint32_t events)
+/* Only TCP loses what was sent when something unread is closed. */
+static void linger(struct relay *r, struct relay_conn *c)
 {
-    struct conn *c = e->conn;
+    if (!c->ends[0].is_tcp) {
+        kill_conn(r, c);
+        return;
+    }
+    relay_end_finish(&c->ends[0]);
+    (void) close(c->ends[1].fd);
+    c->ends[1].fd = -1;
+    set_left(r, c, LINGERING);
+    on_lingering(r, c);
+}
+
+static void settle(struct relay *r, struct relay_conn *c, bool is_well)
+{
+    if (is_well && c->ends[0].is_read && c->ends[1].is_read) {
+        linger(r, c);
+        return;
+    }
+    if (!is_well || !rewatch(r, c))
+        kill_conn(r, c);
+    else if (c->state == RESTING && c->ends[0].has_taken)
+        set_left(r, c, RESTING);
+    c->ends[0].has_taken = false;
+}
+
+static void on_served(struct relay *r, struct relay_end *e, uint32_t events)
+{
+    struct relay_conn *c = e->conn;
     bool is_well = true;
 
-    if (wanted(e) == 0) {
-        if ((events & EPOLLERR) != 0)
-            kill_conn(r, c);
-        else
-            unwatch(r, e); /* hung up: would be told for ever */
+    if (e->is_box && (events & EPOLLHUP) != 0 && c->state == SERVED) {
+        relay_end_shut(e);
+        set_left(r, c, RESTING);
+    }
+    if (relay_end_wanted(e) == 0) {
+        unwatch(r, e); /* hung up: would be told for ever */
+        settle(r, c, e->is_box || (events & EPOLLERR) == 0);
         return;
     }
     if (e->is_full && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) {
         e->is_full = false;
-        is_well = pump(r, other(e));
+        is_well = relay_end_pump(e->other);
     }
     if (is_well && (events & ~(uint32_t) EPOLLOUT) != 0)
-        is_well = pump(r, e);
+        is_well = relay_end_pump(e);
     settle(r, c, is_well);
 }
 
@@ -281,7 +238,7 @@ static bool is_shortage(int code)
 }
 
 /* False: not now. */
-static bool serve(struct relay *r, struct conn *c)
+static bool serve(struct relay *r, struct relay_conn *c)
 {
     int fd =
         r->lists[SERVED].len < r->served_max ? r->config->enter(r->config) : (errno = EAGAIN, -1);
@@ -295,12 +252,12 @@ static bool serve(struct relay *r, struct conn *c)
         kill_conn(r, c);
         return true;
     }
-    c->ends[1] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
+    c->ends[1].fd = fd;
     /* Only slower without. What is no TCP socket is told by it. */
     c->ends[0].is_tcp =
         setsockopt(c->ends[0].fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0;
     set_state(r, c, SERVED);
-    settle(r, c, pump(r, &c->ends[0]));
+    settle(r, c, relay_end_pump(&c->ends[0]));
     return true;
 }
 
@@ -314,9 +271,10 @@ static void serve_waiting(struct relay *r)
 }
 
 /* The caller has said something, or will not. It is not looked at again before it is served. */
-static void on_silent(struct relay *r, struct end *e)
+static void on_silent(struct relay *r, struct relay_end *e)
 {
-    ssize_t n = recv(e->fd, r->chunk, 1, MSG_DONTWAIT | MSG_PEEK);
+    char byte;
+    ssize_t n = recv(e->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR) && watch(r, e, EPOLLIN))
         return;
@@ -333,7 +291,7 @@ static void on_silent(struct relay *r, struct end *e)
 /* --- new callers --- */
 
 /* A place for one more: the longest silent goes. NULL: there is none in this turn. */
-static struct conn *make_room(struct relay *r)
+static struct relay_conn *make_room(struct relay *r)
 {
     if (r->lists[WAITING].len >= r->new_max / 4)
         return NULL;
@@ -344,11 +302,15 @@ static struct conn *make_room(struct relay *r)
     return first(r, FREE);
 }
 
-static void add_caller(struct relay *r, struct conn *c, int fd)
+static void add_caller(struct relay *r, struct relay_conn *c, int fd)
 {
     c->since_ms = proc_now_ms();
-    c->ends[0] = (struct end){.conn = c, .fd = fd, .watched = NOT_WATCHED};
-    c->ends[1] = (struct end){.conn = c, .fd = -1, .watched = NOT_WATCHED};
+    for (int i = 0; i < 2; i++)
+        c->ends[i] = (struct relay_end){.conn = c,
+                                        .other = &c->ends[1 - i],
+                                        .fd = i == 0 ? fd : -1,
+                                        .watched = RELAY_NOT_WATCHED,
+                                        .is_box = i == 1};
     set_state(r, c, SILENT);
     on_silent(r, &c->ends[0]); /* most have said it already */
 }
@@ -356,7 +318,7 @@ static void add_caller(struct relay *r, struct conn *c, int fd)
 static void on_callers(struct relay *r)
 {
     for (int i = 0; i < TAKES; i++) {
-        struct conn *c = make_room(r);
+        struct relay_conn *c = make_room(r);
         int fd = c != NULL ? r->config->take(r->config) : -1;
 
         if (c == NULL) {
@@ -380,28 +342,53 @@ static void on_callers(struct relay *r)
 
 /* --- turns --- */
 
+static const uint64_t patience_ms[STATE_COUNT] = {
+    [SILENT] = SILENT_MS,
+    [RESTING] = REST_MS,
+    [LINGERING] = LINGER_MS,
+};
+
 static int next_timeout(const struct relay *r, uint64_t now)
 {
     uint64_t due = r->retry_ms != 0 ? r->retry_ms : UINT64_MAX;
 
-    if (!list_is_empty(&r->lists[SILENT]))
-        due = MIN_OF(due, first(r, SILENT)->since_ms + SILENT_MS);
+    for (int i = 0; i < STATE_COUNT; i++) {
+        if (patience_ms[i] != 0 && !list_is_empty(&r->lists[i]))
+            due = MIN_OF(due, first(r, (enum state) i)->since_ms + patience_ms[i]);
+    }
     if (due == UINT64_MAX)
         return -1;
     return due <= now ? 0 : (int) MIN_OF(due - now, (uint64_t) SILENT_MS);
 }
 
+/* A slow caller can have taken something that epoll does not tell: it waits for much more room. */
+static bool has_moved(struct relay *r, struct relay_conn *c, uint64_t now)
+{
+    if (c->state != RESTING)
+        return false;
+    c->ends[0].is_full = false;
+    settle(r, c, relay_end_pump(&c->ends[1]));
+    return c->state != RESTING || c->since_ms >= now;
+}
+
 static void on_time(struct relay *r, uint64_t now)
 {
-    while (first(r, SILENT) != NULL && first(r, SILENT)->since_ms + SILENT_MS <= now)
-        kill_conn(r, first(r, SILENT));
+    for (int i = 0; i < STATE_COUNT; i++) {
+        struct relay_conn *c = first(r, (enum state) i);
+
+        for (; patience_ms[i] != 0 && c != NULL && c->since_ms + patience_ms[i] <= now;
+             c = first(r, (enum state) i)) {
+            if (!has_moved(r, c, now))
+                kill_conn(r, c);
+        }
+    }
     if (r->retry_ms != 0 && now >= r->retry_ms)
         r->retry_ms = 0;
 }
 
 static void on_event(struct relay *r, const struct epoll_event *ev)
 {
-    struct end *e = ev->data.ptr;
+    struct relay_end *e = ev->data.ptr;
 
     if (ev->data.ptr == &r->config->leash)
         r->is_over = true;
@@ -411,16 +398,18 @@ static void on_event(struct relay *r, const struct epoll_event *ev)
         on_callers(r);
     else if (e->conn->state == SILENT)
         on_silent(r, e);
-    else if (e->conn->state == SERVED)
+    else if (e->conn->state == SERVED || e->conn->state == RESTING)
         on_served(r, e, ev->events);
+    else if (e->conn->state == LINGERING)
+        on_lingering(r, e->conn);
 }
 
 /* What the box said last still goes to its callers. */
 static void finish(struct relay *r)
 {
     for (unsigned i = 0; i < r->used; i++) {
-        if (r->conns[i].state == SERVED)
-            (void) pump(r, &r->conns[i].ends[1]); /* there is nothing after it */
+        if (r->conns[i].state == SERVED || r->conns[i].state == RESTING)
+            (void) relay_end_pump(&r->conns[i].ends[1]); /* there is nothing after it */
     }
 }
 
@@ -448,7 +437,7 @@ static void run(struct relay *r)
 
 void relay_loop_prepare(void)
 {
-    const unsigned need = RELAY_SERVED_MAX * 2 + RELAY_NEW_MAX + FILES_OWN;
+    const unsigned need = RELAY_SERVED_MAX * 2 + RELAY_NEW_MAX + RELAY_LEFT_MAX * 3 + FILES_OWN;
     struct rlimit limit = {0};
 
     (void) getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail for a limit that exists */
@@ -458,9 +447,11 @@ void relay_loop_prepare(void)
     }
     relay.served_max = RELAY_SERVED_MAX;
     relay.new_max = RELAY_NEW_MAX;
+    relay.left_max = RELAY_LEFT_MAX;
     if (limit.rlim_cur < need) {
         relay.new_max = (unsigned) limit.rlim_cur / 4;
         relay.served_max = (unsigned) limit.rlim_cur / 4;
+        relay.left_max = (unsigned) limit.rlim_cur / 16;
     }
     relay.epoll = epoll_create1(EPOLL_CLOEXEC);
 }

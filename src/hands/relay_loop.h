@@ -11,6 +11,9 @@ enum {
     /* Callers beside them that have said nothing yet, or (a quarter of it) wait for the box. As many must
      * come before one that has just come is pushed out: more than a crowd brings until it has spoken. */
     RELAY_NEW_MAX = 1024,
+    /* Beside them, callers that the box has closed: those that are still to take some of what it said,
+     * and as many that are to close. */
+    RELAY_LEFT_MAX = 256,
 };
 
 struct relay_loop {
