@@ -81,6 +81,8 @@ static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
                                                  : l->idle_timeout_ms;
     case CONN_WAIT_HEAD:
         return l->header_timeout_ms;
+    case CONN_WAIT_TURN:
+        return 1;
     case CONN_WAIT_BODY: /* body_left_ns */
     case CONN_WAIT_WRITE:
         return l->write_timeout_ms;
@@ -148,6 +150,8 @@ static void on_timeout(struct conn *c)
     case CONN_WAIT_IDLE:
     case CONN_WAIT_LINGER:
         conn_close(c);
+        break;
+    case CONN_WAIT_TURN:
         break;
     case CONN_WAIT_NONE:
     case CONN_WAIT_COUNT:
@@ -244,12 +248,27 @@ static bool settle(struct conn *c)
     return true;
 }
 
+/* Who asks ahead gets a few answers in a turn of the loop, then everybody else has theirs. */
+static bool is_resting(const struct conn *c)
+{
+    return c->ex == NULL && c->burst >= CONN_BURST_MAX &&
+           c->burst_ns == rt_now(&c->server->loop->rt);
+}
+
+static void count_request(struct conn *c)
+{
+    uint64_t now_ns = rt_now(&c->server->loop->rt);
+
+    c->burst = c->burst_ns == now_ns ? c->burst + 1 : 1;
+    c->burst_ns = now_ns;
+}
+
 static bool can_take_input(const struct conn *c, size_t len)
 {
     if (conn_holds(c))
         return false;
     if (c->ex == NULL)
-        return len > 0;
+        return len > 0 && !is_resting(c);
     if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused)
         return false;
     return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
@@ -273,6 +292,7 @@ static size_t advance(struct conn *c, const char *data, size_t len)
                 used++; /* a stray line end between requests is no request */
                 continue;
             }
+            count_request(c);
             c->ex = exchange_new(c);
         }
         used += feed(c, data + used, len - used);
@@ -297,7 +317,8 @@ void conn_feed(struct conn *c, const char *data, size_t len)
     if (c->ahead.len == 0 && c->ahead.data != NULL)
         buf_fini(&c->ahead);
     /* No more will come: what is not answered by now has nobody waiting for it. */
-    if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended))
+    if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended) &&
+        (c->ahead.len == 0 || !is_resting(c)))
         conn_close(c);
     if (buf_failed(&c->ahead))
         conn_close(c);
@@ -364,7 +385,7 @@ static enum conn_wait next_wait(const struct conn *c)
     if (conn_holds(c))
         return CONN_WAIT_NONE;
     if (c->ex == NULL)
-        return CONN_WAIT_IDLE;
+        return is_resting(c) ? CONN_WAIT_TURN : CONN_WAIT_IDLE;
     switch (c->ex->input) {
     case EXCHANGE_HEAD:
         return CONN_WAIT_HEAD;
@@ -390,7 +411,7 @@ static void update(struct conn *c)
             c->taken_before = conn_taken(c);
         set_wait(c, wait);
     }
-    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE && !conn_holds(c);
+    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE && !conn_holds(c) && !is_resting(c);
     if (want_read == c->is_reading)
         return;
     c->is_reading = want_read;

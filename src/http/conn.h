@@ -21,6 +21,7 @@
 
 enum {
     CONN_READ_SIZE = 64 * 1024,          /* one read, and most that is kept unparsed */
+    CONN_BURST_MAX = 4,                  /* requests of one connection in a turn of the loop */
     CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
     CONN_LINGER_MS = 2000,
     CONN_REFUSING_MAX = 32,  /* over the cap and still being told so */
@@ -38,6 +39,7 @@ enum conn_wait {
     CONN_WAIT_IDLE,
     CONN_WAIT_HEAD,
     CONN_WAIT_BODY,
+    CONN_WAIT_TURN, /* it asked ahead: others first */
     CONN_WAIT_WRITE,
     CONN_WAIT_LINGER,
     CONN_WAIT_COUNT
@@ -82,6 +84,8 @@ struct conn {
     enum conn_wait wait;
     bool is_reading;
     bool is_eof;
+    unsigned burst; /* requests begun at `burst_ns`, in one turn of the loop */
+    uint64_t burst_ns;
     bool is_running; /* inside conn_run() */
     bool is_refused; /* over max_connections */
     bool is_proven;  /* http_prove() */
