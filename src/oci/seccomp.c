@@ -18,21 +18,22 @@
 #define CLONE_ANY_NS 0x7e020000U
 #define UNSHARE_ANY_NS (CLONE_ANY_NS | 0x80U)
 #define IOCTL_TIOCSTI 0x5412U
+#define XATTR_SIZE_END 1024U /* a power of two: sizes below it are allowed */
 
 /* Names separated by spaces, sorted within each group. */
 static const char *const allowed[] = {
     /* Files by name. */
     "access chdir chmod chown chown32 chroot creat faccessat faccessat2 fchmodat fchmodat2 fchownat "
     "fstatat64 futimesat getcwd getxattr getxattrat lchown lchown32 lgetxattr link linkat listxattr "
-    "listxattrat llistxattr lremovexattr lsetxattr lstat lstat64 mkdir mkdirat mknod mknodat "
+    "listxattrat llistxattr lremovexattr lstat lstat64 mkdir mkdirat mknod mknodat "
     "newfstatat open openat openat2 readlink readlinkat removexattr removexattrat rename renameat "
-    "renameat2 rmdir setxattr setxattrat stat stat64 statfs statfs64 statx symlink symlinkat truncate "
+    "renameat2 rmdir stat stat64 statfs statfs64 statx symlink symlinkat truncate "
     "truncate64 unlink unlinkat utime utimensat utimensat_time64 utimes",
     /* Open files. mknod makes pipes and sockets; the user namespace refuses devices. */
     "_llseek arm_fadvise64_64 arm_sync_file_range cachestat close close_range copy_file_range dup dup2 "
     "dup3 fadvise64 fadvise64_64 fallocate fchdir fchmod fchown fchown32 fcntl fcntl64 fdatasync "
-    "fgetxattr flistxattr flock fremovexattr fsetxattr fstat fstat64 fstatfs fstatfs64 fsync ftruncate "
-    "ftruncate64 getdents getdents64 lseek memfd_create memfd_secret pipe pipe2 pread64 preadv preadv2 "
+    "fgetxattr flistxattr flock fremovexattr fstat fstat64 fstatfs fstatfs64 fsync ftruncate "
+    "ftruncate64 getdents getdents64 lseek memfd_create pipe pipe2 pread64 preadv preadv2 "
     "pwrite64 pwritev pwritev2 read readahead readv sendfile sendfile64 splice sync sync_file_range "
     "sync_file_range2 syncfs tee umask vmsplice write writev",
     /* Waiting for files and events. */
@@ -90,6 +91,10 @@ struct refusal {
 };
 
 static const struct refusal refused[] = {
+    /* Hides pages from the kernel's own map of memory, which is split for it and slows down for all. */
+    {ENOSYS, "memfd_secret"},
+    /* Its size lies in memory where no filter can look; see put_setxattr() below. */
+    {ENOSYS, "setxattrat"},
     /* The mount table is made by the daemon alone. The newer interface claims not to exist, so that
      * programs ask the older one and show its refusal. */
     {EPERM, "mount pivot_root umount umount2"},
@@ -184,10 +189,10 @@ struct block {
 
 /* Every option of SOL_SOCKET (84 was the last one in 2026) but those that load a program, which takes
  * memory that all of the machine share (see "seccomp" above): SO_ATTACH_FILTER 26, SO_ATTACH_BPF 50,
- * SO_ATTACH_REUSEPORT_CBPF 51, SO_ATTACH_REUSEPORT_EBPF 52. */
+ * SO_ATTACH_REUSEPORT_CBPF 51, SO_ATTACH_REUSEPORT_EBPF 52; and SO_LINGER 13, see put_setsockopt(). */
 static const struct block socket_options[] = {
-    {0, 16}, {16, 8}, {24, 2}, {27, 1}, {28, 4},  {32, 16},
-    {48, 2}, {53, 1}, {54, 2}, {56, 8}, {64, 64},
+    {0, 8},  {8, 4},   {12, 1}, {14, 2}, {16, 8}, {24, 2}, {27, 1},
+    {28, 4}, {32, 16}, {48, 2}, {53, 1}, {54, 2}, {56, 8}, {64, 64},
 };
 /* Every option of IP and IPV6 but those that join a multicast group: the kernel keeps each membership in
  * memory that is charged to nobody. IP_ADD_MEMBERSHIP 35, IP_ADD_SOURCE_MEMBERSHIP 39, IP_MSFILTER 41,
@@ -225,7 +230,9 @@ static struct condition is_within(unsigned index, const struct block *b)
     return (struct condition){index, LOWER_HALF & ~(b->count - 1), b->first};
 }
 
-#define ASK (-1) /* instead of an error: whoever listens decides */
+/* Instead of an error: */
+#define ASK (-1)    /* whoever listens decides */
+#define IGNORE (-2) /* success, and nothing is done */
 
 static void put_action(struct json_out *o, int errnum)
 {
@@ -233,8 +240,8 @@ static void put_action(struct json_out *o, int errnum)
                  errnum == 0     ? "SCMP_ACT_ALLOW"
                  : errnum == ASK ? "SCMP_ACT_NOTIFY"
                                  : "SCMP_ACT_ERRNO");
-    if (errnum > 0)
-        json_put_u64(o, "errnoRet", (uint64_t) errnum);
+    if (errnum > 0 || errnum == IGNORE)
+        json_put_u64(o, "errnoRet", errnum > 0 ? (uint64_t) errnum : 0);
 }
 
 static void put_names(struct json_out *o, const char *names)
@@ -309,8 +316,13 @@ static void put_level(struct json_out *o, const struct level *l)
     }
 }
 
+/* A socket that lingers makes the kernel wait for its peer, for as long as it says, in the one thread of
+ * the machine that closes files nobody holds: a box could not be destroyed for days. */
 static void put_setsockopt(struct json_out *o)
 {
+    struct condition linger[] = {IS(1, SOL_SOCKET), IS(2, SO_LINGER)};
+
+    put_filtered(o, "setsockopt", IGNORE, linger, ARRAY_LEN(linger));
     for (size_t i = 0; i < ARRAY_LEN(other_levels); i++) {
         struct condition level = is_within(1, &other_levels[i]);
 
@@ -318,6 +330,16 @@ static void put_setsockopt(struct json_out *o)
     }
     for (size_t i = 0; i < ARRAY_LEN(levels); i++)
         put_level(o, &levels[i]);
+}
+
+/* The kernel charges access lists of files in memory to nobody, and they are as large as they say. */
+static void put_setxattr(struct json_out *o)
+{
+    static const char *const names[] = {"setxattr", "lsetxattr", "fsetxattr"};
+    struct condition is_small = {3, LOWER_HALF & ~(XATTR_SIZE_END - 1), 0};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        put_filtered(o, names[i], 0, &is_small, 1);
 }
 
 /* Programs that would narrow their rights take EINVAL for a kernel without filters, and go on. */
@@ -380,6 +402,7 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink)
     put_ioctl(o);
     put_prctl(o);
     put_setsockopt(o);
+    put_setxattr(o);
     put_netlink(o, netlink);
     json_end(o);
     json_end(o);

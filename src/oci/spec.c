@@ -183,12 +183,14 @@ static void put_mounts(struct json_out *o, const struct oci_spec *s)
 
     json_begin_arr(o, "mounts");
     put_mount(o, "/proc", "proc", LIST("nosuid", "noexec", "nodev"));
-    put_mount(o, "/dev", "tmpfs", LIST("nosuid", "strictatime", "mode=755", "size=64k"));
+    put_mount(o, "/dev", "tmpfs",
+              LIST("nosuid", "strictatime", "mode=755", "size=64k", "nr_inodes=4096"));
     /* Without a maximum one box could take the terminals of the whole machine. */
     put_mount(o, "/dev/pts", "devpts",
               LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=256",
                    is_tty_mapped ? "gid=5" : NULL));
-    put_mount(o, "/dev/shm", "tmpfs", LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m"));
+    put_mount(o, "/dev/shm", "tmpfs",
+              LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m", "nr_inodes=16384"));
     put_mount(o, "/dev/mqueue", "mqueue", LIST("nosuid", "noexec", "nodev"));
     /* The kernel shows /sys only to the owner of the network namespace. */
     if (s->profile->network == CONFIG_NETWORK_HOST && (s->has_user_ns || s->is_rootless))
@@ -323,6 +325,7 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
         "/proc/latency_stats",
         "/proc/mdstat",
         "/proc/partitions",
+        "/proc/pressure", /* a write makes the kernel watch the load of the whole machine */
         "/proc/sched_debug",
         "/proc/scsi",
         "/proc/swaps",

@@ -164,7 +164,24 @@ def kernel_programs():
         with socket.socket(socket.AF_INET, kind) as s:
             return call(setsockopt, s.fileno(), level, name, address[value], size)
 
+    def attribute(size):
+        fd = os.memfd_create("attributed")
+        try:
+            os.setxattr(fd, "user.text", b"x" * size)
+        except OSError as e:  # not every file system has them, and the size is looked at first
+            return name_of(e.errno).replace("ENOTSUP", "done").replace("EOPNOTSUPP", "done")
+        finally:
+            os.close(fd)
+        return "done"
+
+    def lingers():
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+            return s.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) != bytes(8)
+
     return {
+        "lingers": lingers(),
+        "pressure": os.path.exists("/proc/pressure") and os.listdir("/proc/pressure"),
         "refused": {
             "filter": option(1, 26, "program", 16),
             "filter_high": option(1, 26 | HIGH, "program", 16),
@@ -175,6 +192,7 @@ def kernel_programs():
             "multicast": option(0, 35, "group", 8),
             "multicast_source": option(0, 42 | HIGH, "group", 8),
             "multicast6": option(41, 20, "group", 20),
+            "large_attribute": attribute(1024),
             "seccomp": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(seccomp, 1, 0, address["program"])),
             "prctl": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(prctl, 22, 2, address["program"])),
             "prctl_high": apart(lambda: call(prctl, 38, 1, 0, 0, 0) and call(prctl, 22 | HIGH, 2, address["program"])),
@@ -182,6 +200,8 @@ def kernel_programs():
         "allowed": {
             "SO_REUSEADDR": option(1, 2, "one", 4),
             "SO_REUSEADDR_high": option(1 | HIGH, 2 | HIGH, "one", 4),
+            "SO_LINGER": option(1, 13, "one", 8),
+            "small_attribute": attribute(1023),
             "SO_RCVTIMEO": option(1, 20, "one", 16),
             "SO_DETACH_FILTER": option(1, 27, "one", 4).replace("ENOENT", "done"),
             "SO_TIMESTAMP": option(1, 29, "one", 4),

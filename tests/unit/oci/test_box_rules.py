@@ -252,6 +252,8 @@ class BoxRules:
         self.assertEqual([refused.pop("prctl"), refused.pop("prctl_high")], ["EINVAL"] * 2)
         self.assertEqual(set(refused.values()), {"EPERM"}, refused)
         self.assertEqual(set(found["allowed"].values()), {"done"}, found["allowed"])
+        self.assertFalse(found["lingers"])  # accepted, and without effect
+        self.assertFalse(found["pressure"])
 
     def test_programs(self):
         found = Box(self.runtime).run("programs", memory=1 << 30, pids=256)["programs"]
