@@ -75,7 +75,8 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
         log_warn("docker.remove_failed", LF_HEX("box", b->id), LF_STR("reason", err->msg));
     else if (!str_is_empty(b->owner))
         docker_remove_volume(d, b->owner);
-    if (rc == SP_OK && !b->is_foreign)
+    /* Not of a box that this backend never had: it may be that of another engine. */
+    if (rc == SP_OK && !b->is_foreign && (m->was_there || !str_is_empty(b->container)))
         docker_hand_end(d, b->id);
     list_move(&b->removers, &told);
     list_move(&b->joiners, &joiners);
