@@ -1,6 +1,8 @@
 """What the measurements share: daemons and other processes, calls, and the table of results."""
 
+import atexit
 import glob
+import hashlib
 import http.client
 import json
 import os
@@ -125,6 +127,13 @@ class Process:
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
+def forget_stamp(state):
+    """The daemon leaves it in /run until the machine starts anew (store/stamp.c)."""
+    path = "/run/sandpool-stamp-" + hashlib.sha256(f"{state}/sandpool.db".encode()).hexdigest()[:16]
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 class Daemon:
     def __init__(self, bench, name, config, *arguments):
         self.bench = bench
@@ -132,6 +141,7 @@ class Daemon:
         self.base = os.path.join(bench.dir, name)
         self.socket = self.base + ".sock"
         self.process = None
+        atexit.register(forget_stamp, self.base + ".state")
         with open(self.base + ".yaml", "w", encoding="utf-8") as f:
             f.write(config)
 

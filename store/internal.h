@@ -87,6 +87,7 @@ struct store {
     bool has_reserve;          /* else it is to be made */
     uint64_t reserve_retry_ns; /* not before */
     int stamp_fd;              /* -1: no stamp, or its file cannot be opened */
+    int boot_fd;               /* the stamp of this run of the machine; -1: as above */
     uint64_t stamp;            /* in the database */
     uint64_t events_added;     /* since the last pruning */
     uint64_t leases_ended;
@@ -165,9 +166,10 @@ MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
 /* --- stamp.c: whether the database is the last one --- */
 
 MUST_CHECK int stamp_at_open(struct store *s, struct err *err);
-/* The next number, in the transaction of a batch; and in the file, before anybody hears of the commit. */
+/* The next number, in the transaction of a batch; and in the files, before anybody hears of the commit:
+ * in the one beside the database only if `want_file`. */
 MUST_CHECK int stamp_in_batch(struct store *s);
-void stamp_after_commit(struct store *s);
+void stamp_after_commit(struct store *s, bool want_file);
 void stamp_close(struct store *s);
 
 /* --- writer.c: the thread --- */

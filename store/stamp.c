@@ -1,16 +1,24 @@
-/* stamp.c - a number beside the database that grows, to know an older copy of the database when one was
- * put back. The database has the number, too, and is committed first: so the file is never ahead of the
- * database it belongs to, and a database that is behind the file is not the last one.
+/* stamp.c - a number that grows, to know an older copy of the database when one was put back. It is in the
+ * database, and in two files that are written after the commit: so a file is never ahead of the
+ * database it belongs to, and a database that is behind a file is not the last one.
  *
- * It grows at each open, and with each batch that hands out boxes nothing else tells the owner of. The
- * file is synced at open only: a crash of the process loses nothing of it, and a power cut only makes
- * it smaller, so that a copy passes for new which was made within the seconds before. */
+ * The number grows at each open and with each batch that has a lease in it. The file beside the database
+ * gets it at each open and with leases that nothing else tells the owner of. It is synced at open only:
+ * a crash of the process loses nothing of it, and a power cut only makes it smaller, so that a copy
+ * passes for new which was made within the seconds before.
+ *
+ * The other file gets every number. It is in a directory that lasts until the machine starts anew, so
+ * that it is not put back with the state directory. It is named after the path of the database as it
+ * was given, not after what links make of it: a link that is moved to a copy changes the database, too. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "store/internal.h"
 
@@ -29,33 +37,83 @@ static int put_meta(struct store *s, uint64_t stamp)
 }
 
 /* What cannot be written leaves the older number: then less is noticed. */
-static void put_file(struct store *s)
+static void put_file(int fd, uint64_t stamp)
 {
     char text[FILE_LEN + 1];
 
-    (void) snprintf(text, sizeof(text), "%020" PRIu64 "\n", s->stamp);
-    if (s->stamp_fd >= 0)
-        (void) !pwrite(s->stamp_fd, text, FILE_LEN, 0);
+    (void) snprintf(text, sizeof(text), "%020" PRIu64 "\n", stamp);
+    if (fd >= 0)
+        (void) !pwrite(fd, text, FILE_LEN, 0);
 }
 
 /* False: there is none, or nobody knows what it says. */
-static bool read_file(const struct store *s, uint64_t *ret)
+static bool read_file(int fd, uint64_t *ret)
 {
     char text[FILE_LEN + 1] = "";
 
     *ret = 0;
-    if (s->stamp_fd < 0 || pread(s->stamp_fd, text, FILE_LEN, 0) != FILE_LEN ||
-        text[FILE_LEN - 1] != '\n')
+    if (fd < 0 || pread(fd, text, FILE_LEN, 0) != FILE_LEN || text[FILE_LEN - 1] != '\n')
         return false;
     text[FILE_LEN - 1] = '\0';
     return str_parse_u64(text, 1, UINT64_MAX - 1, ret);
 }
 
-static bool is_empty_file(const struct store *s)
+static bool is_empty_file(int fd)
 {
     char byte;
 
-    return s->stamp_fd >= 0 && pread(s->stamp_fd, &byte, 1, 0) == 0;
+    return fd >= 0 && pread(fd, &byte, 1, 0) == 0;
+}
+
+static int open_file(const char *path)
+{
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Of the absolute path, so that it does not matter where the daemon was started. "a//b" is "a/b". */
+static void hash_path(const char *path, char ret[17])
+{
+    unsigned char digest[32];
+    struct sha256 sum;
+    char *cwd = path[0] != '/' ? realpath(".", NULL) : NULL;
+
+    sha256_init(&sum);
+    if (cwd != NULL) {
+        sha256_add(&sum, cwd, strlen(cwd));
+        sha256_add(&sum, "/", 1);
+    }
+    free(cwd);
+    for (; *path != '\0'; path++) {
+        if (path[0] != '/' || path[1] != '/')
+            sha256_add(&sum, path, 1);
+    }
+    sha256_end(&sum, digest);
+    str_hex(ret, digest, 8);
+}
+
+static void open_boot_file(struct store *s)
+{
+    char path[STORE_PATH_MAX];
+    char name[17];
+
+    if (s->config.boot_dir == NULL || s->boot_fd >= 0)
+        return;
+    hash_path(s->path, name);
+    if (snprintf(path, sizeof(path), "%s/sandpool-stamp-%s", s->config.boot_dir, name) <
+        (int) sizeof(path))
+        s->boot_fd = open_file(path);
+    if (s->boot_fd < 0)
+        log_warn("store.no_boot_stamp", LF_STR("directory", s->config.boot_dir),
+                 LF_STR("effect", "an older copy of the whole state directory is not recognised"));
+}
+
+/* No file: the machine has started since, and boxes that only a file below the state directory names the
+ * owner of have ended with it. */
+static bool is_behind_boot(const struct store *s, uint64_t in_db, uint64_t *ret_stamp)
+{
+    if (read_file(s->boot_fd, ret_stamp))
+        return in_db < *ret_stamp;
+    return s->boot_fd >= 0 && !is_empty_file(s->boot_fd);
 }
 
 /* The next open cannot tell any more that the rows are old: each of them says so until it is written
@@ -81,6 +139,7 @@ int stamp_at_open(struct store *s, struct err *err)
     char path[STORE_PATH_MAX];
     int64_t in_db = 0;
     uint64_t in_file = 0;
+    uint64_t in_boot = 0;
     bool has_file;
     int rc;
 
@@ -90,13 +149,17 @@ int stamp_at_open(struct store *s, struct err *err)
     }
     (void) snprintf(path, sizeof(path), "%s-stamp", s->path); /* the length was checked at open */
     if (s->stamp_fd < 0)
-        s->stamp_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    has_file = read_file(s, &in_file);
+        s->stamp_fd = open_file(path);
+    open_boot_file(s);
+    has_file = read_file(s->stamp_fd, &in_file);
     rc = sql_read_i64(&s->db, sql, &in_db);
     if (rc == SQLITE_OK) {
         /* Neither: the database is new, or of a version that had no stamp. */
-        s->is_fresh = has_file ? (uint64_t) in_db >= in_file : in_db == 0 && is_empty_file(s);
-        s->stamp = MAX_OF((uint64_t) in_db, in_file) + 1;
+        s->is_fresh =
+            has_file ? (uint64_t) in_db >= in_file : in_db == 0 && is_empty_file(s->stamp_fd);
+        if (is_behind_boot(s, (uint64_t) in_db, &in_boot))
+            s->is_fresh = false;
+        s->stamp = MAX_OF(MAX_OF((uint64_t) in_db, in_file), in_boot) + 1;
         rc = commit_stamp(s, s->stamp);
     }
     if (rc != SQLITE_OK) {
@@ -104,7 +167,8 @@ int stamp_at_open(struct store *s, struct err *err)
         sql_undo(&s->db);
         return SP_STORE_UNAVAILABLE;
     }
-    put_file(s);
+    put_file(s->stamp_fd, s->stamp);
+    put_file(s->boot_fd, s->stamp);
     if (s->stamp_fd >= 0)
         (void) fdatasync(s->stamp_fd);
     return SP_OK;
@@ -115,10 +179,12 @@ int stamp_in_batch(struct store *s)
     return put_meta(s, s->stamp + 1);
 }
 
-void stamp_after_commit(struct store *s)
+void stamp_after_commit(struct store *s, bool want_file)
 {
     s->stamp++;
-    put_file(s);
+    put_file(s->boot_fd, s->stamp);
+    if (want_file)
+        put_file(s->stamp_fd, s->stamp);
 }
 
 void stamp_close(struct store *s)
@@ -126,4 +192,7 @@ void stamp_close(struct store *s)
     if (s->stamp_fd >= 0)
         (void) close(s->stamp_fd);
     s->stamp_fd = -1;
+    if (s->boot_fd >= 0)
+        (void) close(s->boot_fd);
+    s->boot_fd = -1;
 }

@@ -58,6 +58,7 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     s->config.path = s->path;
     s->is_up = true;
     s->stamp_fd = -1;
+    s->boot_fd = -1;
     s->retry_ns = RETRY_MIN_NS;
     s->retry_min_ns = RETRY_MIN_NS;
     s->retry_max_ns = RETRY_MAX_NS;

@@ -83,7 +83,7 @@ struct store_write {
     struct op op;
     enum store_kind kind;
     bool want_power; /* must survive a power cut (FULL), not only a crash of the process */
-    bool want_stamp; /* only this row tells whose the box is: the stamp grows with it */
+    bool want_stamp; /* only this row tells whose the box is: the stamp beside the database grows */
     union {
         struct store_box box;
         struct store_event event;
@@ -110,6 +110,9 @@ struct store_config {
         timeout_ns; /* a write that takes longer: the store counts as down until it ends; 0: never */
     bool want_reserve; /* keep space for the store, so that a full disk can be cleaned up */
     bool want_stamp;   /* keep a stamp beside the database: `<path>-stamp` */
+    /* With want_stamp: keep another in this directory, which is empty after a start of the machine. It grows
+     * with every lease. NULL: none. Borrowed during store_open(). */
+    const char *boot_dir;
     /* Called on the writer thread, must only wake the loop, which then calls store_drain(). */
     void (*wake)(void *ctx);
     /* Called on the loop, from store_drain(), when the store goes down or comes back. */

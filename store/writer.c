@@ -46,8 +46,29 @@ static int begin(struct store *s, bool want_power)
     return rc == SQLITE_OK ? sql_run(&s->db, SQL_BEGIN) : rc;
 }
 
-static int commit(struct store *s, bool want_stamp)
+static bool wants_file(const struct store *s, const struct list *batch)
 {
+    for (struct list_node *n = list_first(batch); s->config.want_stamp && n != NULL;
+         n = list_next(batch, n)) {
+        if (write_of(n)->want_stamp)
+            return true;
+    }
+    return false;
+}
+
+static bool has_lease(const struct list *batch)
+{
+    for (struct list_node *n = list_first(batch); n != NULL; n = list_next(batch, n)) {
+        if (write_of(n)->kind == STORE_PUT_LEASE)
+            return true;
+    }
+    return false;
+}
+
+static int commit(struct store *s, const struct list *batch)
+{
+    bool want_file = wants_file(s, batch);
+    bool want_stamp = want_file || (s->boot_fd >= 0 && has_lease(batch));
     uint64_t started = now_ns();
     uint64_t took;
     int rc = want_stamp ? stamp_in_batch(s) : SQLITE_OK;
@@ -60,7 +81,7 @@ static int commit(struct store *s, bool want_stamp)
     if (rc != SQLITE_OK)
         return rc;
     if (want_stamp)
-        stamp_after_commit(s);
+        stamp_after_commit(s, want_file);
     FAULT_POINT("store.after_commit");
     took = now_ns() - started;
     count(&s->commits, 1);
@@ -82,16 +103,6 @@ static bool wants_power(const struct list *batch)
     return false;
 }
 
-static bool wants_stamp(const struct store *s, const struct list *batch)
-{
-    for (struct list_node *n = list_first(batch); s->config.want_stamp && n != NULL;
-         n = list_next(batch, n)) {
-        if (write_of(n)->want_stamp)
-            return true;
-    }
-    return false;
-}
-
 /* All or nothing; the usual way. */
 static int commit_together(struct store *s, struct list *batch)
 {
@@ -104,7 +115,7 @@ static int commit_together(struct store *s, struct list *batch)
         w->outcome = SP_OK;
         rc = apply_write(&s->db, w);
     }
-    return rc == SQLITE_OK ? commit(s, wants_stamp(s, batch)) : rc;
+    return rc == SQLITE_OK ? commit(s, batch) : rc;
 }
 
 /* Each in a savepoint of its own, so that a wrong one fails alone. */
@@ -131,7 +142,7 @@ static int commit_apart(struct store *s, struct list *batch)
         if (rc == SQLITE_OK)
             rc = sql_run(db, SQL_SAVE_END);
     }
-    return rc == SQLITE_OK ? commit(s, wants_stamp(s, batch)) : rc;
+    return rc == SQLITE_OK ? commit(s, batch) : rc;
 }
 
 /* Counts what has been committed, for the statistics and the bounds of the tables. */

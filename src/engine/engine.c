@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/mem.h"
@@ -220,6 +221,22 @@ static void on_store_state(void *ctx, bool is_up, const char *reason)
     engine_post(e, &ev);
 }
 
+/* A directory of files that a start of the machine removes; NULL: none that we may write to. */
+static const char *boot_dir(void)
+{
+    const char *own = getenv("XDG_RUNTIME_DIR");
+
+    if (access("/run", W_OK) == 0)
+        return "/run";
+    if (own != NULL && own[0] == '/')
+        return own;
+    log_warn("store.no_boot_stamp", LF_STR("directory", "/run"),
+             LF_STR("effect",
+                    "an older copy of the whole state directory is not recognised; set "
+                    "XDG_RUNTIME_DIR to a directory that a start of the machine empties"));
+    return NULL;
+}
+
 static int open_store(struct engine *e, struct err *err)
 {
     const struct config *c = e->config->config;
@@ -229,6 +246,7 @@ static int open_store(struct engine *e, struct err *err)
                               .queue_max = (unsigned) c->store.queue_max,
                               .batch_max = 256,
                               .want_stamp = true,
+                              .boot_dir = boot_dir(),
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
                               .timeout_ns = c->store.timeout_s * NS_PER_S,

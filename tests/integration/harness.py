@@ -4,6 +4,8 @@ Every process started here is stopped by its own handle when the test ends, what
 every wait has a limit; everything lives in one temporary directory per test.
 """
 
+import atexit
+import hashlib
 import http.client
 import json
 import os
@@ -183,6 +185,12 @@ class SimMachine(Process):
         assert answer.status in (200, 204), answer
 
 
+def forget_stamp(state):
+    """The daemon leaves it in /run until the machine starts anew (store/stamp.c)."""
+    name = hashlib.sha256(f"{state}/sandpool.db".encode()).hexdigest()[:16]
+    pathlib.Path(f"/run/sandpool-stamp-{name}").unlink(missing_ok=True)
+
+
 class Daemon:
     """sandpoold on a state directory of its own; can be stopped, killed and started again."""
 
@@ -196,6 +204,7 @@ class Daemon:
         self.args = list(args)
         self.process = None
         self.write_config(config)
+        atexit.register(forget_stamp, self.state)
 
     def write_config(self, config):
         # JSON is YAML, and Python writes JSON.

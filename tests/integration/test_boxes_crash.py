@@ -275,5 +275,43 @@ class SlowToTell(BoxCase):
             pass  # killed meanwhile
 
 
+class OlderCopy(BoxCase):
+    """Everything below the state directory is put back as it was, the labels of boxes included."""
+
+    def files(self):
+        return [*self.server.state.glob("sandpool.db*"), *self.server.state.glob("oci/boxes/*/box.json")]
+
+    def check(self, is_same_run):
+        wait_until(lambda: self.counts()["blank"] == 1 and self.counts()["starting"] == 0, "a warm box")
+        if not is_same_run:
+            self.server.stop()
+        kept = {path: path.read_bytes() for path in self.files()}
+        if not is_same_run:
+            self.server.start()
+            self.pool = self.server.client()
+            self.addCleanup(self.pool.close)
+            wait_until(lambda: self.counts()["blank"] == 1, "the warm box is found again")
+        used = self.acquire("used", source="warm")
+        labels = self.server.state / "oci" / "boxes" / used.box_id / "box.json"
+        wait_until(lambda: labels.read_bytes() != kept[labels], "it has its owner's labels")
+        self.server.kill()
+        for path in self.server.state.glob("sandpool.db*"):
+            path.unlink()
+        for path, content in kept.items():
+            path.write_bytes(content)
+        self.server.start()
+        self.pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        others = [self.acquire(f"other-{i}") for i in range(2)]
+        self.assertNotIn(used.box_id, [box.box_id for box in others])
+        self.assertNotIn(used.lease["token"], [box.lease["token"] for box in others])
+
+    def test_copy_of_an_earlier_run(self):
+        self.check(False)
+
+    def test_copy_of_the_same_run(self):
+        self.check(True)
+
+
 if __name__ == "__main__":
     main()

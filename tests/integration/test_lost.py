@@ -26,6 +26,15 @@ def put_back(daemon):
         shutil.copy(path, daemon.state)
 
 
+def keep_all(daemon):
+    shutil.copytree(daemon.state, daemon.directory / "copy", ignore=shutil.ignore_patterns("*.sock"))
+
+
+def put_all_back(daemon):
+    shutil.rmtree(daemon.state)
+    shutil.copytree(daemon.directory / "copy", daemon.state)
+
+
 def lose(daemon):
     for path in daemon.state.glob("sandpool.db*"):
         path.unlink()
@@ -80,6 +89,33 @@ class Sim(TestCase):
         put_back(daemon)
         daemon.start()
         self.check_older_copy(daemon, lease)
+
+    def whole_directory(self, is_same_run):
+        """Labels are lost, too: those of a backend that keeps them below the state directory."""
+        daemon = self.serve()
+        self.machine.fail(fail_binds=1000)
+        if not is_same_run:
+            daemon.stop()
+        keep_all(daemon)
+        if not is_same_run:
+            daemon.start()
+            self.wait_blank(self.client(daemon), 2)
+        lease = self.assertOk(daemon.acquire("t1"))
+        self.assertEqual(lease["source"], "warm")
+        daemon.kill()
+        put_all_back(daemon)
+        daemon.start()
+        theirs = as_nobody(lambda: [daemon.acquire(f"v{i}").json for i in range(4)])
+        for other in theirs:
+            self.assertNotIn(lease["token"], other.values(), other)
+            self.assertNotEqual(lease["box_id"], other["box_id"])
+        self.assertIn("store.not_fresh", daemon.process.output())
+
+    def test_whole_directory_of_an_earlier_run(self):
+        self.whole_directory(False)
+
+    def test_whole_directory_of_the_same_run(self):
+        self.whole_directory(True)
 
     def test_lost_database(self):
         daemon = self.serve()
@@ -149,19 +185,19 @@ class Remote(RemoteCase):
                    "what no row tells the owner of is destroyed")
         self.assertNotIn(lease["box_id"], self.ours())
 
-    def older_copy(self, is_same_run):
+    def older_copy(self, is_same_run, keep=keep_copy, put=put_back):
         daemon = self.start(warm=2)
         self.wait_blank(self.client(daemon), 2)
         if not is_same_run:
             daemon.stop()
-        keep_copy(daemon)
+        keep(daemon)
         if not is_same_run:
             daemon.start()
             self.wait_blank(self.client(daemon), 2)
         lease = self.assertOk(daemon.acquire("t1"))
         self.assertEqual(lease["source"], "warm")
         daemon.kill()
-        put_back(daemon)
+        put(daemon)
         daemon.start()
         self.check_nobody_gets(daemon, lease)
         self.assertIn("store.not_fresh", daemon.process.output())
@@ -171,6 +207,12 @@ class Remote(RemoteCase):
 
     def test_copy_of_the_same_run(self):
         self.older_copy(True)
+
+    def test_whole_directory_of_an_earlier_run(self):
+        self.older_copy(False, keep_all, put_all_back)
+
+    def test_whole_directory_of_the_same_run(self):
+        self.older_copy(True, keep_all, put_all_back)
 
     def test_lost_database(self):
         daemon = self.start(warm=2)

@@ -1,4 +1,5 @@
 /* test_store_stamp.c - an older copy of the database that was put back is known. */
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -147,6 +148,50 @@ static void test_copy_of_the_same_run(void **state)
     check_same_run(*state, false);
 }
 
+/* The only file of that name in the directory of the test. */
+static void remove_boot_file(const struct fixture *f)
+{
+    char pattern[160];
+    glob_t found;
+
+    (void) snprintf(pattern, sizeof(pattern), "%s/sandpool-stamp-*", f->dir);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    assert_int_equal(unlink(found.gl_pathv[0]), 0);
+    globfree(&found);
+}
+
+/* With the stamp beside it, of a store that runs, before a lease that asks for no stamp. */
+static void test_copy_of_everything(void **state)
+{
+    struct fixture *f = *state;
+    struct put blank = put_box(1, "blank");
+    struct put lease = put_lease(1, "a", 1);
+    char stamp_copy[160];
+
+    (void) snprintf(stamp_copy, sizeof(stamp_copy), "%s.copy-stamp", f->path);
+    f->config.boot_dir = f->dir;
+    for (int has_booted = 0; has_booted < 2; has_booted++) {
+        fixture_start(f);
+        assert_true(store_is_fresh(f->store));
+        assert_int_equal(fixture_write(f, &blank), SP_OK);
+        copy_db(f->path, copy);
+        copy_file(stamp, stamp_copy);
+        assert_int_equal(fixture_write(f, &lease), SP_OK);
+        fixture_close(f);
+        if (has_booted)
+            remove_boot_file(f);
+        copy_db(copy, f->path);
+        copy_file(stamp_copy, stamp);
+        fixture_start(f);
+        assert_int_equal(store_is_fresh(f->store), has_booted);
+        fixture_close(f);
+    }
+    remove_boot_file(f);
+    remove_copy();
+    assert_int_equal(unlink(stamp_copy), 0);
+}
+
 static void test_no_proof(void **state)
 {
     static const char *const texts[] = {NULL, "", "00000000000000000", "no number at all...\n"};
@@ -177,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_copy_of_an_earlier_run, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_rows_of_a_copy, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_the_same_run, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_copy_of_everything, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_proof, setup, fixture_teardown),
     };
 
