@@ -83,13 +83,14 @@ struct store {
 
     /* the writer's */
     struct db db;
-    char *reserve_path;        /* NULL: no reserve */
-    bool has_reserve;          /* else it is to be made */
-    uint64_t reserve_retry_ns; /* not before */
-    int stamp_fd;              /* -1: no stamp, or its file cannot be opened */
-    int boot_fd;               /* the stamp of this run of the machine; -1: as above */
-    uint64_t stamp;            /* in the database */
-    uint64_t events_added;     /* since the last pruning */
+    char *reserve_path;          /* NULL: no reserve */
+    bool has_reserve;            /* else it is to be made */
+    uint64_t reserve_retry_ns;   /* not before */
+    unsigned reserve_seen_pages; /* of the log, at the last look at the database's space */
+    int stamp_fd;                /* -1: no stamp, or its file cannot be opened */
+    int boot_fd;                 /* the stamp of this run of the machine; -1: as above */
+    uint64_t stamp;              /* in the database */
+    uint64_t events_added;       /* since the last pruning */
     uint64_t leases_ended;
     uint64_t retry_ns; /* wait before the next try while down */
     uint64_t retry_min_ns;
@@ -153,6 +154,10 @@ void reserve_init(struct store *s);
 void reserve_keep(struct store *s);
 /* How long until that is to be tried; QUEUE_FOREVER when there is nothing to do. */
 uint64_t reserve_wait_ns(const struct store *s);
+/* Before a checkpoint: the database keeps the space that it has. */
+void reserve_hold(struct store *s);
+/* Whether blocks that the log gives back could be had again. */
+bool reserve_has_room(const struct store *s);
 /* After the last checkpoint: the log keeps its blocks for the next start. */
 void reserve_leave(struct store *s);
 /* Whether this failure is one of space; `sys` is the errno behind it. */

@@ -254,7 +254,7 @@ struct store *store_close(struct store *s)
     finish_all(&done);
     assert(list_is_empty(&s->ops));
     if (s->db.conn != NULL) {
-        upkeep_checkpoint(s, true);
+        upkeep_checkpoint(s, reserve_has_room(s));
         reserve_leave(s);
     }
     return store_free(s);

@@ -132,8 +132,10 @@ void upkeep_checkpoint(struct store *s, bool want_truncate)
     struct db *db = &s->db;
     int log_pages = 0;
     int moved = 0;
-    int rc = sqlite3_wal_checkpoint_v2(db->conn, "main", mode, &log_pages, &moved);
+    int rc;
 
+    reserve_hold(s);
+    rc = sqlite3_wal_checkpoint_v2(db->conn, "main", mode, &log_pages, &moved);
     if (rc == SQLITE_OK && log_pages == moved) {
         /* The next commit starts the log anew. */
         db->wal_pages = 0;

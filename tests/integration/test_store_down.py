@@ -215,6 +215,38 @@ class DiskFilledByBoxes(TestCase):
         filler.path.unlink()
         self.assertOk(client.acquire("after", wait_ms=20000))
 
+    def check_log_full(self, kind):
+        """The log is used up several times while every free block goes to somebody else."""
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 4, "max": 8}}, sim=sim, start=False,
+                             store={"min_free": 0})
+        self.mount(daemon, kind)
+        self.addCleanup(lambda: daemon.process and daemon.kill())
+        daemon.start()
+        client = self.client(daemon)
+        leases = {self.assertOk(client.acquire(f"t-{i}"))["sandbox_id"] for i in range(4)}
+        filler = Filler(daemon.state / "filler")
+        self.addCleanup(filler.stop)
+        self.assertTrue(filler.is_full.wait(20))
+        for _ in range(2500):
+            lease = self.assertOk(client.acquire("turn", metadata={"pad": "x" * 3000}))
+            self.assertOk(client.release(lease["sandbox_id"]))
+        daemon.kill()
+        daemon.start()
+        client = self.client(daemon)
+        left = {b["sandbox_id"] for b in
+                client.get("/v1/sandboxes?state=leased&limit=1000").json["sandboxes"]}
+        self.assertEqual(left, leases)
+        for sandbox_id in leases:
+            self.assertOk(client.delete(f"/v1/sandboxes/{sandbox_id}"))
+
+    def test_log_full_tmpfs(self):
+        self.check_log_full("tmpfs")
+
+    @unittest.skipUnless(shutil.which("mkfs.ext4"), "needs mkfs.ext4")
+    def test_log_full_ext4(self):
+        self.check_log_full("ext4")
+
     def test_no_new_box_below_the_floor(self):
         sim = self.sim()
         daemon = self.daemon({"warm": {"min": 2, "max": 2}}, sim=sim, start=False,

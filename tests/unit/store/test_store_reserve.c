@@ -56,6 +56,24 @@ static void test_the_log_keeps_its_blocks(void **state)
     assert_true(blocks_of(wal) >= 8 << 20);
 }
 
+/* A checkpoint and a close leave them, so that nobody else can take them in between. */
+static void test_the_database_keeps_its_blocks(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_box(1, "blank");
+    struct image image;
+
+    fixture_start(f);
+    assert_true(blocks_of(f->path) >= 8 << 20);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    fixture_close(f);
+    assert_true(blocks_of(f->path) >= 8 << 20);
+    fixture_open(f);
+    fixture_load(f, &image);
+    assert_int_equal(image.boxes, 1);
+    assert_true(blocks_of(f->path) >= 8 << 20);
+}
+
 /* Writes find no space until the reserve is gone: nobody notices but the statistics. */
 static void test_a_full_disk_takes_the_reserve(void **state)
 {
@@ -151,9 +169,13 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_the_log_keeps_its_blocks), TEST(test_a_full_disk_takes_the_reserve),
-        TEST(test_the_reserve_comes_back),   TEST(test_a_checkpoint_before_the_reserve),
-        TEST(test_open_on_a_full_disk),      TEST(test_without_any_space),
+        TEST(test_the_log_keeps_its_blocks),
+        TEST(test_the_database_keeps_its_blocks),
+        TEST(test_a_full_disk_takes_the_reserve),
+        TEST(test_the_reserve_comes_back),
+        TEST(test_a_checkpoint_before_the_reserve),
+        TEST(test_open_on_a_full_disk),
+        TEST(test_without_any_space),
     };
 
     vfs_fault_install();
