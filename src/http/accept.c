@@ -85,15 +85,28 @@ static void refuse(struct conn *c, const char *why)
         conn_close(c);
 }
 
-/* The oldest connection that has proven nothing goes, so that strangers push out each other only. */
+/* The oldest connection that has proven nothing goes, so that strangers push out each other only. What
+ * it has sent is read first: when many come in one turn of the loop nobody else has done so. False: it
+ * has proven who it is, and stays. */
+static bool push_out(struct http_server *s)
+{
+    struct conn *c = container_of(list_first(&s->unproven), struct conn, unproven_link);
+
+    conn_read_now(c);
+    if (c->phase != CONN_CLOSED && c->is_proven)
+        return false;
+    conn_close(c);
+    return true;
+}
+
+/* Each one that stays is read for the first time, so it is not long. */
 static bool make_room(struct http_server *s)
 {
-    struct list_node *n = list_first(&s->unproven);
-
-    if (n == NULL)
-        return false;
-    conn_close(container_of(n, struct conn, unproven_link));
-    return true;
+    while (!list_is_empty(&s->unproven)) {
+        if (push_out(s))
+            return true;
+    }
+    return false;
 }
 
 /* NULL when there is room for it; else why there is none. It is among server->conns already, and a
@@ -101,15 +114,17 @@ static bool make_room(struct http_server *s)
 static const char *find_objection(struct conn *c)
 {
     struct http_server *s = c->server;
-    bool is_full = s->conns.len > s->limits.max_connections;
+    bool is_full = s->conns.len > s->limits.max_connections ||
+                   (c->peer.is_tcp && s->tcp_open >= callers_tcp_max(s));
+    bool has_room = false;
 
     if (!c->peer.is_tcp && s->config.is_operator != NULL &&
         s->config.is_operator(s->config.ctx, &c->peer) &&
         s->conns.len <= (size_t) s->limits.max_connections + CONN_OPERATORS_MAX)
         return NULL;
     if (!c->is_proven && s->limits.max_unproven > 0 && s->unproven.len >= s->limits.max_unproven)
-        (void) make_room(s); /* there is one */
-    else if ((is_full || (c->peer.is_tcp && s->tcp_open >= callers_tcp_max(s))) && !make_room(s))
+        has_room = push_out(s);
+    if (is_full && !has_room && !make_room(s))
         return "the connection limit is reached";
     if (!c->peer.is_tcp && s->config.is_operator != NULL && !callers_enter(c, c->peer.uid))
         return "this caller has its share of the connections, the rest is kept for other callers";

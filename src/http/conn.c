@@ -374,6 +374,20 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     conn_feed(c, buf->base, (size_t) n);
 }
 
+void conn_read_now(struct conn *c)
+{
+    uv_buf_t buf;
+    ssize_t n;
+    int fd;
+
+    if (!c->is_reading || c->phase != CONN_OPEN || uv_fileno(&c->u.handle, &fd) != 0)
+        return;
+    on_alloc(&c->u.handle, CONN_READ_SIZE, &buf);
+    n = recv(fd, buf.base, buf.len, MSG_DONTWAIT);
+    if (n > 0)
+        on_read(&c->u.stream, n, &buf); /* how it ended is left to the loop */
+}
+
 /* --- what it waits for --- */
 
 static enum conn_wait next_wait(const struct conn *c)

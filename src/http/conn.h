@@ -183,6 +183,8 @@ void conn_run(struct conn *c);
 /* conn_run() soon, unless it runs already. */
 void conn_defer(struct conn *c);
 void conn_close(struct conn *c);
+/* Reads what has come for it already, once, without waiting for the loop. */
+void conn_read_now(struct conn *c);
 
 /* output.c */
 /* Sends now what the kernel takes and keeps the rest. Closes the connection when it is broken. */

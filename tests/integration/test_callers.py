@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import signal
 import socket
 import time
 import unittest
@@ -105,6 +106,20 @@ class Connections(CallersCase):
         more = [self.dial(self.port) for _ in range(20)]
         self.assertEqual(request(more[-1], target="/healthz")[0], 200)
         self.assertEqual(request(known, token=ALICE)[0], 200)
+
+    def test_who_sent_its_token_is_not_pushed_out_unread(self):
+        for limits in ({"tcp": {"max_unproven": 8}}, {"http": {"max_connections": 40}}):
+            daemon = self.start(**limits)
+            os.kill(daemon.process.pid, signal.SIGSTOP)  # so that all come in one turn of its loop
+            try:
+                known = self.dial(self.port)
+                known.sendall(f"GET /v1/pool HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n\r\n".encode())
+                for _ in range(100):
+                    self.dial(self.port)
+            finally:
+                os.kill(daemon.process.pid, signal.SIGCONT)
+            self.assertTrue(known.recv(100).startswith(b"HTTP/1.1 200"))
+            daemon.stop()
 
     def test_strangers_on_tcp_have_little_time(self):
         self.start(http={"header_timeout_s": 1, "idle_timeout_s": 300})
