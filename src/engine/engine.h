@@ -66,7 +66,8 @@ void engine_refuse_waiting(struct engine *e);
 void engine_post(struct engine *e, const struct pool_event *ev);
 
 /* Comes back when everything the pool has asked to be stored so far is committed (SP_OK) or could
- * not be. For answers that promise something the pool itself does not reply to. */
+ * not be, after `store.timeout_s` at the latest. For answers that promise something the pool itself does
+ * not reply to. */
 void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx);
 
 /* Takes the new configuration over if it can be applied whole; else changes nothing. */

@@ -1,6 +1,7 @@
 /* meta.c - small facts about the daemon itself, and waiting for the store. */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -12,6 +13,7 @@ struct meta_write {
     char *value;
     void (*on_done)(void *ctx, int result); /* somebody waits for it, or NULL */
     void *ctx;
+    struct rt_timer timer; /* until when that one waits */
 };
 
 static void on_meta_written(struct op *op)
@@ -19,11 +21,20 @@ static void on_meta_written(struct op *op)
     struct meta_write *w = container_of(op, struct meta_write, write.op);
     struct engine *e = w->engine;
 
+    rt_timer_cancel(e->rt, &w->timer);
     if (w->on_done != NULL)
         w->on_done(w->ctx, op->result);
     free(w->value);
     free(w);
     engine_op_ended(e);
+}
+
+/* The disk hangs: the write stays in flight, but nobody waits for it any more. */
+static void on_overdue(struct rt_timer *timer)
+{
+    struct meta_write *w = container_of(timer, struct meta_write, timer);
+
+    TAKE_PTR(w->on_done)(w->ctx, SP_STORE_UNAVAILABLE);
 }
 
 static void submit(struct engine *e, const char *key, const char *value,
@@ -40,6 +51,10 @@ static void submit(struct engine *e, const char *key, const char *value,
     w->write.u.meta.key = w->key;
     w->write.u.meta.value = w->value;
     engine_op_begun(e);
+    if (on_done != NULL)
+        rt_timer_set(e->rt, &w->timer,
+                     rt_after(rt_now(e->rt), e->config->config->store.timeout_s * NS_PER_S),
+                     on_overdue);
     store_submit(e->store, &w->write, on_meta_written);
 }
 

@@ -123,6 +123,17 @@ class DiskHangs(TestCase):
         self.assertNotIn(held[2]["sandbox_id"], leased)
 
 
+    def test_a_mode_is_answered(self):
+        client = self.client(self.server)
+        self.wait_blank(client, 4)
+        self.gate.touch()
+        for call in ("pause", "drain"):  # the first is there before the hang is known
+            answer, took = self.timed(lambda: client.post(f"/v1/pool/{call}", {}))
+            self.assertCode(answer, 503, "store_unavailable")
+            self.assertLess(took, 5)
+        self.gate.unlink()
+        wait_until(lambda: client.post("/v1/pool/resume", {}).status == 200, "the disk is back")
+
     def test_the_daemon_stops(self):
         client = self.client(self.server)
         self.wait_blank(client, 4)
