@@ -77,7 +77,8 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_end(o);
 }
 
-static void put_disk(struct json_out *o, struct api *api)
+/* Operators see the largest boxes, other callers which of theirs are among them. */
+static void put_disk(struct json_out *o, struct api *api, const struct api_caller *caller)
 {
     const struct engine_disk *d = engine_disk(api->engine);
 
@@ -95,6 +96,9 @@ static void put_disk(struct json_out *o, struct api *api)
         const struct pool_box *box = pool_find_box(engine_pool(api->engine), d->largest[i].box);
         char id[17];
 
+        if (!caller->is_operator &&
+            (box == NULL || !pool_is_shown(box) || box->principal != caller->principal))
+            continue;
         str_hex64(id, d->largest[i].box.v);
         json_begin_obj(o, NULL);
         json_put_str(o, "box_id", id);
@@ -126,9 +130,11 @@ void api_pool(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     const char *trouble = engine_backend_trouble(api->engine);
+    struct api_caller caller;
     struct pool_stats stats;
     struct json_out o;
 
+    (void) api_identify(ex, &caller); /* the guard has let it in */
     rt_refresh(engine_rt(api->engine));
     pool_get_stats(engine_pool(api->engine), &stats);
     json_out_init(&o);
@@ -136,7 +142,7 @@ void api_pool(struct http_exchange *ex)
     json_put_str(&o, "instance", engine_instance(api->engine));
     json_put_str(&o, "mode", pool_mode_name(stats.mode));
     put_store(&o, api, stats.is_store_up);
-    put_disk(&o, api);
+    put_disk(&o, api, &caller);
     json_put_str(&o, "backend_trouble", trouble);
     json_put_u64(&o, "max_boxes", stats.max_boxes);
     json_put_u64(&o, "total", stats.total);

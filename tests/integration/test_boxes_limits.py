@@ -1,6 +1,8 @@
 """Boxes whose programs take all they can get: memory, processes, disk, output, time. The box and
 its agent survive, this machine does not notice, and the box can be removed."""
 
+import http.client
+import json
 import pathlib
 import re
 import subprocess
@@ -8,7 +10,7 @@ import sys
 import time
 import unittest
 
-from harness import SLOW, main, wait_until
+from harness import SLOW, free_port, main, wait_until
 from oci_case import HAS_CGROUPS, MIB, PROCESSES, BoxCase, group_of, has_loop_devices, read_of
 
 MEMORY = 128 * MIB
@@ -235,6 +237,31 @@ for i in range(1000000):
     if i % 1000 == 999:
         os.chdir("/workspace")
 """
+
+
+class Largest(BoxCase):
+    """When space is short, the pool says which boxes take it: all to operators, to others their own."""
+
+    token = "a-token-of-at-least-sixteen-characters"
+    port = free_port()
+    config = {"tcp": {"listen": f"127.0.0.1:{port}", "tokens": {"alice": token}}}
+
+    def largest(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20 * SLOW)
+        try:
+            connection.request("GET", "/v1/pool", headers={"Authorization": f"Bearer {self.token}"})
+            return [b["box_id"] for b in json.loads(connection.getresponse().read())["disk"]["largest"]]
+        finally:
+            connection.close()
+
+    def test_others_do_not_see_them(self):
+        box = self.acquire("mine")
+        self.server.write_config({**self.make_config(), "store": {"min_free": "10T"}})
+        self.assertOk(self.pool.post("/v1/pool/reload"))
+        wait_until(lambda: box.box_id in [b["box_id"] for b in self.pool.get("/v1/pool").json["disk"]["largest"]],
+                   "operators see the largest")
+        self.assertEqual(self.largest(), [])
+
 
 if __name__ == "__main__":
     main()
