@@ -171,6 +171,7 @@ struct config {
         uint64_t share_percent;
         uint64_t max_header_bytes;
         uint64_t max_body_bytes;
+        uint64_t max_buffered;
         uint64_t header_timeout_s;
         uint64_t idle_timeout_s;
         uint64_t write_timeout_s;

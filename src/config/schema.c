@@ -95,6 +95,10 @@ const struct config_key config_keys[] = {
            "Longest request line and headers together; more is answered 431."),
     GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",
            "Longest body that is held in memory; more is answered 413."),
+    GLOBAL(http.max_buffered, SIZE, RELOAD, 16 * MIB, 1024 * GIB, "256M",
+           "Memory for all connections together: answers that are not read, requests that are "
+           "not complete. One caller may use share_percent of what it has and what is free; "
+           "more is answered 503 and closed."),
     GLOBAL(http.header_timeout_s, U64, RELOAD, 1, 3600, "10",
            "Seconds a request may take to arrive once it has begun. Its body may take "
            "longer when it comes faster than 8 KiB per second."),

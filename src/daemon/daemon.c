@@ -65,6 +65,7 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
         .max_header_bytes = (size_t) c->http.max_header_bytes,
         .max_body_bytes = (size_t) c->http.max_body_bytes,
         .stream_max = STREAM_MAX,
+        .max_buffered = (size_t) c->http.max_buffered,
         .header_timeout_ms = c->http.header_timeout_s * 1000,
         .idle_timeout_ms = c->http.idle_timeout_s * 1000,
         .write_timeout_ms = c->http.write_timeout_s * 1000,

@@ -1,5 +1,6 @@
 /* main.c - the command line of sandpoold. */
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,6 +116,14 @@ static int print_fault_points(void)
     return fflush(stdout) != 0;
 }
 
+static int run(const struct daemon_options *options)
+{
+    /* Buffers longer than this go back to the system when they are freed. Without it the C library
+     * raises the limit with every one that is freed, and keeps what callers have used. */
+    (void) mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    return daemon_run(options);
+}
+
 int main(int argc, char **argv)
 {
     struct daemon_options options = {.argv = argv};
@@ -176,5 +185,5 @@ int main(int argc, char **argv)
     }
     if (want_check)
         return check_config(&options, want_print);
-    return want_doctor ? doctor_run(&options) : daemon_run(&options);
+    return want_doctor ? doctor_run(&options) : run(&options);
 }

@@ -114,13 +114,12 @@ static bool make_room(struct http_server *s)
 static const char *find_objection(struct conn *c)
 {
     struct http_server *s = c->server;
-    bool is_full = s->conns.len > s->limits.max_connections ||
-                   (c->peer.is_tcp && s->tcp_open >= callers_tcp_max(s));
+    bool is_full =
+        s->conns.len > s->limits.max_connections ||
+        (c->peer.is_tcp && s->tcp_open >= callers_tcp_part(s, s->limits.max_connections));
     bool has_room = false;
 
-    if (!c->peer.is_tcp && s->config.is_operator != NULL &&
-        s->config.is_operator(s->config.ctx, &c->peer) &&
-        s->conns.len <= (size_t) s->limits.max_connections + CONN_OPERATORS_MAX)
+    if (c->is_operator && s->conns.len <= (size_t) s->limits.max_connections + CONN_OPERATORS_MAX)
         return NULL;
     if (!c->is_proven && s->limits.max_unproven > 0 && s->unproven.len >= s->limits.max_unproven)
         has_room = push_out(s);
@@ -133,11 +132,14 @@ static const char *find_objection(struct conn *c)
 
 static void learn_who(struct conn *c, bool is_tcp)
 {
+    const struct http_server_config *config = &c->server->config;
+
     if (is_tcp)
         learn_address(c);
     else
         learn_peer(c);
-    c->is_proven = !is_tcp && c->server->config.is_operator != NULL;
+    c->is_proven = !is_tcp && config->is_operator != NULL;
+    c->is_operator = c->is_proven && config->is_operator(config->ctx, &c->peer);
 }
 
 /* It is among server->conns. */

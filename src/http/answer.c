@@ -187,6 +187,7 @@ size_t http_write(struct http_exchange *ex, const char *data, size_t len)
     struct conn *c = ex->conn;
     char size[24];
     uv_buf_t bufs[3];
+    size_t held = c->held;
     size_t unsent;
 
     assert(ex->is_begun && !ex->is_ended && len <= REPLY_MAX);
@@ -208,7 +209,7 @@ size_t http_write(struct http_exchange *ex, const char *data, size_t len)
             conn_send(c, bufs + 1, 1);
     }
     unsent = conn_unsent(c);
-    if (unsent > c->server->limits.stream_max) {
+    if (unsent > c->server->limits.stream_max || (c->held > held && held_is_over(c))) {
         conn_close(c);
         return unsent;
     }

@@ -5,12 +5,6 @@
 #include "base/mem.h"
 #include "http/conn.h"
 
-struct caller {
-    struct map_node node;
-    uint64_t who;
-    size_t open;
-};
-
 static bool is_caller(const struct map_node *node, const void *key)
 {
     return container_of(node, struct caller, node)->who == *(const uint64_t *) key;
@@ -31,16 +25,15 @@ static void leave_caller(struct conn *c)
     if (caller == NULL)
         return;
     caller->open--;
+    caller->held -= c->held;
     if (caller->open > 0)
         return;
     map_remove(&c->server->callers, &caller->node);
     free(caller);
 }
 
-size_t callers_tcp_max(const struct http_server *s)
+size_t callers_tcp_part(const struct http_server *s, size_t max)
 {
-    size_t max = s->limits.max_connections;
-
     if (s->has_unix && s->limits.share_percent > 0)
         max = max * s->limits.share_percent / 100;
     return MAX_OF(max, (size_t) 1);
@@ -57,7 +50,7 @@ static size_t room_for(const struct conn *c)
     if (!c->peer.is_tcp)
         return room;
     open = s->tcp_open - 1;
-    max = callers_tcp_max(s);
+    max = callers_tcp_part(s, max);
     return MIN_OF(room, max > open ? max - open : 0);
 }
 
@@ -78,6 +71,7 @@ bool callers_enter(struct conn *c, uint64_t who)
         map_insert(&s->callers, &caller->node, hash_u64(who));
     }
     caller->open++;
+    caller->held += c->held;
     c->caller = caller;
     return true;
 }
@@ -99,6 +93,7 @@ void callers_remove(struct conn *c)
     if (!c->is_counted)
         return;
     c->is_counted = false;
+    held_count(c);
     s->tcp_open -= c->peer.is_tcp ? 1 : 0;
     list_remove(&s->unproven, &c->unproven_link);
     leave_caller(c);

@@ -177,9 +177,11 @@ static void on_timer(struct rt_timer *timer)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = container_of(handle, struct conn, u.handle);
+    size_t max = held_ahead_max(c);
 
     (void) suggested;
-    *buf = uv_buf_init(c->server->read_buf, (unsigned) (CONN_READ_SIZE - c->ahead.len));
+    *buf = uv_buf_init(c->server->read_buf,
+                       (unsigned) MAX_OF(max, c->ahead.len + 1) - (unsigned) c->ahead.len);
 }
 
 /* Takes one piece of input as far as this request goes; returns the bytes used. */
@@ -323,6 +325,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
     if (buf_failed(&c->ahead))
         conn_close(c);
     c->is_running = false;
+    held_check_input(c);
     update(c);
 }
 
@@ -425,7 +428,7 @@ static void update(struct conn *c)
             c->taken_before = conn_taken(c);
         set_wait(c, wait);
     }
-    want_read = !c->is_eof && c->ahead.len < CONN_READ_SIZE && !conn_holds(c) && !is_resting(c);
+    want_read = !c->is_eof && c->ahead.len < held_ahead_max(c) && !conn_holds(c) && !is_resting(c);
     if (want_read == c->is_reading)
         return;
     c->is_reading = want_read;

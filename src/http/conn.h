@@ -62,6 +62,14 @@ struct flight {
     bool is_flying;
 };
 
+/* Whose connections count together. */
+struct caller {
+    struct map_node node;
+    uint64_t who;
+    size_t open;
+    size_t held; /* bytes */
+};
+
 struct conn {
     struct list_node link;          /* server->conns, or server->refusing */
     struct list_node unproven_link; /* server->unproven, as long as its caller is not known */
@@ -78,6 +86,7 @@ struct conn {
     uint64_t sent;         /* bytes given to be written, for the progress of a slow reader */
     uint64_t taken_before; /* conn_taken() at the last look */
     size_t lingered;
+    size_t held;                             /* bytes, as counted last; see held.c */
     void (*on_taken)(void *ctx, int result); /* of the last answer, until its fate is known */
     void *taken_ctx;
     enum conn_phase phase;
@@ -86,10 +95,11 @@ struct conn {
     bool is_eof;
     unsigned burst; /* requests begun at `burst_ns`, in one turn of the loop */
     uint64_t burst_ns;
-    bool is_running; /* inside conn_run() */
-    bool is_refused; /* over max_connections */
-    bool is_proven;  /* http_prove() */
-    bool is_counted; /* callers_add() */
+    bool is_running;  /* inside conn_run() */
+    bool is_refused;  /* over max_connections */
+    bool is_proven;   /* http_prove() */
+    bool is_counted;  /* callers_add() */
+    bool is_operator; /* on a Unix socket */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
@@ -137,6 +147,9 @@ struct http_server {
     struct list unproven; /* of them, the oldest first */
     struct map callers;
     size_t tcp_open;
+    size_t held; /* bytes in memory for connections, without those of operators */
+    size_t tcp_held;
+    size_t operators_held;
     bool has_unix; /* a listener on a Unix socket */
     struct list refusing;
     struct list listeners;
@@ -170,10 +183,23 @@ void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp);
 /* An accepted connection, its peer known; and one that is being closed. */
 void callers_add(struct conn *c);
 void callers_remove(struct conn *c);
-/* Most connections that TCP may have: a part is kept for the Unix socket. */
-size_t callers_tcp_max(const struct http_server *s);
+/* Most of `max` that TCP may have: a part is kept for the Unix socket. */
+size_t callers_tcp_part(const struct http_server *s, size_t max);
 /* False when `who` has its share of the connections already. */
 bool callers_enter(struct conn *c, uint64_t who);
+
+/* held.c */
+/* Counts what this connection holds now; after its buffers have changed. */
+void held_count(struct conn *c);
+/* Its caller has its share of the memory, or all of it is taken. */
+bool held_is_over(const struct conn *c);
+/* Before a request is served. True: it has been answered. */
+bool held_refuses(struct http_exchange *ex);
+/* After input was taken: counts, and refuses a request for which there is no memory. One that waits
+ * is closed when its client sends more behind it. */
+void held_check_input(struct conn *c);
+/* Most bytes that may be read ahead of what is parsed. */
+size_t held_ahead_max(const struct conn *c);
 
 /* conn.c */
 /* Runs over the unparsed rest, then over `data`, and keeps what is left. */

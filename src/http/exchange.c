@@ -212,7 +212,7 @@ void exchange_start(struct http_exchange *ex)
         refuse_route(ex);
         return;
     }
-    if (guard_refuses(ex))
+    if (guard_refuses(ex) || held_refuses(ex))
         return;
     ex->req.body_max = body_limit(ex);
     if (ex->req.content_length > ex->req.body_max)

@@ -125,7 +125,8 @@ void http_reply_err(struct http_exchange *ex, const struct err *err);
 
 /* A streamed answer, chunked (or until close for HTTP/1.0). http_write() copies and returns the
  * bytes not yet taken by the kernel; above HTTP_HIGH_WATER the writer should wait for on_drain.
- * Above http_limits.stream_max the connection is closed. */
+ * Above http_limits.stream_max the connection is closed, and when the caller has its share of
+ * http_limits.max_buffered. */
 #define HTTP_HIGH_WATER (256 * 1024)
 void http_begin(struct http_exchange *ex, int status, const char *content_type);
 /* The same with Content-Length: exactly `length` bytes must be written before http_end() (for HEAD
@@ -167,6 +168,8 @@ struct http_limits {
     size_t max_header_bytes; /* request line and headers together */
     size_t max_body_bytes;   /* buffered bodies */
     size_t stream_max;       /* unsent bytes of a streamed answer */
+    size_t max_buffered; /* bytes in memory for all connections together: unsent answers, requests
+                          * that are not answered; share_percent applies too; 0: no limit */
     uint64_t header_timeout_ms; /* first byte to end of headers; and for the body, which may take
                                  * longer by as much as HTTP_BODY_RATE gives for what has come */
     uint64_t idle_timeout_ms;   /* kept-alive connection without a request */
@@ -184,7 +187,7 @@ struct http_server_config {
      * is one. Without proof a connection is kept for header_timeout_ms only. */
     bool wants_proof;
     /* Callers on Unix sockets are who their uid says, from the beginning; those of whom this says
-     * true get in when all connections are taken. NULL: a uid says nothing. */
+     * true get in when all connections are taken, and have a max_buffered of their own. NULL: a uid says nothing. */
     bool (*is_operator)(void *ctx, const struct http_peer *peer);
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
@@ -244,6 +247,7 @@ struct http_stats {
     uint64_t requests;
     uint64_t bad_requests;
     size_t open;
+    size_t buffered; /* bytes, see http_limits.max_buffered */
 };
 void http_server_get_stats(const struct http_server *s, struct http_stats *ret);
 

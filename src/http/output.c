@@ -155,6 +155,7 @@ void conn_send(struct conn *c, const uv_buf_t *bufs, unsigned count)
     f = need_flight(c);
     rest = f->is_flying ? &f->next : &f->cur;
     append_from(rest, bufs, count, taken);
+    held_count(c);
     if (buf_failed(rest))
         conn_close(c); /* a hole in the stream would be worse */
     else if (!f->is_flying)
@@ -180,5 +181,6 @@ void conn_send_buf(struct conn *c, struct buf *out)
     buf_fini(&f->cur);
     f->cur = *out;
     buf_init(out, REPLY_MAX);
+    held_count(c);
     fly_from(c, taken);
 }

@@ -242,4 +242,5 @@ void http_server_get_stats(const struct http_server *s, struct http_stats *ret)
 {
     *ret = s->stats;
     ret->open = s->conns.len;
+    ret->buffered = s->held + s->operators_held;
 }

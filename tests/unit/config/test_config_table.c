@@ -74,7 +74,7 @@ static const char *other_value(const struct config_key *k)
     case CONFIG_TYPE_U64:
         return k->min > 77 ? "777" : k->max < 100 ? "7" : "77";
     case CONFIG_TYPE_SIZE:
-        return "5k";
+        return k->min > 5 * 1024 ? "50M" : "5k";
     case CONFIG_TYPE_MILLI:
         return "7.25";
     case CONFIG_TYPE_MODE:

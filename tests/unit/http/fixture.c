@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/map.h"
 #include "base/str.h"
 
 uint64_t fixture_now_ms(void)
@@ -195,9 +196,8 @@ static void handle_abort(struct http_exchange *ex)
     http_abort(ex);
 }
 
-static void handle_big(struct http_exchange *ex)
+static void reply_long(struct http_exchange *ex, size_t len)
 {
-    size_t len = 8 * 1024 * 1024;
     char *body = malloc(len);
 
     assert_non_null(body);
@@ -207,10 +207,31 @@ static void handle_big(struct http_exchange *ex)
     free(body);
 }
 
+static void handle_big(struct http_exchange *ex)
+{
+    reply_long(ex, 8 * 1024 * 1024);
+}
+
+static void handle_page(struct http_exchange *ex)
+{
+    reply_long(ex, 600 * 1024);
+}
+
+static bool is_operator(void *ctx, const struct http_peer *peer)
+{
+    const struct fixture *f = ctx;
+
+    (void) peer;
+    return f->is_operator;
+}
+
 static int guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
 {
     struct fixture *f = fixture_of(ex);
+    const char *caller = http_header(ex, "X-Caller");
 
+    if (caller != NULL)
+        http_prove_as(ex, hash_str(caller));
     if (f->guard_code == SP_OK || (route->flags & HTTP_OPEN) != 0)
         return SP_OK;
     return err_set(err, f->guard_code, "the guard says no");
@@ -231,6 +252,7 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_GET, "/download", handle_download, 0, 0, "streamed answer"},
     {HTTP_METHOD_GET, "/abort", handle_abort, 0, 0, "half an answer"},
     {HTTP_METHOD_GET, "/big", handle_big, 0, 0, "8 MiB at once"},
+    {HTTP_METHOD_GET, "/page", handle_page, 0, 0, "600 KiB at once"},
     {HTTP_METHOD_GET, NULL, NULL, 0, 0, NULL},
 };
 
@@ -256,6 +278,8 @@ struct http_server *fixture_new_server(struct fixture *f, const struct http_limi
         config.limits = *limits;
     else
         fixture_limits(&config.limits);
+    if (config.limits.share_percent > 0)
+        config.is_operator = is_operator;
     return http_server_new(&f->loop, &config);
 }
 

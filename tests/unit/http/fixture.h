@@ -39,6 +39,7 @@ struct fixture {
     unsigned drains;
     bool ignores_backpressure;
     int guard_code;
+    bool is_operator; /* connections from now on are an operator's; with share_percent only */
     struct http_peer peer;
 };
 
