@@ -330,12 +330,16 @@ class RelayTest(unittest.TestCase):
     def test_more_callers_than_fit_wait_for_their_turn(self):
         self.raise_limit()
         server = self.inside(echo)
-        callers = []
-        for _ in range(MAX + 100):
-            callers.append(self.call())
-            callers[-1].sendall(b"hi")
-        for s in callers[:MAX]:
+
+        def crowd(count):
+            callers = [self.call() for _ in range(count)]
+            for s in callers:
+                s.sendall(b"hi")
+            return callers
+        callers = crowd(MAX)
+        for s in callers:  # before more come: who is noticed late would be among those that wait
             self.assertEqual(s.recv(10), b"hi")
+        callers += crowd(100)
         self.assertEqual(server.count, MAX)
         self.assert_idle()
         for s in callers[:100]:
