@@ -451,7 +451,8 @@ class Restart(BoxCase):
         self.server.start()
         type(self).pool = self.server.client()
         self.addCleanup(self.pool.close)
-        self.assertCode(self.pool.get(f"/v1/sandboxes/{box.id}"), 410, "sandbox_lost")
+        # A start asks for what the listing does not show, but does not wait long for the answers.
+        wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").code == "sandbox_lost", "it is lost")
         self.assertEqual(self.acquire("unlucky").lease["generation"], 2)
 
 
