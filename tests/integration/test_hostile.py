@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import threading
 
-from harness import BIN, SLOW, Client, Daemon, Process, in_threads, main, wait_until
+from harness import BIN, SLOW, Client, Daemon, Process, forget_stamp, in_threads, main, wait_until
 from hostile import HEALTHZ, OK_BODY, Hostile, as_nobody, ask_raw, dial, open_files, post
 
 
@@ -235,6 +235,7 @@ class Starts(Hostile):
     def refuse(self, sentence, state=None, path=None, **config):
         config.setdefault("profiles", {"default": {"warm": {"min": 0, "max": 0}}})
         daemon = Daemon(self.directory, config)
+        self.addCleanup(forget_stamp, state or daemon.state)
         argv = [BIN / "sandpoold", "--config", daemon.config,
                 "--state-dir", state or daemon.state, "--socket", path or daemon.socket]
         # The process ends without undoing what it has half done: leaks there mean nothing.
