@@ -95,6 +95,19 @@ class Bare:
         self.stage = os.path.dirname(self.spec["root"]["path"])
         self.agent = os.path.join(os.path.realpath(BIN), "sandpool-agent")
         self.base_id = self.spec["linux"]["uidMappings"][0]["hostID"]
+        self.leave_out_helpers()
+
+    def leave_out_helpers(self):
+        """What other processes of ours do for a box: its user namespace, its netlink sockets, its limits of files."""
+        for namespace in self.spec["linux"]["namespaces"]:
+            if namespace["type"] == "user":
+                namespace.pop("path", None)
+        seccomp = self.spec["linux"]["seccomp"]
+        seccomp.pop("listenerPath", None)
+        seccomp.pop("listenerMetadata", None)
+        for rule in seccomp["syscalls"]:
+            if rule["action"] == "SCMP_ACT_NOTIFY":
+                rule["action"] = "SCMP_ACT_ALLOW"
 
     def prepare(self, name):
         bundle = os.path.join(self.dir, name)
