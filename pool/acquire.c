@@ -17,6 +17,10 @@ static const struct refusal not_listed = {SP_BACKEND_UNAVAILABLE,
                                           "the backend has not shown yet whose box it is", NS_PER_S,
                                           POOL_END_NONE};
 
+static const char absent_text[] =
+    "the thread's box does not answer and its backend does not show it: "
+    "it is asked again before its lease ends";
+
 static void refuse(struct pool *p, struct waiter *w, int code, const char *reason)
 {
     struct refusal r = {.code = code, .reason = reason};
@@ -30,7 +34,11 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     const struct profile *f = &p->profiles[w->acquire.profile];
     struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, POOL_RETRY_AFTER_MIN_NS)};
 
-    if (w->phase == WAITER_COMMIT) {
+    if (w->phase == WAITER_BOX && w->slot->absences > 0) {
+        r.code = SP_BACKEND_UNAVAILABLE;
+        r.reason = absent_text;
+        r.retry_after_ns = POOL_ABSENT_GAP_NS;
+    } else if (w->phase == WAITER_COMMIT) {
         r.code = SP_STORE_UNAVAILABLE;
         r.reason = "the store does not answer in time";
     } else if (p->mode == POOL_DRAINING) {
@@ -49,7 +57,8 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
             r.retry_after_ns = w->retry_ns - p->now_ns;
     } else if (w->phase != WAITER_BOX && p->total >= p->max_boxes) {
         r.code = SP_POOL_EXHAUSTED;
-        r.reason = "all boxes are in use";
+        r.reason = exhaust_text(p);
+        p->exhaust.was_refused = true;
     } else if (w->phase != WAITER_BOX && p->is_space_low) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = p->space_reason;
@@ -83,8 +92,9 @@ static bool has_place(struct pool *p, struct waiter *w)
 static bool may_wait(struct pool *p, struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
-    bool is_hopeless = p->is_space_low ||
-                       (f->is_open && p->now_ns < f->retry_ns); /* else it may wait for the trial */
+    /* Else it may wait for the trial, or for a blank box that is asked whether it still answers. */
+    bool is_hopeless =
+        f->hearing == 0 && (p->is_space_low || (f->is_open && p->now_ns < f->retry_ns));
 
     if (w->acquire.deadline_ns <= p->now_ns || (is_hopeless && p->total < p->max_boxes)) {
         struct refusal r = acquire_refusal(p, w);
@@ -102,6 +112,9 @@ static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
                             .reason = "the thread's box is not ready",
                             .retry_after_ns = POOL_RETRY_AFTER_MIN_NS};
 
+        if (s->absences > 0)
+            r = (struct refusal){SP_BACKEND_UNAVAILABLE, absent_text, POOL_ABSENT_GAP_NS,
+                                 POOL_END_NONE};
         waiter_refuse(p, w, &r);
     } else if (has_place(p, w)) {
         waiter_attach(p, w, s, WAITER_BOX, 0);
@@ -124,33 +137,49 @@ static bool needs_check(struct pool *p, const struct slot *s, const struct waite
         return false;
     if (s->box.is_unseen || s->is_missing)
         return true;
-    return !(c->is_watched && c->backend == s->box.backend) &&
-           time_after(s->box.seen_ns, c->check_after_ns) < p->now_ns;
+    /* A listing that shows it says nothing of what is in it. */
+    return !box_is_watched(p, s) && time_after(s->heard_ns, c->check_after_ns) < p->now_ns;
 }
 
 static void check_first(struct pool *p, struct waiter *w, struct slot *s)
 {
     waiter_attach(p, w, s, WAITER_CHECKING, 0);
-    if (s->is_checking)
-        return;
-    s->is_checking = true;
-    box_rank(p, s);
-    emit_backend(p, POOL_FX_CHECK, s, question_deadline(p, w, POOL_CHECK_NS));
+    box_check(p, s, question_deadline(p, w, POOL_CHECK_NS));
+}
+
+/* Those who wait for the answer are served, or wait on until it is asked again. */
+static void serve_checked(struct pool *p, struct slot *s, enum pool_verdict verdict)
+{
+    struct list_node *next = list_first(&s->waiters);
+
+    for (size_t left = s->waiters.len; left > 0 && next != NULL; left--) {
+        struct waiter *w = waiter_of(next);
+
+        next = list_next(&s->waiters, next);
+        if (w->phase != WAITER_CHECKING && w->phase != WAITER_BOX)
+            continue;
+        w->silences++;
+        w->is_checked = hear_is_enough(p, s, w, verdict);
+        if (w->is_checked)
+            waiter_enter(p, w, WAITER_REDO);
+        else
+            wait_for_box(p, w, s);
+    }
 }
 
 void acquire_checked(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
+    enum pool_verdict verdict;
 
     if (s == NULL || s->box.epoch != ev->epoch || !s->is_checking) {
         p->late_answers++;
         return;
     }
     s->is_checking = false;
-    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
-        waiter_of(n)->is_checked = true;
-    doubt_answered(p, s, ev->u.verdict);
-    waiter_redo_all(p, s);
+    verdict = hear_answered(p, s, ev);
+    doubt_answered(p, s, verdict);
+    serve_checked(p, s, verdict);
     acquire_redo(p); /* before its time, or somebody else's need, can end it */
     box_rank(p, s);
 }
@@ -264,7 +293,7 @@ static void serve_new(struct pool *p, struct waiter *w)
         w->is_counted = true;
     }
     if (p->mode == POOL_RUNNING && f->waiting[LINE_BLANK] == 0 && s != NULL) {
-        lease_begin(p, s, w, w->was_queued ? POOL_SRC_COLD : POOL_SRC_WARM);
+        lease_begin(p, s, w, lease_source(s, w));
         return;
     }
     if (!may_wait(p, w))

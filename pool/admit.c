@@ -41,9 +41,10 @@ static unsigned dying(const unsigned *by_state)
 
 static struct refill_view view_of(const struct pool *p, const struct profile *f)
 {
-    unsigned in_flight =
-        f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] + f->by_state[POOL_STARTING];
-    unsigned plain = f->making - (unsigned) f->blank[BLANK_UNSEEN].len;
+    /* The trial of a profile that fails is over when its box is ready, wherever that is. */
+    bool is_waited = f->conf.is_elsewhere && !f->is_open;
+    unsigned in_flight = f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] +
+                         (is_waited ? 0 : f->by_state[POOL_STARTING]);
     bool is_surplus_due =
         f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) <= p->now_ns;
 
@@ -54,7 +55,7 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         .drifted = (unsigned) f->blank[BLANK_DRIFTED].len,
         .making = f->making,
         .in_flight = in_flight,
-        .flying = in_flight - plain,
+        .flying = f->flying + (is_waited ? 0 : f->landing),
         .dying = dying(f->by_state),
         .target = admit_target(f, p->now_ns),
         .create_max = f->conf.create_max,
@@ -79,7 +80,7 @@ static void serve_waiters(struct pool *p, unsigned index)
         if (s == NULL)
             return;
         turn_rotate(p, f, LINE_BLANK);
-        lease_begin(p, s, w, POOL_SRC_COLD);
+        lease_begin(p, s, w, lease_source(s, w));
     }
 }
 

@@ -3,6 +3,7 @@
  * that answers to older effects no longer count. */
 #include <string.h>
 
+#include "base/str.h"
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
@@ -57,7 +58,7 @@ bool box_is_making(const struct slot *s)
     if (s->box.sandbox_id[0] != '\0')
         return false;
     return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
-           (state == POOL_BLANK && s->is_mute && s->unanswered == 0) ||
+           box_is_hearing(s) ||
            (state == POOL_BLANK && (s->box.is_unseen || s->is_missing) && !s->is_silent);
 }
 
@@ -80,6 +81,36 @@ enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s)
                                                                             : BLANK_DRIFTED;
 }
 
+bool box_is_watched(const struct pool *p, const struct slot *s)
+{
+    const struct pool_profile *c = &p->profiles[s->box.profile].conf;
+
+    return c->is_watched && c->backend == s->box.backend;
+}
+
+bool box_is_hearing(const struct slot *s)
+{
+    return s->box.state == POOL_BLANK && s->is_mute && s->unanswered == 0;
+}
+
+void box_take_life(struct pool *p, struct slot *s, const char *life)
+{
+    if (life[0] == '\0' || strcmp(s->box.life, life) == 0)
+        return;
+    str_copy_cut(s->box.life, sizeof(s->box.life), life);
+    if (s->box.state == POOL_BLANK || s->box.state == POOL_LEASED || s->box.state == POOL_PARKED)
+        box_mark_dirty(p, s, 0);
+}
+
+void box_check(struct pool *p, struct slot *s, uint64_t deadline_ns)
+{
+    if (s->is_checking)
+        return;
+    s->is_checking = true;
+    box_rank(p, s);
+    emit_backend(p, POOL_FX_CHECK, s, deadline_ns);
+}
+
 static struct list *list_of(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_FREE)
@@ -87,6 +118,17 @@ static struct list *list_of(struct pool *p, struct slot *s)
     if (s->box.state == POOL_BLANK)
         return &profile_of(p, s)->blank[box_blank_kind(p, s)];
     return &p->lists[s->box.state];
+}
+
+static bool is_flying(const struct slot *s)
+{
+    return s->box.sandbox_id[0] != '\0' &&
+           (s->box.state == POOL_INTENT || s->box.state == POOL_CREATING);
+}
+
+static bool is_landing(const struct slot *s)
+{
+    return s->box.sandbox_id[0] != '\0' && s->box.state == POOL_STARTING;
 }
 
 static void count_in(struct pool *p, struct slot *s)
@@ -99,6 +141,9 @@ static void count_in(struct pool *p, struct slot *s)
     p->by_state[s->box.state]++;
     f->by_state[s->box.state]++;
     f->making += box_is_making(s) ? 1 : 0;
+    f->hearing += box_is_hearing(s) ? 1 : 0;
+    f->flying += is_flying(s) ? 1 : 0;
+    f->landing += is_landing(s) ? 1 : 0;
     p->stuck += s->tries > 0 ? 1 : 0;
 }
 
@@ -112,6 +157,9 @@ static void count_out(struct pool *p, struct slot *s)
     p->by_state[s->box.state]--;
     f->by_state[s->box.state]--;
     f->making -= box_is_making(s) ? 1 : 0;
+    f->hearing -= box_is_hearing(s) ? 1 : 0;
+    f->flying -= is_flying(s) ? 1 : 0;
+    f->landing -= is_landing(s) ? 1 : 0;
     p->stuck -= s->tries > 0 ? 1 : 0;
 }
 
@@ -175,6 +223,7 @@ void box_enter(struct pool *p, struct slot *s, enum pool_state state)
     s->box.epoch = p->epoch;
     s->box.state = state;
     s->changed_ns = p->now_ns;
+    hear_begin(p, s);
     map_insert(&p->ids, &s->by_id, hash_u64(s->box.id.v));
     put_on_list(p, s);
     count_in(p, s);
@@ -209,6 +258,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     assert((allowed_next[s->box.state] & (1U << next)) != 0);
     count_out(p, s);
     list_remove(s->list, &s->link);
+    idle_stop(p, s);
     s->box.state = next;
     s->changed_ns = p->now_ns;
     s->wait_write = 0;
@@ -228,6 +278,9 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
         s->box.is_unseen = s->box.is_unseen && s->box.is_stale; /* then a listing must show it */
     if (next == POOL_BLANK)
         pulse_begin(p, s);
+    if (next == POOL_LEASED)
+        idle_begin(s);
+    hear_begin(p, s);
     put_on_list(p, s);
     count_in(p, s);
     if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */

@@ -88,6 +88,8 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
         return "a box is checked in a state that needs none";
     if (s->is_asking && !s->is_checking)
         return "a box is asked for, and nobody will answer";
+    if (list_is_linked(&s->idle_link) && (s->box.state != POOL_LEASED || s->is_asked))
+        return "a box is to be asked whether it is idle that need not be";
     if (doubt_is_waiting(s) != list_is_linked(&s->doubt_link))
         return "a missing box will not be asked for";
     return NULL;
@@ -119,11 +121,13 @@ static const char *check_counters(const struct pool *p)
     unsigned by_state[POOL_STATE_COUNT] = {0};
     unsigned by_profile[POOL_PROFILES_MAX][POOL_STATE_COUNT] = {{0}};
     unsigned making[POOL_PROFILES_MAX] = {0};
+    unsigned hearing[POOL_PROFILES_MAX] = {0};
     unsigned total = 0;
     unsigned stuck = 0;
     unsigned asking = 0;
     unsigned flushing = 0;
     unsigned pulses = 0;
+    unsigned idle_asks = 0;
 
     for (size_t i = 0; i < p->slot_count; i++) {
         const struct slot *s = &p->slots[i];
@@ -134,12 +138,17 @@ static const char *check_counters(const struct pool *p)
         by_state[s->box.state]++;
         by_profile[s->box.profile][s->box.state]++;
         making[s->box.profile] += box_is_making(s) ? 1 : 0;
+        hearing[s->box.profile] += box_is_hearing(s) ? 1 : 0;
         stuck += s->tries > 0 ? 1 : 0;
         asking += s->is_asking ? 1 : 0;
         flushing += s->flush_write != 0 ? 1 : 0;
         pulses += s->box.state == POOL_BLANK && s->is_asked ? 1 : 0;
+        idle_asks += s->box.state == POOL_LEASED && s->is_asked ? 1 : 0;
     }
-    if (pulses != p->pulses || pulses > POOL_ASKS_MAX)
+    if (idle_asks != p->idle_asks || idle_asks > POOL_IDLE_ASKS_MAX ||
+        (idle_asks < POOL_IDLE_ASKS_MAX && !list_is_empty(&p->idlers)))
+        return "agents of idle boxes are not asked in turn";
+    if (pulses != p->pulses || pulses > POOL_ASKS_MAX + p->max_waiters + 1)
         return "the number of blank boxes that are asked differs from a recount";
     if (asking != p->asking || (asking < POOL_ASKS_MAX && !list_is_empty(&p->doubted)))
         return "missing boxes are not asked for in turn";
@@ -150,7 +159,7 @@ static const char *check_counters(const struct pool *p)
         memcmp(by_state, p->by_state, sizeof(by_state)) != 0)
         return "the counters differ from a recount";
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
-        if (making[i] != p->profiles[i].making ||
+        if (making[i] != p->profiles[i].making || hearing[i] != p->profiles[i].hearing ||
             memcmp(by_profile[i], p->profiles[i].by_state, sizeof(by_profile[i])) != 0)
             return "the counters of a profile differ from a recount";
     if (p->total > p->max_boxes && p->total > p->adopted_high)

@@ -19,7 +19,8 @@ static bool will_be_answered(const struct waiter *w)
     case WAITER_BOX:
         return s->box.state == POOL_INTENT || s->box.state == POOL_CREATING ||
                s->box.state == POOL_STARTING || s->box.state == POOL_PARKING ||
-               s->box.state == POOL_PARKED;
+               s->box.state == POOL_PARKED ||
+               (s->box.state == POOL_LEASED && (s->is_checking || s->hear_ns != POOL_NEVER));
     case WAITER_CHECKING:
         return s->is_checking;
     case WAITER_COMMIT:
@@ -116,7 +117,7 @@ static const char *check_line(const struct pool *p, const struct profile *f, enu
     if (waiting != f->waiting[line])
         return "the number of waiters differs from a recount";
     if (line == LINE_BLANK && waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
-        f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0)
+        f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0 && f->hearing <= waiting)
         return "an acquire waits while a box is free for it";
     if (waiting > 0 && (!p->is_store_up || p->mode == POOL_DRAINING || f->conf.is_retired))
         return "an acquire waits for a box that nobody will make";

@@ -65,6 +65,8 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     s->box.seen_ns = p->now_ns;
     memcpy(s->box.url, seen->url, sizeof(s->box.url));
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
+    memcpy(s->box.life, seen->life, sizeof(s->box.life));
+    s->heard_ns = p->now_ns;
     index_set_ref(p, s, seen->ref);
     lease_begin(p, s, w, POOL_SRC_DISCOVERED);
     if (!seen->is_foreign) /* an operator does not take it away from its owner */

@@ -20,7 +20,7 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
         next = list_next(&s->waiters, n);
         if (w->kind == POOL_EV_ACQUIRE)
             waiter_enter(p, w, WAITER_REDO);
-        else if (w->kind == POOL_EV_RENEW || (w->kind == POOL_EV_RELEASE && end == POOL_END_DIED))
+        else if (w->kind == POOL_EV_RENEW || (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
             waiter_refuse(p, w, &r);
         else if (w->phase == WAITER_COMMIT)
             waiter_attach(p, w, s, WAITER_DELETED, 0); /* a release: given back all the more */
@@ -41,22 +41,25 @@ void doom_box(struct pool *p, struct slot *s, enum pool_end end)
 }
 
 /* The backend says so, or a clean listing does not show it. */
-void doom_died(struct pool *p, struct slot *s)
+void doom_died(struct pool *p, struct slot *s, enum pool_end end)
 {
     switch (s->box.state) {
     case POOL_STARTING:
         health_count_failure(p, s, "the box died while it started");
-        doom_box(p, s, POOL_END_DIED);
+        if (!box_is_dying(s)) /* the last of its callers has been refused */
+            doom_box(p, s, end);
         break;
     case POOL_BLANK:
     case POOL_LEASING:
     case POOL_LEASED:
     case POOL_PARKING:
     case POOL_PARKED:
-        s->box.end = POOL_END_DIED;
+        end = s->box.is_rebooted && s->box.is_unseen ? POOL_END_RESTARTED : end;
+        s->box.end = end;
         p->lost++;
-        emit_event(p, POOL_FACT_LOST, s, NULL);
-        doom_box(p, s, POOL_END_DIED);
+        emit_event(p, POOL_FACT_LOST, s,
+                   end == POOL_END_RESTARTED ? "the machine was restarted" : NULL);
+        doom_box(p, s, end);
         break;
     case POOL_FREE:
     case POOL_INTENT:
@@ -133,6 +136,26 @@ void doom_gone(struct pool *p, struct slot *s)
     box_mark_dirty(p, s, 0);
 }
 
+/* Those who wait for the end of a box that could not be destroyed yet: they are not kept for ever. */
+static void answer_waiting(struct pool *p, struct slot *s)
+{
+    static const struct refusal unrecorded = {
+        .code = SP_STORE_UNAVAILABLE,
+        .reason =
+            "the box is not destroyed yet, and that it shall be cannot be recorded: ask again",
+        .retry_after_ns = POOL_REWRITE_NS};
+    bool is_recorded = !list_is_linked(&s->dirty_link) && s->open_writes == 0;
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
+        next = list_next(&s->waiters, n);
+        if (is_recorded)
+            waiter_ok(p, waiter_of(n), s, POOL_SRC_NONE); /* its state says that it is not gone */
+        else
+            waiter_refuse(p, waiter_of(n), &unrecorded);
+    }
+}
+
 static void retry_later(struct pool *p, struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -146,6 +169,9 @@ static void retry_later(struct pool *p, struct slot *s)
     s->is_asked = false;
     s->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
     expiry_update(p, s);
+    /* On this machine the next try will mostly do. */
+    if (c->is_elsewhere || time_after(s->changed_ns, c->destroy_timeout_ns) <= p->now_ns)
+        answer_waiting(p, s);
 }
 
 void doom_destroyed(struct pool *p, const struct pool_event *ev)
@@ -156,6 +182,7 @@ void doom_destroyed(struct pool *p, const struct pool_event *ev)
         p->late_answers++;
         return;
     }
+    map_expect(&p->refs, &s->by_ref);
     if (ev->u.failed.code == SP_OK)
         doom_gone(p, s);
     else

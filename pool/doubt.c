@@ -52,7 +52,7 @@ static void end(struct pool *p, struct slot *s)
     } else if (s->box.state == POOL_DESTROYING) { /* the backend cannot say so, but it is gone */
         doom_gone(p, s);
     } else {
-        doom_died(p, s);
+        doom_died(p, s, POOL_END_DIED);
     }
 }
 
@@ -120,11 +120,8 @@ void doubt_ask(struct pool *p)
 
         s->is_asking = true;
         p->asking++;
-        if (!s->is_checking) { /* else its owner waits for the same answer */
-            s->is_checking = true;
-            box_rank(p, s);
-            emit_backend(p, POOL_FX_CHECK, s, time_after(p->now_ns, POOL_CHECK_NS));
-        }
+        /* perhaps its owner waits for the same answer already */
+        box_check(p, s, time_after(p->now_ns, POOL_CHECK_NS));
     }
 }
 

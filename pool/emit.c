@@ -33,6 +33,8 @@ void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64
 
     r->a = s->box.epoch;
     r->b = deadline_ns;
+    if (kind == POOL_FX_CHECK)
+        r->what = s->is_missing ? 1 : 0;
 }
 
 void emit_stray_destroy(struct pool *p, const struct pool_event *created)
@@ -173,9 +175,14 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret)
         ret->epoch = r->a;
         ret->deadline_ns = r->b;
         break;
+    case POOL_FX_CHECK:
+        ret->u.check.is_missing = r->what != 0;
+        ret->epoch = r->a;
+        ret->deadline_ns = r->b;
+        break;
     case POOL_FX_CREATE:
     case POOL_FX_PROBE:
-    case POOL_FX_CHECK:
+    case POOL_FX_ASK_USE:
     case POOL_FX_BIND:
         ret->epoch = r->a;
         ret->deadline_ns = r->b;

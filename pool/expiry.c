@@ -3,26 +3,16 @@
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
-static uint64_t lease_due(const struct slot *s)
-{
-    uint64_t idle_ns = POOL_NEVER;
-
-    if (s->box.idle_ns != POOL_NEVER && s->box.busy == 0)
-        idle_ns = time_after(s->box.active_ns, s->box.idle_ns);
-    else if (s->box.idle_ns != POOL_NEVER) /* at work: only the store must hear of it */
-        idle_ns = time_after(s->saved_ns, s->box.idle_ns / 4 + 1);
-    return MIN_OF(idle_ns, s->box.expires_ns);
-}
-
 uint64_t expiry_due(const struct pool *p, const struct slot *s)
 {
     switch (s->box.state) {
     case POOL_LEASED:
-        return lease_due(s);
+        return MIN_OF(MIN_OF(idle_due(s), s->box.expires_ns), hear_due(s));
     case POOL_PARKED:
         if (s->is_checking)
             return POOL_NEVER;
-        return time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns);
+        return MIN_OF(hear_due(s),
+                      time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns));
     case POOL_BLANK:
         return s->box.is_unseen ? POOL_NEVER : MIN_OF(s->age_ns, pulse_due(p, s));
     case POOL_DESTROYING:
@@ -55,6 +45,8 @@ static void expire_box(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_DESTROYING)
         doom_destroy(p, s);
+    else if (s->box.state != POOL_BLANK && hear_due(s) <= p->now_ns)
+        hear_ask(p, s);
     else if (s->box.state == POOL_BLANK && s->age_ns > p->now_ns)
         pulse_ask(p, s);
     else if (s->box.state == POOL_BLANK)
@@ -62,7 +54,9 @@ static void expire_box(struct pool *p, struct slot *s)
     else if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
         doom_box(p, s, POOL_END_TTL);
     else if (s->box.state == POOL_LEASED && s->box.busy > 0)
-        lease_touch(p, s);
+        lease_touch(p, s, p->now_ns);
+    else if (s->box.state == POOL_LEASED)
+        idle_enlist(p, s);
     else
         doom_box(p, s, POOL_END_IDLE);
 }

@@ -143,12 +143,13 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason)
     if (f->failures < 1000000)
         f->failures++;
     str_copy_cut(f->reason, sizeof(f->reason), reason);
+    f->failed_ns = p->now_ns;
     emit_event(p, POOL_FACT_CREATE_FAILED, s, f->reason);
     if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {
         f->is_open = true;
         emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
     }
-    if (f->is_open) /* told now, not at their deadlines */
+    if (f->is_open && f->hearing == 0) /* told now, not at their deadlines */
         for (unsigned i = 0; i < LINE_COUNT; i++)
             turn_refuse_all(p, f, i, NULL);
 }
@@ -262,13 +263,15 @@ void health_probed(struct pool *p, const struct pool_event *ev)
         return;
     }
     if (s->box.state == POOL_BLANK) {
-        pulse_answered(p, s, ev->u.failed.code == SP_OK);
+        pulse_answered(p, s, ev->u.failed.code == SP_OK, ev->life);
         return;
     }
     if (ev->u.failed.code == SP_OK) {
+        str_copy_cut(s->box.life, sizeof(s->box.life), ev->life);
         become_ready(p, s);
         return;
     }
     health_count_failure(p, s, ev->u.failed.reason);
-    doom_box(p, s, POOL_END_NOT_READY);
+    if (!box_is_dying(s)) /* the last of its callers has been refused */
+        doom_box(p, s, POOL_END_NOT_READY);
 }

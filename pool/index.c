@@ -8,16 +8,23 @@
 
 /* --- in order --- */
 
-/* Position of the first entry above `order`. */
+/* Position of the first entry above `order`. Of those that came since the gaps were closed it is known; a search
+ * among many looks at places far apart. */
 static size_t find_after(const struct pool *p, uint64_t order)
 {
+    const struct order *o = &p->ordered;
     size_t lo = 0;
-    size_t hi = p->ordered_len;
+    size_t hi = o->dense;
 
+    if (o->dense < o->len && order >= o->at[o->dense].order) {
+        uint64_t steps = order - o->at[o->dense].order;
+
+        return steps < o->len - o->dense ? o->dense + (size_t) steps + 1 : o->len;
+    }
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
 
-        if (p->ordered[mid].order <= order)
+        if (o->at[mid].order <= order)
             lo = mid + 1;
         else
             hi = mid;
@@ -30,32 +37,33 @@ static void close_gaps(struct pool *p)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < p->ordered_len; i++) {
-        if (p->ordered[i].slot == NULL)
+    for (size_t i = 0; i < p->ordered.len; i++) {
+        if (p->ordered.at[i].slot == NULL)
             continue;
-        p->ordered[kept] = p->ordered[i];
+        p->ordered.at[kept] = p->ordered.at[i];
         kept++;
     }
-    p->ordered_len = kept;
+    p->ordered.len = kept;
+    p->ordered.dense = kept;
 }
 
 static void order_leave(struct pool *p, struct slot *s)
 {
-    size_t at = s->box.order > 0 ? find_after(p, s->box.order - 1) : p->ordered_len;
+    size_t at = s->box.order > 0 ? find_after(p, s->box.order - 1) : p->ordered.len;
 
-    if (at < p->ordered_len && p->ordered[at].slot == s)
-        p->ordered[at].slot = NULL;
+    if (at < p->ordered.len && p->ordered.at[at].slot == s)
+        p->ordered.at[at].slot = NULL;
 }
 
 void index_go_last(struct pool *p, struct slot *s)
 {
     order_leave(p, s);
-    if (p->ordered_len == p->ordered_cap)
+    if (p->ordered.len == p->ordered.cap)
         close_gaps(p);
     p->order++;
     s->box.order = p->order;
-    p->ordered[p->ordered_len] = (struct ordered){.order = p->order, .slot = s};
-    p->ordered_len++;
+    p->ordered.at[p->ordered.len] = (struct ordered){.order = p->order, .slot = s};
+    p->ordered.len++;
 }
 
 const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at)
@@ -66,8 +74,8 @@ const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *
 
 const struct pool_box *pool_next(const struct pool *p, size_t *at)
 {
-    while (*at < p->ordered_len) {
-        const struct slot *s = p->ordered[*at].slot;
+    while (*at < p->ordered.len) {
+        const struct slot *s = p->ordered.at[*at].slot;
 
         (*at)++;
         if (s != NULL)
@@ -132,7 +140,12 @@ const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, u
 {
     const struct owner *o = owner_find(p, principal);
     struct list_node *n = o != NULL ? list_first(&o->boxes) : NULL;
+    size_t at = after > 0 ? find_after(p, after - 1) : p->ordered.len;
+    struct slot *last = at < p->ordered.len ? p->ordered.at[at].slot : NULL;
 
+    if (o != NULL && last != NULL && last->box.order == after && last->owner == o)
+        n = list_next(&o->boxes,
+                      &last->owner_link); /* the last of the page before is still there */
     while (n != NULL && container_of(n, struct slot, owner_link)->box.order <= after)
         n = list_next(&o->boxes, n);
     return n != NULL ? &container_of(n, struct slot, owner_link)->box : NULL;
@@ -216,8 +229,8 @@ void index_leave(struct pool *p, struct slot *s)
 
 void index_init(struct pool *p, struct ordered *ordered, struct owner *owners)
 {
-    p->ordered = ordered;
-    p->ordered_cap = POOL_ORDERED_PER_SLOT * p->slot_count;
+    p->ordered.at = ordered;
+    p->ordered.cap = POOL_ORDERED_PER_SLOT * p->slot_count;
     p->owners = owners;
     list_init(&p->free_owners);
     map_init(&p->owner_map, p->slot_count);
@@ -236,7 +249,7 @@ static bool is_in_order(const struct pool *p, const struct slot *s)
 {
     size_t at = find_after(p, s->box.order - 1);
 
-    return at < p->ordered_len && p->ordered[at].slot == s;
+    return at < p->ordered.len && p->ordered.at[at].slot == s;
 }
 
 const char *index_check(const struct pool *p, const struct slot *s)

@@ -15,6 +15,13 @@ struct ordered {
     struct slot *slot; /* NULL: a gap */
 };
 
+struct order {
+    struct ordered *at;
+    size_t len;
+    size_t cap;
+    size_t dense; /* from here on each entry's order is one more than that of the one before */
+};
+
 /* A principal that owns boxes. */
 struct owner {
     uint64_t principal;

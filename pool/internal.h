@@ -7,8 +7,12 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
+#include "pool/doubt.h"
 #include "pool/emit.h"
+#include "pool/exhaust.h"
+#include "pool/expiry.h"
 #include "pool/index.h"
+#include "pool/listed.h"
 #include "pool/pool.h"
 #include "pool/refill.h"
 #include "sandpool/errors.h"
@@ -19,7 +23,12 @@
 #define POOL_CHECK_NS (2 * NS_PER_S)
 #define POOL_ASKS_MAX 16  /* boxes that a listing does not show are asked for, this many at once */
 #define POOL_MISSES_MAX 3 /* listings without it, and no answer each time: it has died */
-#define POOL_MISS_GAP_NS (10 * NS_PER_S) /* listings closer together than this count as one */
+#define POOL_MISS_GAP_NS (10 * NS_PER_S)     /* listings closer together than this count as one */
+#define POOL_HEAR_NS (30 * NS_PER_S)         /* unwatched: an owned box is asked so often */
+#define POOL_ABSENT_MAX 3                    /* times it was found absent, before its lease ends */
+#define POOL_ABSENT_GAP_NS (2 * NS_PER_S)    /* between them */
+#define POOL_SILENT_GAP_NS (250 * NS_PER_MS) /* before a silent one is asked again for its owner, */
+#define POOL_SILENT_MAX 4                    /* this many times; then it gets it as it is */
 #define POOL_DISCOVER_NS (5 * NS_PER_S)
 #define POOL_QUESTION_MIN_NS (250 * NS_PER_MS)
 #define POOL_REWRITE_NS (1 * NS_PER_S)        /* a row that could not be written, store up */
@@ -42,6 +51,7 @@ struct slot {
     struct list_node link;
     struct list_node dirty_link; /* row to be written: on p->dirty or p->rewrites */
     struct list_node doubt_link; /* to be asked for */
+    struct list_node idle_link;  /* LEASED: its agent is to be asked whether it is idle */
     struct map_node by_id;
     struct map_node by_sandbox; /* linked while the id is bound to this box */
     struct map_node by_ref;     /* while the backend's name is known */
@@ -67,7 +77,7 @@ struct slot {
     enum pool_state lease_from; /* what an undone lease goes back to; FREE: discovered,
                                  * STARTING: made for it */
     enum pool_source source;
-    bool is_asked;    /* the backend owes an answer to a create, probe or destroy */
+    bool is_asked;    /* an answer is owed to a create, probe or destroy; LEASED: by its agent */
     bool is_checking; /* the backend owes an answer to a check */
     bool is_made;     /* by this process: its failure counts against the profile */
     bool is_missing;  /* the last clean listing did not show it, and nothing has since */
@@ -76,8 +86,11 @@ struct slot {
     unsigned misses;  /* listings without it and without an answer, in a row */
     uint64_t missed_ns;  /* when the last of them was counted */
     uint64_t heard_ns;   /* last answer of its agent; a listing only says that it is there */
-    uint64_t pulse_ns;   /* BLANK: asked next */
-    unsigned unanswered; /* BLANK: times it was asked in vain, in a row */
+    uint64_t hear_ns;    /* owned, unwatched: asked next */
+    unsigned absences;   /* times it was found absent, in a row */
+    uint64_t absent_ns;  /* when the last of them was counted */
+    uint64_t pulse_ns;   /* BLANK: asked next; LEASED: its agent is asked again */
+    unsigned unanswered; /* BLANK, LEASED: times it was asked in vain, in a row */
     bool is_mute;        /* BLANK: has not answered, so nobody is given it */
     bool is_vouched;     /* its backend says that it is ready: there is nothing to ask */
     bool is_reverted;    /* its newest write failed: the deadline is the one the store has */
@@ -124,6 +137,7 @@ struct waiter {
     struct map_node by_sandbox; /* QUEUED, DISCOVERING, PAUSED */
     struct heap_node deadline;
     bool is_checked;
+    unsigned silences; /* times its box did not answer */
     bool is_discovered;
     bool is_counted; /* in the arrival rate */
     bool was_queued;
@@ -167,6 +181,9 @@ struct profile {
     unsigned by_state[POOL_STATE_COUNT];
     unsigned making; /* will be blank: not bound, and INTENT to STARTING or unseen blank */
     unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
+    unsigned flying;              /* being made for one acquire: bound, and INTENT or CREATING */
+    unsigned landing;             /* the same, STARTING */
+    unsigned hearing;             /* blank boxes that are asked before somebody gets them */
     unsigned meant;               /* by acquires that wait, wherever: its place is theirs */
     double arrivals;              /* decayed count */
     uint64_t arrivals_ns;
@@ -177,6 +194,7 @@ struct profile {
     bool is_surplus;
     uint64_t surplus_ns; /* since when */
     uint64_t retry_ns;
+    uint64_t failed_ns; /* the last time, as `reason` says */
     char reason[POOL_REASON_MAX + 1];
     uint64_t warm_hits;
     uint64_t cold_starts;
@@ -232,13 +250,14 @@ struct pool {
     struct list doubted;
     unsigned asking; /* of POOL_ASKS_MAX */
     unsigned pulses; /* blank boxes that are being asked, of POOL_ASKS_MAX */
+    struct list idlers;
+    unsigned idle_asks; /* of POOL_IDLE_ASKS_MAX */
+    struct exhaust exhaust;
     struct map ids;
     struct map sandboxes;
     struct map refs;
     struct map endings;
-    struct ordered *ordered;
-    size_t ordered_len;
-    size_t ordered_cap;
+    struct order ordered;
     struct owner *owners;
     size_t owner_count; /* ever used */
     struct list free_owners;
@@ -281,6 +300,7 @@ struct pool {
     struct recent recent[POOL_RECENT_MAX];
     size_t recent_next;
     uint64_t listing;
+    struct joining joining;
 
     struct fx_rec *fx;
     size_t fx_len;
@@ -348,6 +368,12 @@ bool box_is_dying(const struct slot *s);
 bool box_is_making(const struct slot *s);
 bool box_is_special(const struct slot *s); /* being made for those who wait for it */
 enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s);
+/* Its backend tells of its death. */
+bool box_is_watched(const struct pool *p, const struct slot *s);
+bool box_is_hearing(const struct slot *s); /* blank, and asked before somebody gets it */
+void box_take_life(struct pool *p, struct slot *s, const char *life);
+void box_check(struct pool *p, struct slot *s,
+               uint64_t deadline_ns); /* unless it is being checked */
 
 /* bind.c: which id belongs to which box. */
 struct slot *bind_find(const struct pool *p, const char *sandbox_id);
@@ -412,6 +438,7 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w);
 
 /* lease.c */
 struct slot *lease_find_blank(struct pool *p, unsigned profile);
+enum pool_source lease_source(const struct slot *s, const struct waiter *w); /* of a blank one */
 void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_source source);
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w);
 void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w);
@@ -419,8 +446,8 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_stored(struct pool *p, struct slot *s);
 void lease_failed(struct pool *p, struct slot *s);
 void lease_undelivered(struct pool *p, const struct pool_event *ev);
-void lease_left(struct pool *p, struct slot *s);  /* somebody who waited for it has left */
-void lease_touch(struct pool *p, struct slot *s); /* its owner is at work now */
+void lease_left(struct pool *p, struct slot *s); /* somebody who waited for it has left */
+void lease_touch(struct pool *p, struct slot *s, uint64_t at_ns); /* its owner was at work */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 
 /* release.c */
@@ -430,7 +457,7 @@ void release_failed(struct pool *p, struct slot *s);
 
 /* doom.c: the end of a box. */
 void doom_box(struct pool *p, struct slot *s, enum pool_end end);
-void doom_died(struct pool *p, struct slot *s);
+void doom_died(struct pool *p, struct slot *s, enum pool_end end);
 void doom_stored(struct pool *p, struct slot *s);
 void doom_unrecorded(struct pool *p, struct slot *s); /* destroyed before its row is written */
 void doom_failed(struct pool *p, struct slot *s);
@@ -456,32 +483,6 @@ void admit_count_arrival(struct pool *p, struct profile *f);
 double admit_rate(const struct profile *f, uint64_t now_ns);
 unsigned admit_target(const struct profile *f, uint64_t now_ns);
 
-/* expiry.c */
-void expiry_update(struct pool *p, struct slot *s);
-uint64_t expiry_due(const struct pool *p, const struct slot *s);
-void expiry_run(struct pool *p);
-
-/* doubt.c: boxes a clean listing does not show. */
-bool doubt_concerns(const struct slot *s); /* a clean listing should say whether it is there */
-void doubt_box(struct pool *p, struct slot *s);
-void doubt_clear(struct pool *p, struct slot *s);
-void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict);
-void doubt_stop(struct pool *p, struct slot *s); /* its state changes */
-bool doubt_is_waiting(const struct slot *s);
-void doubt_enlist(struct pool *p, struct slot *s);
-void doubt_ask(struct pool *p);
-void doubt_tell(struct pool *p, unsigned missing, unsigned known);
-
-/* listed.c, orphan.c */
-void listed_step(struct pool *p, const struct pool_event *ev);
-void listed_adopt(struct pool *p, struct slot *s); /* the first proof of life since the start */
-void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen);
-void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_seen *seen);
-bool orphan_may_bind(const struct pool *p, const struct pool_seen *seen, unsigned profile);
-bool orphan_is_any(const struct pool *p, unsigned backend); /* waits for a second listing */
-void orphan_forget_unseen(struct pool *p, unsigned backend);
-const struct recent *orphan_recent(const struct pool *p, struct box_id id);
-
 /* writes.c: answers of the store. */
 void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok);
 void writes_store_state(struct pool *p, bool is_up);
@@ -494,7 +495,6 @@ void mode_drain(struct pool *p);
 void reconfig_step(struct pool *p, const struct pool_config *config);
 void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);
 
-/* check_waiters.c */
 const char *check_waiters(const struct pool *p);
 
 #endif

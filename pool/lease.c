@@ -13,10 +13,22 @@ struct slot *lease_find_blank(struct pool *p, unsigned profile)
     struct profile *f = &p->profiles[profile];
 
     for (int k = BLANK_FRESH; k <= BLANK_DRIFTED; k++)
-        for (struct list_node *n = list_last(&f->blank[k]); n != NULL; n = list_last(&f->blank[k]))
-            if (pulse_is_fresh(p, slot_of(n))) /* else it has left the list */
-                return slot_of(n);
+        for (struct list_node *n = list_last(&f->blank[k]); n != NULL;
+             n = list_last(&f->blank[k])) {
+            enum pulse pulse = pulse_feel(p, slot_of(n));
+
+            if (pulse != PULSE_ASKED) /* else it has left the list */
+                return pulse == PULSE_FRESH ? slot_of(n) : NULL;
+        }
     return NULL;
+}
+
+/* It was ready when it was asked for, though it had to be asked whether it still is. */
+enum pool_source lease_source(const struct slot *s, const struct waiter *w)
+{
+    bool was_ready = !w->was_queued || s->box.ready_ns < w->since_ns;
+
+    return was_ready ? POOL_SRC_WARM : POOL_SRC_COLD;
 }
 
 static uint64_t deadline_of(const struct pool *p, uint64_t asked_ns, uint64_t usual_ns)
@@ -79,7 +91,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 {
     if (!p->is_store_up) {
-        lease_touch(p, s);
+        lease_touch(p, s, p->now_ns);
         waiter_ok(p, w, s, POOL_SRC_KEPT);
         return;
     }
@@ -105,7 +117,7 @@ void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
         s->is_reverted = true;
         s->box.expires_ns = s->committed_ns;
     }
-    lease_touch(p, s);
+    lease_touch(p, s, p->now_ns);
     if (s->box.expires_ns <= p->now_ns)
         doom_box(p, s, POOL_END_TTL); /* it was over before it could be extended */
     else
@@ -175,7 +187,7 @@ void lease_stored(struct pool *p, struct slot *s)
     }
     s->committed_ns = s->box.expires_ns;
     box_set_state(p, s, POOL_LEASED);
-    lease_touch(p, s); /* the idle time begins when its owner is told */
+    lease_touch(p, s, p->now_ns); /* the idle time begins when its owner is told */
     if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else it knows them */
         emit_backend(p, POOL_FX_BIND, s, 0);
     emit_event(p, POOL_FACT_LEASED, s, pool_source_name(s->source));
@@ -219,9 +231,9 @@ void lease_left(struct pool *p, struct slot *s)
 
 /* The idle clock must survive a restart, but not at the price of a row per command: the store may be
  * behind by a quarter of the limit, and a restart forgives as much. */
-void lease_touch(struct pool *p, struct slot *s)
+void lease_touch(struct pool *p, struct slot *s, uint64_t at_ns)
 {
-    s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns);
+    s->box.active_ns = MAX_OF(s->box.active_ns, at_ns);
     if (s->box.state == POOL_LEASED && s->box.idle_ns != POOL_NEVER &&
         s->box.active_ns - s->saved_ns >= s->box.idle_ns / 4) {
         s->saved_ns = s->box.active_ns;
@@ -243,6 +255,6 @@ void lease_activity(struct pool *p, const struct pool_event *ev)
         s->box.busy--;
     if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED) {
         s->is_known = true;
-        lease_touch(p, s);
+        lease_touch(p, s, p->now_ns);
     }
 }

@@ -79,6 +79,8 @@ void listed_adopt(struct pool *p, struct slot *s)
         s->box.is_unseen = false;
         if (s->box.is_stale) /* its row is right, and says so from now on */
             box_mark_dirty(p, s, 0);
+        hear_begin(p, s);
+        expiry_update(p, s);
         emit_event(p, POOL_FACT_ADOPTED, s, NULL);
         break;
     case POOL_FREE:
@@ -180,30 +182,36 @@ static void is_away(struct pool *p, unsigned backend)
             p->profiles[i].is_away = true;
 }
 
-static void join_absent(struct pool *p, unsigned backend, uint64_t started_ns)
-{
-    unsigned known = 0;
-    unsigned missing = 0;
-
-    for (size_t i = 0; i < p->slot_count; i++) {
-        struct slot *s = &p->slots[i];
-
-        if (s->box.state == POOL_FREE || s->box.backend != backend || s->changed_ns >= started_ns)
-            continue;
-        if (!doubt_concerns(s))
-            continue;
-        known++;
-        if (s->listing == p->listing)
-            continue;
-        missing++;
-        doubt_box(p, s);
-    }
-    doubt_tell(p, missing, known);
-}
-
 static bool is_open(const struct slot *s)
 {
     return s->box.state != POOL_FREE && !box_is_dying(s) && (s->is_missing || s->box.is_unseen);
+}
+
+static bool is_concerned(const struct slot *s, const struct pool_event *ev)
+{
+    return s->box.state != POOL_FREE && s->changed_ns < ev->u.listed.started_ns &&
+           doubt_concerns(s);
+}
+
+static void join_absent(struct pool *p, const struct pool_event *ev, size_t look)
+{
+    struct joining *j = &p->joining;
+    size_t end = look < p->slot_count - j->next ? j->next + look : p->slot_count;
+
+    for (; j->next < end; j->next++) {
+        struct slot *s = &p->slots[j->next];
+
+        if (s->box.backend != ev->u.listed.backend)
+            continue;
+        if (is_concerned(s, ev)) {
+            j->known++;
+            if (s->listing != p->listing) {
+                j->missing++;
+                doubt_box(p, s);
+            }
+        }
+        j->open += is_open(s) ? 1 : 0;
+    }
 }
 
 bool pool_is_settled(const struct pool *p, unsigned backend)
@@ -216,16 +224,13 @@ bool pool_is_settled(const struct pool *p, unsigned backend)
     return true;
 }
 
-void listed_step(struct pool *p, const struct pool_event *ev)
+bool pool_is_all_listed(const struct pool *p, unsigned backend)
 {
-    uint64_t started_ns = ev->u.listed.started_ns;
+    return p->joining.open == 0 && !orphan_is_any(p, backend);
+}
 
-    if (!ev->u.listed.is_clean) {
-        is_away(p, ev->u.listed.backend);
-        return;
-    }
-    is_back(p, ev->u.listed.backend);
-    p->listing++;
+static void join_shown(struct pool *p, const struct pool_event *ev)
+{
     for (size_t i = 0; i < ev->u.listed.count; i++) {
         const struct pool_seen *seen = &ev->u.listed.seen[i];
         struct slot *s = match(p, seen);
@@ -237,11 +242,30 @@ void listed_step(struct pool *p, const struct pool_event *ev)
         }
         if (s->box.backend != ev->u.listed.backend || !is_same(s, seen))
             continue;
+        if (seen->is_absent && !box_is_dying(s)) /* as good as not shown: it is asked for */
+            continue;
         was_listed = s->listing != 0;
         s->listing = p->listing;
-        if (s->changed_ns < started_ns)
+        if (s->changed_ns < ev->u.listed.started_ns)
             is_running(p, s, seen, was_listed);
     }
-    join_absent(p, ev->u.listed.backend, started_ns);
+}
+
+void listed_step(struct pool *p, const struct pool_event *ev)
+{
+    if (!ev->u.listed.is_clean) {
+        is_away(p, ev->u.listed.backend);
+        return;
+    }
+    if (!ev->u.listed.is_later) {
+        is_back(p, ev->u.listed.backend);
+        p->listing++;
+        p->joining = (struct joining){0};
+    }
+    join_shown(p, ev);
+    join_absent(p, ev, ev->u.listed.is_partial ? ev->u.listed.look : p->slot_count);
+    if (ev->u.listed.is_partial)
+        return;
+    doubt_tell(p, p->joining.missing, p->joining.known);
     orphan_forget_unseen(p, ev->u.listed.backend);
 }

@@ -27,8 +27,10 @@ const char *pool_source_name(enum pool_source source)
 const char *pool_end_name(enum pool_end end)
 {
     static const char *const names[] = {
-        "",     "released", "destroyed", "ttl",     "idle",          "evicted",   "died",
-        "aged", "drift",    "shrunk",    "drained", "create_failed", "not_ready", "orphan",
+        "",          "released", "destroyed",     "ttl",
+        "idle",      "evicted",  "died",          "aged",
+        "drift",     "shrunk",   "drained",       "create_failed",
+        "not_ready", "orphan",   "network_ended", "machine_restarted",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_END_COUNT, "one name per end");
@@ -46,17 +48,23 @@ const char *pool_mode_name(enum pool_mode mode)
 const char *pool_fact_name(enum pool_fact fact)
 {
     static const char *const names[] = {
-        "created", "ready",   "leased",   "renewed",       "parked",       "doomed",
-        "gone",    "lost",    "adopted",  "create_failed", "breaker_open", "breaker_closed",
-        "mode",    "missing", "disk_low", "disk_ok",
+        "created",      "ready",          "leased",    "renewed",      "parked",
+        "doomed",       "gone",           "lost",      "adopted",      "create_failed",
+        "breaker_open", "breaker_closed", "mode",      "missing",      "disk_low",
+        "disk_ok",      "exhausted",      "available", "idle_unknown",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_FACT_COUNT, "one name per fact");
     return (unsigned) fact < ARRAY_LEN(names) ? names[fact] : "unknown";
 }
 
+bool pool_end_is_death(enum pool_end end)
+{
+    return end == POOL_END_DIED || end == POOL_END_NETLESS || end == POOL_END_RESTARTED;
+}
+
 bool pool_end_is_loss(enum pool_end end)
 {
-    return end == POOL_END_DIED || end == POOL_END_TTL || end == POOL_END_IDLE ||
+    return pool_end_is_death(end) || end == POOL_END_TTL || end == POOL_END_IDLE ||
            end == POOL_END_EVICTED || end == POOL_END_DRAINED;
 }

@@ -132,7 +132,7 @@ void orphan_seen(struct pool *p, const struct pool_event *ev, const struct pool_
         return;
     if (profile < 0 || (gone != NULL && gone->freed_ns >= ev->u.listed.started_ns))
         return; /* the listing is older than its end */
-    if (is_named && may_adopt(p, seen, (unsigned) profile))
+    if (is_named && !seen->is_absent && may_adopt(p, seen, (unsigned) profile))
         adopt(p, seen, (unsigned) profile, backend);
     else if (seen->id.v != 0 && was_seen(p, seen, backend))
         destroy(p, seen, (unsigned) profile, backend);

@@ -21,6 +21,7 @@ static void init_slots(struct pool *p, unsigned restore_max)
     list_init(&p->dirty);
     list_init(&p->rewrites);
     list_init(&p->doubted);
+    list_init(&p->idlers);
     map_init(&p->ids, p->slot_count);
     map_init(&p->sandboxes, p->slot_count);
     index_init(p, xcalloc(p->slot_count * POOL_ORDERED_PER_SLOT, sizeof(struct ordered)),
@@ -98,7 +99,7 @@ struct pool *pool_free(struct pool *p)
     map_fini(&p->ids);
     map_fini(&p->sandboxes);
     index_fini(p);
-    free(p->ordered);
+    free(p->ordered.at);
     free(p->owners);
     map_fini(&p->reqs);
     map_fini(&p->threads);

@@ -40,6 +40,7 @@
 #define POOL_URL_MAX 192
 #define POOL_TOKEN_MAX 64
 #define POOL_REF_MAX 128 /* the backend's own name of the box */
+#define POOL_LIFE_MAX 32 /* which start of a box: changes when it is started again */
 #define POOL_REASON_MAX 160
 #define POOL_PROFILES_MAX 64
 #define POOL_NEVER UINT64_MAX
@@ -98,13 +99,33 @@ enum pool_end {
     POOL_END_CREATE_FAILED,
     POOL_END_NOT_READY,
     POOL_END_ORPHAN,
+    POOL_END_NETLESS,   /* what served its network has ended, so the box was, too */
+    POOL_END_RESTARTED, /* died with the machine, which has started anew since */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
 /* Whether the owner did not end it itself: its next call is told SP_SANDBOX_LOST. */
 bool pool_end_is_loss(enum pool_end end);
+/* Whether nobody ended it. */
+bool pool_end_is_death(enum pool_end end);
 
-enum pool_verdict { POOL_UNKNOWN, POOL_ALIVE, POOL_DEAD, POOL_VERDICT_COUNT };
+enum pool_verdict {
+    POOL_UNKNOWN,
+    POOL_ALIVE,
+    POOL_DEAD,
+    POOL_SILENT, /* its backend says that it runs, but it does not answer itself */
+    POOL_ABSENT, /* its backend does not know it, and it does not answer: a question, not yet dead */
+    POOL_VERDICT_COUNT
+};
+
+/* What the agent of a box says. */
+enum pool_use {
+    POOL_USE_UNKNOWN, /* it was not reached, which says nothing about the box */
+    POOL_USE_NONE,    /* nothing runs; somebody was served last at `active_ns` */
+    POOL_USE_BUSY,    /* a request is being served, or what was started through it runs */
+    POOL_USE_CANNOT,  /* the box has no agent that could tell */
+    POOL_USE_COUNT
+};
 
 enum pool_mode { POOL_RUNNING, POOL_PAUSED, POOL_DRAINING, POOL_MODE_COUNT };
 const char *pool_mode_name(enum pool_mode mode);
@@ -118,18 +139,22 @@ struct pool_profile {
     bool want_discover; /* ask the backend for the id before using a blank box */
     bool is_watched;    /* the backend tells of deaths by itself, so kept boxes need no check */
     bool can_bind;      /* its boxes have labels that name their owner: see POOL_FX_BIND */
+    bool is_elsewhere;  /* a box that starts costs this machine nothing: only calls are counted */
     unsigned warm_min;
     unsigned warm_max;
-    unsigned create_max;        /* creates in flight */
+    unsigned create_max; /* creates in flight; with is_elsewhere those not yet answered, else also
+                          * boxes that are not ready */
     uint64_t create_timeout_ns; /* backend's part */
     uint64_t ready_timeout_ns;  /* the probe's part */
     uint64_t destroy_timeout_ns;
-    uint64_t ttl_ns;         /* default lease time; 0 never */
-    uint64_t idle_ns;        /* leased box without activity; 0 never */
-    uint64_t park_ns;        /* parked box; 0: release destroys */
-    uint64_t max_age_ns;     /* blank box, jittered down by up to a tenth; 0 never */
-    uint64_t shrink_ns;      /* surplus blank boxes are kept this long */
-    uint64_t check_after_ns; /* unwatched: a kept or parked box unseen this long is checked first */
+    uint64_t ttl_ns;     /* default lease time; 0 never */
+    uint64_t idle_ns;    /* leased box without activity; 0 never */
+    uint64_t park_ns;    /* parked box; 0: release destroys */
+    uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
+    uint64_t shrink_ns;  /* surplus blank boxes are kept this long */
+    uint64_t
+        check_after_ns; /* unwatched: a box that has not answered for so long is asked before it
+                              * is given, a blank one too */
     uint64_t blank_check_ns; /* a blank box unseen this long is asked before it is given; 0 never */
     uint64_t backoff_min_ns; /* after a failed create */
     uint64_t backoff_max_ns;
@@ -169,6 +194,7 @@ struct pool_box {
     char url[POOL_URL_MAX + 1];
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
+    char life[POOL_LIFE_MAX + 1]; /* as it answered last; "": not known */
     uint64_t order; /* grows with every box, and when it gets an owner: listings follow it */
     uint64_t created_ns;
     uint64_t ready_ns;
@@ -182,6 +208,7 @@ struct pool_box {
     unsigned busy;       /* commands and streams running: the idle clock holds still */
     enum pool_end end;   /* why it is doomed */
     bool is_unseen;      /* restored, and no listing has shown it yet */
+    bool is_rebooted;    /* restored, of this machine, which has started anew since */
     bool is_stale;       /* restored from what may be an older copy of the rows: without an owner in
                           * row and labels it is destroyed, not blank */
 };
@@ -204,9 +231,12 @@ enum pool_event_kind {
     POOL_EV_PROBED,
     POOL_EV_CHECKED,
     POOL_EV_DISCOVERED,
+    POOL_EV_USED,      /* u.used */
     POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
     POOL_EV_DIED,      /* told by the backend, no epoch */
-    POOL_EV_LISTED,    /* what a backend runs; the join of section "restart" */
+    POOL_EV_NETLESS,   /* likewise; ended because its network had */
+    POOL_EV_ABSENT, /* somebody else has found that it neither answers nor is known to its backend */
+    POOL_EV_LISTED, /* what a backend runs; the join of section "restart" */
     /* answers of the store */
     POOL_EV_STORED,
     POOL_EV_STORE_FAILED,
@@ -248,14 +278,17 @@ struct pool_seen {
     char url[POOL_URL_MAX + 1];
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
-    bool is_foreign; /* made by somebody else: only an acquire of its id takes it */
+    char life[POOL_LIFE_MAX + 1]; /* if it was asked */
+    bool is_foreign;              /* made by somebody else: only an acquire of its id takes it */
+    bool is_absent;               /* the backend has its name and does not know whether it runs */
 };
 
 struct pool_event {
     enum pool_event_kind kind;
-    struct req_id req; /* caller events */
-    struct box_id box; /* answers; and DESTROY/DIED/ACTIVITY by internal id when not 0 */
-    uint64_t epoch;    /* answers; UNDELIVERED: of the reply's snapshot */
+    struct req_id req;            /* caller events */
+    struct box_id box;            /* answers; and DESTROY/DIED/ACTIVITY by internal id when not 0 */
+    uint64_t epoch;               /* answers; UNDELIVERED: of the reply's snapshot */
+    char life[POOL_LIFE_MAX + 1]; /* PROBED, CHECKED: of the box that answered; "": not known */
     union {
         struct pool_acquire acquire;
         struct {
@@ -285,6 +318,10 @@ struct pool_event {
         } failed;                  /* CREATE_FAILED, PROBED, DESTROYED, STORE_FAILED */
         enum pool_verdict verdict; /* CHECKED */
         struct {
+            enum pool_use use;
+            uint64_t active_ns;
+        } used;
+        struct {
             bool is_found;
             bool is_unknown; /* the question itself failed */
             struct pool_seen seen;
@@ -295,6 +332,12 @@ struct pool_event {
             uint64_t started_ns; /* boxes that changed after this are left alone */
             const struct pool_seen *seen;
             size_t count;
+            /* A long listing comes in parts, of one listing at a time, so that no step is long: those that show
+             * boxes, then those that only look for boxes that were not shown, at `look` slots each, then the last
+             * one, which looks at the rest. */
+            bool is_later;   /* not its first part */
+            bool is_partial; /* more parts follow */
+            size_t look;
         } listed;
         struct {
             uint64_t write; /* of POOL_FX_STORE; this, not the epoch, says which write it was */
@@ -320,6 +363,7 @@ enum pool_fx_kind {
     POOL_FX_CREATE,   /* answer CREATED or CREATE_FAILED */
     POOL_FX_PROBE,    /* poll until ready; answer PROBED */
     POOL_FX_CHECK,    /* is_alive; answer CHECKED */
+    POOL_FX_ASK_USE,  /* ask the agent whether anything is at work in the box; answer USED */
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
     POOL_FX_BIND, /* tell the backend the owner (labels, name), and try until it is done; no answer */
@@ -354,6 +398,9 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_MISSING, /* a clean listing does not show boxes: each is asked for */
                  POOL_FACT_DISK_LOW,
                  POOL_FACT_DISK_OK,
+                 POOL_FACT_EXHAUSTED,    /* all boxes are in use, and somebody wants one */
+                 POOL_FACT_AVAILABLE,    /* that has been over for a while */
+                 POOL_FACT_IDLE_UNKNOWN, /* its agent did not answer: taken as idle */
                  POOL_FACT_COUNT
 };
 const char *pool_fact_name(enum pool_fact fact);
@@ -362,7 +409,7 @@ struct pool_fx {
     enum pool_fx_kind kind;
     struct box_id box;
     uint64_t epoch;
-    uint64_t deadline_ns; /* CREATE PROBE CHECK DISCOVER DESTROY */
+    uint64_t deadline_ns; /* CREATE PROBE CHECK ASK_USE DISCOVER DESTROY */
     struct req_id req;    /* REPLY */
     union {
         struct {
@@ -376,6 +423,9 @@ struct pool_fx {
             enum pool_end lost;      /* SP_SANDBOX_LOST: why */
             uint64_t queued_ns;      /* how long the acquire waited */
         } reply;
+        struct {
+            bool is_missing; /* a listing did not show it: its backend is asked in any case */
+        } check;
         struct {
             enum pool_fact fact;
             enum pool_end end;
@@ -415,6 +465,8 @@ uint64_t pool_next_wake(const struct pool *p);
 /* Whether the listings of this backend have left nothing open: a restored box that none has shown, one
  * that is missing, one that no row knows. Otherwise another listing is wanted soon. Looks at all boxes. */
 bool pool_is_settled(const struct pool *p, unsigned backend);
+/* The same of the listing whose last part has just come, without looking again. */
+bool pool_is_all_listed(const struct pool *p, unsigned backend);
 
 /* --- views, valid until the next step --- */
 
@@ -440,50 +492,9 @@ const struct pool_box *pool_next_of(const struct pool_box *box);
 const struct pool_box *pool_slot(const struct pool *p, size_t index);
 size_t pool_slot_count(const struct pool *p);
 
-struct pool_profile_view {
-    const struct pool_profile *profile;
-    unsigned by_state[POOL_STATE_COUNT];
-    unsigned target; /* blank boxes wanted now */
-    unsigned waiting;
-    uint64_t oldest_wait_ns; /* how long the oldest waiter has waited */
-    double arrivals_per_s;
-    uint64_t provision_ns; /* measured time from intent to ready */
-    unsigned failures;     /* consecutive */
-    bool is_open;          /* circuit breaker */
-    uint64_t retry_at_ns;
-    char reason[POOL_REASON_MAX + 1];
-    uint64_t warm_hits;
-    uint64_t cold_starts;
-};
-
-struct pool_stats {
-    enum pool_mode mode;
-    bool is_store_up;
-    unsigned max_boxes;
-    unsigned total; /* everything but FREE */
-    unsigned by_state[POOL_STATE_COUNT];
-    unsigned waiting;
-    unsigned asking; /* boxes that a listing did not show and whose backend has not answered yet */
-    unsigned max_waiters;
-    unsigned profile_count;
-    uint64_t acquires[POOL_SRC_COUNT];
-    uint64_t refusals;
-    uint64_t late_answers; /* dropped for their epoch */
-    uint64_t creates;
-    uint64_t create_failures;
-    uint64_t destroys;
-    uint64_t lost;
-};
-
-void pool_get_stats(const struct pool *p, struct pool_stats *ret);
-void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
-                      struct pool_profile_view *ret);
-/* What it was configured with; costs nothing, unlike the view. */
-const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
-/* Index by name; -1 when unknown. */
-int pool_profile_index(const struct pool *p, const char *name);
-
 /* Invariants. NULL when all hold, else a sentence. Tests call it after every step. */
 const char *pool_check(const struct pool *p);
+
+#include "pool/views.h" /* counts of the pool and of its profiles */
 
 #endif

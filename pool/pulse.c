@@ -25,40 +25,55 @@ void pulse_begin(struct pool *p, struct slot *s)
 
 uint64_t pulse_due(const struct pool *p, const struct slot *s)
 {
-    if (p->profiles[s->box.profile].conf.blank_check_ns == 0 || s->is_asked)
-        return POOL_NEVER;
-    return s->pulse_ns;
+    bool is_planned = p->profiles[s->box.profile].conf.blank_check_ns > 0 || s->is_mute;
+
+    return is_planned && !s->is_asked ? s->pulse_ns : POOL_NEVER;
 }
 
-void pulse_ask(struct pool *p, struct slot *s)
+static void ask(struct pool *p, struct slot *s)
 {
-    if (p->pulses >= POOL_ASKS_MAX) { /* its turn comes when others have answered */
-        s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);
-        return;
-    }
     p->pulses++;
     s->is_asked = true;
     emit_backend(p, POOL_FX_PROBE, s, time_after(p->now_ns, POOL_CHECK_NS));
 }
 
-/* False when it has not answered for too long: then it is asked, and not handed out meanwhile. */
-bool pulse_is_fresh(struct pool *p, struct slot *s)
+void pulse_ask(struct pool *p, struct slot *s)
 {
-    uint64_t limit_ns = profile_of(p, s)->conf.blank_check_ns;
-
-    if (limit_ns == 0 || s->is_vouched || time_after(s->heard_ns, limit_ns) >= p->now_ns)
-        return true;
-    if (!s->is_asked)
-        pulse_ask(p, s);
-    box_set_mute(p, s, true, s->unanswered);
-    return false;
+    if (p->pulses >= POOL_ASKS_MAX) /* its turn comes when others have answered */
+        s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);
+    else
+        ask(p, s);
 }
 
-void pulse_answered(struct pool *p, struct slot *s, bool is_ok)
+/* How old its last answer may be when it is handed out. */
+static uint64_t limit_of(struct pool *p, const struct slot *s)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+    uint64_t limit_ns = c->blank_check_ns > 0 ? c->blank_check_ns : POOL_NEVER;
+
+    return box_is_watched(p, s) ? limit_ns : MIN_OF(limit_ns, c->check_after_ns);
+}
+
+enum pulse pulse_feel(struct pool *p, struct slot *s)
+{
+    const struct profile *f = profile_of(p, s);
+
+    if (s->is_vouched || time_after(s->heard_ns, limit_of(p, s)) >= p->now_ns)
+        return PULSE_FRESH;
+    if (f->hearing > f->waiting[LINE_BLANK])
+        return PULSE_ENOUGH;
+    if (!s->is_asked)
+        ask(p, s); /* somebody waits: bounded by how many do */
+    box_set_mute(p, s, true, s->unanswered);
+    return PULSE_ASKED;
+}
+
+void pulse_answered(struct pool *p, struct slot *s, bool is_ok, const char *life)
 {
     s->is_asked = false;
     p->pulses--;
     if (is_ok) {
+        box_take_life(p, s, life); /* started again it is as blank as before */
         s->box.seen_ns = p->now_ns;
         s->heard_ns = p->now_ns;
         plan(p, s);

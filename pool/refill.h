@@ -11,7 +11,7 @@ struct refill_view {
     unsigned fresh;
     unsigned drifted;
     unsigned making;
-    unsigned in_flight; /* INTENT CREATING STARTING */
+    unsigned in_flight; /* INTENT CREATING, and STARTING unless they are merely waited for */
     unsigned flying;    /* of them: made for one acquire */
     unsigned dying;
     unsigned target;

@@ -24,7 +24,11 @@ static void refuse_unbound(struct pool *p, const struct pool_event *ev)
         return;
     }
     r.lost = past->end;
-    r.reason = past->end == POOL_END_DIED ? "the sandbox died" : "the sandbox was removed";
+    r.reason = "the sandbox was removed";
+    if (pool_end_is_death(past->end))
+        r.reason = "the sandbox died";
+    if (past->end == POOL_END_RESTARTED)
+        r.reason = "the machine was restarted, and the sandbox ended with it";
     p->refusals++;
     emit_refusal(p, ev->req, &r, 0);
 }

@@ -77,6 +77,7 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
     ret->failures = f->failures;
     ret->is_open = f->is_open;
     ret->retry_at_ns = f->retry_ns;
+    ret->failed_at_ns = f->failed_ns;
     memcpy(ret->reason, p->is_space_low ? p->space_reason : f->reason, sizeof(ret->reason));
     ret->warm_hits = f->warm_hits;
     ret->cold_starts = f->cold_starts;
@@ -88,4 +89,22 @@ int pool_profile_index(const struct pool *p, const char *name)
         if (strcmp(p->profiles[i].conf.name, name) == 0)
             return (int) i;
     return -1;
+}
+
+uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by)
+{
+    uint64_t idle_ns = POOL_NEVER;
+
+    *ret_by = "";
+    if (box->state == POOL_PARKED) {
+        *ret_by = "parked";
+        return time_after(box->parked_ns, p->profiles[box->profile].conf.park_ns);
+    }
+    if (box->state != POOL_LEASED)
+        return POOL_NEVER;
+    if (box->idle_ns != POOL_NEVER && box->busy == 0) /* its agent is asked then, at the earliest */
+        idle_ns = MAX_OF(time_after(box->active_ns, box->idle_ns), p->now_ns);
+    if (MIN_OF(idle_ns, box->expires_ns) != POOL_NEVER)
+        *ret_by = idle_ns < box->expires_ns ? "idle" : "ttl";
+    return MIN_OF(idle_ns, box->expires_ns);
 }

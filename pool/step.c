@@ -10,12 +10,23 @@ static void abandon(struct pool *p, const struct pool_event *ev)
         waiter_end(p, w);
 }
 
-static void died(struct pool *p, const struct pool_event *ev)
+static void answer_create(struct pool *p, const struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_CREATED)
+        health_created(p, ev);
+    else
+        health_create_failed(p, ev);
+}
+
+/* What nobody was asked for. */
+static void found_out(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
-    if (s != NULL)
-        doom_died(p, s);
+    if (s != NULL && ev->kind == POOL_EV_ABSENT)
+        hear_hint(p, s);
+    else if (s != NULL)
+        doom_died(p, s, ev->kind == POOL_EV_DIED ? POOL_END_DIED : POOL_END_NETLESS);
 }
 
 static void change_world(struct pool *p, const struct pool_event *ev)
@@ -51,10 +62,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         lease_activity(p, ev);
         break;
     case POOL_EV_CREATED:
-        health_created(p, ev);
-        break;
     case POOL_EV_CREATE_FAILED:
-        health_create_failed(p, ev);
+        answer_create(p, ev);
         break;
     case POOL_EV_PROBED:
         health_probed(p, ev);
@@ -65,11 +74,16 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_DISCOVERED:
         acquire_discovered(p, ev);
         break;
+    case POOL_EV_USED:
+        idle_answered(p, ev);
+        break;
     case POOL_EV_DESTROYED:
         doom_destroyed(p, ev);
         break;
     case POOL_EV_DIED:
-        died(p, ev);
+    case POOL_EV_NETLESS:
+    case POOL_EV_ABSENT:
+        found_out(p, ev);
         break;
     case POOL_EV_LISTED:
         listed_step(p, ev);
@@ -85,9 +99,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         change_world(p, ev);
         break;
     case POOL_EV_WAKE:
-        break;
     case POOL_EV_COUNT:
-        assert(false);
+        assert(ev->kind == POOL_EV_WAKE);
     }
 }
 
@@ -106,6 +119,8 @@ void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev)
         admit_run(p);
     } while (!list_is_empty(&p->redo));
     doubt_ask(p);
+    idle_ask(p);
+    exhaust_update(p);
     rewrite_ns = writes_flush(p);
     p->wake_ns = MIN_OF(p->wake_ns, rewrite_ns);
 }

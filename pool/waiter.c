@@ -16,7 +16,7 @@ static bool eq_thread(const struct map_node *node, const void *key)
 
 struct waiter *waiter_find(const struct pool *p, struct req_id req)
 {
-    struct map_node *n = map_find(&p->reqs, hash_u64(req.v), eq_req, &req.v);
+    struct map_node *n = map_find(&p->reqs, req.v, eq_req, &req.v);
 
     return n != NULL ? container_of(n, struct waiter, by_req) : NULL;
 }
@@ -64,7 +64,8 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
     if (ev->kind == POOL_EV_ACQUIRE)
         w->acquire = ev->u.acquire;
     count_meant(p, w, 1);
-    map_insert(&p->reqs, &w->by_req, hash_u64(w->req.v));
+    map_insert(&p->reqs, &w->by_req,
+               w->req.v); /* they count up: neighbours share a line of the cache */
     return w;
 }
 
@@ -317,8 +318,20 @@ void waiter_overdue(struct pool *p, struct waiter *w)
         lease_keep_old(p, w->slot, w);
         return;
     }
+    if (w->phase == WAITER_BOX && w->silences > 0 && !w->is_checked && w->slot->absences == 0 &&
+        (w->slot->box.state == POOL_LEASED || w->slot->box.state == POOL_PARKED)) {
+        w->is_checked = true; /* nobody says that it is gone: its owner gets it as it is */
+        waiter_enter(p, w, WAITER_REDO);
+        return;
+    }
     r = acquire_refusal(p, w);
     waiter_refuse(p, w, &r);
+}
+
+/* It is only asked whether it still answers. */
+static bool has_its_box(const struct waiter *w)
+{
+    return w->phase == WAITER_BOX && w->slot->box.state == POOL_LEASED;
 }
 
 /* Also when the disk hangs: then nothing will come of their writes for a while. What becomes of these
@@ -329,6 +342,8 @@ void waiter_store_down(struct pool *p)
         struct waiter *w = &p->waiters[i];
         bool is_end = w->phase == WAITER_DELETED || w->phase == WAITER_GONE;
 
+        if (has_its_box(w))
+            continue;
         if (w->phase == WAITER_QUEUED || w->phase == WAITER_JOINED || w->phase == WAITER_BOX ||
             w->phase == WAITER_COMMIT)
             waiter_overdue(p, w);
@@ -342,6 +357,8 @@ void waiter_refuse_waiting(struct pool *p, const struct refusal *r)
     for (size_t i = 0; i < p->waiter_count; i++) {
         enum waiter_phase phase = p->waiters[i].phase;
 
+        if (has_its_box(&p->waiters[i]))
+            continue;
         if (phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
             phase == WAITER_PAUSED)
             waiter_refuse(p, &p->waiters[i], r);

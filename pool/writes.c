@@ -81,7 +81,7 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
             continue;
         if (s->box.expires_ns <= p->now_ns)
             continue; /* it ends in this step: they are told that, or look for another box */
-        lease_touch(p, s);
+        lease_touch(p, s, p->now_ns);
         if (is_ok && w->kind == POOL_EV_RENEW)
             emit_event(p, POOL_FACT_RENEWED, s, NULL);
         if (w->kind == POOL_EV_RENEW && !is_ok)

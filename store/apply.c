@@ -56,6 +56,7 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_str(db, q, 22, box->end);
     sql_bind_u64(db, q, 23, box->made_with);
     sql_bind_u64(db, q, 24, box->is_stale ? 1 : 0);
+    sql_bind_str(db, q, 25, box->life);
     return sql_run(db, q);
 }
 
@@ -140,6 +141,9 @@ int apply_write(struct db *db, const struct store_write *w)
         return put_meta(db, w);
     case STORE_ADD_EVENT:
         return add_event(db, &w->u.event);
+    case STORE_READ_EVENTS:
+        return history_read(db, w->u.history);
+    case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;
     }

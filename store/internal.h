@@ -39,6 +39,8 @@ enum sql_stmt {
     SQL_FORGET_BOX,   /* 1 box id */
     SQL_PUT_META,     /* 1 key, 2 value */
     SQL_ADD_EVENT,    /* 1 id, 2 at_ms, 3 kind, 4 body */
+    SQL_READ_EVENTS,  /* 1 after this id, 2 before this one, 3 how many rows */
+    SQL_SEEK_EVENT,   /* 1 the first from this id on */
     SQL_PRUNE_EVENTS, /* 1 how many stay */
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
@@ -92,6 +94,11 @@ struct store {
     uint64_t stamp;              /* in the database */
     uint64_t events_added;       /* since the last pruning */
     uint64_t leases_ended;
+    struct {
+        struct store_write *write; /* NULL: none is made */
+        sqlite3 *conn;
+        sqlite3_backup *copy;
+    } backup;
     uint64_t retry_ns; /* wait before the next try while down */
     uint64_t retry_min_ns;
     uint64_t retry_max_ns;
@@ -119,6 +126,19 @@ int sql_error(const struct db *db, int rc, const char *path, struct err *err);
 /* --- apply.c: one write as statements --- */
 
 MUST_CHECK int apply_write(struct db *db, const struct store_write *w);
+
+/* --- history.c: old events --- */
+
+MUST_CHECK int history_read(struct db *db, struct store_history *h);
+
+/* --- backup.c: a copy while it is in use --- */
+
+bool backup_is_active(const struct store *s);
+void backup_begin(struct store *s, struct store_write *w);
+/* A few pages; ends it when they were the last. */
+void backup_step(struct store *s);
+/* Ends it, if one is made: the connection is about to go. */
+void backup_fail(struct store *s, const char *why);
 
 /* --- schema.c: opening --- */
 

@@ -69,6 +69,7 @@ static const struct migration migrations[] = {
         ") STRICT;"},
     {2, "ALTER TABLE boxes ADD COLUMN made_with INTEGER NOT NULL DEFAULT 0;"},
     {3, "ALTER TABLE boxes ADD COLUMN is_stale INTEGER NOT NULL DEFAULT 0;"},
+    {4, "ALTER TABLE boxes ADD COLUMN life TEXT NOT NULL DEFAULT '';"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

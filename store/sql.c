@@ -7,9 +7,9 @@
 #define BOX_COLUMNS                                                                       \
     "id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, " \
     "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, "     \
-    "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale"
+    "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale, life"
 #define BOX_VALUES \
-    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24"
+    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25"
 
 static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
@@ -39,6 +39,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_FORGET_BOX] = "DELETE FROM boxes WHERE id = ?1",
     [SQL_PUT_META] = "INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)",
     [SQL_ADD_EVENT] = "INSERT INTO events(id, at_ms, kind, body) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_READ_EVENTS] = "SELECT id, at_ms, kind, body FROM events WHERE id > ?1 AND id < ?2 "
+                        "ORDER BY id LIMIT ?3",
+    [SQL_SEEK_EVENT] = "SELECT id, at_ms FROM events WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_EVENTS] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_COUNT_PAST] = "SELECT count(*) FROM leases WHERE ended_ms > 0",
     [SQL_MAX_PAST] = "SELECT max(generation) FROM (SELECT generation FROM leases "

@@ -238,6 +238,19 @@ static void fail_unwritten(struct store *s)
     queue_go_down(&s->queue, &work, &err);
 }
 
+void store_shut(struct store *s)
+{
+    if (s->is_started)
+        writer_join(s);
+    s->is_started = false;
+    if (s->db.conn != NULL) {
+        upkeep_checkpoint(s, reserve_has_room(s));
+        reserve_leave(s);
+    }
+    schema_close(&s->db);
+    stamp_close(s);
+}
+
 struct store *store_close(struct store *s)
 {
     struct list done;
@@ -246,16 +259,11 @@ struct store *store_close(struct store *s)
     if (s == NULL)
         return NULL;
     rt_timer_cancel(s->config.rt, &s->hang_timer);
-    if (s->is_started)
-        writer_join(s);
-    else if (!list_is_empty(&s->ops))
+    if (!s->is_started && !list_is_empty(&s->ops))
         fail_unwritten(s);
+    store_shut(s);
     queue_collect(&s->queue, &done, &state);
     finish_all(&done);
     assert(list_is_empty(&s->ops));
-    if (s->db.conn != NULL) {
-        upkeep_checkpoint(s, reserve_has_room(s));
-        reserve_leave(s);
-    }
     return store_free(s);
 }

@@ -12,7 +12,7 @@
  * once, but those in flight have not failed: their on_done() comes when the disk answers.
  *
  * Times in rows are wall clock ms since 1970; 0 means none. Reads at run time come from memory
- * (the pool), never from here: the only read is store_load(), before the thread starts. */
+ * (the pool), never from here, except for old events. store_load() comes before the thread starts. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 3
+#define STORE_SCHEMA_VERSION 4
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -40,6 +40,7 @@ struct store_box {
     const char *url;
     const char *token;
     const char *ref;
+    const char *life; /* which start of it was seen; '': not known */
     const char *meta; /* metadata as a JSON object, or '' */
     uint64_t created_ms;
     uint64_t ready_ms;
@@ -76,7 +77,50 @@ enum store_kind {
     STORE_FORGET,    /* remove the box row (box.id) */
     STORE_PUT_META,  /* key, value */
     STORE_ADD_EVENT,
+    STORE_READ_EVENTS, /* looks for events among the rows */
+    STORE_BACKUP,      /* copies the database to a file */
     STORE_KIND_COUNT
+};
+
+#define STORE_EVENT_KIND_MAX 31
+
+struct store_found {
+    uint64_t id;
+    uint64_t at_ms;
+    char kind[STORE_EVENT_KIND_MAX + 1];
+    char *body;
+};
+
+/* Events read back, a bounded number of rows at a time: asked again with `after_id` as `last_id` until it
+ * `is_end`. Texts: "" is any. */
+struct store_history {
+    uint64_t after_id;
+    uint64_t before_id;
+    uint64_t since_ms;
+    uint64_t until_ms; /* not included */
+    bool want_seek;    /* begins with the first from `since_ms` on; once */
+    const char *kind;
+    const char *box; /* box_id, sandbox_id, user_id, thread_id of the event */
+    const char *sandbox_id;
+    const char *user;
+    const char *thread;
+    unsigned scan_max; /* rows */
+
+    struct store_found *found; /* results, freed by store_history_fini() */
+    unsigned count;
+    uint64_t last_id; /* that was looked at */
+    bool is_end;      /* there are no more below `before_id` */
+};
+void store_history_fini(struct store_history *h);
+/* Whether this is one of those that are asked for. */
+bool store_history_fits(const struct store_history *h, uint64_t at_ms, const char *kind,
+                        const char *body);
+
+/* A copy of the database of one moment. */
+struct store_backup {
+    const char *path; /* beside the database; gone when the write is done */
+    int fd;           /* result: the copy, the caller's to close; -1 when it failed */
+    uint64_t bytes;
 };
 
 struct store_write {
@@ -91,6 +135,8 @@ struct store_write {
             const char *key;
             const char *value;
         } meta;
+        struct store_history *history;
+        struct store_backup *backup;
     } u;
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */
@@ -164,9 +210,11 @@ struct store_stats {
 };
 void store_get_stats(struct store *s, struct store_stats *ret);
 
-/* Waits for what is queued (bounded: it is at most queue_max rows), finishes it, checkpoints,
- * joins the thread, closes. on_done() of everything still in flight is deferred to the run queue
- * before this returns. NULL is fine; returns NULL. */
+/* The part of closing that waits for the disk: writes what is queued, joins the thread, checkpoints, closes
+ * the files. On any thread, while nothing is submitted; store_close() comes after. */
+void store_shut(struct store *s);
+/* Shuts it if that was not done, and frees. on_done() of everything still in flight is deferred to the
+ * run queue before this returns. NULL is fine; returns NULL. */
 struct store *store_close(struct store *s);
 
 #endif

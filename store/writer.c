@@ -271,6 +271,20 @@ static void recover(struct store *s)
     }
 }
 
+/* Copies that are asked for are no part of a batch: they take many turns. */
+static void begin_backups(struct store *s, struct list *work)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(work); n != NULL; n = next) {
+        next = list_next(work, n);
+        if (write_of(n)->kind != STORE_BACKUP)
+            continue;
+        list_remove(work, n);
+        backup_begin(s, write_of(n));
+    }
+}
+
 static void *writer_main(void *arg)
 {
     struct store *s = arg;
@@ -278,18 +292,25 @@ static void *writer_main(void *arg)
     for (;;) {
         struct list work;
         struct err err;
-        enum queue_turn turn = queue_take(&s->queue, &work, upkeep_wait_ns(s));
+        uint64_t wait_ns = backup_is_active(s) ? 0 : upkeep_wait_ns(s);
+        enum queue_turn turn = queue_take(&s->queue, &work, wait_ns);
         int r;
 
-        if (turn == QUEUE_STOP)
+        if (turn == QUEUE_STOP) {
+            backup_fail(s, "the daemon stops");
             return NULL;
+        }
+        begin_backups(s, &work);
         r = write_all(s, &work, &err);
         if (r == SP_OK)
             r = upkeep_run(s, turn == QUEUE_IDLE, &err);
         if (r != SP_OK) {
+            backup_fail(s, err.msg);
             count(&s->failures, work.len);
             queue_go_down(&s->queue, &work, &err);
             recover(s);
+        } else {
+            backup_step(s);
         }
     }
 }

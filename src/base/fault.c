@@ -2,9 +2,11 @@
  * atexit, no flush may run, because none does in the crash that is being tested. */
 #include "base/fault.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "base/str.h"
 
 #define HANG_LOOK_US 2000
+#define HANG_PATH_MAX 512
 
 #define FAULT_ENTRY(arg, name) name,
 
@@ -20,14 +23,35 @@ static const char *const names[] = {FAULT_TABLE(FAULT_ENTRY, 0) NULL};
 /* Hits of the armed point only, so that what happened before it was armed does not count. */
 static atomic_uint_fast64_t hits;
 
+/* A file beside the one that is named tells the test that somebody hangs. */
+static void note_hit(const char *path)
+{
+    char name[HANG_PATH_MAX + 4];
+    int fd;
+
+    (void) snprintf(name, sizeof(name), "%s.hit", path);
+    fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void) close(fd); /* nothing was written */
+}
+
 static void may_hang(const char *name)
 {
     const char *armed = getenv("SANDPOOL_HANG_AT");
     size_t len = strlen(name);
+    char path[HANG_PATH_MAX];
 
-    if (armed == NULL || strncmp(armed, name, len) != 0 || armed[len] != '=')
+    while (armed != NULL && (strncmp(armed, name, len) != 0 || armed[len] != '=')) {
+        armed = strchr(armed, ',');
+        armed = armed != NULL ? armed + 1 : NULL;
+    }
+    if (armed == NULL)
         return;
-    while (access(armed + len + 1, F_OK) == 0)
+    str_copy_cut(path, sizeof(path), armed + len + 1);
+    path[strcspn(path, ",")] = '\0';
+    if (access(path, F_OK) == 0)
+        note_hit(path);
+    while (access(path, F_OK) == 0)
         (void) usleep(HANG_LOOK_US); /* may end early: it is only a pause */
 }
 

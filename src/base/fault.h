@@ -3,7 +3,7 @@
  * FAULT_POINT("store.before_commit") costs nothing unless the build defines SANDPOOL_FAULTS. Then
  * the environment decides: SANDPOOL_CRASH_AT=store.before_commit dies at the first hit,
  * SANDPOOL_CRASH_AT=store.before_commit:3 at the third. SANDPOOL_HANG_AT=store.before_commit=/a/file
- * hangs there as long as the file exists. A name that is not in the table does not compile. May be hit from any thread. */
+ * hangs there as long as the file exists, and makes /a/file.hit; several are separated by commas. A name that is not in the table does not compile. May be hit from any thread. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -26,6 +26,7 @@
     X(arg, "takeover.old_offered")  \
     X(arg, "takeover.old_ready")    \
     X(arg, "takeover.old_handed")   \
+    X(arg, "takeover.old_shut")     \
     X(arg, "takeover.old_closed")   \
     X(arg, "takeover.old_giving")   \
     X(arg, "takeover.old_given")    \

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +33,7 @@ static struct {
     int fd;
     enum log_level level;
     enum log_format format;
+    bool is_journal;
     size_t start;
     size_t len;
     uint64_t dropped;
@@ -37,10 +41,33 @@ static struct {
     struct rate_slot rates[RATE_SLOTS];
 } sink = {.fd = -1, .level = LOG_INFO};
 
+/* What syslog calls debug, info, warning and error. */
+static const char *const marks[LOG_LEVEL_COUNT] = {"<7>", "<6>", "<4>", "<3>"};
+
+/* Whoever set the variable may have had another standard error than we have: so it names the file. */
+static bool is_journal(int fd)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat st;
+    char own[48];
+
+    if (stream == NULL || fstat(fd, &st) != 0)
+        return false;
+    (void) snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long) st.st_dev,
+                    (unsigned long long) st.st_ino);
+    return strcmp(own, stream) == 0;
+}
+
 void log_setup(int fd, enum log_level level, enum log_format format)
 {
     sink.fd = fd;
+    sink.is_journal = is_journal(fd);
     log_set_level(level, format);
+}
+
+const char *log_mark(int fd, enum log_level level)
+{
+    return is_journal(fd) ? marks[level] : "";
 }
 
 void log_set_level(enum log_level level, enum log_format format)
@@ -84,6 +111,8 @@ static void put_line(uint64_t wall_ms, enum log_level level, const char *event,
     struct buf line;
 
     buf_init(&line, LINE_MAX_LEN);
+    if (sink.is_journal)
+        buf_puts(&line, marks[level]);
     log_format_line(&line, sink.format, wall_ms, level, event, fields);
     buf_putc(&line, '\n');
     if (buf_failed(&line))

@@ -36,9 +36,12 @@ struct log_field {
 #define log_warn(event, ...) log_write(LOG_WARN, event, (struct log_field[]){__VA_ARGS__, LF_END})
 #define log_error(event, ...) log_write(LOG_ERROR, event, (struct log_field[]){__VA_ARGS__, LF_END})
 
-/* The sink is process-wide: the one global of the tree. Loop thread only. */
+/* The sink is process-wide: the one global of the tree. Loop thread only. Where it is systemd's journal each line begins
+ * with its priority. */
 void log_setup(int fd, enum log_level level, enum log_format format);
 void log_set_level(enum log_level level, enum log_format format);
+/* What a line written to fd by other means begins with: the priority, or "". */
+const char *log_mark(int fd, enum log_level level);
 
 /* The same event more than 20 times within a second is suppressed; a line log.suppressed with its
  * name and count comes before the next one that passes. */

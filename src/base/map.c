@@ -10,9 +10,9 @@ void map_init(struct map *m, size_t expected)
 {
     size_t count = 16;
 
-    while (count < expected)
+    while (count < expected + expected / 2)
         count *= 2;
-    m->buckets = xcalloc(count, sizeof(struct map_node *));
+    m->buckets = xcalloc(count, sizeof(struct map_bucket));
     m->mask = count - 1;
     m->len = 0;
 }
@@ -23,39 +23,66 @@ void map_fini(struct map *m)
     memset(m, 0, sizeof(*m));
 }
 
+static void set_first(struct map_bucket *b, struct map_node *n)
+{
+    b->first = n;
+    b->hash = n != NULL ? n->hash : 0;
+}
+
 void map_insert(struct map *m, struct map_node *n, uint64_t hash)
 {
-    struct map_node **bucket = &m->buckets[hash & m->mask];
+    struct map_bucket *b = &m->buckets[(uint32_t) hash & m->mask];
 
     assert(!n->is_linked);
-    n->hash = hash;
-    n->next = *bucket;
+    n->hash = (uint32_t) hash;
+    n->next = b->first;
     n->is_linked = true;
-    *bucket = n;
+    set_first(b, n);
+    b->len++;
     m->len++;
 }
 
 void map_remove(struct map *m, struct map_node *n)
 {
-    struct map_node **at;
+    struct map_bucket *b = &m->buckets[n->hash & m->mask];
 
     if (!n->is_linked)
         return;
-    at = &m->buckets[n->hash & m->mask];
-    while (*at != n)
-        at = &(*at)->next;
-    *at = n->next;
+    if (b->first == n) {
+        set_first(b, n->next);
+    } else {
+        struct map_node *before = b->first;
+
+        while (before->next != n)
+            before = before->next;
+        before->next = n->next;
+    }
     n->next = NULL;
     n->is_linked = false;
+    b->len--;
     m->len--;
+}
+
+static struct map_node *find_from(struct map_node *n, uint32_t hash, map_eq_fn eq, const void *key)
+{
+    for (; n != NULL; n = n->next)
+        if (n->hash == hash && eq(n, key))
+            return n;
+    return NULL;
 }
 
 struct map_node *map_find(const struct map *m, uint64_t hash, map_eq_fn eq, const void *key)
 {
-    for (struct map_node *n = m->buckets[hash & m->mask]; n != NULL; n = n->next)
-        if (n->hash == hash && eq(n, key))
-            return n;
-    return NULL;
+    const struct map_bucket *b = &m->buckets[(uint32_t) hash & m->mask];
+
+    if (b->len == 0 || (b->len == 1 && b->hash != (uint32_t) hash))
+        return NULL;
+    return find_from(b->first, (uint32_t) hash, eq, key);
+}
+
+struct map_node *map_find_next(const struct map_node *n, map_eq_fn eq, const void *key)
+{
+    return find_from(n->next, n->hash, eq, key);
 }
 
 uint64_t hash_u64(uint64_t v)

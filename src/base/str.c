@@ -167,6 +167,33 @@ size_t str_utf8_len(const char *s)
     return len;
 }
 
+unsigned str_distance(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    unsigned row[3][STR_WORD_MAX + 1];
+
+    if (a_len > STR_WORD_MAX || b_len > STR_WORD_MAX)
+        return STR_WORD_MAX;
+    for (unsigned j = 0; j <= b_len; j++)
+        row[0][j] = j;
+    for (unsigned i = 1; i <= a_len; i++) {
+        unsigned *cur = row[i % 3];
+        const unsigned *prev = row[(i + 2) % 3];
+        const unsigned *before = row[(i + 1) % 3];
+
+        cur[0] = i;
+        for (unsigned j = 1; j <= b_len; j++) {
+            unsigned best = prev[j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = MIN_OF(best, prev[j] + 1);
+            best = MIN_OF(best, cur[j - 1] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = MIN_OF(best, before[j - 2] + 1);
+            cur[j] = best;
+        }
+    }
+    return row[a_len % 3][b_len];
+}
+
 bool str_equal_secret(const char *a, const char *b)
 {
     size_t len = strlen(a);

@@ -38,6 +38,16 @@ bool str_is_name(const char *s, size_t max, const char *extra);
 /* Bytes of the UTF-8 character at s (not the NUL); 0 when there is none. */
 size_t str_utf8_len(const char *s);
 
+/* Edits (insert, delete, replace, swap of neighbours) that lead from a to b, for "did you mean". Words of
+ * more than STR_WORD_MAX bytes are that far from every other. */
+enum { STR_WORD_MAX = 64 };
+unsigned str_distance(const char *a, size_t a_len, const char *b, size_t b_len);
+/* Whether `d` edits in a word of `len` bytes are few enough for a typing error. */
+static inline bool str_is_near(unsigned d, size_t len)
+{
+    return d <= (len / 3 < 3 ? len / 3 : 3);
+}
+
 /* Same time whatever the contents; lengths are not secret. */
 bool str_equal_secret(const char *a, const char *b);
 

@@ -35,6 +35,19 @@ static void answer_failure(struct world *w, const struct pool_fx *fx, enum pool_
     str_copy_cut(ev->u.failed.reason, sizeof(ev->u.failed.reason), "made to fail");
 }
 
+void backend_put_life(const struct world_box *b, char ret[POOL_LIFE_MAX + 1])
+{
+    snprintf(ret, POOL_LIFE_MAX + 1, "life-%u", b->life);
+}
+
+static struct pool_event *last_answer(struct world *w)
+{
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        if (w->pending[i].is_used && w->pending[i].seq == w->seq)
+            return &w->pending[i].ev;
+    world_fail(w, "no answer is on its way");
+}
+
 static struct world_box *add_box(struct world *w, unsigned profile)
 {
     struct world_box *b = &w->boxes[w->box_count];
@@ -99,6 +112,7 @@ static void create(struct world *w, const struct pool_fx *fx)
     label(b, &fx->snapshot);
     b->is_special = fx->snapshot.sandbox_id[0] != '\0';
     b->made_with = fx->snapshot.made_with;
+    b->has_no_agent = fx->box.v % 5 == 0;
     memcpy(b->owner, fx->snapshot.sandbox_id, sizeof(b->owner));
     snprintf(b->seen.ref, sizeof(b->seen.ref), "ref-%zu", w->box_count);
     snprintf(b->seen.url, sizeof(b->seen.url), "http://127.0.0.1/%zu", w->box_count);
@@ -180,21 +194,73 @@ static void probe(struct world *w, const struct pool_fx *fx)
     const struct world_box *b = backend_find(w, fx->box.v);
     bool is_ready = b != NULL && b->is_running && b->stopped_ns == 0 && !world_chance(w, 6);
 
-    if (is_ready)
+    if (is_ready) {
         answer_failure(w, fx, POOL_EV_PROBED, world_ms(w, 0, 20), SP_OK);
-    else
+        backend_put_life(b, last_answer(w)->life);
+    } else
         answer_failure(w, fx, POOL_EV_PROBED, fx->deadline_ns - w->now_ns, SP_TIMEOUT);
+}
+
+static enum pool_verdict verdict_on(struct world *w, struct world_box *b, const char *known)
+{
+    char life[POOL_LIFE_MAX + 1];
+
+    if (world_chance(w, 20))
+        return POOL_UNKNOWN;
+    if (b == NULL || !b->is_running)
+        return rand_below(&w->rand, 3) == 0 ? POOL_DEAD : POOL_ABSENT;
+    backend_put_life(b, life);
+    if (b->stopped_ns == 0 && known[0] != '\0' && strcmp(life, known) != 0)
+        return POOL_DEAD;
+    if (b->stopped_ns == 0)
+        return POOL_ALIVE;
+    /* A backend that cannot look says that it is not there; not for ever. */
+    return world_chance(w, 30) && b->absent < 2 ? POOL_ABSENT : POOL_SILENT;
 }
 
 static void check(struct world *w, const struct pool_fx *fx)
 {
-    const struct world_box *b = backend_find(w, fx->box.v);
-    struct pool_event *ev = answer(w, fx, POOL_EV_CHECKED, world_ms(w, 0, 10));
+    struct world_box *b = backend_find(w, fx->box.v);
+    struct pool_event *ev = answer(w, fx, POOL_EV_CHECKED, world_ms(w, 0, CHECK_DELAY_MS));
 
-    if (world_chance(w, 20))
-        ev->u.verdict = POOL_UNKNOWN;
+    ev->u.verdict = verdict_on(w, b, fx->snapshot.life);
+    if (b == NULL)
+        return;
+    if (ev->u.verdict == POOL_ALIVE)
+        backend_put_life(b, ev->life);
     else
-        ev->u.verdict = b != NULL && b->is_running ? POOL_ALIVE : POOL_DEAD;
+        b->doubted_ns = w->now_ns;
+    if (ev->u.verdict == POOL_ABSENT && b->is_running)
+        b->absent++;
+    else if (ev->u.verdict != POOL_UNKNOWN && b->absent > 0) {
+        b->absent = 0;
+        b->shown_ns = w->now_ns;
+    }
+}
+
+static enum pool_use use_of(struct world *w, const struct world_box *b)
+{
+    if (b == NULL || !b->is_running || b->stopped_ns != 0 || world_chance(w, 15))
+        return POOL_USE_UNKNOWN;
+    if (b->has_no_agent)
+        return POOL_USE_CANNOT;
+    return b->is_at_work ? POOL_USE_BUSY : POOL_USE_NONE;
+}
+
+/* What is true when it is asked; the answer may be late. */
+static void ask_use(struct world *w, const struct pool_fx *fx)
+{
+    struct world_box *b = backend_find(w, fx->box.v);
+    enum pool_use use = use_of(w, b);
+    struct pool_event *ev =
+        answer(w, fx, POOL_EV_USED,
+               use == POOL_USE_UNKNOWN ? fx->deadline_ns - w->now_ns : world_ms(w, 0, 20));
+
+    w->uses[use]++;
+    ev->u.used.use = use;
+    ev->u.used.active_ns = b != NULL ? b->worked_ns : 0;
+    if (b != NULL)
+        b->silent_ns = use != POOL_USE_UNKNOWN ? 0 : b->silent_ns != 0 ? b->silent_ns : w->now_ns;
 }
 
 static void discover(struct world *w, const struct pool_fx *fx)
@@ -236,6 +302,9 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
     case POOL_FX_CHECK:
         check(w, fx);
         break;
+    case POOL_FX_ASK_USE:
+        ask_use(w, fx);
+        break;
     case POOL_FX_DISCOVER:
         discover(w, fx);
         break;
@@ -275,10 +344,13 @@ void backend_list(struct world *w, unsigned backend)
     if (seen == NULL)
         world_fail(w, "out of memory");
     for (size_t i = 0; i < w->box_count; i++)
-        if (w->boxes[i].is_running && w->boxes[i].backend == backend &&
-            rand_below(&w->rand, 100) >= hidden) {
+        if (w->boxes[i].is_running && w->boxes[i].backend == backend) {
+            bool is_hidden = rand_below(&w->rand, 100) < hidden;
+
             seen[count] = w->boxes[i].seen;
-            count++;
+            seen[count].is_absent =
+                is_hidden; /* its name is known, and no more; or not even that */
+            count += !is_hidden || rand_below(&w->rand, 2) == 0 ? 1 : 0;
         }
     p->ev.kind = POOL_EV_LISTED;
     p->ev.u.listed.backend = backend;
@@ -319,6 +391,38 @@ void backend_stop_one(struct world *w)
             b->stopped_ns = w->now_ns;
             return;
         }
+    }
+}
+
+void backend_work(struct world *w)
+{
+    size_t from = rand_below(&w->rand, w->box_count + 1);
+
+    for (size_t i = 0; i < w->box_count; i++) {
+        struct world_box *b = &w->boxes[(from + i) % w->box_count];
+
+        if (!b->is_running || b->owner[0] == '\0')
+            continue;
+        b->is_at_work = !b->is_at_work && !w->is_calm;
+        b->worked_ns = w->now_ns;
+        if (!w->is_calm)
+            return;
+    }
+}
+
+/* In its place: the backend sees nothing of it. */
+void backend_restart_one(struct world *w)
+{
+    size_t from = rand_below(&w->rand, w->box_count + 1);
+
+    for (size_t i = 0; i < w->box_count; i++) {
+        struct world_box *b = &w->boxes[(from + i) % w->box_count];
+
+        if (!b->is_running)
+            continue;
+        b->life++;
+        b->restarted_ns = w->now_ns;
+        return;
     }
 }
 

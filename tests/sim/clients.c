@@ -205,6 +205,27 @@ static void check_special(struct world *w, const struct pool_fx *fx, const struc
     }
 }
 
+static bool is_restarted(const struct world_box *real, const struct pool_box *b)
+{
+    char life[POOL_LIFE_MAX + 1];
+
+    backend_put_life(real, life);
+    return b->life[0] != '\0' && strcmp(b->life, life) != 0;
+}
+
+/* What its owner had in it is lost, and a question would have shown it. */
+static void check_life(struct world *w, const struct pool_fx *fx, const struct world_box *real)
+{
+    const struct pool_box *b = &fx->snapshot;
+    const struct pool_profile *c = &w->config.profiles[b->profile];
+    uint64_t known_ns = real->restarted_ns + c->check_after_ns + WORLD_PROBE_NS;
+
+    if ((fx->u.reply.source == POOL_SRC_KEPT || fx->u.reply.source == POOL_SRC_PARKED) &&
+        !c->is_watched && is_restarted(real, b) && real->doubted_ns < real->restarted_ns &&
+        known_ns < w->now_ns - fx->u.reply.queued_ns && real->restarted_ns > w->awake_ns)
+        world_fail(w, "an owner got a box that was started again in its place");
+}
+
 static void acquired(struct world *w, const struct pool_fx *fx, const struct request *r,
                      struct client *c)
 {
@@ -218,6 +239,7 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         w->config.profiles[b->profile].blank_check_ns > 0 &&
         b->leased_ns > real->stopped_ns + WORLD_PULSE_NS + WORLD_PROBE_NS)
         world_fail(w, "a box was given out that has not answered for long");
+    check_life(w, fx, real);
     if (w->leased == fx->box.v)
         w->leased = 0;
     if (row == NULL || row->box.state != POOL_LEASED || row->box.generation != b->generation ||
@@ -262,6 +284,12 @@ static bool is_excused(struct world *w, const struct client *c, int code)
 {
     const struct world_row *row = rows_find(w, c->box);
 
+    const struct world_box *real = backend_find(w, c->box);
+
+    if (code == SP_BACKEND_UNAVAILABLE && real != NULL &&
+        (!real->is_running || real->absent > 0 ||
+         (real->shown_ns != 0 && w->now_ns - real->shown_ns <= CHECK_DELAY_MS * NS_PER_MS)))
+        return true; /* it does not answer, and its backend does not know it, as far as is known */
     return code == SP_BACKEND_UNAVAILABLE && row != NULL && row->box.is_stale;
 }
 
@@ -323,6 +351,18 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
         c->promised_ns = r->until_ns;
 }
 
+/* Its agent has said so a moment ago, or there is none, or it was asked several times in vain. */
+static bool is_idle(struct world *w, const struct world_box *real, uint64_t idle_ns)
+{
+    if (real == NULL || real->has_no_agent)
+        return true;
+    if (real->silent_ns != 0)
+        return w->now_ns - real->silent_ns >= 3 * MIN_OF(idle_ns / 4, 10 * NS_PER_S);
+    return (!real->is_at_work || real->worked_ns + WORLD_PROBE_NS >= w->now_ns) &&
+           (real->worked_ns + idle_ns <= w->now_ns + WORLD_PROBE_NS ||
+            real->worked_ns + WORLD_PROBE_NS >= w->now_ns);
+}
+
 /* Whether the end the pool gives is true. */
 static bool is_justified(struct world *w, const struct pool_fx *fx, const struct client *c)
 {
@@ -331,11 +371,14 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, const struct
 
     switch (fx->u.event.end) {
     case POOL_END_DIED:
-        return real == NULL || !real->is_running;
+    case POOL_END_NETLESS:
+    case POOL_END_RESTARTED:
+        return real == NULL || !real->is_running || is_restarted(real, b);
     case POOL_END_TTL:
         return b->expires_ns <= w->now_ns;
     case POOL_END_IDLE:
-        return c->busy == 0 && c->active_ns + b->idle_ns <= w->now_ns;
+        return c->busy == 0 && c->active_ns + b->idle_ns <= w->now_ns &&
+               is_idle(w, real, b->idle_ns);
     case POOL_END_RELEASED:
     case POOL_END_DESTROYED:
     case POOL_END_EVICTED:

@@ -27,7 +27,8 @@ static void make_profile(struct world *w, unsigned index)
     c->park_ns = rand_below(&w->rand, 4) == 0 ? 0 : 1 * NS_PER_S;
     c->max_age_ns = rand_below(&w->rand, 2) == 0 ? 0 : 4 * NS_PER_S;
     c->shrink_ns = 300 * NS_PER_MS;
-    c->check_after_ns = 150 * NS_PER_MS;
+    c->check_after_ns = rand_below(&w->rand, 3) == 0 ? 0 : 150 * NS_PER_MS;
+    c->is_elsewhere = rand_below(&w->rand, 2) == 0;
     c->blank_check_ns = rand_below(&w->rand, 3) == 0 ? 0 : WORLD_PULSE_NS;
     c->backoff_min_ns = 5 * NS_PER_MS;
     c->backoff_max_ns = 200 * NS_PER_MS;
@@ -118,10 +119,14 @@ void operator_act(struct world *w)
         operator_space(w, rand_below(&w->rand, 3) == 0);
     else if (dice < 86)
         backend_stop_one(w);
+    else if (dice < 88)
+        backend_restart_one(w);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);
     else if (dice >= 130 && dice < 136)
         copies_keep(w);
+    else if (dice >= 136 && dice < 166)
+        backend_work(w);
     else if (dice < 130)
         /* most of the time the pool should run */
         world_step(w, &(struct pool_event){.kind = POOL_EV_MODE, .u.mode.mode = POOL_RUNNING});

@@ -88,6 +88,7 @@ void settle(struct world *w)
     rows_set_up(w, true);
     operator_space(w, false);
     backend_stop_one(w); /* calm: all go on */
+    backend_work(w);     /* and nothing is at work */
     operator_config(w, true);
     world_step(w, &run);
     for (unsigned i = 0; i < 4000; i++) {

@@ -53,8 +53,10 @@ size_t world_pending(const struct world *w)
 
 static void show_effect(const struct world *w, const struct pool_fx *fx)
 {
-    static const char *const names[] = {"store",   "create", "probe", "check", "discover",
-                                        "destroy", "bind",   "reply", "event"};
+    static const char *const names[] = {"store",    "create",  "probe", "check", "ask_use",
+                                        "discover", "destroy", "bind",  "reply", "event"};
+
+    static_assert(ARRAY_LEN(names) == POOL_FX_COUNT, "one name per effect");
 
     if (!w->is_verbose)
         return;
@@ -77,10 +79,13 @@ static void show_effect(const struct world *w, const struct pool_fx *fx)
 static void show_event(const struct world *w, const struct pool_event *ev)
 {
     static const char *const names[] = {
-        "acquire",   "release", "renew",       "destroy", "abandon",      "undelivered",
-        "activity",  "created", "create_fail", "probed",  "checked",      "discovered",
-        "destroyed", "died",    "listed",      "stored",  "store_failed", "store_state",
-        "space",     "wake",    "reconfig",    "mode"};
+        "acquire",     "release",    "renew",   "destroy",     "abandon",
+        "undelivered", "activity",   "created", "create_fail", "probed",
+        "checked",     "discovered", "used",    "destroyed",   "died",
+        "netless",     "absent",     "listed",  "stored",      "store_failed",
+        "store_state", "space",      "wake",    "reconfig",    "mode"};
+
+    static_assert(ARRAY_LEN(names) == POOL_EV_COUNT, "one name per event");
 
     if (!w->is_verbose)
         return;
@@ -108,6 +113,7 @@ static void perform(struct world *w, const struct pool_fx *fx)
     case POOL_FX_CREATE:
     case POOL_FX_PROBE:
     case POOL_FX_CHECK:
+    case POOL_FX_ASK_USE:
     case POOL_FX_DISCOVER:
     case POOL_FX_DESTROY:
     case POOL_FX_BIND:
@@ -208,6 +214,31 @@ static void note_proof(struct world *w, const struct pool_event *ev)
                     (ev->kind == POOL_EV_PROBED && ev->u.failed.code == SP_OK);
 }
 
+/* Some listings come in parts: two of them show boxes, then a few places are looked at, then the rest. */
+static void deliver_listing(struct world *w, const struct pool_event *whole)
+{
+    struct pool_event ev = *whole;
+    size_t half = ev.u.listed.count / 2;
+
+    if (!ev.u.listed.is_clean || w->now_ns / NS_PER_US % 2 == 0) {
+        world_step(w, &ev);
+        return;
+    }
+    ev.u.listed.is_partial = true;
+    ev.u.listed.count = half;
+    world_step(w, &ev);
+    ev.u.listed.is_later = true;
+    ev.u.listed.seen = whole->u.listed.seen + half;
+    ev.u.listed.count = whole->u.listed.count - half;
+    world_step(w, &ev);
+    ev.u.listed.seen = NULL;
+    ev.u.listed.count = 0;
+    ev.u.listed.look = 5;
+    world_step(w, &ev);
+    ev.u.listed.is_partial = false;
+    world_step(w, &ev);
+}
+
 static void deliver(struct world *w, struct pending *p)
 {
     struct pool_event ev = p->ev;
@@ -217,7 +248,10 @@ static void deliver(struct world *w, struct pending *p)
     case PENDING_EVENT:
         p->is_used = false;
         note_proof(w, &ev);
-        world_step(w, &ev);
+        if (ev.kind == POOL_EV_LISTED)
+            deliver_listing(w, &ev);
+        else
+            world_step(w, &ev);
         free(seen);
         break;
     case PENDING_COMMIT:

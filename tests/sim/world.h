@@ -23,19 +23,31 @@
 #define WORLD_REQS 16384
 
 /* A box as the backend sees it. */
+enum { CHECK_DELAY_MS = 10 }; /* at most, until the pool hears the answer to a check */
+
 struct world_box {
     struct pool_seen seen; /* its labels */
     unsigned backend;
     bool is_running;
-    bool is_unrecorded;  /* its owner wanted it gone while the store could not be written */
-    bool has_failed;     /* the last write of it, also when it has no row yet */
-    bool is_vouched;     /* its backend said that it is ready */
-    uint64_t stopped_ns; /* its agent does not answer since; 0: it does */
-    bool is_exempt;   /* came to life after the pool had given it up, or was put there by others */
-    bool is_told;     /* this life of the pool has heard that it exists */
-    bool is_proven;   /* this life of the pool has seen it ready */
-    bool is_unwanted; /* destroyed before it appeared */
-    bool is_special;  /* made for `owner` alone: never blank */
+    bool is_unrecorded;    /* its owner wanted it gone while the store could not be written */
+    bool has_failed;       /* the last write of it, also when it has no row yet */
+    bool is_vouched;       /* its backend said that it is ready */
+    uint64_t stopped_ns;   /* its agent does not answer since; 0: it does */
+    bool is_at_work;       /* by what does not pass through the daemon */
+    uint64_t worked_ns;    /* when that last went on */
+    uint64_t silent_ns;    /* since when no question about it was answered; 0: the last was */
+    bool has_no_agent;     /* nobody can be asked */
+    unsigned life;         /* how often it was started again */
+    uint64_t restarted_ns; /* the last time; what its owner had in it is lost */
+    uint64_t doubted_ns;   /* a check of it came to nothing */
+    unsigned absent;       /* checks in a row that say so, though it runs */
+    uint64_t
+        shown_ns;   /* when a check was answered that it is there again; the pool hears it later */
+    bool is_exempt; /* came to life after the pool had given it up, or was put there by others */
+    bool is_told;   /* this life of the pool has heard that it exists */
+    bool is_proven; /* this life of the pool has seen it ready */
+    bool is_unwanted;   /* destroyed before it appeared */
+    bool is_special;    /* made for `owner` alone: never blank */
     bool is_unlabelled; /* its last bind was lost */
     uint64_t made_with;
     char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
@@ -151,6 +163,7 @@ struct world {
     uint64_t replies_ok;
     uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
+    uint64_t uses[POOL_USE_COUNT]; /* what agents have said */
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
 
@@ -172,6 +185,9 @@ void backend_appear(struct world *w, size_t index);
 void backend_list(struct world *w, unsigned backend);
 void backend_kill_one(struct world *w);
 void backend_stop_one(struct world *w); /* its agent; or the others go on */
+void backend_work(struct world *w);     /* one begins or ends to be used at its own address */
+void backend_restart_one(struct world *w);
+void backend_put_life(const struct world_box *b, char ret[POOL_LIFE_MAX + 1]);
 void backend_add_orphan(struct world *w);
 struct world_box *backend_find(struct world *w, uint64_t id);
 

@@ -335,6 +335,13 @@ void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
     (void) ctx;
 }
 
+bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+{
+    (void) is_spared;
+    (void) ctx;
+    return false;
+}
+
 void strays_kill_own(void)
 {
 }

@@ -155,6 +155,17 @@ static void fill_state(struct input *in, struct pool_event *ev)
     ev->u.mode.want_parked_gone = take(in) % 2 == 0;
 }
 
+static void fill_verdict(struct fuzz *f, struct input *in, struct pool_event *ev)
+{
+    fill_answer(f, in, ev);
+    if (ev->kind == POOL_EV_CHECKED) {
+        ev->u.verdict = take(in) % POOL_VERDICT_COUNT;
+        return;
+    }
+    ev->u.used.use = take(in) % POOL_USE_COUNT;
+    ev->u.used.active_ns = f->now_ns - take(in) * NS_PER_MS;
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -177,7 +188,9 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
+    case POOL_EV_ABSENT:
     case POOL_EV_DIED:
+    case POOL_EV_NETLESS:
     case POOL_EV_STORED:
     case POOL_EV_STORE_FAILED:
         fill_answer(f, in, ev);
@@ -188,8 +201,8 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         ev->u.failed.code = take(in) % 4 == 0 ? SP_TIMEOUT : SP_OK;
         break;
     case POOL_EV_CHECKED:
-        fill_answer(f, in, ev);
-        ev->u.verdict = take(in) % POOL_VERDICT_COUNT;
+    case POOL_EV_USED:
+        fill_verdict(f, in, ev);
         break;
     case POOL_EV_DISCOVERED:
         fill_answer(f, in, ev);

@@ -194,6 +194,42 @@ static void test_map_same_hash(void **state)
     for (size_t i = 0; i < 3; i++)
         assert_ptr_equal(map_find(&m, 42, has_key, &items[i].key), i == 1 ? NULL : &items[i].entry);
     map_fini(&m);
+}
+
+/* Several of one key are found newest first, also between others that share their bucket. */
+static void test_map_same_key(void **state)
+{
+    struct item items[6] = {{.key = 5}, {.key = 9}, {.key = 5}, {.key = 9}, {.key = 5}, {.key = 7}};
+    const uint64_t hashes[6] = {32, 48, 32, 48, 32, 64}; /* 16 buckets: all in the first */
+    const uint64_t key = 5;
+    struct map m;
+
+    (void) state;
+    map_init(&m, 0);
+    for (size_t i = 0; i < 6; i++)
+        map_insert(&m, &items[i].entry, hashes[i]);
+    for (int left = 4; left >= 0; left -= 2) {
+        struct map_node *n = map_find(&m, 32, has_key, &key);
+
+        for (int i = left; i >= 0; i -= 2, n = map_find_next(n, has_key, &key))
+            assert_ptr_equal(n, &items[i].entry);
+        assert_null(n);
+        map_remove(&m, &items[left].entry);
+    }
+    assert_null(map_find(&m, 32, has_key, &key));
+    map_remove(&m, &items[5].entry); /* the first of the bucket, then one that is alone in it */
+    map_remove(&m, &items[1].entry);
+    assert_ptr_equal(map_find(&m, 48, has_key, &items[3].key), &items[3].entry);
+    assert_null(map_find(&m, 32, has_key, &key));
+    map_remove(&m, &items[3].entry);
+    assert_null(map_find(&m, 48, has_key, &items[3].key));
+    assert_int_equal(m.len, 0);
+    map_fini(&m);
+}
+
+static void test_hash(void **state)
+{
+    (void) state;
     assert_int_equal(hash_str("abc"), hash_bytes("abc", 3));
     assert_int_not_equal(hash_str("abc"), hash_str("abd"));
 }
@@ -333,6 +369,8 @@ int main(void)
         cmocka_unit_test(test_heap_reserve),
         cmocka_unit_test(test_map_against_model),
         cmocka_unit_test(test_map_same_hash),
+        cmocka_unit_test(test_map_same_key),
+        cmocka_unit_test(test_hash),
         cmocka_unit_test(test_buf_escaped),
         cmocka_unit_test(test_buf_limit),
         cmocka_unit_test(test_buf_consume_and_take),

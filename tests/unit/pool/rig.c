@@ -11,7 +11,9 @@ void rig_init(struct rig *r)
 
     memset(r, 0, sizeof(*r));
     r->now_ns = 1000 * NS_PER_S;
+    r->use = POOL_USE_NONE;
     r->verdict = POOL_ALIVE;
+    r->use = POOL_USE_NONE;
     r->config.max_boxes = 8;
     r->config.max_waiters = 16;
     r->config.seed = 7;
@@ -76,6 +78,11 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
         ev.kind = POOL_EV_CHECKED;
         ev.u.verdict = r->verdict;
         break;
+    case POOL_FX_ASK_USE:
+        ev.kind = POOL_EV_USED;
+        ev.u.used.use = is_ok ? r->use : POOL_USE_UNKNOWN;
+        ev.u.used.active_ns = r->used_ns;
+        break;
     case POOL_FX_DISCOVER:
         ev.kind = POOL_EV_DISCOVERED;
         ev.u.discovered.is_unknown = !is_ok;
@@ -99,6 +106,7 @@ static bool is_held(const struct rig *r, enum pool_fx_kind kind)
         [POOL_FX_STORE] = r->hold.store,       [POOL_FX_CREATE] = r->hold.create,
         [POOL_FX_PROBE] = r->hold.probe,       [POOL_FX_CHECK] = r->hold.check,
         [POOL_FX_DISCOVER] = r->hold.discover, [POOL_FX_DESTROY] = r->hold.destroy,
+        [POOL_FX_ASK_USE] = r->hold.use,
     };
 
     return held[kind];

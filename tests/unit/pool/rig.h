@@ -23,6 +23,7 @@ struct rig_hold { /* true: effects of this kind wait for the test */
     bool check;
     bool discover;
     bool destroy;
+    bool use;
 };
 
 struct rig {
@@ -33,6 +34,8 @@ struct rig {
     bool fail_store;
     bool fail_create;
     enum pool_verdict verdict;
+    enum pool_use use; /* what agents say */
+    uint64_t used_ns;  /* and since when */
     uint64_t req;
     struct pool_fx held[RIG_FX_MAX];
     size_t held_count;

@@ -118,7 +118,7 @@ static void test_destroy_is_tried_until_it_works(void **state)
         assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));
         assert_null(rig_held(&rig, POOL_FX_DESTROY)); /* not at once */
         assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
-        rig_advance(&rig, 11 * NS_PER_S);
+        rig_advance(&rig, 5 * NS_PER_S);
     }
     assert_int_equal(rig_code(&rig, gone), -1000);
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
@@ -208,6 +208,35 @@ static void test_no_eviction_of_a_box_its_owner_waits_for(void **state)
     assert_int_equal(rig_code(&rig, b), -1000);
 }
 
+/* Whoever waits for the end of a box that cannot be destroyed is answered when that has taken too long:
+ * recorded, or that it could not be. */
+static void test_destroy_that_takes_too_long(void **state)
+{
+    uint64_t a;
+    uint64_t b;
+
+    (void) state;
+    rig.config.profiles[0].destroy_timeout_ns = 30 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t2", NS_PER_S);
+    rig.hold.destroy = true;
+    a = rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));
+    assert_int_equal(rig_code(&rig, a), -1000); /* the next try may do */
+    rig_advance(&rig, 31 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_reply(&rig, a)->snapshot.state, POOL_DESTROYING);
+
+    rig_store(&rig, false);
+    rig.hold.store = true;
+    b = rig_on(&rig, POOL_EV_DESTROY, "t2", 0, false);
+    rig_advance(&rig, 31 * NS_PER_S);
+    rig_answer_all(&rig, POOL_FX_DESTROY, false);
+    assert_int_equal(rig_code(&rig, b), SP_STORE_UNAVAILABLE);
+}
+
 static void test_death(void **state)
 {
     uint64_t a;
@@ -255,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_parked_box_expires, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blank_boxes_age_one_by_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_destroy_is_tried_until_it_works, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_destroy_that_takes_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_quick_destroy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late_create, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_eviction_of_a_box_its_owner_waits_for, setup,

@@ -57,17 +57,25 @@ static const char *all_boxes(uint64_t after)
 
 static void test_by_owner(void **state)
 {
+    uint64_t c_order;
+
     (void) state;
     acquire("a", 1);
     acquire("b", 2);
     acquire("c", 1);
     acquire("d", 1);
+    c_order = rig_box(&rig, "c")->order;
     assert_string_equal(boxes_of(1, 0), "acd");
     assert_string_equal(boxes_of(2, 0), "b");
     assert_string_equal(boxes_of(3, 0), "");
     assert_string_equal(all_boxes(0), "abcd");
     assert_string_equal(boxes_of(1, rig_box(&rig, "a")->order), "cd");
     assert_string_equal(all_boxes(rig_box(&rig, "b")->order), "cd");
+    assert_string_equal(boxes_of(1, c_order), "d");
+    assert_string_equal(boxes_of(1, rig_box(&rig, "b")->order), "cd"); /* it is of another one */
+    assert_string_equal(boxes_of(1, rig_box(&rig, "d")->order), "");
+    assert_string_equal(boxes_of(1, UINT64_MAX), "");
+    assert_string_equal(all_boxes(UINT64_MAX), "");
     rig.hold.destroy = true;
     rig_died(&rig, rig_box(&rig, "c")->id); /* its end is its owner's business, too */
     assert_string_equal(boxes_of(1, 0), "acd");
@@ -75,6 +83,9 @@ static void test_by_owner(void **state)
     rig_answer_all(&rig, POOL_FX_DESTROY, true);
     assert_string_equal(boxes_of(1, 0), "ad");
     assert_string_equal(all_boxes(0), "abd");
+    assert_string_equal(boxes_of(1, c_order),
+                        "d"); /* a page may end with one that is gone by then */
+    assert_string_equal(all_boxes(c_order), "d");
     assert_null(pool_find_ending(rig.pool, "s-c"));
 }
 
@@ -112,6 +123,10 @@ static void test_many_changes(void **state)
     }
     assert_string_equal(boxes_of(1, 0), "a");
     assert_string_equal(all_boxes(0), "a");
+    acquire("b", 1); /* behind the gaps */
+    assert_string_equal(boxes_of(1, rig_box(&rig, "a")->order), "b");
+    assert_string_equal(all_boxes(rig_box(&rig, "a")->order), "b");
+    assert_string_equal(all_boxes(rig_box(&rig, "b")->order), "");
 }
 
 int main(void)

@@ -126,6 +126,44 @@ static void test_part_of_them(void **state)
     assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
 }
 
+/* Only the last part says that there are no more; what changes between the parts is left alone. */
+static void test_in_parts(void **state)
+{
+    struct pool_seen seen[3] = {seen_of(1), seen_of(2), seen_of(3)};
+    struct pool_event ev = {.kind = POOL_EV_LISTED};
+
+    (void) state;
+    start_leased(6);
+    rig.hold.check = true;
+    rig.now_ns += NS_PER_MS;
+    ev.u.listed.is_clean = true;
+    ev.u.listed.started_ns = rig.now_ns;
+    ev.u.listed.is_partial = true;
+    ev.u.listed.seen = seen;
+    ev.u.listed.count = 2;
+    rig_send(&rig, &ev);
+    assert_int_equal(held_checks(), 0);
+    rig.now_ns += NS_PER_MS;
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t5", 0, false);
+    assert_int_equal(rig_count(&rig, POOL_PARKED), 1);
+    ev.u.listed.is_later = true;
+    ev.u.listed.seen = &seen[2];
+    ev.u.listed.count = 1;
+    rig_send(&rig, &ev);
+    assert_int_equal(held_checks(), 0);
+    ev.u.listed.count = 0;
+    ev.u.listed.look = BOXES / 2;
+    rig_send(&rig, &ev);
+    ev.u.listed.is_partial = false;
+    rig_send(&rig, &ev);
+    assert_int_equal(held_checks(), 2); /* 4 and 6 */
+    assert_int_equal(rig.facts[POOL_FACT_MISSING], 1);
+    assert_false(pool_is_all_listed(rig.pool, 0));
+    rig_answer_all(&rig, POOL_FX_CHECK, true);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
+    assert_true(pool_is_settled(rig.pool, 0));
+}
+
 static void list_later(const struct pool_seen *seen, size_t count)
 {
     rig.now_ns += 60 * NS_PER_S;
@@ -325,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, teardown),
         cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_part_of_them, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_parts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, teardown),

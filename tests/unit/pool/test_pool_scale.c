@@ -24,7 +24,7 @@ enum {
     ROUNDS = 41,
     BATCH = 40
 };
-#define BOUND 2.0
+#define BOUND 1.6
 
 struct world {
     struct pool *pool;
@@ -75,6 +75,10 @@ static void answer(struct world *w, const struct pool_fx *fx)
         break;
     case POOL_FX_PROBE:
         ev->kind = POOL_EV_PROBED;
+        break;
+    case POOL_FX_ASK_USE:
+        ev->kind = POOL_EV_USED;
+        ev->u.used.use = POOL_USE_BUSY;
         break;
     case POOL_FX_REPLY:
         w->sink += fx->u.reply.code == SP_OK ? 1 : 0;

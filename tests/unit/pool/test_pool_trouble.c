@@ -172,6 +172,73 @@ static void test_a_create_is_left_for_plain_ones(void **state)
     fail_msg("all creates are for one caller");
 }
 
+/* The last caller is refused because it does not start: then it ends once, for whatever reason. */
+static void test_the_last_try_does_not_start(void **state)
+{
+    struct pool_acquire with = {.is_special = true, .made_with = 7};
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].breaker_after = 1;
+    rig.hold.probe = true;
+    rig_start(&rig);
+    a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
+    assert_true(rig_answer(&rig, POOL_FX_PROBE, false));
+    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(rig_count(&rig, POOL_STARTING), 0);
+    a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
+    rig_died(&rig, rig_held(&rig, POOL_FX_PROBE)->box);
+    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(rig_count(&rig, POOL_STARTING), 0);
+}
+
+/* All boxes are in use: one event for all who are refused or wait, and one when it is over. */
+static void test_exhausted_is_said_once(void **state)
+{
+    (void) state;
+    rig.config.max_boxes = 2;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t2", NS_PER_S);
+    assert_true(pool_is_exhausted(rig.pool));
+    assert_int_equal(rig.facts[POOL_FACT_EXHAUSTED], 0); /* nobody wants one */
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", 0)), SP_POOL_EXHAUSTED);
+        rig_advance(&rig, 20 * NS_PER_S);
+    }
+    (void) rig_acquire(&rig, "u", "t4", 100 * NS_PER_S);
+    assert_int_equal(rig.facts[POOL_FACT_EXHAUSTED], 1);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, true); /* goes to the one who waits */
+    rig_advance(&rig, 20 * NS_PER_S);
+    assert_int_equal(rig.facts[POOL_FACT_AVAILABLE], 0);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t2", 0, true);
+    assert_false(pool_is_exhausted(rig.pool));
+    rig_advance(&rig, 4 * NS_PER_S);
+    (void) rig_acquire(&rig, "u", "t5", 0); /* it was over for a moment only */
+    (void) rig_acquire(&rig, "u", "t5", NS_PER_S);
+    rig_advance(&rig, 20 * NS_PER_S);
+    assert_int_equal(rig.facts[POOL_FACT_AVAILABLE], 0);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t5", 0, true);
+    rig_advance(&rig, 6 * NS_PER_S);
+    assert_int_equal(rig.facts[POOL_FACT_AVAILABLE], 1);
+    assert_int_equal(rig.facts[POOL_FACT_EXHAUSTED], 1);
+    assert_true(pool_next_wake(rig.pool) > rig.now_ns + 60 * NS_PER_S); /* nothing is left to do */
+}
+
+/* What can be evicted, or is on its way, is not in use. */
+static void test_full_is_not_exhausted(void **state)
+{
+    (void) state;
+    rig.config.max_boxes = 1;
+    rig.config.profiles[0].park_ns = 1000 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_true(pool_is_exhausted(rig.pool));
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(rig_count(&rig, POOL_PARKED), 1);
+    assert_false(pool_is_exhausted(rig.pool));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +247,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_heirs_pause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_success_does_not_close_it, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_plain_ones_it_is_the_trial, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_last_try_does_not_start, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_exhausted_is_said_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full_is_not_exhausted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_create_is_left_for_plain_ones, setup, teardown),
     };
 

@@ -146,6 +146,8 @@ void model_apply(struct model *m, const struct step *step)
         assert_true(w->u.event.id == m->events + 1);
         m->events++;
         break;
+    case STORE_READ_EVENTS:
+    case STORE_BACKUP:
     case STORE_KIND_COUNT:
         fail();
     }

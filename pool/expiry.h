@@ -1,0 +1,24 @@
+/* expiry.h - what time alone does to boxes, and the question that comes before an idle one is destroyed. */
+#ifndef POOL_EXPIRY_H
+#define POOL_EXPIRY_H
+
+#include "pool/pool.h"
+
+#define POOL_IDLE_ASKS_MAX 64 /* agents that are asked at once */
+
+struct slot;
+
+/* expiry.c */
+void expiry_update(struct pool *p, struct slot *s);
+uint64_t expiry_due(const struct pool *p, const struct slot *s);
+void expiry_run(struct pool *p);
+
+/* idle.c */
+void idle_begin(struct slot *s);                /* it becomes leased */
+void idle_stop(struct pool *p, struct slot *s); /* its state changes */
+uint64_t idle_due(const struct slot *s);
+void idle_enlist(struct pool *p, struct slot *s); /* its idle time is over */
+void idle_ask(struct pool *p);                    /* those that are on the list */
+void idle_answered(struct pool *p, const struct pool_event *ev);
+
+#endif

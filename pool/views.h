@@ -1,0 +1,71 @@
+/* views.h - the pool in numbers, and what becomes of a box. Part of pool.h, which includes it. */
+#ifndef POOL_VIEWS_H
+#define POOL_VIEWS_H
+
+#include "pool/pool.h"
+
+struct pool_profile_view {
+    const struct pool_profile *profile;
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned target; /* blank boxes wanted now */
+    unsigned waiting;
+    uint64_t oldest_wait_ns; /* how long the oldest waiter has waited */
+    double arrivals_per_s;
+    uint64_t provision_ns; /* measured time from intent to ready */
+    unsigned failures;     /* consecutive */
+    bool is_open;          /* circuit breaker */
+    uint64_t retry_at_ns;
+    uint64_t failed_at_ns;
+    char reason[POOL_REASON_MAX + 1];
+    uint64_t warm_hits;
+    uint64_t cold_starts;
+};
+
+struct pool_stats {
+    enum pool_mode mode;
+    bool is_store_up;
+    unsigned max_boxes;
+    unsigned total; /* everything but FREE */
+    unsigned by_state[POOL_STATE_COUNT];
+    unsigned waiting;
+    unsigned asking; /* boxes that a listing did not show and whose backend has not answered yet */
+    unsigned max_waiters;
+    unsigned profile_count;
+    uint64_t acquires[POOL_SRC_COUNT];
+    uint64_t refusals;
+    uint64_t late_answers; /* dropped for their epoch */
+    uint64_t creates;
+    uint64_t create_failures;
+    uint64_t destroys;
+    uint64_t lost;
+};
+
+void pool_get_stats(const struct pool *p, struct pool_stats *ret);
+void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
+                      struct pool_profile_view *ret);
+/* What it was configured with; costs nothing, unlike the view. */
+const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
+/* Index by name; -1 when unknown. */
+int pool_profile_index(const struct pool *p, const char *name);
+
+/* An acquire that waits. */
+struct pool_waiting {
+    unsigned profile;
+    unsigned
+        place;   /* in line, about: turns are taken between callers; 0: a box is on its way to it */
+    unsigned of; /* so many are in line */
+    uint64_t since_ns;
+    unsigned held; /* boxes that its principal has */
+};
+/* By the id it waits for; false when nobody of this principal does. */
+bool pool_find_waiting(const struct pool *p, const char *sandbox_id, uint64_t principal,
+                       struct pool_waiting *ret);
+
+/* Nothing is free, will be soon, or can be evicted: a new box cannot be had. */
+bool pool_is_exhausted(const struct pool *p);
+
+/* When time alone ends a leased or parked box, POOL_NEVER for never; *ret_by gets "ttl", "idle", "parked"
+ * or "". A box that is idle by then and whose agent says that something is at work in it goes on. */
+uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by);
+
+#endif

@@ -1,0 +1,277 @@
+/* test_pool_idle.c - a leased box is not destroyed for being idle before its agent was asked. */
+#include <stdio.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.profiles[0].idle_ns = 40 * NS_PER_S;
+    rig.config.max_boxes = 100;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void start_with_lease(void)
+{
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+}
+
+static enum pool_end end_of_t1(void)
+{
+    return pool_find_past(rig.pool, "s-t1", NULL, NULL);
+}
+
+static void test_a_job_is_never_killed(void **state)
+{
+    (void) state;
+    rig.use = POOL_USE_BUSY;
+    start_with_lease();
+    rig_advance(&rig, 1000 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.effects[POOL_FX_ASK_USE], 25); /* once in each idle time, no more */
+    rig.use = POOL_USE_NONE; /* it ended at once, and the agent knows when */
+    rig.used_ns = rig.now_ns + NS_PER_S;
+    rig_advance(&rig, 39 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 3 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(end_of_t1(), POOL_END_IDLE);
+}
+
+/* What the agent served at the box's own address counts as what went through the daemon. */
+static void test_use_that_the_daemon_did_not_see(void **state)
+{
+    (void) state;
+    start_with_lease();
+    rig.used_ns = rig.now_ns + 30 * NS_PER_S;
+    rig_advance(&rig, 69 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    assert_true(rig_box(&rig, "t1")->active_ns == rig.used_ns);
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+}
+
+/* Its claim of the future is not believed. */
+static void test_an_agent_that_lies(void **state)
+{
+    (void) state;
+    start_with_lease();
+    rig.used_ns = POOL_NEVER - 1;
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_true(rig_box(&rig, "t1")->active_ns <= rig.now_ns);
+}
+
+static void test_a_ttl_ends_a_job(void **state)
+{
+    (void) state;
+    rig.use = POOL_USE_BUSY;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    start_with_lease();
+    rig_advance(&rig, 99 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(end_of_t1(), POOL_END_TTL);
+}
+
+/* While the agent is asked, too; its answer comes too late then. */
+static void test_a_ttl_ends_a_box_that_is_asked(void **state)
+{
+    (void) state;
+    rig.hold.use = true;
+    rig.use = POOL_USE_BUSY;
+    rig.config.profiles[0].ttl_ns = 42 * NS_PER_S;
+    start_with_lease();
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_non_null(rig_held(&rig, POOL_FX_ASK_USE));
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_int_equal(end_of_t1(), POOL_END_TTL);
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, true));
+    assert_null(rig_box(&rig, "t1"));
+}
+
+/* Not reached is not idle: it is asked four times, and an event says what happened then. */
+static void test_an_agent_that_does_not_answer(void **state)
+{
+    (void) state;
+    rig.hold.use = true;
+    start_with_lease();
+    rig_advance(&rig, 41 * NS_PER_S);
+    for (int i = 1; i < 4; i++) {
+        assert_true(rig_answer(&rig, POOL_FX_ASK_USE, false));
+        assert_non_null(rig_box(&rig, "t1"));
+        assert_null(rig_held(&rig, POOL_FX_ASK_USE)); /* after a pause only */
+        rig_advance(&rig, 11 * NS_PER_S);
+        assert_non_null(rig_held(&rig, POOL_FX_ASK_USE));
+    }
+    assert_int_equal(rig.facts[POOL_FACT_IDLE_UNKNOWN], 0);
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, false));
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.facts[POOL_FACT_IDLE_UNKNOWN], 1);
+    assert_int_equal(end_of_t1(), POOL_END_IDLE);
+}
+
+/* An answer in between begins the count anew. */
+static void test_an_agent_that_answers_late(void **state)
+{
+    (void) state;
+    rig.hold.use = true;
+    rig.use = POOL_USE_BUSY;
+    start_with_lease();
+    rig_advance(&rig, 41 * NS_PER_S);
+    for (int i = 0; i < 20; i++) {
+        assert_true(rig_answer(&rig, POOL_FX_ASK_USE, i % 4 == 3));
+        rig_advance(&rig, 41 * NS_PER_S);
+        assert_non_null(rig_box(&rig, "t1"));
+    }
+}
+
+static void test_a_box_without_an_agent(void **state)
+{
+    (void) state;
+    rig.use = POOL_USE_CANNOT;
+    start_with_lease();
+    rig_advance(&rig, 39 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_int_equal(end_of_t1(), POOL_END_IDLE);
+    assert_int_equal(rig.effects[POOL_FX_ASK_USE], 1);
+}
+
+/* Its owner comes back while the agent is asked. */
+static void test_use_while_it_is_asked(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .u.activity.delta = 1};
+
+    (void) state;
+    rig.hold.use = true;
+    start_with_lease();
+    rig_advance(&rig, 41 * NS_PER_S);
+    ev.box = rig_box(&rig, "t1")->id;
+    rig_send(&rig, &ev);
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, true)); /* nothing, long ago */
+    rig_advance(&rig, 100 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+}
+
+/* The answer to a question of an earlier lease says nothing about this one. */
+static void test_an_answer_from_before(void **state)
+{
+    (void) state;
+    rig.hold.use = true;
+    rig.config.profiles[0].park_ns = 1000 * NS_PER_S;
+    start_with_lease();
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK);
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, true)); /* of the first: dropped */
+    assert_non_null(rig_box(&rig, "t1"));
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, true));
+    assert_null(rig_box(&rig, "t1"));
+}
+
+/* Many at once are asked in turn, also when the first do not answer for a while. */
+static void test_many_at_once(void **state)
+{
+    (void) state;
+    rig.hold.use = true;
+    rig_start(&rig);
+    for (int i = 0; i < 90; i++) {
+        char who[16];
+
+        snprintf(who, sizeof(who), "m%d", i);
+        assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", who, NS_PER_S)), SP_OK);
+    }
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_ASK_USE], 64);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 90);
+    assert_true(rig_answer(&rig, POOL_FX_ASK_USE, true));
+    assert_int_equal(rig.effects[POOL_FX_ASK_USE], 65);
+    while (rig_answer(&rig, POOL_FX_ASK_USE, true)) {
+    }
+    assert_int_equal(rig.effects[POOL_FX_ASK_USE], 90);
+    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+}
+
+/* After a restart the agent is asked as before, with a row that says nothing of its work. */
+static void test_a_restart(void **state)
+{
+    struct pool_box row = {.id = {7}, .state = POOL_LEASED, .generation = 1, .principal = 0};
+
+    (void) state;
+    rig.use = POOL_USE_BUSY;
+    snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-t1");
+    snprintf(row.user, sizeof(row.user), "u");
+    snprintf(row.thread, sizeof(row.thread), "t1");
+    row.spec_hash = rig.config.profiles[0].spec_hash;
+    row.expires_ns = POOL_NEVER;
+    row.idle_ns = 10 * NS_PER_S;
+    row.active_ns = 900 * NS_PER_S;
+    rig.now_ns = 1000 * NS_PER_S;
+    rig.pool = pool_new(&rig.config);
+    assert_true(pool_restore_box(rig.pool, &row));
+    rig_start(&rig);
+    rig_advance(&rig, 100 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    assert_true(rig.writes[POOL_WRITE_LEASE] + rig.writes[POOL_WRITE_BOX] >= 10); /* kept stored */
+}
+
+static void test_when_it_ends(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .u.activity.delta = 1};
+    const char *by;
+    uint64_t from_ns;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 60 * NS_PER_S;
+    rig.config.profiles[0].park_ns = 30 * NS_PER_S;
+    start_with_lease();
+    from_ns = rig.now_ns;
+    assert_true(pool_ends(rig.pool, rig_box(&rig, "t1"), &by) == from_ns + 40 * NS_PER_S);
+    assert_string_equal(by, "idle");
+    ev.box = rig_box(&rig, "t1")->id;
+    rig_send(&rig, &ev);
+    assert_true(pool_ends(rig.pool, rig_box(&rig, "t1"), &by) == from_ns + 60 * NS_PER_S);
+    assert_string_equal(by, "ttl");
+    rig_advance(&rig, 5 * NS_PER_S);
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_true(pool_ends(rig.pool, rig_box(&rig, "t1"), &by) == rig.now_ns + 30 * NS_PER_S);
+    assert_string_equal(by, "parked");
+    rig_advance(&rig, 31 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_job_is_never_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_use_that_the_daemon_did_not_see, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_lies, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_job, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_box_that_is_asked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_does_not_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_answers_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_box_without_an_agent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_use_while_it_is_asked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_answer_from_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_when_it_ends, setup, teardown),
+    };
+
+    return cmocka_run_group_tests_name("pool_idle", tests, NULL, NULL);
+}
