@@ -200,7 +200,11 @@ static int read_exec(const struct json *root, struct exec_fields *f, struct err 
         {.key = NULL},
     };
 
-    return envelope_fields(root, fields, err);
+    int r = envelope_fields(root, fields, err);
+
+    if (r == SP_OK && f->max_output == 0)
+        f->max_output = OUTPUT_MAX; /* whoever says 0 wants all of it */
+    return r;
 }
 
 static int start_command(struct agent *a, const struct exec_fields *f, struct bash_session *s,
@@ -224,8 +228,10 @@ static int start_command(struct agent *a, const struct exec_fields *f, struct ba
     if (r == SP_OK)
         r = process_start(&a->processes, &l.request, ret, err);
     launch_fini(&l);
-    if (r == SP_OK)
+    if (r == SP_OK) {
         s->last_command = (*ret)->id;
+        s->command_count++;
+    }
     return r;
 }
 
@@ -395,6 +401,8 @@ static void put_session(struct json_out *o, struct agent *a, const struct bash_s
     session_put(o, &s->session, &a->loop.rt,
                 str_is_empty(s->exec_dir) ? agent_directory(a, &a->user) : s->exec_dir,
                 p != NULL && process_is_running(p) ? p->command : NULL);
+    json_put_str(o, "status", "ready"); /* one that is closed is not there any more */
+    json_put_u64(o, "command_count", s->command_count);
 }
 
 static void handle_list(struct http_exchange *ex)
@@ -403,16 +411,14 @@ static void handle_list(struct http_exchange *ex)
     struct list *l = &a->bash_sessions;
     struct json_out o;
 
-    envelope_ok_begin(&o, NULL);
-    json_begin_obj(&o, "sessions");
+    envelope_ok_begin_list(&o, NULL);
     for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
         const struct bash_session *s = container_of(n, struct bash_session, session.link);
 
-        json_begin_obj(&o, s->session.id);
+        json_begin_obj(&o, NULL);
         put_session(&o, a, s);
         json_end(&o);
     }
-    json_end(&o);
     envelope_ok_end(ex, &o);
 }
 

@@ -67,8 +67,9 @@ static void handle_post(struct http_exchange *ex)
 }
 
 const struct http_route agent_env_routes[] = {
-    {HTTP_METHOD_GET, "/v1/agent/env", handle_get, HTTP_OPERATOR, 0,
+    {HTTP_METHOD_GET, "/v1/agent/env", handle_get, HTTP_OPERATOR | HTTP_QUIET, 0,
      "environment of what is started"},
-    {HTTP_METHOD_POST, "/v1/agent/env", handle_post, HTTP_OPERATOR, 0, "set and unset variables"},
+    {HTTP_METHOD_POST, "/v1/agent/env", handle_post, HTTP_OPERATOR | HTTP_QUIET, 0,
+     "set and unset variables"},
     {.pattern = NULL},
 };

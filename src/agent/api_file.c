@@ -6,63 +6,75 @@
 
 static void handle_read(struct http_exchange *ex)
 {
-    static const struct file_call call = {"read", file_call_read, false};
+    static const struct file_call call = {.operation = "read", .run = file_call_read};
 
     file_job_start(ex, &call);
 }
 
 static void handle_write(struct http_exchange *ex)
 {
-    static const struct file_call call = {"write", file_call_write, false};
+    static const struct file_call call = {.operation = "write", .run = file_call_write};
 
     file_job_start(ex, &call);
 }
 
 static void handle_replace(struct http_exchange *ex)
 {
-    static const struct file_call call = {"replace", file_call_replace, false};
+    static const struct file_call call = {.operation = "replace", .run = file_call_replace};
 
     file_job_start(ex, &call);
 }
 
 static void handle_editor(struct http_exchange *ex)
 {
-    static const struct file_call call = {"edit", file_call_editor, false};
+    static const struct file_call call = {.operation = "edit", .run = file_call_editor};
 
     file_job_start(ex, &call);
 }
 
 static void handle_search(struct http_exchange *ex)
 {
-    static const struct file_call call = {"search", file_call_search, true};
+    static const struct file_call call = {
+        .operation = "search", .run = file_call_search, .is_long = true};
 
     file_job_start(ex, &call);
 }
 
 static void handle_find(struct http_exchange *ex)
 {
-    static const struct file_call call = {"find", file_call_find, true};
+    static const struct file_call call = {
+        .operation = "find", .run = file_call_find, .is_long = true};
 
     file_job_start(ex, &call);
 }
 
 static void handle_grep(struct http_exchange *ex)
 {
-    static const struct file_call call = {"grep", file_call_grep, true};
+    static const struct file_call call = {
+        .operation = "grep", .run = file_call_grep, .is_long = true};
 
     file_job_start(ex, &call);
 }
 
 static void handle_glob(struct http_exchange *ex)
 {
-    static const struct file_call call = {"glob", file_call_glob, true};
+    static const struct file_call call = {
+        .operation = "glob", .run = file_call_glob, .is_long = true};
 
     file_job_start(ex, &call);
 }
 
 static void handle_list(struct http_exchange *ex)
 {
-    static const struct file_call call = {"list", file_call_list, true};
+    static const struct file_call call = {
+        .operation = "list", .run = file_call_list, .is_long = true};
+
+    file_job_start(ex, &call);
+}
+
+static void handle_dirs(struct http_exchange *ex)
+{
+    static const struct file_call call = {.operation = "make", .run = file_call_dirs};
 
     file_job_start(ex, &call);
 }
@@ -79,6 +91,7 @@ const struct http_route agent_file_routes[] = {
     {HTTP_METHOD_POST, "/v1/file/glob", handle_glob, 0, 0, "files and directories by glob"},
     {HTTP_METHOD_POST, "/v1/file/list", handle_list, 0, 0, "what is in a directory"},
     {HTTP_METHOD_POST, "/v1/file/upload", file_handle_upload, HTTP_STREAM, 0, "multipart: a file"},
+    {HTTP_METHOD_POST, "/v1/agent/directories", handle_dirs, 0, 0, "directories for the user"},
     {HTTP_METHOD_GET, "/v1/file/download", file_handle_download, 0, 0, "the bytes of a file"},
     {.pattern = NULL},
 };

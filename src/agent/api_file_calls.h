@@ -14,6 +14,7 @@ int file_call_grep(struct file_job *job, const struct json *req, struct json_out
 int file_call_find(struct file_job *job, const struct json *req, struct json_out *o);
 int file_call_glob(struct file_job *job, const struct json *req, struct json_out *o);
 int file_call_list(struct file_job *job, const struct json *req, struct json_out *o);
+int file_call_dirs(struct file_job *job, const struct json *req, struct json_out *o);
 
 /* `text` with every `old` made `new`, to `out`; how many there were. */
 uint64_t file_replace_all(const struct buf *text, const char *old, const char *new,

@@ -10,6 +10,7 @@ static void put_session(struct json_out *o, const struct shell_session *s)
 {
     session_put(o, &s->session, &s->agent->loop.rt, s->cwd,
                 s->status == SHELL_RUNNING ? s->command : NULL);
+    json_put_str(o, "status", s->status == SHELL_RUNNING ? "active" : "idle");
 }
 
 static void handle_list(struct http_exchange *ex)
@@ -45,7 +46,7 @@ static void handle_stats(struct http_exchange *ex)
     json_put_u64(&o, "active_sessions", active);
     json_put_u64(&o, "idle_sessions", l->len - active);
     json_put_u64(&o, "max_sessions", a->shell_sessions_max);
-    json_put_null(&o, "session_timeout");
+    json_put_u64(&o, "session_timeout", 0); /* they stay */
     json_put_num(&o, "usage_ratio", (double) l->len / (double) a->shell_sessions_max);
     envelope_ok_end(ex, &o);
 }

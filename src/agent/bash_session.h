@@ -12,6 +12,7 @@ struct bash_session {
     struct session session;
     char exec_dir[1024]; /* "": the home */
     uint64_t last_command;
+    uint64_t command_count;
 };
 
 /* NULL when there is none. Counts as use. */

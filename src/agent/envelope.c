@@ -20,6 +20,12 @@ void envelope_ok_begin(struct json_out *o, const char *message)
     json_begin_obj(o, "data");
 }
 
+void envelope_ok_begin_list(struct json_out *o, const char *message)
+{
+    put_head(o, true, message);
+    json_begin_arr(o, "data");
+}
+
 void envelope_ok_close(struct json_out *o)
 {
     json_end(o);

@@ -8,7 +8,9 @@
 /* Initialises `o` and opens the answer and its "data" object; the caller puts the fields of data.
  * `message` may be NULL. */
 void envelope_ok_begin(struct json_out *o, const char *message);
-/* Closes what envelope_ok_begin() opened and answers 200. */
+/* The same with a list as "data". */
+void envelope_ok_begin_list(struct json_out *o, const char *message);
+/* Closes what they opened and answers 200. */
 void envelope_ok_end(struct http_exchange *ex, struct json_out *o);
 /* The same without the answer, for texts that go elsewhere (a stream's events). */
 void envelope_ok_close(struct json_out *o);

@@ -91,7 +91,8 @@ static const struct identity *choose(void *ctx)
     struct file_job *job = ctx;
     bool want_root = false;
 
-    job->rc = read_request(job, &want_root);
+    if (job->call->instead == NULL)
+        job->rc = read_request(job, &want_root);
     return want_root ? job->root : job->user;
 }
 
@@ -102,13 +103,22 @@ static int run_call(struct file_job *job, struct buf *reply)
 
     if (job->rc != SP_OK)
         return job->rc;
-    envelope_ok_begin(&o, NULL);
-    rc = job->call->run(job, json_root(job->doc), &o);
+    if (job->call->instead != NULL) {
+        json_out_init(&o);
+        json_begin_obj(&o, NULL);
+        rc = job->call->run(job, NULL, &o);
+    } else {
+        envelope_ok_begin(&o, NULL);
+        rc = job->call->run(job, json_root(job->doc), &o);
+    }
     if (rc != SP_OK) {
         drop(&o);
         return rc;
     }
-    envelope_ok_close(&o);
+    if (job->call->instead != NULL)
+        json_end(&o);
+    else
+        envelope_ok_close(&o);
     json_out_finish(&o, reply);
     return buf_failed(reply) ? err_set(&job->err, SP_NO_MEMORY, "not enough memory for the answer")
                              : SP_OK;
@@ -162,9 +172,18 @@ static void on_gone(void *ctx)
     free_job(ctx);
 }
 
+static void refuse(struct http_exchange *ex, const struct file_call *call, int status,
+                   const char *message)
+{
+    if (call->instead != NULL)
+        call->instead(ex);
+    else
+        envelope_fail(ex, status, message);
+}
+
 static void fail(struct file_job *job, int status, const char *message)
 {
-    envelope_fail(job->ex, status, message);
+    refuse(job->ex, job->call, status, message);
     free_job(job);
 }
 
@@ -227,7 +246,7 @@ void file_job_start(struct http_exchange *ex, const struct file_call *call)
     struct file_job *job;
 
     if (lane->waiting.len >= FILE_LANE_WAITING) {
-        envelope_fail(ex, 503, "too many file jobs are waiting");
+        refuse(ex, call, 503, "too many file jobs are waiting");
         return;
     }
     job = xcalloc(1, sizeof(*job));
@@ -238,6 +257,7 @@ void file_job_start(struct http_exchange *ex, const struct file_call *call)
     job->user = &a->user;
     job->root = &a->root;
     job->base = agent_directory(a, &a->user);
+    job->env = &a->env;
     job->deadline_ns = rt_after(uv_hrtime(), FILE_DEADLINE_NS);
     file_result_init(&job->result, false);
     http_set_ctx(ex, job, on_gone);

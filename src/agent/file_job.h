@@ -7,6 +7,7 @@
 #ifndef AGENT_FILE_JOB_H
 #define AGENT_FILE_JOB_H
 
+#include "agent/env_table.h"
 #include "agent/file_error.h"
 #include "agent/file_lane.h"
 #include "agent/file_result.h"
@@ -30,6 +31,9 @@ struct file_call {
      * code when job->err is. */
     int (*run)(struct file_job *job, const struct json *req, struct json_out *o);
     bool is_long; /* goes through the lane */
+    /* Not NULL: there is no request to read, run() puts the members of the whole answer, and when that
+     * cannot be done this answers. */
+    void (*instead)(struct http_exchange *ex);
 };
 
 struct file_job {
@@ -45,6 +49,7 @@ struct file_job {
     const struct identity *user; /* who it is done as */
     const struct identity *root; /* or, when the request says `sudo`, as */
     const char *base;            /* of relative paths */
+    const struct env_table *env; /* of commands */
     uint64_t deadline_ns;
     /* The helper's. */
     struct json_doc *doc;     /* the request */

@@ -16,6 +16,7 @@
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "base/str.h"
 #include "loop/signals.h"
 #include "sandpool/version.h"
@@ -34,6 +35,8 @@ static const char usage_text[] =
     "  --channel-from PATH  the same with a socket that is handed out at this Unix socket\n"
     "  --unix PATH        serve on a Unix socket instead; only the agent's own user may connect\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
+    "  --open             without a token, serve everybody who reaches the port: anybody there can\n"
+    "                     run commands and read files; else SANDPOOL_AGENT_OPEN=1\n"
     "  --user NAME        who commands and file operations are (default: who runs it)\n"
     "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
     "  --detach-stdio     after the ready line, leave the standard streams\n"
@@ -57,6 +60,7 @@ struct options {
     bool has_channel;
     bool want_detach;
     bool want_refusal;
+    bool want_open;
 };
 
 static const struct http_limits limits = {
@@ -107,6 +111,9 @@ static bool take_option(int c, const char *value, struct options *ret)
     case 'n':
         ret->want_refusal = true;
         return true;
+    case 'o':
+        ret->want_open = true;
+        return true;
     default:
         return false;
     }
@@ -127,6 +134,7 @@ static void parse_options(int argc, char **argv, struct options *ret)
                                           {"stop-grace", required_argument, NULL, 'g'},
                                           {"detach-stdio", no_argument, NULL, 'd'},
                                           {"refuse-programs", no_argument, NULL, 'n'},
+                                          {"open", no_argument, NULL, 'o'},
                                           {"version", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -185,6 +193,20 @@ static int read_token(struct agent *a, const char *path, struct err *err)
         return err_set(err, SP_CONFIG, "SANDPOOL_AGENT_TOKEN is longer than %d characters",
                        (int) AGENT_TOKEN_MAX);
     return SP_OK;
+}
+
+/* For images that somebody else starts, who hands out no token. Where there is one, it is asked for. */
+static void choose_access(struct agent *a, bool want_open)
+{
+    const char *env = getenv("SANDPOOL_AGENT_OPEN");
+    unsigned char bytes[AGENT_LIFE_LEN / 2];
+
+    rand_secure(bytes, sizeof(bytes));
+    str_hex(a->life, bytes, sizeof(bytes));
+    a->is_open = str_is_empty(a->token) && (want_open || (env != NULL && strcmp(env, "1") == 0));
+    if (a->is_open)
+        (void) fputs("sandpool-agent: open: whoever reaches the port can run commands here\n",
+                     stderr);
 }
 
 /* Who is served, and where. */
@@ -382,6 +404,7 @@ int main(int argc, char **argv)
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }
+    choose_access(&agent, options.want_open);
     env_table_init(&agent.env, environ);
     if (run(&agent, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);

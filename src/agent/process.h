@@ -52,6 +52,7 @@ struct process_table {
     struct list running;
     struct list finished; /* oldest first */
     uint64_t last_id;
+    uint64_t ended_ns; /* when one last died, or an orphan of one; 0: none has */
     uint64_t grace_ns; /* between TERM and KILL */
     struct oom_score score;
     struct helper_table helpers; /* the agent's own children */

@@ -58,9 +58,9 @@ void process_table_reap(struct process_table *t)
         p = process_by_pid(t, info.si_pid);
         if (p != NULL)
             finish(p, &info);
-        else
-            (void) helper_buried(&t->helpers, info.si_pid); /* or it is an orphan */
-        (void) waitpid(info.si_pid, NULL, WNOHANG);         /* dead: it is there */
+        if (p != NULL || !helper_buried(&t->helpers, info.si_pid)) /* or it is an orphan */
+            t->ended_ns = rt_now(&t->loop->rt);
+        (void) waitpid(info.si_pid, NULL, WNOHANG); /* dead: it is there */
     }
     if (t->on_closed != NULL)
         process_table_close(t, t->on_closed, t->closed_ctx);

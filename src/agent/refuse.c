@@ -1,7 +1,8 @@
 /* refuse.c - the kernel has one amount of memory for compiled programs (net.core.bpf_jit_limit), for
  * everybody on the machine: when a box has taken it all, no engine can load the filter of a new
  * container. An engine's own list of system calls lets containers attach filters to sockets and load
- * system call filters, as many as they like; so the agent refuses them. */
+ * system call filters, as many as they like; so the agent refuses them, and the other options of sockets
+ * that take from the whole machine (base/sockopts.h). */
 #include "agent/refuse.h"
 
 #include <errno.h>
@@ -11,10 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "base/compiler.h"
+#include "base/sockopts.h"
 
 /* The native table of calls and the 32-bit one, for which this program has no names. */
 #if defined(__x86_64__)
@@ -58,19 +59,16 @@
 #define REFUSE_IF(table, number, i, value, errnum)                                           \
     LOAD(DATA(arch)), IF_EQUAL(table, 5), LOAD(DATA(nr)), IF_EQUAL(number, 3), LOAD(ARG(i)), \
         IF_EQUAL(value, 1), FAIL(errnum)
-#define REFUSE_OPTION(table, number, option)                                                 \
+#define REFUSE_OPTION(table, number, level, option, errnum)                                  \
     LOAD(DATA(arch)), IF_EQUAL(table, 7), LOAD(DATA(nr)), IF_EQUAL(number, 5), LOAD(ARG(1)), \
-        IF_EQUAL(SOL_SOCKET, 3), LOAD(ARG(2)), IF_EQUAL(option, 1), FAIL(EPERM)
-#define REFUSE_OPTIONS(table, number)                                                            \
-    REFUSE_OPTION(table, number, SO_ATTACH_FILTER), REFUSE_OPTION(table, number, SO_ATTACH_BPF), \
-        REFUSE_OPTION(table, number, SO_ATTACH_REUSEPORT_CBPF),                                  \
-        REFUSE_OPTION(table, number, SO_ATTACH_REUSEPORT_EBPF)
+        IF_EQUAL(level, 3), LOAD(ARG(2)), IF_EQUAL(option, 1), FAIL(errnum)
+#define REFUSE_IN_BOTH(level, option, errnum)                     \
+    REFUSE_OPTION(NATIVE, SYS_setsockopt, level, option, errnum), \
+        REFUSE_OPTION(OTHER, OTHER_SETSOCKOPT, level, option, errnum),
 
 /* Errors as in a kernel without filters: programs that would narrow their rights go on without. */
 static const struct sock_filter program[] = {
-    REFUSE_OPTIONS(NATIVE, SYS_setsockopt),
-    REFUSE_OPTIONS(OTHER, OTHER_SETSOCKOPT),
-    REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
+    SOCKOPTS(REFUSE_IN_BOTH) REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE_IF(OTHER, OTHER_PRCTL, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE(NATIVE, SYS_seccomp, ENOSYS),
     REFUSE(OTHER, OTHER_SECCOMP, ENOSYS),

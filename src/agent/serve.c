@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
+#include "agent/about.h"
 #include "agent/api_file.h"
 #include "agent/bash_session.h"
+#include "agent/file_job.h"
 #include "agent/shell_session.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -56,10 +57,16 @@ int agent_guard(struct http_exchange *ex, const struct http_route *route, struct
         http_prove(ex); /* whoever has no token cannot keep it from its box by many connections */
         return SP_OK;
     }
+    if (a->is_open && str_is_empty(a->token)) { /* nobody can prove anything */
+        http_prove(ex);
+        return SP_OK;
+    }
     if ((route->flags & HTTP_OPEN) != 0 || (a->is_open && (route->flags & HTTP_OPERATOR) == 0))
         return SP_OK;
     if (str_is_empty(a->token))
-        return err_set(err, SP_UNAUTHORIZED, "this box has no token: only its health is served");
+        return err_set(err, SP_UNAUTHORIZED,
+                       "this box has no token: only its health is served. An image for a "
+                       "provisioner that gives none starts sandpool-agent with --open");
     return err_set(err, SP_UNAUTHORIZED, "the token of this box is required");
 }
 
@@ -94,41 +101,43 @@ struct json_doc *agent_read_body(struct http_exchange *ex)
     return doc;
 }
 
-static void put_system(struct json_out *o, const struct agent *a)
-{
-    struct utsname name;
-
-    json_begin_obj(o, "system");
-    if (uname(&name) == 0) {
-        json_put_str(o, "os", name.sysname);
-        json_put_str(o, "kernel", name.release);
-        json_put_str(o, "arch", name.machine);
-        json_put_str(o, "hostname", name.nodename);
-    }
-    json_put_str(o, "user", a->user.name);
-    json_put_str(o, "home_dir", a->user.home);
-    json_put_str(o, "workspace", agent_directory(a, &a->user));
-    json_end(o);
-}
-
-static void handle_sandbox(struct http_exchange *ex)
+/* What costs nothing to say. */
+static void reply_system(struct http_exchange *ex)
 {
     const struct agent *a = http_server_ctx(ex);
+    const struct about about = {&a->user, agent_directory(a, &a->user), &a->env};
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_bool(&o, "success", true);
-    json_put_str(&o, "message", "");
-    json_put_null(&o, "data");
-    json_put_str(&o, "home_dir", a->user.home);
-    json_put_str(&o, "workspace", agent_directory(a, &a->user));
-    json_put_str(&o, "version", SANDPOOL_VERSION);
-    json_begin_obj(&o, "detail");
-    put_system(&o, a);
-    json_end(&o);
+    about_put(&o, &about, false);
     json_end(&o);
     http_reply_json(ex, 200, &o);
+}
+
+static int put_all(struct file_job *job, const struct json *req, struct json_out *o)
+{
+    const struct about about = {job->user, job->base, job->env};
+
+    (void) req; /* there is none */
+    about_put(o, &about, true);
+    return SP_OK;
+}
+
+/* The ports and programs are for those who may use the box, and not for probes, who say so. */
+static void handle_sandbox(struct http_exchange *ex)
+{
+    static const struct file_call call = {
+        .operation = "look", .run = put_all, .instead = reply_system};
+    const struct agent *a = http_server_ctx(ex);
+    const char *prefer = http_header(ex, "prefer");
+
+    http_add_header(ex, "X-Sandbox-Life", a->life);
+    if ((!a->is_open && !has_token(a, ex)) ||
+        (prefer != NULL && strcmp(prefer, "return=minimal") == 0))
+        reply_system(ex);
+    else
+        file_job_start(ex, &call);
 }
 
 static void handle_agent(struct http_exchange *ex)
@@ -161,7 +170,9 @@ static void handle_access(struct http_exchange *ex)
 
     if (doc == NULL)
         return;
-    r = json_only_fields(json_root(doc), known, &err);
+    r = str_is_empty(a->token) ? err_set(&err, SP_UNSUPPORTED,
+                                         "this box has no token: it was started open and stays so")
+                               : json_only_fields(json_root(doc), known, &err);
     if (r == SP_OK)
         r = json_field_bool(json_root(doc), "open", &is_open, &err);
     (void) json_doc_free(doc);
@@ -185,18 +196,19 @@ static void handle_health(struct http_exchange *ex)
 }
 
 static const struct http_route own_routes[] = {
-    {HTTP_METHOD_GET, "/v1/sandbox", handle_sandbox, HTTP_OPEN, 0, "readiness, what the box is"},
-    {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN, 0, "the agent runs"},
-    {HTTP_METHOD_GET, "/v1/agent", handle_agent, 0, 0, "the agent itself"},
-    {HTTP_METHOD_POST, "/v1/agent/access", handle_access, HTTP_OPERATOR, 0,
+    {HTTP_METHOD_GET, "/v1/sandbox", handle_sandbox, HTTP_OPEN | HTTP_QUIET, 0,
+     "readiness, what the box is"},
+    {HTTP_METHOD_GET, "/healthz", handle_health, HTTP_OPEN | HTTP_QUIET, 0, "the agent runs"},
+    {HTTP_METHOD_GET, "/v1/agent", handle_agent, HTTP_QUIET, 0, "the agent itself"},
+    {HTTP_METHOD_POST, "/v1/agent/access", handle_access, HTTP_OPERATOR | HTTP_QUIET, 0,
      "whether the token is asked for"},
     {.pattern = NULL},
 };
 
 /* One array per file of the API, each ending with .pattern NULL. */
 static const struct http_route *const parts[] = {
-    own_routes,         agent_env_routes,           agent_bash_routes, agent_process_routes,
-    agent_shell_routes, agent_shell_session_routes, agent_file_routes,
+    own_routes,           agent_activity_routes, agent_env_routes,           agent_bash_routes,
+    agent_process_routes, agent_shell_routes,    agent_shell_session_routes, agent_file_routes,
 };
 
 struct http_route *agent_routes_new(void)

@@ -10,7 +10,7 @@
 #include "agent/process.h"
 #include "http/http.h"
 
-enum { AGENT_TOKEN_MAX = 128, AGENT_PATH_MAX = 1024 };
+enum { AGENT_TOKEN_MAX = 128, AGENT_PATH_MAX = 1024, AGENT_LIFE_LEN = 16 };
 
 struct agent {
     struct loop loop;
@@ -19,8 +19,10 @@ struct agent {
     struct http_route *routes;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
     bool is_open;                    /* the token is not asked for */
-    struct identity user;            /* who commands and file operations are */
-    struct identity root;          /* who they are on request; `user` where that is not possible */
+    char
+        life[AGENT_LIFE_LEN + 1]; /* another one after each start: tells a box from its successor */
+    struct identity user;         /* who commands and file operations are */
+    struct identity root;         /* who they are on request; `user` where that is not possible */
     char work_dir[AGENT_PATH_MAX]; /* where they are; "": at home */
     struct env_table env;          /* of what is started */
     uint64_t started_ns;
@@ -40,6 +42,7 @@ struct agent {
 MUST_CHECK struct http_route *agent_routes_new(void);
 
 /* The parts' routes; each ends with .pattern NULL. */
+extern const struct http_route agent_activity_routes[];
 extern const struct http_route agent_bash_routes[];
 extern const struct http_route agent_env_routes[];
 extern const struct http_route agent_process_routes[];
@@ -58,7 +61,8 @@ void agent_init_sessions(struct agent *a);
 void agent_fini_sessions(struct agent *a);
 
 /* The guard of the server: health is open, everything else wants the token, unless the box was
- * opened; then only what is about the agent itself does (HTTP_OPERATOR). */
+ * opened; then only what is about the agent itself does (HTTP_OPERATOR). Without a token that can be
+ * sent (--open) nothing does. */
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
 
 #endif

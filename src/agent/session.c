@@ -54,6 +54,5 @@ void session_put(struct json_out *o, const struct session *s, const struct rt *r
     str_iso8601(at, rt_wall_at(rt, s->used_ns));
     json_put_str(o, "last_used_at", at);
     json_put_u64(o, "age_seconds", (rt_now(rt) - s->created_ns) / NS_PER_S);
-    json_put_str(o, "status", command != NULL ? "active" : "idle");
     json_put_str(o, "current_command", command);
 }

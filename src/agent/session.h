@@ -22,7 +22,7 @@ MUST_CHECK int session_check_id(const char *id, struct err *err);
 void session_add(struct session *s, struct list *table, const struct rt *rt, const char *id);
 /* NULL when there is none. Counts as use. */
 struct session *session_find(struct list *table, const struct rt *rt, const char *id);
-/* Its members, into an open object. `command` is what runs in it, NULL for nothing. */
+/* Its members but the status, into an open object. `command` is what runs in it, NULL for nothing. */
 void session_put(struct json_out *o, const struct session *s, const struct rt *rt,
                  const char *directory, const char *command);
 

@@ -249,3 +249,16 @@ void strays_kill_own(void)
     stop_all(&s, getpid(), false);
     strays_kill(&s);
 }
+
+bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+{
+    struct tree t = {0};
+    bool is_any = false;
+
+    read_tree(&t);
+    mark(&t, getpid(), false);
+    for (size_t i = 0; i < t.count && !is_any; i++)
+        is_any = t.list[i].is_mine && !t.list[i].is_dead && !is_spared(t.list[i].pid, ctx);
+    free(t.list);
+    return is_any;
+}

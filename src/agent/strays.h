@@ -38,6 +38,8 @@ void strays_kill(struct strays *s);
 void strays_forget(struct strays *s);
 /* SIGTERM to all descendants of this process but those that are spared. Stopped ones go on. */
 void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
+/* Whether a descendant of this process lives that is not spared. */
+bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
 /* Kills all descendants of this process. */
 void strays_kill_own(void);
 

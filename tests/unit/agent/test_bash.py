@@ -7,6 +7,9 @@ from agent_client import AgentTest, is_alive
 
 
 class Bash(AgentTest):
+    def sessions(self):
+        return {s["session_id"]: s for s in self.get("/v1/bash/sessions").data}
+
     def test_streams_status_and_directory(self):
         data = self.bash("echo out; echo err >&2; pwd; exit 3")
         self.assertEqual(data["stdout"], f"out\n{self.home}\n")
@@ -140,12 +143,12 @@ class Bash(AgentTest):
         self.assertEqual(self.bash("cd /; pwd", session_id="one")["stdout"], "/\n")
         self.assertEqual(self.bash("pwd", session_id="one")["stdout"], "/tmp\n")
         sleeper = self.bash("echo $$; exec sleep 300", session_id="one", async_mode=True)
-        listed = self.get("/v1/bash/sessions").data["sessions"]
-        self.assertEqual(listed["one"]["status"], "active")
+        listed = self.sessions()
+        self.assertEqual((listed["one"]["status"], listed["one"]["command_count"]), ("ready", 3))
         self.assertIn("sleep 300", listed["one"]["current_command"])
         self.assertEqual(self.bash("echo beside", session_id="one")["stdout"], "beside\n")
         self.assertEqual(self.post("/v1/bash/sessions/one/close").status, 200)
-        self.assertNotIn("one", self.get("/v1/bash/sessions").data["sessions"])
+        self.assertNotIn("one", self.sessions())
         self.until(lambda: self.process(sleeper["command_id"]).json["outcome"] == "killed", "killed")
 
     def test_oldest_idle_session_makes_room(self):
@@ -153,7 +156,7 @@ class Bash(AgentTest):
         self.bash("sleep 300", session_id="first", async_mode=True)
         for i in range(80):
             self.assertEqual(self.post("/v1/bash/sessions/create", {"session_id": f"s{i}"}).status, 200)
-        listed = self.get("/v1/bash/sessions").data["sessions"]
+        listed = self.sessions()
         self.assertEqual(len(listed), 64)
         self.assertIn("first", listed)
         self.assertIn("s79", listed)
@@ -161,7 +164,7 @@ class Bash(AgentTest):
         oldest = [name for name in listed if name != "first"][0]
         self.bash("true", session_id=oldest)  # used: the next one goes instead
         self.post("/v1/bash/sessions/create", {"session_id": "last"})
-        self.assertIn(oldest, self.get("/v1/bash/sessions").data["sessions"])
+        self.assertIn(oldest, self.sessions())
 
     def test_caller_that_leaves_takes_its_command_along(self):
         connection = self.connect()

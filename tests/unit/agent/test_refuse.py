@@ -1,7 +1,9 @@
-"""The agent with --refuse-programs: neither it nor what it starts loads programs into the kernel, by no way."""
+"""The agent with --refuse-programs: neither it nor what it starts loads programs into the kernel, by no way, or joins
+multicast groups."""
 
 import platform
 import shutil
+import subprocess
 import unittest
 
 from agent_client import AgentTest
@@ -40,6 +42,38 @@ NUMBERS = {"x86_64": (54, 317), "aarch64": (208, 277)}
 WANTED = ["EPERM"] * 4 + ["EINVAL", "ENOSYS", "ENOSYS", "named"]
 
 
+# Joins by every option there is, of both families; the other options, and lingering. Nothing is joined by these values: without
+# the refusal they say EINVAL, ENODEV or the like.
+JOINS = r"""
+import ctypes, errno, mmap, platform, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+value = ctypes.create_string_buffer(512)
+def option(sock, level, name, high=0):
+    rc = libc.syscall(SETSOCKOPT, sock.fileno(), ctypes.c_long(level | high), ctypes.c_long(name | high), value, 512)
+    return "done" if rc >= 0 else errno.errorcode[ctypes.get_errno()]
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+refused = {0: (35, 39, 41, 42, 46, 48), 41: (20, 27, 32, 42, 46, 48)}
+for high in (0, 1 << 32):
+    print(*(option(four if level == 0 else six, level, name, high) for level in refused for name in refused[level]))
+print(*sorted({name for level, sock in ((0, four), (41, six)) for name in range(128)
+               if name not in refused[level] and option(sock, level, name) == "EPERM"}))
+value[:8] = struct.pack("ii", 1, 3600)
+print(option(four, 1, 13), four.getsockopt(socket.SOL_SOCKET, 13, 8) == bytes(8))  # no linger
+size = [four.getsockopt(socket.SOL_SOCKET, name) for name in (7, 8)]
+print(option(four, 1, 7), option(four, 1, 8), size == [four.getsockopt(socket.SOL_SOCKET, name) for name in (7, 8)])
+four.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 3)
+print(four.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL))
+if platform.machine() == "x86_64":
+    page = mmap.mmap(-1, 4096, prot=7)
+    # setsockopt of the 32-bit table: eax 366, ebx, ecx, edx from the arguments, esi and edi 0
+    page.write(bytes.fromhex("53565789fb89f131f631ffb86e010000cd805f5e5bc3"))
+    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(
+        ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    print(*(errno.errorcode.get(-call(four.fileno(), 0, name), "done") for name in (35, 2)))
+"""
+
+
 @unittest.skipUnless(platform.machine() in NUMBERS and shutil.which("python3"), "no numbers of calls for this machine")
 class Refuse(AgentTest):
     def agent_argv(self, argv):
@@ -52,6 +86,24 @@ class Refuse(AgentTest):
         pid = self.start(argv=["python3", "-c", text])
         self.assertEqual(self.wait(pid)["outcome"], "exited")
         self.assertEqual(self.process(pid, "/output").body.decode().split(), wanted)
+
+    def test_multicast_and_linger(self):
+        setsockopt, _ = NUMBERS[platform.machine()]
+        argv = ["python3", "-c", JOINS.replace("SETSOCKOPT", str(setsockopt), 1)]
+        free = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+        pid = self.start(argv=argv)
+        self.assertEqual(self.wait(pid)["outcome"], "exited")
+        lines = self.process(pid, "/output").body.decode().splitlines()
+        refused = " ".join(["EPERM"] * 12)
+        self.assertEqual(lines[:2], [refused, refused])
+        self.assertNotIn("EPERM", free[0] + free[1])
+        self.assertEqual(lines[2], free[2])  # no others than those that this user may not set anyway
+        self.assertEqual(lines[3:6], ["done True", "done done True", "3"])
+        self.assertEqual(free[3:6], ["done False", "done done False", "3"])
+        if platform.machine() == "x86_64":
+            self.assertEqual(lines[6].split()[0], "EPERM")
+            self.assertNotEqual(free[6].split()[0], "EPERM")
+            self.assertEqual(lines[6].split()[1], free[6].split()[1])
 
 
 if __name__ == "__main__":

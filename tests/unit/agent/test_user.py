@@ -121,6 +121,28 @@ class Files(UserTest):
         self.ok("write", file="~/e", content="x")
         self.assertEqual(self.owner(self.home / "e"), (UID, GID))
 
+    def directories(self, *paths):
+        return self.post("/v1/agent/directories", {"sudo": True, "paths": [str(p) for p in paths]})
+
+    def test_directories_for_the_user(self):
+        """Where only root can make them; what is there already of somebody else, or is a link, stays as it is."""
+        top = self.root / "mnt"
+        (top / "rooted").mkdir(parents=True)
+        (top / "other").mkdir()
+        os.chown(top / "other", 4250, 4250)
+        (top / "link").symlink_to(self.root)
+        self.assertEqual(self.directories(top / "a" / "b", top / "a", top / "rooted", top / "other").status, 200)
+        for name, owner in (("a/b", (UID, GID)), ("a", (UID, GID)), ("rooted", (UID, GID)), ("other", (4250, 4250))):
+            self.assertEqual(self.owner(top / name), owner, name)
+        before = self.owner(self.root)
+        self.assertEqual(self.directories(top / "link", top / "link" / "x", top / "c").status, 400)
+        self.assertEqual((self.owner(self.root), (self.root / "x").exists()), (before, False))
+        self.assertEqual(self.owner(top / "c"), (UID, GID))  # made all the same
+        self.assertEqual(self.post("/v1/agent/directories", {"paths": [str(top / "d")]}).status, 403)  # the user may not
+        for paths in ([], "x", ["x"], ["/a/../b"], ["/./a"], ["//a"], ["/a/"], [7], ["/x"] * 33):
+            answer = self.post("/v1/agent/directories", {"sudo": True, "paths": paths})
+            self.assertEqual(answer.status, 422, paths)
+
     def test_relative_paths_begin_in_the_workspace(self):
         (self.work / "f").write_text("here")
         self.assertEqual(self.ok("read", file="f"), {"content": "here", "file": f"{self.work}/f"})
