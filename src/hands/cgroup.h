@@ -15,6 +15,10 @@ unsigned cgroup_remove(const char *path, unsigned *ret_left);
 /* Moves a process into it, in every hierarchy that has it. */
 MUST_CHECK int cgroup_add(const char *path, int pid, struct err *err);
 
+/* Makes it, without limits, and moves a process (0: this one) into it where systemd looks for what belongs to a
+ * service: `systemctl kill` of the daemon does not mean it. Where that is not allowed, nothing happens. */
+void cgroup_place(const char *path, int pid);
+
 /* Makes the plan's cgroup with its limits and moves this process into it, v1 and v2. */
 MUST_CHECK int cgroup_join(const struct plan *p, struct err *err);
 

@@ -41,19 +41,26 @@ static void delegate(int dir)
 /* The group in one hierarchy, made if need be. */
 static int open_group(int top, const char *path, bool is_v2)
 {
-    const char *slash = strrchr(path, '/');
-    AUTO_CLOSE int parent = -1;
+    const char *rest = path + 1;
+    AUTO_CLOSE int dir = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char name[256];
 
-    if ((size_t) snprintf(name, sizeof(name), "%.*s", (int) (slash - path - 1), path + 1) >=
-        sizeof(name))
-        return -1;
-    if (is_v2)
-        delegate(top);
-    parent = open_dir(top, name);
-    if (parent >= 0 && is_v2)
-        delegate(parent);
-    return parent < 0 ? -1 : open_dir(parent, slash + 1);
+    while (dir >= 0) {
+        size_t len = strcspn(rest, "/");
+        int next;
+
+        if (is_v2)
+            delegate(dir);
+        if ((size_t) snprintf(name, sizeof(name), "%.*s", (int) len, rest) >= sizeof(name))
+            return -1;
+        next = open_dir(dir, name);
+        if (rest[len] == '\0')
+            return next;
+        (void) close(dir); /* only a way */
+        dir = next;
+        rest += len + 1;
+    }
+    return -1;
 }
 
 /* Version 1: "memory.limit_in_bytes" is in the hierarchy "memory". */
@@ -90,6 +97,25 @@ static bool has_limit(const struct plan *p, const char *hierarchy)
     return strcmp(hierarchy, TRACKER) == 0;
 }
 
+/* In version 1 systemd has a hierarchy without controllers, one of version 2 where that is there, too. */
+void cgroup_place(const char *path, int pid)
+{
+    static const char *const trackers[] = {TRACKER, "systemd", "unified"};
+    AUTO_CLOSE int root = open(CGROUP_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is_v2 = faccessat(root, "cgroup.controllers", F_OK, 0) == 0;
+    char number[16];
+
+    (void) snprintf(number, sizeof(number), "%d", pid);
+    for (size_t i = 0; i < (is_v2 ? 1 : ARRAY_LEN(trackers)); i++) {
+        AUTO_CLOSE int top =
+            openat(root, is_v2 ? "." : trackers[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_CLOSE int group = top < 0 ? -1 : open_group(top, path, false);
+
+        if (group >= 0 && write_to(group, "cgroup.procs", number) != 0)
+            errno = 0; /* not ours to change: it stays where it is */
+    }
+}
+
 int cgroup_join(const struct plan *p, struct err *err)
 {
     static const char *const hierarchies[] = {"memory", "cpu", TRACKER};
@@ -100,6 +126,7 @@ int cgroup_join(const struct plan *p, struct err *err)
         return err_sys(err, SP_IO, errno, CGROUP_ROOT);
     if (faccessat(root, "cgroup.controllers", F_OK, 0) == 0)
         return join(root, p, NULL, err);
+    cgroup_place(p->cgroup, 0);
     for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(hierarchies); i++) {
         AUTO_CLOSE int top = -1;
 

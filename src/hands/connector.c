@@ -1,6 +1,6 @@
 /* connector.c - connects to the Unix socket of a box for each connection of its relay. The box is not
- * trusted: only a socket in the one directory is connected to, and what the box puts in its place leads
- * nowhere. */
+ * trusted: only a socket in the one directory is connected to, in which the box can change nothing once
+ * its agent listens. */
 #include "hands/connector.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "hands/cgroup.h"
 #include "hands/inside.h"
 #include "hands/relay_filter.h"
 #include "hands/relay_loop.h"
@@ -62,6 +63,17 @@ int connector_open_dir(const struct plan *p, int *ret_fd, struct err *err)
     (void) snprintf(path, sizeof(path), "%s/rootfs%s", p->stage, dir_of(p, dir, sizeof(dir)));
     *ret_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return *ret_fd >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "open '%.100s'", p->connect);
+}
+
+int connector_close_dir(const struct plan *p, int dir, struct err *err)
+{
+    char path[32];
+
+    (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
+    if (mount(NULL, path, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) !=
+        0)
+        return err_sys(err, SP_IO, errno, "close the directory of '%.100s'", p->connect);
+    return SP_OK;
 }
 
 static int note_pid(const struct box_dir *d, pid_t pid, struct err *err)
@@ -116,6 +128,8 @@ int connector_start(const struct plan *p, const struct box_dir *d,
         become_connector(p, network, (int[]){channel, init, dir, d->lock, out});
     (void) close(TAKE_FD(out)); /* else the end of the report is never seen */
     rc = relay_read_report(in, "connector", err);
+    if (rc == SP_OK && p->cgroup != NULL)
+        rc = cgroup_add(p->cgroup, pid, err);
     if (rc == SP_OK)
         rc = note_pid(d, relay->pid, err);
     *pid_of_box = (int) relay->pid;

@@ -16,6 +16,10 @@ MUST_CHECK int connector_make_dir(const struct plan *p, int root, struct err *er
 /* Opens it, before anybody is in the box. */
 MUST_CHECK int connector_open_dir(const struct plan *p, int *ret_fd, struct err *err);
 
+/* The agent listens there: from now on nothing in it changes, so the box's root cannot put a socket of its
+ * own in its place and be sent the token of the box. */
+MUST_CHECK int connector_close_dir(const struct plan *p, int dir, struct err *err);
+
 /* Starts the process, which outlives us: `sandpool-oci connect <box dir> <id> <name>`. The box runs,
  * and *pid_of_box is its init; from then on, here and in the file "pid", it is the relay: whoever
  * watches the box watches that. */

@@ -17,14 +17,15 @@
 #include "base/fdpass.h"
 #include "hands/base.h"
 #include "hands/box_dir.h"
+#include "hands/cgroup.h"
 #include "hands/connector.h"
 #include "hands/mount_in.h"
-#include "hands/netlink.h"
 #include "hands/plan.h"
 #include "hands/plan_read.h"
 #include "hands/relay.h"
 #include "hands/remove.h"
 #include "hands/rootfs.h"
+#include "hands/socket_guard.h"
 #include "hands/start.h"
 #include "hands/user_ns.h"
 #include "sandpool/version.h"
@@ -69,7 +70,7 @@ static int limit_files(const struct plan *p, struct err *err)
 }
 
 /* The relay starts while the box's files are made, and outside of the mount namespace they are made in. */
-static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
+static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
                      unsigned *ret_unmapped, int *ret_pid, struct outcome *o)
 {
     struct relay_process relay;
@@ -77,13 +78,13 @@ static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
 
     (void) close(START_LISTEN_FD); /* the relay has it */
     if (rc == SP_OK)
-        rc = netlink_start(p, d, n, &o->err);
+        rc = guard_start(p, d, g, &o->err);
     if (rc == SP_OK)
         rc = rootfs_make(p, d, ret_unmapped, &o->err);
     if (rc == SP_OK)
         rc = user_ns_place(p, &o->err);
     if (rc == SP_OK)
-        rc = netlink_listen(p, n, &o->err);
+        rc = guard_listen(p, g, &o->err);
     if (rc == SP_OK)
         rc = limit_files(p, &o->err);
     if (rc == SP_OK && start_is_stopped())
@@ -91,13 +92,13 @@ static int start_all(const struct plan *p, struct box_dir *d, struct netlink *n,
     if (rc == SP_OK)
         rc = start_box(p, d, &relay, ret_pid, &o->tail, &o->err);
     if (rc == SP_OK)
-        rc = netlink_serve(p, d, n, &o->err);
+        rc = guard_serve(p, d, g, &o->err);
     if (relay.report >= 0)
         (void) close(relay.report); /* it ends: nobody takes its channel */
     return rc;
 }
 
-static int make_box(const struct plan *p, struct box_dir *d, struct netlink *n, struct outcome *o)
+static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, struct outcome *o)
 {
     struct json_out out;
     unsigned unmapped = 0;
@@ -106,7 +107,7 @@ static int make_box(const struct plan *p, struct box_dir *d, struct netlink *n, 
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = start_all(p, d, n, &unmapped, &pid, o)) != SP_OK)
+        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -152,7 +153,7 @@ static int check_run(const struct plan *p, struct err *err)
 static int do_run(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     struct remove_report report = {0};
-    struct netlink netlink = NETLINK_NONE;
+    struct guard guard = GUARD_NONE;
     struct box_dir d;
     struct err left;
     AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -167,8 +168,8 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     if (is_leftover)
         rc = remove_leftover(p, &d, &report, &o->err);
     if (rc == SP_OK)
-        rc = make_box(p, &d, &netlink, o);
-    netlink_close(&netlink);
+        rc = make_box(p, &d, &guard, o);
+    guard_close(&guard);
     box_dir_close(&d); /* the relay has the lock by now, or nobody shall have it */
     if (rc != SP_OK) {
         (void) alarm(CLEANUP_S);
@@ -227,6 +228,8 @@ static int do_relay(const char *text, size_t len, struct plan *p, struct outcome
         (rc = relay_begin(p->dir, p->id_base, listen, leash, &relay, &o->err)) != SP_OK ||
         (rc = relay_await(&relay, &channel, &o->err)) != SP_OK)
         return rc;
+    if (p->cgroup != NULL)
+        cgroup_place(p->cgroup, (int) relay.pid);
     if (!fdpass_send(START_LISTEN_FD, channel))
         return err_sys(&o->err, SP_IO, errno, "give the channel back"); /* the relay ends with us */
     json_out_init(&out);
@@ -358,9 +361,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return fputs(usage_text, stdout) < 0;
     if (argc >= 4 && run_beside(argc, argv))
-        _exit(HANDS_EXIT_FAILED); /* the connections it still has end with it */
-    if (argc == 4 && strcmp(argv[1], "netlink") == 0) { /* likewise: see netlink.h */
-        netlink_run(argv[3]);
+        _exit(HANDS_EXIT_FAILED);                     /* the connections it still has end with it */
+    if (argc == 5 && strcmp(argv[1], "guard") == 0) { /* likewise: see socket_guard.h */
+        guard_run(argv[3], argv[4]);
         return 0;
     }
     for (size_t i = 0; argc == 2 && i < ARRAY_LEN(verbs); i++) {

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "hands/box_dir.h"
 #include "hands/container.h"
+#include "hands/host_dir.h"
 #include "hands/inside.h"
 #include "hands/mount_in.h"
 #include "hands/proc.h"
@@ -81,8 +82,11 @@ static int attach(struct work *w, int root, size_t i, struct err *err)
     const struct plan_mount *m = &w->p->mounts[i];
     struct source *s = &w->sources[i];
     AUTO_CLOSE int target = -1;
-    int rc = inside_target(root, m->to, s->is_dir, w->p->id_base, &target, err);
+    int rc;
 
+    if (m->from == NULL)
+        return host_dir_inside(w->p, m, root, err);
+    rc = inside_target(root, m->to, s->is_dir, w->p->id_base, &target, err);
     if (rc != SP_OK)
         return rc;
     rc = compare(target, s, m->to, err);

@@ -30,6 +30,9 @@
  *    "mounts": [{"from": "/srv/data/x", "to": "/data", "ro": true}, …]  of a profile's choice:
  *                                  checked against "allow"; without what is mounted below; what
  *                                  root owns (user or group) only with "ro"
+ *                                  With "base": "/srv/data" (the daemon's own choice, "from" is below it)
+ *                                  what is missing below "base" is made and "allow" does not count, nor may
+ *                                  a link be on the way; "parts": "a,b" are directories in it, made too
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
@@ -44,10 +47,13 @@
  *                                  of its own (a small tmpfs that the box's root owns). The runtime
  *                                  gets no channel then: a second process outside has it and connects
  *                                  to that socket (connector.h). "pid" of the answer, and of the file
- *                                  of that name, is the relay's
- *    "netlink": "/mnt/netlink.sock" or absent,  the listenerPath of the spec, below "stage": the box's
- *                                  requests for netlink sockets come there, and `sandpool-oci netlink`
- *                                  outside the box answers them, as user id_base
+ *                                  of that name, is the relay's. The runtime is started in a user
+ *                                  namespace in which 65534 is the last id of the box's range
+ *    "guard": "/mnt/guard.sock" or absent,  the listenerPath of the spec, below "stage": the box's
+ *                                  requests for sockets come there, and `sandpool-oci guard` outside the
+ *                                  box answers them, as user id_base
+ *    "sockets": 2048 or absent,    how many the box may have, Unix sockets not counted; absent: only
+ *                                  netlink sockets are asked for
  *    "user_ns": "/mnt/user_ns" or absent,  where the spec finds the box's user namespace, below "stage": it
  *                                  is made here, as user id_base
  *    "max_files": 65536 or absent,  open files of a process (RLIMIT_NOFILE) and no core files, for a spec
@@ -64,7 +70,9 @@
  * mount: attaches directories of the host to a running box. Nothing of it stays on the host.
  *   {"dir": …, "pid": …, "id_base": …, "id_count": …, "user_id": 1000, "mounts": […], "allow": […]}
  *   or {"container": "<64 hex digits>", "pid": …, "program": "/.sandpool/agent" or absent, "mounts": […],
- *    "allow": […]}                 for a container that an engine made: "pid" must be its first
+ *    "allow": […]}                 a mount without "from" is a directory, made in the box for its user (in a
+ *                                  box without our agent for everybody), where nothing is in the way.
+ *                                  The second form is for a container that an engine made: "pid" must be its first
  *                                  process, in a control group with its id in the name, and run
  *                                  "program". Owners become the user that process runs as; what root
  *                                  owns stays root's
@@ -78,8 +86,9 @@
  *
  * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
  * listening socket comes from there, and the box's end of the channel goes back.
- *   {"dir": "/…", "id": 1610612737}  "dir" only tells whose it is; "id" is its user on this machine,
- *                                  0: ours
+ *   {"dir": "/…", "id": 1610612737, "cgroup": "/sandpool-<instance>/relays" or absent}
+ *                                  "dir" only tells whose it is; "id" is its user on this machine,
+ *                                  0: ours; "cgroup" is made for it, where that may be
  *   -> {"pid": 4711}               it serves
  *
  * base: makes the base of `rootfs: host`.

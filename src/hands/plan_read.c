@@ -2,6 +2,7 @@
  * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "hands/plan_read.h"
@@ -131,8 +132,22 @@ static bool is_vital(const char *to)
     return false;
 }
 
-static int get_mounts(const struct json *obj, const char *key, bool is_own, struct plan_mount **ret,
-                      size_t *ret_count, struct err *err)
+static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
+{
+    int rc = get_path(v, "base", &m->base, err);
+
+    if (rc == SP_OK)
+        rc = json_field_str(v, "parts", PLAN_PATH_MAX, &m->parts, err);
+    if (rc != SP_OK || m->base == NULL)
+        return rc;
+    if (m->from == NULL || strcmp(m->from, m->base) == 0 || !plan_path_is_below(m->from, m->base))
+        return err_set(err, SP_INVALID_FIELD, "'from' is not below 'base'");
+    return SP_OK;
+}
+
+/* `is_own`: what the daemon itself wants; `may_lack`: "from", of directories in the box. */
+static int get_mounts(const struct json *obj, const char *key, bool is_own, bool may_lack,
+                      struct plan_mount **ret, size_t *ret_count, struct err *err)
 {
     const struct json *list;
     size_t len;
@@ -151,8 +166,10 @@ static int get_mounts(const struct json *obj, const char *key, bool is_own, stru
             (rc = need_path(v, "to", &m->to, err)) != SP_OK ||
             (rc = json_field_bool(v, "ro", &m->is_ro, err)) != SP_OK)
             return err_wrap(err, "entry %zu of '%s'", i, key);
-        if (m->from == NULL)
+        if (m->from == NULL && !may_lack)
             return err_set(err, SP_INVALID_FIELD, "entry %zu of '%s': 'from' is missing", i, key);
+        if (!is_own && (rc = get_base(v, m, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of '%s'", i, key);
         if (!is_own && is_vital(m->to))
             return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);
     }
@@ -244,21 +261,35 @@ static int get_limits(const struct json *obj, struct plan *p, struct err *err)
     return SP_OK;
 }
 
-/* Processes in the cgroup are killed: nothing but "/sandpool-<instance>/<box>" will do. */
-static int get_traces(const struct json *obj, struct plan *p, struct err *err)
+/* Processes in the cgroup are killed: nothing but "/sandpool-<instance>/<box>" will do, for ordinary users below a group of
+ * theirs. */
+static bool is_group_of_box(const char *path)
 {
     size_t prefix = strlen(CGROUP_PREFIX);
+    const char *at = geteuid() == 0 ? path : strstr(path, CGROUP_PREFIX);
+
+    return at != NULL && strncmp(at, CGROUP_PREFIX, prefix) == 0 &&
+           strchr(at + prefix, '/') != NULL;
+}
+
+static int get_cgroup(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc = get_path(obj, "cgroup", &p->cgroup, err);
+
+    if (rc == SP_OK && p->cgroup != NULL && !is_group_of_box(p->cgroup))
+        return err_set(err, SP_INVALID_FIELD, "'cgroup' must be '%s<instance>/<box>'",
+                       CGROUP_PREFIX);
+    return rc;
+}
+
+static int get_traces(const struct json *obj, struct plan *p, struct err *err)
+{
     int rc;
 
     if ((rc = get_args(obj, "delete", &p->remove, err)) != SP_OK ||
-        (rc = get_path(obj, "cgroup", &p->cgroup, err)) != SP_OK ||
-        (rc = get_path(obj, "runtime_state", &p->runtime_state, err)) != SP_OK)
+        (rc = get_cgroup(obj, p, err)) != SP_OK)
         return rc;
-    if (p->cgroup != NULL &&
-        (strncmp(p->cgroup, CGROUP_PREFIX, prefix) != 0 || strchr(p->cgroup + prefix, '/') == NULL))
-        return err_set(err, SP_INVALID_FIELD, "'cgroup' must be '%s<instance>/<box>'",
-                       CGROUP_PREFIX);
-    return SP_OK;
+    return get_path(obj, "runtime_state", &p->runtime_state, err);
 }
 
 static int get_ids(const struct json *obj, struct plan *p, struct err *err)
@@ -312,13 +343,14 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
         (rc = get_ids(o, p, err)) != SP_OK || (rc = get_disk(o, p, err)) != SP_OK ||
         (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
-        (rc = get_mounts(o, "binds", true, &p->binds, &p->bind_count, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", false, &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = get_path(o, "connect", &p->connect, err)) != SP_OK ||
-        (rc = get_path(o, "netlink", &p->netlink, err)) != SP_OK ||
+        (rc = get_path(o, "guard", &p->guard, err)) != SP_OK ||
+        (rc = json_field_u64(o, "sockets", 0, 1U << 20, &p->sockets, err)) != SP_OK ||
         (rc = get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
         (rc = json_field_u64(o, "max_files", 0, 1U << 20, &p->max_files, err)) != SP_OK ||
         (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
@@ -327,8 +359,10 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
-    if (p->connect != NULL && (strrchr(p->connect, '/') == p->connect || p->id_base == 0))
-        return err_set(err, SP_INVALID_FIELD, "plan: 'connect' needs a directory and an 'id_base'");
+    if (p->connect != NULL &&
+        (strrchr(p->connect, '/') == p->connect || p->id_base < 65536 || p->id_count < 2))
+        return err_set(err, SP_INVALID_FIELD,
+                       "plan: 'connect' needs a directory and a range of ids");
     if (plan_path_is_below(p->dir, p->stage))
         return err_set(err, SP_INVALID_FIELD, "plan: 'dir' must not be below 'stage'");
     return SP_OK;
@@ -359,7 +393,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
         (rc = need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", false, &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     p->pid = (int) pid;
@@ -384,7 +418,8 @@ int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *er
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
         (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
-        (rc = need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK)
+        (rc = need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
+        (rc = get_cgroup(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     return SP_OK;
 }

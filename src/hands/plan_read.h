@@ -27,9 +27,11 @@ struct plan_file {
 };
 
 struct plan_mount {
-    const char *from;
+    const char *from; /* NULL: only the directory `to` */
     const char *to;
     bool is_ro;
+    const char *base;  /* not NULL: see host_dir.h */
+    const char *parts; /* likewise */
 };
 
 struct plan_limit {
@@ -67,7 +69,8 @@ struct plan {
     const char **runtime; /* argument lists end with NULL */
     const char **network;
     const char *connect;
-    const char *netlink;
+    const char *guard;
+    uint64_t sockets;
     const char *user_ns;
     uint64_t max_files;
     struct plan_limit *limits;

@@ -59,10 +59,10 @@ static unsigned kill_beside(const struct box_dir *d, const char *file)
     return pid[0] > 1 && pid[1] != 0 && proc_kill((pid_t) pid[0], pid[1], 1000) ? 1 : 0;
 }
 
-/* The one for netlink is not counted: it ends with the box, sometimes sooner than we look. */
+/* The one for sockets is not counted: it ends with the box, sometimes sooner than we look. */
 static unsigned kill_network(const struct box_dir *d)
 {
-    (void) kill_beside(d, "netlink.pid");
+    (void) kill_beside(d, "guard.pid");
     return kill_beside(d, "net.pid");
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "hands/host_dir.h"
 #include "hands/idmap.h"
 #include "hands/inside.h"
 #include "hands/source.h"
@@ -91,19 +92,24 @@ static int source_open(const struct plan *p, const struct plan_mount *m, struct 
     int rc;
 
     *ret = (struct source){.tree = -1};
-    if ((rc = open_allowed(p, m->from, &fd, err)) != SP_OK ||
-        (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
+    rc = m->base != NULL ? host_dir_open(m, &fd, err) : open_allowed(p, m->from, &fd, err);
+    if (rc != SP_OK && m->base != NULL)
+        return err_wrap(err, "thread_data");
+    if (rc != SP_OK || (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
         (rc = check_owner(p, m, &st, err)) != SP_OK)
         return rc;
     map.from_uid = st.st_uid;
     map.from_gid = st.st_gid;
     rc = idmap_copy(fd, false, &tree, err);
-    if (is_engines(p) && st.st_uid == p->owner_uid && st.st_gid == p->owner_gid)
+    if (rc == SP_OK && m->base != NULL && is_engines(p) && p->program == NULL)
+        rc = host_dir_loosen(m, fd, err); /* who writes there is not who the container runs as */
+    else if (is_engines(p) && st.st_uid == p->owner_uid && st.st_gid == p->owner_gid)
         ret->is_mapped = true; /* it is the box's user already, and other owners are seen */
     else if (rc == SP_OK && st.st_uid != 0 && st.st_gid != 0) {
         rc = idmap_apply(tree, &map, err);
         ret->is_mapped = rc == SP_OK;
-        rc = rc == SP_UNSUPPORTED ? SP_OK : rc; /* then owners stay as they are: strangers */
+        if (rc == SP_UNSUPPORTED) /* then owners stay as they are: strangers */
+            rc = m->base != NULL ? host_dir_loosen(m, fd, err) : SP_OK;
     }
     if (rc == SP_OK)
         rc = idmap_restrict(tree, m->is_ro, false, err);
@@ -122,6 +128,8 @@ int source_open_all(const struct plan *p, struct source *ret, unsigned *ret_unma
     for (size_t i = 0; i < p->mount_count; i++)
         ret[i] = (struct source){.tree = -1};
     for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++) {
+        if (p->mounts[i].from == NULL)
+            continue; /* only a directory in the box */
         rc = source_open(p, &p->mounts[i], &ret[i], err);
         *ret_unmapped += rc == SP_OK && !ret[i].is_mapped ? 1 : 0;
     }

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/mem.h"
 #include "hands/cgroup.h"
 #include "hands/connector.h"
+#include "hands/network.h"
 #include "hands/start.h"
+#include "hands/user_ns.h"
 
 #define READY_MS 20000
-#define BEGIN_MS 1000 /* a machine with too much to do */
 #define READY_LINE "sandpool-agent: ready"
 
 static volatile sig_atomic_t is_stopped;
@@ -71,17 +71,19 @@ static bool hand_over(const struct plan *p, int channel)
     return dup2(channel, START_CHANNEL_FD) >= 0;
 }
 
-static void become_runtime(const struct plan *p, int channel, int out)
+static void become_runtime(const struct plan *p, pid_t parent, int channel, int out)
 {
     struct err err;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(out, 2) == 2 &&
         hand_over(p, channel)) {
-        if (p->limits != NULL && cgroup_join(p, &err) != SP_OK) {
+        if ((p->limits != NULL && cgroup_join(p, &err) != SP_OK) ||
+            (p->connect != NULL && user_ns_own_nobody(p, &err) != SP_OK)) {
             (void) dprintf(2, "%s", err.msg); /* the tail of the error */
             _exit(127);
         }
+        proc_die_with(parent); /* again: other rights end this */
         (void) execv(p->runtime[0], (char *const *) (uintptr_t) p->runtime);
     }
     (void) dprintf(2, "%s: %s", p->runtime[0], strerror(errno)); /* the tail of the error */
@@ -174,93 +176,6 @@ static int wait_ready(struct wait *w, const struct plan *p, struct err *err)
     return rc;
 }
 
-/* --- the network beside the box --- */
-
-static char *with_pid(const char *arg, int pid)
-{
-    const char *at = strstr(arg, "{pid}");
-    size_t cap = strlen(arg) + 16;
-    char *text = xcalloc(1, cap);
-
-    if (at == NULL)
-        (void) snprintf(text, cap, "%s", arg);
-    else
-        (void) snprintf(text, cap, "%.*s%d%s", (int) (at - arg), arg, pid, at + strlen("{pid}"));
-    return text;
-}
-
-/* It outlives us, in a session of its own; nobody reads what it says later, which must not end it. It
- * does not begin before its number is written down: nothing else leads to it. */
-static void become_network(const struct plan *p, int box_pid, int out, const int gate[2])
-{
-    char *argv[PLAN_ARGS_MAX + 1] = {NULL};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    char go;
-
-    (void) close(gate[1]); /* else the end of our parent is never seen */
-    if (read(gate[0], &go, 1) != 1)
-        _exit(127);
-    for (size_t i = 0; p->network[i] != NULL; i++)
-        argv[i] = with_pid(p->network[i], box_pid);
-    /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
-    (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
-    if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(out, 2) == 2)
-        (void) execv(argv[0], argv);
-    (void) dprintf(out, "%s: %s", p->network[0], strerror(errno)); /* the tail of the error */
-    _exit(127);
-}
-
-static int start_network(const struct plan *p, const struct box_dir *d, int box_pid,
-                         struct proc_tail *tail, struct err *err)
-{
-    struct pollfd wait = {.events = POLLIN};
-    struct pollfd begun = {.events = 0}; /* POLLERR: nobody is behind the gate */
-    AUTO_CLOSE int in = -1;
-    AUTO_CLOSE int out = -1;
-    AUTO_CLOSE int behind = -1;
-    AUTO_CLOSE int gate = -1;
-    AUTO_CLOSE int pid_fd = -1;
-    char text[64];
-    int ends[2];
-    int gates[2];
-    pid_t pid;
-    int rc;
-
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    in = ends[0];
-    out = ends[1];
-    if (pipe2(gates, O_CLOEXEC) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    behind = gates[0];
-    gate = gates[1];
-    pid = fork();
-    if (pid < 0)
-        return err_sys(err, SP_IO, errno, "fork");
-    if (pid == 0)
-        become_network(p, box_pid, out, gates);
-    (void) close(TAKE_FD(behind)); /* the other one goes when the program begins */
-    pid_fd = pidfd_open(pid, 0);
-    begun.fd = gate;
-    (void) snprintf(text, sizeof(text), "%d %llu\n", (int) pid,
-                    (unsigned long long) proc_start_time(pid));
-    rc = box_dir_write(d, "net.pid", text, err);
-    if (rc != SP_OK)
-        return rc;
-    if (write(gate, "x", 1) != 1)
-        return err_sys(err, SP_IO, errno, "start %.80s", p->network[0]);
-    (void) poll(&begun, 1, BEGIN_MS);
-    wait.fd = pid_fd;
-    if (poll(&wait, 1, 20) > 0) { /* one that cannot work says so at once */
-        ssize_t n = read(in, tail->text, sizeof(tail->text) - 1);
-
-        tail->len = n < 0 ? 0 : (size_t) n;
-        tail->text[tail->len] = '\0';
-        return err_set(err, SP_BACKEND_FAILED, "%.80s ended at once", p->network[0]);
-    }
-    return SP_OK;
-}
-
 /* The runtime's file has the number only; with the start time nobody else can be taken for it. */
 static int note_init(const struct box_dir *d, int *ret_pid, struct err *err)
 {
@@ -276,8 +191,8 @@ static int note_init(const struct box_dir *d, int *ret_pid, struct err *err)
     return box_dir_write(d, "init", text, err);
 }
 
-/* What serves the box from outside. The relay is one of its processes from now on: its memory counts as
- * the box's, and whoever ends the service that we belong to does not end it. */
+/* What serves the box from outside. All of them are processes of its group from now on: their memory counts as the
+ * box's, and whoever ends the service that we belong to does not end them. */
 static int start_beside(const struct plan *p, const struct box_dir *d,
                         const struct relay_process *relay, int channel, int dir, int *pid,
                         struct proc_tail *tail, struct err *err)
@@ -287,7 +202,9 @@ static int start_beside(const struct plan *p, const struct box_dir *d,
     if (p->cgroup != NULL)
         rc = cgroup_add(p->cgroup, relay->pid, err);
     if (rc == SP_OK && p->network != NULL)
-        rc = start_network(p, d, *pid, tail, err);
+        rc = network_start(p, d, *pid, tail, err);
+    if (rc == SP_OK && p->connect != NULL)
+        rc = connector_close_dir(p, dir, err);
     if (rc == SP_OK && p->connect != NULL)
         rc = connector_start(p, d, relay, channel, dir, pid, err);
     return rc;
@@ -314,7 +231,7 @@ static int run_runtime(const struct plan *p, int *channel, struct proc_tail *tai
         return err_sys(err, SP_IO, errno, "fork");
     if (pid == 0) {
         proc_die_with(self);
-        become_runtime(p, *channel, out);
+        become_runtime(p, self, *channel, out);
     }
     (void) close(TAKE_FD(out)); /* else the end of the output is never seen */
     if (p->connect == NULL)

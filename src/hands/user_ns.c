@@ -18,6 +18,7 @@
 
 #define RANGE 65536u
 #define MAP_MS 5000
+#define NOBODY 65534u /* whom runsc makes its kernel */
 
 static uint32_t entered_count; /* 0: not entered */
 
@@ -118,8 +119,9 @@ static bool run_map(const char *program, pid_t pid, unsigned own, uint32_t start
     return proc_run(argv, MAP_MS, &tail, &status, &err) == SP_OK && status == 0;
 }
 
-/* The maps are written from outside, by a child that stays there until we have gone in. */
-static int enter_range(uid_t uid, gid_t gid, uint32_t uids, uint32_t gids, struct err *err)
+/* Goes into a new user namespace. The maps are written from outside, by a child that stays there until we
+ * have gone in. */
+static int enter_mapped(bool (*map)(pid_t pid, const void *ctx), const void *ctx, struct err *err)
 {
     pid_t self = getpid();
     int status = -1;
@@ -134,10 +136,7 @@ static int enter_range(uid_t uid, gid_t gid, uint32_t uids, uint32_t gids, struc
     if (pid == 0) {
         proc_die_with(self);
         (void) close(ends[1]); /* else its end is never seen */
-        _exit(read(ends[0], &go, 1) == 1 && run_map("/usr/bin/newuidmap", self, uid, uids) &&
-                      run_map("/usr/bin/newgidmap", self, gid, gids)
-                  ? 0
-                  : 1);
+        _exit(read(ends[0], &go, 1) == 1 && map(self, ctx) ? 0 : 1);
     }
     is_in = pid > 0 && unshare(CLONE_NEWUSER) == 0;
     if (is_in && write(ends[1], "x", 1) != 1)
@@ -147,11 +146,60 @@ static int enter_range(uid_t uid, gid_t gid, uint32_t uids, uint32_t gids, struc
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (!is_in)
-        return err_set(err, SP_UNSUPPORTED, "user namespaces are not allowed to ordinary users");
+        return err_set(err, SP_UNSUPPORTED, "user namespaces are not allowed here");
     if (status != 0 || setgid(0) != 0 || setuid(0) != 0)
-        return err_set(err, SP_UNSUPPORTED, "newuidmap or newgidmap failed");
-    entered_count = RANGE;
+        return err_set(err, SP_UNSUPPORTED, "the ids of a user namespace could not be set");
     return SP_OK;
+}
+
+struct range {
+    uid_t uid;
+    gid_t gid;
+    uint32_t uids;
+    uint32_t gids;
+};
+
+static bool map_range(pid_t pid, const void *ctx)
+{
+    const struct range *r = ctx;
+
+    return run_map("/usr/bin/newuidmap", pid, r->uid, r->uids) &&
+           run_map("/usr/bin/newgidmap", pid, r->gid, r->gids);
+}
+
+static int enter_range(const struct range *r, struct err *err)
+{
+    int rc = enter_mapped(map_range, r, err);
+
+    if (rc == SP_OK)
+        entered_count = RANGE;
+    return rc != SP_OK ? err_wrap(err, "newuidmap and newgidmap") : rc;
+}
+
+/* Root, its system users and the box's ids are who they are; nobody is the last of the box's. */
+static bool map_nobody(pid_t pid, const void *ctx)
+{
+    static const char *const names[] = {"uid_map", "gid_map"};
+    const struct plan *p = ctx;
+    char text[128];
+    char path[64];
+    bool is_done = true;
+
+    (void) snprintf(text, sizeof(text), "0 0 %u\n%u %u 1\n%u %u %u\n", NOBODY, NOBODY,
+                    p->id_base + p->id_count - 1, p->id_base, p->id_base, p->id_count - 1);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        AUTO_CLOSE int fd = -1;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, names[i]);
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+        is_done = is_done && fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text);
+    }
+    return is_done;
+}
+
+int user_ns_own_nobody(const struct plan *p, struct err *err)
+{
+    return enter_mapped(map_nobody, p, err);
 }
 
 int user_ns_place(const struct plan *p, struct err *err)
@@ -192,7 +240,7 @@ int user_ns_enter(uint32_t want, struct err *err)
     gids = find_range("/etc/subgid", name, uid);
     if (want != 1 && uids != 0 && gids != 0 && access("/usr/bin/newuidmap", X_OK) == 0 &&
         access("/usr/bin/newgidmap", X_OK) == 0)
-        return enter_range(uid, gid, uids, gids, err);
+        return enter_range(&(struct range){uid, gid, uids, gids}, err);
     if (want > 1)
         return err_set(err, SP_UNSUPPORTED,
                        "boxes with %u user ids need root, or for user '%s' (%u): newuidmap and "

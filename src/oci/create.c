@@ -110,7 +110,7 @@ static void undo(struct making *m, int rc, const struct err *err)
 static void limit_sockets(const struct making *m)
 {
     char path[OCI_PATH_MAX];
-    char cgroup[BACKEND_LABEL_MAX + 64];
+    char cgroup[OCI_GROUP_MAX];
     AUTO_CLOSE int fd = -1;
 
     oci_cgroup(m->oci, m->found.id, cgroup, sizeof(cgroup));
@@ -144,9 +144,8 @@ static void on_seen(struct op *op)
     if (rc == SP_OK)
         m->record = m->found.record;
     if (rc == SP_OK && m->box != NULL)
-        rc = oci_box_watch(m->box, m->found.pid, TAKE_FD(m->found.pid_fd), &err);
-    if (m->found.pid_fd >= 0)
-        (void) close(m->found.pid_fd); /* nothing to do about it here */
+        rc = oci_box_watch(m->box, &m->found, &err);
+    oci_found_drop(&m->found);
     if (rc != SP_OK && m->box != NULL)
         undo(m, rc, &err);
     else
@@ -359,6 +358,7 @@ static void start(struct oci *o, struct backend_create *r, struct oci_runtime *t
     m->trial = trial;
     m->listen_fd = -1;
     m->found.pid_fd = -1;
+    m->found.net_fd = -1;
     m->waiter.resume = resume;
     r->priv = m;
     enter(m);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -33,12 +34,12 @@ static void tell_rootless(struct backend_exam *r, const struct oci *o)
             "kernel.apparmor_restrict_unprivileged_userns is 1: boxes can be made only if an "
             "AppArmor profile allows `userns` to %.100s. Write one, or set it to 0",
             o->helper);
-    backend_tell(
-        r, BACKEND_FINDING_WARN, "limits",
-        "none: %s. limits.memory, cpus and pids have no effect; run the daemon as root to have "
-        "them",
-        oci_has_own_cgroup() ? "a control group is delegated to this user, which is not used yet"
-                             : "no control group is delegated to this user");
+    if (o->has_cgroups)
+        backend_tell(r, BACKEND_FINDING_OK, "limits", "by control groups below %.200s",
+                     o->group_top);
+    else
+        backend_tell(r, BACKEND_FINDING_WARN, "limits",
+                     "none: %.200s. limits.memory, cpus and pids have no effect", o->no_groups.msg);
     backend_tell(
         r, BACKEND_FINDING_WARN, "disk limits",
         "none: loop devices need root. limits.disk has no effect, a box can fill the disk of "
@@ -129,7 +130,18 @@ static void tell_runtimes(struct backend_exam *r, const struct oci *o)
     }
     if (!has_one)
         backend_tell(r, BACKEND_FINDING_FAIL, "runtime",
-                     "none works. Install one: apt-get install runc (or crun)");
+                     "none works. Install one: apt-get install %s",
+                     o->is_cgroup_v2 ? "crun (or runc)" : "runc");
+}
+
+/* As whoever opens it: slirp4netns does so as we are; pasta, when it has become the owner of the box. */
+static bool is_tun_usable(const struct oci *o)
+{
+    struct stat st;
+
+    if (access("/dev/net/tun", R_OK | W_OK) != 0 || stat("/dev/net/tun", &st) != 0)
+        return false;
+    return !str_is_empty(o->slirp) || (st.st_mode & 0006) == 0006;
 }
 
 static void tell_nat(struct backend_exam *r, const struct oci *o)
@@ -139,12 +151,12 @@ static void tell_nat(struct backend_exam *r, const struct oci *o)
                      "%s installed: profiles with `network: nat` cannot be used",
                      o->is_rootless ? "slirp4netns is not"
                                     : "neither slirp4netns nor pasta (package passt) is");
-    else if (access("/dev/net/tun", R_OK | W_OK) != 0)
+    else if (!is_tun_usable(o))
         backend_tell(
             r, BACKEND_FINDING_WARN, "network nat",
-            "/dev/net/tun cannot be opened by user %u: profiles with `network: nat` cannot be used. "
+            "/dev/net/tun cannot be opened by %s: profiles with `network: nat` cannot be used. "
             "Load the kernel module `tun` and give the device mode 0666",
-            (unsigned) geteuid());
+            str_is_empty(o->slirp) ? "pasta, which runs as the owner of the box" : "this user");
     else
         backend_tell(r, BACKEND_FINDING_OK, "network nat", "%.200s",
                      !str_is_empty(o->slirp) ? o->slirp : o->pasta);
@@ -167,6 +179,10 @@ static void tell_all(struct examining *x)
     tell_tool(r, "image: skopeo", "skopeo", "profiles with an `image` cannot be used");
     tell_tool(r, "image: umoci", "umoci", "profiles with an `image` cannot be used");
     tell_nat(r, o);
+    if (o->foreign_count > 0)
+        backend_tell(r, BACKEND_FINDING_WARN, "boxes of another instance",
+                     "%zu of instance '%.40s' are in the state directory: " OCI_FOREIGN_HINT,
+                     o->foreign_count, o->foreign_instance);
     r->priv = NULL;
     oci_finish(o, &r->op, SP_OK, NULL);
     free(x);

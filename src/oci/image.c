@@ -33,6 +33,10 @@ enum step {
     STEP_COUNT
 };
 
+/* Of what a program says on one line: with the name of the image before it, it fits into a reason
+ * (POOL_REASON_MAX) that a caller is shown. */
+enum { TOOL_LINE_MAX = 96, TOOL_HEAD = 16 };
+
 struct run {
     struct oci_image *image;
     struct loop *loop;
@@ -84,7 +88,7 @@ static void finish(struct run *run)
         r->env = run->files.env;
         run->files.env = NULL;
     } else {
-        (void) err_wrap(&err, "image '%.100s'", r->image);
+        (void) err_wrap(&err, "image '%.40s'", r->image);
     }
     image_files_fini(&run->files);
     r->priv = NULL;
@@ -203,8 +207,12 @@ static int tool_failed(const struct run *run, struct err *err)
     msg = strstr(line, "msg=\"");
     if (msg != NULL && msg < text + len)
         line = msg + strlen("msg=\"");
-    if (line < text + len)
-        return err_set(err, SP_BACKEND_FAILED, "%s: %.*s", name, (int) (text + len - line), line);
+    len = (size_t) (text + len - line);
+    if (len > TOOL_LINE_MAX) /* these programs put the cause last */
+        return err_set(err, SP_BACKEND_FAILED, "%s: %.*s ... %.*s", name, TOOL_HEAD, line,
+                       TOOL_LINE_MAX - TOOL_HEAD, line + len - (TOOL_LINE_MAX - TOOL_HEAD));
+    if (len > 0)
+        return err_set(err, SP_BACKEND_FAILED, "%s: %.*s", name, (int) len, line);
     return err_set(err, SP_BACKEND_FAILED, "%s ended with status %d, signal %d", name, c->exit_code,
                    c->signum);
 }
@@ -295,6 +303,8 @@ static void begin_step(struct run *run, enum step step)
     case STEP_INSPECT:
     case STEP_COPY:
     case STEP_UNPACK:
+        if (step != STEP_INSPECT && run->image->on_step != NULL)
+            run->image->on_step(run->image, step == STEP_COPY ? "copying" : "unpacking");
         start_child(run);
         return;
     case STEP_COUNT:

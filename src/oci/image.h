@@ -25,6 +25,7 @@ struct oci_image {
     const char *cache_dir; /* its parent exists */
     const char *user;      /* is added to the image's passwd and group if it has no such name */
     unsigned user_id;
+    void (*on_step)(struct oci_image *r, const char *what); /* what takes long begins; or NULL */
 
     char rootfs[512]; /* results */
     char **env;       /* NAME=value of the image, ends with NULL; owned, see oci_image_fini() */

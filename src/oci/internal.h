@@ -24,8 +24,10 @@ enum {
     OCI_PATH_MAX = 512,
     OCI_ID_COUNT = 65536, /* user ids of one box, but see struct oci */
     OCI_RUNTIMES_MAX = 8,
-    OCI_HANDS_MAX = 8,          /* sandpool-oci processes at once */
-    OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
+    OCI_GROUP_TOP_MAX = 255,
+    OCI_GROUP_MAX = OCI_GROUP_TOP_MAX + BACKEND_LABEL_MAX + 64, /* with NUL: see oci_cgroup() */
+    OCI_HANDS_MAX = 8,                                          /* sandpool-oci processes at once */
+    OCI_RECORD_MAX = 16 * 1024,                                 /* bytes of box.json */
 };
 
 #define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
@@ -77,8 +79,6 @@ MUST_CHECK int oci_runtime_for(struct oci *o, const char *name, struct oci_runti
 struct oci_runtime *oci_runtime_by_path(struct oci *o, const char *path);
 struct oci_runtime *oci_runtime_by_flavour(struct oci *o, enum oci_flavour flavour);
 void oci_runtimes_init(struct oci *o);
-/* In $PATH and the usual places; dst is "" when it is nowhere. */
-bool oci_find_program(const char *name, char *dst, size_t cap);
 
 /* --- images (pull.c) --- */
 
@@ -115,10 +115,14 @@ struct oci_found {
     bool is_stray;     /* no directory: only a control group or a runtime's notes */
     bool is_elsewhere; /* a stray that lives and of which no runtime of ours knows */
     int pid;
-    int pid_fd;  /* of the running init; -1 when it is not wanted or was taken */
-    int flavour; /* whose notes of it there are, enum oci_flavour; -1: none */
+    int pid_fd;      /* of the running init; -1 when it is not wanted or was taken */
+    int net_fd;      /* likewise of what serves its network; -1: nothing does */
+    bool is_netless; /* what served it has ended */
+    int flavour;     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
+/* Closes what nobody took. */
+void oci_found_drop(struct oci_found *f);
 /* Whether somebody holds the box's lock. */
 bool oci_is_locked(int dir_fd);
 /* One box; a missing directory is no error: nothing runs. */
@@ -169,9 +173,11 @@ struct oci_box {
     uint32_t id_slot; /* UINT32_MAX: none */
     int pid;
     struct oci_runtime *runtime; /* NULL: not known */
-    struct fdwatch *watch;
-    struct list joiners;  /* struct oci_waiter: creates of the same box that came second */
-    struct list removers; /* struct oci_remover */
+    struct fdwatch *watch;       /* its init */
+    struct fdwatch *net_watch;   /* what serves its network; NULL: nothing does */
+    bool is_netless;             /* that has ended, and the box is ended for it */
+    struct list joiners;         /* struct oci_waiter: creates of the same box that came second */
+    struct list removers;        /* struct oci_remover */
 };
 
 /* Somebody who waits for a box to be removed. */
@@ -189,14 +195,20 @@ MUST_CHECK int oci_claim_ids(const char *state_dir, uint64_t from, uint64_t boxe
 struct oci_box *oci_box_find(struct oci *o, uint64_t id);
 struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state);
 void oci_box_drop(struct oci_box *b);
-/* Takes pid_fd. The box is running from here on; its death will be told. */
-MUST_CHECK int oci_box_watch(struct oci_box *b, int pid, int pid_fd, struct err *err);
+/* Takes the descriptors of f. The box is running from here on; its death will be told. One whose network ends is ended:
+ * its owner is to know. */
+MUST_CHECK int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err);
 /* A found box that is not in the table yet is put there. */
 void oci_box_adopt(struct oci *o, struct oci_found *f);
 /* First user id of a range that no other box has; false when all are taken. Rootless: always 0. */
 MUST_CHECK bool oci_take_ids(struct oci_box *b, uint32_t *ret_base);
 
 /* --- the backend --- */
+
+/* For boxes in our directory that carry another name. */
+#define OCI_FOREIGN_HINT                                                                            \
+    "they run unseen; to have them back, stop the daemon, move sandpool.db* away, write that name " \
+    "to the file `instance` beside it and start: then `sandpool ls` and `destroy` know them"
 
 struct oci {
     struct backend base;
@@ -210,8 +222,8 @@ struct oci {
     char helper[OCI_PATH_MAX];
     char stage[32];
     char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
-    bool is_rootless;        /* not root: boxes share the ids of one user, nothing is limited and
-                                nothing mounted late */
+    bool is_rootless; /* not root: boxes share the ids of one user, nothing is mounted late, and
+                                limits need a delegated control group */
     bool is_apparmor_strict; /* and user namespaces are for programs with a profile only */
     struct err one_id;       /* why id_count is 1 */
     uint32_t id_count;       /* user ids of one box; with 1 its user is its root */
@@ -226,6 +238,9 @@ struct oci {
     uint64_t max_files;  /* our own hard limit (RLIMIT_NOFILE); 0: unknown */
     uint64_t file_table; /* open files of the whole machine (fs.file-max); 0: unknown */
     bool is_cgroup_v2;
+    bool has_cgroups;                      /* boxes have control groups, so limits hold */
+    char group_top[OCI_GROUP_TOP_MAX + 1]; /* rootless: the delegated one, above those of boxes */
+    struct err no_groups;                  /* why has_cgroups is false */
     bool has_swap_limit;
     bool has_loop; /* loop devices: disks can be limited */
 
@@ -252,7 +267,10 @@ struct oci {
 
     bool is_name_taken; /* another daemon has the instance's name: was told */
     bool is_closing;
+    size_t foreign_count; /* boxes of another instance in our directory, at the last look */
+    char foreign_instance[BACKEND_LABEL_MAX + 1];
     struct rt_task closed;
+    struct rt_timer close_timer; /* what still runs then is cut off */
     void (*on_closed)(void *ctx);
     void *ctx;
 };
@@ -275,8 +293,6 @@ MUST_CHECK int oci_rootless_setup(struct oci *o, struct err *err);
 /* At the end, with no box left: parts of the base belong to ids of the range, and whoever owns
  * state_dir could not remove them. True: under way, oci_settle() follows. */
 bool oci_rootless_clean(struct oci *o);
-/* A control group of version 2 that an ordinary user may divide. */
-bool oci_has_own_cgroup(void);
 /* SP_OK when `rootfs: host` has its base; SP_STARTING: being made; else why not. */
 MUST_CHECK int oci_base_ready(struct oci *o, struct err *err);
 
@@ -329,6 +345,7 @@ void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
 /* update.c, examine.c */
 void oci_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
+bool oci_trouble(struct backend *b, const struct config_profile *p, char *dst, size_t cap);
 void oci_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
 

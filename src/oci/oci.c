@@ -7,6 +7,9 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define CLOSE_GRACE_NS (1 * NS_PER_S)
+#define CLOSE_BASE_NS (10 * NS_PER_S) /* while the base is made, which happens once after a start */
+
 static void on_closed_task(struct rt_task *task)
 {
     struct oci *o = container_of(task, struct oci, closed);
@@ -15,6 +18,7 @@ static void on_closed_task(struct rt_task *task)
 
     if (!list_is_empty(&o->ops) || !list_is_empty(&o->inner))
         return; /* a completion that was under way has begun something: its end comes back here */
+    rt_timer_cancel(&o->loop->rt, &o->close_timer);
     if (oci_rootless_clean(o))
         return;
     while (!list_is_empty(&o->box_list))
@@ -81,6 +85,24 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     return SP_OK;
 }
 
+/* A removal that is cut off is done again by the next start. Nobody is served meanwhile. */
+static void on_close_timer(struct rt_timer *timer)
+{
+    op_cancel_all(&container_of(timer, struct oci, close_timer)->inner);
+}
+
+/* A base that is cut off leaves files of other ids, which an ordinary user cannot remove. */
+static void on_close_grace(struct rt_timer *timer)
+{
+    struct oci *o = container_of(timer, struct oci, close_timer);
+
+    if (o->is_base_asked && str_is_empty(o->base_dir) && o->base_err.code == SP_OK)
+        rt_timer_set(&o->loop->rt, timer, rt_after(rt_now(&o->loop->rt), CLOSE_BASE_NS),
+                     on_close_timer);
+    else
+        on_close_timer(timer);
+}
+
 static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), void *ctx)
 {
     struct oci *o = oci_of(backend);
@@ -91,8 +113,10 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
     o->is_closing = true;
     op_cancel_all(&o->ops);
     oci_pulls_cancel(o);
-    /* Removals that have begun end by themselves; the next start sees to the others. */
+    /* Removals that have begun may end; the next start sees to the others. */
     oci_hands_cancel_waiting(o);
+    rt_timer_set(&o->loop->rt, &o->close_timer, rt_after(rt_now(&o->loop->rt), CLOSE_GRACE_NS),
+                 on_close_grace);
     oci_settle(o);
 }
 
@@ -118,5 +142,6 @@ const struct backend_ops oci_ops = {
     .bind = oci_bind,
     .update = oci_update,
     .disk_dir = oci_disk_dir,
+    .trouble = oci_trouble,
     .examine = oci_examine,
 };

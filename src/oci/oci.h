@@ -17,4 +17,7 @@
 
 extern const struct backend_ops oci_ops;
 
+/* Where a program is: in $PATH or the usual directories. False, and dst is "", when it is nowhere. */
+bool oci_find_program(const char *name, char *dst, size_t cap);
+
 #endif

@@ -53,7 +53,7 @@ void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap)
     char hex[17];
 
     str_hex64(hex, id);
-    (void) snprintf(dst, cap, "/sandpool-%s/%s", o->instance, hex);
+    (void) snprintf(dst, cap, "%s/sandpool-%s/%s", o->group_top, o->instance, hex);
 }
 
 void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap)
@@ -135,11 +135,10 @@ static void put_owned(struct json_out *j, const char *path, uint64_t id, uint64_
 
 static void put_bind(struct json_out *j, const char *from, const char *to, bool is_read_only)
 {
-    json_begin_obj(j, NULL);
-    json_put_str(j, "from", from);
-    json_put_str(j, "to", to);
-    json_put_bool(j, "ro", is_read_only);
-    json_end(j);
+    const struct backend_mount m = {
+        .host_path = from, .box_path = to, .is_read_only = is_read_only};
+
+    backend_mount_put(j, &m);
 }
 
 static void put_file(struct json_out *j, const char *path, const char *text)
@@ -238,8 +237,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
         "--unix",    OCI_AGENT_SOCKET, "--user",         p->profile->user,
         "--workdir", OCI_WORKSPACE,    "--detach-stdio", NULL};
     bool is_gvisor = p->runtime->flavour == OCI_RUNSC;
-    char cgroup[BACKEND_LABEL_MAX + 64];
-    char netlink[64];
+    char cgroup[OCI_GROUP_MAX];
+    char guard[64];
     char user_ns[64];
     char rootfs[64];
     struct oci_spec spec = {.profile = p->profile,
@@ -248,7 +247,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .token = p->record->box.token,
                             .cgroup = cgroup,
                             .id_base = (uint32_t) p->record->id_base,
-                            .id_count = o->id_count,
+                            /* the last is that of gVisor itself */
+                            .id_count = is_gvisor ? o->id_count - 1 : o->id_count,
                             .host_cpus = o->host_cpus,
                             .disk_buses = o->disk_buses,
                             .disk_bus_count = o->disk_bus_count,
@@ -257,21 +257,24 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .max_files = max_files(o, p->profile),
                             .has_swap_limit = o->has_swap_limit,
-                            .has_cgroups = !is_gvisor && !o->is_rootless,
+                            .has_cgroups = !is_gvisor && o->has_cgroups,
+                            .is_in_group = o->is_rootless && p->runtime->flavour == OCI_CRUN,
                             .has_user_ns = !o->is_rootless,
                             .is_rootless = o->is_rootless,
                             .user_ns = is_gvisor || o->is_rootless ? NULL : user_ns,
-                            .netlink = is_gvisor ? NULL : netlink,
+                            .guard = is_gvisor ? NULL : guard,
                             .image_env = p->image_env,
                             .agent_args = is_gvisor ? with_socket : with_channel};
     struct buf text;
 
     oci_cgroup(o, p->record->box.labels.box_id, cgroup, sizeof(cgroup));
     (void) snprintf(rootfs, sizeof(rootfs), "%s/rootfs", o->stage);
-    (void) snprintf(netlink, sizeof(netlink), "%s/netlink.sock", o->stage);
+    (void) snprintf(guard, sizeof(guard), "%s/guard.sock", o->stage);
     (void) snprintf(user_ns, sizeof(user_ns), "%s/user_ns", o->stage);
-    if (spec.netlink != NULL)
-        json_put_str(j, "netlink", netlink);
+    if (spec.guard != NULL) {
+        json_put_str(j, "guard", guard);
+        json_put_u64(j, "sockets", oci_spec_sockets(&spec));
+    }
     if (spec.user_ns != NULL) {
         json_put_str(j, "user_ns", user_ns);
         json_put_u64(j, "max_files", oci_spec_files(&spec));
@@ -283,14 +286,16 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
 }
 
 /* Beside the box, in its network namespace; nothing of the host's loopback is shown. Both confine
- * themselves once they are in it. */
+ * themselves once they are in it. pasta gives its rights up before it enters: as root it could not open the namespaces
+ * of a box, as their owner it can. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
     const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--disable-host-loopback",
-                                 "--enable-sandbox", "--enable-seccomp", "{pid}", "tap0",
+                                 "--enable-sandbox", "--enable-seccomp", "--ready-fd={ready}",
+                                 "{pid}", "tap0",
                                  /* of an ordinary user it is there already */
                                  o->is_rootless ? NULL : "--userns-path=/proc/{pid}/ns/user", NULL};
-    const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "0",
+    const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "{owner}",
                                  "--config-net",  "--no-map-gw",  "-t",      "none",    "-u",
                                  "none",          "-T",           "none",    "-U",      "none",
                                  "--dns-forward", NAT_RESOLVER,   "{pid}",   NULL};
@@ -321,8 +326,9 @@ uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids)
 }
 
 /* For a runtime that leaves them to us. */
-static void put_limits(struct json_out *j, const struct oci *o, const struct config_profile *p)
+static void put_limits(struct json_out *j, const struct oci *o, const struct oci_run_plan *plan)
 {
+    const struct config_profile *p = plan->profile;
     unsigned long long memory = p->limits.memory;
     unsigned long long quota = MAX_OF(p->limits.cpus * (CPU_PERIOD_US / 1000), CPU_QUOTA_MIN_US);
 
@@ -339,7 +345,8 @@ static void put_limits(struct json_out *j, const struct oci *o, const struct con
         put_limit(j, "cpu.cfs_quota_us", "%llu", quota);
     }
     if (p->limits.pids > 0)
-        put_limit(j, "pids.max", "%llu", (unsigned long long) oci_pids(OCI_RUNSC, p->limits.pids));
+        put_limit(j, "pids.max", "%llu",
+                  (unsigned long long) oci_pids(plan->runtime->flavour, p->limits.pids));
     json_end(j);
 }
 
@@ -349,13 +356,13 @@ static void put_removal(struct json_out *j, const struct oci *o, uint64_t id,
 {
     char root[OCI_PATH_MAX + 64];
     char state[OCI_PATH_MAX + 64];
-    char cgroup[BACKEND_LABEL_MAX + 64];
+    char cgroup[OCI_GROUP_MAX];
     char hex[17];
     size_t len;
 
     str_hex64(hex, id);
     oci_cgroup(o, id, cgroup, sizeof(cgroup));
-    if (!o->is_rootless)
+    if (o->has_cgroups)
         json_put_str(j, "cgroup", cgroup);
     if (runtime != NULL) {
         const char *const command[] = {runtime->path, "--root", root, "delete",
@@ -407,11 +414,10 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
     put_words(&j, "allow", o->allow);
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
     put_run_command(&j, o, p, dir, hex);
-    if (p->runtime->flavour == OCI_RUNSC) {
+    if (p->runtime->flavour == OCI_RUNSC)
         json_put_str(&j, "connect", OCI_AGENT_SOCKET);
-        if (!o->is_rootless)
-            put_limits(&j, o, p->profile);
-    }
+    if (o->has_cgroups && (o->is_rootless || p->runtime->flavour == OCI_RUNSC))
+        put_limits(&j, o, p);
     put_network(&j, o, p->profile);
     put_removal(&j, o, p->record->box.labels.box_id, p->runtime);
     json_end(&j);
@@ -463,8 +469,7 @@ void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_ba
     json_put_u64(&j, "user_id", user_id);
     json_begin_arr(&j, "mounts");
     for (size_t i = 0; i < extras->mount_count; i++)
-        put_bind(&j, extras->mounts[i].host_path, extras->mounts[i].box_path,
-                 extras->mounts[i].is_read_only);
+        backend_mount_put(&j, &extras->mounts[i]);
     json_end(&j);
     put_words(&j, "allow", o->allow);
     json_end(&j);

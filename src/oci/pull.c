@@ -17,8 +17,26 @@ struct pull {
     struct oci *oci;
     char name[CONFIG_PATH_MAX + 1];
     char user[CONFIG_NAME_MAX + 1];
+    bool is_told; /* that it takes a while */
     bool is_done;
 };
+
+static void tell(struct pull *p, enum backend_notice_kind kind, const char *text)
+{
+    const struct backend_events *events = p->oci->events;
+    struct backend_notice n = {.kind = kind, .image = p->name, .text = text};
+
+    if (events != NULL && events->on_notice != NULL)
+        events->on_notice(events->ctx, &n);
+}
+
+static void on_step(struct oci_image *image, const char *what)
+{
+    struct pull *p = container_of(image, struct pull, image);
+
+    p->is_told = true;
+    tell(p, BACKEND_IMAGE_PULLING, what);
+}
 
 void oci_env_free(char **env)
 {
@@ -46,7 +64,9 @@ static void on_pulled(struct op *op)
     struct oci *o = p->oci;
 
     if (op->result != SP_OK)
-        log_warn("oci.image_failed", LF_STR("image", p->name), LF_STR("reason", op->err.msg));
+        tell(p, BACKEND_IMAGE_FAILED, op->err.msg);
+    else if (p->is_told)
+        tell(p, BACKEND_IMAGE_PULLED, "");
     p->is_done = true;
     oci_wake(o);
     list_remove(&o->pulls, &p->link);
@@ -77,6 +97,7 @@ static void start(struct oci *o, const struct config_profile *profile)
     p->image.user = p->user;
     p->image.user_id = OCI_USER_ID;
     p->image.cache_dir = o->dir;
+    p->image.on_step = on_step;
     list_push_back(&o->pulls, &p->link);
     oci_image_start(o->loop, &p->image, &o->inner, rt_after(rt_now(&o->loop->rt), PULL_NS),
                     on_pulled);

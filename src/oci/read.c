@@ -40,8 +40,7 @@ static void on_checked(struct op *op)
     r->verdict = c->found.is_running ? BACKEND_ALIVE : BACKEND_DEAD;
     if (c->found.is_unsettled)
         r->verdict = BACKEND_UNKNOWN;
-    if (c->found.pid_fd >= 0)
-        (void) close(c->found.pid_fd); /* nothing to do about it here */
+    oci_found_drop(&c->found);
     oci_finish(c->oci, &r->op, op->result, &op->err);
     free(c);
 }
@@ -64,6 +63,7 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     c->request = r;
     c->found.id = r->box.labels.box_id;
     c->found.pid_fd = -1;
+    c->found.net_fd = -1;
     c->work.run = run_check;
     work_start(o->loop, &c->work, &o->inner, RT_NEVER, on_checked);
 }
@@ -144,6 +144,20 @@ static bool is_elsewhere(struct oci *o, const struct oci_found *f)
     return true;
 }
 
+/* Nobody else uses this directory, so the name of the instance has been lost, or was changed. Their owners are
+ * not served and nobody ends them: whoever operates this has to know. */
+static void note_foreign(struct oci *o, const struct oci_found *f)
+{
+    if (o->foreign_count == 0) {
+        str_copy_cut(o->foreign_instance, sizeof(o->foreign_instance),
+                     f->record.box.labels.instance);
+        log_error("oci.boxes_of_another_instance", LF_HEX("box", f->id),
+                  LF_STR("its_instance", o->foreign_instance), LF_STR("instance", o->instance),
+                  LF_STR("hint", OCI_FOREIGN_HINT));
+    }
+    o->foreign_count++;
+}
+
 /* A box that went while we looked may have been taken for one that is new. */
 static void forget_unseen(struct listing *l)
 {
@@ -175,6 +189,8 @@ static void on_scanned(struct op *op)
                      on_again);
         return;
     }
+    if (rc == SP_OK)
+        o->foreign_count = 0;
     for (size_t i = 0; rc == SP_OK && i < l->scan.count; i++) {
         struct oci_found *f = &l->scan.found[i];
         const struct oci_box *b;
@@ -185,8 +201,11 @@ static void on_scanned(struct op *op)
             sweep(o, f);
             continue;
         }
-        if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0)
+        if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0) {
+            if (f->has_record && f->is_running)
+                note_foreign(o, f);
             continue;
+        }
         oci_box_adopt(o, f);
         b = oci_box_find(o, f->id);
         if (b != NULL && b->state == OCI_RUNNING)

@@ -108,8 +108,7 @@ static void on_looked(struct op *op)
 {
     struct removal *m = container_of(op, struct removal, look.op);
 
-    if (m->found.pid_fd >= 0)
-        (void) close(m->found.pid_fd); /* nothing to do about it here */
+    oci_found_drop(&m->found);
     if (op->result != SP_OK) {
         end_removal(m, op->result, &op->err);
         return;
@@ -145,6 +144,7 @@ void oci_remove_box(struct oci_box *b)
     }
     m->found.id = b->id;
     m->found.pid_fd = -1;
+    m->found.net_fd = -1;
     m->look.run = look;
     work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
 }

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define CGROUP_ROOT "/sys/fs/cgroup"
 #define CLONE_SETTING "/proc/sys/kernel/unprivileged_userns_clone" /* Debian's own */
 #define APPARMOR_SETTING "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 #define MAX_SETTING "/proc/sys/user/max_user_namespaces"
@@ -149,6 +150,112 @@ static int find_ids(struct err *err)
     return SP_OK;
 }
 
+/* --- control groups --- */
+
+/* The beginning of a file of a control group; false when it is empty or there is none. */
+static bool read_group(const char *group, const char *name, char *ret, size_t cap)
+{
+    char path[OCI_PATH_MAX];
+    AUTO_CLOSE int fd = -1;
+    ssize_t len;
+
+    (void) snprintf(path, sizeof(path), CGROUP_ROOT "%s/%s", group, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    len = fd < 0 ? 0 : read(fd, ret, cap - 1);
+    ret[MAX_OF(len, 0)] = '\0';
+    return len > 0;
+}
+
+static bool is_ours(const char *group)
+{
+    static const char *const files[] = {"cgroup.procs", "cgroup.subtree_control"};
+    char path[OCI_PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        (void) snprintf(path, sizeof(path), CGROUP_ROOT "%s/%s", group, files[i]);
+        if (access(path, W_OK) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* "0::/..." of version 2; "0::" when it is not known. */
+static void read_own_group(char *ret, size_t cap)
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    char line[OCI_PATH_MAX];
+
+    str_copy_cut(ret, cap, "0::");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4) == 0 && line[4] != '\0')
+            str_copy_cut(ret, cap, line);
+    }
+    if (f != NULL)
+        (void) fclose(f); /* only read */
+}
+
+/* The highest above us that was given to this user: that of the user's own service manager. Below the group of our
+ * service boxes could not stay: a group with limits below it takes no process, not even the next daemon. */
+static int find_group(struct oci *o, struct err *err)
+{
+    char own[OCI_PATH_MAX];
+    const char *path = own + 3;
+    size_t len = 0;
+
+    if (access(CGROUP_ROOT "/cgroup.controllers", F_OK) != 0)
+        return err_set(err, SP_UNSUPPORTED, "they need control groups of version 2");
+    read_own_group(own, sizeof(own));
+    while (path[len] != '\0') {
+        len += 1 + strcspn(path + len + 1, "/");
+        if (len > OCI_GROUP_TOP_MAX)
+            break;
+        (void) snprintf(o->group_top, sizeof(o->group_top), "%.*s", (int) len, path);
+        if (is_ours(o->group_top))
+            return SP_OK;
+    }
+    return err_set(err, SP_UNSUPPORTED,
+                   "no control group is delegated to this user: start the daemon by its user unit "
+                   "(systemctl --user start sandpoold)");
+}
+
+static int check_group(const struct oci *o, struct err *err)
+{
+    static const char *const kinds[] = {"memory", "cpu", "pids"};
+    char text[256];
+    char path[OCI_PATH_MAX];
+    AUTO_CLOSE int fd = -1;
+
+    if (read_group(o->group_top, "cgroup.procs", text, sizeof(text)))
+        return err_set(
+            err, SP_UNSUPPORTED,
+            "the control group that is delegated, %.100s, has processes of its own: start "
+            "the daemon by its user unit (systemctl --user start sandpoold)",
+            o->group_top);
+    (void) read_group(o->group_top, "cgroup.controllers", text, sizeof(text)); /* "": none */
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (strstr(text, kinds[i]) == NULL)
+            return err_set(
+                err, SP_UNSUPPORTED,
+                "%s is not delegated to this user: as root `systemctl edit user@.service`, "
+                "[Service] Delegate=memory cpu pids",
+                kinds[i]);
+    (void) snprintf(path, sizeof(path), CGROUP_ROOT "%s/cgroup.subtree_control", o->group_top);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || dprintf(fd, "+memory +cpu +pids") < 0)
+        return err_sys(err, SP_UNSUPPORTED, errno, "%.150s", path);
+    return SP_OK;
+}
+
+static void setup_groups(struct oci *o)
+{
+    int rc = find_group(o, &o->no_groups);
+
+    if (rc == SP_OK)
+        rc = check_group(o, &o->no_groups);
+    o->has_cgroups = rc == SP_OK;
+}
+
 int oci_rootless_setup(struct oci *o, struct err *err)
 {
     int rc = check_user_ns(o, err);
@@ -162,29 +269,10 @@ int oci_rootless_setup(struct oci *o, struct err *err)
             err, SP_CONFIG,
             "newuidmap cannot work in a process with no_new_privs: start the daemon "
             "without (systemd: NoNewPrivileges=no), or take its user out of /etc/subuid");
+    setup_groups(o);
     log_warn("oci.rootless", LF_U64("uid", geteuid()), LF_U64("ids", o->id_count),
-             LF_STR("limits", "none"));
+             LF_STR("limits", o->has_cgroups ? o->group_top : o->no_groups.msg));
     return SP_OK;
-}
-
-bool oci_has_own_cgroup(void)
-{
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    char path[OCI_PATH_MAX];
-    char line[OCI_PATH_MAX];
-    bool is_ours = false;
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "0::/", 4) != 0)
-            continue;
-        (void) snprintf(path, sizeof(path), "/sys/fs/cgroup%.400s/cgroup.subtree_control",
-                        line + 3);
-        is_ours = access(path, W_OK) == 0;
-    }
-    if (f != NULL)
-        (void) fclose(f); /* only read */
-    return is_ours;
 }
 
 /* --- the end --- */
@@ -212,8 +300,8 @@ bool oci_rootless_clean(struct oci *o)
     struct cleaning *c;
     struct json_out j;
 
-    if (o->id_count == 1 || !o->is_rootless || str_is_empty(o->base_dir) ||
-        rmdir(o->boxes_dir) != 0) /* boxes live on; else the next start makes it */
+    /* Also one that was not finished. When the directory is gone this was done; else boxes live on. */
+    if (o->id_count == 1 || !o->is_rootless || rmdir(o->boxes_dir) != 0)
         return false;
     str_copy_cut(o->base_dir, sizeof(o->base_dir), "");
     (void) snprintf(dir, sizeof(dir), "%s/base", o->dir);

@@ -214,7 +214,46 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
     }
     if (len == 0)
         return err_set(err, SP_BACKEND_UNAVAILABLE,
-                       "no OCI runtime is installed: apt-get install runc (or crun)");
+                       "no OCI runtime is installed: apt-get install %s",
+                       o->is_cgroup_v2 ? "crun (or runc)" : "runc");
     return err_set(err, SP_BACKEND_UNAVAILABLE,
                    "no OCI runtime works, `sandpool doctor` tells why: %.180s", all.msg);
+}
+
+/* What its trial has shown, or that it is not there; no trial is begun. */
+static bool is_useless(struct oci_runtime *r, char *dst, size_t cap)
+{
+    if (r->trial == OCI_FAILED)
+        (void) snprintf(dst, cap, "%s cannot be used: %.100s", r->name, r->why.msg);
+    else if (r->trial == OCI_UNTRIED &&
+             (r->name[0] == '/' ? access(r->path, X_OK) != 0
+                                : !oci_find_program(r->name, r->path, sizeof(r->path))))
+        (void) snprintf(dst, cap, "the runtime %s is not installed", r->name);
+    else
+        return false;
+    return true;
+}
+
+bool oci_trouble(struct backend *b, const struct config_profile *p, char *dst, size_t cap)
+{
+    struct oci *o = oci_of(b);
+    bool is_any_there = false;
+
+    if (!str_is_empty(p->runtime)) {
+        struct oci_runtime *r = find(o, p->runtime);
+
+        return r != NULL && is_useless(r, dst, cap);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(usual); i++) {
+        struct oci_runtime *r = find(o, usual[i]);
+
+        if (r == NULL || !is_useless(r, dst, cap))
+            return false;
+        is_any_there = is_any_there || r->trial == OCI_FAILED;
+    }
+    if (!is_any_there)
+        str_copy_cut(dst, cap, "no OCI runtime is installed: apt-get install runc (or crun)");
+    else
+        str_copy_cut(dst, cap, "no OCI runtime works, `sandpool doctor` says why");
+    return true;
 }

@@ -23,6 +23,19 @@ bool oci_is_locked(int dir_fd)
     return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+static void close_own(int *fd)
+{
+    if (*fd >= 0)
+        (void) close(*fd); /* nothing to do about it here */
+    *fd = -1;
+}
+
+void oci_found_drop(struct oci_found *f)
+{
+    close_own(&f->pid_fd);
+    close_own(&f->net_fd);
+}
+
 static int read_pid(int dir_fd)
 {
     AUTO_CLOSE int fd = openat(dir_fd, "pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -55,6 +68,45 @@ static void look_once(int dir_fd, struct oci_found *f)
     }
 }
 
+/* In ticks since the machine started; 0: no such process. */
+static unsigned long long start_time(unsigned pid)
+{
+    char path[32];
+    char text[1024];
+    AUTO_CLOSE int fd = -1;
+    unsigned long long ticks = 0;
+    const char *at;
+    ssize_t len;
+
+    (void) snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    text[MAX_OF(len, 0)] = '\0';
+    at = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
+}
+
+/* A box without such a file has no network that somebody serves. */
+static void look_at_network(int dir_fd, struct oci_found *f)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, "net.pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char text[64];
+    unsigned pid = 0;
+    unsigned long long ticks = 0;
+    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+    text[MAX_OF(len, 0)] = '\0';
+    if (sscanf(text, "%9u %llu", &pid, &ticks) != 2)
+        return;
+    f->net_fd = (int) syscall(SYS_pidfd_open, (pid_t) pid, 0);
+    if (f->net_fd >= 0 && start_time(pid) == ticks)
+        return;
+    f->is_netless = f->net_fd >= 0 || errno == ESRCH; /* else it is not known */
+    close_own(&f->net_fd);
+}
+
 /* Written when the agent has answered: from then on its maker does not undo it when the daemon dies.
  * The runtime's `pid` is there earlier. */
 static bool is_made(int dir_fd)
@@ -72,6 +124,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     memset(ret, 0, sizeof(*ret));
     ret->id = id;
     ret->pid_fd = -1;
+    ret->net_fd = -1;
     ret->flavour = -1;
     str_hex64(hex, id);
     (void) snprintf(path, sizeof(path), "%s/%s", boxes_dir, hex);
@@ -83,6 +136,8 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
         return err_wrap(err, "box %s", hex);
     ret->has_record = rc == SP_OK;
     look_once(fd, ret);
+    if (ret->is_running)
+        look_at_network(fd, ret);
     ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0 || !is_made(fd));
     return SP_OK;
 }
@@ -140,6 +195,7 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
     f->is_stray = true;
     f->is_elsewhere = is_living;
     f->pid_fd = -1;
+    f->net_fd = -1;
     f->flavour = flavour;
     s->count++;
 }
@@ -171,8 +227,7 @@ void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
 void oci_scan_fini(struct oci_scan *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (s->found[i].pid_fd >= 0)
-            (void) close(s->found[i].pid_fd); /* nothing to do about it here */
+        oci_found_drop(&s->found[i]);
     free(s->found);
     s->found = NULL;
     s->count = 0;

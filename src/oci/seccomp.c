@@ -5,13 +5,13 @@
 #include "oci/seccomp.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "base/compiler.h"
+#include "base/sockopts.h"
 
 /* Flags of clone() and unshare() that make a namespace: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
  * NEWPID, NEWNET. NEWTIME shares its bit with clone()'s signal number, only unshare() has it. */
@@ -19,6 +19,9 @@
 #define UNSHARE_ANY_NS (CLONE_ANY_NS | 0x80U)
 #define IOCTL_TIOCSTI 0x5412U
 #define XATTR_SIZE_END 1024U /* a power of two: sizes below it are allowed */
+#define LEVEL_END 512U       /* of setsockopt, likewise */
+#define PRCTL_END 256U       /* options of prctl, likewise */
+#define WAIT_END 4096U       /* files that one call waits for, likewise */
 
 /* Names separated by spaces, sorted within each group. */
 static const char *const allowed[] = {
@@ -37,10 +40,10 @@ static const char *const allowed[] = {
     "pwrite64 pwritev pwritev2 read readahead readv sendfile sendfile64 splice sync sync_file_range "
     "sync_file_range2 syncfs tee umask vmsplice write writev",
     /* Waiting for files and events. */
-    "_newselect epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
+    "epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
     "epoll_wait_old eventfd eventfd2 inotify_add_watch inotify_init inotify_init1 inotify_rm_watch "
-    "poll ppoll ppoll_time64 pselect6 pselect6_time64 select signalfd signalfd4 timerfd_create "
-    "timerfd_gettime timerfd_gettime64 timerfd_settime timerfd_settime64",
+    "signalfd signalfd4 timerfd_create timerfd_gettime timerfd_gettime64 timerfd_settime "
+    "timerfd_settime64",
     /* Memory. */
     "brk cacheflush madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mmap2 "
     "mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect "
@@ -72,8 +75,8 @@ static const char *const allowed[] = {
     "adjtimex clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime "
     "clock_gettime64 clock_nanosleep clock_nanosleep_time64 gettimeofday nanosleep time timer_create "
     "timer_delete timer_getoverrun timer_gettime timer_gettime64 timer_settime timer_settime64",
-    /* Sockets that exist; making one is below. */
-    "accept accept4 bind connect getpeername getsockname getsockopt listen recv recvfrom recvmmsg "
+    /* Sockets that exist; making one, also by connect, is below. */
+    "accept accept4 bind getpeername getsockname getsockopt listen recv recvfrom recvmmsg "
     "recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto shutdown",
     /* Messages, semaphores and memory shared within the box's own IPC namespace. */
     "ipc mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend "
@@ -140,7 +143,8 @@ static const struct refusal refused[] = {
 };
 
 /* One condition on an argument: (argument & mask) == value. A mask without the upper 32 bits, at which
- * the kernel does not look: a value with others there is treated the same. */
+ * the kernel does not look: a value with others there is treated the same. Mask 0: argument >= value; only
+ * to give an error, because it counts the upper half. */
 struct condition {
     unsigned index;
     uint64_t mask;
@@ -169,11 +173,9 @@ static const struct by_arg filtered[] = {
     {"personality", IS(0, 0x20008)},
     {"personality", IS(0, 0x40000)},
     {"personality", IS(0, 0xffffffff)},
-    /* AF_UNIX, AF_INET, AF_INET6; AF_NETLINK is below. Not AF_PACKET, AF_ALG, AF_VSOCK (which no
+    /* AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK are below. Not AF_PACKET, AF_ALG, AF_VSOCK (which no
      * network namespace confines) nor what modules bring. */
     {"socket", IS(0, 1)},
-    {"socket", IS(0, 2)},
-    {"socket", IS(0, 10)},
     {"socketpair", IS(0, 1)},
     /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
     {"prctl", IS(0, 0x59616d61)},
@@ -181,54 +183,12 @@ static const struct by_arg filtered[] = {
     {"prctl", IS(0, 0x41555856)},
 };
 
-/* Numbers from `first` on: `count` is a power of two and divides `first`, so that one mask tells. */
-struct block {
-    uint32_t first;
-    uint32_t count;
-};
-
-/* Every option of SOL_SOCKET (84 was the last one in 2026) but those that load a program, which takes
- * memory that all of the machine share (see "seccomp" above): SO_ATTACH_FILTER 26, SO_ATTACH_BPF 50,
- * SO_ATTACH_REUSEPORT_CBPF 51, SO_ATTACH_REUSEPORT_EBPF 52; and SO_LINGER 13, see put_setsockopt(). */
-static const struct block socket_options[] = {
-    {0, 8},  {8, 4},   {12, 1}, {14, 2}, {16, 8}, {24, 2}, {27, 1},
-    {28, 4}, {32, 16}, {48, 2}, {53, 1}, {54, 2}, {56, 8}, {64, 64},
-};
-/* Every option of IP and IPV6 but those that join a multicast group: the kernel keeps each membership in
- * memory that is charged to nobody. IP_ADD_MEMBERSHIP 35, IP_ADD_SOURCE_MEMBERSHIP 39, IP_MSFILTER 41,
- * IPV6_JOIN_GROUP 20, IPV6_JOIN_ANYCAST 27, and of both MCAST_JOIN_GROUP 42, MCAST_JOIN_SOURCE_GROUP 46,
- * MCAST_MSFILTER 48. */
-static const struct block ip_options[] = {
-    {0, 32}, {32, 2}, {34, 1}, {36, 2}, {38, 1}, {40, 1}, {43, 1},
-    {44, 2}, {47, 1}, {49, 1}, {50, 2}, {52, 4}, {56, 8}, {64, 64},
-};
-static const struct block ipv6_options[] = {
-    {0, 16}, {16, 4}, {21, 1}, {22, 2}, {24, 2}, {26, 1}, {28, 4}, {32, 8},  {40, 2},
-    {43, 1}, {44, 2}, {47, 1}, {49, 1}, {50, 2}, {52, 4}, {56, 8}, {64, 64},
-};
-/* Levels of setsockopt of which only some options are allowed, and every other level. */
-static const struct level {
-    uint32_t number;
-    const struct block *options;
+/* Numbers that an argument may be but for some: put_but() makes few rules of them. */
+struct numbers {
+    uint32_t end; /* a power of two */
+    const uint32_t *without;
     size_t count;
-} levels[] = {
-    {SOL_SOCKET, socket_options, ARRAY_LEN(socket_options)},
-    {IPPROTO_IP, ip_options, ARRAY_LEN(ip_options)},
-    {IPPROTO_IPV6, ipv6_options, ARRAY_LEN(ipv6_options)},
 };
-static const struct block other_levels[] = {
-    {2, 2},  {4, 4},  {8, 8},   {16, 16}, {32, 8},    {40, 1},
-    {42, 2}, {44, 4}, {48, 16}, {64, 64}, {128, 128}, {256, 256},
-};
-/* Every option of prctl but PR_SET_SECCOMP, which is 22. */
-static const struct block prctl_options[] = {
-    {0, 16}, {16, 4}, {20, 2}, {23, 1}, {24, 8}, {32, 32}, {64, 64}, {128, 128},
-};
-
-static struct condition is_within(unsigned index, const struct block *b)
-{
-    return (struct condition){index, LOWER_HALF & ~(b->count - 1), b->first};
-}
 
 /* Instead of an error: */
 #define ASK (-1)    /* whoever listens decides */
@@ -273,9 +233,10 @@ static void put_condition(struct json_out *o, const struct condition *c)
 {
     json_begin_obj(o, NULL);
     json_put_u64(o, "index", c->index);
-    json_put_u64(o, "value", c->mask);
-    json_put_u64(o, "valueTwo", c->value);
-    json_put_str(o, "op", "SCMP_CMP_MASKED_EQ");
+    json_put_u64(o, "value", c->mask != 0 ? c->mask : c->value);
+    if (c->mask != 0)
+        json_put_u64(o, "valueTwo", c->value);
+    json_put_str(o, "op", c->mask != 0 ? "SCMP_CMP_MASKED_EQ" : "SCMP_CMP_GE");
     json_end(o);
 }
 
@@ -307,29 +268,68 @@ static void put_ioctl(struct json_out *o)
     }
 }
 
-static void put_level(struct json_out *o, const struct level *l)
+static bool has_any(const struct numbers *n, uint32_t first, uint32_t count)
 {
-    for (size_t i = 0; i < l->count; i++) {
-        struct condition both[] = {IS(1, l->number), is_within(2, &l->options[i])};
+    for (size_t i = 0; i < n->count; i++)
+        if (n->without[i] >= first && n->without[i] - first < count)
+            return true;
+    return false;
+}
 
-        put_filtered(o, "setsockopt", 0, both, ARRAY_LEN(both));
+/* Allows the call when its last condition is met by a number of `n` from `first` on: `count` is a power
+ * of two and divides `first`, so that one mask tells. */
+static void put_but(struct json_out *o, const char *name, struct condition *conditions, size_t len,
+                    const struct numbers *n, uint32_t first, uint32_t count)
+{
+    struct condition *last = &conditions[len - 1];
+
+    if (!has_any(n, first, count)) {
+        last->mask = LOWER_HALF & ~(count - 1);
+        last->value = first;
+        put_filtered(o, name, 0, conditions, len);
+    } else if (count > 1) {
+        put_but(o, name, conditions, len, n, first, count / 2);
+        put_but(o, name, conditions, len, n, first + count / 2, count / 2);
     }
 }
 
-/* A socket that lingers makes the kernel wait for its peer, for as long as it says, in the one thread of
- * the machine that closes files nobody holds: a box could not be destroyed for days. */
+#define AS_ROW(level, option, errnum) {level, option, errnum},
+
+static const struct {
+    uint32_t level;
+    uint32_t option;
+    int errnum;
+} refused_options[] = {SOCKOPTS(AS_ROW)};
+
+static void put_level(struct json_out *o, uint32_t level)
+{
+    struct condition both[] = {IS(1, level), {.index = 2}};
+    uint32_t without[ARRAY_LEN(refused_options)];
+    struct numbers n = {SOCKOPTS_END, without, 0};
+
+    for (size_t i = 0; i < ARRAY_LEN(refused_options); i++) {
+        struct condition row[] = {IS(1, level), IS(2, refused_options[i].option)};
+
+        if (refused_options[i].level != level)
+            continue;
+        without[n.count++] = refused_options[i].option;
+        if (refused_options[i].errnum != EPERM) /* else the default is meant */
+            put_filtered(o, "setsockopt",
+                         refused_options[i].errnum == 0 ? IGNORE : refused_options[i].errnum, row,
+                         ARRAY_LEN(row));
+    }
+    put_but(o, "setsockopt", both, ARRAY_LEN(both), &n, 0, n.end);
+}
+
 static void put_setsockopt(struct json_out *o)
 {
-    struct condition linger[] = {IS(1, SOL_SOCKET), IS(2, SO_LINGER)};
+    static const uint32_t levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_IPV6};
+    const struct numbers others = {LEVEL_END, levels, ARRAY_LEN(levels)};
+    struct condition level[] = {{.index = 1}};
 
-    put_filtered(o, "setsockopt", IGNORE, linger, ARRAY_LEN(linger));
-    for (size_t i = 0; i < ARRAY_LEN(other_levels); i++) {
-        struct condition level = is_within(1, &other_levels[i]);
-
-        put_filtered(o, "setsockopt", 0, &level, 1);
-    }
     for (size_t i = 0; i < ARRAY_LEN(levels); i++)
-        put_level(o, &levels[i]);
+        put_level(o, levels[i]);
+    put_but(o, "setsockopt", level, ARRAY_LEN(level), &others, 0, others.end);
 }
 
 /* The kernel charges access lists of files in memory to nobody, and they are as large as they say. */
@@ -345,23 +345,52 @@ static void put_setxattr(struct json_out *o)
 /* Programs that would narrow their rights take EINVAL for a kernel without filters, and go on. */
 static void put_prctl(struct json_out *o)
 {
+    static const uint32_t without[] = {PR_SET_SECCOMP};
+    const struct numbers n = {PRCTL_END, without, ARRAY_LEN(without)};
+    struct condition option[] = {{.index = 0}};
     struct condition set_seccomp = IS(0, PR_SET_SECCOMP);
 
-    for (size_t i = 0; i < ARRAY_LEN(prctl_options); i++) {
-        struct condition option = is_within(0, &prctl_options[i]);
-
-        put_filtered(o, "prctl", 0, &option, 1);
-    }
+    put_but(o, "prctl", option, ARRAY_LEN(option), &n, 0, n.end);
     put_filtered(o, "prctl", EINVAL, &set_seccomp, 1);
 }
 
-/* What netlink sockets hold unread is charged to nobody, and there is no limit on their number: they
- * are counted by whoever listens (src/hands/netlink_loop.c). */
-static void put_netlink(struct json_out *o, const char *netlink)
+/* The tables of those who wait are charged to nobody: 72 bytes for each file, also for the same one many
+ * times. Beyond this the answer is that of a process with fewer files (EINVAL). Of 32-bit programs
+ * "select" is an old form, with a pointer there: theirs is _newselect. */
+static void put_waiting(struct json_out *o)
 {
-    struct condition family = IS(0, AF_NETLINK);
+    static const struct {
+        const char *name;
+        unsigned index;
+    } calls[] = {
+        {"poll", 1},     {"ppoll", 1},           {"ppoll_time64", 1}, {"select", 0},
+        {"pselect6", 0}, {"pselect6_time64", 0}, {"_newselect", 0},
+    };
 
-    put_filtered(o, "socket", netlink != NULL ? ASK : 0, &family, 1);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        struct condition is_few = {calls[i].index, LOWER_HALF & ~(WAIT_END - 1), 0};
+        struct condition is_many = {calls[i].index, 0, WAIT_END};
+
+        put_filtered(o, calls[i].name, 0, &is_few, 1);
+        put_filtered(o, calls[i].name, EINVAL, &is_many, 1);
+    }
+}
+
+/* What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
+ * whoever listens (src/hands/guard_loop.c). connect makes one as well, when its listener is in the box;
+ * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). */
+static void put_sockets(struct json_out *o, const char *guard, bool is_counted)
+{
+    static const uint32_t counted[] = {AF_INET, AF_INET6};
+    struct condition netlink = IS(0, AF_NETLINK);
+
+    put_filtered(o, "socket", guard != NULL ? ASK : 0, &netlink, 1);
+    for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
+        struct condition family = IS(0, counted[i]);
+
+        put_filtered(o, "socket", is_counted ? ASK : 0, &family, 1);
+    }
+    put_group(o, "connect", is_counted ? ASK : 0);
 }
 
 /* The native table and the 32-bit one, each of which costs the runtime several milliseconds per box.
@@ -379,14 +408,14 @@ static void put_architectures(struct json_out *o)
     json_end(o);
 }
 
-void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink)
+void oci_seccomp_put(struct json_out *o, const char *key, const char *guard, bool is_counted)
 {
     json_begin_obj(o, key);
     json_put_str(o, "defaultAction", "SCMP_ACT_ERRNO");
     json_put_u64(o, "defaultErrnoRet", EPERM);
     put_architectures(o);
-    if (netlink != NULL)
-        json_put_str(o, "listenerPath", netlink);
+    if (guard != NULL)
+        json_put_str(o, "listenerPath", guard);
     json_begin_arr(o, "syscalls");
     /* Those with EPERM are covered by the default, and runtimes refuse to be told twice. First, because
      * for 32-bit x86 libseccomp turns rules about sockets into rules about socketcall, too, and finds
@@ -403,7 +432,8 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink)
     put_prctl(o);
     put_setsockopt(o);
     put_setxattr(o);
-    put_netlink(o, netlink);
+    put_waiting(o);
+    put_sockets(o, guard, is_counted);
     json_end(o);
     json_end(o);
 }

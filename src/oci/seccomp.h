@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 
-/* Puts the "seccomp" object of a config.json under `key`. `netlink`: the Unix socket on which requests
- * for netlink sockets are answered; NULL: they are allowed. */
-void oci_seccomp_put(struct json_out *o, const char *key, const char *netlink);
+/* Puts the "seccomp" object of a config.json under `key`. `guard`: the Unix socket on which requests for
+ * sockets are answered, those for netlink only or all that are `counted`; NULL: they are allowed. */
+void oci_seccomp_put(struct json_out *o, const char *key, const char *guard, bool is_counted);
 
 /* Names, separated by spaces, that no box may call whatever its arguments: what the tests try. */
 const char *oci_seccomp_refused(unsigned i); /* NULL after the last group */

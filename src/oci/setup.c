@@ -251,6 +251,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     int rc;
 
     o->id_count = OCI_ID_COUNT;
+    o->has_cgroups = true;
     rc = check_dumpable(err);
     if (rc == SP_OK && geteuid() != 0)
         rc = oci_rootless_setup(o, err);

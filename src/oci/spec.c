@@ -18,6 +18,12 @@
  * need a capability, so it is never below zero. */
 #define OOM_SCORE_ADJ 500
 #define GID_TTY 5
+/* A socket can hold this much of what is charged to nobody: its queue of errors, as large as the receive
+ * buffer (212,992 by the kernel's default; of TCP the last of TCP_RMEM), and a packet that is not sent. */
+#define SOCKET_COST (512U << 10)
+#define SOCKETS_MIN 128U
+#define SOCKETS_MAX 4096U
+#define TCP_RMEM "4096 131072 425984"
 
 /* A list that ends with NULL. */
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -132,6 +138,17 @@ static void put_rlimit(struct json_out *o, const char *type, uint64_t value)
 uint64_t oci_spec_files(const struct oci_spec *s)
 {
     return s->max_files == 0 ? FILES_MAX : MIN_OF(s->max_files, FILES_MAX);
+}
+
+uint64_t oci_spec_sockets(const struct oci_spec *s)
+{
+    uint64_t memory = s->profile->limits.memory;
+    uint64_t share = memory != 0 ? memory / SOCKET_COST : SOCKETS_MAX;
+
+    /* In the host's network the sockets are the host's. */
+    if (s->guard == NULL || s->profile->network == CONFIG_NETWORK_HOST)
+        return 0;
+    return MIN_OF(MAX_OF(share, SOCKETS_MIN), SOCKETS_MAX);
 }
 
 static void put_process(struct json_out *o, const struct oci_spec *s)
@@ -407,6 +424,20 @@ static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
     json_end(o);
 }
 
+/* For the box's own network: what would make sockets past the count (fast open), or keep memory that is
+ * charged to nobody beyond the count: large buffers of connections that are not accepted, and the ends
+ * of those that are over. */
+static void put_sysctl(struct json_out *o, const struct oci_spec *s)
+{
+    if (oci_spec_sockets(s) == 0)
+        return;
+    json_begin_obj(o, "sysctl");
+    json_put_str(o, "net.ipv4.tcp_fastopen", "0");
+    json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
+    json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
+    json_end(o);
+}
+
 static void put_linux(struct json_out *o, const struct oci_spec *s)
 {
     json_begin_obj(o, "linux");
@@ -415,14 +446,15 @@ static void put_linux(struct json_out *o, const struct oci_spec *s)
         put_mapping(o, "uidMappings", s);
         put_mapping(o, "gidMappings", s);
     }
-    if (s->has_cgroups) {
+    if (s->has_cgroups && !s->is_in_group)
         json_put_str(o, "cgroupsPath", s->cgroup);
+    if (s->has_cgroups && !s->is_rootless) /* else they are set by sandpool-oci */
         put_resources(o, s);
-    }
     json_put_str(o, "rootfsPropagation", "rprivate");
     put_masked_paths(o, s);
     put_readonly_paths(o, s);
-    oci_seccomp_put(o, "seccomp", s->netlink);
+    put_sysctl(o, s);
+    oci_seccomp_put(o, "seccomp", s->guard, oci_spec_sockets(s) != 0);
     json_end(o);
 }
 

@@ -30,17 +30,20 @@ struct oci_spec {
         max_files;    /* for a process; 0: as much as we like. Without CAP_SYS_RESOURCE the runtime
                              cannot go above the daemon's own hard limit (RLIMIT_NOFILE) */
     bool has_cgroups; /* false: rootless without delegation, no limits can be set */
+    bool is_in_group; /* the runtime is started in the box's control group, and knows of none */
     bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
                              memory.swap.max of any group below the root) */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
     bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     const char *user_ns; /* a file that is the box's user namespace; NULL: the runtime makes one */
-    const char *netlink; /* a Unix socket on which the box's requests for netlink sockets are
-                             answered; NULL: they are allowed, by a runtime with its own kernel */
+    const char *guard; /* a Unix socket on which the box's requests for sockets are answered; NULL:
+                             they are allowed, by a runtime with its own kernel */
     const char *const *image_env;  /* NAME=value of the image, ends with NULL; may be NULL */
     const char *const *agent_args; /* what follows OCI_AGENT_PATH; ends with NULL */
 };
 
+/* How many sockets the box may have, Unix sockets not counted; 0: as many as it likes. */
+uint64_t oci_spec_sockets(const struct oci_spec *s);
 /* How many files a process of the box may have open. */
 uint64_t oci_spec_files(const struct oci_spec *s);
 /* The text of config.json. */

@@ -51,7 +51,7 @@ static void each_parent(const struct oci *o, void (*act)(const char *path, const
     const struct dirent *entry;
     DIR *dir;
 
-    (void) snprintf(path, sizeof(path), CGROUP_ROOT "/sandpool-%s", o->instance);
+    (void) snprintf(path, sizeof(path), CGROUP_ROOT "%s/sandpool-%s", o->group_top, o->instance);
     act(path, ctx);
     dir = o->is_cgroup_v2 ? NULL : opendir(CGROUP_ROOT);
     if (dir == NULL)
@@ -77,7 +77,7 @@ void oci_strays(const struct oci *o,
     const struct visit v = {.on_stray = on_stray, .ctx = ctx};
     char path[OCI_PATH_MAX + 32];
 
-    if (!o->is_rootless) /* those of this name are root's */
+    if (o->has_cgroups)
         each_parent(o, visit_cgroup, &v);
     for (int i = 0; i < OCI_FLAVOUR_COUNT; i++) {
         oci_state_root(o, (enum oci_flavour) i, path, sizeof(path));
@@ -92,6 +92,6 @@ static void remove_parent(const char *path, const void *ctx UNUSED)
 
 void oci_remove_cgroup_parent(const struct oci *o)
 {
-    if (!o->is_rootless)
+    if (o->has_cgroups)
         each_parent(o, remove_parent, NULL);
 }

@@ -1,7 +1,14 @@
 /* table.c - the boxes in memory: which exist, which user ids they have, and the pidfd that tells of
  * their death. Small on purpose: what a box is like stays in its box.json. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "oci/internal.h"
 
@@ -41,6 +48,7 @@ void oci_box_drop(struct oci_box *b)
     if (b->id_slot != UINT32_MAX)
         o->id_used[b->id_slot / 8] &= (uint8_t) ~(1U << (b->id_slot % 8));
     fdwatch_free(b->watch);
+    fdwatch_free(b->net_watch);
     map_remove(&o->boxes, &b->node);
     list_remove(&o->box_list, &b->link);
     free(b);
@@ -89,18 +97,52 @@ static void on_death(void *ctx)
     if (b->state != OCI_RUNNING)
         return;
     b->state = OCI_DEAD;
-    if (events != NULL && events->on_died != NULL)
+    if (events != NULL && b->is_netless && events->on_netless != NULL)
+        events->on_netless(events->ctx, b->id);
+    else if (events != NULL && events->on_died != NULL)
         events->on_died(events->ctx, b->id, "its init has ended");
 }
 
-int oci_box_watch(struct oci_box *b, int pid, int pid_fd, struct err *err)
+static bool has_ended(const struct fdwatch *watch)
 {
-    int rc = fdwatch_new(b->oci->loop, pid_fd, on_death, b, &b->watch, err);
+    struct pollfd p = {.fd = fdwatch_fd(watch), .events = POLLIN};
 
+    return poll(&p, 1, 0) != 0;
+}
+
+/* A box without the network it was leased with is of no use to its owner, who would not know why. Its death is seen as
+ * any other. */
+static void end_netless(struct oci_box *b)
+{
+    if (b->state != OCI_RUNNING || b->watch == NULL || has_ended(b->watch))
+        return; /* both end when the box does */
+    log_warn("oci.network_ended", LF_HEX("box", b->id));
+    b->is_netless = true;
+    if (syscall(SYS_pidfd_send_signal, fdwatch_fd(b->watch), SIGKILL, NULL, 0) != 0)
+        log_error("oci.kill_failed", LF_HEX("box", b->id), LF_STR("reason", strerror(errno)));
+}
+
+static void on_network_end(void *ctx)
+{
+    struct oci_box *b = ctx;
+
+    fdwatch_free(b->net_watch);
+    b->net_watch = NULL;
+    end_netless(b);
+}
+
+int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
+{
+    int rc = fdwatch_new(b->oci->loop, TAKE_FD(f->pid_fd), on_death, b, &b->watch, err);
+
+    if (rc == SP_OK && f->net_fd >= 0)
+        rc = fdwatch_new(b->oci->loop, TAKE_FD(f->net_fd), on_network_end, b, &b->net_watch, err);
     if (rc != SP_OK)
         return rc;
-    b->pid = pid;
+    b->pid = f->pid;
     b->state = OCI_RUNNING;
+    if (f->is_netless)
+        end_netless(b);
     return SP_OK;
 }
 
@@ -117,9 +159,8 @@ void oci_box_adopt(struct oci *o, struct oci_found *f)
     slot = (f->record.id_base - o->id_base) / OCI_ID_COUNT;
     if (f->record.id_base >= o->id_base && slot < o->id_slots && !is_used(o, (uint32_t) slot))
         use_slot(b, (uint32_t) slot);
-    if (oci_box_watch(b, f->pid, f->pid_fd, &err) != SP_OK) {
+    if (oci_box_watch(b, f, &err) != SP_OK) {
         log_error("oci.watch_failed", LF_HEX("box", f->id), LF_STR("reason", err.msg));
         oci_box_drop(b); /* the next look tries again */
     }
-    f->pid_fd = -1;
 }

@@ -25,7 +25,7 @@ struct updating {
     struct backend_update *request;
     struct oci_found found;
     enum oci_flavour flavour;
-    char cgroup[BACKEND_LABEL_MAX + 64];
+    char cgroup[OCI_GROUP_MAX];
 };
 
 static void finish(struct updating *u, int rc, const struct err *err)
@@ -33,8 +33,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     struct oci *o = u->oci;
     struct backend_update *r = u->request;
 
-    if (u->found.pid_fd >= 0)
-        (void) close(u->found.pid_fd); /* nothing to do about it here */
+    oci_found_drop(&u->found);
     oci_hands_fini(&u->hands);
     agent_env_fini(&u->env);
     r->priv = NULL;
@@ -207,9 +206,9 @@ static void on_cancel(struct op *op)
         op_cancel(&u->env.request.op);
 }
 
-static int check_rootless(const struct backend_extras *x, struct err *err)
+static int check_rootless(const struct oci *o, const struct backend_extras *x, struct err *err)
 {
-    if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
+    if (!o->has_cgroups && (x->memory > 0 || x->cpus > 0 || x->pids > 0))
         return err_set(err, SP_UNSUPPORTED,
                        "limits need control groups, and the daemon does not run as root");
     if (x->mount_count > 0)
@@ -232,10 +231,11 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
     u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
     u->found.id = r->box.labels.box_id;
     u->found.pid_fd = -1;
+    u->found.net_fd = -1;
     oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
     u->work.run = run_limits;
     r->priv = u;
-    if (o->is_rootless && check_rootless(&r->extras, &err) != SP_OK) {
+    if (o->is_rootless && check_rootless(o, &r->extras, &err) != SP_OK) {
         finish(u, err.code, &err);
         return;
     }

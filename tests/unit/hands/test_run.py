@@ -224,7 +224,7 @@ class Run(HandsTest):
         p.stderr.close()
 
     def test_network_program_lives_as_long_as_the_box(self):
-        box = self.box("net", network=["/bin/sh", "-c", "echo $0 > /dev/null; exec sleep 1000", "{pid}"])
+        box = self.box("net", network=["/bin/sh", "-c", "echo up >&$1; exec sleep 1000", "{pid}", "{ready}"])
         pid = int((box.dir / "net.pid").read_text().split()[0])
         self.assertIn(b"1000", pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
         self.assertEqual(os.getsid(pid), pid)

@@ -301,6 +301,8 @@ class Images(unittest.TestCase):
 
     def test_no_registry(self):
         self.bad("docker://127.0.0.1:1/none:1", "backend_failed", "skopeo: ", "refused")
+        # a long line keeps its end, where the cause is, within what a caller is shown
+        self.bad("docker://127.0.0.1:1/" + "long/" * 30 + "none:1", "backend_failed", "skopeo: ", " ... ", "refused")
 
 
 if __name__ == "__main__":

@@ -275,6 +275,37 @@ static void limits_of_a_box(void **state)
     assert_null(at(root, "linux.cgroupsPath"));
 }
 
+static uint64_t sockets_of(struct fixture *f, uint64_t memory)
+{
+    f->profile.limits.memory = memory;
+    return oci_spec_sockets(&f->spec);
+}
+
+/* As many as the memory of the box is worth; the network they are in is the box's own. */
+static void sockets_of_a_box(void **state)
+{
+    struct fixture *f = *state;
+    const struct json *sysctl;
+
+    assert_int_equal(oci_spec_sockets(&f->spec), 0); /* nobody counts */
+    assert_null(json_get(json_get(printed(f), "linux"), "sysctl"));
+    f->doc = json_doc_free(f->doc);
+    f->spec.guard = "/mnt/guard.sock";
+    assert_int_equal(sockets_of(f, 0), 4096);
+    assert_int_equal(sockets_of(f, 1 << 20), 128);
+    assert_int_equal(sockets_of(f, 64 << 20), 128);
+    assert_int_equal(sockets_of(f, 512 << 20), 1024);
+    assert_int_equal(sockets_of(f, 1ULL << 40), 4096);
+    sysctl = json_get(json_get(printed(f), "linux"), "sysctl");
+    assert_string_equal(json_str(json_get(sysctl, "net.ipv4.tcp_fastopen")), "0");
+    assert_string_equal(json_str(json_get(sysctl, "net.ipv4.tcp_rmem")), "4096 131072 425984");
+    assert_string_equal(json_str(json_get(sysctl, "net.ipv4.tcp_max_tw_buckets")), "4096");
+    f->doc = json_doc_free(f->doc);
+    f->profile.network = CONFIG_NETWORK_HOST; /* settings there would be the machine's */
+    assert_int_equal(oci_spec_sockets(&f->spec), 0);
+    assert_null(json_get(json_get(printed(f), "linux"), "sysctl"));
+}
+
 static void processors_go_round(void **state)
 {
     struct fixture *f = *state;
@@ -336,11 +367,17 @@ static void hidden_parts_of_the_machine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(process_of_a_box),      TEST(later_environment_wins),
-        TEST(home_of_root),          TEST(files_within_the_daemons_limit),
-        TEST(user_namespace_or_not), TEST(network_decides_about_sys),
-        TEST(mounts_of_a_box),       TEST(limits_of_a_box),
-        TEST(processors_go_round),   TEST(hidden_parts_of_the_machine),
+        TEST(process_of_a_box),
+        TEST(later_environment_wins),
+        TEST(home_of_root),
+        TEST(files_within_the_daemons_limit),
+        TEST(user_namespace_or_not),
+        TEST(network_decides_about_sys),
+        TEST(mounts_of_a_box),
+        TEST(limits_of_a_box),
+        TEST(sockets_of_a_box),
+        TEST(processors_go_round),
+        TEST(hidden_parts_of_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

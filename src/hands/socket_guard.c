@@ -1,6 +1,6 @@
-/* netlink.c - starts the process that answers a box's requests for netlink sockets, and hands it what
- * it needs. What it then does is in netlink_loop.c. */
-#include "hands/netlink.h"
+/* socket_guard.c - starts the process that answers a box's requests for sockets, and hands it what it
+ * needs. What it then does is in guard_loop.c. */
+#include "hands/socket_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/str.h"
-#include "hands/netlink_loop.h"
+#include "hands/cgroup.h"
+#include "hands/guard_loop.h"
 #include "hands/proc.h"
 
 #define HAND_OVER_MS 2000
@@ -82,55 +83,58 @@ static bool receive_fds(int from, int *fds, size_t want)
 NORETURN static void become_process(const struct plan *p, int to_parent)
 {
     char id[16];
-    const char *const argv[] = {"sandpool-oci", "netlink", p->dir, id, NULL};
+    char sockets[24];
+    const char *const argv[] = {"sandpool-oci", "guard", p->dir, id, sockets, NULL};
     char *const env[] = {NULL};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     (void) snprintf(id, sizeof(id), "%u", p->id_base);
+    (void) snprintf(sockets, sizeof(sockets), "%llu", (unsigned long long) p->sockets);
     (void) signal(SIGTERM, SIG_DFL); /* cannot fail for this signal */
     if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
-        dup2(null, 2) == 2 && dup2(to_parent, NETLINK_PARENT_FD) == NETLINK_PARENT_FD &&
-        close_range(NETLINK_PARENT_FD + 1, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
+        dup2(null, 2) == 2 && dup2(to_parent, GUARD_PARENT_FD) == GUARD_PARENT_FD &&
+        close_range(GUARD_PARENT_FD + 1, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
         (void) execve("/proc/self/exe", (char *const *) (uintptr_t) argv, env);
     _exit(127);
 }
 
-int netlink_start(const struct plan *p, const struct box_dir *d, struct netlink *n, struct err *err)
+int guard_start(const struct plan *p, const struct box_dir *d, struct guard *g, struct err *err)
 {
     AUTO_CLOSE int other = -1;
     char text[64];
     int ends[2];
     pid_t pid;
 
-    if (p->netlink == NULL)
+    if (p->guard == NULL)
         return SP_OK;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return err_sys(err, SP_IO, errno, "socketpair");
-    n->process = ends[0];
+    g->process = ends[0];
     other = ends[1];
     pid = fork();
     if (pid < 0)
         return err_sys(err, SP_IO, errno, "fork");
     if (pid == 0)
         become_process(p, other);
+    g->pid = (int) pid;
     (void) snprintf(text, sizeof(text), "%d %llu\n", (int) pid,
                     (unsigned long long) proc_start_time(pid));
-    return box_dir_write(d, "netlink.pid", text, err);
+    return box_dir_write(d, "guard.pid", text, err);
 }
 
-int netlink_listen(const struct plan *p, struct netlink *n, struct err *err)
+int guard_listen(const struct plan *p, struct guard *g, struct err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    if (p->netlink == NULL)
+    if (p->guard == NULL)
         return SP_OK;
-    if (!str_copy(address.sun_path, sizeof(address.sun_path), p->netlink))
-        return err_set(err, SP_TOO_BIG, "plan: 'netlink' is too long for a socket");
-    n->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (n->listen < 0 ||
-        bind(n->listen, (const struct sockaddr *) &address, sizeof(address)) != 0 ||
-        listen(n->listen, 1) != 0)
-        return err_sys(err, SP_IO, errno, "listen on '%.100s'", p->netlink);
+    if (!str_copy(address.sun_path, sizeof(address.sun_path), p->guard))
+        return err_set(err, SP_TOO_BIG, "plan: 'guard' is too long for a socket");
+    g->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (g->listen < 0 ||
+        bind(g->listen, (const struct sockaddr *) &address, sizeof(address)) != 0 ||
+        listen(g->listen, 1) != 0)
+        return err_sys(err, SP_IO, errno, "listen on '%.100s'", p->guard);
     return SP_OK;
 }
 
@@ -145,7 +149,7 @@ static bool wait_readable(int fd)
     return n > 0;
 }
 
-int netlink_serve(const struct plan *p, const struct box_dir *d, struct netlink *n, struct err *err)
+int guard_serve(const struct plan *p, const struct box_dir *d, struct guard *g, struct err *err)
 {
     unsigned long long init[2];
     AUTO_CLOSE int from_runtime = -1;
@@ -154,10 +158,10 @@ int netlink_serve(const struct plan *p, const struct box_dir *d, struct netlink 
     char path[64];
     char byte = 0;
 
-    if (p->netlink == NULL)
+    if (p->guard == NULL)
         return SP_OK;
-    if (wait_readable(n->listen))
-        from_runtime = accept4(n->listen, NULL, NULL, SOCK_CLOEXEC);
+    if (wait_readable(g->listen))
+        from_runtime = accept4(g->listen, NULL, NULL, SOCK_CLOEXEC);
     if (from_runtime < 0 || !wait_readable(from_runtime) ||
         !receive_fds(from_runtime, &questions, 1))
         return err_set(err, SP_BACKEND_FAILED,
@@ -169,31 +173,33 @@ int netlink_serve(const struct plan *p, const struct box_dir *d, struct netlink 
     network = open(path, O_RDONLY | O_CLOEXEC);
     if (network < 0)
         return err_sys(err, SP_IO, errno, "open the box's network namespace");
-    if (!send_fds(n->process, (int[]){questions, network}, 2) || !wait_readable(n->process) ||
-        read(n->process, &byte, 1) != 1)
-        return err_set(err, SP_BACKEND_FAILED, "'sandpool-oci netlink' ended at once");
-    return SP_OK;
+    if (!send_fds(g->process, (int[]){questions, network}, 2) || !wait_readable(g->process) ||
+        read(g->process, &byte, 1) != 1)
+        return err_set(err, SP_BACKEND_FAILED, "'sandpool-oci guard' ended at once");
+    return p->cgroup != NULL ? cgroup_add(p->cgroup, g->pid, err) : SP_OK;
 }
 
-void netlink_close(struct netlink *n)
+void guard_close(struct guard *g)
 {
-    if (n->process >= 0)
-        (void) close(n->process); /* the process ends if it was not given anything */
-    if (n->listen >= 0)
-        (void) close(n->listen);
-    *n = NETLINK_NONE;
+    if (g->process >= 0)
+        (void) close(g->process); /* the process ends if it was not given anything */
+    if (g->listen >= 0)
+        (void) close(g->listen);
+    *g = GUARD_NONE;
 }
 
 /* --- the process itself --- */
 
-void netlink_run(const char *id)
+void guard_run(const char *id, const char *sockets)
 {
     uint64_t number;
+    uint64_t limit;
     int fds[2];
 
-    (void) fcntl(NETLINK_PARENT_FD, F_SETFD, FD_CLOEXEC); /* it starts nothing */
-    if (!str_parse_u64(id, 0, UINT32_MAX - 1, &number) || chdir("/") != 0 ||
-        !receive_fds(NETLINK_PARENT_FD, fds, ARRAY_LEN(fds)))
+    (void) fcntl(GUARD_PARENT_FD, F_SETFD, FD_CLOEXEC); /* it starts nothing */
+    if (!str_parse_u64(id, 0, UINT32_MAX - 1, &number) ||
+        !str_parse_u64(sockets, 0, UINT32_MAX, &limit) || chdir("/") != 0 ||
+        !receive_fds(GUARD_PARENT_FD, fds, ARRAY_LEN(fds)))
         return;
-    netlink_loop_run(fds[0], fds[1], (uint32_t) number);
+    guard_loop_run(fds[0], fds[1], (uint32_t) number, limit);
 }
