@@ -7,6 +7,7 @@
 #define BACKEND_BACKEND_H
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/op.h"
 #include "config/config.h"
 #include "loop/httpc.h"
@@ -17,6 +18,8 @@
 #define BACKEND_URL_MAX 192
 #define BACKEND_REF_MAX 128
 #define BACKEND_TOKEN_MAX 64
+#define BACKEND_LIFE_MAX 32
+#define BACKEND_STATUS_MAX 120
 #define BACKEND_KEY_MAX (CONFIG_PATH_MAX + CONFIG_NAME_MAX + 1)
 
 /* What a backend object carries, so that reconciliation never guesses. */
@@ -39,9 +42,14 @@ struct backend_env_var {
 };
 
 struct backend_mount {
-    const char *host_path;
+    const char
+        *host_path; /* "": nothing is mounted, box_path is a directory made for the box's user */
     const char *box_path;
     bool is_read_only;
+    /* Not NULL: chosen by the daemon itself. What is missing of host_path below this directory is made, and
+     * the directories in it that `parts` names, separated by commas; mounts.allow does not matter. */
+    const char *base;
+    const char *parts;
 };
 
 struct backend_extras {
@@ -60,12 +68,20 @@ struct backend_box {
     char url[BACKEND_URL_MAX + 1];
     char ref[BACKEND_REF_MAX + 1]; /* the backend's own name */
     char token[BACKEND_TOKEN_MAX + 1];
-    bool is_ready; /* vouched for: needs no probe */
+    char life[BACKEND_LIFE_MAX + 1]; /* as it answered last, see life.h; "": not known */
+    bool is_ready;                   /* vouched for: needs no probe */
     /* Another process made it: nobody's until it is acquired by its id, and not destroyed before. */
     bool is_foreign;
+    bool is_absent; /* listed by its name, but it is not known whether it runs */
 };
 
-enum backend_verdict { BACKEND_UNKNOWN, BACKEND_ALIVE, BACKEND_DEAD, BACKEND_VERDICT_COUNT };
+enum backend_verdict {
+    BACKEND_UNKNOWN,
+    BACKEND_ALIVE,
+    BACKEND_DEAD,
+    BACKEND_ABSENT, /* it is not known here; that may be a mistake, so the box is asked itself */
+    BACKEND_VERDICT_COUNT
+};
 
 struct backend_create {
     struct op op;
@@ -90,6 +106,9 @@ struct backend_check {
     struct op op; /* SP_OK: `verdict` is valid; anything else means unknown */
     struct backend_box box;
     enum backend_verdict verdict;
+    char status[BACKEND_STATUS_MAX +
+                1]; /* what the backend calls it, "the provisioner says Pending"; or "" */
+    char hint[BACKEND_STATUS_MAX + 1]; /* what to look at if it stays so; or "" */
     void *priv;
 };
 
@@ -170,6 +189,8 @@ struct backend_notice {
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
+    /* May be NULL. It died because what served its network had ended. */
+    void (*on_netless)(void *ctx, uint64_t box_id);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
     /* May be NULL. Those about images come from inside a call, too. */
     void (*on_notice)(void *ctx, const struct backend_notice *n);
@@ -230,6 +251,9 @@ struct backend_ops {
                    void (*on_done)(struct op *));
     /* Where the boxes' own disks lie on this machine: <dir>/<box id>/disk. NULL: nowhere. */
     const char *(*disk_dir)(struct backend *b);
+    /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.
+     * NULL: nothing is known. */
+    bool (*trouble)(struct backend *b, const struct config_profile *profile, char *dst, size_t cap);
     /* NULL: nothing to tell. */
     void (*examine)(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
@@ -247,6 +271,8 @@ void backend_extras_keep(struct backend_extras *x, unsigned kinds);
 uint64_t backend_extras_hash(const struct backend_extras *x, unsigned kinds);
 /* One piece from malloc, with all it points to. */
 struct backend_extras *backend_extras_copy(const struct backend_extras *x);
+/* One entry of "mounts" in a plan of hands/plan.h. */
+void backend_mount_put(struct json_out *o, const struct backend_mount *m);
 
 /* NULL when there is no such backend. */
 const struct backend_ops *backend_by_name(const char *name);

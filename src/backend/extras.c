@@ -63,6 +63,11 @@ static const char *put_text(char **at, const char *text)
     return to;
 }
 
+static size_t optional_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 0;
+}
+
 static size_t text_len(const struct backend_extras *x)
 {
     size_t len = 0;
@@ -70,7 +75,8 @@ static size_t text_len(const struct backend_extras *x)
     for (size_t i = 0; i < x->env_count; i++)
         len += strlen(x->envs[i].name) + strlen(x->envs[i].value) + 2;
     for (size_t i = 0; i < x->mount_count; i++)
-        len += strlen(x->mounts[i].host_path) + strlen(x->mounts[i].box_path) + 2;
+        len += strlen(x->mounts[i].host_path) + strlen(x->mounts[i].box_path) + 2 +
+               optional_size(x->mounts[i].base) + optional_size(x->mounts[i].parts);
     return len;
 }
 
@@ -95,6 +101,24 @@ struct backend_extras *backend_extras_copy(const struct backend_extras *x)
         mounts[i].host_path = put_text(&at, x->mounts[i].host_path);
         mounts[i].box_path = put_text(&at, x->mounts[i].box_path);
         mounts[i].is_read_only = x->mounts[i].is_read_only;
+        if (x->mounts[i].base != NULL)
+            mounts[i].base = put_text(&at, x->mounts[i].base);
+        if (x->mounts[i].parts != NULL)
+            mounts[i].parts = put_text(&at, x->mounts[i].parts);
     }
     return to;
+}
+
+void backend_mount_put(struct json_out *o, const struct backend_mount *m)
+{
+    json_begin_obj(o, NULL);
+    if (m->host_path[0] != '\0')
+        json_put_str(o, "from", m->host_path);
+    json_put_str(o, "to", m->box_path);
+    json_put_bool(o, "ro", m->is_read_only);
+    if (m->base != NULL) {
+        json_put_str(o, "base", m->base);
+        json_put_str(o, "parts", m->parts);
+    }
+    json_end(o);
 }

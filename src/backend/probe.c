@@ -5,15 +5,19 @@
 #include "backend/probe.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/compiler.h"
 
 #define PAUSE_FIRST_NS (2 * NS_PER_MS)
 #define PAUSE_MAX_NS (250 * NS_PER_MS)
 
+#define LIFE_TIMEOUT_NS (1 * NS_PER_S)
+
 enum {
-    ANSWER_MAX = 1024 * 1024
-}; /* only the status matters; a box may describe itself at length */
+    ANSWER_MAX = 1024 * 1024, /* only the status matters; a box may describe itself at length */
+    LIFE_ANSWER_MAX = 16 * 1024,
+};
 
 static void on_answer(struct op *op);
 
@@ -28,7 +32,10 @@ static void give_up(struct probe *p)
 {
     struct err err;
 
-    (void) err_set(&err, SP_TIMEOUT, "not ready after %u probes: %s", p->attempts, p->last.msg);
+    if (p->is_once)
+        (void) err_set(&err, SP_TIMEOUT, "it does not answer: %s", p->last.msg);
+    else
+        (void) err_set(&err, SP_TIMEOUT, "not ready after %u probes: %s", p->attempts, p->last.msg);
     err.sys = p->last.sys;
     finish(p, SP_TIMEOUT, &err);
 }
@@ -73,19 +80,51 @@ static void note_failure(struct probe *p)
         (void) err_set(&p->last, SP_TIMEOUT, "no answer in time");
 }
 
+static void on_stat(struct op *op)
+{
+    struct probe *p = container_of(op, struct probe, request.op);
+
+    if (!life_of_stat(&p->request, p->life))
+        p->life[0] = '\0'; /* then its life is not known: it is ready all the same */
+    finish(p, SP_OK, NULL);
+}
+
+/* The server is not sandpool-agent. */
+static void ask_for_start(struct probe *p)
+{
+    uint64_t until_ns = rt_after(rt_now(p->op.rt), LIFE_TIMEOUT_NS);
+
+    httpc_request_fini(&p->request);
+    (void) snprintf(p->target, sizeof(p->target), "%s" LIFE_PATH, p->url); /* has room for it */
+    p->headers[0] = "Content-Type: application/json";
+    p->request = (struct httpc_request){
+        .method = "POST",
+        .url = p->target,
+        .headers = p->headers,
+        .body = LIFE_BODY,
+        .body_len = strlen(LIFE_BODY),
+        .response_max = LIFE_ANSWER_MAX,
+        .want_fresh = true,
+    };
+    httpc_start(p->http, &p->request, MIN_OF(until_ns, p->deadline_ns), on_stat);
+}
+
 static void on_answer(struct op *op)
 {
     struct httpc_request *request = container_of(op, struct httpc_request, op);
     struct probe *p = container_of(request, struct probe, request);
 
     if (op->result == SP_OK && request->status == 200) {
-        finish(p, SP_OK, NULL); /* even when it was cancelled meanwhile: the box is ready */
+        if (p->want_life && !life_of_headers(request, p->life) && !p->is_cancelled)
+            ask_for_start(p);
+        else
+            finish(p, SP_OK, NULL); /* even when it was cancelled meanwhile: the box is ready */
         return;
     }
     note_failure(p);
     if (p->is_cancelled)
         finish(p, SP_CANCELLED, NULL);
-    else if (rt_now(op->rt) >= p->deadline_ns)
+    else if (p->is_once || rt_now(op->rt) >= p->deadline_ns)
         give_up(p);
     else
         pause_then_retry(p);
@@ -110,19 +149,23 @@ void probe_start(struct httpc *http, struct rt *rt, struct probe *p, struct list
     p->http = http;
     p->deadline_ns = deadline_ns;
     p->attempts = 0;
+    p->life[0] = '\0';
     p->pause_ns = PAUSE_FIRST_NS;
     p->pause = (struct rt_timer){0};
     p->last = (struct err){0};
     p->is_cancelled = false;
     (void) snprintf(p->target, sizeof(p->target), "%s/v1/sandbox", p->url); /* has room for it */
     (void) snprintf(p->auth_header, sizeof(p->auth_header), "Authorization: Bearer %s", p->token);
-    p->headers[0] = p->token[0] != '\0' ? p->auth_header : NULL;
-    p->headers[1] = NULL;
+    p->headers[0] =
+        "Prefer: return=minimal"; /* what the box is like takes our agent longer to say */
+    p->headers[1] = p->token[0] != '\0' ? p->auth_header : NULL;
+    p->headers[2] = NULL;
     p->request = (struct httpc_request){
         .method = "GET",
         .url = p->target,
         .headers = p->headers,
         .response_max = ANSWER_MAX,
+        .want_headers = p->want_life,
         .want_fresh = true, /* no idle connections to boxes, none to a server since restarted */
     };
     attempt(p);

@@ -1,9 +1,10 @@
-/* probe.h - readiness: GET {url}/v1/sandbox until it answers 200. The first probe comes at once,
+/* probe.h - readiness: GET {url}/v1/sandbox until it answers 200, or once. The first probe comes at once,
  * then after 2, 4, 8 ... 250 ms; one request takes at most 5 s; all is clamped to the deadline.
  * Fails with SP_TIMEOUT and the last thing that went wrong, or SP_CANCELLED. */
 #ifndef BACKEND_PROBE_H
 #define BACKEND_PROBE_H
 
+#include "backend/life.h"
 #include "base/op.h"
 #include "loop/httpc.h"
 
@@ -14,8 +15,11 @@ struct probe {
     /* set by the caller, copied at start */
     char url[256];
     char token[80]; /* "" for none; sent as Authorization: Bearer */
+    bool is_once;   /* fails with the first answer that is not 200 */
+    bool want_life; /* see life.h; may take a second question */
     /* results */
     unsigned attempts;
+    char life[BACKEND_LIFE_MAX + 1]; /* "": not known */
     /* the probe's own */
     struct httpc *http;
     struct httpc_request request;
@@ -24,7 +28,7 @@ struct probe {
     uint64_t deadline_ns;
     char target[288];
     char auth_header[128];
-    const char *headers[2];
+    const char *headers[3];
     struct err last;
     bool is_cancelled;
 };

@@ -2,8 +2,10 @@
 #include "backend/registry.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/sim.h"
+#include "base/str.h"
 #include "docker/docker.h"
 #include "oci/oci.h"
 #include "remote/remote.h"
@@ -35,4 +37,20 @@ const char *const *backend_names(void)
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         names[i] = all[i]->name;
     return names;
+}
+
+int backend_check(const struct config_profile *p, struct err *err)
+{
+    char path[CONFIG_PATH_MAX + 1];
+    bool is_there;
+
+    if (strcmp(p->backend, oci_ops.name) != 0 || str_is_empty(p->runtime))
+        return SP_OK;
+    is_there = p->runtime[0] == '/' ? access(p->runtime, X_OK) == 0
+                                    : oci_find_program(p->runtime, path, sizeof(path));
+    if (is_there)
+        return SP_OK;
+    return err_set(err, SP_CONFIG,
+                   "profiles.%s.runtime: there is no program '%.100s' on this machine", p->name,
+                   p->runtime);
 }

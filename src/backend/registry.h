@@ -1,4 +1,4 @@
-/* registry.h - the names of all backends, for the configuration's check. */
+/* registry.h - all backends, for the check of a configuration. */
 #ifndef BACKEND_REGISTRY_H
 #define BACKEND_REGISTRY_H
 
@@ -6,5 +6,8 @@
 
 /* Ends with NULL; static. */
 const char *const *backend_names(void);
+/* What the file alone cannot show: whether this machine has the programs that the profile names. A code
+ * with the reason. */
+MUST_CHECK int backend_check(const struct config_profile *p, struct err *err);
 
 #endif

@@ -62,7 +62,9 @@ static void on_closed_task(struct rt_task *task)
     docker_call_fini(&d->watch.call);
     docker_prefetch_free(d);
     docker_adopt_free(d);
+    docker_remove_group(d);
     map_fini(&d->boxes);
+    free(d->old);
     free(d);
     on_closed(ctx);
 }
@@ -107,6 +109,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->bindings);
     rc = docker_setup(d, env, profile, err);
     if (rc != SP_OK) {
+        free(d->old);
         free(d);
         return rc;
     }

@@ -1,11 +1,20 @@
 /* examine.c - what `sandpool doctor` shows of this backend: does the engine answer, what does it say of
  * itself, and what is missing. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "docker/internal.h"
+
+enum {
+    NETWORKS_MAX = 256,
+    ADDRESS_SET = 3, /* NET_ADDR_SET of the kernel */
+};
 
 /* `priv` of the request. */
 struct examining {
@@ -40,6 +49,75 @@ static void tell_engine(struct backend_exam *r, const struct docker *d, const st
                  "limits.disk has no effect on containers: a box can fill the engine's disk");
 }
 
+static void finish(struct examining *x, int rc, const struct err *err)
+{
+    struct backend_exam *r = x->request;
+
+    r->priv = NULL;
+    docker_finish(x->docker, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, err);
+    docker_call_fini(&x->call);
+    free(x);
+}
+
+/* --- networks --- */
+
+/* How a device got its hardware address, by the kernel's number (3: it was set); 0: no such device here. */
+static int address_origin(const char *device)
+{
+    char path[64];
+    char text[8] = "";
+    AUTO_CLOSE int fd = -1;
+
+    if (strchr(device, '/') != NULL ||
+        (size_t) snprintf(path, sizeof(path), "/sys/class/net/%s/addr_assign_type", device) >=
+            sizeof(path))
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? text[0] - '0' : 0;
+}
+
+/* A bridge whose address nobody has set has the lowest of its ports', and so another one when that
+ * container goes. What the others send to the old one is lost until they ask anew. */
+static void tell_bridge(struct backend_exam *r, const struct json *network)
+{
+    const char *driver = json_str(json_get(network, "Driver"));
+    const char *id = json_str(json_get(network, "Id"));
+    const char *name =
+        json_str(json_get(json_get(network, "Options"), "com.docker.network.bridge.name"));
+    char own[16];
+    int origin;
+
+    if (driver == NULL || strcmp(driver, "bridge") != 0 || (name == NULL && id == NULL))
+        return;
+    if (name == NULL) {
+        (void) snprintf(own, sizeof(own), "br-%.12s", id);
+        name = own;
+    }
+    origin = address_origin(name);
+    if (origin != 0 && origin != ADDRESS_SET)
+        backend_tell(
+            r, BACKEND_FINDING_WARN, "network",
+            "the hardware address of the bridge %.15s changes when containers come and go, "
+            "and answers of others are late by seconds then: `ip link set dev %.15s "
+            "address $(cat /sys/class/net/%.15s/address)` keeps it",
+            name, name, name);
+}
+
+static void on_networks(struct op *op)
+{
+    struct examining *x = container_of(op, struct examining, call.op);
+    struct json_doc *doc = NULL;
+    struct err err;
+    int rc = docker_call_json(&x->call, &doc, &err);
+
+    for (size_t i = 0; rc == SP_OK && i < MIN_OF(json_len(json_root(doc)), NETWORKS_MAX); i++)
+        tell_bridge(x->request, json_at(json_root(doc), i));
+    (void) json_doc_free(doc);
+    finish(x, rc, &err);
+}
+
+/* --- the engine --- */
+
 static void on_info(struct op *op)
 {
     struct examining *x = container_of(op, struct examining, call.op);
@@ -68,10 +146,13 @@ static void on_info(struct op *op)
         backend_tell(r, BACKEND_FINDING_WARN, "network",
                      "over TCP only `network: nat` can be used%s",
                      d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
-    r->priv = NULL;
-    docker_finish(d, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, &err);
-    docker_call_fini(&x->call);
-    free(x);
+    if (rc != SP_OK || r->op.state != OP_RUNNING || str_is_empty(d->socket)) {
+        finish(x, rc, &err);
+        return;
+    }
+    docker_call_init(d, &x->call, "GET");
+    buf_puts(&x->call.path, "/networks");
+    docker_call_start(&x->call, RT_NEVER, on_networks);
 }
 
 static void on_cancel(struct op *op)

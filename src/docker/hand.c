@@ -4,7 +4,9 @@
  *
  * What is left as long as the box is there is a leash: a FIFO beside the directory, which the relay reads.
  * Whoever opens it for writing ends the relay, and the agent ends with its channel: an engine that was
- * killed at the wrong moment forgets a container that runs. The relay's lock on it says that it lives. */
+ * killed at the wrong moment forgets a container that runs. The relay's lock on it says that it lives.
+ * Its name says which engine's the box is, and whose: at a start, those of boxes that this engine twice
+ * did not list are pulled. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +30,10 @@
 #define SOCKET_NAME "socket"
 #define LEASH_END ".leash"
 
-enum { BACKLOG = 512 };
+enum {
+    BACKLOG = 512,
+    MISSES_MAX = 2, /* one surprising list is a question */
+};
 
 struct docker_hand {
     char dir[DOCKER_PATH_MAX + 32];
@@ -81,12 +86,22 @@ static void drop(int *fd)
 
 /* --- the leash --- */
 
+/* What of the name follows the box's id: engines and instances have one directory. */
+static void put_leash_end(char *dst, size_t cap, const struct docker *d)
+{
+    uint64_t hash = hash_str(d->address) ^ hash_u64(hash_str(d->instance));
+
+    (void) snprintf(dst, cap, "-%08x" LEASH_END, (unsigned) (hash & UINT32_MAX));
+}
+
 static void put_leash(char *path, size_t cap, const struct docker *d, uint64_t box_id)
 {
+    char end[32];
     char hex[17];
 
     str_hex64(hex, box_id);
-    (void) snprintf(path, cap, "%s/%s" LEASH_END, d->dir, hex);
+    put_leash_end(end, sizeof(end), d);
+    (void) snprintf(path, cap, "%s/%s%s", d->dir, hex, end);
 }
 
 /* The relay sees it, however short. None reads it: it has ended by itself. */
@@ -243,6 +258,8 @@ static int start_relay(struct docker *d, struct docker_hand *h, uint64_t box_id,
     json_begin_obj(&j, NULL);
     json_put_str(&j, "dir", h->dir);
     json_put_u64(&j, "id", id);
+    if (geteuid() == 0)
+        docker_put_group(&j, d);
     json_end(&j);
     json_out_finish(&j, &h->plan);
     h->argv[0] = d->helper;
@@ -333,13 +350,15 @@ int docker_hand_new(struct docker *d, uint64_t box_id,
     return SP_OK;
 }
 
-/* Of a relay that has ended, whose box nobody removed. */
-static void sweep_leash(const char *path)
+/* Of a relay that has ended, whose box nobody removed. False: it lives. */
+static bool sweep_leash(const char *path)
 {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        (void) unlink(path); /* it is there */
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return fd < 0;
+    (void) unlink(path); /* it is there */
+    return true;
 }
 
 static void sweep_dir(const char *path)
@@ -350,26 +369,69 @@ static void sweep_dir(const char *path)
         remove_dir(path);
 }
 
+/* One that lives may be of a box that the engine has forgotten: docker_hand_keep_up() finds out. */
+static void remember(struct docker *d, uint64_t id)
+{
+    if (d->old_count == d->old_cap) {
+        size_t cap = MAX_OF(2 * d->old_cap, (size_t) 64);
+        struct docker_old *grown = try_realloc(d->old, cap * sizeof(d->old[0]));
+
+        if (grown == NULL)
+            return; /* it is left alone */
+        d->old = grown;
+        d->old_cap = cap;
+    }
+    d->old[d->old_count++] = (struct docker_old){.id = id};
+}
+
 void docker_hand_sweep(struct docker *d)
 {
     DIR *dir = str_is_empty(d->dir) ? NULL : opendir(d->dir);
     struct dirent *entry;
+    char end[32];
     uint64_t id;
 
     if (dir == NULL)
         return;
+    put_leash_end(end, sizeof(end), d);
     for (entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         char path[DOCKER_PATH_MAX + 64];
         char digits[17];
+        const char *rest;
+        size_t len;
 
         str_copy_cut(digits, sizeof(digits), entry->d_name);
         if (!str_parse_hex64(digits, &id))
             continue;
-        (void) snprintf(path, sizeof(path), "%s/%.24s", d->dir, entry->d_name);
-        if (strcmp(entry->d_name + strlen(digits), LEASH_END) == 0)
-            sweep_leash(path);
-        else if (strcmp(entry->d_name, digits) == 0)
+        rest = entry->d_name + strlen(digits);
+        len = strlen(rest);
+        (void) snprintf(path, sizeof(path), "%s/%.40s", d->dir, entry->d_name);
+        if (len > strlen(LEASH_END) && strcmp(rest + len - strlen(LEASH_END), LEASH_END) == 0) {
+            if (!sweep_leash(path) && strcmp(rest, end) == 0)
+                remember(d, id);
+        } else if (len == 0) {
             sweep_dir(path);
+        }
     }
     (void) closedir(dir);
+}
+
+void docker_hand_keep_up(struct docker *d)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < d->old_count; i++) {
+        struct docker_old *o = &d->old[i];
+
+        if (docker_box_find(d, o->id) != NULL)
+            continue; /* it ends as others do */
+        if (++o->missed < MISSES_MAX) {
+            d->old[kept++] = *o;
+            continue;
+        }
+        log_warn("docker.relay_left", LF_HEX("box", o->id),
+                 LF_STR("reason", "the engine has no such container any more"));
+        docker_hand_end(d, o->id);
+    }
+    d->old_count = kept;
 }

@@ -11,7 +11,7 @@
  *   read.c    alive, list, discover                events.c  deaths as the engine tells them
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
- *   foreign.c containers of other programs */
+ *   foreign.c containers of other programs         group.c   where relays belong */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -38,6 +38,7 @@ enum {
 #define DOCKER_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
 #define DOCKER_CLOSE_NS (5 * NS_PER_S)   /* what is under way may take this long at the end */
 #define DOCKER_AGENT_DIR "/.sandpool"
+#define DOCKER_RELAYS_GROUP "relays" /* no box's id */
 
 struct docker;
 
@@ -107,8 +108,17 @@ unsigned docker_hand_port(const struct docker_hand *h);
 void docker_hand_free(struct docker_hand *h);
 /* Its container is gone: so shall be whatever still runs of it. */
 void docker_hand_end(struct docker *d, uint64_t box_id);
-/* Directories that a daemon which died has left, and leashes of relays that have ended. */
+/* Directories that a daemon which died has left, and leashes of relays that have ended. Those that live
+ * are noted in d->old. */
 void docker_hand_sweep(struct docker *d);
+/* After a whole list, when all that run are in the table: ends the relays in d->old of boxes that are not. */
+void docker_hand_keep_up(struct docker *d);
+
+/* --- their control group (group.c) --- */
+
+void docker_put_group(struct json_out *j, const struct docker *d);
+/* If nothing is in it. */
+void docker_remove_group(const struct docker *d);
 
 /* --- an archive in memory (tar.c) --- */
 
@@ -184,6 +194,7 @@ struct docker_box {
     bool has_died;                            /* told while it was being made */
     bool is_paused;
     bool is_foreign;      /* see foreign.c */
+    bool is_known;        /* its row names a container of this engine */
     uint64_t oom_ns;      /* when it was last told to be out of memory */
     uint64_t kill_ns;     /* when somebody last sent it a signal, */
     char signal[16];      /* and which */
@@ -297,6 +308,12 @@ struct docker_events {
     bool is_ended; /* on purpose: to be asked anew */
 };
 
+/* A relay that was there when the daemon started. */
+struct docker_old {
+    uint64_t id;
+    unsigned missed; /* whole lists that did not show its box */
+};
+
 struct docker {
     struct backend base;
     struct loop *loop;
@@ -311,10 +328,13 @@ struct docker {
     char tls_ca[CONFIG_PATH_MAX + 1];
     char tls_cert[CONFIG_PATH_MAX + 1];
     char tls_key[CONFIG_PATH_MAX + 1];
-    char dir[DOCKER_PATH_MAX];       /* <state_dir>/docker; "": could not be made */
-    char agent[DOCKER_PATH_MAX];     /* "": none */
-    char helper[DOCKER_PATH_MAX];    /* sandpool-oci; "": none */
-    uint64_t id_base;                /* user ids that nobody has begin here */
+    char dir[DOCKER_PATH_MAX];    /* <state_dir>/docker; "": could not be made */
+    char agent[DOCKER_PATH_MAX];  /* "": none */
+    char helper[DOCKER_PATH_MAX]; /* sandpool-oci; "": none */
+    uint64_t id_base;             /* user ids that nobody has begin here */
+    struct docker_old *old;       /* see docker_hand_keep_up() */
+    size_t old_count;
+    size_t old_cap;
     char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
     char version[16];                /* of the API, "1.41"; "": not known */
     bool is_podman;                  /* known with the version */

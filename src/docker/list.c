@@ -293,8 +293,10 @@ static void resolve_doubts(struct docker_list *l)
     }
     for (size_t i = 0; l->only == 0 && i < l->count; i++)
         keep_up(l, &l->found[i]);
-    if (l->only == 0)
+    if (l->only == 0) {
         docker_foreign_keep_up(l);
+        docker_hand_keep_up(d);
+    }
     end(l, SP_OK, NULL);
 }
 

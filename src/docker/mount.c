@@ -47,13 +47,8 @@ static void put_plan(struct docker_mounting *m, uint64_t pid)
     if (m->has_agent)
         json_put_str(&j, "program", DOCKER_AGENT_DIR "/agent");
     json_begin_arr(&j, "mounts");
-    for (size_t i = 0; i < x->mount_count; i++) {
-        json_begin_obj(&j, NULL);
-        json_put_str(&j, "from", x->mounts[i].host_path);
-        json_put_str(&j, "to", x->mounts[i].box_path);
-        json_put_bool(&j, "ro", x->mounts[i].is_read_only);
-        json_end(&j);
-    }
+    for (size_t i = 0; i < x->mount_count; i++)
+        backend_mount_put(&j, &x->mounts[i]);
     json_end(&j);
     json_begin_arr(&j, "allow");
     for (const char *list = m->docker->allow; config_list_next(&list, word, sizeof(word));)

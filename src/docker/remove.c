@@ -76,7 +76,8 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
     else if (!str_is_empty(b->owner))
         docker_remove_volume(d, b->owner);
     /* Not of a box that this backend never had: it may be that of another engine. */
-    if (rc == SP_OK && !b->is_foreign && (m->was_there || !str_is_empty(b->container)))
+    if (rc == SP_OK && !b->is_foreign &&
+        (m->was_there || b->is_known || !str_is_empty(b->container)))
         docker_hand_end(d, b->id);
     list_move(&b->removers, &told);
     list_move(&b->joiners, &joiners);
@@ -277,6 +278,7 @@ void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
     w = xcalloc(1, sizeof(*w));
     if (b == NULL)
         b = docker_box_add(d, r->box.labels.box_id, DOCKER_DEAD);
+    b->is_known = b->is_known || !str_is_empty(r->box.ref);
     if (str_is_empty(b->container) && docker_is_foreign(&r->box)) /* no label would lead to it */
         str_copy_cut(b->container, sizeof(b->container), r->box.ref);
     w->docker = d;

@@ -6,10 +6,15 @@
  *   joins -> post -> taken: Pending or Running
  *             | no answer, 5xx          | 409 still terminating      | dead leftover of the id
  *             v                         v                            v
- *            look (GET) until it tells  pause, post                  delete, post */
+ *            look (GET) until it tells  pause, post                  delete, post
+ *
+ * When a box of this name was deleted a short while ago, what is taken must be another one: by its
+ * container_id; else it is Pending, which one that has run never is again; else by its life, which it
+ * is asked for. Until then it is looked at again and again: the old one ends, and is then a leftover. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/probe.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -17,11 +22,14 @@
 
 enum { MISSES_MAX = 2, REDOS_MAX = 2 };
 
+#define ASK_NS (2 * NS_PER_S)
+
 enum making_step {
     MAKING_JOINS,
     MAKING_POSTS, /* its end is awaited, whoever leaves */
     MAKING_LOOKS,
     MAKING_PAUSES,
+    MAKING_ASKS,
     MAKING_STEP_COUNT
 };
 
@@ -35,6 +43,8 @@ struct making {
     struct remote_waiter waiter;
     struct remote_call call;
     struct remote_pause pause;
+    struct probe probe;
+    struct remote_seen seen;         /* what is asked */
     void (*again)(struct making *m); /* after the pause */
     uint64_t deadline_ns;
     struct buf body;
@@ -72,6 +82,8 @@ static void end(struct making *m, int rc, const struct err *err)
     struct list joined;
 
     answer(m, rc, err);
+    if (is_kept)
+        remote_gone_forget(remote, m->name);
     if (b != NULL) {
         b->state = is_kept ? REMOTE_RUNNING : REMOTE_DEAD; /* its destroy comes, or has come */
         b->was_never_made = !m->may_exist;
@@ -147,9 +159,71 @@ static void redo(struct making *m, const struct remote_seen *seen)
     remote_call_start(&m->call, m->remote->destroy_ns, on_cleared);
 }
 
-static void take(struct making *m, const struct remote_seen *seen)
+static void keep(struct making *m, const struct remote_seen *seen)
 {
     struct remote_box *b = m->box;
+
+    str_copy_cut(b->uid, sizeof(b->uid), seen->uid);
+    str_copy_cut(b->box.url, sizeof(b->box.url), seen->url);
+    remote_put_ref(b->box.ref, seen->name, seen->uid);
+    if (m->request != NULL)
+        m->request->box = b->box;
+    end(m, SP_OK, NULL);
+}
+
+static void on_asked(struct op *op)
+{
+    struct making *m = container_of(op, struct making, probe.op);
+    const struct remote_gone *g = remote_gone_find(m->remote, m->name);
+    bool did_answer = op->result == SP_OK;
+
+    if (m->request == NULL) {
+        end(m, SP_CANCELLED, NULL);
+    } else if (g == NULL || (did_answer && life_is_other(g->life, m->probe.life))) {
+        keep(m, &m->seen);
+    } else {
+        (void) err_set(&m->err, SP_BACKEND_FAILED,
+                       did_answer ? "what answers is still the box of this name that was deleted"
+                                  : "the box of this name that was deleted may still be ending, "
+                                    "and nothing else answers");
+        wait_then(m, look);
+    }
+}
+
+/* Is it another one than `g`? */
+static void ask(struct making *m, const struct remote_seen *seen, const struct remote_gone *g)
+{
+    struct remote *r = m->remote;
+    uint64_t until_ns = rt_after(rt_now(&r->loop->rt), ASK_NS);
+
+    if (!str_is_empty(g->uid) && strcmp(g->uid, seen->uid) == 0) {
+        (void) err_set(&m->err, SP_BACKEND_FAILED, "the box of this name that was deleted is %s",
+                       remote_status_name(seen->status));
+        wait_then(m, post);
+        return;
+    }
+    m->step = MAKING_ASKS;
+    m->seen = *seen;
+    m->probe = (struct probe){.is_once = true, .want_life = true};
+    str_copy_cut(m->probe.url, sizeof(m->probe.url), seen->url);
+    str_copy_cut(m->probe.token, sizeof(m->probe.token), m->box->box.token);
+    probe_start(r->http, &r->loop->rt, &m->probe, &r->inner, MIN_OF(until_ns, m->deadline_ns),
+                on_asked);
+}
+
+/* It need not be asked. */
+static bool is_new(const struct remote_seen *seen, const struct remote_gone *g)
+{
+    bool has_run = !str_is_empty(g->life);
+
+    if (!str_is_empty(g->uid) && !str_is_empty(seen->uid))
+        return remote_is_other(g->uid, seen->uid);
+    return !has_run || seen->status == REMOTE_STATUS_PENDING;
+}
+
+static void take(struct making *m, const struct remote_seen *seen)
+{
+    const struct remote_gone *g = remote_gone_find(m->remote, m->name);
 
     if (!remote_status_may_run(seen->status)) {
         redo(m, seen);
@@ -163,12 +237,10 @@ static void take(struct making *m, const struct remote_seen *seen)
             &m->err);
         return;
     }
-    str_copy_cut(b->uid, sizeof(b->uid), seen->uid);
-    str_copy_cut(b->box.url, sizeof(b->box.url), seen->url);
-    remote_put_ref(b->box.ref, seen->name, seen->uid);
-    if (m->request != NULL)
-        m->request->box = b->box;
-    end(m, SP_OK, NULL);
+    if (g != NULL && m->request != NULL && !is_new(seen, g))
+        ask(m, seen, g);
+    else
+        keep(m, seen);
 }
 
 static void on_looked(struct op *op)
@@ -309,6 +381,10 @@ static void on_cancel(struct op *op)
     case MAKING_PAUSES:
         answer(m, SP_CANCELLED, NULL);
         op_cancel(&m->pause.op);
+        return;
+    case MAKING_ASKS:
+        answer(m, SP_CANCELLED, NULL);
+        op_cancel(&m->probe.op);
         return;
     case MAKING_STEP_COUNT:
         break;

@@ -6,7 +6,7 @@
  *   call.c    one call and its meaning       read.c    alive, discover
  *   answer.c  a box as it is described       list.c    which are there
  *   table.c   boxes in memory                update.c  late binding
- *   examine.c findings for `sandpool doctor` */
+ *   examine.c findings for `sandpool doctor` gone.c    names that may still lead to a deleted box */
 #ifndef REMOTE_INTERNAL_H
 #define REMOTE_INTERNAL_H
 
@@ -27,7 +27,8 @@ enum {
 static_assert(REMOTE_NAME_MAX + 1 + REMOTE_UID_MAX <= BACKEND_REF_MAX, "a ref has room for both");
 
 #define REMOTE_REMOVE_NS (60 * NS_PER_S) /* then those who wait are told that it failed */
-#define REMOTE_CLOSE_NS (5 * NS_PER_S)   /* what is under way may take this long at the end */
+#define REMOTE_AWAY_NS (2 * NS_PER_S)
+#define REMOTE_CLOSE_NS (5 * NS_PER_S) /* what is under way may take this long at the end */
 
 struct remote;
 
@@ -176,6 +177,24 @@ struct remote_box *remote_box_add(struct remote *r, uint64_t id, const char *nam
 void remote_box_drop(struct remote_box *b);
 void remote_resume_all(struct list *waiters);
 
+/* --- boxes that were deleted a short while ago (gone.c) --- */
+
+struct remote_gone {
+    struct map_node node;
+    struct list_node link;
+    uint64_t until_ns;
+    char name[REMOTE_NAME_MAX + 1];
+    char uid[REMOTE_UID_MAX + 1];
+    char life[BACKEND_LIFE_MAX + 1];
+};
+
+void remote_gone_init(struct remote *r);
+void remote_gone_fini(struct remote *r);
+void remote_gone_note(struct remote *r, const struct remote_box *b);
+void remote_gone_forget(struct remote *r, const char *name);
+/* NULL: what the name leads to need not be doubted. */
+const struct remote_gone *remote_gone_find(struct remote *r, const char *name);
+
 /* --- the backend --- */
 
 struct remote {
@@ -195,6 +214,8 @@ struct remote {
     struct list pauses; /* struct remote_pause */
     struct map boxes;
     struct list box_list;
+    struct map gone; /* struct remote_gone */
+    struct list gone_list;
     uint64_t listing;     /* counts them */
     bool has_no_presence; /* an older provisioner: asked once */
 

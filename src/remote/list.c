@@ -71,14 +71,34 @@ static void forget_strays(struct listing *l)
     }
 }
 
+static bool is_leaving(const struct remote_box *b)
+{
+    return b != NULL && !b->is_stray && (b->state == REMOTE_DEAD || b->state == REMOTE_REMOVING);
+}
+
+static struct backend_box *add(struct backend_list *list, size_t cap)
+{
+    if (list->boxes == NULL)
+        list->boxes = xcalloc(cap, sizeof(list->boxes[0]));
+    return &list->boxes[list->count++];
+}
+
+/* One of ours whose Pod is not known: a box that the pool has is asked, any other is a leftover. */
+static void take_absent(struct listing *l, const struct remote_seen *seen, size_t cap, uint64_t id)
+{
+    struct backend_box *to = add(l->request, cap);
+
+    to->labels.box_id = id;
+    to->is_absent = true;
+    str_copy_cut(to->labels.instance, sizeof(to->labels.instance), l->remote->instance);
+    remote_put_ref(to->ref, seen->name, seen->uid);
+}
+
 /* One that is being deleted is there until it is gone, whatever its state is called. */
 static bool is_there(const struct remote_box *b, const struct remote_seen *seen)
 {
-    bool is_leaving =
-        b != NULL && !b->is_stray && (b->state == REMOTE_DEAD || b->state == REMOTE_REMOVING);
-
-    if (is_leaving)
-        return seen->status != REMOTE_STATUS_NOT_FOUND;
+    if (is_leaving(b))
+        return true;
     return remote_status_may_run(seen->status) &&
            (b == NULL || !remote_is_other(b->uid, seen->uid));
 }
@@ -93,14 +113,17 @@ static void take(struct listing *l, const struct remote_seen *seen, size_t cap)
 
     if (id == 0 && remote_name_is_blank(seen->name))
         return; /* another daemon's */
+    if (seen->status == REMOTE_STATUS_NOT_FOUND) {
+        if (id != 0 && !is_leaving(b)) /* that may only mean that its Pod cannot be read */
+            take_absent(l, seen, cap, id);
+        return;
+    }
     if (!is_there(b, seen)) {
         if (id != 0 && seen->status != REMOTE_STATUS_TERMINATING)
             note_stray(l, seen, id, b);
         return;
     }
-    if (list->boxes == NULL)
-        list->boxes = xcalloc(cap, sizeof(list->boxes[0]));
-    to = &list->boxes[list->count++];
+    to = add(list, cap);
     if (b != NULL && b->box.labels.box_id != 0) {
         *to = b->box;
     } else {

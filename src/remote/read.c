@@ -1,5 +1,6 @@
 /* read.c - what is asked of one box: does it live, is there one of this id. No answer is never taken for
  * "no such box", and Pending is not dead. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +19,32 @@ struct check {
     char uid[REMOTE_UID_MAX + 1];
 };
 
+/* NotFound is also said when the Pod could not be read. */
 static enum backend_verdict judge(const struct check *c, const struct remote_seen *seen)
 {
+    if (seen->status == REMOTE_STATUS_NOT_FOUND)
+        return BACKEND_ABSENT;
     if (!remote_status_may_run(seen->status) || remote_is_other(c->uid, seen->uid))
         return BACKEND_DEAD;
     return seen->status == REMOTE_STATUS_RUNNING ? BACKEND_ALIVE : BACKEND_UNKNOWN;
+}
+
+static void describe(struct backend_check *r, const char *name, const struct remote_seen *seen)
+{
+    static const char *const hints[REMOTE_STATUS_COUNT] = {
+        [REMOTE_STATUS_PENDING] =
+            "look at its image, its mounts and room on the nodes: kubectl describe",
+        [REMOTE_STATUS_RUNNING] = "but it does not answer: look at its Service, and kubectl logs",
+        [REMOTE_STATUS_SUCCEEDED] = "its server has ended: kubectl logs",
+        [REMOTE_STATUS_FAILED] = "its server has ended: kubectl logs",
+        [REMOTE_STATUS_UNKNOWN] = "its node may be away: kubectl describe",
+        [REMOTE_STATUS_NOT_FOUND] = "its Pod is gone or cannot be read: kubectl get",
+        [REMOTE_STATUS_TERMINATING] = "somebody has deleted it: kubectl describe",
+    };
+
+    (void) snprintf(r->status, sizeof(r->status), "the provisioner says %s",
+                    remote_status_name(seen->status));
+    (void) snprintf(r->hint, sizeof(r->hint), "%s pod/sandbox-%.50s", hints[seen->status], name);
 }
 
 static void on_checked(struct op *op)
@@ -36,13 +58,15 @@ static void on_checked(struct op *op)
 
     r->verdict = BACKEND_UNKNOWN;
     if (word == REMOTE_MISSING)
-        r->verdict = BACKEND_DEAD;
+        r->verdict = BACKEND_ABSENT;
     else if (word != REMOTE_DONE)
         rc = err.code;
     else
         rc = remote_call_seen(&c->call, c->name, &seen, &err);
-    if (word == REMOTE_DONE && rc == SP_OK)
+    if (word == REMOTE_DONE && rc == SP_OK) {
         r->verdict = judge(c, &seen);
+        describe(r, c->name, &seen);
+    }
     r->priv = NULL;
     remote_finish(c->remote, &r->op, rc, &err);
     remote_call_fini(&c->call);
@@ -83,9 +107,12 @@ static void take(struct search *s, const struct remote_seen *seen)
 {
     struct backend_discover *r = s->request;
     const struct remote_box *b = remote_box_named(s->remote, seen->name);
+    const struct remote_gone *g = remote_gone_find(s->remote, seen->name);
 
     if (b != NULL && b->state != REMOTE_RUNNING)
         return; /* being made, or on its way out */
+    if (b == NULL && g != NULL && !remote_is_other(g->uid, seen->uid))
+        return; /* it may be the one that was deleted */
     r->is_found = true;
     r->want_probe = true; /* the provisioner vouches for nothing */
     r->box = (struct backend_box){.is_ready = false};

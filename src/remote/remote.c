@@ -24,6 +24,7 @@ static void on_closed_task(struct rt_task *task)
         remote_box_drop(container_of(list_first(&r->box_list), struct remote_box, link));
     rt_timer_cancel(&r->loop->rt, &r->close_limit);
     map_fini(&r->boxes);
+    remote_gone_fini(r);
     free(r);
     on_closed(ctx);
 }
@@ -61,6 +62,7 @@ static int remote_open(const struct backend_env *env, const struct config_profil
         return rc;
     }
     map_init(&r->boxes, env->config->pool.max_boxes);
+    remote_gone_init(r);
     *ret = &r->base;
     return SP_OK;
 }

@@ -15,7 +15,8 @@ struct removal {
     struct remote *remote;
     struct remote_box *box;
     uint64_t deadline_ns;
-    struct err err; /* why it is not gone yet */
+    uint64_t away_ns; /* a provisioner that cannot be reached until then is away */
+    struct err err;   /* why it is not gone yet */
     bool was_there;
 };
 
@@ -56,6 +57,8 @@ static void end(struct removal *m, int rc, const struct err *err)
 
 static void gone(struct removal *m)
 {
+    if (!m->box->was_never_made)
+        remote_gone_note(m->remote, m->box);
     end(m, SP_OK, NULL);
 }
 
@@ -158,6 +161,8 @@ static void on_deleted(struct op *op)
     m->was_there = m->was_there || word == REMOTE_DONE;
     if (word == REMOTE_REFUSED) { /* our key, most likely: somebody must see to it */
         end(m, m->err.code, &m->err);
+    } else if (word == REMOTE_UNSENT && rt_now(&m->remote->loop->rt) >= m->away_ns) {
+        end(m, m->err.code, &m->err); /* nobody is there: whoever waits hears of it now */
     } else if (word != REMOTE_DONE && word != REMOTE_MISSING) {
         try_again(m);
     } else if (m->remote->has_no_presence) {
@@ -216,6 +221,7 @@ void remote_remove_box(struct remote_box *b)
     m->box = b;
     rt_refresh(&r->loop->rt);
     m->deadline_ns = rt_after(rt_now(&r->loop->rt), REMOTE_REMOVE_NS);
+    m->away_ns = rt_after(rt_now(&r->loop->rt), REMOTE_AWAY_NS);
     if (b->was_never_made)
         gone(m);
     else
@@ -227,9 +233,13 @@ void remote_remove_box(struct remote_box *b)
 static void report(struct remote *r, struct backend_destroy *d, int rc, const struct err *err,
                    bool was_there)
 {
-    str_copy_cut(d->report, sizeof(d->report),
-                 was_there ? "the provisioner has deleted the box and says that it is gone"
-                           : "the box was not there");
+    const char *text = "the box was not there";
+
+    if (was_there && r->has_no_presence)
+        text = "the provisioner has deleted the box; it does not say when its Pod has ended";
+    else if (was_there)
+        text = "the provisioner has deleted the box and says that it is gone";
+    str_copy_cut(d->report, sizeof(d->report), text);
     d->priv = NULL;
     remote_finish(r, &d->op, rc, err);
 }
@@ -269,6 +279,8 @@ static struct remote_box *find_or_add(struct remote *remote, const struct backen
         b = remote_box_add(remote, box->labels.box_id, name, REMOTE_DEAD);
         str_copy_cut(b->uid, sizeof(b->uid), uid);
     }
+    if (!str_is_empty(box->life))
+        str_copy_cut(b->box.life, sizeof(b->box.life), box->life);
     b->is_stray = false;
     return b;
 }

@@ -238,8 +238,9 @@ static void test_extras(void **state)
 {
     static const struct backend_env_var envs[] = {
         {"A", "mine"}, {"B", ""}, {"SANDPOOL_AGENT_TOKEN", "stolen"}};
-    static const struct backend_mount mounts[] = {{"/srv/mine", "/data", true},
-                                                  {"/srv/more", "/more", false}};
+    static const struct backend_mount mounts[] = {
+        {.host_path = "/srv/mine", .box_path = "/data", .is_read_only = true},
+        {.host_path = "/srv/more", .box_path = "/more"}};
     const struct backend_extras extras = {.envs = envs,
                                           .env_count = 3,
                                           .mounts = mounts,

@@ -7,9 +7,17 @@ when the program leaves boxes behind. As a module it is the fixture of tests/int
 
 Switches, by POST /control:
   {"rules": [{"on": "create", "do": "lost", "times": 1, "id": "..."}]}    replaces all rules; see Rule.act
-  {"old": true}            as before container_id, max_shell_sessions, /presence and /api/capabilities
+  {"old": true}            as before container_id, max_shell_sessions, /presence and /api/capabilities. A delete then takes the
+                           Service away at once, while its Pod ends unseen for lingers_s; a create meanwhile finds that
+                           Pod, makes a Service for it and calls it Running
   {"pending_s": 2}         new boxes are Pending for so long
+  {"ready": true}          those that are Pending run now
   {"lingers_s": 2}         deleted ones are Terminating for so long
+  {"serves_ending": true}  a Service leads to its Pod also while that ends
+  {"unreadable": true}     no Pod can be read: every box is told as NotFound, with 200
+  {"has_agent": false}     boxes are those of another image: no X-Sandbox-Life, but files can be read
+  {"restart": "..."}       the container of a box is started again in its Pod: all is lost that was in it
+  {"lose_pod": "..."}      the Pod is deleted behind everybody's back, its Service stays
   {"sessions": 5}          max_shell_sessions that new boxes have
   {"box": {"id": "...", "status": "Failed", "uid": "..."}}                changes one
   {"add": {"id": "..."}}   one that somebody else has made; with "deaf": true it does not answer
@@ -51,11 +59,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def read_body(self):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def answer(self, status, value):
+    def answer(self, status, value, headers=None):
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
         self.end_headers()
         self.wfile.write(data)
 
@@ -69,51 +79,100 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class BoxHandler(Handler):
+    @property
+    def pod(self):
+        return self.server.box.pod
+
+    def is_reached(self):
+        box = self.server.box
+        if box.is_reached():
+            return True
+        self.vanish()  # a Service without endpoints
+        return False
+
     def do_GET(self):
+        if not self.is_reached():
+            return
         if self.path == "/v1/sandbox":
-            is_up = self.server.box.phase() == "Running" and not self.server.box.is_deaf
-            self.answer(200 if is_up else 503, {"success": True})
+            is_up = self.pod.is_up() and not self.server.box.is_deaf
+            self.answer(200 if is_up else 503, {"success": True},
+                        {"X-Sandbox-Life": self.pod.life} if self.server.box.world.has_agent else {})
         elif self.path == "/env":
-            self.answer(200, self.server.box.env)
+            self.answer(200, self.pod.env)
         else:
             self.answer(404, {"detail": "Not Found"})
 
     def do_POST(self):
         body = self.read_body()
-        if self.path == "/v1/agent/env" and self.server.box.world.has_agent:
+        if not self.is_reached():
+            return
+        world = self.server.box.world
+        if self.path == "/v1/agent/env" and world.has_agent:
             envs = json.loads(body)["set"]
             if "SIM_UPDATE_MS" in envs:  # as with simulated boxes
                 time.sleep(min(int(envs["SIM_UPDATE_MS"]) / 1000, 3))
-            self.server.box.env.update(envs)
+            self.pod.env.update(envs)
             self.answer(200, {"success": True})
+        elif self.path == "/v1/file/read" and not world.has_agent:
+            self.answer(200, {"success": True, "data": {
+                "file": "/proc/1/stat", "content": "1 (a (b) c) S " + "0 " * 18 + f"{int(self.pod.life, 16)} 9 9\n"}})
         else:
             self.answer(404, {"detail": "Not Found"})
 
 
-class Box:
-    """A Pod and its Service."""
+class Pod:
+    def __init__(self, world, uid=None, life=None):
+        self.uid = uid or str(uuid.uuid4())
+        self.running_at = time.monotonic() + world.pending_s
+        self.gone_at = None
+        self.is_lost = False  # by somebody else's hand
+        self.restart(life)
 
-    def __init__(self, world, name, request, port=0, uid=None):
+    def restart(self, life=None):
+        self.life = life or uuid.uuid4().hex[:12]
+        self.env = {}
+
+    def is_up(self):
+        return time.monotonic() >= self.running_at
+
+    def is_gone(self):
+        return self.gone_at is not None and time.monotonic() >= self.gone_at
+
+    def end(self, lingers_s):
+        if self.gone_at is None:
+            self.gone_at = time.monotonic() + lingers_s
+
+
+class Box:
+    """A Service, and the Pod it leads to, if there is one."""
+
+    def __init__(self, world, name, request, port=0, pod=None):
         self.world = world
         self.name = name
         self.request = request
-        self.uid = uid or str(uuid.uuid4())
+        self.pod = pod or Pod(world)
         self.status = None  # set by the test
         self.is_deaf = False  # Running, as the provisioner has it
-        self.env = {}
-        self.running_at = time.monotonic() + world.pending_s
-        self.gone_at = None
         self.sessions = world.sessions
         self.server = Server(("127.0.0.1", port), BoxHandler)
         self.server.box = self
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def phase(self):
+        if self.world.unreadable:
+            return "NotFound"
         if self.status is not None:
             return self.status
-        if self.gone_at is not None:
+        if self.pod.is_gone():
+            return "NotFound"
+        if self.pod.gone_at is not None and not self.world.old:
             return "Terminating"
-        return "Running" if time.monotonic() >= self.running_at else "Pending"
+        return "Running" if self.pod.is_up() else "Pending"
+
+    def is_reached(self):
+        if self.pod.is_gone():
+            return False
+        return self.pod.gone_at is None or self.world.serves_ending
 
     @property
     def port(self):
@@ -122,7 +181,7 @@ class Box:
     def describe(self):
         value = {"sandbox_id": self.name, "sandbox_url": f"http://127.0.0.1:{self.port}", "status": self.phase()}
         if not self.world.old:
-            value.update(container_id=self.uid, max_shell_sessions=self.sessions, lark_cli_broker=False)
+            value.update(container_id=self.pod.uid, max_shell_sessions=self.sessions, lark_cli_broker=False)
         return value
 
     def close(self):
@@ -136,13 +195,16 @@ class World:
         self.state = state
         self.key = KEY
         self.boxes = {}
+        self.ending = {}  # name: Pods that outlive their Service
+        self.creates_now = 0
+        self.creates_at_once = 0  # at most
         self.made = {}  # name: how often a box was made under it
         self.asked = []
         self.reset()
         if state is not None and os.path.exists(state):
             with open(state) as f:
-                for name, (request, port, uid) in json.load(f).items():
-                    self.boxes[name] = Box(self, name, request, port, uid)
+                for name, (request, port, uid, life) in json.load(f).items():
+                    self.boxes[name] = Box(self, name, request, port, Pod(self, uid, life))
 
     def reset(self):
         self.rules = []
@@ -150,6 +212,8 @@ class World:
         self.has_agent = True
         self.pending_s = 0
         self.lingers_s = 0
+        self.serves_ending = False
+        self.unreadable = False
         self.sessions = 10
         self.freed = threading.Event()  # lets go of what hangs
 
@@ -157,21 +221,35 @@ class World:
         if self.state is None:
             return
         with open(self.state + ".new", "w") as f:
-            json.dump({b.name: (b.request, b.port, b.uid) for b in self.boxes.values()}, f)
+            json.dump({b.name: (b.request, b.port, b.pod.uid, b.pod.life) for b in self.boxes.values()}, f)
         os.replace(self.state + ".new", self.state)
 
     def sweep(self):
         """What lingered long enough is gone."""
+        self.ending = {name: pod for name, pod in self.ending.items() if not pod.is_gone()}
         for box in list(self.boxes.values()):
-            if box.gone_at is not None and time.monotonic() >= box.gone_at:
-                box.close()
-                del self.boxes[box.name]
-                self.save()
+            if box.pod.is_gone() and not self.old and not box.pod.is_lost:
+                self.drop(box.name)
+
+    def drop(self, name):
+        self.boxes.pop(name).close()
+        self.save()
 
     def make(self, name, request):
-        self.boxes[name] = Box(self, name, request)
-        self.made[name] = self.made.get(name, 0) + 1
+        pod = self.ending.get(name)
+        self.boxes[name] = Box(self, name, request, pod=pod)
+        if pod is None:
+            self.made[name] = self.made.get(name, 0) + 1
         self.save()
+
+    def delete(self, name):
+        box = self.boxes.get(name)
+        if box is None:
+            return
+        box.pod.end(self.lingers_s)
+        if self.old or box.pod.is_lost:
+            self.ending[name] = box.pod
+            self.drop(name)
 
     def control(self, change):
         with self.lock:
@@ -184,7 +262,7 @@ class World:
                 self.freed.set()
                 self.freed = threading.Event()
                 self.rules = [dict(r) for r in change["rules"]]
-            for name in ("old", "has_agent", "pending_s", "lingers_s", "sessions", "key"):
+            for name in ("old", "has_agent", "pending_s", "lingers_s", "serves_ending", "unreadable", "sessions", "key"):
                 if name in change:
                     setattr(self, name, change[name])
             if "add" in change:
@@ -193,16 +271,27 @@ class World:
             if "box" in change:
                 box = self.boxes[change["box"]["id"]]
                 box.status = change["box"].get("status", box.status)
-                box.uid = change["box"].get("uid", box.uid)
-            if "lose" in change:
-                self.boxes.pop(change["lose"]).close()
+                if change["box"].get("uid"):
+                    box.pod = Pod(self, change["box"]["uid"])
+            if change.get("ready"):
+                for box in self.boxes.values():
+                    box.pod.running_at = 0
+            if "restart" in change:
+                self.boxes[change["restart"]].pod.restart()
                 self.save()
+            if "lose_pod" in change:
+                pod = self.boxes[change["lose_pod"]].pod
+                pod.is_lost = True
+                pod.end(self.lingers_s)
+            if "lose" in change:
+                self.drop(change["lose"])
             return self.tell()
 
     def tell(self):
         self.sweep()
-        return {"boxes": {b.name: {**b.describe(), "request": b.request, "env": b.env} for b in self.boxes.values()},
-                "made": self.made, "asked": self.asked[-2000:]}
+        return {"boxes": {b.name: {**b.describe(), "request": b.request, "env": b.pod.env, "uid": b.pod.uid,
+                                   "life": b.pod.life, "ends": b.pod.gone_at is not None} for b in self.boxes.values()},
+                "creates_at_once": self.creates_at_once, "made": self.made, "asked": self.asked[-2000:]}
 
     def rule(self, kind, name):
         with self.lock:
@@ -318,8 +407,18 @@ class ApiHandler(Handler):
 
     def on_create(self, name, request):
         w = self.world
-        if request.get("max_shell_sessions") == SLOW_SESSIONS:
-            time.sleep(0.15)
+        with w.lock:
+            w.creates_now += 1
+            w.creates_at_once = max(w.creates_at_once, w.creates_now)
+        try:
+            return self.create(name, request)
+        finally:
+            with w.lock:
+                w.creates_now -= 1
+
+    def create(self, name, request):
+        w = self.world
+        time.sleep(0.15 if request.get("max_shell_sessions") == SLOW_SESSIONS else 0.01)
         with w.lock:
             w.sweep()
             thread = request.get("thread_id")
@@ -334,7 +433,7 @@ class ApiHandler(Handler):
             if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,49}[a-z0-9])?", name):
                 return 500, {"detail": "Pod creation failed: name"}
             box = w.boxes.get(name)
-            if box is not None and box.gone_at is not None:
+            if box is not None and not w.old and box.pod.gone_at is not None and not box.pod.is_lost:
                 return 409, {"detail": f"Sandbox '{name}' is still terminating"}
             if box is None:
                 w.make(name, request)
@@ -344,15 +443,14 @@ class ApiHandler(Handler):
         w = self.world
         with w.lock:
             w.sweep()
-            if name not in w.boxes or (w.old and w.boxes[name].gone_at is not None):
+            if name not in w.boxes:
                 return 404, {"detail": f"Sandbox '{name}' not found"}
             return 200, w.boxes[name].describe()
 
     def on_delete(self, name, _request):
         w = self.world
         with w.lock:
-            if name in w.boxes and w.boxes[name].gone_at is None:
-                w.boxes[name].gone_at = time.monotonic() + w.lingers_s
+            w.delete(name)
             w.sweep()
             return 200, {"ok": True, "sandbox_id": name}
 
@@ -361,7 +459,8 @@ class ApiHandler(Handler):
         with w.lock:
             w.sweep()
             box = w.boxes.get(name)
-            return 200, {"sandbox_id": name, "exists": box is not None, "container_id": box.uid if box else None}
+            exists = box is not None and not box.pod.is_gone()
+            return 200, {"sandbox_id": name, "exists": exists, "container_id": box.pod.uid if exists else None}
 
     def on_list(self, _name, _request):
         w = self.world

@@ -178,13 +178,18 @@ static const char *request_of(const struct json_doc *doc, const char *name, cons
     return json_str(json_get(json_get(box, "request"), field));
 }
 
+#define MOUNT(from, to, ro)                                         \
+    {                                                               \
+        .host_path = (from), .box_path = (to), .is_read_only = (ro) \
+    }
+
 static void test_what_is_passed_on(void **state)
 {
     static const struct backend_mount mounts[11] = {
-        {"/srv/a", "/a", true},  {"/srv/b", "/b", false}, {"/srv/b", "/1", false},
-        {"/srv/b", "/2", false}, {"/srv/b", "/3", false}, {"/srv/b", "/4", false},
-        {"/srv/b", "/5", false}, {"/srv/b", "/6", false}, {"/srv/b", "/7", false},
-        {"/srv/b", "/8", false}, {"/srv/b", "/9", false}};
+        MOUNT("/srv/a", "/a", true),  MOUNT("/srv/b", "/b", false), MOUNT("/srv/b", "/1", false),
+        MOUNT("/srv/b", "/2", false), MOUNT("/srv/b", "/3", false), MOUNT("/srv/b", "/4", false),
+        MOUNT("/srv/b", "/5", false), MOUNT("/srv/b", "/6", false), MOUNT("/srv/b", "/7", false),
+        MOUNT("/srv/b", "/8", false), MOUNT("/srv/b", "/9", false)};
     struct backend_extras extras = {.mounts = mounts, .mount_count = 2};
     struct rig *rig = *state;
     struct backend_create r;
