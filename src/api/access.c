@@ -33,6 +33,7 @@ static bool identify_uid(const struct config *c, uint32_t uid, struct api_caller
 
     (void) snprintf(text, sizeof(text), "%u", uid);
     ret->principal = uid;
+    ret->base[0] = '\0';
     ret->is_operator = uid == 0 || uid == geteuid() || list_has(c->operator_uids, text);
     return true;
 }
@@ -60,8 +61,10 @@ bool api_identify(struct http_exchange *ex, struct api_caller *ret)
     const struct config *c = engine_config(api_of(ex)->engine);
     const struct http_peer *peer = http_peer(ex);
 
-    if (peer->is_tcp)
+    if (peer->is_tcp) {
+        api_set_base(ex, ret);
         return identify_token(c, http_header(ex, "Authorization"), ret);
+    }
     return identify_uid(c, peer->uid, ret);
 }
 

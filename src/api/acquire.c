@@ -52,11 +52,11 @@ static int decode_identity(const struct json *body, struct pool_acquire *ret, st
     int r = json_field_str(body, "user_id", POOL_OWNER_MAX, &user, err);
 
     if (r == SP_OK)
-        r = check_name("user_id", user, POOL_OWNER_MAX, "_.@-", err);
+        r = check_name("user_id", user, POOL_OWNER_MAX, API_USER_EXTRA, err);
     if (r == SP_OK)
         r = json_field_str(body, "thread_id", POOL_OWNER_MAX, &thread, err);
     if (r == SP_OK && !str_is_empty(thread))
-        r = check_name("thread_id", thread, POOL_OWNER_MAX, "_.-", err);
+        r = check_name("thread_id", thread, POOL_OWNER_MAX, API_THREAD_EXTRA, err);
     if (r == SP_OK)
         r = json_field_str(body, "sandbox_id", POOL_ID_MAX, &id, err);
     if (r == SP_OK && !str_is_empty(id))

@@ -3,12 +3,14 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include "box/proxy.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
 struct api {
     struct engine *engine;
     uint64_t started_ns;
+    struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
     void *reload_ctx;
@@ -21,5 +23,10 @@ extern const struct http_route api_routes[];
 /* Of a caller on the Unix socket; `ctx` is the struct api. */
 bool api_is_operator(void *ctx, const struct http_peer *peer);
 int api_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
+
+/* Sets api->proxy; api_close_proxy() before the engine is closed. */
+MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);
+/* Whether there was one, whose end is told then. */
+bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
 
 #endif

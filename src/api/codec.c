@@ -78,12 +78,27 @@ const char *api_state_name(enum pool_state state)
     return "gone";
 }
 
+/* When time alone ends it, and by which of its limits. */
+static void put_end(struct json_out *o, struct api *api, const struct pool_box *box)
+{
+    uint64_t now_ns = rt_now(engine_rt(api->engine));
+    const char *by;
+    uint64_t at_ns = pool_ends(engine_pool(api->engine), box, &by);
+
+    api_put_time(o, "ends_at", api, at_ns);
+    json_put_str(o, "ends_by", or_null(by));
+    if (at_ns != POOL_NEVER)
+        json_put_num(o, "ends_in_s",
+                     at_ns > now_ns ? (double) ((at_ns - now_ns) / NS_PER_MS) / 1000 : 0);
+}
+
 void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
                  const struct pool_box *box)
 {
     const struct rt *rt = engine_rt(api->engine);
     const char *metadata = engine_metadata(api->engine, box->id);
     const struct pool_profile *profile = pool_profile(engine_pool(api->engine), box->profile);
+    char url[2 * BOX_ADDRESS_MAX];
     char hex[17];
 
     str_hex64(hex, box->id.v);
@@ -94,11 +109,13 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
     json_put_str(o, "profile", profile->name);
     json_put_str(o, "user_id", or_null(box->user));
     json_put_str(o, "thread_id", or_null(box->thread));
-    json_put_str(o, "sandbox_url", pool_is_shown(box) ? or_null(box->url) : NULL);
+    api_box_url(caller, box, url);
+    json_put_str(o, "sandbox_url", pool_is_shown(box) ? or_null(url) : NULL);
     if (pool_is_shown(box) && box->principal == caller->principal)
         json_put_str(o, "token", or_null(box->token));
     api_put_time(o, "created_at", api, box->created_ns);
     api_put_time(o, "expires_at", api, box->expires_ns);
+    put_end(o, api, box);
     json_put_num(o, "age_s", seconds_since(rt, box->created_ns));
     if (box->state == POOL_LEASED)
         json_put_num(o, "idle_s", box->busy > 0 ? 0 : seconds_since(rt, box->active_ns));
@@ -122,30 +139,59 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
         (void) snprintf(message, sizeof(message),
                         "the sandbox is gone: %s; acquire again to get a new one",
                         pool_end_name(fx->u.reply.lost));
-    else if (!str_is_empty(fx->reason) && strcmp(fx->reason, text) != 0)
+    else if (code == SP_FORBIDDEN) /* the pool refuses for one reason only */
+        str_copy_cut(message, sizeof(message),
+                     "the sandbox of this thread belongs to another caller (another uid or token): "
+                     "choose another thread_id or user_id");
+    else if (strncmp(fx->reason, text, strlen(text)) == 0) /* says it, and more */
+        str_copy_cut(message, sizeof(message), fx->reason);
+    else if (!str_is_empty(fx->reason))
         (void) snprintf(message, sizeof(message), "%s: %s", text, fx->reason);
     else
         str_copy_cut(message, sizeof(message), text);
     http_reply_error(ex, code, message, fx->u.reply.retry_after_ns / NS_PER_MS);
 }
 
+/* "user/thread", or "thread" of the user `default`. */
+static bool thread_id(const char *text, char *ret_sandbox_id)
+{
+    const char *slash = strchr(text, '/');
+    char user[POOL_OWNER_MAX + 1] = "default";
+
+    if (slash != NULL && !str_copy_n(user, sizeof(user), text, (size_t) (slash - text)))
+        return false;
+    if (slash != NULL)
+        text = slash + 1;
+    if (!str_is_name(user, POOL_OWNER_MAX, API_USER_EXTRA) ||
+        !str_is_name(text, POOL_OWNER_MAX, API_THREAD_EXTRA))
+        return false;
+    api_sandbox_id(user, text, ret_sandbox_id);
+    return true;
+}
+
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box)
 {
-    static const char prefix[] = "box:";
+    static const char box[] = "box:";
+    static const char thread[] = "thread:";
     const char *id = http_path_param(ex, "id");
+    bool is_good;
 
     ret_sandbox_id[0] = '\0';
     ret_box->v = 0;
-    if (strncmp(id, prefix, strlen(prefix)) == 0) {
-        if (str_parse_hex64(id + strlen(prefix), &ret_box->v))
-            return true;
-    } else if (str_is_name(id, POOL_ID_MAX, "_-") &&
-               str_copy(ret_sandbox_id, POOL_ID_MAX + 1, id)) {
-        return true;
-    }
-    http_reply_error(ex, SP_NOT_FOUND,
-                     "not an id: 1 to 64 letters, digits, '-' and '_', or box:<16 hex digits>", 0);
-    return false;
+    if (strncmp(id, box, strlen(box)) == 0)
+        is_good = str_parse_hex64(id + strlen(box), &ret_box->v);
+    else if (strncmp(id, thread, strlen(thread)) == 0)
+        is_good = thread_id(id + strlen(thread), ret_sandbox_id);
+    else
+        is_good =
+            str_is_name(id, POOL_ID_MAX, "_-") && str_copy(ret_sandbox_id, POOL_ID_MAX + 1, id);
+    if (!is_good)
+        http_reply_error(
+            ex, SP_NOT_FOUND,
+            "not an id: 1 to 64 letters, digits, '-' and '_', or box:<16 hex digits>, or "
+            "thread:<user>/<thread> with the slash sent as %2F",
+            0);
+    return is_good;
 }
 
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1])

@@ -4,6 +4,11 @@
 
 #include "api/api.h"
 #include "base/json.h"
+#include "box/address.h"
+
+/* What names may have beside letters and digits. */
+#define API_USER_EXTRA "_.@-"
+#define API_THREAD_EXTRA "_.-"
 
 enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a caller may ask for */
 
@@ -12,6 +17,7 @@ enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a call
 struct api_caller {
     uint64_t principal;
     bool is_operator;
+    char base[BOX_ADDRESS_MAX]; /* on TCP: what it reaches us as; "" on the Unix socket */
 };
 
 static inline struct api *api_of(const struct http_exchange *ex)
@@ -34,7 +40,8 @@ const char *api_state_name(enum pool_state state);
 void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns);
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
-/* Id of the path: a sandbox_id, or "box:" and a box id. Answers and returns false when bad. */
+/* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the
+ * id that follows from them. Answers and returns false when bad. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
 /* SHA-256 of "user:thread", first 16 hex digits. */
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
@@ -44,6 +51,14 @@ MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *calle
                                  const struct json *body, unsigned profile,
                                  struct backend_extras **ret, struct err *err);
 
+/* pass.c */
+/* Fills in `base` of a caller on TCP. */
+void api_set_base(struct http_exchange *ex, struct api_caller *caller);
+/* Where this caller finds the box. */
+void api_box_url(const struct api_caller *caller, const struct pool_box *box,
+                 char ret[2 * BOX_ADDRESS_MAX]);
+void api_pass(struct http_exchange *ex);
+
 /* handlers */
 void api_acquire(struct http_exchange *ex);
 void api_release(struct http_exchange *ex);
@@ -52,12 +67,14 @@ void api_destroy(struct http_exchange *ex);
 void api_get(struct http_exchange *ex);
 void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
+void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);
 void api_drain(struct http_exchange *ex);
 void api_reconcile(struct http_exchange *ex);
 void api_reload(struct http_exchange *ex);
 void api_doctor(struct http_exchange *ex);
+void api_backup(struct http_exchange *ex);
 void api_events(struct http_exchange *ex);
 void api_healthz(struct http_exchange *ex);
 void api_readyz(struct http_exchange *ex);

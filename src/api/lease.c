@@ -23,16 +23,26 @@ static void on_gone(void *ctx)
     free(c);
 }
 
+/* The backend has failed to destroy it for now. */
+static bool is_under_way(const struct lease_call *c, const struct pool_fx *fx)
+{
+    return c->want_report && fx->snapshot.state == POOL_DESTROYING;
+}
+
 static void put_outcome(struct lease_call *c, const struct pool_fx *fx, struct json_out *o)
 {
     struct pool_box box = fx->snapshot;
 
-    if (c->want_report)
-        box.state =
-            POOL_FREE; /* the reply comes when it is gone; only its row may still be there */
+    if (c->want_report && !is_under_way(c, fx))
+        box.state = POOL_FREE; /* it is gone; only its row may still be there */
     api_put_box(o, c->api, &c->caller, &box);
     if (c->want_report)
-        json_put_str(o, "report", engine_destroy_report(c->api->engine, box.id));
+        json_put_str(
+            o, "report",
+            is_under_way(c, fx)
+                ? "recorded: the backend has not destroyed it yet, and is asked again until "
+                  "it has, also after a restart"
+                : engine_destroy_report(c->api->engine, box.id));
 }
 
 static void on_reply(struct engine_call *call, const struct pool_fx *fx)
@@ -47,7 +57,7 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
         json_begin_obj(&o, NULL);
         put_outcome(c, fx, &o);
         json_end(&o);
-        http_reply_json(c->ex, 200, &o);
+        http_reply_json(c->ex, is_under_way(c, fx) ? 202 : 200, &o);
     }
     free(c);
 }

@@ -26,7 +26,8 @@ static void put_breaker(struct json_out *o, const struct rt *rt,
                         const struct pool_profile_view *view)
 {
     json_begin_obj(o, "breaker");
-    json_put_bool(o, "open", view->is_open);
+    /* Nobody is refused while blank boxes are there, whatever becomes of new ones. */
+    json_put_bool(o, "open", view->is_open && view->by_state[POOL_BLANK] == 0);
     json_put_u64(o, "failures", view->failures);
     json_put_str(o, "reason", str_is_empty(view->reason) ? NULL : view->reason);
     if (view->failures > 0 && view->retry_at_ns > rt_now(rt) && view->retry_at_ns != POOL_NEVER)
@@ -38,6 +39,7 @@ static void put_profile(struct json_out *o, struct api *api, unsigned index)
 {
     const struct rt *rt = engine_rt(api->engine);
     const struct config_profile *c;
+    char why[ENGINE_TROUBLE_MAX];
     struct pool_profile_view view;
 
     pool_get_profile(engine_pool(api->engine), rt_now(rt), index, &view);
@@ -54,6 +56,8 @@ static void put_profile(struct json_out *o, struct api *api, unsigned index)
     json_put_num(o, "arrivals_per_s", view.arrivals_per_s);
     json_put_num(o, "provision_ms", to_ms(view.provision_ns));
     put_breaker(o, rt, &view);
+    json_put_bool(o, "ready", !engine_profile_trouble(api->engine, index, why, sizeof(why)));
+    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
     json_put_u64(o, "warm_hits", view.warm_hits);
     json_put_u64(o, "cold_starts", view.cold_starts);
     json_end(o);

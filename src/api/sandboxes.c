@@ -11,10 +11,16 @@
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, LOOK_MAX = 10000 };
 
+/* Its first lease is not committed: it may yet become somebody else's. */
+static bool is_open(const struct pool_box *box)
+{
+    return box->state == POOL_LEASING && box->parked_ns == 0;
+}
+
 static bool may_see(const struct api_caller *caller, const struct pool_box *box)
 {
     return caller->is_operator ||
-           (!str_is_empty(box->sandbox_id) && box->principal == caller->principal);
+           (!str_is_empty(box->sandbox_id) && box->principal == caller->principal && !is_open(box));
 }
 
 /* --- one --- */
@@ -30,22 +36,39 @@ struct get_call {
     struct http_exchange *ex; /* NULL: the caller has gone */
     struct api_caller caller;
     struct box_id box;
+    enum pool_verdict verdict;
 };
 
+/* `c`: what was found out about the box; NULL when nobody was asked. */
 static void reply_box(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
-                      const struct pool_box *box, enum pool_verdict verdict, bool was_asked)
+                      const struct pool_box *box, const struct get_call *c, bool answers)
 {
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     api_put_box(&o, api, caller, box);
-    if (was_asked && verdict == POOL_UNKNOWN)
+    if (c != NULL && (c->verdict == POOL_UNKNOWN || c->verdict == POOL_SILENT))
         json_put_null(&o, "alive");
-    else if (was_asked)
-        json_put_bool(&o, "alive", verdict == POOL_ALIVE);
+    else if (c != NULL)
+        json_put_bool(&o, "alive", c->verdict == POOL_ALIVE);
+    if (c != NULL)
+        json_put_bool(&o, "answers", answers);
     json_end(&o);
     http_reply_json(ex, 200, &o);
+}
+
+static void on_answered(void *ctx, bool answers)
+{
+    struct get_call *c = ctx;
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    /* It may have changed hands while it was asked. */
+    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
+        reply_box(c->ex, c->api, &c->caller, box, c, answers);
+    else if (c->ex != NULL)
+        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
+    free(c);
 }
 
 static void on_checked(void *ctx, enum pool_verdict verdict)
@@ -53,19 +76,18 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
     struct get_call *c = ctx;
     const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
 
-    /* It may have changed hands while the backend was asked. */
-    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
-        reply_box(c->ex, c->api, &c->caller, box, verdict, true);
-    else if (c->ex != NULL)
-        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
-    free(c);
+    c->verdict = verdict;
+    if (c->ex != NULL && box != NULL && verdict != POOL_DEAD && !str_is_empty(box->url))
+        engine_ask_box(c->api->engine, c->box, on_answered, c);
+    else
+        on_answered(c, false);
 }
 
 static void on_get_gone(void *ctx)
 {
     struct get_call *c = ctx;
 
-    c->ex = NULL; /* the backend still answers; on_checked() frees */
+    c->ex = NULL; /* who was asked still answers; on_answered() frees */
 }
 
 static void reply_absent(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
@@ -107,7 +129,9 @@ void api_get(struct http_exchange *ex)
         http_set_ctx(ex, c, on_get_gone);
         engine_check_box(api->engine, box->id, on_checked, c);
     } else {
-        reply_box(ex, api, &caller, box, POOL_UNKNOWN, want_alive);
+        const struct get_call unknown = {.verdict = POOL_UNKNOWN}; /* being made: nobody is asked */
+
+        reply_box(ex, api, &caller, box, want_alive ? &unknown : NULL, false);
     }
 }
 

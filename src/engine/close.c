@@ -1,6 +1,8 @@
 /* close.c - the engine's end: ask for nothing new, let what runs come to its end, then close
  * the store and free. Rows are still written meanwhile; what was cut short is found again by its
  * row at the next start. Boxes are left running. */
+#include "base/fault.h"
+#include "base/str.h"
 #include "engine/internal.h"
 
 static void on_wake_closed(void *ctx)
@@ -11,6 +13,22 @@ static void on_wake_closed(void *ctx)
 
     engine_free(e);
     on_closed(closed_ctx);
+}
+
+/* On a thread: the last checkpoint waits for the disk, and a disk can hang. */
+static int shut(struct work *work, struct err *err UNUSED)
+{
+    FAULT_POINT("takeover.old_shut");
+    store_shut(container_of(work, struct engine, shut_work)->store);
+    return SP_OK;
+}
+
+static void on_shut(struct op *op)
+{
+    struct engine *e = container_of(op, struct engine, shut_work.op);
+
+    e->store = store_close(e->store);
+    wake_close(&e->store_wake, on_wake_closed, e);
 }
 
 static void on_quiet(struct rt_task *task)
@@ -25,8 +43,21 @@ static void on_quiet(struct rt_task *task)
         return;
     }
     e->is_store_closed = true;
-    e->store = store_close(e->store);
-    wake_close(&e->store_wake, on_wake_closed, e);
+    e->shut_ns = rt_now(e->rt);
+    e->shut_work.run = shut;
+    work_start(e->loop, &e->shut_work, NULL, RT_NEVER, on_shut);
+}
+
+bool engine_is_store_hung(struct engine *e)
+{
+    uint64_t limit_ns = e->config->config->store.timeout_s * NS_PER_S;
+
+    if (e->shut_ns > 0 && rt_after(e->shut_ns, limit_ns) <= rt_now(e->rt)) {
+        str_copy_cut(e->store_trouble, sizeof(e->store_trouble),
+                     "the disk does not answer: the database cannot be closed");
+        return true;
+    }
+    return e->store != NULL && store_is_hung(e->store);
 }
 
 void engine_op_begun(struct engine *e)
@@ -59,6 +90,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     engine_op_begun(e); /* so that the last end comes after all of this */
     reconcile_settle(e);
     op_cancel_all(&e->probes);
+    uses_cancel(e);
     binds_close(e);
     events_flush(e);
     for (unsigned i = 0; i < e->backend_count; i++) {

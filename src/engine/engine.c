@@ -76,7 +76,7 @@ static bool is_req(const struct map_node *node, const void *key)
 
 static struct engine_call *call_find(struct engine *e, struct req_id req)
 {
-    struct map_node *n = map_find(&e->calls, hash_u64(req.v), is_req, &req);
+    struct map_node *n = map_find(&e->calls, req.v, is_req, &req);
 
     return n != NULL ? container_of(n, struct engine_call, node) : NULL;
 }
@@ -93,11 +93,12 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     call->req.v = e->next_req;
     e->next_req++;
     ev->req = call->req;
-    map_insert(&e->calls, &call->node, hash_u64(call->req.v));
+    map_insert(&e->calls, &call->node, call->req.v); /* as in the pool */
     if (call->metadata != NULL || call->extras != NULL)
         map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
     if (ev->kind == POOL_EV_ACQUIRE) {
         special_mark(e, call, &ev->u.acquire);
+        call->profile = ev->u.acquire.profile;
         list_push_back(&e->acquires, &call->link);
     }
     engine_post(e, ev);
@@ -132,9 +133,12 @@ void engine_refuse_waiting(struct engine *e)
 static void reply(struct engine *e, const struct pool_fx *fx)
 {
     struct engine_call *call = call_find(e, fx->req);
+    struct pool_fx told;
 
     if (call == NULL)
         return; /* abandoned in the same step */
+    if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &told))
+        fx = &told;
     call_unlink(e, call);
     call->epoch = fx->snapshot.epoch;
     if (call->extras != NULL && fx->u.reply.code == SP_OK) {
@@ -151,7 +155,8 @@ static void reply(struct engine *e, const struct pool_fx *fx)
 static bool asks_backend(enum pool_fx_kind kind)
 {
     return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
-           kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY || kind == POOL_FX_BIND;
+           kind == POOL_FX_ASK_USE || kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY ||
+           kind == POOL_FX_BIND;
 }
 
 static void perform(struct engine *e, const struct pool_fx *fx)
@@ -170,6 +175,9 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         break;
     case POOL_FX_CHECK:
         fx_check(e, fx);
+        break;
+    case POOL_FX_ASK_USE:
+        fx_ask_use(e, fx);
         break;
     case POOL_FX_DISCOVER:
         fx_discover(e, fx);
@@ -276,8 +284,10 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->late_events);
     list_init(&e->extra_list);
     list_init(&e->probes);
+    list_init(&e->uses);
     list_init(&e->bind_list);
     map_init(&e->binds, 1024);
+    list_init(&e->joins);
     list_init(&e->rounds);
     list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
@@ -290,18 +300,23 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
         r = load_store(e, err);
     if (r != SP_OK) {
         e->store = store_close(e->store);
+        e->config->is_kept = true;
         engine_free(e);
         return r;
     }
-    /* These two fail only when the machine has no descriptor or thread left; the caller ends the
-     * process then, so nothing is undone. */
+    /* These two fail only when the machine has no descriptor or thread left. The database is closed, so
+     * that it can be opened again; the rest is left as it is. */
     r = wake_init(&e->store_wake, l, on_store_wake, e, err);
     if (r == SP_OK)
         r = store_start(e->store, err);
-    if (r != SP_OK)
+    if (r != SP_OK) {
+        e->store = store_close(e->store);
         return r;
+    }
     if (e->is_instance_new) /* committed before the first intent, which is queued behind it */
         meta_put(e, META_INSTANCE, e->instance);
+    if (!str_is_empty(e->boot_id))
+        meta_put(e, META_BOOT, e->boot_id);
     meta_put(e, META_CLEAN, "0");
     *ret = e;
     return SP_OK;
@@ -350,6 +365,8 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     reconcile_arm(e);
     space_look(e);
     free(pc);
+    e->reloads++;
+    journal_wake(&e->journal);
     log_info("config.reloaded", LF_U64("profiles", config->profile_count));
     return SP_OK;
 }
@@ -392,9 +409,9 @@ const char *engine_store_trouble(const struct engine *e)
     return str_is_empty(e->store_trouble) ? NULL : e->store_trouble;
 }
 
-bool engine_is_store_hung(const struct engine *e)
+uint64_t engine_reloads(const struct engine *e)
 {
-    return e->store != NULL && store_is_hung(e->store);
+    return e->reloads;
 }
 
 bool engine_is_recovered(const struct engine *e)

@@ -31,13 +31,14 @@ struct engine_call {
     bool may_exceed;              /* with extras: the limits of the box's profile */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
+    unsigned profile;             /* likewise: ACQUIRE */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);
 };
 
-/* Takes the configuration over, also when it fails. Opens the store and loads it; the backends
- * are not asked yet. */
+/* Takes the configuration over unless it fails. Opens the store and loads it; the backends are not asked
+ * yet. */
 MUST_CHECK int engine_new(struct loop *l, struct httpc *http, struct config *config,
                           struct engine **ret, struct err *err);
 /* Asks every backend what runs and joins it with the store; `on_ready` comes once, when all have
@@ -69,6 +70,8 @@ void engine_post(struct engine *e, const struct pool_event *ev);
  * not be, after `store.timeout_s` at the latest. For answers that promise something the pool itself does
  * not reply to. */
 void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx);
+/* The same, and the disk has it: proves that a database which is closed now can be opened again. */
+void engine_prove_store(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx);
 
 /* Takes the new configuration over if it can be applied whole; else changes nothing. */
 MUST_CHECK int engine_reload(struct engine *e, struct config *config, struct err *err);
@@ -80,6 +83,27 @@ void engine_reconcile(struct engine *e,
 /* Asks the backend whether a box lives; that it is dead is also told to the pool. */
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
+
+/* Asks the box itself, within two seconds: true when it answers as a box that is ready does. */
+void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),
+                    void *ctx);
+
+/* Events that are no longer in the journal, from the store; `h` is the caller's and stays until on_done(). */
+void engine_read_history(struct engine *e, struct store_history *h,
+                         void (*on_done)(void *ctx, int result), void *ctx);
+
+/* A copy of the database as of now. on_ready() comes once, with NULL when it is made; then it is read piece
+ * by piece. The engine frees it after engine_backup_close(), from which on no callback comes. */
+struct engine_backup;
+struct engine_backup *engine_backup_start(struct engine *e,
+                                          void (*on_ready)(void *ctx, const struct err *err),
+                                          void *ctx);
+uint64_t engine_backup_size(const struct engine_backup *b);
+/* on_piece() comes once, never from inside; len 0 is the end. */
+void engine_backup_next(struct engine_backup *b,
+                        void (*on_piece)(void *ctx, const char *data, size_t len,
+                                         const struct err *err));
+void engine_backup_close(struct engine_backup *b);
 
 /* What a backend found on this machine. */
 struct engine_exam {
@@ -119,6 +143,8 @@ const struct engine_disk *engine_disk(struct engine *e);
 /* The kinds of extras that an acquire of this pool profile can have (BACKEND_LATE_*): given to a
  * box that runs, or to one that is made for it. */
 unsigned engine_can_apply(struct engine *e, unsigned profile);
+/* Those that can be given to a box that runs. */
+unsigned engine_can_apply_late(struct engine *e, unsigned profile);
 /* SP_FORBIDDEN when `x` has limits above those of this pool profile. */
 MUST_CHECK int engine_check_limits(struct engine *e, unsigned profile,
                                    const struct backend_extras *x, struct err *err);
@@ -136,10 +162,17 @@ const char *engine_destroy_report(const struct engine *e, struct box_id box);
 /* NULL when every backend of a configured profile answered its last listing; else a sentence that
  * names one. */
 const char *engine_backend_trouble(const struct engine *e);
+#define ENGINE_TROUBLE_MAX 320
+/* Why an acquire of this pool profile is not served yet, in a sentence (ENGINE_TROUBLE_MAX). */
+void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t cap);
+/* True: an acquire of this pool profile cannot succeed, now or soon, and `dst` (ENGINE_TROUBLE_MAX) says why. */
+bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap);
 /* Why the store cannot be written; NULL when it can. */
 const char *engine_store_trouble(const struct engine *e);
-bool engine_is_store_hung(const struct engine *e); /* its disk does not answer */
+bool engine_is_store_hung(struct engine *e); /* its disk does not answer, also while it is closed */
 bool engine_is_recovered(const struct engine *e);
+/* How often the configuration has changed: who was let in may have to be asked again. */
+uint64_t engine_reloads(const struct engine *e);
 /* Events that were shown to those who follow, and could not be stored. */
 uint64_t engine_events_dropped(const struct engine *e);
 void engine_get_store_stats(struct engine *e, struct store_stats *ret);

@@ -73,18 +73,25 @@ static char *event_body(struct engine *e, const struct pool_fx *fx)
 static void log_fact(const struct engine *e, const struct pool_fx *fx)
 {
     const struct pool_box *b = &fx->snapshot;
-    struct log_field fields[] = {LF_HEX("box", b->id.v), LF_STR("sandbox_id", b->sandbox_id),
+    struct log_field fields[] = {LF_HEX("box", b->id.v),
+                                 LF_STR("sandbox_id", b->sandbox_id),
+                                 LF_STR("profile", pool_profile(e->pool, b->profile)->name),
                                  LF_STR("why", pool_end_name(fx->u.event.end)),
-                                 LF_STR("reason", fx->reason), LF_END};
+                                 LF_STR("reason", fx->reason),
+                                 LF_END};
     enum pool_fact fact = fx->u.event.fact;
     char name[48];
-    bool is_trouble =
-        fact == POOL_FACT_LOST || fact == POOL_FACT_CREATE_FAILED || fact == POOL_FACT_BREAKER_OPEN;
+    bool is_trouble = fact == POOL_FACT_LOST || fact == POOL_FACT_EXHAUSTED ||
+                      fact == POOL_FACT_IDLE_UNKNOWN || fact == POOL_FACT_CREATE_FAILED ||
+                      fact == POOL_FACT_BREAKER_OPEN;
 
     if (e->is_closing)
         is_trouble = false; /* our own stop has cut it short */
     (void) snprintf(name, sizeof(name), "pool.%s", pool_fact_name(fact));
-    log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
+    if (fact == POOL_FACT_AVAILABLE)
+        log_write(LOG_INFO, name, fields);
+    else
+        log_write(is_trouble ? LOG_WARN : LOG_DEBUG, name, fields);
 }
 
 /* A line of the audit trail that is not stored. That some are missing is a line of its own, when there is

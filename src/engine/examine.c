@@ -18,7 +18,8 @@ struct examiner {
         struct examiner *examiner;
     } ops[ENGINE_BACKENDS_MAX];
     struct backend_exam disk;
-    struct engine_exam exams[ENGINE_BACKENDS_MAX + 1];
+    struct backend_exam profiles;
+    struct engine_exam exams[ENGINE_BACKENDS_MAX + 2];
 };
 
 static void examine_disk(struct examiner *x)
@@ -44,6 +45,27 @@ static void examine_disk(struct examiner *x)
     }
 }
 
+/* What keeps acquires from succeeding, in the words of /readyz. */
+static void examine_profiles(struct examiner *x)
+{
+    struct engine *e = x->engine;
+    struct pool_stats stats;
+
+    pool_get_stats(e->pool, &stats);
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        char why[ENGINE_TROUBLE_MAX];
+
+        if (profiles_config(e, i) == NULL)
+            continue;
+        if (engine_profile_trouble(e, i, why, sizeof(why)))
+            backend_tell(&x->profiles, BACKEND_FINDING_FAIL, pool_profile(e->pool, i)->name, "%s",
+                         why);
+        else
+            backend_tell(&x->profiles, BACKEND_FINDING_OK, pool_profile(e->pool, i)->name,
+                         "boxes can be had");
+    }
+}
+
 static void one_less(struct examiner *x)
 {
     x->left--;
@@ -57,8 +79,12 @@ static void one_less(struct examiner *x)
     examine_disk(x);
     x->exams[x->count] =
         (struct engine_exam){.name = "disk", .findings = x->disk.findings, .count = x->disk.count};
-    x->on_done(x->ctx, x->exams, x->count + 1);
+    examine_profiles(x);
+    x->exams[x->count + 1] = (struct engine_exam){
+        .name = "profiles", .findings = x->profiles.findings, .count = x->profiles.count};
+    x->on_done(x->ctx, x->exams, x->count + 2);
     backend_exam_fini(&x->disk);
+    backend_exam_fini(&x->profiles);
     for (unsigned i = 0; i < x->count; i++)
         backend_exam_fini(&x->ops[i].exam);
     free(x);

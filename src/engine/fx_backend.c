@@ -1,5 +1,4 @@
-/* fx_backend.c - the short questions and orders to a backend: destroy, is it alive,
- * discover. Every answer becomes one event with the epoch of its effect. */
+/* fx_backend.c - the short questions and orders to a backend: destroy, discover. Every answer becomes one event with the epoch of its effect. */
 #include <stdlib.h>
 
 #include "backend/probe.h"
@@ -22,6 +21,7 @@ void box_to_backend(struct engine *e, const struct pool_box *box, struct backend
     str_copy_cut(ret->url, sizeof(ret->url), box->url);
     str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
     str_copy_cut(ret->token, sizeof(ret->token), box->token);
+    str_copy_cut(ret->life, sizeof(ret->life), box->life);
 }
 
 void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
@@ -30,7 +30,8 @@ void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
                               .generation = box->labels.generation,
                               .principal = box->labels.principal,
                               .spec_hash = box->labels.spec_hash,
-                              .is_foreign = box->is_foreign};
+                              .is_foreign = box->is_foreign,
+                              .is_absent = box->is_absent};
     str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), box->labels.sandbox_id);
     str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);
     str_copy_cut(ret->thread, sizeof(ret->thread), box->labels.thread);
@@ -38,13 +39,7 @@ void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
     str_copy_cut(ret->url, sizeof(ret->url), box->url);
     str_copy_cut(ret->token, sizeof(ret->token), box->token);
     str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
-}
-
-static enum pool_verdict pool_verdict_of(const struct backend_check *check)
-{
-    if (check->op.result != SP_OK || check->verdict == BACKEND_UNKNOWN)
-        return POOL_UNKNOWN;
-    return check->verdict == BACKEND_ALIVE ? POOL_ALIVE : POOL_DEAD;
+    str_copy_cut(ret->life, sizeof(ret->life), box->life);
 }
 
 /* --- destroy --- */
@@ -98,70 +93,6 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx)
     backend->ops->destroy(backend, &d->destroy, fx->deadline_ns, on_destroyed);
 }
 
-/* --- is it alive --- */
-
-struct check_op {
-    struct backend_check check;
-    struct engine *engine;
-    uint64_t epoch;
-    void (*on_done)(void *ctx, enum pool_verdict verdict); /* asked from outside the pool */
-    void *ctx;
-};
-
-static void on_checked(struct op *op)
-{
-    struct check_op *c = container_of(op, struct check_op, check.op);
-    struct engine *e = c->engine;
-    enum pool_verdict verdict = pool_verdict_of(&c->check);
-    struct pool_event ev = {.kind = POOL_EV_CHECKED,
-                            .box = {c->check.box.labels.box_id},
-                            .epoch = c->epoch,
-                            .u.verdict = verdict};
-
-    if (c->on_done == NULL) {
-        engine_post(e, &ev);
-    } else {
-        c->on_done(c->ctx, verdict);
-        ev.kind = POOL_EV_DIED; /* told without having been asked by the pool: no epoch */
-        if (verdict == POOL_DEAD)
-            engine_post(e, &ev);
-    }
-    free(c);
-    engine_op_ended(e);
-}
-
-static void start_check(struct engine *e, const struct pool_box *box, struct check_op *c,
-                        uint64_t deadline_ns)
-{
-    struct backend *backend = e->backends[box->backend].backend;
-
-    c->engine = e;
-    box_to_backend(e, box, &c->check.box);
-    engine_op_begun(e);
-    backend->ops->is_alive(backend, &c->check, deadline_ns, on_checked);
-}
-
-void fx_check(struct engine *e, const struct pool_fx *fx)
-{
-    struct check_op *c = xcalloc(1, sizeof(*c));
-
-    c->epoch = fx->epoch;
-    start_check(e, &fx->snapshot, c, fx->deadline_ns);
-}
-
-void engine_check_box(struct engine *e, struct box_id id,
-                      void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx)
-{
-    const struct pool_box *box = pool_find_box(e->pool, id);
-    struct check_op *c;
-
-    assert(box != NULL);
-    c = xcalloc(1, sizeof(*c));
-    c->on_done = on_done;
-    c->ctx = ctx;
-    start_check(e, box, c, rt_after(rt_now(e->rt), ENGINE_CHECK_TIMEOUT_NS));
-}
-
 /* --- discover --- */
 
 struct discover_op {
@@ -169,6 +100,7 @@ struct discover_op {
     struct probe probe;
     uint64_t deadline_ns;
     struct engine *engine;
+    unsigned backend;
     struct box_id box;
     uint64_t epoch;
 };
@@ -194,6 +126,7 @@ static void on_answered(struct op *op)
     if (op->result != SP_OK)
         log_warn("box.not_adopted", LF_STR("sandbox_id", d->discover.sandbox_id),
                  LF_STR("ref", d->discover.box.ref), LF_STR("reason", op->err.msg));
+    str_copy_cut(d->discover.box.life, sizeof(d->discover.box.life), d->probe.life);
     end_discovery(d, false, op->result == SP_OK);
 }
 
@@ -210,6 +143,7 @@ static void on_discovered(struct op *op)
     }
     str_copy_cut(d->probe.url, sizeof(d->probe.url), box->url);
     str_copy_cut(d->probe.token, sizeof(d->probe.token), box->token);
+    d->probe.want_life = !e->backends[d->backend].backend->ops->is_watched;
     probe_start(e->http, e->rt, &d->probe, &e->probes, d->deadline_ns, on_answered);
 }
 
@@ -219,6 +153,7 @@ void fx_discover(struct engine *e, const struct pool_fx *fx)
     struct discover_op *d = xcalloc(1, sizeof(*d));
 
     d->engine = e;
+    d->backend = fx->snapshot.backend;
     d->box = fx->box;
     d->epoch = fx->epoch;
     d->deadline_ns = fx->deadline_ns;

@@ -1,7 +1,6 @@
-/* fx_create.c - making a box and waiting until it answers. */
+/* fx_create.c - making a box. */
 #include <stdlib.h>
 
-#include "backend/probe.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,17 +15,10 @@ struct create_op {
     uint64_t epoch;
 };
 
-struct probe_op {
-    struct probe probe;
-    struct engine *engine;
-    struct box_id box;
-    uint64_t epoch;
-};
-
-static void post_outcome(struct engine *e, enum pool_event_kind kind, struct box_id box,
-                         uint64_t epoch, int code, const char *reason)
+static void post_failure(struct engine *e, struct box_id box, uint64_t epoch, int code,
+                         const char *reason)
 {
-    struct pool_event ev = {.kind = kind, .box = box, .epoch = epoch};
+    struct pool_event ev = {.kind = POOL_EV_CREATE_FAILED, .box = box, .epoch = epoch};
 
     ev.u.failed.code = code;
     str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
@@ -56,7 +48,7 @@ static void on_created(struct op *op)
         ev.u.created.backend = c->backend;
         engine_post(e, &ev);
     } else if (!is_cut_short(e, op)) {
-        post_outcome(e, POOL_EV_CREATE_FAILED, box, c->epoch, op->result, op->err.msg);
+        post_failure(e, box, c->epoch, op->result, op->err.msg);
     }
     config_ref_put(c->config);
     free(c->extras);
@@ -73,7 +65,7 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     struct create_op *c;
 
     if (profile == NULL) {
-        post_outcome(e, POOL_EV_CREATE_FAILED, fx->box, fx->epoch, SP_NOT_FOUND,
+        post_failure(e, fx->box, fx->epoch, SP_NOT_FOUND,
                      "the profile is gone from the configuration");
         return;
     }
@@ -92,29 +84,4 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     str_copy_cut(c->create.token, sizeof(c->create.token), box->token);
     engine_op_begun(e);
     backend->ops->create(backend, &c->create, fx->deadline_ns, on_created);
-}
-
-static void on_probed(struct op *op)
-{
-    struct probe_op *p = container_of(op, struct probe_op, probe.op);
-    struct engine *e = p->engine;
-
-    if (!is_cut_short(e, op))
-        post_outcome(e, POOL_EV_PROBED, p->box, p->epoch, op->result,
-                     op->result == SP_OK ? "" : op->err.msg);
-    free(p);
-    engine_op_ended(e);
-}
-
-void fx_probe(struct engine *e, const struct pool_fx *fx)
-{
-    struct probe_op *p = xcalloc(1, sizeof(*p));
-
-    p->engine = e;
-    p->box = fx->box;
-    p->epoch = fx->epoch;
-    str_copy_cut(p->probe.url, sizeof(p->probe.url), fx->snapshot.url);
-    str_copy_cut(p->probe.token, sizeof(p->probe.token), fx->snapshot.token);
-    engine_op_begun(e);
-    probe_start(e->http, e->rt, &p->probe, &e->probes, fx->deadline_ns, on_probed);
 }

@@ -72,6 +72,7 @@ static void fill_row(struct box_write *w)
         .url = b->url,
         .token = b->token,
         .ref = b->ref,
+        .life = b->life,
         .meta = w->metadata,
         .created_ms = wall_or_zero(e, b->created_ns),
         .ready_ms = wall_or_zero(e, b->ready_ns),

@@ -39,7 +39,7 @@ static int read_name(const struct engine *e, char ret[CONFIG_NAME_MAX + 1], stru
     if (!str_is_name(text, CONFIG_NAME_MAX, "_.-"))
         return err_set(err, SP_CONFIG,
                        "'%.100s' holds no name of an instance: write the one there that the labels "
-                       "of the boxes have, or remove the file to start without them",
+                       "of the boxes have, or remove the file: the database has the name too",
                        path);
     str_copy_cut(ret, CONFIG_NAME_MAX + 1, text);
     return SP_OK;

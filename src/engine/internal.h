@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "engine/engine.h"
 #include "loop/wake.h"
+#include "loop/work.h"
 
 enum {
     ENGINE_BACKENDS_MAX = CONFIG_PROFILES_MAX,
@@ -38,9 +39,17 @@ struct engine_backend {
     struct backend_events events;
     bool is_listing;
     bool want_relist;
-    struct rt_timer relist_timer;      /* a clean listing has left something open */
-    uint64_t relist_ns;                /* the pause before the next one; 0: none has */
-    char trouble[POOL_REASON_MAX + 1]; /* why the last listing failed, "" when it did not */
+    struct rt_timer relist_timer;       /* a clean listing has left something open */
+    uint64_t relist_ns;                 /* the pause before the next one; 0: none has */
+    char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */
+    uint64_t trouble_ns;                /* the last time */
+    char progress[POOL_REASON_MAX + 1]; /* what is done about an image; "" when nothing is */
+};
+
+/* What was last said of a box of a profile that does not answer yet. */
+struct engine_wait {
+    uint64_t at_ns;
+    char text[POOL_REASON_MAX + 1]; /* "": nothing */
 };
 
 /* What the pool does not need to know of a box. */
@@ -62,6 +71,7 @@ struct engine {
     struct engine_config_ref *config;
     char instance[ENGINE_INSTANCE_MAX + 1];
     bool is_instance_new; /* to be stored before it labels anything */
+    char boot_id[40];     /* of this run of the machine; "": not known */
 
     struct pool *pool;
     struct rt_timer wake_timer;
@@ -83,17 +93,21 @@ struct engine {
 
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
     unsigned backend_count;
+    struct engine_wait waits[POOL_PROFILES_MAX];
     struct rt_timer reconcile_timer;
+    struct list joins;  /* listings that are being joined with the pool, part by part */
     struct list rounds; /* of listings, whose missing boxes are being asked for */
     struct rt_timer space_timer;
     struct engine_disk disk;
     uint64_t looked_ns; /* at the space */
     bool is_looking;
     struct list probes; /* in flight */
+    struct list uses;   /* questions to agents whether their boxes are idle */
     struct map binds;   /* under way, or to be tried again, by box */
     struct list bind_list;
 
     struct journal journal;
+    uint64_t reloads;
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata or extras by sandbox_id */
     struct list acquires;
@@ -110,6 +124,8 @@ struct engine {
     struct rt_task close_task;
     bool is_marked_clean; /* the last write: every event before it is stored */
     bool is_store_closed;
+    struct work shut_work; /* closes the database */
+    uint64_t shut_ns;      /* since when; 0: not yet */
 };
 
 /* engine.c: the last act, when nothing is in flight any more */
@@ -162,13 +178,20 @@ void event_notice(struct engine *e, const char *backend, const struct pool_box *
 void events_flush(struct engine *e);
 /* meta.c: small facts about the daemon itself */
 #define META_INSTANCE "instance"
+#define META_BOOT "boot_id" /* of the machine, when the daemon ran last */
 #define META_MODE "mode"
 #define META_CLEAN "clean_stop" /* "1" only between a clean stop and the next start */
 void meta_put(struct engine *e, const char *key, const char *value);
-/* fx_create.c, fx_backend.c */
+/* ready.c: true when more is known of why an acquire is refused than the pool has said; then *ret says it. */
+bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
+                    struct pool_fx *ret);
+/* fx_create.c, fx_probe.c, fx_backend.c, fx_check.c */
 void fx_create(struct engine *e, const struct pool_fx *fx);
 void fx_probe(struct engine *e, const struct pool_fx *fx);
 void fx_check(struct engine *e, const struct pool_fx *fx);
+/* fx_use.c */
+void fx_ask_use(struct engine *e, const struct pool_fx *fx);
+void uses_cancel(struct engine *e);
 void fx_discover(struct engine *e, const struct pool_fx *fx);
 void fx_destroy(struct engine *e, const struct pool_fx *fx);
 /* binds.c */

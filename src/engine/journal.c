@@ -48,6 +48,11 @@ static void tell_subscribers(struct journal *j)
     }
 }
 
+void journal_wake(struct journal *j)
+{
+    tell_subscribers(j);
+}
+
 void journal_close(struct journal *j)
 {
     j->is_closed = true;

@@ -53,6 +53,9 @@ void journal_close(struct journal *j);
 /* More will come after all. */
 void journal_open(struct journal *j);
 
+/* Tells every subscriber, though nothing was added. */
+void journal_wake(struct journal *j);
+
 void journal_subscribe(struct journal *j, struct journal_subscriber *s);
 void journal_unsubscribe(struct journal *j, struct journal_subscriber *s);
 

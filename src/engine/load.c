@@ -1,5 +1,6 @@
 /* load.c - what the store remembers becomes the pool: rows of boxes, ended leases, the pool's
  * mode, the instance's name, the newest events. Runs before the loop. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct loader {
     enum pool_mode mode;
     uint64_t generation_floor;
     bool was_clean;
+    bool is_rebooted; /* the machine has started since the daemon ran last */
     struct store_past *past;
     size_t past_count;
     size_t past_cap;
@@ -95,6 +97,7 @@ static bool on_box(void *ctx, const struct store_box *row)
     str_copy_cut(b->url, sizeof(b->url), row->url);
     str_copy_cut(b->token, sizeof(b->token), row->token);
     str_copy_cut(b->ref, sizeof(b->ref), row->ref);
+    str_copy_cut(b->life, sizeof(b->life), row->life);
     str_copy_cut(to->profile, sizeof(to->profile), row->profile);
     to->backend = xstrdup(row->backend);
     to->metadata = str_is_empty(row->meta) ? NULL : xstrdup(row->meta);
@@ -124,6 +127,18 @@ static bool on_event(void *ctx, const struct store_event *ev)
     return true;
 }
 
+/* Boxes of this machine end with it: then they did not just die. */
+static void read_boot_id(struct engine *e)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f == NULL)
+        return;
+    if (fgets(e->boot_id, sizeof(e->boot_id), f) != NULL)
+        e->boot_id[strcspn(e->boot_id, "\n")] = '\0';
+    (void) fclose(f); /* was only read */
+}
+
 static bool on_meta(void *ctx, const char *key, const char *value)
 {
     struct loader *l = ctx;
@@ -134,6 +149,9 @@ static bool on_meta(void *ctx, const char *key, const char *value)
         for (int i = 0; i < POOL_MODE_COUNT; i++)
             if (strcmp(pool_mode_name((enum pool_mode) i), value) == 0)
                 l->mode = (enum pool_mode) i;
+    } else if (strcmp(key, META_BOOT) == 0) {
+        l->is_rebooted =
+            !str_is_empty(l->engine->boot_id) && strcmp(value, l->engine->boot_id) != 0;
     } else if (strcmp(key, META_CLEAN) == 0) {
         l->was_clean = strcmp(value, "1") == 0;
     } else if (strcmp(key, "generation_floor") == 0) {
@@ -221,6 +239,9 @@ static int build_pool(struct loader *l, struct err *err)
         pool_restore_past(e->pool, l->past[i].sandbox_id, l->past[i].generation,
                           end_of_name(l->past[i].end), l->past[i].principal);
     for (size_t i = 0; i < l->count; i++) {
+        const struct backend *b = e->backends[l->boxes[i].box.backend].backend;
+
+        l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
         if (!pool_restore_box(e->pool, &l->boxes[i].box))
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
@@ -248,8 +269,13 @@ int load_store(struct engine *e, struct err *err)
                                   .on_event = on_event,
                                   .on_meta = on_meta,
                                   .events_tail = ENGINE_EVENTS_TAIL};
-    int r = store_load(e->store, &reader, err);
+    int r;
 
+    read_boot_id(e);
+    r = store_load(e->store, &reader, err);
+
+    if (r == SP_OK && l.is_rebooted)
+        log_info("engine.machine_restarted", LF_U64("boxes", l.count));
     if (r == SP_OK && !l.was_clean)
         journal_skip(&e->journal);
     if (r == SP_OK && !store_is_fresh(e->store))

@@ -37,7 +37,7 @@ static void on_overdue(struct rt_timer *timer)
     TAKE_PTR(w->on_done)(w->ctx, SP_STORE_UNAVAILABLE);
 }
 
-static void submit(struct engine *e, const char *key, const char *value,
+static void submit(struct engine *e, const char *key, const char *value, bool want_power,
                    void (*on_done)(void *ctx, int result), void *ctx)
 {
     struct meta_write *w = xcalloc(1, sizeof(*w));
@@ -48,6 +48,7 @@ static void submit(struct engine *e, const char *key, const char *value,
     w->ctx = ctx;
     str_copy_cut(w->key, sizeof(w->key), key);
     w->write.kind = STORE_PUT_META;
+    w->write.want_power = want_power;
     w->write.u.meta.key = w->key;
     w->write.u.meta.value = w->value;
     engine_op_begun(e);
@@ -60,11 +61,16 @@ static void submit(struct engine *e, const char *key, const char *value,
 
 void meta_put(struct engine *e, const char *key, const char *value)
 {
-    submit(e, key, value, NULL, NULL);
+    submit(e, key, value, false, NULL, NULL);
 }
 
 void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx)
 {
     /* Writes are committed in the order they were submitted, so any write is a barrier. */
-    submit(e, "synced", "", on_done, ctx);
+    submit(e, "synced", "", false, on_done, ctx);
+}
+
+void engine_prove_store(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx)
+{
+    submit(e, "synced", "", true, on_done, ctx);
 }

@@ -25,6 +25,16 @@ static void on_died(void *ctx, uint64_t box_id, const char *reason)
     engine_post(b->engine, &ev);
 }
 
+static void on_netless(void *ctx, uint64_t box_id)
+{
+    struct engine_backend *b = ctx;
+    struct pool_event ev = {.kind = POOL_EV_NETLESS, .box = {box_id}};
+
+    log_warn("box.died", LF_HEX("box", box_id),
+             LF_STR("reason", "what serves its network has ended"));
+    engine_post(b->engine, &ev);
+}
+
 static void on_resync(void *ctx)
 {
     struct engine_backend *b = ctx;
@@ -39,6 +49,12 @@ static void on_notice(void *ctx, const struct backend_notice *n)
     const struct pool_box *box = n->box_id != 0 ? pool_find_box(b->engine->pool, id) : NULL;
 
     event_notice(b->engine, b->key, box, n);
+    if (n->kind == BACKEND_IMAGE_PULLING)
+        (void) snprintf(b->progress, sizeof(b->progress), "the image %.80s: %.60s",
+                        n->image != NULL ? n->image : "",
+                        str_is_empty(n->text) ? "being fetched" : n->text);
+    else if (n->kind == BACKEND_IMAGE_PULLED || n->kind == BACKEND_IMAGE_FAILED)
+        b->progress[0] = '\0';
     /* It does not answer, so nobody may get it; whoever holds one keeps it. */
     if (n->kind == BACKEND_BOX_PAUSED && box != NULL && str_is_empty(box->sandbox_id) &&
         (box->state == POOL_BLANK || box->state == POOL_STARTING))
@@ -64,8 +80,11 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
     if (e->backend_count == ENGINE_BACKENDS_MAX)
         return err_set(err, SP_CONFIG, "more than %d different backends", ENGINE_BACKENDS_MAX);
     b->engine = e;
-    b->events = (struct backend_events){
-        .ctx = b, .on_died = on_died, .on_resync = on_resync, .on_notice = on_notice};
+    b->events = (struct backend_events){.ctx = b,
+                                        .on_died = on_died,
+                                        .on_netless = on_netless,
+                                        .on_resync = on_resync,
+                                        .on_notice = on_notice};
     str_copy_cut(b->key, sizeof(b->key), key);
     r = ops->open(&env, profile, &b->backend, err);
     if (r != SP_OK)
@@ -201,9 +220,10 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
         .want_discover = from->discover && ops->can_discover,
         .is_watched = ops->is_watched,
         .can_bind = ops->can_bind,
+        .is_elsewhere = !ops->is_local,
         .warm_min = from->personal ? 0 : (unsigned) from->warm.min,
         .warm_max = from->personal ? 0 : (unsigned) from->warm.max,
-        .create_max = (unsigned) from->create.concurrency,
+        .create_max = (unsigned) config_create_concurrency(from),
         .create_timeout_ns = from->create.timeout_s * NS_PER_S,
         .ready_timeout_ns = from->ready_timeout_s * NS_PER_S,
         .destroy_timeout_ns = from->destroy_timeout_s * NS_PER_S,

@@ -10,6 +10,11 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
+/* The join of a long listing leaves the loop to others after this many boxes that it shows, and after this many
+ * places that it looks at for boxes it does not show. */
+#define PART_BOXES 512
+#define PART_PLACES 8192
+
 /* One round over all backends, for callers that wait for its end. */
 struct round {
     struct engine *engine;
@@ -28,7 +33,11 @@ struct list_op {
     struct engine *engine;
     unsigned backend;
     uint64_t started_ns;
-    struct round *round; /* NULL: nobody waits */
+    struct round *round;   /* NULL: nobody waits */
+    struct list_node link; /* of those that are joined, one after the other */
+    struct rt_timer timer; /* the next part */
+    size_t shown;
+    size_t looked;
 };
 
 static void round_end(struct round *round)
@@ -79,6 +88,7 @@ static void note_trouble(struct engine_backend *b, const char *reason)
 
     str_copy_cut(key, sizeof(key), b->key);
     (void) snprintf(b->trouble, sizeof(b->trouble), "backend %s: %.100s", key, reason);
+    b->trouble_ns = rt_now(b->engine->rt);
 }
 
 static void on_relist(struct rt_timer *timer)
@@ -100,7 +110,7 @@ static void relist_arm(struct engine *e, unsigned backend)
 
     if (e->is_closing)
         return;
-    if (pool_is_settled(e->pool, backend))
+    if (pool_is_all_listed(e->pool, backend))
         b->relist_ns = 0;
     else
         b->relist_ns = MIN_OF(MAX_OF(2 * b->relist_ns, ENGINE_RELIST_MIN_NS), ENGINE_RELIST_MAX_NS);
@@ -108,41 +118,103 @@ static void relist_arm(struct engine *e, unsigned backend)
                  b->relist_ns > 0 ? rt_after(rt_now(e->rt), b->relist_ns) : RT_NEVER, on_relist);
 }
 
-static void on_listed(struct op *op)
+static void post_part(struct list_op *l, struct pool_event *ev)
 {
-    struct list_op *l = container_of(op, struct list_op, list.op);
+    struct engine *e = l->engine;
+    size_t part = MIN_OF(l->list.count - l->shown, (size_t) PART_BOXES);
+    size_t places = pool_slot_count(e->pool) - l->looked;
+    bool is_shown = l->shown + part == l->list.count;
+    struct pool_seen *seen = part > 0 ? xcalloc(part, sizeof(*seen)) : NULL;
+
+    for (size_t i = 0; i < part; i++)
+        seen_from_backend(&l->list.boxes[l->shown + i], &seen[i]);
+    ev->u.listed.is_later = l->shown + l->looked > 0;
+    ev->u.listed.is_partial = !is_shown || places > PART_PLACES;
+    ev->u.listed.look = is_shown ? PART_PLACES : 0;
+    ev->u.listed.seen = seen;
+    ev->u.listed.count = part;
+    l->shown += part;
+    l->looked += MIN_OF(ev->u.listed.look, places);
+    engine_post(e, ev);
+    free(seen);
+}
+
+static void join_next(struct engine *e);
+
+static void list_end(struct list_op *l, bool is_clean)
+{
     struct engine *e = l->engine;
     struct engine_backend *b = &e->backends[l->backend];
-    size_t count = op->result == SP_OK ? l->list.count : 0;
-    struct pool_seen *seen = count > 0 ? xcalloc(count, sizeof(*seen)) : NULL;
-    struct pool_event ev = {.kind = POOL_EV_LISTED};
 
-    for (size_t i = 0; i < count; i++)
-        seen_from_backend(&l->list.boxes[i], &seen[i]);
-    ev.u.listed.backend = l->backend;
-    ev.u.listed.is_clean = op->result == SP_OK;
-    ev.u.listed.started_ns = l->started_ns;
-    ev.u.listed.seen = seen;
-    ev.u.listed.count = count;
-    b->trouble[0] = '\0';
-    if (op->result != SP_OK) {
-        note_trouble(b, op->err.msg);
-        log_warn("backend.list_failed", LF_STR("backend", b->key), LF_STR("reason", op->err.msg));
-    }
     b->is_listing = false;
-    FAULT_POINT("recover.after_list");
-    engine_post(e, &ev);
-    if (op->result == SP_OK)
+    if (is_clean)
         relist_arm(e, l->backend);
-    free(seen);
+    round_note(l->round, is_clean, l->list.count);
     backend_list_fini(&l->list);
-    round_note(l->round, op->result == SP_OK, count);
     free(l);
     if (b->want_relist && !e->is_closing) {
         b->want_relist = false;
         reconcile_backend(e, (unsigned) (b - e->backends));
     }
     engine_op_ended(e);
+}
+
+static void on_join_timer(struct rt_timer *timer)
+{
+    join_next(container_of(timer, struct list_op, timer)->engine);
+}
+
+/* One part of the first listing that is there. A listing whose end does not come has said nothing of boxes that it
+ * does not show. */
+static void join_next(struct engine *e)
+{
+    while (!list_is_empty(&e->joins)) {
+        struct list_op *l = container_of(list_first(&e->joins), struct list_op, link);
+        struct pool_event ev = {.kind = POOL_EV_LISTED};
+
+        ev.u.listed.backend = l->backend;
+        ev.u.listed.is_clean = true;
+        ev.u.listed.started_ns = l->started_ns;
+        if (!e->is_closing)
+            post_part(l, &ev);
+        if (ev.u.listed.is_partial) {
+            rt_timer_set(e->rt, &l->timer, rt_after(rt_now(e->rt), NS_PER_MS), on_join_timer);
+            return;
+        }
+        list_remove(&e->joins, &l->link);
+        list_end(l, true);
+    }
+}
+
+static void note_failure(struct list_op *l, const char *reason)
+{
+    struct engine_backend *b = &l->engine->backends[l->backend];
+    struct pool_event ev = {.kind = POOL_EV_LISTED};
+
+    ev.u.listed.backend = l->backend;
+    ev.u.listed.started_ns = l->started_ns;
+    note_trouble(b, reason);
+    log_warn("backend.list_failed", LF_STR("backend", b->key), LF_STR("reason", reason));
+    engine_post(l->engine, &ev);
+    l->list.count = 0;
+    list_end(l, false);
+}
+
+static void on_listed(struct op *op)
+{
+    struct list_op *l = container_of(op, struct list_op, list.op);
+    struct engine *e = l->engine;
+    bool is_joining = !list_is_empty(&e->joins);
+
+    FAULT_POINT("recover.after_list");
+    if (op->result != SP_OK) {
+        note_failure(l, op->err.msg);
+        return;
+    }
+    e->backends[l->backend].trouble[0] = '\0';
+    list_push_back(&e->joins, &l->link);
+    if (!is_joining)
+        join_next(e);
 }
 
 static void start_list(struct engine *e, unsigned backend, struct round *round)

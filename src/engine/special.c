@@ -26,6 +26,11 @@ unsigned engine_can_apply(struct engine *e, unsigned profile)
     return special_late(e, profile) | profiles_backend(e, profile)->backend->ops->at_create;
 }
 
+unsigned engine_can_apply_late(struct engine *e, unsigned profile)
+{
+    return special_late(e, profile);
+}
+
 void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a)
 {
     const struct config_profile *c = profiles_config(e, a->profile);

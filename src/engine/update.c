@@ -153,7 +153,7 @@ static void answer(struct engine_update *u, int code, const char *reason)
     update_free(u);
 }
 
-/* The lease ended while it was being fitted out. */
+/* The lease ended while the extras were being applied. */
 static void answer_lost(struct engine_update *u)
 {
     const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
@@ -290,7 +290,9 @@ static void on_line_timer(struct rt_timer *timer)
 
     leave_line(u); /* another one is first: the line is not empty */
     give_back(u, false);
-    answer(u, SP_TIMEOUT, "another acquire of the thread is being fitted out");
+    answer(u, SP_TIMEOUT,
+           "another acquire of this thread is still being applied (its envs, mounts or limits): "
+           "try again");
 }
 
 /* --- the engine's side --- */

@@ -137,6 +137,7 @@ struct http_exchange {
     bool must_linger;   /* the client may still be sending */
     bool may_repeat;    /* http_may_repeat() */
     bool is_over_share; /* http_prove_as() */
+    bool is_use;        /* counted in http_stats.serving */
 };
 
 struct http_server {

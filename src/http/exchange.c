@@ -46,10 +46,18 @@ static void recycle_buf(struct buf *b)
         buf_reset(b);
 }
 
+static void count_use(struct http_server *s, int delta)
+{
+    s->stats.serving = delta > 0 ? s->stats.serving + 1 : s->stats.serving - 1;
+    s->stats.used_ns = rt_now(&s->loop->rt);
+}
+
 void exchange_release(struct http_exchange *ex)
 {
     struct http_server *s = ex->conn->server;
 
+    if (ex->is_use)
+        count_use(s, -1);
     if (s->pool.len >= EXCHANGE_POOL_MAX) {
         exchange_free(ex);
         return;
@@ -214,6 +222,9 @@ void exchange_start(struct http_exchange *ex)
     }
     if (guard_refuses(ex) || held_refuses(ex))
         return;
+    ex->is_use = (ex->match.route->flags & HTTP_QUIET) == 0;
+    if (ex->is_use)
+        count_use(s, 1);
     ex->req.body_max = body_limit(ex);
     if (ex->req.content_length > ex->req.body_max)
         exchange_refuse(ex, SP_BODY_TOO_LARGE, "the request body is too large", 0);

@@ -61,6 +61,30 @@ void http_server_get_pending(const struct http_server *s, struct http_pending *r
     }
 }
 
+static bool is_unread(const struct conn *c)
+{
+    return c->phase == CONN_LINGER ||
+           (c->phase == CONN_OPEN && c->ex != NULL && c->ex->is_ended && conn_is_sending(c));
+}
+
+size_t http_server_cut_unread(struct http_server *s)
+{
+    size_t count = 0;
+
+    assert(s->is_paused);
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
+        struct conn *c = container_of(n, struct conn, link);
+
+        if (!is_unread(c))
+            continue;
+        conn_close(c); /* leaves the list later */
+        count++;
+    }
+    for (struct list_node *n = list_first(&s->refusing); n != NULL; n = list_next(&s->refusing, n))
+        conn_close(container_of(n, struct conn, link)); /* they were told, or do not listen */
+    return count;
+}
+
 static void hand_out(struct conn *c, void (*take)(void *ctx, int fd, const char *bytes, size_t len),
                      void *ctx)
 {

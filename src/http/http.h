@@ -47,7 +47,7 @@ struct http_exchange;
 
 struct http_param {
     char name[24];
-    char value[136]; /* decoded */
+    char value[272]; /* decoded */
 };
 
 enum { HTTP_PARAMS_MAX = 4 };
@@ -145,6 +145,7 @@ enum {
     HTTP_OPERATOR = 1 << 1, /* for the guard: operators only */
     HTTP_OPEN = 1 << 2,     /* for the guard: no token needed (health) */
     HTTP_ANY = 1 << 3,      /* serves every method, those without a name here too */
+    HTTP_QUIET = 1 << 4, /* no use of what is served (health, questions about use): not counted */
 };
 
 struct http_route {
@@ -230,6 +231,9 @@ struct http_pending {
     size_t repeatable;
 };
 void http_server_get_pending(const struct http_server *s, struct http_pending *ret);
+/* Closes every connection of a paused server whose answer is complete and not read to its end: nobody waits
+ * for a reader that takes its time. Returns how many. */
+size_t http_server_cut_unread(struct http_server *s);
 /* Gives every connection of a paused server that is not busy to `take`, with what has been read of it
  * and not been answered; `fd` is then the taker's, `bytes` is valid during the call. A handler whose
  * request is repeated gets on_gone(), from inside this function. They are closed here afterwards. */
@@ -248,6 +252,9 @@ struct http_stats {
     uint64_t bad_requests;
     size_t open;
     size_t buffered; /* bytes, see http_limits.max_buffered */
+    /* Of requests that the guard let in, without those of quiet routes: */
+    size_t serving;
+    uint64_t used_ns; /* when one last began or ended; 0: none has */
 };
 void http_server_get_stats(const struct http_server *s, struct http_stats *ret);
 

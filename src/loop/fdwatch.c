@@ -41,6 +41,11 @@ int fdwatch_new(struct loop *l, int fd, void (*on_readable)(void *ctx), void *ct
     return SP_OK;
 }
 
+int fdwatch_fd(const struct fdwatch *w)
+{
+    return w->fd;
+}
+
 void fdwatch_free(struct fdwatch *w)
 {
     if (w == NULL)

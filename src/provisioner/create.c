@@ -1,9 +1,9 @@
 /* create.c - POST: the caller's id gets a box, the one it has or another. As with the native API a
  * box whose answer cannot be delivered waits for the caller, who asks again by the same id.
  *
- *   WAITING --lease--> (boxes: open) OPENING --> answered; the lease stays when it was delivered
+ *   WAITING --lease--> (our agent) PREPARING --> (boxes: open) OPENING --> answered
  *      ^ lost meanwhile |
- *      +----------------+ */
+ *      +----------------+              the lease stays when the answer was delivered */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { TRIES_MAX = 5 };
 
-enum phase { WAITING, OPENING, ANSWERED };
+enum phase { WAITING, PREPARING, OPENING, ANSWERED };
 
 struct create {
     struct engine_call call;
@@ -31,6 +31,7 @@ struct create {
     bool had_box;    /* before it came */
     bool is_deleted; /* the id, by another call */
     char metadata[64];
+    struct provisioner_wishes wishes;
 };
 
 static void create_free(struct create *c)
@@ -83,13 +84,17 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
 {
     int code = fx->u.reply.code;
     const char *text = sp_error_info(code)->text;
-    bool has_reason = !str_is_empty(fx->reason) && strcmp(fx->reason, text) != 0;
+    bool says_more = strncmp(fx->reason, text, strlen(text)) == 0; /* the same, and what follows */
+    bool has_reason = !str_is_empty(fx->reason) && !says_more;
     int status = sp_error_info(code)->http_status;
     uint64_t retry_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
     bool was_served = fx->u.reply.source != POOL_SRC_NONE;
+    const char *thread_data = strstr(fx->reason, "thread_data: "); /* so says hands/source.c */
 
     settle(c);
-    if (was_served && code == SP_SPEC_CONFLICT) {
+    if (was_served && thread_data != NULL) {
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: provisioner.%s", thread_data);
+    } else if (was_served && code == SP_SPEC_CONFLICT) {
         provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' has other mounts", c->request.sandbox_id);
     } else if (was_served && status >= 400 && status < 500) {
         /* There was a box, but not for these mounts. */
@@ -99,8 +104,9 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
         provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' belongs to another caller, user or thread",
                            c->request.sandbox_id);
     } else if (sp_error_info(code)->is_retryable && code != SP_BACKEND_FAILED) {
-        provisioner_refuse(c->ex, 503, MAX_OF(retry_ms, 1000U), "Pod creation failed: %s%s%s", text,
-                           has_reason ? ": " : "", has_reason ? fx->reason : "");
+        provisioner_refuse(c->ex, 503, MAX_OF(retry_ms, 1000U), "Pod creation failed: %s%s%s",
+                           says_more ? fx->reason : text, has_reason ? ": " : "",
+                           has_reason ? fx->reason : "");
     } else {
         provisioner_refuse(c->ex, 500, 0, "Pod creation failed: %s%s%s", text,
                            has_reason ? ": " : "", has_reason ? fx->reason : "");
@@ -131,10 +137,58 @@ static void on_opened(struct provisioner_access *a, const struct err *err)
     }
 }
 
+static void open_or_reply(struct create *c)
+{
+    if (engine_config(c->p->engine)->provisioner.boxes == CONFIG_BOXES_OPEN) {
+        c->phase = OPENING;
+        c->access = (struct provisioner_access){.on_done = NULL};
+        provisioner_open_box(c->p, &c->access, &c->box, on_opened);
+    } else {
+        reply_running(c);
+    }
+}
+
+/* A box without them can be used all the same. */
+static void on_prepared(struct provisioner_access *a, const struct err *err)
+{
+    struct create *c = container_of(a, struct create, access);
+
+    if (err->code != SP_OK && c->ex != NULL && !c->is_deleted)
+        log_warn("provisioner.no_directories", LF_STR("sandbox_id", c->request.sandbox_id),
+                 LF_STR("reason", err->msg));
+    if (c->ex == NULL) {
+        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
+        create_free(c);
+    } else if (c->is_deleted) {
+        reply_deleted(c);
+    } else {
+        open_or_reply(c);
+    }
+}
+
+static bool is_backend(const struct engine *e, const char *name)
+{
+    const struct config *config = engine_config(e);
+    const struct config_profile *p = config_find_profile(config, config->provisioner.profile);
+
+    return p != NULL && strcmp(p->backend, name) == 0;
+}
+
+/* Whether our own agent is to make the directories. In a container it need not be root: where they can be
+ * made from outside, they were (want_dirs). */
+static bool must_prepare(const struct create *c)
+{
+    const struct config *config = engine_config(c->p->engine);
+    const struct config_profile *p = config_find_profile(config, config->provisioner.profile);
+
+    return p != NULL && p->agent == CONFIG_AGENT_INJECT && !str_is_empty(c->box.token) &&
+           !c->wishes.want_dirs &&
+           (is_backend(c->p->engine, "oci") || is_backend(c->p->engine, "docker"));
+}
+
 static void on_reply(struct engine_call *call, const struct pool_fx *fx)
 {
     struct create *c = container_of(call, struct create, call);
-    const struct config *config = engine_config(c->p->engine);
     int code = fx->u.reply.code;
 
     if (code == SP_SANDBOX_LOST && c->tries < TRIES_MAX) {
@@ -143,11 +197,11 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
         reply_failure(c, fx);
     } else {
         c->box = fx->snapshot;
-        if (config->provisioner.boxes == CONFIG_BOXES_OPEN) {
-            c->phase = OPENING;
-            provisioner_open_box(c->p, &c->access, &c->box, on_opened);
+        if (must_prepare(c)) {
+            c->phase = PREPARING;
+            provisioner_make_dirs(c->p, &c->access, &c->box, on_prepared);
         } else {
-            reply_running(c);
+            open_or_reply(c);
         }
     }
 }
@@ -164,8 +218,8 @@ static void start(struct create *c)
     c->tries++;
     c->call.on_reply = on_reply;
     c->call.deadline_ns = c->acquire.deadline_ns;
-    if (c->call.extras == NULL && c->request.mounts != NULL)
-        c->call.extras = provisioner_extras(c->request.mounts);
+    if (c->call.extras == NULL)
+        c->call.extras = provisioner_extras(&c->wishes);
     engine_call_start(c->p->engine, &c->call, &ev);
 }
 
@@ -174,8 +228,8 @@ static void on_gone(void *ctx)
     struct create *c = ctx;
 
     c->ex = NULL;
-    if (c->phase == OPENING) {
-        op_cancel(&c->access.call.op); /* on_opened() frees */
+    if (c->phase == PREPARING || c->phase == OPENING) {
+        op_cancel(&c->access.call.op); /* on_prepared(), on_opened() free */
         return;
     }
     engine_call_abandon(c->p->engine, &c->call);
@@ -217,8 +271,8 @@ void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
             return;
         c = create_of(n);
         c->is_deleted = true;
-        if (c->phase == OPENING) {
-            op_cancel(&c->access.call.op); /* on_opened() answers */
+        if (c->phase == PREPARING || c->phase == OPENING) {
+            op_cancel(&c->access.call.op); /* on_prepared(), on_opened() answer */
         } else {
             engine_call_abandon(p->engine, &c->call);
             reply_deleted(c);
@@ -255,6 +309,55 @@ static void fill_acquire(struct create *c)
     }
 }
 
+/* What the box is to have, with the thread's data if it is on this machine. False: it has been answered. */
+static bool find_wishes(struct http_exchange *ex, const struct provisioner_request *request,
+                        unsigned profile, struct provisioner_wishes *ret)
+{
+    struct engine *e = provisioner_of(ex)->engine;
+    const struct config *config = engine_config(e);
+    const char *template = config->provisioner.thread_data;
+
+    *ret = (struct provisioner_wishes){.mounts = request->mounts};
+    ret->want_dirs =
+        is_backend(e, "docker") && (engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) != 0;
+    if (str_is_empty(template) || !request->has_thread)
+        return true;
+    if ((engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) == 0) {
+        provisioner_refuse(
+            ex, 500, 0,
+            "Pod creation failed: provisioner.thread_data is for boxes that take mounts "
+            "while they run, and those of profile '%s' do not",
+            config->provisioner.profile);
+        return false;
+    }
+    if (config_thread_path(template, request->user, request->thread, ret->thread_path,
+                           &ret->base_len))
+        return true;
+    provisioner_refuse(ex, 500, 0,
+                       "Pod creation failed: provisioner.thread_data: the path for this user and "
+                       "thread is longer than %d bytes",
+                       CONFIG_PATH_MAX);
+    return false;
+}
+
+/* False: it has been answered. */
+static bool check_profile(struct http_exchange *ex, const struct provisioner_request *request,
+                          int profile)
+{
+    struct engine *e = provisioner_of(ex)->engine;
+    const char *name = engine_config(e)->provisioner.profile;
+
+    if (profile < 0) {
+        provisioner_refuse(ex, 500, 0, "Pod creation failed: there is no profile '%s'", name);
+        return false;
+    }
+    if (request->mounts == NULL ||
+        (engine_can_apply(e, (unsigned) profile) & BACKEND_LATE_MOUNTS) != 0)
+        return true;
+    provisioner_refuse(ex, 400, 0, "Invalid extra mount: boxes of profile '%s' have none", name);
+    return false;
+}
+
 void provisioner_create(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
@@ -262,20 +365,15 @@ void provisioner_create(struct http_exchange *ex)
     int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
     struct provisioner_request request;
     struct json_doc *doc = provisioner_parse(ex, &request);
+    struct provisioner_wishes wishes;
     const struct pool_box *box;
     struct create *c;
 
     if (doc == NULL)
         return;
-    if (profile < 0 || (request.mounts != NULL && (engine_can_apply(p->engine, (unsigned) profile) &
-                                                   BACKEND_LATE_MOUNTS) == 0)) {
+    if (!check_profile(ex, &request, profile) ||
+        !find_wishes(ex, &request, (unsigned) profile, &wishes)) {
         (void) json_doc_free(doc);
-        if (profile < 0)
-            provisioner_refuse(ex, 500, 0, "Pod creation failed: there is no profile '%s'",
-                               config->provisioner.profile);
-        else
-            provisioner_refuse(ex, 400, 0, "Invalid extra mount: boxes of profile '%s' have none",
-                               config->provisioner.profile);
         return;
     }
     c = xcalloc(1, sizeof(*c));
@@ -283,6 +381,7 @@ void provisioner_create(struct http_exchange *ex)
     c->ex = ex;
     c->doc = doc;
     c->request = request;
+    c->wishes = wishes;
     box = provisioner_find(p, request.sandbox_id);
     c->had_box =
         box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);

@@ -3,24 +3,22 @@
 #define PROVISIONER_INTERNAL_H
 
 #include "base/json.h"
+#include "box/address.h"
+#include "box/proxy.h"
 #include "provisioner/provisioner.h"
 
 enum {
     PROVISIONER_MOUNTS_MAX = 10,
-    PROVISIONER_URL_MAX = 320,
-    PROVISIONER_CAPABILITY_LEN = 32, /* hex digits */
 };
 
 struct provisioner {
     struct loop *loop;
     struct engine *engine;
     struct http_server *server; /* the daemon's */
-    struct httpc *http;         /* to boxes */
+    struct box_proxy *proxy;
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
     struct map creates; /* under way, by sandbox_id; several may have the same */
-    struct map loads;   /* boxes with requests in the proxy */
-    uint64_t passages;  /* those requests */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -35,6 +33,7 @@ struct provisioner_request {
     char sandbox_id[POOL_ID_MAX + 1];
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
+    bool has_thread;             /* it was named: `thread` is not only the id */
     uint64_t max_shell_sessions; /* 0: not asked for */
     const struct json *mounts;   /* checked; NULL: none */
 };
@@ -49,19 +48,20 @@ bool provisioner_has_key(struct http_exchange *ex);
 /* request.c */
 /* NULL: the error has been answered. What `ret` points to lives as long as the document. */
 struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
-/* From malloc, in one piece. */
-struct backend_extras *provisioner_extras(const struct json *mounts);
+/* What the box gets beside itself. */
+struct provisioner_wishes {
+    const struct json *mounts;             /* of the request */
+    char thread_path[CONFIG_PATH_MAX + 1]; /* of the thread's data; "": it stays in the box */
+    size_t base_len;                       /* of what it has in common with other threads' */
+    bool want_dirs;                        /* the backend makes what DeerFlow's agents work in */
+};
+/* From malloc, in one piece; NULL when there are none. */
+struct backend_extras *provisioner_extras(const struct provisioner_wishes *w);
 
-/* address.c */
-/* Who has it has the box: made from the box's token, which it does not tell. */
-void provisioner_capability(const char *sandbox_id, const char *token,
-                            char ret[PROVISIONER_CAPABILITY_LEN + 1]);
-/* "host:port" of a sandbox_url: `advertise` completed by the port of `listen`, or else what the
- * caller's Host header says, or else `listen`. */
-void provisioner_host(const char *advertise, const char *host_header, const char *listen, char *dst,
-                      size_t cap);
+/* pass.c */
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
-                     char ret[PROVISIONER_URL_MAX]);
+                     char ret[BOX_ADDRESS_MAX]);
+void provisioner_pass(struct http_exchange *ex);
 
 /* create.c */
 void provisioner_create(struct http_exchange *ex);
@@ -70,14 +70,22 @@ bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id)
 /* Ends the creates of this id: it is being deleted. */
 void provisioner_end_creates(struct provisioner *p, const char *sandbox_id);
 
-/* access.c: asks the agent of a box to serve without its token. Zero it first. */
+/* access.c: calls of the agent of a box. Zero it first. */
 struct provisioner_access {
     struct httpc_request call;
     char url[POOL_URL_MAX + 32];
     char authorization[POOL_TOKEN_MAX + 32];
     const char *headers[3];
+    char body[512];
     void (*on_done)(struct provisioner_access *a, const struct err *err); /* code SP_OK: done */
 };
+/* Where DeerFlow's agents work; ends with NULL. */
+extern const char *const provisioner_dirs[];
+/* Has them made by the agent, for the box's user. */
+void provisioner_make_dirs(struct provisioner *p, struct provisioner_access *a,
+                           const struct pool_box *box,
+                           void (*on_done)(struct provisioner_access *a, const struct err *err));
+/* Asks it to serve without its token. */
 void provisioner_open_box(struct provisioner *p, struct provisioner_access *a,
                           const struct pool_box *box,
                           void (*on_done)(struct provisioner_access *a, const struct err *err));
@@ -93,9 +101,6 @@ void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const
 void provisioner_get(struct http_exchange *ex);
 void provisioner_list(struct http_exchange *ex);
 void provisioner_presence(struct http_exchange *ex);
-
-/* proxy.c */
-void provisioner_pass(struct http_exchange *ex);
 
 /* remove.c */
 void provisioner_delete(struct http_exchange *ex);

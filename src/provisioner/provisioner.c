@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "provisioner/internal.h"
 
-enum { KEY_MIN = 16, BOXES_CONNECT_MS = 5000, DETAIL_MAX = 512 };
+enum { KEY_MIN = 16, DETAIL_MAX = 512 };
 
 static const char *const json_type = "application/json";
 
@@ -136,14 +136,28 @@ static struct http_limits own_limits(const struct provisioner *p, const struct h
     return own;
 }
 
+static void on_use(void *ctx, uint64_t box, int delta)
+{
+    const struct provisioner *p = ctx;
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = {box}, .u.activity.delta = delta};
+
+    engine_post(p->engine, &ev);
+}
+
+static void refuse_text(struct http_exchange *ex, int status, uint64_t retry_after_ms,
+                        const char *text)
+{
+    provisioner_refuse(ex, status, retry_after_ms, "%s", text);
+}
+
 int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
                     struct provisioner **ret, struct http_server **ret_server, struct err *err)
 {
     const struct config *c = engine_config(e);
-    unsigned requests = (unsigned) c->provisioner.max_requests;
-    struct httpc_limits to_boxes = {.connections = requests,
-                                    .connections_per_host = requests,
-                                    .connect_timeout_ms = BOXES_CONNECT_MS};
+    struct box_proxy_config to_boxes = {.loop = l,
+                                        .connections = (unsigned) c->provisioner.max_requests,
+                                        .on_use = on_use,
+                                        .refuse = refuse_text};
     struct http_server_config sc = {.routes = routes,
                                     .guard = guard,
                                     .wants_proof = true,
@@ -152,13 +166,14 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     struct provisioner *p = xcalloc(1, sizeof(*p));
     int r;
 
+    to_boxes.ctx = p;
     p->loop = l;
     p->engine = e;
     /* The names of tokens have no colon, so that none of them hashes to this one. */
     p->principal = hash_str(":provisioner") | 1ULL << 63;
     r = provisioner_read_key(c, p->key, err);
     if (r == SP_OK)
-        r = httpc_new(l, &to_boxes, &p->http, err);
+        r = box_proxy_new(&to_boxes, &p->proxy, err);
     if (r != SP_OK) {
         free(p);
         return r;
@@ -166,7 +181,6 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     if (str_is_empty(p->key))
         log_warn("provisioner.no_api_key", LF_STR("effect", "every call is refused"));
     map_init(&p->creates, 256);
-    map_init(&p->loads, 256);
     sc.ctx = p;
     sc.limits = own_limits(p, limits);
     p->server = http_server_new(l, &sc);
@@ -183,14 +197,13 @@ void provisioner_set(struct provisioner *p, const struct http_limits *limits, co
     str_copy_cut(p->key, sizeof(p->key), key);
 }
 
-static void on_http_closed(void *ctx)
+static void on_proxy_closed(void *ctx)
 {
     struct provisioner *p = ctx;
     void (*on_closed)(void *) = p->on_closed;
     void *closed_ctx = p->closed_ctx;
 
     map_fini(&p->creates);
-    map_fini(&p->loads);
     free(p);
     on_closed(closed_ctx);
 }
@@ -199,5 +212,5 @@ void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void
 {
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
-    httpc_close(p->http, on_http_closed, p); /* what still runs is cancelled, and ends before */
+    box_proxy_close(p->proxy, on_proxy_closed, p); /* what still runs ends before */
 }

@@ -35,7 +35,10 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
     int code = fx->u.reply.code;
 
     rt_timer_cancel(&m->p->loop->rt, &m->timer);
-    if (code == SP_OK || code == SP_NOT_FOUND || code == SP_SANDBOX_LOST)
+    if (code == SP_OK && fx->snapshot.state == POOL_DESTROYING)
+        provisioner_refuse(m->ex, 500, 0,
+                           "Partial cleanup: pod: it is tried again until it is gone");
+    else if (code == SP_OK || code == SP_NOT_FOUND || code == SP_SANDBOX_LOST)
         reply_gone(m->ex, m->sandbox_id);
     else
         provisioner_refuse(m->ex, 500, 0, "Partial cleanup: pod: %s",

@@ -6,6 +6,8 @@
 #include "base/str.h"
 #include "provisioner/internal.h"
 
+static const char user_data[] = "/mnt/user-data"; /* where DeerFlow's agents work */
+
 struct problems {
     struct json_out out;
     unsigned count;
@@ -105,6 +107,7 @@ static void get_identity(struct problems *p, const struct json *body,
         if (text != NULL) {
             check_pattern(p, "thread_id", text, 64, "_-", "^[A-Za-z0-9_-]{1,64}$");
             str_copy_cut(ret->thread, sizeof(ret->thread), text);
+            ret->has_thread = true;
         }
     }
     str_copy_cut(ret->user, sizeof(ret->user), "default");
@@ -203,7 +206,12 @@ static bool check_mounts(struct http_exchange *ex, const struct json *mounts)
             if (!config_path_is_plain(m.host_path))
                 why = "host_path must be an absolute path without '..'";
             else if (!config_mount_is_allowed(c, m.host_path))
-                why = "host_path is not below any of mounts.allow";
+                why =
+                    str_is_empty(c->mounts.allow)
+                        ? "mounts.allow of sandpool's configuration is empty: list there what "
+                          "boxes may have of its machine, like DeerFlow's home; host_path"
+                        : "host_path is not below any of mounts.allow of sandpool's configuration: "
+                          "list it there";
         }
         if (why != NULL) {
             provisioner_refuse(ex, 400, 0, "Invalid extra mount: %s: '%.200s'", why, path);
@@ -213,15 +221,34 @@ static bool check_mounts(struct http_exchange *ex, const struct json *mounts)
     return true;
 }
 
-struct backend_extras *provisioner_extras(const struct json *mounts)
+static bool is_asked_for(const struct json *mounts, const char *box_path)
 {
-    struct backend_mount all[PROVISIONER_MOUNTS_MAX];
-    struct backend_extras x = {.mounts = all, .mount_count = json_len(mounts)};
+    for (size_t i = 0; i < json_len(mounts); i++)
+        if (strcmp(mount_at(mounts, i).box_path, box_path) == 0)
+            return true;
+    return false;
+}
 
-    assert(x.mount_count <= ARRAY_LEN(all)); /* checked */
-    for (size_t i = 0; i < x.mount_count; i++)
-        all[i] = mount_at(mounts, i);
-    return backend_extras_copy(&x);
+/* In this order: a later one may be in an earlier one. */
+struct backend_extras *provisioner_extras(const struct provisioner_wishes *w)
+{
+    struct backend_mount all[PROVISIONER_MOUNTS_MAX + 16];
+    struct backend_extras x = {.mounts = all};
+    char base[CONFIG_PATH_MAX + 1];
+
+    if (!str_is_empty(w->thread_path) && !is_asked_for(w->mounts, user_data) &&
+        str_copy_n(base, sizeof(base), w->thread_path, w->base_len))
+        all[x.mount_count++] = (struct backend_mount){.host_path = w->thread_path,
+                                                      .box_path = user_data,
+                                                      .base = base,
+                                                      .parts = "workspace,uploads,outputs"};
+    for (const char *const *dir = provisioner_dirs; w->want_dirs && *dir != NULL; dir++)
+        all[x.mount_count++] = (struct backend_mount){.host_path = "", .box_path = *dir};
+    for (size_t i = 0; i < json_len(w->mounts); i++) {
+        assert(x.mount_count < ARRAY_LEN(all)); /* checked */
+        all[x.mount_count++] = mount_at(w->mounts, i);
+    }
+    return x.mount_count > 0 ? backend_extras_copy(&x) : NULL;
 }
 
 /* --- all of it --- */

@@ -51,7 +51,7 @@ static void put_sessions(struct json_out *o, const struct provisioner *p,
 void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const char *sandbox_id,
                              const struct pool_box *box, const char *status)
 {
-    char url[PROVISIONER_URL_MAX] = "";
+    char url[BOX_ADDRESS_MAX] = "";
     char hex[17];
 
     if (box != NULL && pool_is_shown(box)) /* an address is a password: of a committed lease only */

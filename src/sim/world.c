@@ -127,11 +127,10 @@ struct world_box *world_find_sandbox(const struct world *w, const char *instance
 
     /* A box that is on its way out may still carry the id: the newest is meant. */
     for (struct map_node *n = map_find(&w->by_sandbox, hash, is_sandbox, &key); n != NULL;
-         n = n->next) {
+         n = map_find_next(n, is_sandbox, &key)) {
         struct world_box *box = container_of(n, struct world_box, by_sandbox);
 
-        if (n->hash == hash && is_sandbox(n, &key) &&
-            (best == NULL || box->generation > best->generation))
+        if (best == NULL || box->generation > best->generation)
             best = box;
     }
     return best;

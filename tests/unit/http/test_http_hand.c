@@ -173,6 +173,30 @@ static void test_an_answer_under_way_is_waited_for(void **state)
     client_close(&c);
 }
 
+static void test_an_answer_that_nobody_reads_is_cut(void **state)
+{
+    struct http_pending pending;
+    struct client slow;
+    struct client c;
+
+    (void) state;
+    client_open(&c, &fx);
+    client_open(&slow, &fx);
+    client_expect(&c, "GET /healthz HTTP/1.1\r\n\r\n", 200);
+    client_send(&slow, "GET /big HTTP/1.1\r\n\r\n");
+    fixture_run_ms(&fx, 20);
+    http_server_pause(fx.server);
+    assert_int_equal(http_server_cut_unread(fx.server), 1);
+    pause_until_quiet();
+    http_server_get_pending(fx.server, &pending);
+    assert_int_equal(pending.busy, 0);
+    move();
+    assert_int_equal(taken_count, 1);
+    client_expect(&c, "GET /healthz HTTP/1.1\r\n\r\n", 200);
+    client_close(&slow);
+    client_close(&c);
+}
+
 static void test_resume_goes_on_as_before(void **state)
 {
     struct client c;
@@ -213,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_waiting_request_is_taken_back_and_repeated, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_an_answer_under_way_is_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_answer_that_nobody_reads_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume_goes_on_as_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_no_socket_is_refused, setup, teardown),
     };

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "provisioner/proxy.h"
+#include "box/proxy_head.h"
 
 #define CAP "0123456789abcdef0123456789abcdef"
 

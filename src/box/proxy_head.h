@@ -1,15 +1,18 @@
-/* proxy.h - what of a request and of its answer passes the proxy. Pure. */
-#ifndef PROVISIONER_PROXY_H
-#define PROVISIONER_PROXY_H
+/* proxy_head.h - what of a request and of its answer passes the proxy. Pure. */
+#ifndef BOX_PROXY_HEAD_H
+#define BOX_PROXY_HEAD_H
 
-#include "provisioner/internal.h"
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "box/address.h"
 
 /* "/s/{id}", maybe "/{capability}", then what the box gets. Pointers into the target. */
 struct proxy_target {
-    char id[POOL_ID_MAX + 1];
-    char capability[PROVISIONER_CAPABILITY_LEN + 1]; /* "": there is nothing that may be one */
-    const char *rest;                                /* behind the id */
-    const char *rest_of_capability;                  /* behind the capability, when there is one */
+    char id[BOX_ID_MAX + 1];
+    char capability[BOX_CAPABILITY_LEN + 1]; /* "": there is nothing that may be one */
+    const char *rest;                        /* behind the id */
+    const char *rest_of_capability;          /* behind the capability, when there is one */
 };
 
 /* Nothing is decoded: what would need it is not one of our addresses. */

@@ -1,13 +1,13 @@
 /* address.c - where a caller finds its box. */
+#include "box/address.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/sha256.h"
 #include "base/str.h"
-#include "provisioner/internal.h"
 
-void provisioner_capability(const char *sandbox_id, const char *token,
-                            char ret[PROVISIONER_CAPABILITY_LEN + 1])
+void box_capability(const char *sandbox_id, const char *token, char ret[BOX_CAPABILITY_LEN + 1])
 {
     static const char label[] = "sandpool: address of a box";
     struct sha256 s;
@@ -18,7 +18,7 @@ void provisioner_capability(const char *sandbox_id, const char *token,
     sha256_add(&s, sandbox_id, strlen(sandbox_id) + 1);
     sha256_add(&s, token, strlen(token));
     sha256_end(&s, digest);
-    str_hex(ret, digest, PROVISIONER_CAPABILITY_LEN / 2);
+    str_hex(ret, digest, BOX_CAPABILITY_LEN / 2);
 }
 
 /* "host:80", "[::1]:80"; many colons without brackets are an address without a port. */
@@ -31,8 +31,8 @@ static bool has_port(const char *host)
     return colon != NULL && strchr(host, ':') == colon;
 }
 
-void provisioner_host(const char *advertise, const char *host_header, const char *listen, char *dst,
-                      size_t cap)
+void box_host(const char *advertise, const char *host_header, const char *listen, char *dst,
+              size_t cap)
 {
     const char *port = strrchr(listen, ':'); /* the configuration has seen to that */
 
@@ -46,22 +46,4 @@ void provisioner_host(const char *advertise, const char *host_header, const char
     } else {
         (void) snprintf(dst, cap, "%s", listen);
     }
-}
-
-void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
-                     char ret[PROVISIONER_URL_MAX])
-{
-    const struct config *c = engine_config(provisioner_of(ex)->engine);
-    char host[160];
-    char capability[PROVISIONER_CAPABILITY_LEN + 1];
-
-    if (c->provisioner.boxes == CONFIG_BOXES_OPEN) {
-        (void) snprintf(ret, PROVISIONER_URL_MAX, "%s", box->url);
-        return;
-    }
-    provisioner_host(c->provisioner.advertise_host, http_header(ex, "Host"), c->provisioner.listen,
-                     host, sizeof(host));
-    provisioner_capability(box->sandbox_id, box->token, capability);
-    (void) snprintf(ret, PROVISIONER_URL_MAX, "http://%s/s/%s/%s", host, box->sandbox_id,
-                    capability);
 }

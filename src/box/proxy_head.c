@@ -1,10 +1,11 @@
 /* proxy_head.c - targets and headers on their way through the proxy. Framing is made anew on either
  * side, so that nothing a client writes there reaches a box. */
+#include "box/proxy_head.h"
+
 #include <string.h>
 #include <strings.h>
 
 #include "base/str.h"
-#include "provisioner/proxy.h"
 
 static const char prefix[] = "/s/";
 
@@ -17,13 +18,13 @@ bool proxy_split(const char *target, struct proxy_target *ret)
     if (strncmp(target, prefix, sizeof(prefix) - 1) != 0)
         return false;
     len = strcspn(id, "/?");
-    if (!str_copy_n(ret->id, sizeof(ret->id), id, len) || !str_is_name(ret->id, POOL_ID_MAX, "._-"))
+    if (!str_copy_n(ret->id, sizeof(ret->id), id, len) || !str_is_name(ret->id, BOX_ID_MAX, "._-"))
         return false;
     ret->rest = id + len;
     if (ret->rest[0] != '/')
         return true;
     len = strcspn(ret->rest + 1, "/?");
-    if (len == PROVISIONER_CAPABILITY_LEN) {
+    if (len == BOX_CAPABILITY_LEN) {
         memcpy(ret->capability, ret->rest + 1, len);
         ret->rest_of_capability = ret->rest + 1 + len;
     }

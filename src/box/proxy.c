@@ -1,17 +1,22 @@
-/* proxy.c - /s/{sandbox_id}/...: a request goes to its box and the answer comes back, both as they
+/* proxy.c - a request goes to its box and the answer comes back, both as they
  * arrive. Whoever is faster waits: each direction holds some hundred KiB, however long it is.
  *
  *   client -> on_body() -> httpc_body_write()      pauses the client above BODY_HIGH
  *   client <- http_write() <- on_answer() <- box   pauses the box above HTTP_HIGH_WATER */
-#include "provisioner/proxy.h"
+#include "box/proxy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/proxy_head.h"
+#include "box/proxy_load.h"
+#include "loop/httpc.h"
 
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
@@ -19,21 +24,25 @@ enum {
     HEAD_MAX = 1024 * 1024, /* what the server lets in is less */
     HEADERS_MAX = 128,
     HOPS_MAX = 1024, /* of names in Connection */
+    CONNECT_MS = 5000,
 };
 
-/* How many requests a box has. */
-struct proxy_load {
-    struct map_node node;
-    struct box_id box;
-    unsigned count;
+struct box_proxy {
+    struct box_proxy_config config;
+    struct httpc *http;
+    struct map boxes;   /* struct proxy_load: those with requests */
+    struct map callers; /* likewise */
+    uint64_t passages;  /* those requests */
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
 };
 
 struct passage {
     struct httpc_request up;
-    struct provisioner *p;
+    struct box_proxy *p;
     struct http_exchange *ex; /* NULL: the client has gone */
-    struct box_id box;
-    struct proxy_load *load;
+    struct proxy_load *box;
+    struct proxy_load *caller;
     struct rt_timer timer;
     uint64_t moved_ns; /* when something was last heard of either side */
     uint64_t idle_ns;
@@ -43,54 +52,32 @@ struct passage {
     bool is_begun;    /* the answer */
     bool is_bodyless; /* it has none: it is given when it is over */
     bool is_timed_out;
-    bool is_senseless; /* the answer: it is not passed on */
+    bool is_no_answer; /* the answer: it is not passed on */
 };
 
 /* --- how many --- */
 
-static bool is_load_of(const struct map_node *node, const void *key)
-{
-    const struct box_id *box = key;
-
-    return container_of((uintptr_t) node, struct proxy_load, node)->box.v == box->v;
-}
-
-static struct proxy_load *load_get(struct provisioner *p, struct box_id box)
-{
-    struct map_node *n = map_find(&p->loads, hash_u64(box.v), is_load_of, &box);
-    struct proxy_load *load;
-
-    if (n != NULL)
-        return container_of(n, struct proxy_load, node);
-    load = xcalloc(1, sizeof(*load));
-    load->box = box;
-    map_insert(&p->loads, &load->node, hash_u64(box.v));
-    return load;
-}
-
 /* A box that is at work is not idle. */
 static void count(struct passage *g, int delta)
 {
-    struct provisioner *p = g->p;
-    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = g->box, .u.activity.delta = delta};
+    struct box_proxy *p = g->p;
+    uint64_t box = g->box->key;
 
     if (delta > 0) {
-        g->load->count++;
+        g->box->count++;
+        g->caller->count++;
         p->passages++;
     } else {
-        g->load->count--;
+        proxy_load_put(&p->boxes, g->box);
+        proxy_load_put(&p->callers, g->caller);
         p->passages--;
-        if (g->load->count == 0) {
-            map_remove(&p->loads, &g->load->node);
-            free(g->load);
-        }
     }
-    engine_post(p->engine, &ev);
+    p->config.on_use(p->config.ctx, box, delta);
 }
 
 static void passage_free(struct passage *g)
 {
-    rt_timer_cancel(&g->p->loop->rt, &g->timer);
+    rt_timer_cancel(&g->p->config.loop->rt, &g->timer);
     count(g, -1);
     httpc_request_fini(&g->up);
     buf_fini(&g->url);
@@ -103,7 +90,7 @@ static void passage_free(struct passage *g)
 static void on_timer(struct rt_timer *timer)
 {
     struct passage *g = container_of(timer, struct passage, timer);
-    struct rt *rt = &g->p->loop->rt;
+    struct rt *rt = &g->p->config.loop->rt;
     uint64_t at_ns = rt_after(g->moved_ns, g->idle_ns);
 
     if (rt_now(rt) < at_ns) {
@@ -116,7 +103,7 @@ static void on_timer(struct rt_timer *timer)
 
 static void moved(struct passage *g)
 {
-    g->moved_ns = rt_now(&g->p->loop->rt);
+    g->moved_ns = rt_now(&g->p->config.loop->rt);
 }
 
 /* --- the answer --- */
@@ -208,7 +195,7 @@ static void pass_answer(struct passage *g)
 
     moved(g);
     if (!g->is_begun && !begin_answer(g)) {
-        g->is_senseless = true;
+        g->is_no_answer = true;
         op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
         return;
     }
@@ -223,21 +210,25 @@ static void on_answer(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    if (g->ex != NULL && !g->is_senseless)
+    if (g->ex != NULL && !g->is_no_answer)
         pass_answer(g);
 }
 
 static void refuse(struct passage *g, int result)
 {
+    void (*say)(struct http_exchange *, int, uint64_t, const char *) = g->p->config.refuse;
+    char text[160];
+
+    (void) snprintf(text, sizeof(text), "The sandbox did not answer: %s",
+                    sp_error_info(result)->text);
     if (g->is_timed_out)
-        provisioner_refuse(g->ex, 504, 0, "The sandbox did not answer in time");
+        say(g->ex, 504, 0, "The sandbox did not answer in time");
     else if (result == SP_CONNECT_FAILED)
-        provisioner_refuse(g->ex, 502, 0, "The sandbox cannot be reached");
+        say(g->ex, 502, 0, "The sandbox cannot be reached");
     else if (result == SP_CANCELLED)
-        provisioner_refuse(g->ex, 503, 1000, "The provisioner is stopping");
+        say(g->ex, 503, 1000, "The daemon is stopping");
     else
-        provisioner_refuse(g->ex, 502, 0, "The sandbox did not answer: %s",
-                           sp_error_info(result)->text);
+        say(g->ex, 502, 0, text);
 }
 
 static void on_done(struct op *op)
@@ -245,9 +236,9 @@ static void on_done(struct op *op)
     struct passage *g = container_of(op, struct passage, up.op);
     int result = op->result;
 
-    if (g->ex != NULL && result == SP_OK && !g->is_senseless)
+    if (g->ex != NULL && result == SP_OK && !g->is_no_answer)
         pass_answer(g); /* what was held back */
-    if (g->is_senseless)
+    if (g->is_no_answer)
         result = SP_PROTOCOL;
     if (g->ex != NULL && result == SP_OK) {
         if (g->is_bodyless)
@@ -342,7 +333,6 @@ static bool make_headers(struct passage *g, const char *token)
 
 static void start(struct passage *g)
 {
-    const struct config *c = engine_config(g->p->engine);
     int64_t length = http_body_length(g->ex);
 
     g->up.method = http_method_text(g->ex);
@@ -359,56 +349,15 @@ static void start(struct passage *g)
         g->up.body_size = length;
         g->up.on_body_drain = on_body_drain;
     }
-    g->idle_ns = c->provisioner.request_idle_s * NS_PER_S;
     moved(g);
-    rt_timer_set(&g->p->loop->rt, &g->timer, rt_after(g->moved_ns, g->idle_ns), on_timer);
+    rt_timer_set(&g->p->config.loop->rt, &g->timer, rt_after(g->moved_ns, g->idle_ns), on_timer);
     http_set_ctx(g->ex, g, on_gone);
     if (length != 0)
         http_body_start(g->ex, on_body, on_body_end);
     httpc_start(g->p->http, &g->up, RT_NEVER, on_done); /* the timer is its deadline */
 }
 
-/* --- who may pass --- */
-
-static bool has_token(struct http_exchange *ex, const char *token)
-{
-    static const char scheme[] = "Bearer ";
-    const char *given = http_header(ex, "Authorization");
-
-    return given != NULL && !str_is_empty(token) &&
-           strncasecmp(given, scheme, strlen(scheme)) == 0 &&
-           str_equal_secret(given + strlen(scheme), token);
-}
-
-/* The box that the request may use, and what of the target it gets; NULL for all others alike. */
-static const struct pool_box *admit(struct http_exchange *ex, const char **ret_rest)
-{
-    static const struct pool_box nobody = {.token = ""};
-    const struct provisioner *p = provisioner_of(ex);
-    char capability[PROVISIONER_CAPABILITY_LEN + 1];
-    struct proxy_target t;
-    const struct pool_box *box;
-    bool is_found;
-
-    if (!proxy_split(http_target(ex), &t))
-        return NULL;
-    box = provisioner_find(p, t.id);
-    is_found = box != NULL && !str_is_empty(box->url);
-    if (!is_found)
-        box = &nobody; /* takes as long */
-    provisioner_capability(t.id, box->token, capability);
-    if (str_equal_secret(t.capability, capability) && is_found && !str_is_empty(box->token)) {
-        *ret_rest = t.rest_of_capability;
-        http_prove(ex);
-        return box;
-    }
-    if ((provisioner_has_key(ex) || has_token(ex, box->token)) && is_found) {
-        *ret_rest = t.rest;
-        http_prove(ex);
-        return box;
-    }
-    return NULL;
-}
+/* --- in and out --- */
 
 /* The one sends back what we added, the token; the other asks for a tunnel. */
 static bool is_refused_method(const struct http_exchange *ex)
@@ -418,46 +367,99 @@ static bool is_refused_method(const struct http_exchange *ex)
     return strcmp(method, "TRACE") == 0 || strcmp(method, "CONNECT") == 0;
 }
 
-void provisioner_pass(struct http_exchange *ex)
+/* True: it has been refused. */
+static bool is_too_much(struct box_proxy *p, struct http_exchange *ex,
+                        const struct box_proxy_limits *limits, const struct box_proxy_to *to)
 {
-    struct provisioner *p = provisioner_of(ex);
-    const struct config *c = engine_config(p->engine);
-    const char *rest = NULL;
-    const struct pool_box *box = admit(ex, &rest);
+    const struct proxy_load *box = proxy_load_find(&p->boxes, to->box);
+    const struct proxy_load *caller = proxy_load_find(&p->callers, to->caller);
+    uint64_t own = caller != NULL ? caller->count : 0;
+    uint64_t room = limits->requests > p->passages ? limits->requests - p->passages : 0;
+
+    if (room == 0)
+        p->config.refuse(ex, 503, 1000, "Too many requests are being passed on");
+    else if (box != NULL && box->count >= limits->requests_per_box)
+        p->config.refuse(ex, 429, 1000, "Too many requests to this sandbox");
+    else if (own > 0 && own * 100 >= (own + room) * limits->share_percent &&
+             limits->share_percent > 0)
+        p->config.refuse(ex, 429, 1000, "This caller has its share of the requests to sandboxes");
+    else
+        return false;
+    return true;
+}
+
+void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
+                    const struct box_proxy_limits *limits, const struct box_proxy_to *to)
+{
     struct passage *g;
 
-    if (box == NULL) {
-        provisioner_refuse(ex, 404, 0, "Not Found");
-        return;
-    }
     if (is_refused_method(ex)) {
-        provisioner_refuse(ex, 405, 0, "Method Not Allowed");
+        p->config.refuse(ex, 405, 0, "Method Not Allowed");
         return;
     }
     if (http_header(ex, "Upgrade") != NULL) {
-        provisioner_refuse(ex, 501, 0, "Upgrade is not supported");
+        p->config.refuse(ex, 501, 0, "Upgrade is not supported");
         return;
     }
-    if (p->passages >= c->provisioner.max_requests) {
-        provisioner_refuse(ex, 503, 1000, "Too many requests are being passed on");
+    if (is_too_much(p, ex, limits, to))
         return;
-    }
     g = xcalloc(1, sizeof(*g));
     g->p = p;
     g->ex = ex;
-    g->box = box->id;
-    g->load = load_get(p, box->id);
+    g->idle_ns = limits->idle_ns;
     buf_init(&g->url, HEAD_MAX);
     buf_init(&g->text, HEAD_MAX);
-    count(g, 1); /* `box` may move from here on */
-    box = pool_find_box(engine_pool(p->engine), g->box);
-    if (g->load->count > c->provisioner.max_requests_per_box)
-        provisioner_refuse(ex, 429, 1000, "Too many requests to this sandbox");
-    else if (box == NULL || !proxy_url(box->url, rest, &g->url) || !make_headers(g, box->token))
-        provisioner_refuse(ex, 400, 0, "Bad request target");
-    else {
-        start(g);
+    g->box = proxy_load_get(&p->boxes, to->box);
+    g->caller = proxy_load_get(&p->callers, to->caller);
+    if (!proxy_url(to->url, to->rest, &g->url) || !make_headers(g, to->token)) {
+        p->config.refuse(ex, 400, 0, "Bad request target");
+        count(g, 1); /* so that it can be taken back */
+        passage_free(g);
         return;
     }
-    passage_free(g);
+    count(g, 1); /* what `to` points to may be gone from here on */
+    start(g);
+}
+
+int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret, struct err *err)
+{
+    struct httpc_limits limits = {.connections = config->connections,
+                                  .connections_per_host = config->connections,
+                                  .connect_timeout_ms = CONNECT_MS};
+    struct box_proxy *p = xcalloc(1, sizeof(*p));
+    int r = httpc_new(config->loop, &limits, &p->http, err);
+
+    if (r != SP_OK) {
+        free(p);
+        return r;
+    }
+    p->config = *config;
+    map_init(&p->boxes, 256);
+    map_init(&p->callers, 256);
+    *ret = p;
+    return SP_OK;
+}
+
+static void on_http_closed(void *ctx)
+{
+    struct box_proxy *p = ctx;
+    void (*on_closed)(void *) = p->on_closed;
+    void *closed_ctx = p->closed_ctx;
+
+    map_fini(&p->boxes);
+    map_fini(&p->callers);
+    free(p);
+    on_closed(closed_ctx);
+}
+
+void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx)
+{
+    p->on_closed = on_closed;
+    p->closed_ctx = ctx;
+    httpc_close(p->http, on_http_closed, p);
+}
+
+struct httpc *box_proxy_http(struct box_proxy *p)
+{
+    return p->http;
 }

@@ -8,15 +8,16 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "provisioner/internal.h"
+#include "base/compiler.h"
+#include "box/address.h"
 
 static void capability_is_stable(void **state)
 {
-    char cap[PROVISIONER_CAPABILITY_LEN + 1];
+    char cap[BOX_CAPABILITY_LEN + 1];
 
     (void) state;
     /* Kept for ever: addresses that were handed out hold through upgrades. */
-    provisioner_capability("fe0dc8182dec7b77", "0123456789abcdef", cap);
+    box_capability("fe0dc8182dec7b77", "0123456789abcdef", cap);
     assert_string_equal(cap, "6e90b5b15943eb42bc059938ee7cccba");
 }
 
@@ -27,12 +28,12 @@ static void capability_differs(void **state)
         const char *token;
     } of[] = {{"a", "token"}, {"b", "token"}, {"a", "token2"},
               {"at", "oken"}, {"a", ""},      {"", "a"}};
-    char caps[ARRAY_LEN(of)][PROVISIONER_CAPABILITY_LEN + 1];
+    char caps[ARRAY_LEN(of)][BOX_CAPABILITY_LEN + 1];
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(of); i++) {
-        provisioner_capability(of[i].id, of[i].token, caps[i]);
-        assert_int_equal(strlen(caps[i]), PROVISIONER_CAPABILITY_LEN);
+        box_capability(of[i].id, of[i].token, caps[i]);
+        assert_int_equal(strlen(caps[i]), BOX_CAPABILITY_LEN);
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(caps[i], caps[j]);
     }
@@ -63,7 +64,7 @@ static void hosts(void **state)
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        provisioner_host(rows[i].advertise, rows[i].header, rows[i].listen, host, sizeof(host));
+        box_host(rows[i].advertise, rows[i].header, rows[i].listen, host, sizeof(host));
         assert_string_equal(host, rows[i].want);
     }
 }

@@ -1,0 +1,45 @@
+/* proxy.h - requests to boxes through the daemon: a request goes to its box with the box's own token, which its
+ * caller does not need, and the answer comes back, both as they arrive. Who may do that is decided before. */
+#ifndef BOX_PROXY_H
+#define BOX_PROXY_H
+
+#include "http/http.h"
+
+struct box_proxy;
+
+struct box_proxy_config {
+    struct loop *loop;
+    unsigned connections; /* to boxes, at once */
+    void *ctx;
+    /* A request to this box begins (1) or ends (-1). */
+    void (*on_use)(void *ctx, uint64_t box, int delta);
+    /* Answers what cannot be passed on; retry_after_ms 0: no idea. */
+    void (*refuse)(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text);
+};
+
+struct box_proxy_limits {
+    uint64_t requests;         /* at once; one more is refused with 503 */
+    uint64_t requests_per_box; /* 429 */
+    unsigned
+        share_percent; /* of what one caller has and what is free: its most; 429. 0: no share */
+    uint64_t idle_ns;  /* one that stands still for longer is given up */
+};
+
+struct box_proxy_to {
+    uint64_t box;
+    uint64_t caller; /* whose box it is */
+    const char *url;
+    const char *token;
+    const char *rest; /* of the target: what the box gets */
+};
+
+MUST_CHECK int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret,
+                             struct err *err);
+/* After the server that gives it requests: what still runs is cancelled, and ends before. */
+void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx);
+/* For a handler of a route with HTTP_STREAM. Answers in any case; `to` is read during the call only. */
+void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
+                    const struct box_proxy_limits *limits, const struct box_proxy_to *to);
+struct httpc *box_proxy_http(struct box_proxy *p); /* for other calls to boxes */
+
+#endif

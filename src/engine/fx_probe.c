@@ -1,0 +1,157 @@
+/* fx_probe.c - waiting until a box answers. A backend that does not watch its boxes is asked now and then
+ * what it says of one that does not answer yet: that is what callers hear who wait for it, and a box that its
+ * backend says has ended is not waited for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/probe.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+#define FIRST_LOOK_NS (2 * NS_PER_S)
+#define LOOK_NS (5 * NS_PER_S)
+
+enum { ABSENT_MAX = 2 }; /* once may be a mistake */
+
+struct probe_op {
+    struct probe probe;
+    struct backend_check check;
+    struct engine *engine;
+    struct pool_box box;
+    struct rt_timer timer;
+    uint64_t since_ns;                 /* its backend has been saying the same */
+    char said[BACKEND_STATUS_MAX + 1]; /* "": nothing yet */
+    char hint[BACKEND_STATUS_MAX + 1];
+    unsigned absences;
+    bool is_dead;
+    bool is_over; /* the probe has ended, and what came of it was posted */
+};
+
+static void free_when_idle(struct probe_op *p)
+{
+    struct engine *e = p->engine;
+
+    if (!p->is_over || !op_is_idle(&p->check.op))
+        return;
+    free(p);
+    engine_op_ended(e);
+}
+
+/* "the provisioner says Pending for 58 s: look at ..." */
+static void describe(const struct probe_op *p, char *dst, size_t cap)
+{
+    uint64_t for_ns = rt_now(p->engine->rt) - p->since_ns;
+
+    (void) snprintf(dst, cap, "%s for %llu s%s%s", p->said,
+                    (unsigned long long) (for_ns / NS_PER_S), str_is_empty(p->hint) ? "" : ": ",
+                    p->hint);
+}
+
+static void post(struct probe_op *p, const struct op *op)
+{
+    struct pool_event ev = {.kind = POOL_EV_PROBED, .box = p->box.id, .epoch = p->box.epoch};
+    bool is_ok = op->result == SP_OK;
+
+    ev.u.failed.code = !is_ok && p->is_dead ? SP_BACKEND_FAILED : op->result;
+    str_copy_cut(ev.life, sizeof(ev.life), p->probe.life);
+    if (!is_ok && !str_is_empty(p->said))
+        describe(p, ev.u.failed.reason, sizeof(ev.u.failed.reason));
+    else if (!is_ok)
+        str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
+    engine_post(p->engine, &ev);
+}
+
+static void on_probed(struct op *op)
+{
+    struct probe_op *p = container_of(op, struct probe_op, probe.op);
+    struct engine *e = p->engine;
+
+    rt_timer_cancel(e->rt, &p->timer);
+    if (op->result == SP_OK)
+        e->waits[p->box.profile].text[0] = '\0';
+    if (!e->is_closing ||
+        op->result == SP_OK) /* else our own end stopped it: that says nothing of the box */
+        post(p, op);
+    p->is_over = true;
+    if (!op_is_idle(&p->check.op))
+        op_cancel(&p->check.op);
+    free_when_idle(p);
+}
+
+static void on_look(struct rt_timer *timer);
+
+static void plan(struct probe_op *p, uint64_t pause_ns)
+{
+    rt_timer_set(p->engine->rt, &p->timer, rt_after(rt_now(p->engine->rt), pause_ns), on_look);
+}
+
+static void take_status(struct probe_op *p)
+{
+    struct engine *e = p->engine;
+    struct engine_wait *wait = &e->waits[p->box.profile];
+
+    if (strcmp(p->said, p->check.status) != 0 && !str_is_empty(p->said))
+        p->since_ns = rt_now(e->rt);
+    str_copy_cut(p->said, sizeof(p->said), p->check.status);
+    str_copy_cut(p->hint, sizeof(p->hint), p->check.hint);
+    if (str_is_empty(p->said))
+        return;
+    wait->at_ns = rt_now(e->rt);
+    describe(p, wait->text, sizeof(wait->text));
+}
+
+static void on_told(struct op *op)
+{
+    struct probe_op *p = container_of(op, struct probe_op, check.op);
+    bool is_absent = op->result == SP_OK && p->check.verdict == BACKEND_ABSENT;
+
+    if (p->is_over) {
+        free_when_idle(p);
+        return;
+    }
+    if (op->result == SP_OK) {
+        take_status(p);
+        p->absences = is_absent ? p->absences + 1 : 0;
+        p->is_dead = p->check.verdict == BACKEND_DEAD || p->absences >= ABSENT_MAX;
+    }
+    if (p->is_dead)
+        op_cancel(&p->probe.op);
+    else
+        plan(p, is_absent ? FIRST_LOOK_NS : LOOK_NS);
+}
+
+static void on_look(struct rt_timer *timer)
+{
+    struct probe_op *p = container_of(timer, struct probe_op, timer);
+    struct engine *e = p->engine;
+    struct backend *backend = e->backends[p->box.backend].backend;
+
+    if (e->is_closing)
+        return;
+    box_to_backend(e, &p->box, &p->check.box);
+    p->check.status[0] = '\0';
+    p->check.hint[0] = '\0';
+    backend->ops->is_alive(backend, &p->check, rt_after(rt_now(e->rt), ENGINE_CHECK_TIMEOUT_NS),
+                           on_told);
+}
+
+void fx_probe(struct engine *e, const struct pool_fx *fx)
+{
+    struct probe_op *p = xcalloc(1, sizeof(*p));
+    bool is_watched = e->backends[fx->snapshot.backend].backend->ops->is_watched;
+
+    p->engine = e;
+    p->box = fx->snapshot;
+    p->box.epoch = fx->epoch;
+    p->since_ns = rt_now(e->rt);
+    str_copy_cut(p->probe.url, sizeof(p->probe.url), fx->snapshot.url);
+    str_copy_cut(p->probe.token, sizeof(p->probe.token), fx->snapshot.token);
+    p->probe.want_life = !is_watched;
+    p->probe.is_once = fx->snapshot.state == POOL_BLANK; /* whoever wants it has others to ask */
+    engine_op_begun(e);
+    if (!is_watched && !p->probe.is_once)
+        plan(p, FIRST_LOOK_NS);
+    probe_start(e->http, e->rt, &p->probe, &e->probes, fx->deadline_ns, on_probed);
+}

@@ -1,0 +1,138 @@
+/* ready.c - can an acquire succeed, now or soon? One answer for /readyz, `sandpool pool` and `sandpool doctor`,
+ * so that they never disagree. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "engine/internal.h"
+
+#define MB (1024 * 1024)
+#define WAIT_FRESH_NS (15 * NS_PER_S) /* what is said of a box that starts is asked more often */
+
+/* What holds for every profile. */
+static bool has_trouble(struct engine *e, char *dst, size_t cap)
+{
+    const char *store = engine_store_trouble(e);
+    const struct engine_disk *disk = engine_disk(e);
+    struct pool_stats stats;
+
+    pool_get_stats(e->pool, &stats);
+    if (!e->is_recovered)
+        str_copy_cut(dst, cap, "starting: the backends have not been asked yet");
+    else if (!stats.is_store_up && disk->is_known)
+        (void) snprintf(dst, cap, "%.200s; %llu MB are free in %.60s",
+                        store != NULL ? store : "the store cannot be written",
+                        (unsigned long long) (disk->free_bytes / MB), disk->dir);
+    else if (!stats.is_store_up)
+        str_copy_cut(dst, cap, store != NULL ? store : "the store cannot be written");
+    else if (stats.mode != POOL_RUNNING)
+        str_copy_cut(dst, cap,
+                     stats.mode == POOL_PAUSED ? "the pool is paused" : "the pool is draining");
+    else if (disk->is_low)
+        str_copy_cut(dst, cap, disk->reason);
+    else
+        return false;
+    return true;
+}
+
+static void tell_breaker(const struct engine *e, const struct pool_profile_view *view, char *dst,
+                         size_t cap)
+{
+    uint64_t now_ns = rt_now(e->rt);
+    uint64_t wait_ns = view->retry_at_ns > now_ns ? view->retry_at_ns - now_ns : 0;
+
+    (void) snprintf(dst, cap, "%u boxes in a row could not be made: %.160s; tried again in %.1f s",
+                    view->failures, view->reason, (double) (wait_ns / NS_PER_MS) / 1000);
+}
+
+/* What was learned since the last box could not be made; NULL: nothing. */
+static const char *newer_cause(const struct engine *e, unsigned profile,
+                               const struct pool_profile_view *view)
+{
+    const struct engine_backend *b = &e->backends[view->profile->backend];
+    const struct engine_wait *w = &e->waits[profile];
+    uint64_t failed_ns = view->failures > 0 ? view->failed_at_ns : 0;
+    bool has_wait =
+        !str_is_empty(w->text) && w->at_ns > failed_ns && rt_now(e->rt) - w->at_ns < WAIT_FRESH_NS;
+    bool has_trouble = !str_is_empty(b->trouble) && b->trouble_ns > failed_ns;
+
+    if (has_trouble && (!has_wait || b->trouble_ns > w->at_ns))
+        return b->trouble;
+    return has_wait ? w->text : NULL;
+}
+
+bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
+                    struct pool_fx *ret)
+{
+    int code = refusal->u.reply.code;
+    struct pool_profile_view view;
+    const char *cause;
+
+    if (code != SP_ACQUIRE_TIMEOUT && code != SP_BACKEND_UNAVAILABLE)
+        return false;
+    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
+    if (code == SP_BACKEND_UNAVAILABLE && strcmp(refusal->reason, view.reason) != 0)
+        return false; /* it is about this caller's box */
+    cause = newer_cause(e, profile, &view);
+    if (cause == NULL)
+        return false;
+    *ret = *refusal;
+    str_copy_cut(ret->reason, sizeof(ret->reason), cause);
+    return true;
+}
+
+bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap)
+{
+    const struct config_profile *config = profiles_config(e, profile);
+    struct engine_backend *b = &e->backends[pool_profile(e->pool, profile)->backend];
+    struct pool_profile_view view;
+
+    dst[0] = '\0';
+    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
+    if (has_trouble(e, dst, cap))
+        return true;
+    if (config == NULL || view.profile->is_retired)
+        str_copy_cut(dst, cap, "the profile is gone from the configuration");
+    else if (!str_is_empty(b->trouble) && !(view.is_open && view.failed_at_ns > b->trouble_ns))
+        str_copy_cut(dst, cap, b->trouble);
+    else if (view.by_state[POOL_BLANK] > 0)
+        return false;
+    else if (b->backend->ops->trouble != NULL &&
+             b->backend->ops->trouble(b->backend, config, dst, cap))
+        return true;
+    else if (view.is_open)
+        tell_breaker(e, &view, dst, cap);
+    else if (pool_is_exhausted(e->pool))
+        str_copy_cut(dst, cap, "all boxes are in use");
+    else
+        return false;
+    return true;
+}
+
+void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t cap)
+{
+    const struct engine_backend *b = &e->backends[pool_profile(e->pool, profile)->backend];
+    struct pool_profile_view view;
+    struct pool_stats stats;
+    const char *cause;
+
+    pool_get_stats(e->pool, &stats);
+    pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
+    cause = newer_cause(e, profile, &view);
+    if (stats.total >= stats.max_boxes)
+        (void) snprintf(dst, cap, "all %u boxes are in use: %u leased, %u being made, %u parked",
+                        stats.max_boxes,
+                        stats.by_state[POOL_LEASING] + stats.by_state[POOL_LEASED] +
+                            stats.by_state[POOL_PARKING],
+                        stats.by_state[POOL_INTENT] + stats.by_state[POOL_CREATING] +
+                            stats.by_state[POOL_STARTING],
+                        stats.by_state[POOL_PARKED]);
+    else if (!str_is_empty(b->progress))
+        str_copy_cut(dst, cap, b->progress);
+    else if (cause != NULL)
+        str_copy_cut(dst, cap, cause);
+    else if (view.failures > 0)
+        tell_breaker(e, &view, dst, cap);
+    else if (!engine_profile_trouble(e, profile, dst, cap))
+        str_copy_cut(dst, cap, "a box is being made");
+}
