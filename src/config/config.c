@@ -231,6 +231,16 @@ uint64_t config_spec_hash(const struct config_profile *p)
     return v;
 }
 
+/* A provisioner's Pods are made by others: what it takes are calls, and they are short. */
+uint64_t config_create_concurrency(const struct config_profile *p)
+{
+    enum { USUAL = 4, REMOTE = 16 };
+
+    if (p->create.concurrency > 0)
+        return p->create.concurrency;
+    return strcmp(p->backend, "remote") == 0 ? REMOTE : USUAL;
+}
+
 void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
 {
     struct buf key;

@@ -164,6 +164,10 @@ struct config {
         struct config_map tokens;            /* caller's name to bearer token */
         char operators[CONFIG_TEXT_MAX + 1]; /* names among them, comma separated */
         uint64_t max_unproven;               /* connections without a valid token */
+        char public_url[CONFIG_NAME_MAX + 1];
+        uint64_t max_requests; /* to boxes, through it */
+        uint64_t max_requests_per_box;
+        uint64_t request_idle_s;
     } tcp;
     char operator_uids[CONFIG_TEXT_MAX + 1]; /* beside root and the daemon's own, comma separated */
     struct {
@@ -205,6 +209,7 @@ struct config {
         char api_key[CONFIG_PATH_MAX + 1]; /* "": see api_key_file */
         char api_key_file[CONFIG_PATH_MAX + 1];
         char profile[CONFIG_NAME_MAX + 1];
+        char thread_data[CONFIG_PATH_MAX + 1]; /* "": a thread's data is in its box */
         enum config_boxes boxes;
         char advertise_host[CONFIG_NAME_MAX + 1]; /* "": as the caller says it */
         uint64_t wait_ms;
@@ -240,6 +245,8 @@ uint64_t config_spec_hash(const struct config_profile *p);
 /* The other way: a profile with nothing but the backend of that key. False when it is none. */
 MUST_CHECK bool config_profile_at(const char *key, struct config_profile *ret);
 void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
+/* create.concurrency, or what is usual for the profile's backend. */
+uint64_t config_create_concurrency(const struct config_profile *p);
 /* SP_CONFIG when it is not one of the backends named here. Set by the daemon before loading, so
  * that config knows the names without knowing backends. NULL-terminated, static. */
 void config_set_backend_names(const char *const *names);
@@ -252,6 +259,12 @@ bool config_path_is_plain(const char *path);
 bool config_mount_is_allowed(const struct config *c, const char *host_path);
 /* A plain path in a box that is not the box's own: not /, /proc, /sys, /dev, /.sandpool. */
 bool config_box_path_is_free(const char *box_path);
+/* provisioner.thread_data: NULL, or what is wrong with it as the rest of a sentence. */
+const char *config_thread_data_problem(const char *template);
+/* The directory of one thread. False when a name is none, or it would be longer than CONFIG_PATH_MAX.
+ * *ret_base: the length of what is the same for all threads. */
+MUST_CHECK bool config_thread_path(const char *template, const char *user, const char *thread,
+                                   char ret[CONFIG_PATH_MAX + 1], size_t *ret_base);
 /* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
 bool config_is_url(const char *url);
 /* secret.c: the first line of the file that the setting `name` gives, of `min` to cap - 1 printable

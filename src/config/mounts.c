@@ -2,7 +2,11 @@
  * they can change, so whoever mounts checks again with the directory open in its hands. */
 #include <string.h>
 
+#include "base/str.h"
 #include "config/config.h"
+
+static const char user_word[] = "{user_id}";
+static const char thread_word[] = "{thread_id}";
 
 bool config_path_is_plain(const char *path)
 {
@@ -55,4 +59,71 @@ bool config_box_path_is_free(const char *box_path)
             return false;
     }
     return box_path[1] != '\0';
+}
+
+/* --- provisioner.thread_data --- */
+
+static bool is_word(const char *part, size_t len, const char *word)
+{
+    return len == strlen(word) && strncmp(part, word, len) == 0;
+}
+
+/* Names that are whole parts of the path keep threads apart: "{user_id}-{thread_id}" would not. */
+const char *config_thread_data_problem(const char *template)
+{
+    unsigned users = 0;
+    unsigned threads = 0;
+
+    if (!config_path_is_plain(template))
+        return "must be an absolute path without '..', '.' and double or trailing slashes";
+    for (const char *s = template; *s != '\0';) {
+        size_t len = strcspn(++s, "/");
+
+        if (is_word(s, len, user_word))
+            users++;
+        else if (is_word(s, len, thread_word))
+            threads++;
+        else if (memchr(s, '{', len) != NULL || memchr(s, '}', len) != NULL)
+            return "may have {user_id} and {thread_id} only, each as a whole part of the path";
+        s += len;
+    }
+    if (users != 1 || threads != 1)
+        return "must have {user_id} and {thread_id}, each once";
+    if (template[1] == '{')
+        return "must begin with a directory that is there";
+    return NULL;
+}
+
+/* Callers choose them. */
+static bool is_name(const char *name)
+{
+    return str_is_name(name, CONFIG_PATH_MAX, "._-") && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+bool config_thread_path(const char *template, const char *user, const char *thread,
+                        char ret[CONFIG_PATH_MAX + 1], size_t *ret_base)
+{
+    size_t at = 0;
+
+    *ret_base = 0;
+    if (!is_name(user) || !is_name(thread))
+        return false;
+    for (const char *s = template; *s != '\0';) {
+        size_t len = strcspn(++s, "/");
+        const char *part = is_word(s, len, user_word)     ? user
+                           : is_word(s, len, thread_word) ? thread
+                                                          : NULL;
+
+        if (part != NULL && *ret_base == 0)
+            *ret_base = at;
+        if (at + 1 + (part != NULL ? strlen(part) : len) > CONFIG_PATH_MAX)
+            return false;
+        ret[at++] = '/';
+        memcpy(ret + at, part != NULL ? part : s, part != NULL ? strlen(part) : len);
+        at += part != NULL ? strlen(part) : len;
+        s += len;
+    }
+    ret[at] = '\0';
+    return true;
 }

@@ -84,6 +84,17 @@ const struct config_key config_keys[] = {
            "Open connections that have not sent a valid token yet; for one more the oldest "
            "of them is closed. Applies to the provisioner's listener too."),
 
+    GLOBAL(tcp.public_url, STRING, RELOAD, 0, CONFIG_NAME_MAX, "",
+           "What callers on TCP reach this listener as, like https://pool.example.com when a proxy "
+           "stands before it; their sandbox_url begins with it. Empty: what they send as Host."),
+    GLOBAL(
+        tcp.max_requests, U64, 0, 1, 65536, "512",
+        "Requests to boxes that may pass through this listener at once; one more is answered 503."),
+    GLOBAL(tcp.max_requests_per_box, U64, RELOAD, 1, 65536, "64",
+           "The same for one box; one more is answered 429."),
+    GLOBAL(tcp.request_idle_s, U64, RELOAD, 1, DAY, "900",
+           "Seconds such a request may stand still before it is given up."),
+
     GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
            "Open connections; one more is answered 503 and closed. Operators on the Unix "
            "socket get in all the same."),
@@ -168,6 +179,12 @@ const struct config_key config_keys[] = {
            "A file whose first line is the key, instead of api_key. Read at start and reload."),
     GLOBAL(provisioner.profile, STRING, RELOAD, 1, CONFIG_NAME_MAX, "default",
            "The profile its boxes are taken from."),
+    GLOBAL(
+        provisioner.thread_data, PATH, RELOAD, 0, CONFIG_PATH_MAX, "",
+        "Where on this machine a thread's /mnt/user-data is, like "
+        "/srv/deer-flow/users/{user_id}/threads/{thread_id}/user-data: it outlives the box. What is "
+        "missing below the part without braces is made, for the owner of that part (1000 "
+        "where it is root's). Empty: it is in the box and goes with it."),
     CHOICE(provisioner.boxes, RELOAD, boxes_names, "proxy",
            "DeerFlow sends no token to a box. proxy: it talks to the box through this listener, at "
            "an address nobody can guess, and the daemon adds the token; whoever learns the address "
@@ -218,7 +235,9 @@ const struct config_key config_keys[] = {
                    "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
                    "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
-    PROFILE(limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G", "Memory of a box. 0: no limit."),
+    PROFILE(
+        limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
+        "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
     PROFILE(limits.cpus, MILLI, CONFIG_SPEC, 0, 1024 * 1000, "1",
             "Processors of a box, like 0.5 or 2. 0: no limit."),
     PROFILE(limits.pids, U64, CONFIG_SPEC, 0, 4194304, "512",
@@ -242,7 +261,10 @@ const struct config_key config_keys[] = {
     PROFILE(warm.check_s, U64, 0, 0, DAY, "30",
             "A ready box that has not answered for this many seconds is asked before it is handed "
             "out; each is asked twice in this time. 0: never."),
-    PROFILE(create.concurrency, U64, 0, 1, 1000, "4", "Boxes that are made at once."),
+    PROFILE(
+        create.concurrency, U64, 0, 0, 1000, "0",
+        "Boxes that are made at once. For remote: creates that the provisioner has not answered "
+        "yet; a box that only has to become ready does not count. 0: 4, for remote 16."),
     PROFILE(create.timeout_s, U64, 0, 1, 3600, "60", "Seconds the backend may take to make one."),
     PROFILE(create.backoff_min_ms, U64, 0, 1, 3600000, "200",
             "Pause after the first failure; doubled by each further one."),
@@ -257,15 +279,17 @@ const struct config_key config_keys[] = {
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
-            "Seconds a leased box may stand idle before it is destroyed. 0: never."),
+            "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
             "Seconds after which a box that nobody holds is replaced (jittered). 0: "
             "never."),
-    PROFILE(check_after_s, U64, 0, 0, DAY, "30",
-            "A box not seen alive for this many seconds is checked before it is handed "
-            "out. 0: always."),
+    PROFILE(
+        check_after_s, U64, 0, 0, DAY, "1",
+        "Only for remote, whose provisioner does not tell of deaths: a box that has not answered "
+        "for this many seconds is asked before it is handed out, ready, parked or kept. 0: "
+        "always. The other backends tell of a death at once."),
     PROFILE(discover, BOOL, 0, 0, 0, "false",
             "Whether an acquire first asks the backend for a box that another process made "
             "under the thread's id. Costs every new thread a question to the backend; the "

@@ -199,6 +199,8 @@ static void check_access(const struct check *k)
             complain(k, NULL, "tcp.listen", "needs tcp.tokens: without one nobody could call");
     }
     check_tokens(k);
+    if (!str_is_empty(c->tcp.public_url) && !config_is_url(c->tcp.public_url))
+        complain(k, NULL, "tcp.public_url", "must be like https://pool.example.com");
     if (!each_word(c->tcp.operators, is_token_name, c, bad, sizeof(bad))) {
         (void) snprintf(text, sizeof(text), "names '%s', which is not among tcp.tokens", bad);
         complain(k, NULL, "tcp.operators", text);
@@ -232,6 +234,10 @@ static void check_provisioner(const struct check *k)
                  "must be a host or host:port, without http:// and path");
     if (c->provisioner.enabled && config_find_profile(c, c->provisioner.profile) == NULL)
         complain(k, NULL, "provisioner.profile", "is not the name of a profile");
+    if (!str_is_empty(c->provisioner.thread_data) &&
+        config_thread_data_problem(c->provisioner.thread_data) != NULL)
+        complain(k, NULL, "provisioner.thread_data",
+                 config_thread_data_problem(c->provisioner.thread_data));
 }
 
 bool config_is_env_name(const char *name)
@@ -310,6 +316,26 @@ static bool is_user_name(const char *s)
     return str_is_name(s, 32, "_.-") && s[0] != '-' && s[0] != '.' && !(s[0] >= '0' && s[0] <= '9');
 }
 
+static bool is_runtime(const char *s)
+{
+    return str_is_empty(s) || s[0] == '/' || strcmp(s, "crun") == 0 || strcmp(s, "runc") == 0 ||
+           strcmp(s, "runsc") == 0;
+}
+
+/* "debian:12" names an image of an engine; skopeo wants to know where an image is. */
+static bool has_transport(const char *image)
+{
+    static const char *const known[] = {"oci:",      "oci-archive:",   "docker-archive:",
+                                        "docker://", "docker-daemon:", "containers-storage:",
+                                        "dir:"};
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strncmp(image, known[i], strlen(known[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* What real boxes are made from. */
 static void check_box(const struct check *k, const struct config_profile *p)
 {
@@ -320,6 +346,12 @@ static void check_box(const struct check *k, const struct config_profile *p)
                  "must be host, or the absolute path of a directory, not / itself, without '..'");
     if (!is_host && !str_is_empty(p->image))
         complain(k, p, "image", "and rootfs exclude each other: give one of them");
+    if (strcmp(p->backend, "oci") == 0 && !is_runtime(p->runtime))
+        complain(k, p, "runtime", "must be crun, runc, runsc or the absolute path of a runtime");
+    if (strcmp(p->backend, "oci") == 0 && !str_is_empty(p->image) && !has_transport(p->image))
+        complain(k, p, "image",
+                 "must say where the image is: docker://debian:12, oci:/dir:tag, "
+                 "docker-archive:/file.tar");
     if (!is_user_name(p->user))
         complain(k, p, "user",
                  "must be a user's name: up to 32 letters, digits and . _ -, a letter or _ first");

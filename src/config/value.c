@@ -163,7 +163,7 @@ static bool set_number(const struct config_key *k, uint64_t *dst, const char *te
     if (k->type == CONFIG_TYPE_MODE) {
         buf_printf(&range, "an octal mode up to %04llo", (unsigned long long) k->max);
     } else if (k->type == CONFIG_TYPE_SIZE) {
-        buf_puts(&range, "a size from ");
+        buf_puts(&range, "a size like 512M or 1G, from ");
         print_size(k->min, &range);
         buf_puts(&range, " to ");
         print_size(k->max, &range);

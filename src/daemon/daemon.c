@@ -1,9 +1,6 @@
-/* daemon.c - start order and stop order, each a list one can read.
- *
- * Start: config, log, lock (or all that a predecessor hands over), limits, loop, signals, HTTP
- * client, engine (store loaded), ask the backends, listen, ready. Stop: no new connections, waiting
- * acquires are refused, running requests get a moment, close connections, destroy the boxes if told
- * to, engine (operations, store), HTTP client, loop. A second signal skips the moment. */
+/* daemon.c - the start order, a list one can read: config, log, lock (or all that a predecessor hands
+ * over), limits, loop, signals, HTTP client, engine (store loaded), ask the backends, listen, ready.
+ * The stop order is in stop.c. */
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,18 +12,15 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/str.h"
+#include "daemon/baton.h"
 #include "daemon/cargo.h"
+#include "daemon/guard.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
 #include "daemon/single.h"
 #include "http/listen.h"
 #include "provisioner/provisioner.h"
 #include "sandpool/version.h"
-
-#define STOP_GRACE_NS (2 * NS_PER_S)
-#define DESTROY_GRACE_NS (60 * NS_PER_S)
-#define CLOSE_POLL_NS (500 * NS_PER_MS)
-#define STOP_POLL_NS (10 * NS_PER_MS)
 
 enum {
     FILES_RESERVED = 1024, /* store, engines, backends, boxes that are being talked to, operators */
@@ -73,6 +67,8 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
 
     uint64_t reserved = FILES_RESERVED + FILES_PER_BOX * c->pool.max_boxes;
 
+    if (!str_is_empty(c->tcp.listen))
+        reserved += c->tcp.max_requests;
     if (c->provisioner.enabled)
         reserved += c->provisioner.max_connections + c->provisioner.max_requests;
     /* Refusing a connection ourselves beats the kernel dropping it without a word, or a box that
@@ -117,127 +113,7 @@ static int reload(void *ctx, struct err *err)
     return r;
 }
 
-/* --- stop --- */
-
-static void on_all_closed(void *ctx)
-{
-    struct daemon *d = ctx;
-
-    /* Till here, because closing them brings back the default action: one more signal would end
-     * the process before what is committed is written down. Now only milliseconds are left. */
-    signals_close(&d->signals);
-    (void) signal(SIGTERM, SIG_IGN); /* cannot fail for a valid number */
-    (void) signal(SIGINT, SIG_IGN);
-    (void) signal(SIGHUP, SIG_IGN);
-    (void) signal(SIGUSR2, SIG_IGN);
-    loop_stop(&d->loop);
-}
-
-void daemon_finish(struct daemon *d)
-{
-    rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
-    httpc_close(d->http_client, on_all_closed, d);
-}
-
-static void on_engine_closed(void *ctx)
-{
-    struct daemon *d = ctx;
-
-    d->engine = NULL;
-    rt_timer_cancel(&d->loop.rt, &d->stop_timer);
-    cargo_drop(&d->cargo);
-    daemon_finish(d);
-}
-
-/* The store is closed when its last write has ended, which a disk that hangs never lets happen. All
- * that was promised is on it, so the process may just end. */
-static void on_close_timer(struct rt_timer *timer)
-{
-    struct daemon *d = container_of(timer, struct daemon, stop_timer);
-
-    if (d->engine == NULL)
-        return;
-    if (engine_is_store_hung(d->engine)) {
-        log_error("daemon.stop_forced", LF_STR("reason", engine_store_trouble(d->engine)));
-        log_flush_wait();
-        _exit(1);
-    }
-    rt_timer_set(&d->loop.rt, timer, rt_after(rt_now(&d->loop.rt), CLOSE_POLL_NS), on_close_timer);
-}
-
-static void close_engine(struct daemon *d)
-{
-    engine_close(d->engine, on_engine_closed, d);
-    on_close_timer(&d->stop_timer);
-}
-
-static void on_all_destroyed(void *ctx, size_t left)
-{
-    struct daemon *d = ctx;
-
-    if (left > 0)
-        log_error("daemon.boxes_left", LF_U64("count", left));
-    close_engine(d);
-}
-
-static void on_servers_closed(void *ctx)
-{
-    struct daemon *d = ctx;
-
-    if (d->provisioner != NULL) {
-        provisioner_close(TAKE_PTR(d->provisioner), on_servers_closed, d);
-        return;
-    }
-    if (d->options->want_destroy)
-        engine_destroy_all(d->engine, rt_after(rt_now(&d->loop.rt), DESTROY_GRACE_NS),
-                           on_all_destroyed, d);
-    else
-        close_engine(d);
-}
-
-static void close_everything(struct daemon *d)
-{
-    if (d->is_closing)
-        return;
-    d->is_closing = true;
-    rt_timer_cancel(&d->loop.rt, &d->stop_timer);
-    engine_refuse_waiting(d->engine); /* those that came while stopping */
-    servers_close(&d->servers, on_servers_closed, d);
-}
-
-/* Only while stopping: looks whether the last running request has been answered. */
-static void on_stop_timer(struct rt_timer *timer)
-{
-    struct daemon *d = container_of(timer, struct daemon, stop_timer);
-    struct rt *rt = &d->loop.rt;
-
-    if (servers_connections(&d->servers) == 0 || rt_now(rt) >= d->stop_deadline_ns)
-        close_everything(d);
-    else
-        rt_timer_set(rt, timer, rt_after(rt_now(rt), STOP_POLL_NS), on_stop_timer);
-}
-
-static void stop(struct daemon *d, const char *why)
-{
-    if (d->is_stopping) {
-        if (d->engine != NULL && !handover_is_busy(&d->handover))
-            close_everything(d);
-        return;
-    }
-    if (!handover_stop(&d->handover)) {
-        d->is_stopping = true;
-        return;
-    }
-    d->is_stopping = true;
-    notify_send("STOPPING=1");
-    log_info("daemon.stopping", LF_STR("why", why));
-    servers_stop(&d->servers);
-    listeners_close(&d->listeners, d->takeover.fd < 0); /* else the files are not ours yet */
-    engine_refuse_waiting(d->engine);
-    journal_close(engine_journal(d->engine));
-    d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), STOP_GRACE_NS);
-    on_stop_timer(&d->stop_timer);
-}
+/* --- signals --- */
 
 static void on_signal(void *ctx, int signum)
 {
@@ -254,7 +130,7 @@ static void on_signal(void *ctx, int signum)
             handover_start(&d->handover);
         return;
     }
-    stop(d, signum == SIGINT ? "SIGINT" : "SIGTERM");
+    daemon_stop(d, signum == SIGINT ? "SIGINT" : "SIGTERM");
 }
 
 /* --- start --- */
@@ -345,6 +221,8 @@ static int start_listening(struct daemon *d, struct err *err)
     api = servers_add(&d->servers, SERVER_API, http_server_new(&d->loop, &sc));
     r = servers_listen(api, unix_socket, err);
     if (r == SP_OK && tcp_socket != NULL)
+        r = api_open_proxy(&d->api, &d->loop, err);
+    if (r == SP_OK && tcp_socket != NULL)
         r = servers_listen(api, tcp_socket, err);
     if (r == SP_OK && provisioner_socket != NULL)
         r = start_provisioner(d, provisioner_socket, &sc.limits, err);
@@ -367,9 +245,9 @@ static void on_recovered(void *ctx)
         return;
     if (start_listening(d, &err) != SP_OK) {
         log_error("daemon.cannot_listen", LF_STR("reason", err.msg));
-        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        (void) fprintf(stderr, "%ssandpoold: %s\n", log_mark(STDERR_FILENO, LOG_ERROR), err.msg);
         d->exit_status = 1;
-        stop(d, "cannot listen");
+        daemon_stop(d, "cannot listen");
         return;
     }
     takeover_done(&d->takeover);
@@ -403,12 +281,14 @@ static int start(struct daemon *d, struct config *config, struct err *err)
     if (r == SP_OK)
         r = signals_init(&d->signals, &d->loop, signums, on_signal, d, err);
     if (r == SP_OK)
+        r = guard_start(err);
+    if (r == SP_OK)
         r = httpc_new(&d->loop, &limits, &d->http_client, err);
-    if (r != SP_OK) {
+    if (r == SP_OK)
+        r = daemon_open_engine(d, config, err);
+    if (r != SP_OK)
         (void) config_free(config); /* returns NULL by convention */
-        return r;
-    }
-    return daemon_open_engine(d, config, err);
+    return r;
 }
 
 struct preparing {
@@ -480,7 +360,7 @@ int daemon_run(const struct daemon_options *options)
     }
     if (r != SP_OK) {
         log_flush_wait();
-        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        (void) fprintf(stderr, "%ssandpoold: %s\n", log_mark(STDERR_FILENO, LOG_ERROR), err.msg);
         (void) config_free(config);
         if (d != NULL && d->lock_fd < 0) { /* nothing has been started that knows it */
             cargo_drop(&d->cargo);
@@ -490,6 +370,8 @@ int daemon_run(const struct daemon_options *options)
     }
     loop_run(&d->loop);
     loop_fini(&d->loop);
+    if (!d->is_handed_over)
+        baton_remove(d->state_dir);
     log_info("daemon.stopped", LF_I64("status", d->exit_status));
     log_flush_wait();
     r = d->exit_status;

@@ -97,12 +97,32 @@ static void on_backend_closed(void *ctx)
     examine_next(d);
 }
 
+/* A backend may work, and not for every profile. */
+static void tell_profiles(struct doctor *d)
+{
+    const struct backend_ops *ops = d->backend->ops;
+
+    for (unsigned i = 0; i < d->config->profile_count && ops->trouble != NULL; i++) {
+        const struct config_profile *p = &d->config->profiles[i];
+        char key[KEY_MAX];
+        char subject[48];
+        char why[320];
+
+        backend_key(p, key, sizeof(key));
+        if (strcmp(key, d->key) != 0 || !ops->trouble(d->backend, p, why, sizeof(why)))
+            continue;
+        (void) snprintf(subject, sizeof(subject), "profile %.38s", p->name);
+        backend_tell(&d->exam, BACKEND_FINDING_FAIL, subject, "%s", why);
+    }
+}
+
 static void on_examined(struct op *op)
 {
     struct doctor *d = container_of(op, struct doctor, exam.op);
 
     if (op->result != SP_OK)
         backend_tell(&d->exam, BACKEND_FINDING_FAIL, "examination", "%s", op->err.msg);
+    tell_profiles(d);
     put_exam(d, d->key);
     d->backend->ops->close(d->backend, on_backend_closed, d);
 }

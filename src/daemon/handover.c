@@ -3,12 +3,10 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -18,57 +16,21 @@
 #include "daemon/baton.h"
 #include "daemon/cargo.h"
 #include "daemon/give.h"
+#include "daemon/handover_peer.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
-#include "daemon/single.h"
 
 #define ASK_WAIT_NS (2 * NS_PER_S)
 #define READY_WAIT_NS (10 * NS_PER_S)
-#define DRAIN_WAIT_NS (10 * NS_PER_S)
+#define DRAIN_WAIT_NS (5 * NS_PER_S)
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
+#define UNREAD_WAIT_NS (1 * NS_PER_S)     /* for who reads its answer slowly; then it is closed */
 #define REPEAT_AFTER_NS (100 * NS_PER_MS) /* until then a waiting request may still be answered */
+#define CLOSE_WAIT_NS (10 * NS_PER_S)
 #define DONE_WAIT_NS (30 * NS_PER_S)
 #define END_WAIT_NS (5 * NS_PER_S) /* of a successor that was killed */
 
-enum { ARGS_MAX = 64 };
-
-/* A descriptor that is watched: the listening one, or the successor's. */
-struct handover_peer {
-    uv_poll_t poll;
-    struct handover *handover;
-    int fd;
-};
-
 static void on_timer(struct rt_timer *timer);
-
-/* --- descriptors --- */
-
-static struct handover_peer *watch(struct handover *h, int fd, uv_poll_cb on_readable)
-{
-    struct handover_peer *p = xcalloc(1, sizeof(*p));
-    int r = uv_poll_init(&h->daemon->loop.uv, &p->poll, fd);
-
-    if (r != 0) { /* the descriptor cannot be watched */
-        (void) close(fd);
-        free(p);
-        return NULL;
-    }
-    p->handover = h;
-    p->fd = fd;
-    r = uv_poll_start(&p->poll, UV_READABLE, on_readable);
-    assert(r == 0); /* only links the watcher */
-    return p;
-}
-
-static void unwatch(struct handover_peer **p)
-{
-    if (*p == NULL)
-        return;
-    (void) uv_poll_stop(&(*p)->poll); /* cannot fail on an initialised handle */
-    (void) close((*p)->fd);           /* nothing to do about it here */
-    loop_close_handle((uv_handle_t *) &(*p)->poll, free, *p);
-    *p = NULL;
-}
 
 static void say_no(int fd, const char *why)
 {
@@ -88,37 +50,20 @@ static void set_timer(struct handover *h, uint64_t after_ns)
 static void become_idle(struct handover *h)
 {
     h->state = HANDOVER_IDLE;
+    h->is_proving = false;
+    h->proof++; /* one that is under way does not count */
     rt_timer_cancel(&h->daemon->loop.rt, &h->timer);
-    unwatch(&h->peer);
+    handover_unwatch(&h->peer);
 }
 
 /* --- back --- */
 
-static void fail_daemon(struct daemon *d, const struct err *err)
-{
-    log_error("handover.cannot_go_back", LF_STR("reason", err->msg));
-    d->exit_status = 1;
-    d->is_stopping = true;
-    baton_remove(d->state_dir);
-    unwatch(&d->handover.listener);
-    listeners_close(&d->listeners, true);
-    cargo_drop(&d->cargo);
-    daemon_finish(d);
-}
-
 /* The store is closed and the successor has ended, or never had it: opens all again. */
 static void go_back(struct handover *h, const char *why)
 {
-    struct daemon *d = h->daemon;
-    struct config *config = h->config;
-    struct err err;
-
     log_error("handover.failed", LF_STR("reason", why), LF_I64("pid", h->peer_pid));
-    h->config = NULL;
     become_idle(h);
-    single_sign(d->lock_fd);
-    if (daemon_open_engine(d, config, &err) != SP_OK)
-        fail_daemon(d, &err);
+    handover_back(h);
 }
 
 /* Nothing was closed yet: goes on. */
@@ -158,11 +103,12 @@ static void on_peer_failed(struct handover *h, bool is_gone, const char *why)
     switch (h->state) {
     case HANDOVER_ASKED:
     case HANDOVER_OFFERED:
+    case HANDOVER_PROVING:
     case HANDOVER_DRAINING:
         give_up(h, why);
         break;
     case HANDOVER_CLOSING:
-        unwatch(&h->peer); /* seen when the store is closed */
+        handover_unwatch(&h->peer); /* seen when the store is closed */
         break;
     case HANDOVER_GIVEN:
         if (is_gone)
@@ -171,6 +117,7 @@ static void on_peer_failed(struct handover *h, bool is_gone, const char *why)
             end_successor(h);
         break;
     case HANDOVER_IDLE:
+    case HANDOVER_RETURNING:
     case HANDOVER_STATE_COUNT:
         break;
     }
@@ -186,11 +133,7 @@ static void on_engine_closed(void *ctx)
 
     d->engine = NULL;
     if (d->is_stopping) { /* told to in the meantime */
-        unwatch(&h->peer);
-        h->config = config_free(h->config);
-        cargo_drop(&d->cargo);
-        listeners_close(&d->listeners, true);
-        daemon_finish(d);
+        handover_close(h);
         return;
     }
     FAULT_POINT("takeover.old_closed");
@@ -212,6 +155,8 @@ static void on_servers_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
+    if (api_close_proxy(&d->api, on_servers_closed, d))
+        return;
     if (d->provisioner != NULL)
         provisioner_close(TAKE_PTR(d->provisioner), on_servers_closed, d);
     else
@@ -228,7 +173,71 @@ static void close_all(struct handover *h)
     log_info("handover.drained", LF_U64("connections", d->cargo.len),
              LF_U64("ms", (rt_now(&d->loop.rt) - h->started_ns) / NS_PER_MS));
     h->config = engine_keep_config(d->engine);
+    set_timer(h, CLOSE_WAIT_NS);
     servers_close(&d->servers, on_servers_closed, d);
+}
+
+/* The disk has stopped to answer in the last moment. The successor need not wait; we go on when the store
+ * is closed after all. */
+static void on_close_late(struct handover *h)
+{
+    static const char why[] = "the running daemon cannot close its database: the disk hangs";
+
+    log_error("handover.close_hangs", LF_STR("reason", why), LF_I64("pid", h->peer_pid));
+    if (h->peer != NULL)
+        say_no(h->peer->fd, why);
+    handover_unwatch(&h->peer);
+}
+
+static void start_draining(struct handover *h);
+static void drain(struct handover *h);
+
+struct proof {
+    struct handover *handover;
+    uint64_t number;
+};
+
+static void on_proved(void *ctx, int result)
+{
+    struct proof *proof = ctx;
+    struct handover *h = proof->handover;
+    bool is_old = proof->number != h->proof;
+
+    free(proof);
+    if (is_old || (h->state != HANDOVER_PROVING && h->state != HANDOVER_DRAINING))
+        return; /* given up meanwhile */
+    h->is_proving = false;
+    if (result != SP_OK) {
+        give_up(h, "the database cannot be written now: see store.down in the log of the running "
+                   "daemon, which goes on");
+    } else if (h->state == HANDOVER_PROVING) {
+        start_draining(h);
+    } else {
+        h->is_proved = true;
+        drain(h);
+    }
+}
+
+/* A database that is closed on a disk which has failed, is full or hangs could not be opened again by
+ * anybody: it has to take a row first. Before anything is paused, and again before it is closed. */
+static void prove(struct handover *h)
+{
+    struct proof *proof = xcalloc(1, sizeof(*proof));
+
+    h->proof++;
+    proof->handover = h;
+    proof->number = h->proof;
+    h->is_proving = true;
+    engine_prove_store(h->daemon->engine, on_proved, proof);
+}
+
+/* All others wait meanwhile. A lease in such an answer is parked for its thread, which asks again. */
+static void cut_unread(struct handover *h)
+{
+    size_t count = servers_cut_unread(&h->daemon->servers);
+
+    if (count > 0)
+        log_warn("handover.readers_cut", LF_U64("connections", count));
 }
 
 static void drain(struct handover *h)
@@ -241,11 +250,16 @@ static void drain(struct handover *h)
     servers_get_pending(&d->servers, &pending);
     if (pending.busy == 0 &&
         (pending.repeatable == 0 || now_ns - h->started_ns >= REPEAT_AFTER_NS)) {
-        close_all(h);
+        if (h->is_proved)
+            close_all(h);
+        else if (!h->is_proving)
+            prove(h); /* comes back here */
     } else if (now_ns >= h->deadline_ns) {
         (void) snprintf(why, sizeof(why), "%zu requests did not end in time", pending.busy);
         give_up(h, why);
     } else {
+        if (pending.busy > 0 && now_ns - h->started_ns >= UNREAD_WAIT_NS)
+            cut_unread(h);
         set_timer(h, DRAIN_POLL_NS);
     }
 }
@@ -257,6 +271,7 @@ static void start_draining(struct handover *h)
 
     FAULT_POINT("takeover.old_ready");
     h->state = HANDOVER_DRAINING;
+    h->is_proved = false;
     h->started_ns = rt_now(rt);
     h->deadline_ns = rt_after(h->started_ns, DRAIN_WAIT_NS);
     log_info("handover.draining", LF_I64("pid", h->peer_pid));
@@ -267,10 +282,13 @@ static void start_draining(struct handover *h)
 
 static void on_hello(struct handover *h, const struct baton *b)
 {
+    const char *trouble = engine_store_trouble(h->daemon->engine);
     struct err err;
     int r = give_check_hello(b, &err);
 
     FAULT_POINT("takeover.old_asked");
+    if (r == SP_OK && trouble != NULL)
+        r = err_set(&err, SP_STORE_UNAVAILABLE, "its database cannot be written (%.160s)", trouble);
     if (r == SP_OK)
         r = give_offer(h->peer->fd, &h->daemon->listeners, &err);
     if (r != SP_OK) {
@@ -280,6 +298,13 @@ static void on_hello(struct handover *h, const struct baton *b)
     h->state = HANDOVER_OFFERED;
     FAULT_POINT("takeover.old_offered");
     set_timer(h, READY_WAIT_NS);
+}
+
+static void on_ready(struct handover *h)
+{
+    h->state = HANDOVER_PROVING;
+    rt_timer_cancel(&h->daemon->loop.rt, &h->timer); /* the proof has its own deadline */
+    prove(h);
 }
 
 static void finish(struct handover *h)
@@ -294,8 +319,9 @@ static void finish(struct handover *h)
     (void) snprintf(text, sizeof(text), "MAINPID=%d", (int) h->peer_pid);
     notify_send(text);
     d->is_stopping = true;
+    d->is_handed_over = true;
     become_idle(h);
-    unwatch(&h->listener);
+    handover_unwatch(&h->listener);
     h->config = config_free(h->config);
     cargo_drop(&d->cargo);
     listeners_close(&d->listeners, false);
@@ -307,7 +333,7 @@ static void on_packet(struct handover *h, const struct baton *b)
     if (h->state == HANDOVER_ASKED && b->kind == BATON_HELLO && b->fd_count == 0)
         on_hello(h, b);
     else if (h->state == HANDOVER_OFFERED && b->kind == BATON_READY)
-        start_draining(h);
+        on_ready(h);
     else if (h->state == HANDOVER_GIVEN && b->kind == BATON_DONE)
         finish(h);
     else
@@ -346,8 +372,12 @@ static void on_timer(struct rt_timer *timer)
         log_error("handover.successor_hangs", LF_I64("pid", h->peer_pid));
         end_successor(h);
         break;
-    case HANDOVER_IDLE:
     case HANDOVER_CLOSING:
+        on_close_late(h);
+        break;
+    case HANDOVER_IDLE:
+    case HANDOVER_PROVING:
+    case HANDOVER_RETURNING:
     case HANDOVER_STATE_COUNT:
         break;
     }
@@ -373,46 +403,12 @@ static void on_listener_readable(uv_poll_t *poll, int status UNUSED, int events 
         (void) close(fd); /* said all */
         return;
     }
-    h->peer = watch(h, fd, on_peer_readable);
+    h->peer = handover_watch(h, fd, on_peer_readable);
     if (h->peer == NULL)
         return;
     h->peer_pid = pid;
     h->state = HANDOVER_ASKED;
     set_timer(h, ASK_WAIT_NS);
-}
-
-/* --- a successor of our own making --- */
-
-/* It is our child until we end; one that failed is not left as a zombie. */
-static void reap(struct handover *h)
-{
-    if (h->started_pid > 0 && waitpid(h->started_pid, NULL, WNOHANG) != 0)
-        h->started_pid = 0;
-}
-
-void handover_start(struct handover *h)
-{
-    static char takeover[] = "--takeover";
-    char *const *own = h->daemon->options->argv;
-    char *argv[ARGS_MAX + 2];
-    size_t count = 0;
-    int r = ENOENT;
-
-    reap(h);
-    while (own[count] != NULL && count < ARGS_MAX) {
-        argv[count] = own[count];
-        count++;
-    }
-    argv[count] = takeover; /* once more does no harm */
-    argv[count + 1] = NULL;
-    if (h->started_pid > 0 || h->listener == NULL || own[count] != NULL)
-        r = EBUSY;
-    else if (h->program[0] != '\0')
-        r = posix_spawn(&h->started_pid, h->program, NULL, NULL, argv, environ);
-    if (r != 0)
-        log_error("handover.not_started", LF_STR("program", h->program), LF_I64("errno", r));
-    else
-        log_info("handover.started", LF_STR("program", h->program), LF_I64("pid", h->started_pid));
 }
 
 /* --- life --- */
@@ -432,23 +428,36 @@ void handover_open(struct handover *h, struct daemon *d)
     if (baton_listen(d->state_dir, &fd, &err) != SP_OK)
         log_warn("handover.not_possible", LF_STR("reason", err.msg));
     else
-        h->listener = watch(h, fd, on_listener_readable);
+        h->listener = handover_watch(h, fd, on_listener_readable);
+}
+
+void handover_close(struct handover *h)
+{
+    rt_timer_cancel(&h->daemon->loop.rt, &h->back_timer);
+    handover_unwatch(&h->listener);
+    handover_unwatch(&h->peer);
+    h->config = config_free(h->config);
+    cargo_drop(&h->daemon->cargo);
+    listeners_close(&h->daemon->listeners, true);
+    daemon_finish(h->daemon);
 }
 
 bool handover_stop(struct handover *h)
 {
-    if (h->listener != NULL && h->state != HANDOVER_GIVEN) {
-        baton_remove(h->daemon->state_dir);
-        unwatch(&h->listener);
-    }
+    if (h->state != HANDOVER_GIVEN)
+        handover_unwatch(&h->listener);
     switch (h->state) {
     case HANDOVER_CLOSING:
         return false;
     case HANDOVER_GIVEN:
         finish(h);
         return false;
+    case HANDOVER_RETURNING:
+        handover_close(h);
+        return false;
     case HANDOVER_ASKED:
     case HANDOVER_OFFERED:
+    case HANDOVER_PROVING:
     case HANDOVER_DRAINING:
         become_idle(h);
         break;

@@ -32,13 +32,17 @@ struct daemon {
     struct rt_timer stop_timer;
     uint64_t stop_deadline_ns;
     struct rt_timer watchdog_timer;
+    struct rt_timer beat_timer; /* while it stops: see guard.h */
     bool is_stopping;
     bool is_closing;
+    bool is_handed_over; /* the files in the state directory are a successor's */
     int exit_status;
 };
 
-/* Opens the engine with this configuration, which it takes over, recovers and listens. */
+/* Opens the engine with this configuration, which it takes over unless it fails, recovers and listens. */
 MUST_CHECK int daemon_open_engine(struct daemon *d, struct config *config, struct err *err);
+/* Told to stop; told again: at once. */
+void daemon_stop(struct daemon *d, const char *why);
 /* Nothing is left but the loop: ends it. */
 void daemon_finish(struct daemon *d);
 

@@ -86,8 +86,16 @@ static int check_config(const struct daemon_options *options, bool want_print)
     struct err err;
 
     if (daemon_load_config(options, &config, &err) != SP_OK) {
-        (void) fprintf(stderr, "sandpoold: %s\n", err.msg);
+        (void) fprintf(stderr, "%ssandpoold: %s\n", log_mark(STDERR_FILENO, LOG_ERROR), err.msg);
         return 1;
+    }
+    for (unsigned i = 0; i < config->profile_count; i++) {
+        if (backend_check(&config->profiles[i], &err) != SP_OK) {
+            (void) fprintf(stderr, "%ssandpoold: %s\n", log_mark(STDERR_FILENO, LOG_ERROR),
+                           err.msg);
+            (void) config_free(config);
+            return 1;
+        }
     }
     buf_init(&text, CONFIG_FILE_MAX);
     if (want_print)

@@ -64,6 +64,15 @@ int servers_resume(struct servers *s, struct err *err)
     return r;
 }
 
+size_t servers_cut_unread(struct servers *s)
+{
+    size_t count = 0;
+
+    for (unsigned i = 0; i < s->count; i++)
+        count += http_server_cut_unread(s->items[i].http);
+    return count;
+}
+
 void servers_get_pending(const struct servers *s, struct http_pending *ret)
 {
     *ret = (struct http_pending){0};

@@ -37,6 +37,8 @@ void servers_set_limits(struct servers *s, const struct http_limits *limits);
 /* As in http.h, all of them. */
 void servers_pause(struct servers *s);
 MUST_CHECK int servers_resume(struct servers *s, struct err *err);
+/* http_server_cut_unread() of all. */
+size_t servers_cut_unread(struct servers *s);
 void servers_get_pending(const struct servers *s, struct http_pending *ret);
 size_t servers_connections(const struct servers *s);
 void servers_stop(struct servers *s);

@@ -15,20 +15,21 @@ _sandpool() {
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run release renew get ls destroy pool events pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
-    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --env --mount --memory --cpus --pids --export --quiet --socket --json --timeout --help --version' ;;
-    run) words=' --profile --thread --user-id --env --cwd --as --timeout --keep --tty --no-stdin --socket --json --help --version' ;;
-    release) words=' --generation --destroy --socket --json --timeout --help --version'
+    '') words='acquire run release renew get ls destroy pool events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
+    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --env --mount --memory --cpus --pids --export --quiet --verbose --socket --json --timeout --help --version' ;;
+    run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --help --version' ;;
+    release) words=' --user --generation --destroy --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    renew) words=' --generation --ttl --socket --json --timeout --help --version'
+    renew) words=' --user --generation --ttl --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    get) words=' --alive --socket --json --timeout --help --version'
+    get) words=' --user --alive --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     ls) words=' --state --profile --user --thread --limit --quiet --socket --json --timeout --help --version' ;;
-    destroy) words=' --generation --quick --socket --json --timeout --help --version'
+    destroy) words=' --user --generation --quick --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     pool) words=' --socket --json --timeout --help --version' ;;
-    events) words=' --since --no-follow --socket --json --timeout --help --version' ;;
+    events) words=' --since --until --event --box --id --user --thread --limit --no-follow --socket --json --timeout --help --version' ;;
+    backup) words=' --socket --json --timeout --help --version' ;;
     pause) words=' --socket --json --timeout --help --version' ;;
     resume) words=' --socket --json --timeout --help --version' ;;
     drain) words=' --evict-parked --socket --json --timeout --help --version' ;;
@@ -37,7 +38,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --timeout --help --version' ;;
     version) words=' --socket --json --timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --timeout --help --version' ;;
-    help) words='acquire run release renew get ls destroy pool events pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
+    help) words='acquire run release renew get ls destroy pool events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

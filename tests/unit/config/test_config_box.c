@@ -290,10 +290,67 @@ static void test_bad_boxes(void **state)
     (void) config_free(load("pool: {max_boxes: 100000}\nprofiles: {default: {backend: sim}}\n"));
 }
 
+static void test_thread_data(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *template;
+        bool is_good;
+    } cases[] = {
+        {"/srv/{user_id}/{thread_id}", true},
+        {"/srv/{thread_id}/of/{user_id}/user-data", true},
+        {"/srv/{user_id}", false},
+        {"/srv/{thread_id}", false},
+        {"/srv/plain", false},
+        {"/srv/{user_id}-{thread_id}", false},
+        {"/srv/{user_id}/t{thread_id}", false},
+        {"/srv/{user_id}/{user_id}/{thread_id}", false},
+        {"/srv/{user_id}/{thread_id}/{other}", false},
+        {"/{user_id}/{thread_id}", false},
+        {"srv/{user_id}/{thread_id}", false},
+        {"/srv/../{user_id}/{thread_id}", false},
+        {"/srv/{user_id}/{thread_id}/", false},
+        {"/srv//{user_id}/{thread_id}", false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if ((config_thread_data_problem(cases[i].template) == NULL) != cases[i].is_good)
+            fail_msg("%s", cases[i].template);
+    expect_error(
+        "provisioner: {thread_data: '/srv/{user_id}'}",
+        "t.yaml:1:28: provisioner.thread_data must have {user_id} and {thread_id}, each once");
+}
+
+static void test_thread_path(void **state)
+{
+    (void) state;
+    static const char *const bad[] = {"", ".", "..", "a/b", "/", "a b", "a\n", "\xc3\xa4", "{a}"};
+    char path[CONFIG_PATH_MAX + 1];
+    char name[CONFIG_PATH_MAX + 1];
+    size_t base = 0;
+
+    assert_true(config_thread_path("/srv/d/{user_id}/t/{thread_id}/x", "ann", "a..b", path, &base));
+    assert_string_equal(path, "/srv/d/ann/t/a..b/x");
+    assert_int_equal(base, strlen("/srv/d"));
+    assert_true(config_thread_path("/srv/{thread_id}/{user_id}", "ann", "one", path, &base));
+    assert_string_equal(path, "/srv/one/ann");
+    assert_int_equal(base, strlen("/srv"));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_false(config_thread_path("/srv/{user_id}/{thread_id}", bad[i], "t", path, &base));
+        assert_false(config_thread_path("/srv/{user_id}/{thread_id}", "u", bad[i], path, &base));
+    }
+    memset(name, 'x', sizeof(name) - 1);
+    name[CONFIG_PATH_MAX - strlen("/srv//t")] = '\0';
+    assert_true(config_thread_path("/srv/{user_id}/{thread_id}", name, "t", path, &base));
+    assert_int_equal(strlen(path), CONFIG_PATH_MAX);
+    assert_false(config_thread_path("/srv/{user_id}/{thread_id}", name, "tt", path, &base));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thousandths), cmocka_unit_test(test_good_boxes),
+        cmocka_unit_test(test_thousandths), cmocka_unit_test(test_thread_data),
+        cmocka_unit_test(test_thread_path), cmocka_unit_test(test_good_boxes),
         cmocka_unit_test(test_bad_mounts),  cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_plain_paths), cmocka_unit_test(test_urls),
         cmocka_unit_test(test_bad_remotes), cmocka_unit_test(test_bad_boxes),

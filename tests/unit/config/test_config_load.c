@@ -46,7 +46,7 @@ static void test_smallest(void **state)
     assert_string_equal(c->profiles[0].backend, "sim");
     assert_int_equal(c->profiles[0].warm.min, 4);
     assert_int_equal(c->profiles[0].warm.max, 16);
-    assert_int_equal(c->profiles[0].create.concurrency, 4);
+    assert_int_equal(c->profiles[0].create.concurrency, 0);
     assert_int_equal(c->pool.max_boxes, 1000);
     (void) config_free(c);
 }
@@ -168,7 +168,7 @@ static const struct {
     {"- a\n", "t.yaml:1:1: the file must be a mapping of keys to values"},
     {"hello\n", "t.yaml:1:1: the file must be a mapping of keys to values"},
     {"http: {max_body_bytes: 2T}\n",
-     "t.yaml:1:24: http.max_body_bytes must be a size from 1k to 1G, not '2T'"},
+     "t.yaml:1:24: http.max_body_bytes must be a size like 512M or 1G, from 1k to 1G, not '2T'"},
     {"socket: {mode: 0888}\n",
      "t.yaml:1:16: socket.mode must be an octal mode up to 0777, not '0888'"},
     {"socket: {mode: 1777}\n",

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""walk.py IMAGE BUILD SOURCE [STEP...]: installs BUILD on a machine with systemd and control groups of version 2, and walks
+through what such a machine does with it. A line for each step; the last is `N passed, N failed`. With names of
+steps only those (and the install); any other test of boxes can be named, too: test_boxes_late:crun."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+from machine import Failed, Machine, make_payload
+
+CONFIG = """
+pool: {default_wait_ms: 300000}
+profiles:
+  default: {backend: oci, warm: {min: 1, max: 2}, limits: {memory: 256M, cpus: 1, pids: 100, disk: 200M}}
+  by-runc: {backend: oci, runtime: runc, warm: {min: 0, max: 0}, limits: {memory: 128M, cpus: 0.5, pids: 64}}
+  by-crun: {backend: oci, runtime: crun, warm: {min: 0, max: 0}, limits: {memory: 128M, cpus: 0.5, pids: 64}}
+  online: {backend: oci, network: nat, warm: {min: 0, max: 0}}
+"""
+SLOW = os.environ.get("SANDPOOL_TEST_SLOW", "5")  # of the tests of boxes
+ALICE = "runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/$(id -u alice) HOME=/home/alice"
+BOX_TESTS = ("test_boxes_limits", "test_boxes_sockets", "test_boxes_kernel", "test_escape", "test_boxes")  # the longest last
+BOX_TEST_S = 1500
+
+
+class Walk:
+    def __init__(self, machine):
+        self.m = machine
+        self.boot_time = 0
+
+    # -- what steps share --
+
+    def expect(self, is_so, what):
+        if not is_so:
+            raise Failed(what)
+
+    def equal(self, seen, wanted, what):
+        self.expect(seen == wanted, f"{what}: {seen!r}, not {wanted!r}")
+
+    def configure(self, text):
+        self.m.run(f"cat >/etc/sandpool/config.yaml <<'END'\n{text}\nEND\nsystemctl restart sandpoold")
+
+    def sandpool(self, words, prefix=""):
+        return json.loads(self.m.run(f"{prefix} sandpool {words} --json"))
+
+    def group(self, lease):
+        return f"/sys/fs/cgroup/sandpool-*/{lease['box_id']}"
+
+    def main_pid(self):
+        return int(self.m.run("systemctl show -P MainPID sandpoold"))
+
+    def journal(self, since, words=""):
+        return self.m.run(f"journalctl --sync; journalctl -q -u sandpoold --since=@{since} {words}")
+
+    def now(self):
+        """For journal(). Not a cursor: where that entry is not of the unit, the next one is left out (systemd 252)."""
+        return self.m.run("date +%s.%6N").strip()
+
+    def same_box(self, lease, thread):
+        """The thread still has its box, which still runs and has its file."""
+        again = self.sandpool(f"acquire {thread}")
+        self.equal((again["box_id"], again["source"]), (lease["box_id"], "kept"), "the box of the thread")
+        self.equal(self.m.run(f"sandpool run --keep --thread {thread} -- cat /workspace/mine 2>/dev/null"), "mine\n", "its file")
+
+    # -- the steps, in this order --
+
+    def step_install(self):
+        """a fresh install starts by `systemctl start`, with the configuration that came with it"""
+        self.m.run("mkdir /root/payload && tar -C /root/payload -xf /dev/vdb && cp -a /root/payload/install/. /")
+        self.m.run("systemctl daemon-reload; ! getent group sandpool")
+        self.m.run("systemctl start sandpoold")
+        self.equal(self.m.run("systemctl is-active sandpoold").strip(), "active", "the service")
+        self.equal(self.m.run("stat -c '%U %G %a' /run/sandpool/sandpool.sock").strip(), "root sandpool 660", "socket")
+        # The first box takes longer than callers wait by default where the processor is emulated on a busy machine.
+        self.equal(self.m.until("sandpool run -- python3 -c 'print(6*7)'", 300), "42\n", "what a box prints")
+
+    def step_configure(self):
+        """the configuration of the next steps"""
+        self.configure(CONFIG)
+
+    def step_socket(self):
+        """sandpoold.socket starts the service, also where the group is missing"""
+        self.m.run("systemctl stop sandpoold; groupdel sandpool; systemctl start sandpoold.socket")
+        self.equal(self.m.run("stat -c '%U %G %a' /run/sandpool/sandpool.sock").strip(), "root sandpool 660", "socket")
+        self.m.run("sandpool pool")
+        self.m.run("systemctl stop sandpoold.socket sandpoold; systemctl start sandpoold")
+
+    def step_doctor(self):
+        """`sandpool doctor` finds version 2, and both runtimes work"""
+        text = self.m.run("sandpool doctor")
+        for line in ("control groups +version 2", "ok +runtime crun", "ok +runtime runc", "ok +disk limits"):
+            self.expect(re.search(line, text), f"no '{line}' in\n{text}")
+
+    def step_runtimes(self):
+        """boxes by crun (chosen first), and by runc"""
+        for profile, runtime in (("default", "crun"), ("by-runc", "runc"), ("by-crun", "crun")):
+            begin = time.monotonic()
+            lease = self.sandpool(f"acquire {profile} --profile {profile}")
+            record = json.loads(self.m.run(f"cat /var/lib/sandpool/oci/boxes/{lease['box_id']}/box.json"))
+            self.equal(os.path.basename(record["runtime"]), runtime, f"the runtime of {profile}")
+            print(f"        {profile}: {lease['source']} in {time.monotonic() - begin:.1f} s", flush=True)
+            self.m.run(f"sandpool destroy {lease['sandbox_id']}")
+
+    def step_limits(self):
+        """exact limits in the control group, by either runtime"""
+        for runtime in ("crun", "runc"):
+            lease = self.sandpool(f"acquire limits --profile by-{runtime}")
+            seen = self.m.run(f"cd {self.group(lease)} && cat memory.max memory.swap.max pids.max cpu.max").split("\n")
+            self.equal(seen[:4], [str(128 << 20), "0", "64", "50000 100000"], runtime)
+            self.m.run(f"sandpool destroy {lease['sandbox_id']}")
+
+    def step_oom(self):
+        """a command that takes too much memory ends as such, the box stays"""
+        for runtime in ("crun", "runc"):
+            status, text = self.m.run(f"sandpool run --keep --thread oom-{runtime} --profile by-{runtime} --"
+                                      " python3 -c \"x = b'x' * (1 << 30)\"", check=False)
+            self.expect(status == 137 and "memory" in text, f"{runtime}: {status} {text}")
+            self.equal(self.m.run(f"sandpool run --thread oom-{runtime} -- echo fine"), "fine\n", runtime)
+            self.m.run(f"sandpool destroy oom-{runtime}")
+
+    def step_crash(self):
+        """leased boxes outlive kill -9 of the daemon, a restart, and SIGKILL for the whole service"""
+        lease = self.sandpool("acquire survivor")
+        self.m.run("sandpool run --keep --thread survivor -- sh -c 'echo mine > /workspace/mine'")
+        for command in ("systemctl kill -s KILL --kill-who=main sandpoold", "systemctl restart sandpoold",
+                        "systemctl kill -s KILL sandpoold", "systemctl stop sandpoold; systemctl start sandpoold"):
+            before = self.main_pid()
+            self.m.run(command)
+            self.m.until(f"p=$(systemctl show -P MainPID sandpoold); test $p != 0 -a $p != {before} &&"
+                         " systemctl is-active sandpoold && sandpool pool")
+            self.same_box(lease, "survivor")
+        self.m.run("sandpool destroy survivor")
+
+    def step_upgrade(self):
+        """SIGUSR2, then stop and restart end the successor in order: no SIGKILL"""
+        lease = self.sandpool("acquire upgrader")
+        self.m.run("sandpool run --keep --thread upgrader -- sh -c 'echo mine > /workspace/mine'")
+        for command in ("systemctl stop sandpoold", "systemctl restart sandpoold"):
+            self.m.run("systemctl start sandpoold")
+            before = self.main_pid()
+            since = self.now()
+            self.m.run("systemctl kill -s USR2 --kill-who=main sandpoold")
+            self.m.until(f"p=$(systemctl show -P MainPID sandpoold); test $p != 0 -a $p != {before} && ! test -d"
+                         f" /proc/{before}")
+            pid = self.main_pid()
+            self.equal(self.m.run(f"ps -o ppid= -p {pid}").strip(), "1", "the parent of the main process")
+            self.same_box(lease, "upgrader")
+            self.m.run(command)
+            said = self.journal(since)
+            self.expect("SIGKILL" not in said and "not our child" not in said, said)
+            self.expect(re.search(rf"sandpoold\[{pid}\]: .*event=daemon.stopped status=0", said), said)
+            self.equal(self.m.run("systemctl show -P Result sandpoold").strip(), "success", "result of the service")
+        self.same_box(lease, "upgrader")
+        self.m.run("sandpool destroy upgrader")
+
+    def step_journal(self):
+        """lines in the journal have their priorities"""
+        since = self.now()
+        self.m.run("cp /etc/sandpool/config.yaml /root/good; echo '{' > /etc/sandpool/config.yaml;"
+                   " systemctl kill -s HUP --kill-who=main sandpoold")
+        try:
+            self.m.until(f"journalctl -q -u sandpoold --since=@{since} -p err | grep config.reload_failed")
+        finally:
+            self.m.run("cp /root/good /etc/sandpool/config.yaml; systemctl restart sandpoold")
+        wanted = {"debug": "7", "info": "6", "warn": "4", "error": "3"}
+        seen = set()
+        for line in self.journal(since, "_COMM=sandpoold -o json").splitlines():
+            entry = json.loads(line)
+            level = re.search(r"level=(\w+)", entry["MESSAGE"])
+            if level:
+                self.equal(entry["PRIORITY"], wanted[level[1]], entry["MESSAGE"])
+                seen.add(level[1])
+        self.expect({"info", "error"} <= seen, f"only {seen}")
+
+    def nat_box(self, thread):
+        lease = self.sandpool(f"acquire {thread} --profile online")
+        route = self.m.run(f"sandpool run --keep --thread {thread} -- cat /proc/net/route")
+        self.expect("\t00000000\t" in route, f"no way out at once:\n{route}")
+        pid = self.m.run(f"cut -d' ' -f1 /var/lib/sandpool/oci/boxes/{lease['box_id']}/net.pid").strip()
+        self.expect(lease["box_id"] in self.m.run(f"cat /proc/{pid}/cgroup"), "not in the box's control group")
+        return lease, pid
+
+    def lost(self, lease, pattern):
+        def ask():
+            return self.m.run("curl -s -o /dev/stdout -w ' %{http_code}' --unix-socket /run/sandpool/sandpool.sock"
+                              f" http://x/v1/sandboxes/{lease['sandbox_id']}")
+        deadline = time.monotonic() + 60
+        while not ask().endswith(" 410"):
+            self.expect(time.monotonic() < deadline, ask())
+            time.sleep(0.5)
+        said = ask()
+        self.expect(re.search(pattern, said), said)
+        print(f"        {said}", flush=True)
+
+    def step_nat(self):
+        """a nat box has its network at once; it survives `systemctl kill`; when its network ends the owner learns it"""
+        lease, pid = self.nat_box("online")
+        for signal in ("TERM", "KILL"):
+            self.m.run(f"systemctl kill -s {signal} sandpoold; sleep 2; systemctl start sandpoold")
+            self.equal(self.m.run(f"cat /proc/{pid}/comm").strip(), "slirp4netns", f"after SIG{signal}")
+            self.expect("tap0" in self.m.run("sandpool run --keep --thread online -- cat /proc/net/dev"), "its interface")
+        self.m.run(f"kill -9 {pid}")
+        self.lost(lease, "network_ended")
+
+    def step_pasta(self):
+        """the same with pasta, where slirp4netns is not installed"""
+        self.m.run("mv /usr/bin/slirp4netns /root; systemctl restart sandpoold")
+        try:
+            lease, pid = self.nat_box("pasta")
+            self.expect("pasta" in self.m.run(f"cat /proc/{pid}/cmdline"), "its program")
+            self.m.run(f"kill -9 {pid}")
+            self.lost(lease, "network_ended")
+        finally:
+            self.m.run("mv /root/slirp4netns /usr/bin; systemctl restart sandpoold")
+
+    def step_reboot(self):
+        """after a reboot the lease is lost, with the reason; a new box is another generation"""
+        lease = self.sandpool("acquire rebooter")
+        self.m.run("systemctl enable sandpoold")
+        self.m.reboot()
+        self.m.until("systemctl is-active sandpoold && sandpool pool")
+        self.lost(lease, "machine|restart|boot")
+        again = self.sandpool("acquire rebooter")
+        self.expect(again["generation"] > lease["generation"], again)
+        self.m.run("sandpool destroy rebooter")
+
+    def step_rootless(self):
+        """a user's own service: exact limits, the out-of-memory outcome, boxes that outlive a restart"""
+        self.m.run("loginctl enable-linger alice")
+        self.m.until("test -S /run/user/$(id -u alice)/bus")
+        self.m.run(f"{ALICE} mkdir -p /home/alice/.config/sandpool; {ALICE} tee /home/alice/.config/sandpool/config.yaml"
+                   f" >/dev/null <<'END'\n{CONFIG}\nEND\n{ALICE} systemctl --user start sandpoold")
+        socket = "SANDPOOL_SOCKET=/run/user/$(id -u alice)/sandpool/sandpool.sock"
+        alice = f"{ALICE} {socket}"
+        self.expect(re.search("ok +limits", self.m.run(f"{alice} sandpool doctor; true")), "doctor does not find limits")
+        for runtime in ("crun", "runc"):
+            lease = self.sandpool(f"acquire mine-{runtime} --profile by-{runtime}", alice)
+            group = self.m.run(f"echo /sys/fs/cgroup/user.slice/*/*/sandpool-*/{lease['box_id']}").strip()
+            seen = self.m.run(f"cd {group} && cat memory.max memory.swap.max pids.max cpu.max").split("\n")
+            self.equal(seen[:4], [str(128 << 20), "0", "64", "50000 100000"], runtime)
+            run = f"{alice} sandpool run --keep --thread mine-{runtime}"
+            self.m.run(f"{run} -- sh -c 'echo mine > /workspace/mine'")
+            status, text = self.m.run(f"{run} -- python3 -c \"x = b'x' * (1 << 30)\"", check=False)
+            self.expect(status == 137 and "memory" in text, f"{runtime}: {status} {text}")
+            for command in ("restart", "kill -s KILL"):
+                self.m.run(f"{ALICE} systemctl --user {command} sandpoold")
+                self.m.until(f"{alice} sandpool pool")
+                again = self.sandpool(f"acquire mine-{runtime}", alice)
+                self.equal((again["box_id"], again["source"]), (lease["box_id"], "kept"), f"the box after {command}")
+                self.equal(self.m.run(f"{run} -- cat /workspace/mine 2>/dev/null"), "mine\n", "its file")
+            self.m.run(f"{alice} sandpool destroy mine-{runtime}; ! test -e {group}")
+        self.m.run(f"{ALICE} systemctl --user stop sandpoold; loginctl disable-linger alice")
+
+    def step_nothing_left(self):
+        """destroyed boxes leave no process, mount, control group or loop device"""
+        self.m.run("sandpool drain; sandpool ls --quiet | xargs -r -n 1 sandpool destroy >/dev/null")
+        self.m.until("test -z \"$(sandpool ls --quiet)\" && test -z \"$(ls /var/lib/sandpool/oci/boxes)\"")
+        self.m.run("systemctl disable sandpoold; systemctl stop sandpoold")
+        self.m.until("! pgrep -a 'sandpool|slirp4netns|pasta|passt' && ! ls -d /sys/fs/cgroup/sandpool-* && ! grep sandpool"
+                     " /proc/mounts && ! losetup -a | grep sandpool")
+
+    def box_test(self, name, runtime):
+        status, text = self.m.run(
+            f"cd /root/payload/source && SANDPOOL_BIN_DIR=/root/payload/install/usr/bin SANDPOOL_SOURCE_DIR=$PWD"
+            f" SANDPOOL_TEST_RUNTIME={runtime} SANDPOOL_TEST_SLOW={SLOW}"
+            f" timeout -k 60 {BOX_TEST_S} python3 -B tests/integration/{name}.py 2>&1",
+            timeout=BOX_TEST_S + 90, check=False)
+        found = re.search(r"^Ran (\d+) tests? in ([\d.]+)s", text, re.M)
+        # The first says most: those after it may only follow from it.
+        names = "\n".join(re.findall(r"^(?:FAIL|ERROR): .*", text, re.M))
+        first = text[max(text.find("\n====="), 0):][:5000]
+        self.expect(found and status in (0, 77), f"exit status {status}\n{names}\n{first}\n...\n{text[-1000:]}")
+        skipped = re.search(r"skipped=(\d+)", text)
+        return f"{found[1]} tests in {found[2]} s" + (f", {skipped[1]} skipped" if skipped else "")
+
+
+def steps_of(walk, wanted):
+    """Name, sentence, function: the methods in their order, then the project's own tests of boxes."""
+    for name, method in vars(Walk).items():
+        if name.startswith("step_"):
+            yield name[5:], method.__doc__, getattr(walk, name)
+    tests = [name for name in wanted if ":" in name] or [f"{t}:{r}" for r in ("crun", "runc") for t in BOX_TESTS]
+    for name in tests:
+        test, runtime = name.split(":")
+        yield name, f"the project's own {test} with {runtime}", (
+            lambda test=test, runtime=runtime: walk.box_test(test, runtime))
+
+
+def main():
+    image, build, source, *wanted = sys.argv[1:]
+    passed, failed = 0, []
+    with tempfile.TemporaryDirectory(prefix="sandpool-vm-") as work:
+        work = pathlib.Path(work)
+        install = work / "install"
+        subprocess.run(["cmake", "--install", build, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "DESTDIR": str(install)})
+        parts = work / "source"
+        for part in ("tests", "docs", "clients"):
+            shutil.copytree(pathlib.Path(source) / part, parts / part, symlinks=True)
+        make_payload(work / "payload.tar", {"install": install, "source": parts})
+        machine = Machine(image, work)
+        try:
+            begin = time.monotonic()
+            machine.start(work / "payload.tar")
+            print(f"  ok    boot: Debian with systemd ({time.monotonic() - begin:.0f} s)", flush=True)
+            passed += 1
+            for name, sentence, act in steps_of(Walk(machine), wanted):
+                if wanted and name not in ("install", "configure", *wanted):
+                    continue
+                begin = time.monotonic()
+                try:
+                    more = act()
+                    print(f"  ok    {name}: {sentence} ({more or f'{time.monotonic() - begin:.0f} s'})", flush=True)
+                    passed += 1
+                except Exception as problem:  # the next step may work all the same
+                    print(f"  FAIL  {name}: {sentence}\n{problem}", flush=True)
+                    if not isinstance(problem, Failed):
+                        traceback.print_exc(file=sys.stdout)
+                    failed.append(name)
+                    print(machine.run("journalctl -q -u sandpoold -n 15", check=False)[1], flush=True)
+        except Failed as problem:
+            print(f"  FAIL  the machine: {problem}", flush=True)
+            failed.append("the machine")
+        finally:
+            machine.stop()
+    if failed:
+        print(f"failed: {' '.join(failed)}")
+    print(f"{passed} passed, {len(failed)} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
