@@ -107,6 +107,23 @@ static bool take_value(struct parser *p, const struct cli_option *o, const char 
     return check_value(p, o, value) && (o->kind != CLI_LIST || take_item(p, o, value));
 }
 
+/* An option begins with a dash, a command does not. */
+static bool fail_unknown(struct parser *p, const char *what, const char *arg,
+                         const struct cli_command *command)
+{
+    struct buf hint;
+    int r;
+
+    buf_init(&hint, 512);
+    if (arg[0] == '-')
+        suggest_option(command, arg, &hint);
+    else
+        suggest_command(arg, &hint);
+    r = err_set(p->err, SP_BAD_REQUEST, "%s '%.64s'%s", what, arg, buf_str(&hint));
+    buf_fini(&hint);
+    return fail(r);
+}
+
 static bool take_option(struct parser *p, const char *arg)
 {
     const struct cli_command *command = p->args->command;
@@ -127,7 +144,7 @@ static bool take_option(struct parser *p, const char *arg)
             return take_value(p, &cli_common[i], equals != NULL ? equals + 1 : NULL,
                               &p->args->common[i]);
     }
-    return fail(err_set(p->err, SP_BAD_REQUEST, "unknown option '%.64s'", arg));
+    return fail_unknown(p, "unknown option", arg, command);
 }
 
 static bool take_operand(struct parser *p, const char *arg)
@@ -137,7 +154,7 @@ static bool take_operand(struct parser *p, const char *arg)
     if (a->command == NULL) {
         a->command = cli_find_command(arg);
         if (a->command == NULL)
-            return fail(err_set(p->err, SP_BAD_REQUEST, "unknown command '%.64s'", arg));
+            return fail_unknown(p, "unknown command", arg, NULL);
         return true;
     }
     if (a->command->operands_max == CLI_REST) {

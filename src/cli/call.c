@@ -1,7 +1,5 @@
-/* call.c - one call to the daemon for a command: the answer printed or parsed, a failure told as
- * one sentence that says what to do, and turned into an exit code. */
+/* call.c - one call to the daemon for a command: the answer printed or parsed. */
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,101 +9,54 @@
 
 enum { ANSWER_MAX = 64 * 1024 * 1024 };
 
-/* What the daemon's sentence leaves open. */
-static const struct {
-    int code;
-    const char *text;
-} hints[] = {
-    {SP_NOT_FOUND, "'sandpool ls' shows what there is"},
-    {SP_STALE_GENERATION, "'sandpool get' shows the generation it has now"},
-    {SP_POOL_EXHAUSTED, "release one, raise pool.max_boxes, or give --wait"},
-    {SP_ACQUIRE_TIMEOUT, "'sandpool pool' shows what holds it up; --wait waits longer"},
-    {SP_BACKEND_UNAVAILABLE, "'sandpool pool' and 'sandpool doctor' tell more"},
-    {SP_DRAINING, "'sandpool resume' ends that"},
-    {SP_PAUSED, "'sandpool resume' ends that"},
-    {SP_TIMEOUT, "--timeout waits longer"},
-    {SP_NO_ROUTE, "the daemon may be of another version, see 'sandpool version'"},
-};
-
-int cli_exit_code(const struct sp_failure *f)
-{
-    if (f->code == SP_CONNECT_FAILED || (f->code == SP_TIMEOUT && f->http_status == 0))
-        return CLI_UNREACHABLE;
-    if (f->code == SP_NOT_FOUND || f->code == SP_SANDBOX_LOST)
-        return CLI_NOT_FOUND;
-    if (f->http_status == 429 || f->http_status == 503)
-        return CLI_BUSY;
-    return CLI_FAILED;
-}
-
-int cli_fail(struct cli *c, const struct sp_failure *f)
-{
-    (void) fprintf(c->err, "sandpool: ");
-    out_text(c->err, f->message);
-    for (size_t i = 0; i < ARRAY_LEN(hints); i++) {
-        if (hints[i].code == f->code)
-            (void) fprintf(c->err, "; %s", hints[i].text);
-    }
-    if (f->retry_after_ms > 0)
-        (void) fprintf(c->err, "; try again in %.1f s", (double) f->retry_after_ms / 1000);
-    (void) fputc('\n', c->err);
-    return cli_exit_code(f);
-}
-
-int cli_fail_usage(struct cli *c, const char *fmt, ...)
-{
-    va_list ap;
-
-    (void) fprintf(c->err, "sandpool: ");
-    va_start(ap, fmt);
-    (void) vfprintf(c->err, fmt, ap);
-    va_end(ap);
-    (void) fputc('\n', c->err);
-    return CLI_USAGE;
-}
-
-bool cli_wants_json(const struct cli *c)
-{
-    return cli_flag(&c->args, "json");
-}
-
-static int fetch(struct cli *c, const char *method, const char *target, const char *body,
-                 bool want_print, struct json_doc **ret)
+/* A code of the call; *ret only on success. */
+static int try_call(struct cli *c, const char *method, const char *target, const char *body,
+                    bool want_print, struct json_doc **ret, struct sp_failure *failure)
 {
     AUTO_FREE char *answer = NULL;
-    struct sp_failure failure;
     struct json_doc *doc;
     uint64_t timeout_ms;
+    int r;
 
     if (cli_duration_ms(&c->args, "timeout", &timeout_ms))
         sp_client_set_timeout(c->client, MAX_OF(timeout_ms, 1U));
-    if (sp_call(c->client, method, target, body, &answer, &failure) != SP_OK)
-        return cli_fail(c, &failure);
-    if (want_print)
-        (void) fprintf(c->out, "%s\n", answer);
+    r = sp_call(c->client, method, target, body, &answer, failure);
+    if (r != SP_OK)
+        return r;
     doc = json_parse(answer, strlen(answer), ANSWER_MAX, NULL);
     if (!json_is_obj(json_root(doc))) {
         (void) json_doc_free(doc);
-        (void) fprintf(c->err, "sandpool: the daemon's answer makes no sense; compare the versions "
-                               "with 'sandpool version'\n");
-        return CLI_FAILED;
+        *failure = (struct sp_failure){.code = SP_PROTOCOL,
+                                       .message = "malformed response of the daemon; compare the "
+                                                  "versions with 'sandpool version'"};
+        return SP_PROTOCOL;
     }
+    if (want_print)
+        (void) fprintf(c->out, "%s\n", answer);
     if (ret != NULL)
         *ret = doc;
     else
         (void) json_doc_free(doc);
-    return CLI_OK;
+    return SP_OK;
 }
 
 int cli_call(struct cli *c, const char *method, const char *target, const char *body,
              struct json_doc **ret)
 {
-    return fetch(c, method, target, body, cli_wants_json(c), ret);
+    struct sp_failure failure;
+
+    if (try_call(c, method, target, body, cli_wants_json(c), ret, &failure) != SP_OK)
+        return cli_fail(c, &failure);
+    return CLI_OK;
 }
 
 int cli_fetch(struct cli *c, const char *method, const char *target, struct json_doc **ret)
 {
-    return fetch(c, method, target, NULL, false, ret);
+    struct sp_failure failure;
+
+    if (try_call(c, method, target, NULL, false, ret, &failure) != SP_OK)
+        return cli_fail(c, &failure);
+    return CLI_OK;
 }
 
 void cli_escape(struct buf *out, const char *text)
@@ -120,9 +71,65 @@ void cli_escape(struct buf *out, const char *text)
     }
 }
 
-void cli_sandbox_target(const struct cli *c, struct buf *out, const char *suffix)
+void cli_add_filter(const struct cli *c, struct buf *target, const char *option, const char *name)
 {
-    buf_puts(out, "/v1/sandboxes/");
-    cli_escape(out, c->args.operands[0]);
-    buf_puts(out, suffix);
+    const char *value = cli_option(&c->args, option);
+
+    if (value == NULL)
+        return;
+    buf_printf(target, "&%s=", name);
+    cli_escape(target, value);
+}
+
+/* --- the sandbox that the operand names --- */
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Nothing but an id: a thread that is called like this must be named with `thread:`. */
+static bool is_surely_id(const char *name)
+{
+    uint64_t v;
+
+    return has_prefix(name, "box:") || has_prefix(name, "thread:") || str_parse_hex64(name, &v);
+}
+
+static int call_named(struct cli *c, const struct cli_sandbox_call *call, const char *user,
+                      struct json_doc **ret, struct sp_failure *failure)
+{
+    struct buf target;
+    int r;
+
+    buf_init(&target, 8192);
+    buf_puts(&target, "/v1/sandboxes/");
+    if (user != NULL) {
+        buf_puts(&target, "thread:");
+        cli_escape(&target, user);
+        buf_puts(&target, "%2F");
+    }
+    cli_escape(&target, c->args.operands[0]);
+    buf_puts(&target, call->suffix);
+    r = try_call(c, call->method, buf_str(&target), call->body, cli_wants_json(c), ret, failure);
+    buf_fini(&target);
+    return r;
+}
+
+int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call, struct json_doc **ret)
+{
+    const char *name = c->args.operands[0];
+    const char *user = cli_option(&c->args, "user");
+    struct sp_failure failure;
+    int r = call_named(c, call, user, ret, &failure);
+
+    if (r == SP_NOT_FOUND && user == NULL && !is_surely_id(name)) {
+        user = "default";
+        r = call_named(c, call, user, ret, &failure);
+    }
+    if (r == SP_NOT_FOUND && user != NULL)
+        (void) snprintf(failure.message, sizeof(failure.message),
+                        "the thread '%.80s' of the user '%.80s' has no sandbox%s", name, user,
+                        cli_option(&c->args, "user") != NULL ? "" : ", and none has that id");
+    return r == SP_OK ? CLI_OK : cli_fail(c, &failure);
 }

@@ -40,8 +40,8 @@ int cli_main(int argc, const char *const *argv, FILE *out, FILE *err)
     if (!cli_parse(argc, argv, &c.args, &why)) {
         const char *name = c.args.command != NULL ? c.args.command->name : NULL;
 
-        (void) fprintf(err, "sandpool: %s; try 'sandpool %s%s--help'\n", why.msg,
-                       name != NULL ? name : "", name != NULL ? " " : "");
+        (void) cli_fail_usage(&c, "%s; try 'sandpool %s%s--help'", why.msg,
+                              name != NULL ? name : "", name != NULL ? " " : "");
         /* What a run exits with is its command's, but for the codes that are set apart. */
         return c.args.command != NULL && c.args.command->operands_max == CLI_REST ? CLI_RUN_FAILED
                                                                                   : CLI_USAGE;

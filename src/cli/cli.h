@@ -123,7 +123,7 @@ void cli_print_command_help(const struct cli_command *command, FILE *out);
 /* False when the shell is unknown. */
 bool cli_print_completion(const char *shell, FILE *out);
 
-/* --- call.c: talking to the daemon. Failures are told on c->err --- */
+/* --- call.c: talking to the daemon. A failure is printed --- */
 
 /* An exit code. On CLI_OK *ret (may be NULL) is the parsed answer, to be freed; with --json it has
  * been printed as it came. */
@@ -132,14 +132,33 @@ MUST_CHECK int cli_call(struct cli *c, const char *method, const char *target, c
 /* The same without a body, and nothing is printed. */
 MUST_CHECK int cli_fetch(struct cli *c, const char *method, const char *target,
                          struct json_doc **ret);
+/* Appends a part of a path or query: all but letters, digits and "-_.:" escaped. */
+void cli_escape(struct buf *out, const char *text);
+/* Appends "&name=value" when the option was given. */
+void cli_add_filter(const struct cli *c, struct buf *target, const char *option, const char *name);
+/* A call about the sandbox that the operand names: by its id, or by its thread (of --user, which must be an
+ * option of the command). */
+struct cli_sandbox_call {
+    const char *method;
+    const char *suffix; /* of the path, with the query: "/renew", "?alive=1", "" */
+    const char *body;   /* NULL: none */
+};
+MUST_CHECK int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call,
+                                struct json_doc **ret);
+
+/* --- fail.c: a failure as a sentence on c->err; with --json as an object on c->out --- */
+
+/* Both return what to exit with. */
 int cli_fail(struct cli *c, const struct sp_failure *f);
 int cli_fail_usage(struct cli *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int cli_exit_code(const struct sp_failure *f);
 bool cli_wants_json(const struct cli *c);
-/* Appends a part of a path or query: all but letters, digits and "-_.:" escaped. */
-void cli_escape(struct buf *out, const char *text);
-/* "/v1/sandboxes/<operand><suffix>" */
-void cli_sandbox_target(const struct cli *c, struct buf *out, const char *suffix);
+
+/* --- suggest.c: "did you mean" --- */
+
+/* Appends a sentence about a command, or an option of `command` (NULL: of all), that does not exist. */
+void suggest_command(const char *name, struct buf *out);
+void suggest_option(const struct cli_command *command, const char *arg, struct buf *out);
 
 /* --- out.c: tables for people --- */
 
@@ -161,6 +180,12 @@ void out_table_fini(struct out_table *t);
 void out_pair(FILE *out, const char *name, const char *value);
 void out_text(FILE *out, const char *text);
 
+/* --- progress.c: with --verbose, or on a terminal, says on stderr what an acquire waits for --- */
+
+/* Stop takes what start returned. Of the request only its names matter. */
+int cli_progress_start(const struct cli *c, const struct sp_acquire *request);
+void cli_progress_stop(int progress);
+
 /* --- show.c: members of answers --- */
 
 /* "" when it is absent or null. */
@@ -168,6 +193,9 @@ const char *show_str(const struct json *obj, const char *key);
 uint64_t show_u64(const struct json *obj, const char *key);
 /* A number of seconds as "3m", "" when absent; dst has room for 24. */
 const char *show_age(const struct json *obj, const char *key, char *dst);
+/* When and why time ends a box: "9m (idle)"; "" when nothing does. dst has room for SHOW_END_MAX. */
+enum { SHOW_END_MAX = 64 };
+const char *show_end(const struct json *box, char *dst);
 /* What to call a box: its sandbox_id, or "box:" and its own id. dst has room for 96. */
 const char *show_id(const struct json *box, char *dst);
 /* Every member that has a value, one line each. */
@@ -193,6 +221,7 @@ bool sse_feed(struct sse *s, const char *data, size_t len);
 /* --- one file per command --- */
 
 int cmd_acquire(struct cli *c);
+int cmd_backup(struct cli *c);
 int cmd_release(struct cli *c);
 int cmd_run(struct cli *c);
 int cmd_renew(struct cli *c);

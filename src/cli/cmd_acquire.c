@@ -187,6 +187,7 @@ static void print_exports(const struct json *lease, FILE *out)
 static void print_lease(const struct json *lease, FILE *out)
 {
     char took[32];
+    char end[SHOW_END_MAX];
 
     (void) snprintf(took, sizeof(took), "%.3g ms",
                     json_num(json_get(json_get(lease, "timings_ms"), "total")));
@@ -195,6 +196,8 @@ static void print_lease(const struct json *lease, FILE *out)
     out_pair(out, "source", show_str(lease, "source"));
     out_pair(out, "profile", show_str(lease, "profile"));
     out_pair(out, "expires", show_str(lease, "expires_at"));
+    if (json_get(lease, "ends_by") != NULL) /* else the daemon is an older one */
+        out_pair(out, "ends in", show_end(lease, end));
     out_pair(out, "took", took);
 }
 
@@ -205,6 +208,7 @@ int cmd_acquire(struct cli *c)
     struct json_doc *doc;
     const char *bad;
     struct buf body;
+    int progress;
     int code;
 
     if (metadata != NULL && !is_object(metadata))
@@ -220,7 +224,15 @@ int cmd_acquire(struct cli *c)
                               "/here:/there[:ro], --cpus is a number",
                               bad);
     }
+    progress = cli_progress_start(
+        c, &(struct sp_acquire){
+               .thread_id = c->args.operand_count > 0 ? c->args.operands[0] : NULL,
+               .user_id = cli_option(&c->args, "user"),
+               .sandbox_id = cli_option(&c->args, "id"),
+               .profile = cli_option(&c->args, "profile"),
+           });
     code = cli_call(c, "POST", "/v1/acquire", buf_str(&body), &doc);
+    cli_progress_stop(progress);
     buf_fini(&body);
     if (code != CLI_OK)
         return code;

@@ -6,20 +6,21 @@ int cmd_destroy(struct cli *c)
 {
     const char *separator = "?";
     struct json_doc *doc;
-    struct buf target;
+    struct cli_sandbox_call call = {.method = "DELETE"};
+    struct buf query;
     uint64_t generation;
     int code;
 
-    buf_init(&target, 4096);
-    cli_sandbox_target(c, &target, "");
+    buf_init(&query, 256);
     if (cli_flag(&c->args, "quick")) {
-        buf_puts(&target, "?quick=1");
+        buf_puts(&query, "?quick=1");
         separator = "&";
     }
     if (cli_number(&c->args, "generation", &generation))
-        buf_printf(&target, "%sgeneration=%llu", separator, (unsigned long long) generation);
-    code = cli_call(c, "DELETE", buf_str(&target), NULL, &doc);
-    buf_fini(&target);
+        buf_printf(&query, "%sgeneration=%llu", separator, (unsigned long long) generation);
+    call.suffix = buf_str(&query);
+    code = cli_call_sandbox(c, &call, &doc);
+    buf_fini(&query);
     if (code != CLI_OK)
         return code;
     if (!cli_wants_json(c)) {

@@ -222,9 +222,9 @@ int cmd_doctor(struct cli *c)
     sp_client_set_timeout(c->client, EXAM_MS);
     if (sp_call(c->client, "GET", "/v1/doctor", NULL, &answer, &f) == SP_OK)
         return show(c, answer);
-    code = cli_fail(c, &f);
     if (f.code != SP_CONNECT_FAILED)
-        return code;
+        return cli_fail(c, &f);
+    (void) fprintf(c->err, "sandpool: %s\n", f.message); /* also with --json: an answer follows */
     buf_init(&text, ANSWER_MAX);
     code = examine_here(c, &text);
     if (code == CLI_OK)

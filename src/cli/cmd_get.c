@@ -3,14 +3,11 @@
 
 int cmd_get(struct cli *c)
 {
+    struct cli_sandbox_call call = {.method = "GET",
+                                    .suffix = cli_flag(&c->args, "alive") ? "?alive=1" : ""};
     struct json_doc *doc;
-    struct buf target;
-    int code;
+    int code = cli_call_sandbox(c, &call, &doc);
 
-    buf_init(&target, 4096);
-    cli_sandbox_target(c, &target, cli_flag(&c->args, "alive") ? "?alive=1" : "");
-    code = cli_call(c, "GET", buf_str(&target), NULL, &doc);
-    buf_fini(&target);
     if (code != CLI_OK)
         return code;
     if (!cli_wants_json(c))

@@ -8,7 +8,7 @@
 enum { PAGE = 500, OUTPUT_MAX = 256 * 1024 * 1024 };
 
 static const char *const head[] = {"ID",  "STATE", "PROFILE", "USER", "THREAD",
-                                   "AGE", "IDLE",  "EXPIRES", "URL"};
+                                   "AGE", "IDLE",  "ENDS",    "URL"};
 
 struct listing {
     struct cli *c;
@@ -18,21 +18,11 @@ struct listing {
     char cursor[128];
 };
 
-static void add_filter(const struct cli *c, struct buf *target, const char *option,
-                       const char *name)
-{
-    const char *value = cli_option(&c->args, option);
-
-    if (value == NULL)
-        return;
-    buf_printf(target, "&%s=", name);
-    cli_escape(target, value);
-}
-
 static void add_row(struct listing *l, const struct json *box)
 {
     char id[96];
     char age[24];
+    char end[SHOW_END_MAX];
 
     if (cli_wants_json(l->c)) {
         struct buf text;
@@ -55,7 +45,7 @@ static void add_row(struct listing *l, const struct json *box)
     out_cell(&l->table, show_str(box, "thread_id"));
     out_cell(&l->table, show_age(box, "age_s", age));
     out_cell(&l->table, show_age(box, "idle_s", age));
-    out_cell(&l->table, show_str(box, "expires_at"));
+    out_cell(&l->table, show_end(box, end));
     out_cell(&l->table, show_str(box, "sandbox_url"));
 }
 
@@ -70,10 +60,10 @@ static int fetch_page(struct listing *l, bool *ret_more)
     buf_init(&target, 8192);
     buf_printf(&target, "/v1/sandboxes?limit=%llu",
                (unsigned long long) MIN_OF(l->left, (uint64_t) PAGE));
-    add_filter(l->c, &target, "state", "state");
-    add_filter(l->c, &target, "profile", "profile");
-    add_filter(l->c, &target, "user", "user_id");
-    add_filter(l->c, &target, "thread", "thread_id");
+    cli_add_filter(l->c, &target, "state", "state");
+    cli_add_filter(l->c, &target, "profile", "profile");
+    cli_add_filter(l->c, &target, "user", "user_id");
+    cli_add_filter(l->c, &target, "thread", "thread_id");
     if (!str_is_empty(l->cursor)) {
         buf_puts(&target, "&cursor=");
         cli_escape(&target, l->cursor);

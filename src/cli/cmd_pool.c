@@ -18,11 +18,17 @@ static uint64_t count_of(const struct json *profile, const char *key)
     return json_get(profile, key) != NULL ? show_u64(profile, key) : show_u64(by_state, key);
 }
 
-static void add_trouble(struct out_table *t, const struct json *breaker)
+static void add_trouble(struct out_table *t, const struct json *profile)
 {
+    const struct json *breaker = json_get(profile, "breaker");
     char text[400];
-    const char *reason = show_str(breaker, "reason");
+    const char *reason = show_str(profile, "reason");
 
+    if (!str_is_empty(reason)) { /* nobody gets a box of it */
+        out_cell(t, reason);
+        return;
+    }
+    reason = show_str(breaker, "reason");
     if (show_u64(breaker, "failures") == 0 && !json_bool(json_get(breaker, "open"))) {
         out_cell(t, "");
         return;
@@ -53,7 +59,7 @@ static void add_profile(struct out_table *t, const struct json *p)
     out_cell(t, text);
     out_cell_u64(t, show_u64(p, "warm_hits"));
     out_cell_u64(t, show_u64(p, "cold_starts"));
-    add_trouble(t, json_get(p, "breaker"));
+    add_trouble(t, p);
 }
 
 static void print_disk(const struct json *disk, FILE *out)

@@ -3,16 +3,14 @@
 
 int cmd_release(struct cli *c)
 {
+    struct cli_sandbox_call call = {.method = "POST", .suffix = "/release"};
     struct json_doc *doc;
     struct json_out o;
-    struct buf target;
     struct buf body;
     uint64_t generation;
     int code;
 
-    buf_init(&target, 4096);
     buf_init(&body, 256);
-    cli_sandbox_target(c, &target, "/release");
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     if (cli_number(&c->args, "generation", &generation))
@@ -21,8 +19,8 @@ int cmd_release(struct cli *c)
         json_put_bool(&o, "destroy", true);
     json_end(&o);
     json_out_finish(&o, &body);
-    code = cli_call(c, "POST", buf_str(&target), buf_str(&body), &doc);
-    buf_fini(&target);
+    call.body = buf_str(&body);
+    code = cli_call_sandbox(c, &call, &doc);
     buf_fini(&body);
     if (code != CLI_OK)
         return code;

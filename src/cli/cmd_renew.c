@@ -4,16 +4,14 @@
 
 int cmd_renew(struct cli *c)
 {
+    struct cli_sandbox_call call = {.method = "POST", .suffix = "/renew"};
     struct json_doc *doc;
     struct json_out o;
-    struct buf target;
     struct buf body;
     uint64_t v;
     int code;
 
-    buf_init(&target, 4096);
     buf_init(&body, 256);
-    cli_sandbox_target(c, &target, "/renew");
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     if (cli_number(&c->args, "generation", &v))
@@ -22,8 +20,8 @@ int cmd_renew(struct cli *c)
         json_put_u64(&o, "ttl_s", (v + 999) / 1000);
     json_end(&o);
     json_out_finish(&o, &body);
-    code = cli_call(c, "POST", buf_str(&target), buf_str(&body), &doc);
-    buf_fini(&target);
+    call.body = buf_str(&body);
+    code = cli_call_sandbox(c, &call, &doc);
     buf_fini(&body);
     if (code != CLI_OK)
         return code;

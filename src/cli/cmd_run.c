@@ -53,14 +53,16 @@ static int acquire(struct holder *h, int signal_fd, struct sp_failure *f)
 {
     const struct cli_args *a = &h->cli->args;
     struct sp_acquire request = {.thread_id = cli_option(a, "thread"),
-                                 .user_id = cli_option(a, "user-id"),
+                                 .user_id = cli_option(a, "user"),
                                  .profile = cli_option(a, "profile")};
+    int progress = cli_progress_start(h->cli, &request);
     int r;
 
     sp_client_set_timeout(h->cli->client, LONGEST_WAIT_MS);
     sp_client_set_interrupt(h->cli->client, signal_fd);
     r = sp_acquire(h->cli->client, &request, &h->lease, f);
     sp_client_set_interrupt(h->cli->client, -1);
+    cli_progress_stop(progress);
     return r;
 }
 

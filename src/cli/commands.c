@@ -32,14 +32,15 @@ static const struct cli_option acquire_options[] = {
     {"idle", 0, CLI_DURATION, "TIME", "destroy it when idle this long (default: the profile's)",
      NULL},
     {"metadata", 0, CLI_TEXT, "JSON", "an object that is kept with the box", NULL},
-    {"env", 0, CLI_LIST, "NAME=VALUE", "set a variable in the box; may be repeated", NULL},
+    {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable in the box; may be repeated", NULL},
     {"mount", 0, CLI_LIST, "/HERE:/THERE[:ro]", "a path of the daemon's machine; may be repeated",
      NULL},
     {"memory", 0, CLI_TEXT, "SIZE", "memory of the box, like 512M (default: the profile's)", NULL},
     {"cpus", 0, CLI_TEXT, "N", "processors of the box, like 1.5 (default: the profile's)", NULL},
     {"pids", 0, CLI_NUMBER, "N", "processes of the box (default: the profile's)", NULL},
-    {"export", 'e', CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
+    {"export", 0, CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
+    {"verbose", 'v', CLI_FLAG, NULL, "say what it waits for (without: on a terminal only)", NULL},
     END_OPTIONS,
 };
 
@@ -48,14 +49,15 @@ static const struct cli_option run_options[] = {
      NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "use the box of this thread and keep it for the thread",
      NULL},
-    {"user-id", 'u', CLI_TEXT, "USER", "whose box it is (default: default)", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "whose thread it is (default: default)", NULL},
     {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable; may be repeated", NULL},
     {"cwd", 'C', CLI_TEXT, "DIR", "directory in the box to start in", NULL},
     {"as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL},
     {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
-    {"keep", 0, CLI_FLAG, NULL, "do not give the box back; its id is told on stderr", NULL},
+    {"keep", 0, CLI_FLAG, NULL, "do not give the box back; its id is printed on stderr", NULL},
     {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
     {"no-stdin", 0, CLI_FLAG, NULL, "do not pass our input on", NULL},
+    {"verbose", 'v', CLI_FLAG, NULL, "say what it waits for (without: on a terminal only)", NULL},
     END_OPTIONS,
 };
 
@@ -66,18 +68,21 @@ static const struct cli_option doctor_options[] = {
 };
 
 static const struct cli_option release_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
     {"destroy", 'd', CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option renew_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
-    {"ttl", 't', CLI_DURATION, "TIME", "from now on this long (default: the profile's)", NULL},
+    {"ttl", 0, CLI_DURATION, "TIME", "from now on this long (default: the profile's)", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option get_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it lives", NULL},
     END_OPTIONS,
 };
@@ -86,20 +91,29 @@ static const struct cli_option ls_options[] = {
     {"state", 0, CLI_TEXT, "STATE", "only those", "starting blank leased parked deleting"},
     {"profile", 'p', CLI_TEXT, "NAME", "only those", NULL},
     {"user", 'u', CLI_TEXT, "USER", "only those", NULL},
-    {"thread", 't', CLI_TEXT, "THREAD", "only those", NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "only those", NULL},
     {"limit", 'n', CLI_NUMBER, "N", "at most this many (default: all)", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print ids only", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option destroy_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
     {"quick", 0, CLI_FLAG, NULL, "do not wait until it is gone", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option events_options[] = {
-    {"since", 0, CLI_NUMBER, "ID", "begin after this event; 0: with the oldest kept", NULL},
+    {"since", 0, CLI_TEXT, "ID|TIME",
+     "begin after this event, or so long ago (2h); 0: with the oldest kept", NULL},
+    {"until", 0, CLI_DURATION, "TIME", "end with what happened so long ago", NULL},
+    {"event", 0, CLI_TEXT, "KIND", "only those, like leased or lost", NULL},
+    {"box", 0, CLI_TEXT, "BOX", "only those about this box_id", NULL},
+    {"id", 0, CLI_TEXT, "ID", "only those about this sandbox id", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "only those about boxes of this user", NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "only those about boxes of this thread", NULL},
+    {"limit", 'n', CLI_NUMBER, "N", "end after this many", NULL},
     {"no-follow", 0, CLI_FLAG, NULL, "end after what has happened so far", NULL},
     END_OPTIONS,
 };
@@ -131,8 +145,8 @@ const struct cli_command cli_commands[] = {
     {"release", "ID", 1, 1, "ID", "give a sandbox back",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,
-     "sandpool release fe0dc8182dec7b77            # keep it for its thread\n"
-     "sandpool release fe0dc8182dec7b77 --destroy  # it is not needed again\n",
+     "sandpool release thread-1                    # by its thread: keep it for that thread\n"
+     "sandpool release fe0dc8182dec7b77 --destroy  # by its id: it is not needed again\n",
      cmd_release},
     {"renew", "ID", 1, 1, "ID", "push a lease's deadline", NULL, renew_options,
      "sandpool renew fe0dc8182dec7b77 --ttl 2h\n", cmd_renew},
@@ -145,6 +159,7 @@ const struct cli_command cli_commands[] = {
      "sandpool ls --json | jq -r '.sandboxes[].sandbox_url'\n",
      cmd_ls},
     {"destroy", "ID", 1, 1, "ID", "destroy a sandbox", NULL, destroy_options,
+     "sandpool destroy thread-1 --user ana\n"
      "sandpool destroy fe0dc8182dec7b77\n"
      "sandpool destroy box:0123456789abcdef --quick\n",
      cmd_destroy},
@@ -152,11 +167,16 @@ const struct cli_command cli_commands[] = {
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
     {"events", "", 0, 0, NULL, "follow what happens",
      "One line per event; with --json one object per line. A broken connection is taken up again "
-     "where it ended.",
+     "where it ended. Older events are read from the database (store.events_max).",
      events_options,
      "sandpool events                        # from now on\n"
-     "sandpool events --since 0 --no-follow  # all that is kept\n",
+     "sandpool events --since 0 --no-follow  # all that is kept\n"
+     "sandpool events --since 2h --user ana --thread t7 --no-follow\n",
      cmd_events},
+    {"backup", "FILE", 1, 1, NULL, "copy the database to a new file",
+     "Of one moment, while the daemon serves. The file holds the tokens of boxes; to use it, put\n"
+     "it in the place of sandpool.db while no daemon runs.",
+     no_options, "sandpool backup /var/backups/sandpool-$(date +%F).db\n", cmd_backup},
     {"pause", "", 0, 0, NULL, "hold new leases until resume", NULL, no_options, "sandpool pause\n",
      cmd_pause},
     {"resume", "", 0, 0, NULL, "serve again after pause or drain", NULL, no_options,

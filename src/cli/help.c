@@ -95,7 +95,10 @@ void cli_print_command_help(const struct cli_command *command, FILE *out)
     if (command->help != NULL)
         (void) fprintf(out, "%s\n", command->help);
     if (command->choices != NULL && strcmp(command->choices, "ID") == 0)
-        (void) fprintf(out, "ID is a sandbox id, or box: and the id of a box (see sandpool ls).\n");
+        (void) fprintf(
+            out,
+            "ID is a sandbox id, a thread (of --user, else of the user default), or box: and the id of\n"
+            "a box that has no owner (see sandpool ls).\n");
     else if (command->choices != NULL)
         (void) fprintf(out, "%s is one of: %s.\n", command->operands, command->choices);
     print_options("Options", command->options, out);

@@ -156,7 +156,10 @@ static void start(struct run *r)
     encode(r, &body);
     call.body = buf_str(&body);
     call.len = body.len;
-    r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
+    /* The time of the command is over also when it could not begin. */
+    r->call_deadline_ms =
+        run_now_ms() + MIN_OF((uint64_t) RUN_CALL_MS,
+                              r->command->timeout_ms > 0 ? r->command->timeout_ms : UINT64_MAX);
     if (sp_box_begin(box_of(r), &call, &f) != SP_OK)
         run_fail(r, &f);
     buf_fini(&body);
@@ -246,7 +249,11 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
         say(r, "the command's time is over and the box does not end it");
         end(r, CLI_RUN_TIMEOUT);
     } else if (waits_for_answer(r) && now_ms >= r->call_deadline_ms) {
+        bool is_late = r->phase == RUN_STARTING && r->command->timeout_ms > 0;
+
         run_fail(r, &f);
+        if (is_late)
+            r->result.status = CLI_RUN_TIMEOUT;
     }
     if (now_ms >= r->touch_ms) {
         r->touch_ms = now_ms + RUN_TOUCH_MS;

@@ -38,8 +38,9 @@ struct run_result {
 
 enum {
     RUN_TOUCH_MS = 20 * 1000,
-    RUN_CALL_MS = 15 * 1000,  /* for a call that should be answered at once */
-    RUN_GRACE_MS = 15 * 1000, /* after the command's timeout, for the agent to end it */
+    RUN_CALL_MS = 15 * 1000, /* for a call that should be answered at once */
+    RUN_GRACE_MS =
+        5 * 1000, /* after the command's timeout, for the agent to end it: it waits 2 s */
 };
 
 void run_in_box(const struct sp_lease *lease, const struct run_command *command,

@@ -29,6 +29,20 @@ const char *show_age(const struct json *obj, const char *key, char *dst)
     return dst;
 }
 
+const char *show_end(const struct json *box, char *dst)
+{
+    const char *by = show_str(box, "ends_by");
+    char in[24];
+
+    if (json_get(box, "ends_by") == NULL) /* of an older daemon */
+        str_copy_cut(dst, SHOW_END_MAX, show_str(box, "expires_at"));
+    else if (str_is_empty(by))
+        dst[0] = '\0';
+    else
+        (void) snprintf(dst, SHOW_END_MAX, "%s (%.30s)", show_age(box, "ends_in_s", in), by);
+    return dst;
+}
+
 const char *show_id(const struct json *box, char *dst)
 {
     const char *id = show_str(box, "sandbox_id");

@@ -53,6 +53,8 @@ class Sandbox:
     why: Optional[str] = None
     report: Optional[str] = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    ends_at: Optional[datetime] = None
+    ends_by: Optional[str] = None
 
     @property
     def headers(self) -> Dict[str, str]:
@@ -81,6 +83,8 @@ class Sandbox:
                 why=_text(data, "why"),
                 report=_text(data, "report"),
                 metadata=data.get("metadata") or {},
+                ends_at=_time(data, "ends_at"),
+                ends_by=_text(data, "ends_by"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError("protocol", f"a sandbox without a good {error}") from None

@@ -1,92 +1,13 @@
 /* Whole commands against a server that answers from a script: what is asked, what is printed, and
  * with which code the program ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
-#include "cli/cli.h"
-#include "tests/unit/client/script_server.h"
-
-enum { STEPS_MAX = 8 };
-
-/* A daemon with answers, the program run once, and what came of it. */
-struct world {
-    struct step steps[STEPS_MAX];
-    char *answers[STEPS_MAX];
-    size_t count;
-    struct script_server *server;
-    char *out;
-    char *err;
-    int code;
-};
-
-static void will_answer(struct world *w, int status, const char *body)
-{
-    char *text = NULL;
-
-    assert_true(w->count < STEPS_MAX);
-    assert_true(asprintf(&text, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n%s", status,
-                         strlen(body), body) > 0);
-    w->answers[w->count] = text;
-    w->steps[w->count] = (struct step){.answer = text};
-    w->count++;
-}
-
-#define RUN(w, ...) run(w, (const char *const[]){"sandpool", __VA_ARGS__, NULL})
-
-static void run(struct world *w, const char *const *argv)
-{
-    size_t len;
-    FILE *out = open_memstream(&w->out, &len);
-    FILE *err = open_memstream(&w->err, &len);
-    int argc = 0;
-
-    assert_non_null(out);
-    assert_non_null(err);
-    while (argv[argc] != NULL)
-        argc++;
-    w->server = script_server_start(w->steps, w->count);
-    assert_int_equal(setenv("SANDPOOL_SOCKET", script_server_path(w->server), 1), 0);
-    w->code = cli_main(argc, argv, out, err);
-    (void) fclose(out);
-    (void) fclose(err);
-    script_server_stop(w->server);
-    assert_int_equal(unsetenv("SANDPOOL_SOCKET"), 0);
-}
-
-/* The n-th request must begin so and end so. */
-static void expect_request(const struct world *w, unsigned n, const char *head, const char *body)
-{
-    const char *text = script_server_request(w->server, n);
-    const char *end = strstr(text, "\r\n\r\n");
-
-    if (strncmp(text, head, strlen(head)) != 0)
-        fail_msg("asked '%s', not '%s'", text, head);
-    assert_non_null(end);
-    assert_string_equal(end + 4, body);
-}
-
-static void finish(struct world *w)
-{
-    script_server_free(w->server);
-    for (size_t i = 0; i < w->count; i++)
-        free(w->answers[i]);
-    free(w->out);
-    free(w->err);
-    memset(w, 0, sizeof(*w));
-}
+#include "tests/unit/cli/cli_world.h"
 
 static const char lease[] =
     "{\"sandbox_id\":\"fe0dc8182dec7b77\",\"generation\":2,\"sandbox_url\":\"http://127.0.0.1:9\","
     "\"token\":\"it's\",\"source\":\"warm\",\"state\":\"leased\",\"profile\":\"default\","
     "\"user_id\":\"default\",\"thread_id\":\"t1\",\"created_at\":\"2026-11-16T00:00:00.000Z\","
-    "\"expires_at\":null,\"timings_ms\":{\"queued\":0,\"total\":0.25}}";
+    "\"expires_at\":null,\"ends_at\":\"2026-11-16T00:10:00.000Z\",\"ends_by\":\"idle\",\"ends_in_s\":600,"
+    "\"timings_ms\":{\"queued\":0,\"total\":0.25}}";
 
 static void test_acquire(void **state)
 {
@@ -105,6 +26,7 @@ static void test_acquire(void **state)
                                "source         warm\n"
                                "profile        default\n"
                                "expires        -\n"
+                               "ends in        10m (idle)\n"
                                "took           0.25 ms\n");
     assert_string_equal(w.err, "");
     finish(&w);
@@ -163,7 +85,7 @@ static void test_exit_codes(void **state)
                         "\"retry_after_ms\":1500}}",
                         cases[i].code);
         will_answer(&w, cases[i].status, body);
-        RUN(&w, "get", "x", "--json");
+        RUN(&w, "get", "fe0dc8182dec7b77");
         assert_int_equal(w.code, cases[i].exit);
         assert_string_equal(w.out, "");
         /* one line, one sentence, no escape sequence gets through */
@@ -276,7 +198,7 @@ static void test_lease_commands(void **state)
 static const char page1[] =
     "{\"sandboxes\":[{\"box_id\":\"0123456789abcdef\",\"sandbox_id\":\"aa\",\"state\":\"leased\","
     "\"profile\":\"default\",\"user_id\":\"u\",\"thread_id\":\"t\",\"age_s\":130.5,\"idle_s\":3,"
-    "\"expires_at\":null,\"sandbox_url\":\"http://h:1\"}],\"next_cursor\":\"17&x\"}";
+    "\"expires_at\":null,\"ends_by\":\"parked\",\"ends_in_s\":59.9,\"sandbox_url\":\"http://h:1\"}],\"next_cursor\":\"17&x\"}";
 static const char page2[] =
     "{\"sandboxes\":[{\"box_id\":\"fedcba9876543210\",\"sandbox_id\":null,\"state\":\"blank\","
     "\"profile\":\"default\"}],\"next_cursor\":null}";
@@ -288,7 +210,7 @@ static void test_ls(void **state)
 
     will_answer(&w, 200, page1);
     will_answer(&w, 200, page2);
-    RUN(&w, "ls", "--state", "leased", "--user", "a&b", "-t", "t 1", "-p", "default");
+    RUN(&w, "ls", "--state", "leased", "--user", "a&b", "--thread", "t 1", "-p", "default");
     assert_int_equal(w.code, CLI_OK);
     expect_request(&w, 0,
                    "GET /v1/sandboxes?limit=500&state=leased&profile=default&user_id=a%26b&"
@@ -297,9 +219,9 @@ static void test_ls(void **state)
     assert_non_null(strstr(script_server_request(w.server, 1), "&cursor=17%26x HTTP/1.1\r\n"));
     assert_string_equal(
         w.out,
-        "ID                    STATE   PROFILE  USER  THREAD  AGE  IDLE  EXPIRES  URL\n"
-        "aa                    leased  default  u     t       2m   3s    -        http://h:1\n"
-        "box:fedcba9876543210  blank   default  -     -       -    -     -        -\n");
+        "ID                    STATE   PROFILE  USER  THREAD  AGE  IDLE  ENDS          URL\n"
+        "aa                    leased  default  u     t       2m   3s    59s (parked)  http://h:1\n"
+        "box:fedcba9876543210  blank   default  -     -       -    -     -             -\n");
     finish(&w);
 
     will_answer(&w, 200, page1);
@@ -322,7 +244,7 @@ static void test_ls(void **state)
     will_answer(&w, 500, "{\"error\":{\"code\":\"internal\",\"message\":\"m\"}}");
     RUN(&w, "ls", "--json");
     assert_int_equal(w.code, CLI_FAILED);
-    assert_string_equal(w.out, "");
+    assert_string_equal(w.out, "{\"error\":{\"code\":\"internal\",\"message\":\"m\"}}\n");
     finish(&w);
 
     RUN(&w, "ls", "--limit", "0");
@@ -422,7 +344,8 @@ static void test_events(void **state)
     will_answer(&w, 403, "{\"error\":{\"code\":\"forbidden\",\"message\":\"no\"}}");
     RUN(&w, "events", "--json");
     assert_int_equal(w.code, CLI_FAILED);
-    assert_string_equal(w.out, "{\"a\":1}\n");
+    assert_string_equal(w.out,
+                        "{\"a\":1}\n{\"error\":{\"code\":\"forbidden\",\"message\":\"no\"}}\n");
     assert_non_null(strstr(w.err, "connecting again"));
     assert_non_null(strstr(script_server_request(w.server, 1), "\r\nLast-Event-ID: 5\r\n"));
     finish(&w);

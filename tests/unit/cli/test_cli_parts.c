@@ -102,7 +102,7 @@ static void test_wrong_arguments(void **state)
         const char *argv[6];
         const char *message;
     } wrong[] = {
-        {{"sandpool", "lss"}, "unknown command 'lss'"},
+        {{"sandpool", "lss"}, "unknown command 'lss', did you mean 'sandpool ls'?"},
         {{"sandpool", "--json"}, "a command is missing"},
         {{"sandpool", "get"}, "ID is missing"},
         {{"sandpool", "get", ""}, "ID is empty"},
@@ -308,6 +308,42 @@ static void test_help_is_complete(void **state)
     }
 }
 
+/* What one has learned of a letter with one command holds for all. */
+static void test_a_letter_has_one_meaning(void **state)
+{
+    (void) state;
+    const char *meaning[128] = {0};
+
+    for (const struct cli_option *o = cli_common; o->name != NULL; o++)
+        meaning[(unsigned char) o->letter] = o->name;
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        for (const struct cli_option *o = c->options; o->name != NULL; o++) {
+            const char **known = &meaning[(unsigned char) o->letter];
+
+            if (o->letter == 0)
+                continue;
+            if (*known != NULL && strcmp(*known, o->name) != 0)
+                fail_msg("-%c is --%s of %s and --%s elsewhere", o->letter, o->name, c->name,
+                         *known);
+            *known = o->name;
+        }
+    }
+}
+
+/* Every command that takes an id takes a thread, whose user may have to be named. */
+static void test_ids_have_users(void **state)
+{
+    (void) state;
+
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        bool has_user = false;
+
+        for (const struct cli_option *o = c->options; o->name != NULL; o++)
+            has_user = has_user || strcmp(o->name, "user") == 0;
+        assert_true(has_user || c->choices == NULL || strcmp(c->choices, "ID") != 0);
+    }
+}
+
 static void test_completions_are_current(void **state)
 {
     (void) state;
@@ -355,6 +391,8 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_help_is_complete),
+        cmocka_unit_test(test_a_letter_has_one_meaning),
+        cmocka_unit_test(test_ids_have_users),
         cmocka_unit_test(test_completions_are_current),
     };
 

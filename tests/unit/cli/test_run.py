@@ -25,6 +25,10 @@ from agent_client import BIN, TOKEN, WAIT_S, AgentTest, is_sanitized
 
 ID = "fe0dc8182dec7b77"
 
+# A shell has what it starts in the background ignore these two, and a process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
 
 class Leases(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Hands out the one box there is and remembers what it was asked."""
@@ -264,7 +268,7 @@ class Command(RunTest):
         self.assertEqual(out, b"two words||/usr|--help\n")
 
     def test_asks_for_the_box_it_is_told(self):
-        self.run_it("--thread", "t1", "--user-id", "ana", "--profile", "big", "true")
+        self.run_it("--thread", "t1", "--user", "ana", "--profile", "big", "true")
         self.assertEqual(self.leases.acquired(),
                          [{"thread_id": "t1", "user_id": "ana", "profile": "big"}])
         self.assertEqual(self.leases.released(), [{"generation": 3}])

@@ -1,0 +1,92 @@
+/* suggest.c - "did you mean": the nearest name, or the command that other programs' users look for. */
+#include <string.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+
+/* Words of docker, kubectl and systemctl, and what does it here. */
+static const struct {
+    const char *word;
+    const char *hint;
+} habits[] = {
+    {"create", "acquire"},
+    {"delete", "destroy"},
+    {"exec", "run --thread THREAD -- COMMAND"},
+    {"info", "pool"},
+    {"inspect", "get"},
+    {"kill", "destroy"},
+    {"list", "ls"},
+    {"logs", "events"},
+    {"new", "acquire"},
+    {"ps", "ls"},
+    {"remove", "destroy"},
+    {"restart", "reload"},
+    {"rm", "destroy"},
+    {"shell", "run --tty --thread THREAD bash"},
+    {"show", "get"},
+    {"start", "acquire"},
+    {"stats", "pool"},
+    {"status", "pool"},
+    {"stop", "release"},
+    {"terminate", "destroy"},
+    {"top", "pool"},
+};
+
+/* A beginning is as near as can be: "ver". */
+static unsigned distance_of(const char *name, size_t len, const char *command)
+{
+    if (len > 1 && strncmp(command, name, len) == 0)
+        return 0;
+    return str_distance(name, len, command, strlen(command));
+}
+
+void suggest_command(const char *name, struct buf *out)
+{
+    size_t len = strlen(name);
+    const char *found = NULL;
+    unsigned best = STR_WORD_MAX;
+
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        unsigned d = distance_of(name, len, c->name);
+
+        if (d < best && str_is_near(d, len)) {
+            best = d;
+            found = c->name;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(habits); i++) {
+        if (strcmp(habits[i].word, name) == 0)
+            found = habits[i].hint;
+    }
+    if (found != NULL)
+        buf_printf(out, ", did you mean 'sandpool %s'?", found);
+}
+
+/* The nearest of a table; `*best` is the distance of the nearest so far. */
+static const char *nearest(const struct cli_option *table, const char *name, size_t len,
+                           unsigned *best, const char *found)
+{
+    for (const struct cli_option *o = table; o->name != NULL; o++) {
+        unsigned d = str_distance(name, len, o->name, strlen(o->name));
+
+        if (d < *best && str_is_near(d, len)) {
+            *best = d;
+            found = o->name;
+        }
+    }
+    return found;
+}
+
+void suggest_option(const struct cli_command *command, const char *arg, struct buf *out)
+{
+    const char *name = arg + strspn(arg, "-");
+    size_t len = strcspn(name, "=");
+    const char *found = NULL;
+    unsigned best = STR_WORD_MAX;
+
+    if (command != NULL)
+        found = nearest(command->options, name, len, &best, found);
+    found = nearest(cli_common, name, len, &best, found);
+    if (found != NULL)
+        buf_printf(out, ", did you mean '--%s'?", found);
+}

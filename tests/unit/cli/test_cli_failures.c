@@ -1,0 +1,165 @@
+/* How commands name sandboxes, and what they say when something is wrong. */
+#include "tests/unit/cli/cli_world.h"
+
+static const char box[] = "{\"sandbox_id\":\"fe0dc8182dec7b77\",\"state\":\"parked\"}";
+static const char absent[] = "{\"error\":{\"code\":\"not_found\",\"message\":\"no such sandbox\"}}";
+
+static void test_by_id(void **state)
+{
+    (void) state;
+    struct world w = {0};
+
+    will_answer(&w, 200, box);
+    RUN(&w, "release", "fe0dc8182dec7b77");
+    assert_int_equal(w.code, CLI_OK);
+    expect_request(&w, 0, "POST /v1/sandboxes/fe0dc8182dec7b77/release HTTP/1.1\r\n", "{}");
+    assert_string_equal(w.out, "fe0dc8182dec7b77 is parked\n");
+    finish(&w);
+
+    /* nothing but an id looks like this: no thread is asked for */
+    will_answer(&w, 404, absent);
+    RUN(&w, "get", "box:0123456789abcdef");
+    assert_int_equal(w.code, CLI_NOT_FOUND);
+    assert_string_equal(w.err, "sandpool: no such sandbox; 'sandpool ls' shows what there is\n");
+    finish(&w);
+}
+
+static void test_by_thread(void **state)
+{
+    (void) state;
+    struct world w = {0};
+
+    /* an id comes first, because a caller may choose any name as an id */
+    will_answer(&w, 404, absent);
+    will_answer(&w, 200, box);
+    RUN(&w, "destroy", "demo", "--quick");
+    assert_int_equal(w.code, CLI_OK);
+    expect_request(&w, 0, "DELETE /v1/sandboxes/demo?quick=1 HTTP/1.1\r\n", "");
+    expect_request(&w, 1, "DELETE /v1/sandboxes/thread:default%2Fdemo?quick=1 HTTP/1.1\r\n", "");
+    finish(&w);
+
+    will_answer(&w, 200, box);
+    RUN(&w, "renew", "demo", "-u", "ana@example", "--ttl", "5m");
+    assert_int_equal(w.code, CLI_OK);
+    expect_request(&w, 0, "POST /v1/sandboxes/thread:ana%40example%2Fdemo/renew HTTP/1.1\r\n",
+                   "{\"ttl_s\":300}");
+    finish(&w);
+
+    will_answer(&w, 404, absent);
+    will_answer(&w, 404, absent);
+    RUN(&w, "get", "demo");
+    assert_int_equal(w.code, CLI_NOT_FOUND);
+    assert_string_equal(w.err,
+                        "sandpool: the thread 'demo' of the user 'default' has no sandbox, and "
+                        "none has that id; 'sandpool ls' shows what there is\n");
+    finish(&w);
+
+    will_answer(&w, 404, absent);
+    RUN(&w, "get", "demo", "--user", "ana");
+    assert_string_equal(w.err, "sandpool: the thread 'demo' of the user 'ana' has no sandbox; "
+                               "'sandpool ls' shows what there is\n");
+    finish(&w);
+}
+
+static void test_json(void **state)
+{
+    (void) state;
+    struct world w = {0};
+
+    will_answer(&w, 429,
+                "{\"error\":{\"code\":\"pool_exhausted\",\"message\":\"all are in use\","
+                "\"retry_after_ms\":1500}}");
+    RUN(&w, "acquire", "t", "--json");
+    assert_int_equal(w.code, CLI_BUSY);
+    assert_string_equal(w.err, "");
+    assert_string_equal(
+        w.out,
+        "{\"error\":{\"code\":\"pool_exhausted\",\"message\":\"all are in use; release "
+        "one ('sandpool ls' shows them) or raise pool.max_boxes\",\"retry_after_ms\":1500}}\n");
+    finish(&w);
+
+    RUN(&w, "--json", "lst");
+    assert_int_equal(w.code, CLI_USAGE);
+    assert_string_equal(w.err, "");
+    assert_string_equal(w.out,
+                        "{\"error\":{\"code\":\"bad_request\",\"message\":\"unknown command 'lst', "
+                        "did you mean 'sandpool ls'?; try 'sandpool --help'\"}}\n");
+    finish(&w);
+
+    RUN(&w, "ls", "--json", "--socket", "/tmp/no-such-directory/s");
+    assert_int_equal(w.code, CLI_UNREACHABLE);
+    assert_true(strncmp(w.out, "{\"error\":{\"code\":\"connect_failed\"", 33) == 0);
+    finish(&w);
+
+    /* the output of a run is its command's */
+    RUN(&w, "run", "--json", "--socket", "/tmp/no-such-directory/s", "true");
+    assert_int_equal(w.code, CLI_RUN_FAILED);
+    assert_string_equal(w.out, "");
+    assert_true(strncmp(w.err, "{\"error\":{\"code\":\"connect_failed\"", 33) == 0);
+    finish(&w);
+}
+
+static void test_options_not_fields(void **state)
+{
+    (void) state;
+    static const char *const cases[][2] = {
+        {"'ttl_s' must be a whole number from 1 to 9", "--ttl (in seconds) must be a whole number"},
+        {"'limits': 'memory' must be bytes", "--memory must be bytes"},
+        {"'mounts': '/proc' cannot be covered", "--mount: '/proc' cannot be covered"},
+        {"'user_id' must be 1 to 128 characters", "--user must be 1 to 128 characters"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct world w = {0};
+        char body[256];
+
+        (void) snprintf(body, sizeof(body),
+                        "{\"error\":{\"code\":\"invalid_field\",\"message\":\"%s\"}}", cases[i][0]);
+        will_answer(&w, 422, body);
+        RUN(&w, "acquire", "t");
+        assert_int_equal(w.code, CLI_FAILED);
+        assert_non_null(strstr(w.err, cases[i][1]));
+        finish(&w);
+    }
+}
+
+static void test_suggestions(void **state)
+{
+    (void) state;
+    static const char *const cases[][2] = {
+        {"acquier", "did you mean 'sandpool acquire'?"},
+        {"list", "did you mean 'sandpool ls'?"},
+        {"rm", "did you mean 'sandpool destroy'?"},
+        {"exec", "did you mean 'sandpool run --thread THREAD -- COMMAND'?"},
+        {"ver", "did you mean 'sandpool version'?"},
+    };
+    struct world w = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        RUN(&w, cases[i][0]);
+        assert_int_equal(w.code, CLI_USAGE);
+        assert_non_null(strstr(w.err, cases[i][1]));
+        finish(&w);
+    }
+    RUN(&w, "acquire", "--proflie", "x");
+    assert_non_null(strstr(w.err, "unknown option '--proflie', did you mean '--profile'?"));
+    finish(&w);
+    RUN(&w, "ls", "--jsn");
+    assert_non_null(strstr(w.err, "did you mean '--json'?"));
+    finish(&w);
+    RUN(&w, "help", "lst");
+    assert_int_equal(w.code, CLI_USAGE);
+    assert_non_null(strstr(w.err, "did you mean 'sandpool ls'?"));
+    finish(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_id),       cmocka_unit_test(test_by_thread),
+        cmocka_unit_test(test_json),        cmocka_unit_test(test_options_not_fields),
+        cmocka_unit_test(test_suggestions),
+    };
+
+    return cmocka_run_group_tests_name("cli_failures", tests, NULL, NULL);
+}
