@@ -98,7 +98,7 @@ class Bare:
         self.leave_out_helpers()
 
     def leave_out_helpers(self):
-        """What other processes of ours do for a box: its user namespace, its netlink sockets, its limits of files."""
+        """What other processes of ours do for a box: its user namespace, its sockets, its limits of files."""
         for namespace in self.spec["linux"]["namespaces"]:
             if namespace["type"] == "user":
                 namespace.pop("path", None)

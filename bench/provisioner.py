@@ -45,7 +45,7 @@ def timed(work):
 
 def bench_provisioner(b):
     port, native_port = free_port(), free_port()
-    d = Daemon(b, "provisioner", FAST.format(warm=256, warm_max=512, sim="") + LISTEN.format(port=port, key=KEY) +
+    d = Daemon(b, "provisioner", FAST.format(warm=256, warm_max=512, sim="", boxes=12000) + LISTEN.format(port=port, key=KEY) +
                NATIVE.format(port=native_port, key=KEY)).start_ready(blank=256)
     there = Caller(port, {"X-API-Key": KEY})
     native = Caller(native_port, {"Authorization": f"Bearer {KEY}"})

@@ -22,7 +22,7 @@ START_TIMEOUT = 60
 SMALLEST = "profiles: {default: {backend: sim, warm: {min: 4, max: 16}}}\n"
 # Boxes that cost nothing to make, so that what is measured is the daemon.
 FAST = """log: {{level: warn}}
-pool: {{max_boxes: 12000, reconcile_interval_s: 3600}}
+pool: {{max_boxes: {boxes}, reconcile_interval_s: 3600}}
 profiles:
   default:
     backend: sim
@@ -223,8 +223,8 @@ class Bench:
         self.rows.append((what, measured, target, "-" if is_met is None else "yes" if is_met else "NO"))
         print(f"  {what}: {measured} (target {target}): {self.rows[-1][3]}", flush=True)
 
-    def fast_daemon(self, name, warm=256, sim=""):
-        return Daemon(self, name, FAST.format(warm=warm, warm_max=warm * 2, sim=sim))
+    def fast_daemon(self, name, warm=256, sim="", boxes=12000):
+        return Daemon(self, name, FAST.format(warm=warm, warm_max=warm * 2, sim=sim, boxes=boxes))
 
     def big_daemon(self):
         """The one with 10,000 leases, shared by the rows that need it."""

@@ -303,6 +303,7 @@ class BoxCase(TestCase):
 
     profiles = {"default": {"warm": {"min": 1, "max": 2}}}
     config = {}
+    daemon = Daemon
 
     @classmethod
     def setUpClass(cls):
@@ -316,7 +317,7 @@ class BoxCase(TestCase):
         for name in ("sandpool-agent", "sandpool-oci"):
             copy_program(BIN / name, cls.home / "bin")
         cls.instance = f"test-{cls.home.name[-8:].lower()}"
-        cls.server = Daemon(cls.home, cls.make_config())
+        cls.server = cls.daemon(cls.home, cls.make_config())
         cls.left = Leftovers(cls.server.state, cls.instance)
         cls.addClassCleanup(cls.left.sweep)
         cls.addClassCleanup(cls.end)

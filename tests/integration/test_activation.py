@@ -1,11 +1,17 @@
-"""Sockets passed by a service manager: named and unnamed, and callers that wait through a restart."""
+"""What a service manager gives and asks for: sockets, named and unnamed, with callers that wait through a restart; a
+main process that is its child, also after an upgrade; lines with the journal's priorities."""
 
+import ctypes
 import os
 import pathlib
+import re
+import signal
 import socket
 import sys
+import unittest
 
-from harness import BIN, Process, TestCase, in_threads, main, wait_until
+from harness import BIN, WAIT_S, Process, TestCase, in_threads, main, wait_until
+from test_crash import fault_names
 
 # What a service manager does: the sockets, which come as descriptors from 100 on, become 3, 4, ...
 LAUNCHER = """
@@ -112,6 +118,132 @@ class Activation(TestCase):
     def test_what_is_meant_for_another_process_is_left_alone(self):
         daemon = self.daemon(env={"LISTEN_PID": "1", "LISTEN_FDS": "3"})
         self.assertTrue(daemon.answers())
+
+
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+class Service(TestCase):
+    """This process is the manager: it gets the children whose parents end, as systemd does."""
+
+    def setUp(self):
+        super().setUp()
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.assertEqual(libc.prctl(36, 1, 0, 0, 0), 0)  # PR_SET_CHILD_SUBREAPER
+        self.addCleanup(libc.prctl, 36, 0, 0, 0, 0)
+        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.notices.close)
+        self.notices.settimeout(WAIT_S)
+        path = os.path.join(self.directory, "notify")
+        self.notices.bind(path)
+        self.env = {"NOTIFY_SOCKET": path}
+
+    def notice(self, beginning):
+        """The next one with a line that begins like that: the rest of the line."""
+        while True:
+            for line in self.notices.recv(4096).decode().splitlines():
+                if line.startswith(beginning):
+                    return line[len(beginning):]
+
+    def started(self, daemon, count):
+        """The pid of that many-th successor."""
+        found = wait_until(lambda: (lambda all_of_them: len(all_of_them) == count and all_of_them)(
+            re.findall(r"handover.started .*pid=(\d+)", daemon.log.read_text())), "a successor is started")
+        return int(found[-1])
+
+    def end(self, pid, signum=signal.SIGTERM):
+        """How a child that Python did not start has ended."""
+        pid_fd = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(pid_fd, signum)
+            wait_until(lambda: os.waitid(os.P_PIDFD, pid_fd, os.WEXITED | os.WNOWAIT | os.WNOHANG), "it ends")
+            return os.waitid(os.P_PIDFD, pid_fd, os.WEXITED)
+        finally:
+            os.close(pid_fd)
+
+    @unittest.skipUnless(fault_names(), "this build cannot be made to hang")
+    def test_the_successor_is_the_managers_child(self):
+        hang = pathlib.Path(self.directory) / "hang"
+        hang.touch()
+        daemon = self.daemon(env={**self.env, "SANDPOOL_HANG_AT": f"takeover.new_served={hang}"})
+        old = daemon.process
+        self.assertEqual(self.notice("MAINPID="), str(old.pid))
+        old.child.send_signal(signal.SIGUSR2)
+        pid = self.started(daemon, 1)
+        self.assertEqual(parent_of(pid), os.getpid(), "before anybody is told that it is the main process")
+        hang.unlink()
+        self.assertEqual(self.notice("MAINPID="), str(pid))
+        self.assertEqual(old.child.wait(WAIT_S), 0)
+        self.assertEqual(self.client(daemon).get("/v1/version").json["pid"], pid)
+        ended = self.end(pid)
+        self.assertEqual((ended.si_code, ended.si_status), (os.CLD_EXITED, 0))
+
+    @unittest.skipUnless(fault_names(), "this build cannot be made to hang")
+    def test_one_successor_at_a_time(self):
+        hang = pathlib.Path(self.directory) / "hang"
+        hang.touch()
+        daemon = self.daemon(env={**self.env, "SANDPOOL_HANG_AT": f"takeover.new_asked={hang}"})
+        old = daemon.process
+        old.child.send_signal(signal.SIGUSR2)
+        first = self.started(daemon, 1)
+        old.child.send_signal(signal.SIGUSR2)
+        wait_until(lambda: "handover.not_started" in daemon.log.read_text(), "not a second one")
+        self.assertEqual(self.started(daemon, 1), first)
+        self.end(first, signal.SIGKILL)
+
+    def test_after_one_that_failed_another_can_be_started(self):
+        daemon = self.daemon(env=self.env)
+        good = daemon.config.read_text()
+        daemon.write_config("{")
+        daemon.process.child.send_signal(signal.SIGUSR2)
+        first = self.started(daemon, 1)
+        pid, status = os.waitpid(first, 0)  # ours by now
+        self.assertEqual((pid, os.waitstatus_to_exitcode(status)), (first, 1))
+        daemon.write_config(good)
+        daemon.process.child.send_signal(signal.SIGUSR2)
+        second = self.started(daemon, 2)
+        self.assertEqual(daemon.process.child.wait(WAIT_S), 0)
+        self.assertEqual(self.end(second).si_status, 0)
+
+
+class Journal(TestCase):
+    PRIORITIES = {"debug": 7, "info": 6, "warn": 4, "error": 3}
+
+    def lines(self, stream_of):
+        """What a daemon logs when told that `stream_of` of its log is the journal."""
+        daemon = self.daemon(start=False, log={"level": "debug"})
+        daemon.log.touch()
+        daemon.env = {"JOURNAL_STREAM": stream_of(os.stat(daemon.log))}
+        daemon.start()
+        daemon.write_config("{")
+        daemon.process.child.send_signal(signal.SIGHUP)  # refused: an error
+        wait_until(lambda: "config.reload_failed" in daemon.process.output(), "the error")
+        daemon.stop()
+        return daemon.process.output().splitlines()
+
+    def test_each_line_has_its_priority(self):
+        levels = set()
+        for line in self.lines(lambda st: f"{st.st_dev}:{st.st_ino}"):
+            found = re.fullmatch(r"<(\d)>ts=\S+ level=(\w+) event=.*", line)
+            self.assertIsNotNone(found, line)
+            self.assertEqual(int(found[1]), self.PRIORITIES[found[2]], line)
+            levels.add(found[2])
+        self.assertLessEqual({"info", "error"}, levels)
+
+    def test_elsewhere_there_is_none(self):
+        for line in self.lines(lambda st: f"{st.st_dev}:{st.st_ino + 1}"):
+            self.assertTrue(line.startswith("ts="), line)
+
+    def test_what_ends_the_start_is_an_error(self):
+        daemon = self.daemon(start=False)
+        daemon.log.touch()
+        st = os.stat(daemon.log)
+        daemon.env = {"JOURNAL_STREAM": f"{st.st_dev}:{st.st_ino}"}
+        daemon.write_config("{")
+        daemon.process = daemon.spawn()
+        self.assertEqual(daemon.process.child.wait(WAIT_S), 1)
+        self.assertRegex(daemon.process.output(), r"^<3>sandpoold: ")
 
 
 if __name__ == "__main__":

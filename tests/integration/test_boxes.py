@@ -4,6 +4,7 @@ restart of the daemon means to them (nothing)."""
 import http.client
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -260,6 +261,25 @@ class Stopped(BoxCase):
                 os.kill(pid, signal.SIGCONT)
 
 
+    def test_is_alive_and_does_not_answer(self):
+        box = self.acquire("stopped-later")
+        path = f"/v1/sandboxes/{box.id}?alive=1"
+        row = self.assertOk(self.pool.get(path))
+        self.assertEqual((row["alive"], row["answers"]), (True, True))
+        pid = self.init_of(box)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            row = self.assertOk(self.pool.get(path))
+            self.assertEqual((row["alive"], row["answers"]), (True, False))
+            done = subprocess.run([BIN / "sandpool", "run", "--thread", "stopped-later", "--keep", "--timeout", "1s",
+                                   "true"], env={**os.environ, "SANDPOOL_SOCKET": str(self.server.socket)},
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT_S)
+            self.assertEqual(done.returncode, 124, done)
+            self.assertIn("does not answer", done.stderr)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
 class Kinds(BoxCase):
     """Profiles with another base or network; all cold."""
     config = {"mounts": {"allow": ["/nowhere"]}}
@@ -333,16 +353,37 @@ class Kinds(BoxCase):
         port = str(box.url.port)
         self.assertEqual(box.sh(["python3", "-c", CONNECT, "127.0.0.1", port]), "connected\n")
 
+    def helper_of(self, box):
+        """The process that serves its network."""
+        return int((self.server.state / "oci" / "boxes" / box.box_id / "net.pid").read_text().split()[0])
+
     def test_network_by_nat(self):
         box = self.of("nat")
-        wait_until(lambda: self.interfaces(box) == {"lo", "tap0"}, "the box has its interface")
+        self.assertEqual(self.interfaces(box), {"lo", "tap0"})  # at once
+        self.assertIn("\t00000000\t", box.sh("cat /proc/net/route"))
         self.assertIn("nameserver", box.sh("cat /etc/resolv.conf"))
         self.assertEqual(box.sh(["python3", "-c", LOOPBACK]), "hello\n")
-        directory = self.server.state / "oci" / "boxes" / box.box_id
-        helper = int((directory / "net.pid").read_text().split()[0])
+        helper = self.helper_of(box)
         self.assertTrue(is_alive(helper))
+        if HAS_CGROUPS:
+            self.assertIn(f"/sandpool-{self.instance}/{box.box_id}\n", read_of(helper, "cgroup"))
         self.destroy(box)
         self.assertFalse(is_alive(helper))
+
+    def test_a_box_whose_network_ended_is_lost(self):
+        for when in ("while the daemon watches", "while no daemon runs"):
+            with self.subTest(when=when):
+                box = self.of("nat")
+                if when == "while no daemon runs":
+                    self.server.kill()
+                os.kill(self.helper_of(box), signal.SIGKILL)
+                if when == "while no daemon runs":
+                    self.server.start()
+                    self.pool.close()
+                answer = wait_until(lambda: (lambda a: a.status == 410 and a)(
+                    self.pool.get(f"/v1/sandboxes/{box.id}")), "the owner learns it")
+                self.assertCode(answer, 410, "sandbox_lost")
+                self.assertIn("network", answer.text)
 
 
 LOOPBACK = """
@@ -442,6 +483,36 @@ class Restart(BoxCase):
         # Nothing proves that nobody has seen the token of a box without row and owner.
         wait_until(lambda: not blank & set(self.left.boxes()), "blank boxes are destroyed")
         self.assertLessEqual(owned, set(self.left.boxes()))
+
+    def test_boxes_of_a_name_that_was_lost_are_reported(self):
+        """Database and name are gone: the boxes are not ours by their labels, but in our directory."""
+        box = self.acquire("nameless")
+        record = self.server.state / "oci" / "boxes" / box.box_id / "box.json"
+        wait_until(lambda: '"nameless"' in record.read_text(), "its labels are written")
+        self.server.stop()
+        labels = record.read_text()
+        self.addCleanup(lambda: record.exists() and record.write_text(labels))  # the next test has the same directory
+        record.write_text(labels.replace(f'"{self.instance}"', '"lost-name"'))
+        self.lose_database()
+        wait_until(lambda: re.search("oci.boxes_of_another_instance .*lost-name", self.server.process.output()),
+                   "the daemon reports it")
+        findings = {f["subject"]: f for e in self.pool.get("/v1/doctor").json["backends"]
+                    for f in e["findings"]}
+        self.assertIn("1 of instance 'lost-name'", findings["boxes of another instance"]["text"])
+        self.assertEqual(findings["boxes of another instance"]["level"], "warn")
+        self.assertEqual(box.sh("echo lives"), "lives\n")
+        self.server.stop()
+        record.write_text(labels)
+        self.lose_database()
+        self.assertEqual(self.acquire("nameless", "parked").box_id, box.box_id)
+
+    def lose_database(self):
+        """Of a daemon that does not run; it is started again."""
+        for file in self.server.state.glob("sandpool.db*"):
+            file.unlink()
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
 
     def test_a_box_that_died_meanwhile_is_lost_and_told(self):
         box = self.acquire("unlucky")

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from harness import SLOW, free_port, main, wait_until
-from oci_case import HAS_CGROUPS, MIB, PROCESSES, BoxCase, group_of, has_loop_devices, read_of
+from oci_case import GROUPS, HAS_CGROUPS, MIB, PROCESSES, BoxCase, group_of, has_loop_devices, read_of
 
 MEMORY = 128 * MIB
 PIDS = 64
@@ -202,13 +202,14 @@ class Limits(BoxCase):
     @unittest.skipUnless(HAS_CGROUPS, "this runtime is started without control groups")
     def test_numbers(self):
         box = self.acquire("numbers")
-        if (pathlib.Path("/sys/fs/cgroup") / "cgroup.controllers").exists():
-            self.skipTest("written for the old control groups")
-        read = {name: int((group_of(self.instance, box.box_id, c) / name).read_text())
-                for c, name in (("memory", "memory.limit_in_bytes"), ("pids", "pids.max"),
-                                ("cpu", "cpu.cfs_quota_us"))}
-        self.assertEqual(read, {"memory.limit_in_bytes": MEMORY, "pids.max": PIDS,
-                                "cpu.cfs_quota_us": 100000})
+        wanted = {("memory", "memory.limit_in_bytes"): f"{MEMORY}", ("pids", "pids.max"): f"{PIDS}",
+                  ("cpu", "cpu.cfs_quota_us"): "100000"}
+        if (GROUPS / "cgroup.controllers").exists():
+            wanted = {("", "memory.max"): f"{MEMORY}", ("", "pids.max"): f"{PIDS}", ("", "cpu.max"): "100000 100000"}
+        if (group_of(self.instance, box.box_id, "") / "memory.swap.max").exists():
+            wanted["", "memory.swap.max"] = "0"
+        self.assertEqual({(kind, name): (group_of(self.instance, box.box_id, kind) / name).read_text().strip()
+                          for kind, name in wanted}, wanted)
         if has_loop_devices():
             size = int(box.sh("df --output=size -B1 /workspace | tail -1"))
             self.assertLessEqual(size, DISK)

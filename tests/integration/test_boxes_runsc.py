@@ -34,6 +34,22 @@ def host_only_files():
     return [path for path in found if path]
 
 
+# What root of a box can do to a socket: each must fail.
+IMPOSTOR = r"""
+import errno, os, socket, sys
+place = sys.argv[1]
+s = socket.socket(socket.AF_UNIX)
+for act in (lambda: os.unlink(place), lambda: os.rename(place, place + ".old"), lambda: s.bind(place + ".new"),
+            lambda: os.chmod(place, 0), lambda: os.close(os.open(place + ".file", os.O_CREAT | os.O_WRONLY))):
+    try:
+        act()
+        print("done")
+    except OSError as e:
+        print(errno.errorcode[e.errno])
+print(*os.listdir(os.path.dirname(place)))
+"""
+
+
 class RunscCase(BoxCase):
     def processes_of(self, box):
         """By kind: the kernel, the one that serves it files, those that pass on what callers say."""
@@ -172,6 +188,28 @@ class Life(RunscCase):
             self.assertEqual(os.getsid(pid), pid)
             self.assertNotEqual(os.readlink(f"/proc/{pid}/ns/net"), os.readlink("/proc/self/ns/net"))
         self.assertIn("Seccomp:\t2", read_of(self.one(box, "relay"), "status"))
+
+    def test_an_id_of_its_own(self):
+        """Not that of all other boxes, and not one that its files can have."""
+        seen = set()
+        for name in ("first", "second"):
+            box = self.acquire(name)
+            base = int(read_of(self.one(box, "gofer"), "uid_map").split()[1])
+            status = read_of(self.one(box, "sandbox"), "status")
+            for kind in ("Uid", "Gid"):
+                ids = set(status.split(f"{kind}:", 1)[1].split("\n", 1)[0].split())
+                self.assertEqual(ids, {str(base + 65535)}, kind)
+            self.assertEqual(read_of(self.one(box, "gofer"), "uid_map").split(), ["0", str(base), "65535"])
+            seen |= ids
+        self.assertEqual(len(seen), 2)
+
+    def test_the_socket_of_the_agent_stays(self):
+        """Whoever could put another in its place would be sent the box's token."""
+        box = self.acquire("impostor", profile="rooted")
+        place = "/.sandpool/run/agent.sock"
+        seen = box.run(["python3", "-c", IMPOSTOR, place])
+        self.assertEqual(seen.out.split(), ["EROFS"] * 5 + ["agent.sock"], seen.err)
+        self.assertEqual(box.sh("echo served"), "served\n")
 
     def test_nothing_is_left(self):
         box = self.acquire("gone")

@@ -1,12 +1,14 @@
 """Real boxes made for one thread: each bears its owner's name from birth, takes what an acquire brings, and is found
-again by its thread and nobody else after a crash at any moment of its making."""
+again by its thread and nobody else after a crash at any moment of its making. And boxes whose network is pasta's."""
 
 import json
+import shutil
 import threading
 import time
+import unittest
 
-from harness import main, wait_until
-from oci_case import BoxCase
+from harness import Daemon, main, wait_until
+from oci_case import RUNTIME, BoxCase
 
 
 class Personal(BoxCase):
@@ -74,6 +76,48 @@ class Personal(BoxCase):
         left = [r for r in self.rows() if r["thread_id"] == "gone" and r["state"] != "leased"]
         self.assertEqual((left, self.counts()["blank"]), ([], 0))
         self.assertLessEqual(len(self.rows()), before + 1)
+
+
+# A mount namespace in which slirp4netns cannot be run, and the device of networks has mode $1.
+ONLY_PASTA = ("unshare", "-m", "bash", "-c",
+              '{ ! test -e /usr/bin/slirp4netns || mount --bind /dev/null /usr/bin/slirp4netns; } && '
+              'mknod -m "$1" "$0/tun" c 10 200 && mount --bind "$0/tun" /dev/net/tun; rm -f "$0/tun"; exec "${@:2}"')
+
+
+class PastaDaemon(Daemon):
+    mode = "666"  # as on most machines
+
+    def spawn(self, env=None, args=(), prefix=()):
+        return super().spawn(env, args, (*ONLY_PASTA, self.directory, self.mode, *prefix))
+
+
+@unittest.skipIf("runsc" in RUNTIME, "boxes by runsc have no network")
+@unittest.skipUnless(shutil.which("pasta"), "pasta is not installed")
+class Pasta(BoxCase):
+    daemon = PastaDaemon
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}, "nat": {"network": "nat", "warm": {"min": 0, "max": 0}}}
+
+    def finding(self):
+        return next(f for b in self.pool.get("/v1/doctor").json["backends"] for f in b["findings"]
+                    if f["subject"] == "network nat")
+
+    def test_doctor_says_whether_it_works(self):
+        for mode, level in (("600", "warn"), ("666", "ok")):
+            self.server.stop()
+            self.server.mode = mode
+            self.server.start()
+            self.pool.close()
+            found = self.finding()
+            self.assertEqual(found["level"], level, found)
+            self.assertEqual("mode 0666" in found["text"], level == "warn", found)
+
+    def test_network_by_pasta(self):
+        box = self.acquire("one", "cold", profile="nat")
+        pid = (self.server.state / "oci" / "boxes" / box.box_id / "net.pid").read_text().split()[0]
+        with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
+            self.assertRegex(file.read(), "^[^\0]*/pasta\0")
+        self.assertIn("nameserver", box.sh("cat /etc/resolv.conf"))
+        self.assertIn("\t00000000\t", box.sh("cat /proc/net/route"))
 
 
 if __name__ == "__main__":

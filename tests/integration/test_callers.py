@@ -203,6 +203,13 @@ class Limits(CallersCase):
         self.assertEqual(self.acquire(thread_id="u", limits={"memory": "1G"})[0], 200)
         self.assertEqual(self.acquire(thread_id="u", limits={"memory": "2G"})[0], 403)
 
+    def test_a_foreign_thread_is_called_so(self):
+        self.begin()
+        self.assertEqual(self.acquire(uid=12345, thread_id="t")[0], 200)
+        status, answer = self.acquire(uid=12346, thread_id="t")
+        self.assertEqual(status, 403, answer)
+        self.assertIn("belongs to another caller", answer["error"]["message"])
+
     def test_of_the_box_the_thread_is_about_to_get(self):
         self.begin(create_ms=300)
         first = self.dial(self.server.socket, 12345)

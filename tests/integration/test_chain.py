@@ -75,9 +75,9 @@ class Chain(BoxCase):
             client.close()
 
     def held_by_b(self):
-        """Public ids of the provisioner's boxes."""
+        """Public ids of the provisioner's boxes. One whose creator was killed before it took the answer is parked."""
         self.pool.close()  # B may have been started anew
-        return sorted(r["sandbox_id"] for r in self.rows() if r["state"] == "leased" and
+        return sorted(r["sandbox_id"] for r in self.rows() if r["state"] in ("leased", "parked") and
                       (r["sandbox_id"] or "").startswith("sp-"))
 
     def settle(self, limit=WAIT_S * 3):
@@ -190,15 +190,18 @@ class Chain(BoxCase):
 
         def kills():
             rand = random.Random(42)
-            for _ in range(6):
-                time.sleep(rand.uniform(0.3, 1.2))
-                side = rand.choice((self.a, self.server))
-                side.kill()
-                side.start()
-            stop.set()
+            try:
+                for _ in range(6):
+                    time.sleep(rand.uniform(0.3, 1.2))
+                    side = rand.choice((self.a, self.server))
+                    side.kill()
+                    side.start()
+                # How much was served meanwhile is a matter of the machine's speed; afterwards all are served again.
+                wait_until(lambda: len(served) > 20, "callers are served", WAIT_S * 2)
+            finally:
+                stop.set()
 
         in_threads(5, lambda i: kills() if i == 4 else client(i))
-        self.assertGreater(len(served), 20)
         self.settle()
         rows = {r["box_id"] for r in self.rows_of_a()}
         self.assertEqual([t for t, box in held.items() if box and box not in rows], [],

@@ -17,9 +17,14 @@ class Vanishing(Hostile):
         daemon = self.daemon({"warm": {"min": 2, "max": 2}, "discover": False}, sim=self.sim())
         client = self.client(daemon)
         self.wait_blank(client, 2)
-        for i in range(50):
-            send_and_vanish(daemon.socket, post("/v1/acquire", {
-                "thread_id": f"v{i}", "user_id": "alice", "metadata": {"secret": i}}))
+        # All are gone before the first is answered: one who hangs up with the answer in its socket was given the box.
+        os.kill(daemon.process.pid, signal.SIGSTOP)
+        try:
+            for i in range(50):
+                send_and_vanish(daemon.socket, post("/v1/acquire", {
+                    "thread_id": f"v{i}", "user_id": "alice", "metadata": {"secret": i}}))
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
         # The last requests may still be unread when the first ones are undone: ask until all is still.
         # What was said of a box goes with its lease.
         wait_until(lambda: all(box["state"] == "blank" and "metadata" not in box

@@ -37,6 +37,20 @@ class Cli(TestCase):
         self.run_cli("destroy", lease["sandbox_id"])
         self.assertIn("no such sandbox", self.run_cli("get", lease["sandbox_id"], status=4).stderr)
 
+    def test_a_thread_is_as_good_as_an_id(self):
+        self.run_cli("acquire", "demo")
+        self.assertIn("demo", self.run_cli("get", "demo").stdout)
+        self.assertIn("has no sandbox", self.run_cli("get", "demo", "--user", "ana", status=4).stderr)
+        self.run_cli("acquire", "demo", "--user", "ana@example.org")
+        self.run_cli("renew", "demo", "--user", "ana@example.org", "--ttl", "1h")
+        self.run_cli("release", "demo")
+        self.assertIn("demo is gone", self.run_cli("destroy", "demo").stdout)
+        left = json.loads(self.run_cli("ls", "--json", "--state", "leased").stdout)["sandboxes"]
+        self.assertEqual([b["user_id"] for b in left], ["ana@example.org"])
+        for bad in ("thread:", "thread:a/b/c", "thread:/x", "thread:a b", "thread:x/" + "y" * 129):
+            failed = json.loads(self.run_cli("get", bad, "--json", status=4).stdout)
+            self.assertIn("not an id", failed["error"]["message"])
+
     def test_operating_the_pool(self):
         self.assertIn("default", self.run_cli("pool").stdout)
         self.run_cli("pause")

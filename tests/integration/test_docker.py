@@ -8,7 +8,7 @@ import time
 
 from docker_case import INSTANCE, DockerCase, engines
 from harness import main, wait_until
-from oci_case import Apart, Box, mark_of, processes, read_of, runs_one_of
+from oci_case import GROUPS, Apart, Box, mark_of, processes, read_of, runs_one_of
 
 
 class Inside(Apart, DockerCase):
@@ -41,6 +41,27 @@ class Inside(Apart, DockerCase):
         for line in ("NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapEff:\t0000000000000000\n"):
             self.assertIn(line, status)
         self.assertNotIn("Uid:\t0", status)
+
+    def test_relays_are_no_part_of_the_service(self):
+        """Where systemd looks, in version 1: its own hierarchy and one of version 2. All else is as it was."""
+        daemon = self.start(warm=0)
+        relays = self.relays(self.box(daemon, "one")) + self.relays(self.box(daemon, "two"))
+        self.assertEqual(len(relays), 2)
+        own = self.groups_of("self")
+        for relay in relays:
+            for names, path in self.groups_of(relay).items():
+                is_moved = names in ("", "name=systemd") or "pids" in names.split(",")
+                if is_moved and self.may_write(names):
+                    self.assertEqual(path, f"/sandpool-{INSTANCE}/relays", names)
+                else:
+                    self.assertEqual(path, own[names], names)
+
+    def groups_of(self, pid):
+        return dict(line.split(":", 2)[1:] for line in read_of(pid, "cgroup").splitlines())
+
+    def may_write(self, names):
+        top = GROUPS / {"": "unified", "name=systemd": "systemd"}.get(names, names)
+        return os.access(GROUPS if (GROUPS / "cgroup.controllers").exists() else top, os.W_OK)
 
     def test_box_and_relay_end_with_each_other(self):
         daemon = self.start(warm=0)

@@ -5,7 +5,7 @@ import datetime
 import threading
 
 from engine_case import EngineCase, Proxy
-from harness import main, wait_until
+from harness import WAIT_S, main, wait_until
 
 
 class Away:
@@ -20,7 +20,8 @@ class Away:
         wait_until(is_said, f"/readyz says {words}; it says {self.ready(daemon)}")
 
     def wait_ready(self, daemon):
-        wait_until(lambda: self.ready(daemon)[0] == 200, f"ready again; {self.ready(daemon)}")
+        # the next try may be a minute away
+        wait_until(lambda: self.ready(daemon)[0] == 200, f"ready again; {self.ready(daemon)}", 3 * WAIT_S)
 
     def examined(self, daemon):
         found = [f for b in self.get(daemon, "/v1/doctor").json["backends"] for f in b["findings"]]
@@ -177,7 +178,7 @@ class Silent:
         box = self.box(daemon, "one")
         wait_until(lambda: "box.bind_failed" in daemon.process.output(), "the bind fails")
         self.assertEqual(self.client(daemon, 60).delete(f"/v1/sandboxes/{box.id}").status, 200)
-        wait_until(lambda: not self.engine.volumes(), "no owner of nothing is left")
+        wait_until(lambda: not self.engine.volumes(), "no owner of nothing is left", 3 * WAIT_S)
 
     def test_name_of_somebody_else(self):
         """A container that is not ours has the name when we ask for it."""

@@ -74,6 +74,35 @@ class LiveRestore(OutageCase):
         self.assertKept(daemon, "parked", "parked")
         self.assertAgree(daemon)
 
+    def forgotten_meanwhile(self, daemon):
+        container = self.containers()[self.held["leased"].box_id]["Id"]
+        daemon.kill()
+        self.engine.stop(signal.SIGKILL)
+        shutil.rmtree(f"{self.engine.dir}/data/containers/{container}")
+        self.engine.start()
+
+    def test_forgotten_while_no_daemon_ran(self):
+        """The row names the container."""
+        daemon = self.fleet()
+        self.forgotten_meanwhile(daemon)
+        daemon.start()
+        self.assertLost(daemon, "leased")
+        self.assertKept(daemon, "parked", "parked")
+        self.assertAgree(daemon)
+
+    def test_forgotten_by_all(self):
+        """No row, and no container: the relay is there."""
+        daemon = self.fleet()
+        self.forgotten_meanwhile(daemon)
+        for path in daemon.state.glob("sandpool.db*"):
+            path.unlink()
+        daemon.start()
+        self.assertKept(daemon, "parked", "parked")
+        client = self.client(daemon)
+        self.assertOk(client.post("/v1/pool/reconcile"))
+        self.assertAgree(daemon)
+        self.assertIn("docker.relay_left", daemon.process.output())
+
 
 class NoLiveRestore(OutageCase):
     """Containers go with the engine."""

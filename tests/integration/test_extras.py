@@ -254,7 +254,7 @@ class TestDoctor(ExtrasCase):
         client = self.start()
         answer = self.assertOk(client.get("/v1/doctor"))
         self.assertTrue(answer["ok"])
-        self.assertEqual([b["name"] for b in answer["backends"]], [f"sim:{self.machine.socket}", "disk"])
+        self.assertEqual([b["name"] for b in answer["backends"]], [f"sim:{self.machine.socket}", "disk", "profiles"])
         self.assertEqual([(f["level"], f["subject"]) for f in answer["backends"][0]["findings"]],
                          [("ok", "sandpool-sim"), ("warn", "simulated boxes")])
         self.assertTrue(all(f["text"] for f in answer["backends"][0]["findings"]))

@@ -1,8 +1,9 @@
 """A listing that is clean and wrong ends no lease: the backend is asked for each box that it does not show."""
 
-from harness import TestCase, main, wait_until
+from harness import TestCase, in_threads, main, wait_until
 
 LEASES = 20
+MANY = 1200
 
 
 class Listing(TestCase):
@@ -33,6 +34,37 @@ class Listing(TestCase):
         self.assertEqual(set(sim.boxes()), before)
         events = client.get("/v1/events?since=0&follow=0").text
         self.assertIn(f"does not show {LEASES + 3} of {LEASES + 3} boxes", events)
+
+    def test_many_boxes(self):
+        """More than fit into one part of a listing: joined in parts, at a start and later."""
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 0}, "create": {"concurrency": 64}}, sim=sim,
+                             pool={"max_boxes": 9000, "reconcile_interval_s": 3600})
+        leases = {}
+
+        def fill(k):
+            client = self.client(daemon)
+            for i in range(MANY // 8):
+                leases[f"{k}-{i}"] = self.assertOk(client.acquire(f"{k}-{i}"))["box_id"]
+
+        def assert_kept():
+            client = self.client(daemon)
+            counts = client.get("/v1/pool").json
+            self.assertEqual((counts["by_state"]["leased"], counts["boxes"]["lost"]), (MANY, 0))
+            self.assertEqual(set(sim.boxes()), set(leases.values()))
+
+        in_threads(8, fill)
+        assert_kept()
+        client = self.client(daemon)
+        self.assertOk(client.post("/v1/pool/reconcile"))
+        self.assertNotIn("does not show", client.get("/v1/events?since=0&follow=0").text)
+        sim.fail(hide_lists=1)
+        self.assertOk(client.post("/v1/pool/reconcile"))
+        assert_kept()
+        self.assertIn(f"does not show {MANY} of {MANY} boxes", client.get("/v1/events?since=0&follow=0").text)
+        daemon.kill()
+        daemon.start()
+        assert_kept()
 
     def test_the_first_listing_after_a_start(self):
         sim, daemon, _, leases = self.fleet()

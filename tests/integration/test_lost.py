@@ -1,7 +1,9 @@
 """A database that is older than the boxes, or gone: whoever had a box keeps it, and nobody else gets it."""
 
 import os
+import pathlib
 import shutil
+import sqlite3
 
 from harness import TestCase, main, wait_until
 from hostile import as_nobody
@@ -38,6 +40,55 @@ def put_all_back(daemon):
 def lose(daemon):
     for path in daemon.state.glob("sandpool.db*"):
         path.unlink()
+
+
+class Restarted(TestCase):
+    """After a start of the machine the boxes are gone, and everybody is told why."""
+
+    def lose_all(self, boot_id):
+        machine = self.sim()
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}}, sim=machine)
+        lease = self.assertOk(self.client(daemon).acquire("t", wait_ms=20000))
+        daemon.stop()
+        with sqlite3.connect(daemon.state / "sandpool.db") as db:
+            self.assertEqual(db.execute("SELECT value FROM meta WHERE key = 'boot_id'").fetchone(),
+                             (pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),))
+            if boot_id is not None:
+                db.execute("UPDATE meta SET value = ? WHERE key = 'boot_id'", (boot_id,))
+        db.close()
+        for box_id in machine.boxes():
+            machine.kill_box(box_id)
+        daemon.start()
+        client = self.client(daemon)
+        target = f"/v1/sandboxes/{lease['sandbox_id']}"
+        wait_until(lambda: client.get(target).status == 410, "its end is known")
+        events = client.get("/v1/events?since=0&follow=0&event=lost").text
+        return daemon, client.get(target).json["error"]["message"], events
+
+    def test_the_machine_was_restarted(self):
+        daemon, message, events = self.lose_all("of another start")
+        self.assertIn("machine_restarted", message)
+        self.assertIn('"why":"machine_restarted","reason":"the machine was restarted"', events)
+        self.assertIn("engine.machine_restarted", daemon.process.output())
+        daemon.restart()  # it is stored, and the next start is another
+        self.assertEqual(daemon.process.output().count("engine.machine_restarted"), 1)
+        self.assertNotIn("machine_restarted", self.lost_of_a_live_box(daemon))
+
+    def lost_of_a_live_box(self, daemon):
+        client = self.client(daemon)
+        lease = self.assertOk(client.acquire("u", wait_ms=20000))
+        self.machine.kill_box(lease["box_id"])
+        wait_until(lambda: client.get(f"/v1/sandboxes/{lease['sandbox_id']}").status == 410, "lost")
+        return client.get(f"/v1/sandboxes/{lease['sandbox_id']}").json["error"]["message"]
+
+    def sim(self):
+        self.machine = super().sim()
+        return self.machine
+
+    def test_they_just_died(self):
+        _, message, events = self.lose_all(None)
+        self.assertIn("died", message)
+        self.assertNotIn("machine_restarted", events)
 
 
 class Sim(TestCase):

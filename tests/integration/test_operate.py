@@ -267,6 +267,18 @@ class Check(TestCase):
         self.assertIn("sandpool.yaml:3:12", bad.output())
         self.assertIn("did you mean 'min'", bad.output())
 
+    def test_check_finds_what_cannot_work(self):
+        daemon = self.daemon(start=False)
+        for profile, words in (
+                ("{backend: oci, image: 'debian:12'}", "must say where the image is: docker://debian:12"),
+                ("{backend: oci, runtime: nosuch}", "must be crun, runc, runsc or the absolute path"),
+                ("{backend: oci, runtime: /usr/bin/nosuch}", "there is no program '/usr/bin/nosuch'"),
+                ("{backend: oci, limits: {memory: 1GB}}", "must be a size like 512M or 1G")):
+            daemon.write_config(f"profiles:\n  default: {profile}\n")
+            bad = daemon.spawn(args=["--check"])
+            self.assertEqual(bad.child.wait(20), 1, profile)
+            self.assertIn(words, bad.output())
+
 
 if __name__ == "__main__":
     main()

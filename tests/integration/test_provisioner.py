@@ -130,7 +130,7 @@ BAD_MOUNTS = [
     ([mount("srv/a", "/mnt/a")], "host_path must be an absolute path without '..': 'srv/a'"),
     ([mount("/srv/../etc", "/mnt/a")],
      "host_path must be an absolute path without '..': '/srv/../etc'"),
-    ([mount("/etc", "/mnt/a")], "host_path is not below any of mounts.allow: '/etc'"),
+    ([mount("/etc", "/mnt/a")], "host_path is not below any of mounts.allow of sandpool's configuration: list it there: '/etc'"),
     ([mount("/srv/a", "mnt")], "container_path must be an absolute path without '..': 'mnt'"),
     ([mount("/srv/a", "/proc")], "container_path is not allowed: '/proc'"),
     ([mount("/srv/a", "/mnt/a"), mount("/srv/b", "/mnt/a")],
@@ -379,8 +379,8 @@ class TestEnds(ProvisionerCase):
         caller = self.caller()
         self.assertOk(caller.create("a"))
         answer = caller.create("b")
-        self.assertEqual((answer.status, answer.json["detail"]),
-                         (503, "Pod creation failed: all boxes are in use"))
+        self.assertEqual(answer.status, 503, answer)
+        self.assertIn("Pod creation failed: all boxes are in use (of 1: 1 leased", answer.json["detail"])
         self.assertIn("Retry-After", answer.headers)
         self.assertOk(caller.delete("a"))
         self.assertOk(caller.create("b"))

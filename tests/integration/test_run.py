@@ -10,9 +10,13 @@ import subprocess
 import sys
 import time
 
-from harness import BIN, SLOW, TestCase, main, wait_until
+from harness import BIN, SLOW, TestCase, main, remove_groups, wait_until
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
+
+# A shell has what it starts in the background ignore these two, and a process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def why_not():
@@ -31,21 +35,13 @@ class Run(TestCase):
             self.skipTest(reason)
         super().setUp()
         instance = "test-run-" + os.path.basename(self.directory)[-8:]
-        self.addCleanup(self.remove_groups, instance)
+        self.addCleanup(remove_groups, instance)
         self.boxes = self.daemon({"backend": "oci", "runtime": RUNTIME, "warm": {"min": 1, "max": 2},
                                   "limits": {"memory": "256m"}}, args=["--destroy-on-exit"],
                                  instance=instance)
         # Boxes outlive a daemon that is killed: it must stop by itself and take them along.
         self.addCleanup(self.boxes.process.stop)
         self.calls = self.client(self.boxes)
-
-    @staticmethod
-    def remove_groups(instance):
-        """The control groups of the instance, empty by now: a group with a box in it stays."""
-        top = pathlib.Path("/sys/fs/cgroup")
-        for pattern in (f"sandpool-{instance}", f"*/sandpool-{instance}"):  # version 2, version 1
-            for group in top.glob(pattern):
-                group.rmdir()
 
     def spawn(self, *args, **kw):
         kw.setdefault("stdin", subprocess.DEVNULL)

@@ -190,11 +190,14 @@ class Tcp(SeenCase):
 
     def test_list_before_the_commit(self):
         def work(port, daemon):
+            client = self.client(daemon)
             with HangingDisk(daemon.process.pid):
                 sock = self.dial(port)
                 sock.sendall(post("/v1/acquire", {"thread_id": "t"}, bearer("thief")))
-                seen = wait_until(lambda: [s for s in [self.list(port)] if '"t"' in s],
-                                  "it is being leased")[0]
+                wait_until(lambda: [b for b in client.get("/v1/sandboxes").json["sandboxes"]
+                                    if b["thread_id"] == "t"], "it is being leased")
+                seen = self.list(port)
+                self.assertIn('"sandboxes":[]', seen)  # operators see it, the caller not yet
                 sock.close()
             self.settled(daemon)
             return seen

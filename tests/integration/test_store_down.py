@@ -149,6 +149,22 @@ class DiskHangs(TestCase):
         self.assertEqual((kept["source"], kept["box_id"]), ("kept", held["box_id"]))
 
 
+def mount_small(case, daemon, kind, size_mb=64):
+    """A small disk of its own for the state directory."""
+    daemon.state.mkdir()
+    if kind == "tmpfs":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=0700", "tmpfs",
+                        str(daemon.state)], check=True, timeout=20)
+    else:
+        image = daemon.state.with_suffix(".img")
+        with open(image, "wb") as file:
+            file.truncate(size_mb << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, timeout=20)
+        subprocess.run(["mount", "-o", "loop", str(image), str(daemon.state)], check=True,
+                       timeout=20)
+    case.addCleanup(subprocess.run, ["umount", "-l", str(daemon.state)], timeout=20)
+
+
 class Filler:
     """Takes every block of a file system that is free, and goes on until it is told to stop."""
 
@@ -181,18 +197,7 @@ class DiskFilledByBoxes(TestCase):
     """Release and destroy work on a disk that somebody else has filled and keeps filling."""
 
     def mount(self, daemon, kind):
-        daemon.state.mkdir()
-        if kind == "tmpfs":
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "tmpfs",
-                            str(daemon.state)], check=True, timeout=20)
-        else:
-            image = daemon.state.with_suffix(".img")
-            with open(image, "wb") as file:
-                file.truncate(64 << 20)
-            subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, timeout=20)
-            subprocess.run(["mount", "-o", "loop", str(image), str(daemon.state)], check=True,
-                           timeout=20)
-        self.addCleanup(subprocess.run, ["umount", "-l", str(daemon.state)], timeout=20)
+        mount_small(self, daemon, kind)
 
     def check(self, kind):
         sim = self.sim()

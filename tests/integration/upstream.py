@@ -157,7 +157,11 @@ class Call:
                                "X-Hop: stays", "Keep-Alive: timeout=5")
 
     def do_v1_sandbox(self):
-        return self.reply_json(200, {"success": True})
+        """Health, with what tells one start of a box from the next: the daemon then asks for nothing else."""
+        box = self.target.split("/")[2]
+        if box not in self.up.boxes:
+            return self.reply(404, b"{}")
+        return self.reply(200, b"{}", f"X-Sandbox-Life: {box}")
 
     def do_nothing(self):
         self.connection.sendall(b"HTTP/1.1 204 No\r\nX-A: b\r\n\r\n")

@@ -1,0 +1,75 @@
+"""What a caller sees of a daemon with very many boxes: operations against the same ones with few, and how long others
+wait while all boxes are listed and joined with what the daemon knows."""
+
+import statistics
+import threading
+import time
+
+from rig import SMALL, UnixConnection, call
+
+BOXES = 100_000  # the most that a daemon may have
+LEASES = 99_000
+ROUNDS = 15
+
+
+def ask_us(connection, method, target, body, count):
+    times = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        connection.request(method, target, body)
+        connection.getresponse().read()
+        times.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(times)
+
+
+def compare_calls(b, small, huge, leases):
+    pairs = [(d, UnixConnection(d.socket), call(d.socket, "POST", "/v1/acquire", {"thread_id": "own"})[1]["sandbox_id"])
+             for d in (small, huge)]
+    for title, method, target, body in (("renew", "POST", "/v1/sandboxes/{}/renew", '{"ttl_s":900}'),
+                                        ("GET of a box", "GET", "/v1/sandboxes/{}", None),
+                                        ("page of 50 boxes", "GET", "/v1/sandboxes?limit=50", None)):
+        ratios = []
+        for _ in range(ROUNDS):
+            few, many = (ask_us(connection, method, target.format(own), body, b.count(400)) for _, connection, own in pairs)
+            ratios.append(many / few)
+        ratio = statistics.median(ratios)
+        b.row(f"{title} at {leases} leases / at {SMALL}", f"{ratio:.2f}", "<= 1.2", ratio <= 1.2)
+    for _, connection, _ in pairs:
+        connection.close()
+
+
+def longest_ms(daemon):
+    """The longest answer to /healthz while the boxes are listed."""
+    connection, longest = UnixConnection(daemon.socket), 0
+    listing = threading.Thread(target=call, args=(daemon.socket, "POST", "/v1/pool/reconcile", {}))
+    listing.start()
+    while listing.is_alive():
+        longest = max(longest, ask_us(connection, "GET", "/healthz", None, 1) / 1000)
+    listing.join()
+    connection.close()
+    return longest
+
+
+def bench_huge(b):
+    leases = LEASES if b.scale >= 1 else LEASES // 10
+    print(f"filling a daemon with {leases} leases ...", flush=True)
+    huge = b.fast_daemon("huge", boxes=BOXES).start_ready(blank=256)
+    huge.fill(leases, "held")
+    huge.settle(256)
+    small = b.fast_daemon("few").start_ready(blank=256)
+    small.fill(SMALL, "held")
+    for work, title in (("reclaim", "parked"), ("warm", "blank")):
+        ratios = []
+        for _ in range(7):
+            few, many = (d.load(work, count=b.count(4000), rounds=1, seconds=4)[work]["acquire_us"] for d in (small, huge))
+            ratios.append(many["p50"] / few["p50"])
+        ratio = statistics.median(ratios)
+        b.row(f"acquire of a {title} box at {leases} leases / at {SMALL}", f"{ratio:.2f}", "<= 1.2", ratio <= 1.2)
+    compare_calls(b, small, huge, leases)
+    waits = sorted(longest_ms(huge) for _ in range(5))
+    b.row(f"longest /healthz while {leases} boxes are listed, median of 5", f"{waits[2]:.1f} ms", "<= 10 ms", waits[2] <= 10)
+    small.process.stop()
+    huge.process.stop()
+
+
+PARTS = {"huge": bench_huge}

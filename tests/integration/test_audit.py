@@ -1,0 +1,216 @@
+"""The audit trail read back, by time and by what it is about, also what is no longer in memory; and a copy of
+the database while the daemon serves."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import sqlite3
+import stat
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import BIN, TestCase, UnixConnection, free_port, main, wait_until
+
+RING = 2048  # events that are held in memory
+
+
+class Audit(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.daemon_under_test = self.daemon({"warm": {"min": 1, "max": 4}}, sim=self.sim())
+
+    def read(self, target, client=None):
+        answer = (client or self.client(self.daemon_under_test)).get(f"/v1/events?follow=0&{target}")
+        self.assertEqual(answer.status, 200, answer)
+        events = []
+        for block in answer.text.strip().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+            if "data" in fields:
+                events.append((int(fields.get("id", 0)), fields["event"],
+                               json.loads(fields["data"])))
+        return events
+
+    def cli(self, *args):
+        return subprocess.run([str(BIN / "sandpool"), "--socket",
+                               str(self.daemon_under_test.socket), *args], capture_output=True,
+                              text=True, timeout=40)
+
+    def put_rows(self, count):
+        """Events of an earlier life, more than fit into memory: a second apart, the last an hour ago."""
+        self.daemon_under_test.stop()
+        base = int(time.time() * 1000) - 3600_000
+        with sqlite3.connect(self.daemon_under_test.state / "sandpool.db") as db:
+            first = db.execute("SELECT coalesce(max(id), 0) + 1 FROM events").fetchone()[0]
+            db.executemany(
+                "INSERT INTO events(id, at_ms, kind, body) VALUES(?, ?, ?, ?)",
+                [(first + i, base - (count - i) * 1000, "leased" if i % 2 else "parked",
+                  json.dumps({"box_id": f"{i % 10:016x}", "user_id": f"u{i % 3}",
+                              "thread_id": f"t{i % 7}", "sandbox_id": f"s{i % 5}"}))
+                 for i in range(count)])
+        db.close()
+        self.daemon_under_test.start()
+        return first, base
+
+    def test_what_is_not_in_memory_is_read_from_the_database(self):
+        count = 3 * RING
+        first, base = self.put_rows(count)
+        ids = [e[0] for e in self.read(f"since={first - 1}") if e[0] < first + count]
+        self.assertEqual(ids, list(range(first, first + count)))
+        self.assertEqual([e[0] for e in self.read(f"since={first - 1}&limit=3")],
+                         [first, first + 1, first + 2])
+        of_box = self.read("since=0&box=0000000000000004")
+        self.assertEqual([e[0] for e in of_box], [first + i for i in range(4, count, 10)])
+        some = self.read("since=0&user=u1&thread=t2&event=leased")
+        self.assertEqual([e[0] for e in some], [first + i for i in range(count)
+                                                if i % 3 == 1 and i % 7 == 2 and i % 2])
+        self.assertEqual({e[1] for e in some}, {"leased"})
+        self.assertEqual(len(self.read("since=0&sandbox=s3")), sum(1 for i in range(count)
+                                                                   if i % 5 == 3))
+        # By time: the ten before the last ten seconds of them.
+        found = self.read(f"since_ms={base - 20_000}&until_ms={base - 10_000}")
+        self.assertEqual([e[0] for e in found], [first + i for i in range(count - 20, count - 10)])
+        self.assertEqual(self.read("since=0&user=nobody"), [])
+
+    def test_wrong_questions(self):
+        client = self.client(self.daemon_under_test)
+        for bad in ("since=x", "since_ms=0", "until_ms=-1", "limit=0", "user=" + "x" * 200,
+                    "event=" + "x" * 100):
+            self.assertCode(client.get(f"/v1/events?follow=0&{bad}"), 422, "invalid_field")
+
+    def test_live_events_are_chosen_too(self):
+        client = self.client(self.daemon_under_test)
+        connection = UnixConnection(self.daemon_under_test.socket, 20)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/v1/events?thread=wanted&limit=2")
+        response = connection.getresponse()
+        for thread in ("other", "wanted", "third"):
+            lease = self.assertOk(client.acquire(thread, wait_ms=20000))
+            self.assertOk(client.release(lease["sandbox_id"]))
+        text = response.read().decode()  # ends by itself
+        data = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        self.assertEqual([d["thread_id"] for d in data], ["wanted", "wanted"])
+
+    def test_the_command_line(self):
+        first, _ = self.put_rows(3000)
+        shown = self.cli("events", "--since", "90m", "--no-follow", "--user", "u1", "--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertEqual({json.loads(line)["user_id"] for line in shown.stdout.splitlines()},
+                         {"u1"})
+        self.assertEqual(self.cli("events", "--since", "10m", "--user", "u1",
+                                  "--no-follow").stdout, "")
+        self.assertEqual(len(self.cli("events", "--since", str(first), "--limit",
+                                      "5").stdout.splitlines()), 5)
+        self.assertEqual(self.cli("events", "--since", "soon").returncode, 2)
+
+    def test_a_copy_of_the_database(self):
+        client = self.client(self.daemon_under_test)
+        leases = [self.assertOk(client.acquire(f"t-{i}", wait_ms=20000)) for i in range(3)]
+        self.put_rows(20000)
+        copy = pathlib.Path(self.directory) / "copy.db"
+        stop = threading.Event()
+        refused = []
+
+        def work():  # leases go on while it is made
+            own = self.daemon_under_test.client()
+            while not stop.is_set():
+                answer = own.acquire("busy", wait_ms=20000)
+                if answer.status != 200:
+                    refused.append(answer)
+                    break
+            own.close()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        done = self.cli("backup", str(copy))
+        stop.set()
+        worker.join(20)
+        self.assertEqual(refused, [])
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(stat.S_IMODE(copy.stat().st_mode), 0o600)
+        with sqlite3.connect(copy) as db:
+            self.assertEqual(db.execute("PRAGMA integrity_check").fetchone()[0], "ok")
+            found = {row[0] for row in db.execute("SELECT sandbox_id FROM leases")}
+            self.assertGreaterEqual(db.execute("SELECT count(*) FROM events").fetchone()[0], 20000)
+        db.close()
+        self.assertLessEqual({lease["sandbox_id"] for lease in leases}, found)
+        self.assertFalse((self.daemon_under_test.state / "backup.tmp").exists())
+        again = self.cli("backup", str(copy))  # what is there is not overwritten
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("File exists", again.stderr)
+
+    def test_a_copy_that_nobody_takes(self):
+        connection = UnixConnection(self.daemon_under_test.socket, 20)
+        connection.request("GET", "/v1/backup")
+        connection.close()
+        copy = os.path.join(self.directory, "copy.db")
+        wait_until(lambda: self.cli("backup", copy).returncode == 0, "the next one is made")
+        deleted = [fd for fd in pathlib.Path(f"/proc/{self.daemon_under_test.process.pid}/fd")
+                   .iterdir() if "backup.tmp" in os.readlink(fd)]
+        self.assertEqual(deleted, [])
+
+    def test_callers_that_leave_in_the_middle(self):
+        """Of several pieces, one of which is being read at that moment."""
+        self.put_rows(6000)
+        pid = self.daemon_under_test.process.pid
+        for i in range(30):
+            connections = [UnixConnection(self.daemon_under_test.socket, 20) for _ in range(3)]
+            for connection in connections:
+                connection.request("GET", "/v1/backup")
+            if i % 3 > 0:
+                connections[0].sock.recv(1 if i % 3 == 1 else 65536)
+            for connection in connections:
+                connection.close()
+        wait_until(lambda: self.cli("backup", os.path.join(self.directory, "late.db")).returncode == 0,
+                   "the next one is made")
+        self.assertEqual(self.daemon_under_test.process.pid, pid)
+        self.assertIsNone(self.daemon_under_test.process.child.poll(), "it still runs")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to be somebody else")
+    def test_only_operators(self):
+        os.chmod(self.daemon_under_test.socket, 0o777)
+        os.chmod(self.directory, 0o755)
+        program = ("import os, socket, sys; os.setuid(65534)\n"
+                   "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n"
+                   "s.send(b'GET ' + sys.argv[2].encode() + b' HTTP/1.1\\r\\n\\r\\n')\n"
+                   "print(s.recv(65536).decode())\n")
+        for target in ("/v1/backup", "/v1/events?since=0&follow=0"):
+            said = subprocess.run(["python3", "-c", program, str(self.daemon_under_test.socket),
+                                   target], capture_output=True, text=True, timeout=40)
+            self.assertIn(" 403 ", said.stdout.splitlines()[0], said)
+
+
+class Token(TestCase):
+    def test_a_stream_ends_with_its_token(self):
+        port = free_port()
+        tokens = {"one": "a" * 32, "two": "b" * 32}
+        daemon = self.daemon(tcp={"listen": f"127.0.0.1:{port}", "tokens": tokens,
+                                  "operators": "one,two"})
+        streams = {}
+        for name, token in tokens.items():
+            streams[name] = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            self.addCleanup(streams[name].close)
+            streams[name].request("GET", "/v1/events",
+                                  headers={"Authorization": f"Bearer {token}"})
+        answers = {name: stream.getresponse() for name, stream in streams.items()}
+        config = json.loads(daemon.config.read_text())
+        del config["tcp"]["tokens"]["one"]
+        config["tcp"]["operators"] = "two"
+        daemon.write_config(json.dumps(config))
+        client = self.client(daemon)
+        self.assertOk(client.post("/v1/pool/reload", {}))
+        with contextlib.suppress(http.client.IncompleteRead, ConnectionError):
+            while answers["one"].read1():  # a stream that goes on ends by the timeout, which fails
+                pass
+        self.assertOk(client.post("/v1/pool/pause", {}))  # an event
+        line = answers["two"].readline()
+        while line and not line.startswith(b"data:"):
+            line = answers["two"].readline()
+        self.assertIn(b"mode", line)
+
+
+if __name__ == "__main__":
+    main()

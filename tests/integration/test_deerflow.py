@@ -1,0 +1,59 @@
+"""DeerFlow's threads on boxes of this machine."""
+
+from deerflow_case import Conversation
+from harness import free_port, main
+from oci_case import BoxCase
+from provisioner import KEY, ProvisionerCase
+
+
+class OnThisMachine(Conversation, BoxCase):
+    box_user = "user"
+
+    @classmethod
+    def make_config(cls):
+        cls.make_home(cls.home)
+        cls.port = free_port()
+        cls.config = {"provisioner": {"enabled": True, "listen": f"127.0.0.1:{cls.port}", "api_key": KEY,
+                                      "thread_data": str(cls.deer / cls.template)},
+                      "mounts": {"allow": [str(cls.deer)]}}
+        return super().make_config()
+
+    def output(self):
+        return self.server.process.output()
+
+    def wait_warm(self):
+        self.wait_blank(self.pool, 1)
+
+    def restart(self):
+        self.server.stop()
+        self.server.start()
+        self.pool.close()
+        type(self).pool = self.server.client()
+
+
+class Settings(ProvisionerCase):
+    """What is said when it cannot be."""
+
+    def detail(self, provisioner, status, **kw):
+        daemon = self.serve(provisioner, **kw)
+        answer = self.caller().create("a", thread_id="t1", extra_mounts=[
+            {"host_path": "/srv/x", "container_path": "/mnt/acp-workspace"}] if status == 400 else [])
+        self.assertEqual(answer.status, status, answer.text)
+        daemon.stop()
+        return answer.json["detail"]
+
+    def test_mounts_that_no_setting_allows(self):
+        self.assertIn("mounts.allow of sandpool's configuration is empty: list there what boxes may have",
+                      self.detail({}, 400))
+        self.assertIn("'/srv/x'", self.detail({}, 400))
+        self.assertIn("host_path is not below any of mounts.allow of sandpool's configuration: list it there",
+                      self.detail({}, 400, mounts={"allow": ["/srv/y"]}))
+
+    def test_boxes_that_take_no_mounts_late(self):
+        text = self.detail({"thread_data": "/srv/{user_id}/{thread_id}"}, 500,
+                           profile={"sim": {"late": False}})
+        self.assertIn("provisioner.thread_data is for boxes that take mounts while they run", text)
+
+
+if __name__ == "__main__":
+    main()

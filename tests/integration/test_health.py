@@ -1,0 +1,95 @@
+"""Health says what is true: /readyz, `sandpool pool`, `sandpool doctor`, the log and the events name the same cause."""
+
+import http.client
+import json
+import os
+import pathlib
+import subprocess
+
+from harness import BIN, WAIT_S, TestCase, free_port, main, remove_groups, wait_until
+
+
+class Health(TestCase):
+    def cli(self, daemon, *args):
+        return subprocess.run([BIN / "sandpool", "--socket", daemon.socket, *args], capture_output=True, text=True,
+                              timeout=WAIT_S)
+
+    def kinds(self, client):
+        text = client.get("/v1/events?since=0&follow=0").text
+        return [line[len("event: "):] for line in text.splitlines() if line.startswith("event: ")]
+
+    def assertAgree(self, daemon, client, words):
+        """All say that nobody gets a box of the profile, and why."""
+        ready = client.get("/readyz")
+        self.assertEqual(ready.status, 503, ready)
+        self.assertIn(words, ready.json["reason"])
+        profiles = {p["name"]: p for p in ready.json["profiles"]}
+        self.assertFalse(profiles["default"]["ready"])
+        self.assertIn(words, profiles["default"]["reason"])
+        shown = client.get("/v1/pool").json["profiles"][0]
+        self.assertEqual((shown["ready"], words in shown["reason"]), (False, True), shown)
+        self.assertIn(words, self.cli(daemon, "pool").stdout)
+        doctor = self.cli(daemon, "doctor")
+        self.assertNotEqual(doctor.returncode, 0, doctor.stdout)
+        self.assertIn("FAIL", doctor.stdout)
+        self.assertIn(words, " ".join(doctor.stdout.split()))
+
+    def assertReady(self, daemon, client):
+        ready = client.get("/readyz")
+        self.assertEqual((ready.status, ready.json["reason"]), (200, None), ready)
+        self.assertEqual([p for p in ready.json["profiles"] if not p["ready"]], [])
+        doctor = self.cli(daemon, "doctor")
+        self.assertEqual(doctor.returncode, 0, doctor.stdout)
+
+    def test_all_boxes_are_in_use(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8})
+        client = self.client(daemon)
+        self.assertReady(daemon, client)
+        self.assertOk(client.acquire("a"))
+        for _ in range(5):
+            self.assertCode(client.acquire("b", wait_ms=0), 429, "pool_exhausted")
+        self.assertAgree(daemon, client, "all boxes are in use")
+        self.assertEqual(self.kinds(client).count("exhausted"), 1, "not one for every refusal")
+        self.assertEqual(daemon.process.output().count("pool.exhausted"), 1)
+        self.assertOk(client.release(client.acquire("a").json["sandbox_id"], destroy=True))
+        self.assertReady(daemon, client)
+        wait_until(lambda: "available" in self.kinds(client), "its end is said, too")
+        self.assertEqual(daemon.process.output().count("pool.available"), 1)
+
+    def test_a_runtime_that_is_missing(self):
+        runtime = pathlib.Path(self.directory) / "runc-of-this-test"
+        runtime.write_text("#!/bin/sh\nexit 1\n")
+        os.chmod(runtime, 0o755)
+        profile = {"backend": "oci", "runtime": str(runtime), "warm": {"min": 0, "max": 0}}
+        instance = "test-health-" + os.path.basename(self.directory)[-8:]
+        self.addCleanup(remove_groups, instance)
+        daemon = self.daemon(profile, instance=instance)
+        client = self.client(daemon)
+        runtime.unlink()
+        self.assertAgree(daemon, client, "runc-of-this-test is not installed")
+        refused = client.acquire("t", wait_ms=1000)
+        self.assertEqual(refused.status, 503, refused)
+        self.assertAgree(daemon, client, "runc-of-this-test is not installed")
+
+    def test_boxes_that_cannot_be_made(self):
+        """The breaker is open, and nobody can be served; with a blank box somebody can."""
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"fail_percent": 100},
+                              "create": {"backoff_min_ms": 60000, "backoff_max_ms": 60000, "breaker_failures": 1}})
+        client = self.client(daemon)
+        self.assertReady(daemon, client)
+        self.assertEqual(client.acquire("t", wait_ms=1000).status, 503)
+        self.assertAgree(daemon, client, "could not be made")
+
+    def test_strangers_are_not_shown_the_profiles(self):
+        port = free_port()
+        self.daemon(tcp={"listen": f"127.0.0.1:{port}", "tokens": {"ci": "t" * 32}})
+        for token, shown in ((None, False), ("wrong" * 8, False), ("t" * 32, True)):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+            connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {token}"} if token else {})
+            answer = json.loads(connection.getresponse().read())
+            connection.close()
+            self.assertEqual((answer["ready"], "profiles" in answer), (True, shown))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Whoever waits is told what for: the place in line and what is in use, or what is being made."""
+
+import subprocess
+
+from harness import BIN, WAIT_S, TestCase, main, wait_until
+
+
+class Waiting(TestCase):
+    def acquire(self, daemon, *args):
+        return self.command(daemon, "acquire", *args)
+
+    def command(self, daemon, *args):
+        child = subprocess.Popen([BIN / "sandpool", "--socket", daemon.socket, *args], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.stderr.close)
+        self.addCleanup(lambda: child.poll() is None and child.kill())
+        return child
+
+    def test_in_line(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8})
+        client = self.client(daemon)
+        held = self.assertOk(client.acquire("holder"))
+        first = self.acquire(daemon, "one", "--wait", "60s", "--verbose")
+        wait_until(lambda: client.get("/v1/waiting?thread_id=one").json["waiting"], "it is in line")
+        second = self.acquire(daemon, "two", "--wait", "60s", "--json", "--verbose")
+        answer = wait_until(lambda: self.second(client), "the other one, too")
+        self.assertEqual((answer["place"], answer["of"], answer["held"]), (2, 2, 1))
+        self.assertIn("all 1 boxes are in use: 1 leased", answer["reason"])
+        line = second.stderr.readline()
+        self.assertIn("sandpool: waiting: place 2 of 2, all 1 boxes are in use", line)
+        self.assertEqual(self.assertOk(client.get("/v1/waiting?thread_id=nobody"))["waiting"], False)
+        self.assertOk(client.release(held["sandbox_id"], destroy=True))
+        out, _ = first.communicate(timeout=WAIT_S)
+        self.assertEqual(first.returncode, 0)
+        self.assertNotIn("waiting", out)
+        self.assertEqual(client.delete("/v1/sandboxes/thread:one").status, 200)
+        out, _ = second.communicate(timeout=WAIT_S)
+        self.assertEqual((second.returncode, out[:1], out.count("\n")), (0, "{", 1), "one document and nothing else")
+
+    def second(self, client):
+        answer = client.get("/v1/waiting?thread_id=two").json
+        return answer if answer["waiting"] else None
+
+    def test_a_box_that_is_being_made(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 60000}})
+        child = self.acquire(daemon, "slow", "--wait", "60s", "--verbose")
+        self.assertIn("a box is being made", child.stderr.readline())
+        child.kill()
+        child.wait(WAIT_S)
+
+    def test_a_run_that_waits(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 60000}})
+        child = self.command(daemon, "run", "--verbose", "--thread", "slow", "--", "true")
+        self.assertIn("a box is being made", child.stderr.readline())
+        child.terminate()
+        self.assertEqual(child.wait(WAIT_S), 143)
+
+    def test_nothing_is_said_to_programs(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 1500}})
+        child = self.acquire(daemon, "quiet")
+        _, err = child.communicate(timeout=WAIT_S)
+        self.assertEqual((child.returncode, err), (0, ""))
+
+
+if __name__ == "__main__":
+    main()
