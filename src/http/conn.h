@@ -12,6 +12,7 @@
 
 #include <uv.h>
 
+#include "base/effort.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rt.h"
@@ -39,7 +40,7 @@ enum conn_wait {
     CONN_WAIT_IDLE,
     CONN_WAIT_HEAD,
     CONN_WAIT_BODY,
-    CONN_WAIT_TURN, /* it asked ahead: others first */
+    CONN_WAIT_TURN, /* it asked ahead, or its body makes much work: others first */
     CONN_WAIT_WRITE,
     CONN_WAIT_LINGER,
     CONN_WAIT_COUNT
@@ -95,11 +96,12 @@ struct conn {
     bool is_eof;
     unsigned burst; /* requests begun at `burst_ns`, in one turn of the loop */
     uint64_t burst_ns;
-    bool is_running;  /* inside conn_run() */
-    bool is_refused;  /* over max_connections */
-    bool is_proven;   /* http_prove() */
-    bool is_counted;  /* callers_add() */
-    bool is_operator; /* on a Unix socket */
+    struct effort effort; /* of its bodies */
+    bool is_running;      /* inside conn_run() */
+    bool is_refused;      /* over max_connections */
+    bool is_proven;       /* http_prove() */
+    bool is_counted;      /* callers_add() */
+    bool is_operator;     /* on a Unix socket */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
@@ -157,6 +159,7 @@ struct http_server {
     struct list pool; /* of exchanges */
     char *read_buf;   /* shared: what is read is parsed or copied at once */
     struct buf scratch;
+    struct effort effort; /* of all bodies */
     struct http_stats stats;
     struct rt_task task; /* the last step of closing */
     void (*on_closed)(void *ctx);
