@@ -156,8 +156,7 @@ static struct listener_socket *find(struct listeners *l, const char *name, const
             continue;
         if (is_named && s->is_foreign)
             return s;
-        if (found == NULL &&
-            (want_unix ? is_at(s, address) : listen_is_tcp(s->fd, address)))
+        if (found == NULL && (want_unix ? is_at(s, address) : listen_is_tcp(s->fd, address)))
             found = s;
     }
     return found;
