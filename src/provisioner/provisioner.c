@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "provisioner/internal.h"
@@ -208,9 +209,18 @@ static void on_proxy_closed(void *ctx)
     on_closed(closed_ctx);
 }
 
+struct box_proxy *provisioner_take_proxy(struct provisioner *p)
+{
+    return TAKE_PTR(p->proxy);
+}
+
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx)
 {
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
+    if (p->proxy == NULL) {
+        on_proxy_closed(p);
+        return;
+    }
     box_proxy_close(p->proxy, on_proxy_closed, p); /* what still runs ends before */
 }

@@ -35,6 +35,23 @@ class Listing(TestCase):
         events = client.get("/v1/events?since=0&follow=0").text
         self.assertIn(f"does not show {LEASES + 3} of {LEASES + 3} boxes", events)
 
+    def test_a_page_is_bounded_in_bytes(self):
+        """Long metadata makes a page short, and the cursor goes on where it ends."""
+        count = 160
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 0}}, sim=self.sim(),
+                             pool={"max_boxes": 2 * count, "reconcile_interval_s": 3600})
+        client = self.client(daemon)
+        want = {self.assertOk(client.acquire(f"t{i}", metadata={"text": "x" * 4000}))["box_id"]
+                for i in range(count)}
+        shown, cursor, pages = [], "0", 0
+        while cursor is not None:
+            answer = client.get(f"/v1/sandboxes?limit=1000&cursor={cursor}")
+            shown += [box["box_id"] for box in self.assertOk(answer)["sandboxes"]]
+            cursor = answer.json["next_cursor"]
+            self.assertLess(len(answer.text), 600 * 1024)
+            pages += 1
+        self.assertEqual((len(shown), set(shown), pages), (count, want, 2))
+
     def test_many_boxes(self):
         """More than fit into one part of a listing: joined in parts, at a start and later."""
         sim = self.sim()

@@ -32,6 +32,7 @@ struct fixture {
     unsigned ended;        /* uploads */
     uint64_t uploaded;     /* bytes of the last /upload */
     size_t largest_piece;  /* of an upload */
+    uint64_t sunk;         /* bytes of all bodies to /sink */
     bool pause_each_piece; /* /upload pauses after every piece */
     struct http_exchange *paused;
     uint64_t to_send; /* of a /download */
