@@ -248,6 +248,7 @@ struct oci {
     char group_top[OCI_GROUP_TOP_MAX + 1]; /* rootless: the delegated one, above those of boxes */
     struct err no_groups;                  /* why has_cgroups is false */
     bool has_swap_limit;
+    bool has_ipv6;
     bool has_loop; /* loop devices: disks can be limited */
 
     struct list ops;   /* what callers wait for */
