@@ -3,7 +3,7 @@
 import os
 
 from deerflow_case import OWNER, Conversation
-from harness import free_port, main
+from harness import free_port, main, wait_until
 from oci_case import BoxCase
 from provisioner import KEY, ProvisionerCase
 
@@ -47,6 +47,16 @@ class OnThisMachine(Conversation, BoxCase):
             self.assertIn("provisioner.thread_data", answer.text, path)
         box = self.acquire("native", mounts=[{"host_path": str(self.deer / "other"), "container_path": "/data"}])
         self.assertEqual(box.sh("cat /data/file"), "for everybody\n")
+
+    def test_doctor_says_where_the_space_is_shared(self):
+        def finding():
+            return [f for b in self.pool.get("/v1/doctor").json["backends"] for f in b["findings"]
+                    if f["subject"] == "thread data"]
+
+        wait_until(finding, "it was looked at")
+        self.assertEqual(finding()[0]["level"], "warn")
+        self.assertIn("Put it on a file system of its own", finding()[0]["text"])
+        self.assertIn(str(self.deer / "users"), finding()[0]["text"])
 
 
 class Settings(ProvisionerCase):
