@@ -495,7 +495,6 @@ void space_step(struct pool *p, const struct pool_event *ev); /* space.c */
 void mode_drain(struct pool *p);
 void reconfig_step(struct pool *p, const struct pool_config *config);
 void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);
-
 const char *check_waiters(const struct pool *p);
 
 #endif

@@ -480,8 +480,6 @@ enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint6
                              uint64_t *ret_principal);
 /* A box whose end is under way, by the id it had; the newest if there are several. */
 const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbox_id);
-/* The same for callers: one that was given up on purpose and is not gone yet. Not one that was lost. */
-const struct pool_box *pool_find_deleting(const struct pool *p, const char *sandbox_id);
 /* The first box in the order of listings after `after` (pool_box.order), and the next one; NULL at the
  * end. */
 const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at);

@@ -29,11 +29,12 @@ static void examine_threads(struct examiner *x, const struct engine_disk *d)
     if (!d->threads.is_known)
         return;
     if (d->threads.is_shared)
-        backend_tell(&x->disk, BACKEND_FINDING_WARN, "thread data",
-                     "%.160s (provisioner.thread_data) is on the file system of the state directory, "
-                     "%llu MB free, and threads have no limit of space: one that fills it keeps "
-                     "everybody from new boxes. Put it on a file system of its own",
-                     d->threads.dir, free_mb);
+        backend_tell(
+            &x->disk, BACKEND_FINDING_WARN, "thread data",
+            "%.160s (provisioner.thread_data) is on the file system of the state directory, "
+            "%llu MB free, and threads have no limit of space: one that fills it keeps "
+            "everybody from new boxes. Put it on a file system of its own",
+            d->threads.dir, free_mb);
     else
         backend_tell(&x->disk,
                      d->threads.free_bytes < d->floor_bytes ? BACKEND_FINDING_WARN
