@@ -136,23 +136,29 @@ void doom_gone(struct pool *p, struct slot *s)
     box_mark_dirty(p, s, 0);
 }
 
-/* Those who wait for the end of a box that could not be destroyed yet: they are not kept for ever. */
-static void answer_waiting(struct pool *p, struct slot *s)
+/* Somebody who waits for the end of a box that could not be destroyed yet is not kept for ever. */
+void doom_answer(struct pool *p, struct waiter *w)
 {
     static const struct refusal unrecorded = {
         .code = SP_STORE_UNAVAILABLE,
         .reason =
             "the box is not destroyed yet, and that it shall be cannot be recorded: ask again",
         .retry_after_ns = POOL_REWRITE_NS};
-    bool is_recorded = !list_is_linked(&s->dirty_link) && s->open_writes == 0;
+    const struct slot *s = w->slot;
+
+    if (s->box.state == POOL_DESTROYING && !list_is_linked(&s->dirty_link) && s->open_writes == 0)
+        waiter_ok(p, w, w->slot, POOL_SRC_NONE); /* its state says that it is not gone */
+    else
+        waiter_refuse(p, w, &unrecorded);
+}
+
+static void answer_waiting(struct pool *p, struct slot *s)
+{
     struct list_node *next;
 
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
         next = list_next(&s->waiters, n);
-        if (is_recorded)
-            waiter_ok(p, waiter_of(n), s, POOL_SRC_NONE); /* its state says that it is not gone */
-        else
-            waiter_refuse(p, waiter_of(n), &unrecorded);
+        doom_answer(p, waiter_of(n));
     }
 }
 

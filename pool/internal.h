@@ -464,6 +464,7 @@ void doom_failed(struct pool *p, struct slot *s);
 void doom_destroy(struct pool *p, struct slot *s);
 void doom_destroyed(struct pool *p, const struct pool_event *ev);
 void doom_gone(struct pool *p, struct slot *s);
+void doom_answer(struct pool *p, struct waiter *w); /* 202, or why not, before the box is gone */
 void doom_late_created(struct pool *p, const struct pool_event *ev);
 
 /* health.c: making boxes, and what follows when that fails. */
@@ -494,7 +495,6 @@ void space_step(struct pool *p, const struct pool_event *ev); /* space.c */
 void mode_drain(struct pool *p);
 void reconfig_step(struct pool *p, const struct pool_config *config);
 void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);
-
 const char *check_waiters(const struct pool *p);
 
 #endif

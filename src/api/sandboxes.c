@@ -111,6 +111,14 @@ static void reply_absent(struct http_exchange *ex, struct api *api, const struct
     api_reply_failure(ex, &fx);
 }
 
+/* One whose lease has ended is shown until it is gone; unless it ended by itself, which its owner is to know. */
+static const struct pool_box *find_by_name(const struct pool *pool, const char *sandbox_id)
+{
+    const struct pool_box *box = pool_find_sandbox(pool, sandbox_id);
+
+    return box != NULL ? box : pool_find_deleting(pool, sandbox_id);
+}
+
 void api_get(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
@@ -125,7 +133,7 @@ void api_get(struct http_exchange *ex)
     if (!api_path_id(ex, sandbox_id, &id))
         return;
     (void) api_identify(ex, &caller); /* the guard has let it in */
-    box = id.v != 0 ? pool_find_box(pool, id) : pool_find_sandbox(pool, sandbox_id);
+    box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
     if (box == NULL || !may_see(&caller, box)) {
         reply_absent(ex, api, &caller, sandbox_id);
     } else if (want_alive && !is_being_made(box)) {

@@ -50,6 +50,10 @@ struct backend_mount {
      * the directories in it that `parts` names, separated by commas; mounts.allow does not matter. */
     const char *base;
     const char *parts;
+    /* Not NULL: a directory that is not for everybody. Nothing in it is mounted, by whatever name, unless it is in what
+     * the first `own_len` bytes of host_path name. */
+    const char *closed;
+    size_t own_len;
 };
 
 struct backend_extras {

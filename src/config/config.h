@@ -265,6 +265,14 @@ const char *config_thread_data_problem(const char *template);
  * *ret_base: the length of what is the same for all threads. */
 MUST_CHECK bool config_thread_path(const char *template, const char *user, const char *thread,
                                    char ret[CONFIG_PATH_MAX + 1], size_t *ret_base);
+/* What of it is the same for all threads, and so holds the data of all; false: there is none. */
+MUST_CHECK bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1]);
+/* A plain path that is in that, or that has it in it, as far as the text tells. */
+bool config_mount_is_closed(const struct config *c, const char *host_path);
+/* Whether a box of this thread may have a plain path although it is: when it is in the thread's own part of it, or in one of
+ * its user's that has no threads. *ret_own: the length of the name of that part. */
+MUST_CHECK bool config_thread_owns(const struct config *c, const char *user, const char *thread,
+                                   const char *host_path, size_t *ret_own);
 /* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
 bool config_is_url(const char *url);
 /* secret.c: the first line of the file that the setting `name` gives, of `min` to cap - 1 printable

@@ -275,7 +275,7 @@ const struct config_key config_keys[] = {
     PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
             "Seconds a new box may take to answer; then it is destroyed."),
     PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
-            "Seconds the backend may take to destroy one; then it is asked again."),
+            "Seconds a destroy may take; then 202 is answered, and it is tried again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",

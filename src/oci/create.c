@@ -255,8 +255,10 @@ static void begin(struct making *m)
         str_is_empty(m->oci->pasta)) {
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
                      m->oci->is_rootless
-                         ? "`network: nat` needs slirp4netns"
-                         : "`network: nat` needs slirp4netns or pasta (package passt)");
+                         ? "`network: nat` needs slirp4netns, which is not installed: install the "
+                           "package slirp4netns"
+                         : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
+                           "install the package slirp4netns or passt");
         finish(m, rc, &err);
         return;
     }

@@ -148,9 +148,11 @@ static void tell_nat(struct backend_exam *r, const struct oci *o)
 {
     if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
         backend_tell(r, BACKEND_FINDING_WARN, "network nat",
-                     "%s installed: profiles with `network: nat` cannot be used",
-                     o->is_rootless ? "slirp4netns is not"
-                                    : "neither slirp4netns nor pasta (package passt) is");
+                     "%s: profiles with `network: nat` cannot be used",
+                     o->is_rootless
+                         ? "slirp4netns is not installed (install the package slirp4netns)"
+                         : "neither slirp4netns nor pasta is installed (install the package "
+                           "slirp4netns or passt)");
     else if (!is_tun_usable(o))
         backend_tell(
             r, BACKEND_FINDING_WARN, "network nat",

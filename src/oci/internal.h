@@ -26,16 +26,19 @@ enum {
     OCI_RUNTIMES_MAX = 8,
     OCI_GROUP_TOP_MAX = 255,
     OCI_GROUP_MAX = OCI_GROUP_TOP_MAX + BACKEND_LABEL_MAX + 64, /* with NUL: see oci_cgroup() */
-    OCI_HANDS_MAX = 8,                                          /* sandpool-oci processes at once */
-    OCI_RECORD_MAX = 16 * 1024,                                 /* bytes of box.json */
+    OCI_HANDS_MAX = 8, /* sandpool-oci processes at once that remove, and as many for the rest */
+    OCI_GIVEN_UP_MAX = 32, /* those that were killed and have not ended yet do not count, so far */
+    OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
 };
 
-#define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
+#define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for, and the longest try */
 #define OCI_RETRY_NS (30 * NS_PER_S)  /* after this a runtime that failed is tried again */
 
 struct oci;
 
 /* --- sandpool-oci as an operation (hands.c) --- */
+
+enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_OTHER, OCI_TURN_COUNT };
 
 struct oci_hands {
     struct op op; /* SP_OK: it did it; SP_BACKEND_FAILED with its own sentence */
@@ -43,14 +46,16 @@ struct oci_hands {
     const char *verb;
     struct buf plan;         /* JSON; owned */
     int pass_fd;             /* -1: none */
+    uint64_t limit_ns;       /* once its turn has come; 0: only the deadline counts */
     int exit_code;           /* result: see hands/plan.h */
     struct json_doc *answer; /* result: what it printed; NULL when it failed */
     struct child child;
     const char *argv[3];
     struct list_node link; /* while it waits for its turn */
+    bool is_given_up;      /* killed, and its place is another's */
 };
 
-/* The caller fills verb, plan and pass_fd of a zeroed object. */
+/* The caller fills verb, plan, pass_fd and limit_ns of a zeroed object. */
 void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
                      void (*on_done)(struct op *));
 void oci_hands_fini(struct oci_hands *h);
@@ -176,8 +181,9 @@ struct oci_box {
     struct fdwatch *watch;       /* its init */
     struct fdwatch *net_watch;   /* what serves its network; NULL: nothing does */
     bool is_netless;             /* that has ended, and the box is ended for it */
-    struct list joiners;         /* struct oci_waiter: creates of the same box that came second */
-    struct list removers;        /* struct oci_remover */
+    uint64_t removal_ns;  /* how long the last try to remove it could take; 0: no limit yet */
+    struct list joiners;  /* struct oci_waiter: creates of the same box that came second */
+    struct list removers; /* struct oci_remover */
 };
 
 /* Somebody who waits for a box to be removed. */
@@ -242,14 +248,16 @@ struct oci {
     char group_top[OCI_GROUP_TOP_MAX + 1]; /* rootless: the delegated one, above those of boxes */
     struct err no_groups;                  /* why has_cgroups is false */
     bool has_swap_limit;
+    bool has_ipv6;
     bool has_loop; /* loop devices: disks can be limited */
 
     struct list ops;   /* what callers wait for */
     struct list inner; /* what the backend does for itself */
     struct map boxes;
     struct list box_list;
-    struct list hands_waiting;
-    size_t hands_running;
+    struct list waiting[OCI_TURN_COUNT]; /* struct oci_hands */
+    size_t running[OCI_TURN_COUNT];
+    size_t given_up;
     struct list waiters; /* struct oci_waiter: creates that cannot begin yet */
     struct list pulls;   /* images that are being made ready */
     struct rt_timer bind_timer;

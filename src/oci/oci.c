@@ -69,7 +69,8 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->ops);
     list_init(&o->inner);
     list_init(&o->box_list);
-    list_init(&o->hands_waiting);
+    for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
+        list_init(&o->waiting[turn]);
     list_init(&o->waiters);
     list_init(&o->record_writes);
     list_init(&o->pulls);

@@ -283,6 +283,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
     o->file_table = read_file_table();
+    o->has_ipv6 = access("/proc/sys/net/ipv6/conf/default/disable_ipv6", F_OK) == 0;
     o->has_swap_limit =
         access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
                                : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",

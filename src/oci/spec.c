@@ -426,15 +426,21 @@ static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
 
 /* For the box's own network: what would make sockets past the count (fast open), or keep memory that is
  * charged to nobody beyond the count: large buffers of connections that are not accepted, and the ends
- * of those that are over. */
+ * of those that are over. And IPv6 of a link, where the box could fill the machine's table of neighbours. */
 static void put_sysctl(struct json_out *o, const struct oci_spec *s)
 {
-    if (oci_spec_sockets(s) == 0)
+    bool has_link = s->profile->network == CONFIG_NETWORK_NAT;
+
+    if (oci_spec_sockets(s) == 0 && !has_link)
         return;
     json_begin_obj(o, "sysctl");
-    json_put_str(o, "net.ipv4.tcp_fastopen", "0");
-    json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
-    json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
+    if (oci_spec_sockets(s) != 0) {
+        json_put_str(o, "net.ipv4.tcp_fastopen", "0");
+        json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
+        json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
+    }
+    if (has_link && s->has_ipv6) /* of a link that comes later; the loopback keeps ::1 */
+        json_put_str(o, "net.ipv6.conf.default.disable_ipv6", "1");
     json_end(o);
 }
 

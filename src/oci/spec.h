@@ -33,6 +33,7 @@ struct oci_spec {
     bool is_in_group; /* the runtime is started in the box's control group, and knows of none */
     bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
                              memory.swap.max of any group below the root) */
+    bool has_ipv6;       /* the kernel has it */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
     bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     const char *user_ns; /* a file that is the box's user namespace; NULL: the runtime makes one */

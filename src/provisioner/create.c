@@ -318,6 +318,7 @@ static bool find_wishes(struct http_exchange *ex, const struct provisioner_reque
     const char *template = config->provisioner.thread_data;
 
     *ret = (struct provisioner_wishes){.mounts = request->mounts};
+    provisioner_find_own(config, request, ret);
     ret->want_dirs =
         is_backend(e, "docker") && (engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) != 0;
     if (str_is_empty(template) || !request->has_thread)

@@ -50,11 +50,16 @@ bool provisioner_has_key(struct http_exchange *ex);
 struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
 /* What the box gets beside itself. */
 struct provisioner_wishes {
-    const struct json *mounts;             /* of the request */
-    char thread_path[CONFIG_PATH_MAX + 1]; /* of the thread's data; "": it stays in the box */
-    size_t base_len;                       /* of what it has in common with other threads' */
-    bool want_dirs;                        /* the backend makes what DeerFlow's agents work in */
+    const struct json *mounts;              /* of the request */
+    char thread_path[CONFIG_PATH_MAX + 1];  /* of the thread's data; "": it stays in the box */
+    size_t base_len;                        /* of what it has in common with other threads' */
+    char closed[CONFIG_PATH_MAX + 1];       /* what holds all threads' data; "": nothing does */
+    size_t own_len[PROVISIONER_MOUNTS_MAX]; /* of each of `mounts`: see struct backend_mount */
+    bool want_dirs;                         /* the backend makes what DeerFlow's agents work in */
 };
+/* Fills `closed` and `own_len`: whose the mounts of a request are. */
+void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
+                          struct provisioner_wishes *ret);
 /* From malloc, in one piece; NULL when there are none. */
 struct backend_extras *provisioner_extras(const struct provisioner_wishes *w);
 

@@ -330,6 +330,22 @@ class Kinds(BoxCase):
         self.of("image")
         self.assertLess(time.monotonic() - begin, 3 * SLOW, "unpacked once")
 
+    def test_nat_takes_few_of_the_machines_own(self):
+        """Neighbours of IPv6 and ports of UDP are the machine's: there is no IPv6 on the link, and whatever serves the
+        network has few open files."""
+        box = self.of("nat")
+        self.assertNotIn("tap0", box.sh("cat /proc/net/if_inet6 2>/dev/null || true"))
+        self.assertNotIn("tap0", box.sh("cat /proc/net/ipv6_route 2>/dev/null || true"))
+        sent = box.run(["python3", "-c", NEIGHBOURS], user="root")
+        self.assertEqual(sent.out, "0\n", sent)
+        self.assertEqual(box.sh(["python3", "-c", LOOPBACK]), "hello\n")
+        pid = (self.server.state / "oci" / "boxes" / box.box_id / "net.pid").read_text().split()[0]
+        limits = read_of(pid, "limits")
+        self.assertRegex(limits, r"Max open files\s+(\d{1,3}|10[0-2]\d)\s+(\d{1,3}|10[0-2]\d)\s")
+        box.sh(["python3", "-c", MANY_PORTS])
+        self.assertLessEqual(len(os.listdir(f"/proc/{pid}/fd")), 1024)
+        self.assertTrue(is_alive(pid), "it goes on when it has no more")
+
     @staticmethod
     def interfaces(box):
         return set(box.sh("tail -n +3 /proc/net/dev | cut -d: -f1").split())
@@ -391,6 +407,27 @@ server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname(), 5)
 server.accept()[0].sendall(b"hello")
 print(client.recv(5).decode())
+"""
+# How many neighbours could be asked for by a link-local address of the box's link, and by multicast.
+NEIGHBOURS = """
+import socket
+sent = 0
+link = socket.if_nametoindex("tap0")
+for to in ["fe80::%x" % i for i in range(1, 50)] + ["ff02::%x" % i for i in range(100, 150)]:
+    try:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        s.sendto(b"x", (to, 9, 0, link))
+        sent += 1
+    except OSError:
+        pass
+print(sent)
+"""
+# One at a time: the box needs no more than one socket for all of them.
+MANY_PORTS = """
+import socket
+for i in range(3000):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.sendto(b"x", ("10.0.2.2", 9))
 """
 CONNECT = """
 import socket, sys
