@@ -260,6 +260,7 @@ struct oci {
     char base_dir[OCI_PATH_MAX]; /* of `rootfs: host`; "" until it is made */
     bool is_base_asked;
     struct err base_err;
+    bool has_syncookies; /* for oci_spec */
     char extra_binds[8][32]; /* directories of the host's root that are not links into /usr */
     unsigned extra_bind_count;
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */

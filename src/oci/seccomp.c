@@ -173,10 +173,6 @@ static const struct by_arg filtered[] = {
     {"personality", IS(0, 0x20008)},
     {"personality", IS(0, 0x40000)},
     {"personality", IS(0, 0xffffffff)},
-    /* AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK are below. Not AF_PACKET, AF_ALG, AF_VSOCK (which no
-     * network namespace confines) nor what modules bring. */
-    {"socket", IS(0, 1)},
-    {"socketpair", IS(0, 1)},
     /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
     {"prctl", IS(0, 0x59616d61)},
     {"prctl", IS(0, 0x53564d41)},
@@ -376,15 +372,19 @@ static void put_waiting(struct json_out *o)
     }
 }
 
-/* What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
+/* Four families: not AF_PACKET, AF_ALG, AF_VSOCK (which no network namespace confines) nor what modules bring.
+ * What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
  * whoever listens (src/hands/guard_loop.c). connect makes one as well, when its listener is in the box;
- * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). */
+ * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). Unix sockets have no limit, but
+ * the kernel's number has them as well: nobody could count while they come and go unasked. */
 static void put_sockets(struct json_out *o, const char *guard, bool is_counted)
 {
-    static const uint32_t counted[] = {AF_INET, AF_INET6};
+    static const uint32_t counted[] = {AF_UNIX, AF_INET, AF_INET6};
     struct condition netlink = IS(0, AF_NETLINK);
+    struct condition local = IS(0, AF_UNIX);
 
     put_filtered(o, "socket", guard != NULL ? ASK : 0, &netlink, 1);
+    put_filtered(o, "socketpair", is_counted ? ASK : 0, &local, 1);
     for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
         struct condition family = IS(0, counted[i]);
 

@@ -289,6 +289,7 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
                F_OK) == 0;
     o->has_loop = !o->is_rootless && access("/dev/loop-control", R_OK | W_OK) == 0;
     oci_runtimes_init(o);
+    o->has_syncookies = access("/proc/sys/net/ipv4/tcp_syncookies", F_OK) == 0;
     if (o->is_rootless) /* it gives up the right to enter a namespace of its own user's first */
         str_copy_cut(o->pasta, sizeof(o->pasta), "");
     start_base(o);

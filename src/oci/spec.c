@@ -424,7 +424,7 @@ static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
     json_end(o);
 }
 
-/* For the box's own network: what would make sockets past the count (fast open), or keep memory that is
+/* For the box's own network: what would make sockets past the count (fast open, cookies), or keep memory that is
  * charged to nobody beyond the count: large buffers of connections that are not accepted, and the ends
  * of those that are over. */
 static void put_sysctl(struct json_out *o, const struct oci_spec *s)
@@ -433,6 +433,8 @@ static void put_sysctl(struct json_out *o, const struct oci_spec *s)
         return;
     json_begin_obj(o, "sysctl");
     json_put_str(o, "net.ipv4.tcp_fastopen", "0");
+    if (s->has_syncookies)
+        json_put_str(o, "net.ipv4.tcp_syncookies", "0");
     json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
     json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
     json_end(o);

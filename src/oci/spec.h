@@ -26,6 +26,7 @@ struct oci_spec {
     bool has_cpuset;    /* the box may be tied to some of them */
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;
+    bool has_syncookies; /* the kernel has net.ipv4.tcp_syncookies */
     uint64_t
         max_files;    /* for a process; 0: as much as we like. Without CAP_SYS_RESOURCE the runtime
                              cannot go above the daemon's own hard limit (RLIMIT_NOFILE) */
