@@ -101,6 +101,7 @@ enum pool_end {
     POOL_END_ORPHAN,
     POOL_END_NETLESS,   /* what served its network has ended, so the box was, too */
     POOL_END_RESTARTED, /* died with the machine, which has started anew since */
+    POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was, too */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
@@ -235,6 +236,7 @@ enum pool_event_kind {
     POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
     POOL_EV_DIED,      /* told by the backend, no epoch */
     POOL_EV_NETLESS,   /* likewise; ended because its network had */
+    POOL_EV_UNGUARDED, /* likewise; because the guard of its sockets had */
     POOL_EV_ABSENT, /* somebody else has found that it neither answers nor is known to its backend */
     POOL_EV_LISTED, /* what a backend runs; the join of section "restart" */
     /* answers of the store */

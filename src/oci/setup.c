@@ -152,12 +152,18 @@ static int find_stage(struct oci *o, struct err *err)
 
 static int take_ids(struct oci *o, const struct config *c, const char *state_dir, struct err *err)
 {
+    struct oci_living living = {0};
     int rc = SP_OK;
 
-    if (!o->is_rootless)
-        rc = oci_claim_ids(state_dir, c->oci.id_base, c->pool.max_boxes, &o->id_base, &o->id_slots,
-                           err);
+    if (!o->is_rootless) {
+        oci_living_read(&living, c->oci.id_base);
+        rc = oci_claim_ids(state_dir, c->oci.id_base, c->pool.max_boxes, &living, &o->id_base,
+                           &o->id_slots, err);
+    }
     o->id_used = xcalloc(o->id_slots / 8 + 1, 1);
+    o->id_lived = xcalloc(o->id_slots / 8 + 1, 1);
+    oci_avoid_living(o, &living);
+    oci_living_fini(&living);
     return rc;
 }
 
@@ -283,13 +289,13 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
     o->file_table = read_file_table();
+    o->has_syncookies = access("/proc/sys/net/ipv4/tcp_syncookies", F_OK) == 0;
     o->has_swap_limit =
         access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
                                : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
                F_OK) == 0;
     o->has_loop = !o->is_rootless && access("/dev/loop-control", R_OK | W_OK) == 0;
     oci_runtimes_init(o);
-    o->has_syncookies = access("/proc/sys/net/ipv4/tcp_syncookies", F_OK) == 0;
     if (o->is_rootless) /* it gives up the right to enter a namespace of its own user's first */
         str_copy_cut(o->pasta, sizeof(o->pasta), "");
     start_base(o);

@@ -237,6 +237,44 @@ class TwoDaemons(BoxCase):
         self.assertTrue(all(theirs < o for o in ours) or all(theirs > o for o in ours), (theirs, ours))
         self.assertLess(max(ours) - min(ours), 2048 << 16)  # the same range after a restart
 
+    def range_of(self, server):
+        claims = [line.split() for line in pathlib.Path("/run/sandpool-ids").read_text().splitlines()]
+        return next(range(int(c[0]), int(c[1])) for c in claims if c[2] == str(server.state.resolve()))
+
+    def live_as(self, user_id):
+        """A process of a box that no record leads to."""
+        child = subprocess.Popen(["sleep", "600"], user=user_id)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+
+    def test_ids_of_living_processes_are_not_given_out(self):
+        """Database and name were lost: the daemon does not know which of its ids are in use."""
+        first = self.id_base(self.server, self.acquire("first-ids"))
+        self.server.kill()
+        taken = {self.range_of(self.server).start + (i << 16) for i in range(6)} - {first}
+        for base in taken:
+            self.live_as(base + 1000)
+        self.server.start()
+        self.pool.close()
+        given = {self.id_base(self.server, self.acquire(f"given-{i}")) for i in range(3)}
+        self.assertEqual(given & taken, set())
+
+    def test_a_range_in_which_somebody_lives_is_not_claimed(self):
+        """The state directory was moved while its boxes ran."""
+        ranges = []
+        for name in ("moved", "new"):
+            home = tempfile.mkdtemp(prefix="sandpool-boxes-", dir=self.home)
+            other = Daemon(home, {**self.make_config(), "instance": f"{self.instance}-{name}"},
+                           args=["--destroy-on-exit"])
+            self.addCleanup(other.stop)
+            other.start()
+            ranges.append(self.range_of(other))
+            other.stop()
+            if name == "moved":
+                self.live_as(ranges[0].start + 1000)
+                shutil.rmtree(home)
+        self.assertNotIn(ranges[0].start + 1000, ranges[1])
+
 
 if __name__ == "__main__":
     main()

@@ -82,8 +82,8 @@ static void show_event(const struct world *w, const struct pool_event *ev)
         "acquire",     "release",    "renew",   "destroy",     "abandon",
         "undelivered", "activity",   "created", "create_fail", "probed",
         "checked",     "discovered", "used",    "destroyed",   "died",
-        "netless",     "absent",     "listed",  "stored",      "store_failed",
-        "store_state", "space",      "wake",    "reconfig",    "mode"};
+        "netless",     "unguarded",  "absent",  "listed",      "stored",
+        "store_failed", "store_state", "space", "wake", "reconfig", "mode"};
 
     static_assert(ARRAY_LEN(names) == POOL_EV_COUNT, "one name per event");
 
