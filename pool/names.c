@@ -27,10 +27,22 @@ const char *pool_source_name(enum pool_source source)
 const char *pool_end_name(enum pool_end end)
 {
     static const char *const names[] = {
-        "",          "released", "destroyed",     "ttl",
-        "idle",      "evicted",  "died",          "aged",
-        "drift",     "shrunk",   "drained",       "create_failed",
-        "not_ready", "orphan",   "network_ended", "machine_restarted",
+        "",
+        "released",
+        "destroyed",
+        "ttl",
+        "idle",
+        "evicted",
+        "died",
+        "aged",
+        "drift",
+        "shrunk",
+        "drained",
+        "create_failed",
+        "not_ready",
+        "orphan",
+        "network_ended",
+        "machine_restarted",
         "guard_ended",
     };
 

@@ -251,7 +251,8 @@ void guard_loop_run(int questions, int network, uint32_t id, uint64_t sockets)
     l.alive = epoll_create1(EPOLL_CLOEXEC);
     if (l.alive < 0 || syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) != 0 ||
         sizes.seccomp_notif > QUESTION_MAX || sizes.seccomp_notif_resp > QUESTION_MAX ||
-        !enter(network) || !open_report(&l) || !guard_count_open(&l.all, sockets) || !drop_privileges(id))
+        !enter(network) || !open_report(&l) || !guard_count_open(&l.all, sockets) ||
+        !drop_privileges(id))
         return;
     (void) ioctl(questions, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     if (write(GUARD_PARENT_FD, ".", 1) == 1 && close(GUARD_PARENT_FD) == 0)

@@ -118,10 +118,11 @@ struct oci_found {
     bool is_stray;     /* no directory: only a control group or a runtime's notes */
     bool is_elsewhere; /* a stray that lives and of which no runtime of ours knows */
     int pid;
-    int pid_fd;      /* of the running init; -1 when it is not wanted or was taken */
-    int beside_fds[OCI_BESIDE_COUNT]; /* likewise of what serves it from outside; -1: nothing does */
-    bool is_alone[OCI_BESIDE_COUNT];  /* what served it has ended */
-    int flavour; /* whose notes of it there are, enum oci_flavour; -1: none */
+    int pid_fd; /* of the running init; -1 when it is not wanted or was taken */
+    int beside_fds
+        [OCI_BESIDE_COUNT];          /* likewise of what serves it from outside; -1: nothing does */
+    bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
+    int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
 /* Empty, with nothing open. */
@@ -186,8 +187,8 @@ struct oci_box {
         struct fdwatch *watch; /* NULL: nothing serves it, or that has ended */
     } beside[OCI_BESIDE_COUNT];
     enum backend_death death; /* what it will have died of */
-    struct list joiners;         /* struct oci_waiter: creates of the same box that came second */
-    struct list removers;        /* struct oci_remover */
+    struct list joiners;      /* struct oci_waiter: creates of the same box that came second */
+    struct list removers;     /* struct oci_remover */
 };
 
 /* Somebody who waits for a box to be removed. */
@@ -261,6 +262,9 @@ struct oci {
     uint64_t file_table; /* open files of the whole machine (fs.file-max); 0: unknown */
     bool is_cgroup_v2;
     bool has_syncookies; /* for oci_spec */
+    unsigned terminals;  /* likewise: a share of the machine's */
+    uint64_t all_terminals;
+    uint64_t max_boxes;
     bool has_cgroups;                      /* boxes have control groups, so limits hold */
     char group_top[OCI_GROUP_TOP_MAX + 1]; /* rootless: the delegated one, above those of boxes */
     struct err no_groups;                  /* why has_cgroups is false */

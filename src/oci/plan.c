@@ -256,6 +256,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
                             .has_syncookies = o->has_syncookies,
+                            .terminals = o->terminals,
                             .max_files = max_files(o, p->profile),
                             .has_swap_limit = o->has_swap_limit,
                             .has_cgroups = !is_gvisor && o->has_cgroups,

@@ -17,7 +17,7 @@
 
 /* In /proc/PID/stat, counted from 1. */
 #define STAT_FLAGS 9
-#define STAT_START 22 /* in ticks since the machine started */
+#define STAT_START 22     /* in ticks since the machine started */
 #define FLAG_EXITING 0x4U /* PF_EXITING of the kernel */
 
 bool oci_is_locked(int dir_fd)

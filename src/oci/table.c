@@ -144,7 +144,8 @@ static bool has_ended(const struct fdwatch *watch)
  * than its init is gone. */
 static void end_alone(struct oci_box *b, enum oci_beside which)
 {
-    if (b->state != OCI_RUNNING || b->watch == NULL || has_ended(b->watch) || oci_is_exiting(b->pid))
+    if (b->state != OCI_RUNNING || b->watch == NULL || has_ended(b->watch) ||
+        oci_is_exiting(b->pid))
         return;
     log_warn(which == OCI_BESIDE_GUARD ? "oci.guard_ended" : "oci.network_ended",
              LF_HEX("box", b->id));
@@ -159,7 +160,7 @@ static void on_beside_end(void *ctx)
 
     fdwatch_free(w->watch);
     w->watch = NULL;
-    end_alone(w->box, (enum oci_beside) (w - w->box->beside));
+    end_alone(w->box, (enum oci_beside)(w - w->box->beside));
 }
 
 int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
@@ -193,7 +194,8 @@ void oci_box_adopt(struct oci *o, struct oci_found *f)
     b = oci_box_add(o, f->id, OCI_DEAD);
     b->runtime = oci_runtime_by_path(o, f->record.runtime);
     slot = (f->record.id_base - o->id_base) / OCI_ID_COUNT;
-    if (f->record.id_base >= o->id_base && slot < o->id_slots && !has_bit(o->id_used, (uint32_t) slot))
+    if (f->record.id_base >= o->id_base && slot < o->id_slots &&
+        !has_bit(o->id_used, (uint32_t) slot))
         use_slot(b, (uint32_t) slot);
     if (oci_box_watch(b, f, &err) != SP_OK) {
         log_error("oci.watch_failed", LF_HEX("box", f->id), LF_STR("reason", err.msg));

@@ -215,6 +215,46 @@ class Neighbours(BoxCase):
             self.assertNotEqual(box.sh(["cat", path]), "", path)
 
 
+@on_this_kernel
+class Shares(BoxCase):
+    """What the machine has once for everybody."""
+    profiles = {"default": {"warm": {"min": 0, "max": 1}},
+                "local": {"warm": {"min": 0, "max": 1}, "sockets": "unix"}}
+    config = {"pool": {"max_boxes": 60}}
+
+    def test_no_huge_pages(self):
+        probe = ("import ctypes, errno, mmap\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+                 "def tell(result):\n"
+                 "    return 'made' if result >= 0 else errno.errorcode[ctypes.get_errno()]\n"
+                 "print(tell(libc.memfd_create(b'x', 4)), tell(libc.memfd_create(b'x', 0)),\n"
+                 "      tell(libc.shmget(0, 1 << 21, 0o1600 | 0o4000)), tell(libc.shmget(0, 4096, 0o1600)))\n"
+                 "try: mmap.mmap(-1, 1 << 21, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\n"
+                 "except OSError as e: print(errno.errorcode[e.errno])\n")
+        self.assertEqual(self.acquire("huge").sh(["python3", "-c", probe]).split(),
+                         ["EINVAL", "made", "ENOMEM", "made", "ENOMEM"])
+
+    def test_terminals(self):
+        """All boxes that there may be get no more than the machine has."""
+        most, reserve = (int(pathlib.Path(f"/proc/sys/kernel/pty/{name}").read_text()) for name in ("max", "reserve"))
+        share = min(max((most - reserve) // 60, 16), 256)
+        probe = ("import os\nkept = []\n"
+                 "try:\n    while True: kept.append(os.openpty())\nexcept OSError: print(len(kept))\n")
+        self.assertEqual(self.acquire("terminals").sh(["python3", "-c", probe]), f"{share}\n")
+
+    def test_unix_sockets_only(self):
+        probe = ("import errno, socket\n"
+                 "for family in (socket.AF_INET, socket.AF_INET6):\n"
+                 "    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n"
+                 "        try: socket.socket(family, kind)\n"
+                 "        except OSError as e: print(errno.errorcode[e.errno])\n"
+                 "a, b = socket.socketpair()\na.send(b'x')\n"
+                 "l = socket.socket(socket.AF_UNIX)\nl.bind('')\nl.listen()\n"
+                 "socket.socket(socket.AF_UNIX).connect(l.getsockname())\n"
+                 "print(b.recv(1).decode(), socket.if_nameindex()[0][1])\n")
+        box = self.acquire("local", profile="local")
+        self.assertEqual(box.sh(["python3", "-c", probe]).split(), ["EAFNOSUPPORT"] * 4 + ["x", "lo"])
+
+
 class TwoDaemons(BoxCase):
     """They know nothing of each other, and have the same configuration."""
 
