@@ -490,13 +490,11 @@ const struct pool_box *pool_next(const struct pool *p, size_t *at);
  * nothing for the boxes of others. */
 const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);
 const struct pool_box *pool_next_of(const struct pool_box *box);
-/* Slots from 0; NULL for a free slot or past the end. */
-const struct pool_box *pool_slot(const struct pool *p, size_t index);
+const struct pool_box *pool_slot(const struct pool *p, size_t index); /* from 0; or NULL */
 size_t pool_slot_count(const struct pool *p);
 
 /* Invariants. NULL when all hold, else a sentence. Tests call it after every step. */
 const char *pool_check(const struct pool *p);
 
 #include "pool/views.h" /* counts of the pool and of its profiles */
-
 #endif

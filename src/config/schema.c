@@ -492,15 +492,3 @@ bool config_section_exists(bool is_profile, const char *name)
     }
     return false;
 }
-
-void config_set_defaults(bool is_profile, void *object)
-{
-    char why[CONFIG_WHY_MAX];
-
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
-        if (config_key_is_profile(k) != is_profile || k->type == CONFIG_TYPE_MAP)
-            continue;
-        bool is_set = config_value_set(k, object, k->def, why);
-        assert(is_set);
-    }
-}
