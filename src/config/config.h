@@ -41,6 +41,9 @@ enum config_network {
     CONFIG_NETWORK_COUNT
 };
 
+/* Which sockets a box may make. */
+enum config_sockets { CONFIG_SOCKETS_ANY, CONFIG_SOCKETS_UNIX, CONFIG_SOCKETS_COUNT };
+
 /* How a box comes to serve the API. */
 enum config_agent { CONFIG_AGENT_INJECT, CONFIG_AGENT_IMAGE, CONFIG_AGENT_COUNT };
 
@@ -68,6 +71,7 @@ struct config_profile {
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
+    enum config_sockets sockets;
     enum config_agent agent;
     struct {
         uint64_t memory; /* bytes; 0: no limit */

@@ -359,8 +359,7 @@ static void start(struct oci *o, struct backend_create *r, struct oci_runtime *t
     m->request = r;
     m->trial = trial;
     m->listen_fd = -1;
-    m->found.pid_fd = -1;
-    m->found.net_fd = -1;
+    oci_found_init(&m->found);
     m->waiter.resume = resume;
     r->priv = m;
     enter(m);

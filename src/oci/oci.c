@@ -26,6 +26,7 @@ static void on_closed_task(struct rt_task *task)
     oci_remove_cgroup_parent(o);
     map_fini(&o->boxes);
     free(o->id_used);
+    free(o->id_lived);
     free(o);
     on_closed(ctx);
 }
@@ -79,6 +80,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     if (rc != SP_OK) {
         map_fini(&o->boxes);
         free(o->id_used);
+        free(o->id_lived);
         free(o);
         return rc;
     }

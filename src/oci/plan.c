@@ -257,6 +257,8 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .has_cpuset = o->has_cpuset,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
+                            .has_syncookies = o->has_syncookies,
+                            .terminals = o->terminals,
                             .max_files = max_files(o, p->profile),
                             .has_swap_limit = o->has_swap_limit,
                             .has_ipv6 = o->has_ipv6,

@@ -144,9 +144,8 @@ void oci_remove_box(struct oci_box *b)
         act(m);
         return;
     }
+    oci_found_init(&m->found);
     m->found.id = b->id;
-    m->found.pid_fd = -1;
-    m->found.net_fd = -1;
     m->look.run = look;
     work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
 }

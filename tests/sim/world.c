@@ -79,11 +79,11 @@ static void show_effect(const struct world *w, const struct pool_fx *fx)
 static void show_event(const struct world *w, const struct pool_event *ev)
 {
     static const char *const names[] = {
-        "acquire",     "release",    "renew",   "destroy",     "abandon",
-        "undelivered", "activity",   "created", "create_fail", "probed",
-        "checked",     "discovered", "used",    "destroyed",   "died",
-        "netless",     "absent",     "listed",  "stored",      "store_failed",
-        "store_state", "space",      "wake",    "reconfig",    "mode"};
+        "acquire",  "release",   "renew",        "destroy",     "abandon",   "undelivered",
+        "activity", "created",   "create_fail",  "probed",      "checked",   "discovered",
+        "used",     "destroyed", "died",         "netless",     "unguarded", "absent",
+        "listed",   "stored",    "store_failed", "store_state", "space",     "wake",
+        "reconfig", "mode"};
 
     static_assert(ARRAY_LEN(names) == POOL_EV_COUNT, "one name per event");
 
