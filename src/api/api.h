@@ -11,6 +11,7 @@ struct api {
     struct engine *engine;
     uint64_t started_ns;
     struct list destroys;    /* calls that wait for the end of a box; list_init() first */
+    struct map requests;     /* acquires that their callers have named, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);

@@ -111,6 +111,7 @@ enum {
     HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
     HANDS_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
     HANDS_EXIT_UNABLE = 7,  /* not here, or not with this box */
+    HANDS_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
 };
 
 /* What an exit status of `mount` means to a caller. */

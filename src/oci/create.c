@@ -166,8 +166,12 @@ static void on_run(struct op *op)
     FAULT_POINT("oci.after_run");
     if (op->result == SP_OK || m->hands.exit_code == HANDS_EXIT_RUNNING)
         start_look(m);
-    else
+    else {
+        if (m->trial != NULL) /* which says nothing about it */
+            m->trial->was_killed = m->hands.exit_code == HANDS_EXIT_KILLED ||
+                                   (op->result == SP_BACKEND_FAILED && m->hands.exit_code < 0);
         undo(m, op->result, &op->err);
+    }
 }
 
 /* --- starting it --- */

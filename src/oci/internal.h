@@ -73,7 +73,9 @@ struct oci_runtime {
     enum oci_flavour flavour;
     enum oci_trial trial;
     uint64_t tried_ns;
-    struct err why; /* it failed */
+    struct err why;  /* it failed */
+    bool was_killed; /* its last trial, by somebody else */
+    unsigned kills;  /* of trials in a row */
 };
 
 /* A runtime for a profile that says `name` ("": any). SP_OK: *ret works. SP_STARTING: it is being

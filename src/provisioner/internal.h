@@ -19,6 +19,7 @@ struct provisioner {
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
     struct map creates; /* under way, by sandbox_id; several may have the same */
+    struct list holds;  /* see hold.c */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -68,7 +69,14 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX]);
 void provisioner_pass(struct http_exchange *ex);
 
+/* hold.c */
+/* Somebody uses the box of this id: it is leased again if it is parked. A step of the pool. */
+void provisioner_hold(struct provisioner *p, const char *sandbox_id);
+void provisioner_end_holds(struct provisioner *p);
+
 /* create.c */
+/* Until when it waits, and how long the lease lasts. */
+void provisioner_lease_times(const struct config *config, struct rt *rt, struct pool_acquire *ret);
 void provisioner_create(struct http_exchange *ex);
 /* Whether a create of this id is under way that will give it its first box. */
 bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id);

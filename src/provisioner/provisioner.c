@@ -168,6 +168,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     int r;
 
     to_boxes.ctx = p;
+    list_init(&p->holds);
     p->loop = l;
     p->engine = e;
     /* The names of tokens have no colon, so that none of them hashes to this one. */
@@ -216,6 +217,7 @@ struct box_proxy *provisioner_take_proxy(struct provisioner *p)
 
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx)
 {
+    provisioner_end_holds(p);
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
     if (p->proxy == NULL) {

@@ -275,6 +275,37 @@ class SlowToTell(BoxCase):
             pass  # killed meanwhile
 
 
+class KilledTrial(BoxCase):
+    """The first two makings of a box by this runtime are killed, as by the kernel when memory is short."""
+
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}}
+
+    @classmethod
+    def make_config(cls):
+        script = cls.home / "runc"
+        script.write_text(f"""#!/bin/sh
+case " $* " in *" run "*)
+    for i in 1 2; do
+        mkdir {cls.home}/killed-$i 2> /dev/null && kill -9 $$
+    done ;;
+esac
+exec {shutil.which("runc")} "$@"
+""")
+        script.chmod(0o755)
+        config = super().make_config()
+        config["profiles"]["default"]["runtime"] = str(script)
+        return config
+
+    def test_it_is_repeated_at_once(self):
+        if RUNTIME != "runc":
+            self.skipTest("wraps runc")
+        self.assertEqual(self.acquire("t", wait_ms=60000).sh("echo here"), "here\n")
+        self.assertTrue((self.home / "killed-2").exists())
+        log = self.server.log.read_text()
+        self.assertEqual(log.count("event=oci.trial_killed "), 2)
+        self.assertNotIn("event=oci.runtime_refused ", log)
+
+
 class OlderCopy(BoxCase):
     """Everything below the state directory is put back as it was, the labels of boxes included."""
 

@@ -75,10 +75,12 @@ class Chain(BoxCase):
             client.close()
 
     def held_by_b(self):
-        """Public ids of the provisioner's boxes. One whose creator was killed before it took the answer is parked."""
+        """Public ids of the provisioner's boxes. One whose creator was killed before it took the answer is parked until
+        it is used."""
         self.pool.close()  # B may have been started anew
-        return sorted(r["sandbox_id"] for r in self.rows() if r["state"] in ("leased", "parked") and
-                      (r["sandbox_id"] or "").startswith("sp-"))
+        rows = [r for r in self.rows() if (r["sandbox_id"] or "").startswith("sp-")]
+        self.parked_at_b = [r["sandbox_id"] for r in rows if r["state"] == "parked"]
+        return sorted(r["sandbox_id"] for r in rows if r["state"] in ("leased", "parked"))
 
     def settle(self, limit=WAIT_S * 3):
         """Every box of A is one of B, and the other way round."""
@@ -88,7 +90,8 @@ class Chain(BoxCase):
             rows = self.rows_of_a()
             seen.update(a=sorted(r["box_id"] for r in rows), states=[r["state"] for r in rows],
                         b=sorted(i[-16:] for i in self.held_by_b()))
-            return (seen["a"] == seen["b"] and
+            seen.update(parked=self.parked_at_b)
+            return (seen["a"] == seen["b"] and not seen["parked"] and
                     not {"starting", "deleting"} & set(seen["states"]) and seen["states"].count("blank") == 2)
         try:
             wait_until(agrees, "A and B agree", limit)

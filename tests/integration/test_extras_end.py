@@ -57,7 +57,7 @@ class TestFailure(ExtrasCase):
         begun = time.monotonic()
         answer = client.acquire("t1", wait_ms=0, envs=slow(60000))
         self.assertCode(answer, 504, "timeout")
-        self.assertGreater(time.monotonic() - begun, 4.5)
+        self.assertGreater(time.monotonic() - begun, 0.9)  # it has a moment, although it does not wait
         self.assertLess(time.monotonic() - begun, 8 * SLOW)
         wait_until(lambda: self.machine.client.get("/stats").json["destroyed"] == 1, "removed")
 

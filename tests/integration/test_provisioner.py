@@ -398,6 +398,21 @@ class TestEnds(ProvisionerCase):
         self.assertOk(caller.delete("a"))
         self.assertEqual(caller.get("a").status, 404)
 
+    def test_a_parked_box_is_leased_again_by_its_use(self):
+        """As the box of a client that was killed before it took the answer to its create."""
+        client = self.client(self.serve())
+        caller = self.caller()
+        box = self.assertOk(caller.create("a"))
+        path = "/s/" + box["sandbox_url"].split("/s/", 1)[1]
+        uses = {"looked at": lambda: caller.get("a"), "used": lambda: caller.call("GET", path + "/v1/sandbox")}
+        for name, use in uses.items():
+            with self.subTest(name):
+                self.assertOk(client.release("a"))
+                self.assertEqual(client.get("/v1/sandboxes/a").json["state"], "parked")
+                use()
+                wait_until(lambda: client.get("/v1/sandboxes/a").json["state"] == "leased", "leased again")
+                self.assertEqual(caller.get("a").json, box)
+
     def test_a_caller_that_hangs_up_keeps_nothing(self):
         client = self.client(self.serve(profile={"warm": {"min": 0, "max": 0},
                                                  "sim": {"create_ms": 300}}))

@@ -248,6 +248,7 @@ static void deliver(struct world *w, struct pending *p)
     case PENDING_EVENT:
         p->is_used = false;
         note_proof(w, &ev);
+        away_note_word(w, &ev);
         if (ev.kind == POOL_EV_LISTED)
             deliver_listing(w, &ev);
         else

@@ -221,6 +221,15 @@ class WhatTheBoxIs(TypedTest):
         tools = [tool["name"] for category in detail["utils"] for tool in category["tools"]]
         self.assertEqual(tools, ["git"])
         self.put_program(two, "rg")
+        (self.root / "include" / "node").mkdir(parents=True)
+        header = self.root / "include" / "node" / "node_version.h"
+        for text, version in (("#define NODE_MAJOR_VERSION 20\n#define NODE_MINOR_VERSION 9\n"
+                               "#define NODE_PATCH_VERSION 0\n", "20.9.0"), ("#define NODE_MAJOR_VERSION x\n", None)):
+            header.write_text(text)
+            self.assertEqual(self.detail()["runtime"]["nodejs"][0]["ver"], version)
+        header.unlink()
+        os.mkfifo(header)
+        self.assertIsNone(self.detail()["runtime"]["nodejs"][0]["ver"])
         self.post("/v1/agent/env", {"set": {"PATH": str(two)}})
         tools = [tool["name"] for category in self.detail()["utils"] for tool in category["tools"]]
         self.assertEqual(sorted(tools), ["git", "rg"])
