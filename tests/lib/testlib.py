@@ -112,9 +112,24 @@ def skip(reason):
     raise unittest.SkipTest(reason)
 
 
+class TimedResult(unittest.TextTestResult):
+    """Says after each test how long it took, if it was long."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        took = time.monotonic() - self.started
+        if took >= 2:
+            self.stream.writeln(f"    {took:.1f} s")
+
+
 def main():
     """Runs the tests of the file. Exit code 77 tells ctest that nothing was tested."""
-    done = unittest.main(verbosity=2, exit=False).result
+    runner = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult)
+    done = unittest.main(verbosity=2, testRunner=runner, exit=False).result
     tests = [getattr(test, "test_case", test) for test, _ in done.skipped]  # of a part: the whole
     skipped = {test.id() for test in tests if isinstance(test, unittest.TestCase)}  # others are whole classes
     is_nothing = len(tests) > 0 and len(skipped) >= done.testsRun
