@@ -176,7 +176,7 @@ class FleetCase(DockerCase):
 
         def is_told():
             return client.get(f"/v1/sandboxes/{self.held[name].id}").status == 410
-        wait_until(is_told, f"the box of {name} is lost", AGREE_S)
+        wait_until(is_told, lambda: f"the box of {name} is lost; {daemon.process.output()[-4000:]}", AGREE_S)
         again = wait_until(lambda: self.try_acquire(daemon, name), "a new box", AGREE_S)
         self.assertNotEqual(again.box_id, self.held[name].box_id)
         self.assertEqual(again.lease["generation"], self.held[name].lease["generation"] + 1)

@@ -529,8 +529,10 @@ class Restart(BoxCase):
         type(self).pool = self.server.client()
         self.addCleanup(self.pool.close)
         # A start asks for what the listing does not show, but does not wait long for the answers.
-        wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").code == "sandbox_lost", "it is lost")
-        self.assertEqual(self.acquire("unlucky").lease["generation"], 2)
+        target = f"/v1/sandboxes/{box.id}"
+        wait_until(lambda: self.pool.get(target).code == "sandbox_lost",
+                   lambda: f"it is lost; {self.pool.get(target)} {self.log_tail()}")
+        self.assertEqual(self.acquire("unlucky").lease["generation"], 2, self.log_tail())
 
 
 if __name__ == "__main__":

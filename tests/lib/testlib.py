@@ -48,7 +48,8 @@ def at_most(seconds):
 
 
 def wait_until(condition, what="it is so", limit=WAIT_S):
-    """What the condition returns as soon as that is true; fails after the limit, which a busy machine extends."""
+    """What the condition returns as soon as that is true; fails after the limit, which a busy machine extends. `what` may be
+    a function: what it says at the end explains the failure."""
     start = time.monotonic()
     while True:
         value = condition()
@@ -56,7 +57,7 @@ def wait_until(condition, what="it is so", limit=WAIT_S):
             return value
         passed = time.monotonic() - start
         if passed > limit and passed > min(limit * busy(), max(limit, 2 * WAIT_S)):
-            raise AssertionError(f"not within {passed:.0f} s: {what}")
+            raise AssertionError(f"not within {passed:.0f} s: {what() if callable(what) else what}")
         time.sleep(0.01)
 
 
