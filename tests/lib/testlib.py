@@ -61,6 +61,16 @@ def wait_until(condition, what="it is so", limit=WAIT_S):
         time.sleep(0.01)
 
 
+def happens(condition, seconds):
+    """Whether it becomes true in this time: for what may as well not happen."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 # --- processes ---
 
 def is_alive(pid):
