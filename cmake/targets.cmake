@@ -56,7 +56,7 @@ function(sandpool_test name)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${SANDPOOL_TEST_ENV}")
-  sandpool_schedule(${name})
+  sandpool_cost(${name})
 endfunction()
 
 function(sandpool_fuzz name)
