@@ -5,7 +5,7 @@ import datetime
 import threading
 
 from engine_case import EngineCase, Proxy
-from harness import WAIT_S, main, wait_until
+from harness import WAIT_S, at_most, main, wait_until
 
 
 class Away:
@@ -82,7 +82,7 @@ class Away:
         proxy.cut()
         self.wait_not_ready(daemon, "backend docker:unix://", "the engine at")
         lost, failed = (self.when(daemon, event) for event in ("docker.events_lost", "backend.list_failed"))
-        self.assertLess((failed - lost).total_seconds(), 5)  # not only by a listing that was due anyway
+        self.assertLess((failed - lost).total_seconds(), at_most(5))  # not only by a listing that was due anyway
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
         self.assertEqual(box.sh("echo on"), "on\n")
         self.assertIsNone(self.get(daemon, f"/v1/sandboxes/{box.id}?alive=1").json["alive"])
@@ -176,6 +176,8 @@ class Silent:
     def test_list(self):
         daemon, hit = self.silenced("GET", "/containers/json")
         client = self.client(daemon, 60)
+        self.wait_blank(client, 1)  # else the engine has to make one, on a busy machine for longer than a call may take
+        hit.clear()  # a listing of the daemon's own may have been the first
         found = {}
         worker = threading.Thread(target=lambda: found.update(answer=client.post("/v1/pool/reconcile")))
         worker.start()

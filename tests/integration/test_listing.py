@@ -1,5 +1,7 @@
 """A listing that is clean and wrong ends no lease: the backend is asked for each box that it does not show."""
 
+import signal
+
 from harness import TestCase, in_threads, main, wait_until
 
 LEASES = 20
@@ -107,6 +109,23 @@ class Listing(TestCase):
         daemon.start()
         wait_until(lambda: not blank & set(sim.boxes()), "they are destroyed")
         self.assertKept(self.client(daemon), leases)
+
+    def test_a_first_listing_that_fails_is_tried_again_soon(self):
+        """Not only when the next periodic one is due: until then nobody is told that a box has died."""
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, sim=sim, pool={"reconcile_interval_s": 3600})
+        lease = self.assertOk(self.client(daemon).acquire("t"))
+        daemon.stop()
+        sim.kill_box(lease["box_id"])
+        sim.child.send_signal(signal.SIGSTOP)
+        self.addCleanup(sim.child.send_signal, signal.SIGCONT)
+        daemon.start()
+        client = self.client(daemon)
+        wait_until(lambda: "event=backend.list_failed" in daemon.process.output(), "the first listing fails")
+        self.assertOk(client.get(f"/v1/sandboxes/{lease['sandbox_id']}"))
+        sim.child.send_signal(signal.SIGCONT)
+        wait_until(lambda: client.get(f"/v1/sandboxes/{lease['sandbox_id']}").code == "sandbox_lost", "it is lost")
+        wait_until(lambda: client.get("/readyz").status == 200, "ready")
 
     def test_all_have_died(self):
         sim, daemon, _, leases = self.fleet()

@@ -10,7 +10,7 @@ import shutil
 import socket
 
 from aio_types import CALLS, answer_problems
-from agent_client import TOKEN
+from agent_client import TOKEN, main, wait_until
 from file_client import FileTest, multipart
 
 SOURCE = pathlib.Path(os.environ.get("SANDPOOL_SOURCE_DIR", pathlib.Path(__file__).parents[3]))
@@ -191,7 +191,7 @@ class WhatTheBoxIs(TypedTest):
             self.assertEqual(ports, sorted(set(ports), key=int))
             with socket.create_connection(one.getsockname()) as client:
                 self.assertNotIn(str(client.getsockname()[1]), self.detail()["system"]["occupied_ports"])
-        self.until(lambda: not wanted - {str(self.port)} & set(self.detail()["system"]["occupied_ports"]), "closed")
+        wait_until(lambda: not wanted - {str(self.port)} & set(self.detail()["system"]["occupied_ports"]), "closed")
 
     def put_program(self, where, name, target=None):
         where.mkdir(exist_ok=True)
@@ -261,5 +261,4 @@ class Lengths(TypedTest):
 
 
 if __name__ == "__main__":
-    import unittest
-    unittest.main()
+        main()

@@ -15,7 +15,7 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
-enum { WAIT_MS = 5000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
+enum { WAIT_MS = 20000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
 
 struct fixture {
     struct loop loop;
