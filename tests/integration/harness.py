@@ -22,9 +22,10 @@ import time
 import unittest
 
 BIN = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", "build"))
+CACHE = BIN / "CMakeCache.txt"
+IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
 # How much slower than usual all goes: under sanitizers, or as said, on an emulated machine.
-SLOW = float(os.environ.get("SANDPOOL_TEST_SLOW", 4.0 if (BIN / "CMakeCache.txt").is_file() and
-                            "SANDPOOL_SANITIZE:STRING=a" in (BIN / "CMakeCache.txt").read_text() else 1.0))
+SLOW = float(os.environ.get("SANDPOOL_TEST_SLOW", 4.0 if IS_SANITIZED else 1.0))
 WAIT_S = 60 * min(SLOW, 2)  # generous: a machine may be busy
 
 
