@@ -342,6 +342,9 @@ class Kernel(Attempt):
                               " done; echo end")
             self.assertEqual(seen, "end\n")
         self.assertEqual(self.limit(), 256 << 20)
+        for group in self.groups():  # and not only because what the box sees of it is read-only
+            owners = {path.name: path.stat().st_uid for path in (group, *group.iterdir())}
+            self.assertEqual({name: uid for name, uid in owners.items() if uid != 0}, {})
         self.assertNotIn("sandpool", self.a.run("root", "cat", "/proc/self/cgroup"))  # nor does it see where it is
         self.assertIn("sandpool", pathlib.Path(f"/proc/{self.a.pid}/cgroup").read_text())
 
