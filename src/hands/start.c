@@ -207,6 +207,8 @@ static int start_beside(const struct plan *p, const struct box_dir *d,
     int rc = SP_OK;
 
     if (p->cgroup != NULL)
+        rc = cgroup_take_back(p->cgroup, err);
+    if (rc == SP_OK && p->cgroup != NULL)
         rc = cgroup_add(p->cgroup, relay->pid, err);
     if (rc == SP_OK && p->network != NULL)
         rc = network_start(p, d, *pid, tail, err);

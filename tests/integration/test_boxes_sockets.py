@@ -8,7 +8,7 @@ import shutil
 import signal
 import unittest
 
-from harness import main, wait_until
+from harness import SLOW, main, wait_until
 from oci_case import MIB, RUNTIME, BoxCase, group_of
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
@@ -236,7 +236,7 @@ class Floods(BoxCase):
 
     def begin(self, box, program, *args, user="user"):
         ident = box.start(["python3", "-c", program, *args], user=user)
-        wait_until(lambda: box.output(ident) or box.output(ident, "stderr"), "the box has all it gets", 120)
+        wait_until(lambda: box.output(ident) or box.output(ident, "stderr"), "the box has all it gets", 120 * SLOW)
         self.assertEqual(box.output(ident, "stderr"), "")
         return ident, json.loads(box.output(ident))
 
@@ -256,7 +256,7 @@ class Floods(BoxCase):
                 self.assertLess(found["held"], MEMORY)
                 self.assertEqual(neighbour.sh(["python3", "-c", MAKE, "100"]), "100\n")
                 self.stop(box, ident)
-                wait_until(lambda: used_in(init) < 10, "its sockets are gone", 60)
+                wait_until(lambda: used_in(init) < 10, "its sockets are gone", 60 * SLOW)
                 self.assertEqual(box.sh(["python3", "-c", MAKE, "100"]), "100\n")
 
     def test_connections_that_nobody_accepts(self):
