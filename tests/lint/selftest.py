@@ -25,6 +25,8 @@ CASES = (
     ("layers", "src/http/a.c", "#include <curl/curl.h>\n", 1, "layers.txt"),
     ("layers", "src/http/a.c", '/* . */\n#include "conn.h"\n', 2, "which directory"),
     ("layers", "src/nowhere/a.c", CLEAN, 1, "no rule"),
+    ("layers", "src/agent/file/a.c", '#include "agent/aio/envelope.h"\n', 1, "may see"),
+    ("layers", "src/agent/core/a.c", '#include "agent/serve.h"\n', 1, "may see"),
     ("length", "src/base/a.c", "/* . */\n" * 501, 501, "split"),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 61 + "}\n", 2, "f() has 61"),
     ("banned", "src/base/a.c", "int f(char *a)\n{\n    return atoi(a);\n}\n", 3, "atoi()"),
@@ -40,6 +42,7 @@ HARMLESS = (
     ("layers", "pool/pool.c", "int f(void)\n{\n    return xcalloc(1, 1) != NULL;\n}\n"),
     ("layers", "src/base/json_read.c", "#include <yyjson.h>\n"),
     ("layers", "src/engine/a.c", '#include "pool/pool.h"\n#include "engine/internal.h"\n'),
+    ("layers", "src/agent/aio/a.c", '#include "agent/aio/envelope.h"\n#include "agent/file/job.h"\n'),
     ("banned", "src/base/a.c", '/* atoi() */\nconst char *a = "strcpy(a, b) // c";\nint my_atoi(int);\n'),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 60 + "}\n"),
 )
