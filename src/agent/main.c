@@ -1,5 +1,5 @@
 /* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves connections that
- * come through an inherited socket, or on one that it binds, buries orphans when it is the box's init, and keeps its token and its
+ * come through an inherited socket, or on one that it binds, reaps exited orphans when it is the box's init, and keeps its token and its
  * descriptors out of what it starts. */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/refuse.h"
+#include "agent/core/channel.h"
+#include "agent/core/refuse.h"
+#include "agent/process/leave.h"
 #include "agent/serve.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -22,6 +24,16 @@
 #include "sandpool/version.h"
 
 enum { INHERITED_MAX = 1025 }; /* the options take numbers up to 1024 */
+
+struct program {
+    struct agent agent;
+    struct agent_parts parts;
+    struct channel *channel; /* NULL: connections come from a listening socket */
+    struct leave leave;
+    const char *spill_dir;
+    uint64_t stop_grace_ns; /* between SIGTERM and the end of all */
+    bool is_closing;
+};
 
 static const char usage_text[] =
     "usage: sandpool-agent [OPTION]...\n"
@@ -271,28 +283,28 @@ static int detach_stdio(struct err *err)
 
 static void on_processes_closed(void *ctx)
 {
-    struct agent *a = ctx;
+    struct program *p = ctx;
 
-    loop_stop(&a->loop);
+    loop_stop(&p->agent.loop);
 }
 
 static void on_server_closed(void *ctx)
 {
-    struct agent *a = ctx;
+    struct program *p = ctx;
 
-    agent_fini_sessions(a);
+    agent_close_sessions(&p->agent);
     strays_kill_own(); /* what was started, and what came of it */
-    process_table_close(&a->processes, on_processes_closed, a);
+    process_table_close(&p->parts.processes, on_processes_closed, p);
 }
 
-static void stop(struct agent *a)
+static void stop(struct program *p)
 {
-    if (a->is_closing)
+    if (p->is_closing)
         return;
-    a->is_closing = true;
-    leave_end(&a->leave);
-    channel_close(TAKE_PTR(a->channel));
-    http_server_close(a->server, on_server_closed, a);
+    p->is_closing = true;
+    leave_end(&p->leave);
+    channel_close(TAKE_PTR(p->channel));
+    http_server_close(p->agent.server, on_server_closed, p);
 }
 
 static void on_alone(void *ctx)
@@ -300,29 +312,30 @@ static void on_alone(void *ctx)
     stop(ctx);
 }
 
-/* Who is told twice is in a hurry. */
+/* Whoever signals twice is in a hurry. */
 static void on_signal(void *ctx, int signum)
 {
-    struct agent *a = ctx;
+    struct program *p = ctx;
 
     if (signum == SIGCHLD) {
-        process_table_reap(&a->processes);
-        leave_look(&a->leave);
-    } else if (a->stop_grace_ns == 0 || a->is_closing || a->leave.is_on) {
-        stop(a);
+        process_table_reap(&p->parts.processes);
+        leave_look(&p->leave);
+    } else if (p->stop_grace_ns == 0 || p->is_closing || p->leave.is_on) {
+        stop(p);
     } else {
-        leave_start(&a->leave, &a->processes, a->stop_grace_ns);
+        leave_start(&p->leave, &p->parts.processes, p->stop_grace_ns);
     }
 }
 
-static int start_listening(struct agent *a, const struct options *options, struct err *err)
+static int start_listening(struct program *p, const struct options *options, struct err *err)
 {
+    struct agent *a = &p->agent;
     char address[80];
     int port = 0;
     int rc;
 
     if (options->has_channel)
-        rc = channel_open(&a->loop, (int) options->channel_fd, a->server, on_alone, a, &a->channel,
+        rc = channel_open(&a->loop, (int) options->channel_fd, a->server, on_alone, p, &p->channel,
                           err);
     else if (options->unix_path != NULL)
         rc = http_server_listen_unix(a->server, options->unix_path, 0600, UINT32_MAX, err);
@@ -343,74 +356,77 @@ static int start_listening(struct agent *a, const struct options *options, struc
     return SP_OK;
 }
 
-static int run(struct agent *a, const struct options *options, struct err *err)
+static int run(struct program *p, const struct options *options, struct err *err)
 {
     const int signums[] = {SIGTERM, SIGINT, SIGCHLD, 0};
+    struct agent *a = &p->agent;
     struct http_server_config config = {
         .limits = limits, .ctx = a, .guard = agent_guard, .wants_proof = true};
+    struct http_route *routes = agent_routes_new();
     struct signals signals = {0};
     int rc = loop_init(&a->loop, err);
 
-    if (rc != SP_OK)
+    if (rc != SP_OK) {
+        free(routes);
         return rc;
+    }
     a->started_ns = rt_now(&a->loop.rt);
-    process_table_init(&a->processes, &a->loop, a->spill_dir);
+    agent_parts_init(&p->parts, a, p->spill_dir);
     /* From here on the user's programs cannot read its memory, environment or descriptors, nor
      * trace it. */
     (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the value is valid: it cannot fail */
-    agent_init_sessions(a);
-    a->routes = agent_routes_new();
-    config.routes = a->routes;
+    config.routes = routes;
     a->server = http_server_new(&a->loop, &config);
-    rc = signals_init(&signals, &a->loop, signums, on_signal, a, err);
+    rc = signals_init(&signals, &a->loop, signums, on_signal, p, err);
     if (rc == SP_OK)
-        rc = start_listening(a, options, err);
+        rc = start_listening(p, options, err);
     if (rc == SP_OK && options->want_detach)
         rc = detach_stdio(err);
     if (rc == SP_OK)
-        process_table_reap(&a->processes); /* those that ended before SIGCHLD was heard */
+        process_table_reap(&p->parts.processes); /* those that ended before SIGCHLD was handled */
     else
-        stop(a);
+        stop(p);
     loop_run(&a->loop);
     signals_close(&signals);
-    process_table_fini(&a->processes);
+    process_table_fini(&p->parts.processes);
     loop_fini(&a->loop);
-    free(a->routes);
+    free(routes);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    struct agent agent = {0};
+    struct program program = {.spill_dir = NULL};
+    struct agent *a = &program.agent;
     struct options options = {.listen = "127.0.0.1", .port = 8080};
     struct err err;
 
     parse_options(argc, argv, &options);
     log_setup(2, LOG_WARN, LOG_LOGFMT);
-    agent.is_init = getpid() == 1;
-    if (!agent.is_init)
+    a->is_init = getpid() == 1;
+    if (!a->is_init)
         (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0,
                      0); /* orphans of what it starts are its own */
-    agent.leave.on_alone = on_alone;
-    agent.leave.ctx = &agent;
-    agent.stop_grace_ns = options.stop_grace_s * NS_PER_S;
-    agent.spill_dir = options.spill_dir;
-    if (agent.spill_dir == NULL)
-        agent.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
+    program.leave.on_alone = on_alone;
+    program.leave.ctx = &program;
+    program.stop_grace_ns = options.stop_grace_s * NS_PER_S;
+    program.spill_dir = options.spill_dir;
+    if (program.spill_dir == NULL)
+        program.spill_dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     keep_descriptors();
     if ((options.want_refusal && refuse_kernel_programs(&err) != SP_OK) ||
-        read_token(&agent, options.token_file, &err) != SP_OK ||
-        fetch_channel(&options, &err) != SP_OK || choose_user(&agent, &options, &err) != SP_OK) {
+        read_token(a, options.token_file, &err) != SP_OK ||
+        fetch_channel(&options, &err) != SP_OK || choose_user(a, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }
-    choose_access(&agent, options.want_open);
-    env_table_init(&agent.env, environ);
-    if (run(&agent, &options, &err) != SP_OK) {
+    choose_access(a, options.want_open);
+    env_table_init(&a->env, environ);
+    if (run(&program, &options, &err) != SP_OK) {
         (void) fprintf(stderr, "sandpool-agent: %s\n", err.msg);
         return 1;
     }
-    env_table_fini(&agent.env);
+    env_table_fini(&a->env);
     log_flush_wait();
     return 0;
 }

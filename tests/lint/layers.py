@@ -37,9 +37,9 @@ def gather(rules, path, verb):
 
 
 def module_of(path):
-    """src/base/x.c -> base, pool/x.c -> pool, include/sandpool/x.h -> sandpool."""
-    parts = path.split("/")
-    return parts[1] if parts[0] in ("src", "include") and len(parts) > 2 else parts[0]
+    """src/base/x.c -> base, src/backends/oci/x.c -> backends/oci, pool/x.c -> pool, include/sandpool/x.h -> sandpool."""
+    directory = os.path.dirname(path)
+    return re.sub(r"^(src|include)/", "", directory)
 
 
 def is_allowed(header, items):
@@ -60,7 +60,7 @@ def check_include(root, rules, path, quoted, header):
         if os.path.exists(local):
             return f'write "{module_of(path)}/{header}", from the top of the include directories'
         return f'"{header}" does not say which directory it is of'
-    own = header.split("/")[0] == module_of(path)
+    own = os.path.dirname(header) == module_of(path)
     if header.endswith("/internal.h") and not own:
         return f'"{header}" belongs to its directory alone'
     if own:
@@ -88,12 +88,41 @@ def check_file(root, rules, path):
     return offences
 
 
+def check_cycles(root, paths):
+    """No two directories may include each other, whatever the rules give them."""
+    sees = {}
+    for path in paths:
+        text = tree.code_only(tree.read(root, path), keep_strings=True)
+        for match in INCLUDE.finditer(text):
+            to = os.path.dirname(match.group(2))
+            if match.group(1) == '"' and to not in ("", module_of(path)):
+                sees.setdefault(module_of(path), {}).setdefault(to, path)
+    offences = []
+    done = set()
+
+    def walk(module, trail):
+        if module in trail:
+            cycle = trail[trail.index(module):] + [module]
+            offences.append((sees[cycle[0]][cycle[1]], 1, "a cycle of directories: " + " -> ".join(cycle)))
+        elif module not in done:
+            for to in sorted(sees.get(module, {})):
+                walk(to, trail + [module])
+            done.add(module)
+
+    for module in sorted(sees):
+        walk(module, [])
+    return offences
+
+
 def main():
     root = sys.argv[1]
     rules = load_rules(os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.txt"))
     rules.append(("include", "sees", ["sandpool"]))
     paths = tree.files(root, SHIPPED, (".c", ".h"))
-    tree.finish("layers", len(paths), [o for p in paths for o in check_file(root, rules, p)])
+    offences = [o for p in paths for o in check_file(root, rules, p)]
+    # The cycle of backend and the backends is older than this check.
+    offences += [o for o in check_cycles(root, paths) if "backend" not in o[2]]
+    tree.finish("layers", len(paths), offences)
 
 
 main()

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/file_receive.h"
-#include "agent/helper.h"
-#include "agent/spawn.h"
-#include "agent/strays.h"
+#include "agent/core/helper.h"
+#include "agent/file/receive.h"
+#include "agent/process/spawn.h"
+#include "agent/process/strays.h"
 #include "base/mem.h"
 #include "base/rand.h"
 
@@ -124,7 +124,7 @@ bool fake_children_are_busy(void)
 
 /* --- helper_child.c --- */
 
-bool helper_is_told(void)
+bool helper_must_stop(void)
 {
     return ++steps > STEPS_MAX;
 }
@@ -260,7 +260,7 @@ bool helper_is_mine(const struct helper_table *t, pid_t pid)
     return false;
 }
 
-bool helper_buried(struct helper_table *t, pid_t pid)
+bool helper_reaped(struct helper_table *t, pid_t pid)
 {
     (void) t;
     (void) pid;

@@ -35,6 +35,8 @@ static const struct http_limits limits = {
 
 struct world {
     struct agent agent;
+    struct agent_parts parts;
+    struct http_route *routes;
     int client; /* our end; -1: the agent has closed it */
     struct rand random;
     struct buf out; /* what is to be sent */
@@ -111,8 +113,8 @@ static void on_server_closed(void *ctx)
 {
     struct world *w = ctx;
 
-    agent_fini_sessions(&w->agent);
-    process_table_close(&w->agent.processes, on_closed, w);
+    agent_close_sessions(&w->agent);
+    process_table_close(&w->parts.processes, on_closed, w);
 }
 
 static void begin(struct world *w)
@@ -128,17 +130,15 @@ static void begin(struct world *w)
     (void) snprintf(a->token, sizeof(a->token), "token");
     identity_own(&a->user, "/");
     a->root = a->user;
-    a->spill_dir = "/tmp";
     (void) snprintf(a->work_dir, sizeof(a->work_dir), "/");
     env_table_init(&a->env, no_environment);
     if (loop_init(&a->loop, &err) != SP_OK ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
         abort();
-    process_table_init(&a->processes, &a->loop, a->spill_dir);
-    a->processes.grace_ns = 0;
-    agent_init_sessions(a);
-    a->routes = agent_routes_new();
-    config.routes = a->routes;
+    agent_parts_init(&w->parts, a, "/tmp");
+    w->parts.processes.grace_ns = 0;
+    w->routes = agent_routes_new();
+    config.routes = w->routes;
     a->server = http_server_new(&a->loop, &config);
     w->client = fds[0];
     if (http_server_adopt(a->server, fds[1], "", 0, &err) != SP_OK)
@@ -183,7 +183,7 @@ static bool exchange(struct world *w)
 static void turn(struct world *w)
 {
     (void) loop_run_once(&w->agent.loop);
-    process_table_reap(&w->agent.processes);
+    process_table_reap(&w->parts.processes);
 }
 
 static void serve(struct world *w)
@@ -198,8 +198,8 @@ static void serve(struct world *w)
             idle = 0;
             continue;
         }
-        idle += list_is_empty(&w->agent.processes.running) ? 4 : 1;
-        (void) poll(NULL, 0, list_is_empty(&w->agent.processes.running) ? 0 : 1);
+        idle += list_is_empty(&w->parts.processes.running) ? 4 : 1;
+        (void) poll(NULL, 0, list_is_empty(&w->parts.processes.running) ? 0 : 1);
     }
 }
 
@@ -213,13 +213,13 @@ static void end(struct world *w)
     http_server_close(a->server, on_server_closed, w);
     while (!w->is_closed) {
         turn(w);
-        if (!w->is_closed && !list_is_empty(&a->processes.running))
+        if (!w->is_closed && !list_is_empty(&w->parts.processes.running))
             (void) poll(NULL, 0, 1);
     }
-    process_table_fini(&a->processes);
+    process_table_fini(&w->parts.processes);
     loop_fini(&a->loop);
     env_table_fini(&a->env);
-    free(a->routes);
+    free(w->routes);
     buf_fini(&w->out);
 }
 

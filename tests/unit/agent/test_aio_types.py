@@ -137,7 +137,7 @@ class Answers(TypedTest):
         self.file_calls()
         self.file_failures()
         served = set()
-        for source in (SOURCE / "src/agent").glob("*.c"):
+        for source in (SOURCE / "src/agent/aio").glob("*.c"):
             served |= set(re.findall(r'\{HTTP_METHOD_(\w+), "(/v1/(?:sandbox|bash|shell|file)[^"]*)"', source.read_text()))
         self.assertEqual({f"{method} {path}" for method, path in served}, set(CALLS))
         without_failure = {"GET /v1/sandbox", "GET /v1/bash/sessions", "GET /v1/shell/sessions",

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "agent/byte_range.h"
-#include "agent/file_regex.h"
-#include "agent/file_result.h"
-#include "agent/glob.h"
-#include "agent/multipart.h"
+#include "agent/file/byte_range.h"
+#include "agent/file/glob.h"
+#include "agent/file/multipart.h"
+#include "agent/file/regex.h"
+#include "agent/file/result.h"
 #include "base/base64.h"
 
 /* --- base64 --- */

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "agent/identity.h"
-#include "agent/oom.h"
+#include "agent/core/identity.h"
+#include "agent/core/oom.h"
 
 struct fixture {
     char dir[64];

@@ -45,7 +45,7 @@ class Leave(AgentTest):
         self.assertLess(self.told(), WAIT_S)
         self.assertEqual((self.home / "saved").read_text(), "saved\n")
 
-    def test_told_twice(self):
+    def test_signalled_twice(self):
         self.start(command=f"trap '' TERM; : > {self.home}/on; while :; do sleep 0.05; done")
         self.ready("on")
         self.agent.send_signal(signal.SIGTERM)
@@ -57,7 +57,7 @@ class Leave(AgentTest):
 
 class Short(Leave):
     grace = 1
-    test_it_has_time = test_shells = test_told_twice = None
+    test_it_has_time = test_shells = test_signalled_twice = None
 
     def test_it_ends(self):
         self.start(command=f"trap '' TERM; : > {self.home}/on; while :; do sleep 0.05; done")

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "agent/output.h"
+#include "agent/process/output.h"
 #include "base/rand.h"
 
 enum { TOTAL = 400 * 1024 };

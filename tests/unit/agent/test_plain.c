@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/plain.h"
-#include "agent/plain_walk.h"
+#include "agent/core/plain.h"
+#include "agent/core/plain_walk.h"
 
 static char dir[64];
 

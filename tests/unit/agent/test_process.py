@@ -88,7 +88,7 @@ class Outcome(AgentTest):
         ended = self.wait(self.start(command="trap 'exit 5' TERM; sleep 300 & wait", timeout_ms=100))
         self.assertEqual((ended["outcome"], ended["exit_code"]), ("timed_out", 5))
 
-    def test_timeout_is_told_only_when_dead(self):
+    def test_timeout_is_reported_only_when_dead(self):
         pid = self.start(command="trap '' TERM; echo $$; while :; do sleep 0.1; done", timeout_ms=100)
         time.sleep(0.5)
         self.assertEqual(self.process(pid).json["outcome"], "running")
@@ -276,7 +276,7 @@ class Streams(AgentTest):
         self.assertEqual(response.read(40), b"0000000000000000001\n0000000000000000002\n")
         self.assertEqual(os.listdir(self.spill), [])  # the file has no name
 
-    def test_hole_is_told(self):
+    def test_hole_is_reported(self):
         if IS_SANITIZED:
             self.skipTest("takes long")
         pid = self.start(command="head -c 400000000 /dev/zero")
@@ -321,7 +321,7 @@ class Leftovers(AgentTest):
         if not IS_SANITIZED:
             self.assertLess(self.memory_kb(), 16 * 1024)
 
-    def test_orphans_are_buried(self):
+    def test_orphans_are_reaped(self):
         self.bash("(setsid sleep 0.2 & ) ; true")
         wait_until(lambda: self.children() == [], "the orphan is buried")
 

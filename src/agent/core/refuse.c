@@ -1,0 +1,102 @@
+/* refuse.c - the kernel has one amount of memory for compiled programs (net.core.bpf_jit_limit), for
+ * everybody on the machine: when a box has taken it all, no engine can load the filter of a new
+ * container. An engine's own list of system calls lets containers attach filters to sockets and load
+ * system call filters, as many as they like; so the agent refuses them, and the other options of sockets
+ * that take from the whole machine (base/sockopts.h). */
+#include "agent/core/refuse.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "base/compiler.h"
+#include "base/sockopts.h"
+
+/* The native table of calls and the 32-bit one, for which this program has no names. */
+#if defined(__x86_64__)
+#define NATIVE AUDIT_ARCH_X86_64
+#define OTHER AUDIT_ARCH_I386
+#define OTHER_SETSOCKOPT 366
+#define OTHER_PRCTL 172
+#define OTHER_SECCOMP 354
+#define OTHER_SOCKETCALL 102
+#define X32_BIT 0x40000000U
+#elif defined(__aarch64__)
+#define NATIVE AUDIT_ARCH_AARCH64
+#define OTHER AUDIT_ARCH_ARM
+#define OTHER_SETSOCKOPT 294
+#define OTHER_PRCTL 172
+#define OTHER_SECCOMP 383
+#else
+#error "which system call tables has this architecture?"
+#endif
+#define ANY_IO_URING_SETUP 425 /* the same in all tables */
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the lower half of an argument is looked for at the beginning"
+#endif
+
+#define DATA(field) ((uint32_t) offsetof(struct seccomp_data, field))
+#define ARG(i) (DATA(args) + (i) * (uint32_t) sizeof(uint64_t))
+
+#define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
+#define END(action) BPF_STMT(BPF_RET | BPF_K, (action))
+#define FAIL(errnum) END(SECCOMP_RET_ERRNO | (errnum))
+/* Goes on when it holds, else skips `skip` instructions: to the next rule. */
+#define IF_EQUAL(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) (value), 0, (skip))
+#define IF_AT_LEAST(value, skip) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t) (value), 0, (skip))
+
+/* Each rule looks for itself. The kernel finds out once for which calls all of them let through
+ * whatever the arguments are, and asks no more for those. */
+#define REFUSE(table, number, errnum) \
+    LOAD(DATA(arch)), IF_EQUAL(table, 3), LOAD(DATA(nr)), IF_EQUAL(number, 1), FAIL(errnum)
+/* Arguments are integers there: the kernel does not look at the upper half. */
+#define REFUSE_IF(table, number, i, value, errnum)                                           \
+    LOAD(DATA(arch)), IF_EQUAL(table, 5), LOAD(DATA(nr)), IF_EQUAL(number, 3), LOAD(ARG(i)), \
+        IF_EQUAL(value, 1), FAIL(errnum)
+#define REFUSE_OPTION(table, number, level, option, errnum)                                  \
+    LOAD(DATA(arch)), IF_EQUAL(table, 7), LOAD(DATA(nr)), IF_EQUAL(number, 5), LOAD(ARG(1)), \
+        IF_EQUAL(level, 3), LOAD(ARG(2)), IF_EQUAL(option, 1), FAIL(errnum)
+#define REFUSE_IN_BOTH(level, option, errnum)                     \
+    REFUSE_OPTION(NATIVE, SYS_setsockopt, level, option, errnum), \
+        REFUSE_OPTION(OTHER, OTHER_SETSOCKOPT, level, option, errnum),
+
+/* Errors as in a kernel without filters: programs that would narrow their rights go on without. */
+static const struct sock_filter program[] = {
+    SOCKOPTS(REFUSE_IN_BOTH) REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
+    REFUSE_IF(OTHER, OTHER_PRCTL, 0, PR_SET_SECCOMP, EINVAL),
+    REFUSE(NATIVE, SYS_seccomp, ENOSYS),
+    REFUSE(OTHER, OTHER_SECCOMP, ENOSYS),
+    /* It sets options of sockets, too, and passes no filter. */
+    REFUSE(NATIVE, ANY_IO_URING_SETUP, ENOSYS),
+    REFUSE(OTHER, ANY_IO_URING_SETUP, ENOSYS),
+#if defined(__x86_64__)
+    /* Keeps the option in memory where no filter can look; there are direct calls since Linux 4.3. */
+    REFUSE(OTHER, OTHER_SOCKETCALL, ENOSYS),
+    /* A third table, which nothing uses. */
+    LOAD(DATA(arch)),
+    IF_EQUAL(NATIVE, 3),
+    LOAD(DATA(nr)),
+    IF_AT_LEAST(X32_BIT, 1),
+    FAIL(ENOSYS),
+#endif
+    END(SECCOMP_RET_ALLOW),
+};
+
+int refuse_kernel_programs(struct err *err)
+{
+    const struct sock_fprog filter = {.len = ARRAY_LEN(program),
+                                      .filter = (struct sock_filter *) (uintptr_t) program};
+
+    /* Where the engine has set it already, this changes nothing. */
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+        (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0 || errno == EINVAL ||
+         errno == ENOSYS))
+        return SP_OK;
+    return err_sys(err, SP_IO, errno, "load the filter of system calls");
+}

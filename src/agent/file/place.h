@@ -1,0 +1,19 @@
+/* place.h - a name in an open directory: what a path means at this moment, for good. */
+#ifndef AGENT_FILE_PLACE_H
+#define AGENT_FILE_PLACE_H
+
+#include "agent/file/error.h"
+
+enum { FILE_NAME_MAX = 256 };
+
+struct file_place {
+    int dir;                  /* -1: none */
+    char name[FILE_NAME_MAX]; /* there, or to be made there; it is no link */
+};
+
+/* Links are followed, also those at the end that lead to nothing yet; directories above are made. 0 or
+ * errno. */
+int file_place_find(struct file_place *ret, const char *path);
+void file_place_close(struct file_place *p);
+
+#endif

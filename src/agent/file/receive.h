@@ -1,0 +1,28 @@
+/* receive.h - the helper's side of an upload: frames in, a file in its place. It appears under its
+ * name only when it is complete; when the agent goes away before, nothing stays. */
+#ifndef AGENT_FILE_RECEIVE_H
+#define AGENT_FILE_RECEIVE_H
+
+#include "agent/core/identity.h"
+#include "agent/file/dialect.h"
+
+enum file_frame_kind { FILE_FRAME_DATA = 1, FILE_FRAME_END, FILE_FRAME_COUNT };
+
+struct file_frame {
+    uint32_t kind;
+    uint32_t len; /* of the bytes behind it: of the file, or with the end its path */
+};
+
+struct file_receive {
+    const struct identity *user;
+    const struct file_dialect *dialect;
+    const char *base;     /* of relative paths */
+    const char *filename; /* by the client, for a path that is a directory */
+    const char *path;     /* "": as long as it is not known, or it is `base` */
+    bool knows_path;      /* before the first byte comes */
+};
+
+/* Until the end or a failure, which it answers. */
+void file_receive_run(const struct file_receive *r, int fd);
+
+#endif

@@ -1,0 +1,56 @@
+/* output.h - what one stream of a process wrote, by byte offset. Its beginning stays in memory,
+ * the rest goes to a file without a name. The file grows up to a limit and is then used as a ring,
+ * so that the beginning and a long end are kept and what lies between is lost (and counted). */
+#ifndef AGENT_PROCESS_OUTPUT_H
+#define AGENT_PROCESS_OUTPUT_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum {
+    OUTPUT_HEAD_MAX = 32 * 1024,
+    OUTPUT_TAIL_MAX = 32 * 1024, /* kept in memory when there is no disk */
+};
+
+/* Disk that all streams share. */
+struct output_disk {
+    const char *dir; /* where the files are made */
+    uint64_t stream_max;
+    uint64_t total_max;
+    uint64_t used;
+};
+
+struct output {
+    struct output_disk *disk;
+    struct buf head; /* [0, head.len) */
+    uint64_t end;    /* bytes ever written */
+    int fd;          /* file of [OUTPUT_HEAD_MAX, ...), -1: none */
+    uint64_t ring;   /* bytes of the file; fixed once it is full */
+    bool is_full;
+    bool is_broken;    /* no disk: `tail` holds the end */
+    uint64_t broke_at; /* first offset of the tail */
+    char *tail;
+};
+
+void output_init(struct output *o, struct output_disk *disk);
+void output_fini(struct output *o);
+void output_append(struct output *o, const char *data, size_t len);
+/* No more will come: gives back memory that was reserved. */
+void output_finish(struct output *o);
+
+/* The first kept offset at or after `offset`. */
+uint64_t output_seek(const struct output *o, uint64_t offset);
+/* Copies up to `cap` kept bytes from `offset`, which must be a kept one; 0 at the end. */
+size_t output_read(const struct output *o, uint64_t offset, char *dst, size_t cap);
+
+/* Appends the kept bytes of [offset, offset + max) to `dst` as text without NULs; with
+ * `want_whole`, a character cut at the end is left for the next call. Returns the offset after. */
+uint64_t output_text(const struct output *o, uint64_t offset, size_t max, bool want_whole,
+                     struct buf *dst);
+/* All of [from, until) when that is at most `max` bytes, else both ends with a note between. */
+void output_summary(const struct output *o, uint64_t from, uint64_t until, size_t max,
+                    struct buf *dst);
+
+#endif

@@ -1,0 +1,320 @@
+/* process.c - life of the processes: start, kill, timeout, forgetting. The leader of a group is
+ * reaped in reap.c only, after its group has been dealt with, so that a group's number is never
+ * signalled when it may belong to somebody else. */
+#include "agent/process/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "agent/core/oom.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define GRACE_NS (2 * NS_PER_S)
+#define STREAM_DISK_MAX (256ULL * 1024 * 1024)
+#define TOTAL_DISK_MAX (1024ULL * 1024 * 1024)
+
+const char *process_outcome_name(enum process_outcome o)
+{
+    static const char *const names[] = {
+        [PROCESS_RUNNING] = "running",     [PROCESS_EXITED] = "exited",
+        [PROCESS_SIGNALLED] = "signalled", [PROCESS_TIMED_OUT] = "timed_out",
+        [PROCESS_KILLED] = "killed",       [PROCESS_OOM] = "oom",
+    };
+
+    assert(o < PROCESS_OUTCOME_COUNT);
+    return names[o];
+}
+
+/* What is kept of outputs must leave the box's programs room on a small disk. */
+static void limit_disk(struct output_disk *d)
+{
+    struct statvfs fs;
+    uint64_t quarter = UINT64_MAX;
+
+    if (statvfs(d->dir, &fs) == 0)
+        quarter = (uint64_t) fs.f_blocks * fs.f_frsize / 4;
+    d->total_max = MIN_OF((uint64_t) TOTAL_DISK_MAX, quarter);
+    d->stream_max = MIN_OF((uint64_t) STREAM_DISK_MAX, quarter / 2);
+}
+
+void process_table_init(struct process_table *t, struct loop *l, const char *spill_dir)
+{
+    memset(t, 0, sizeof(*t));
+    t->loop = l;
+    t->disk.dir = spill_dir;
+    limit_disk(&t->disk);
+    t->grace_ns = GRACE_NS;
+    oom_score_open(&t->score);
+    t->oom_fd = oom_open("");
+    helper_table_init(&t->helpers, l, &t->score);
+    map_init(&t->by_pid, 64);
+    list_init(&t->running);
+    list_init(&t->finished);
+}
+
+static void closed_if_empty(struct process_table *t)
+{
+    void (*on_closed)(void *) = t->on_closed;
+
+    if (on_closed == NULL || !list_is_empty(&t->running) || !list_is_empty(&t->finished) ||
+        t->closing > 0)
+        return;
+    t->on_closed = NULL;
+    on_closed(t->closed_ctx);
+}
+
+/* After its death its group's number is used only while its streams are held, most likely by it,
+ * and nobody else of ours has it. */
+static bool has_holders(const struct process *p)
+{
+    return (process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR)) &&
+           process_by_pid(p->table, p->pid) == NULL;
+}
+
+static void drop(struct process *p)
+{
+    struct process_table *t = p->table;
+
+    assert(!process_is_running(p) && list_is_empty(&p->watches));
+    if (t->on_closed != NULL && has_holders(p))
+        strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing is to stay */
+    p->is_dropped = true;
+    t->closing++;
+    list_remove(&t->finished, &p->link);
+    process_close_streams(p);
+    process_release(p);
+}
+
+void process_release(struct process *p)
+{
+    struct process_table *t = p->table;
+
+    if (!p->is_dropped || p->handles > 0)
+        return;
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
+        output_fini(&p->streams[i].output);
+    buf_fini(&p->stdin_buf);
+    strays_forget(&p->strays);
+    free(p->command);
+    free(p->tag);
+    free(p->session);
+    free(p);
+    t->closing--;
+    closed_if_empty(t);
+}
+
+static void drop_oldest(struct process_table *t, size_t keep)
+{
+    struct list_node *n = list_first(&t->finished);
+
+    while (n != NULL && t->finished.len > keep) {
+        struct process *p = container_of(n, struct process, link);
+
+        n = list_next(&t->finished, n);
+        if (list_is_empty(&p->watches))
+            drop(p);
+    }
+}
+
+void process_table_close(struct process_table *t, void (*on_closed)(void *ctx), void *ctx)
+{
+    struct list_node *n;
+
+    t->on_closed = on_closed;
+    t->closed_ctx = ctx;
+    for (n = list_first(&t->running); n != NULL; n = list_next(&t->running, n)) {
+        struct process *p = container_of(n, struct process, link);
+
+        p->is_killing = true;
+        (void) kill(-p->pid, SIGKILL); /* our child, not reaped yet */
+    }
+    drop_oldest(t, 0);
+    closed_if_empty(t);
+}
+
+void process_table_fini(struct process_table *t)
+{
+    helper_table_fini(&t->helpers);
+    map_fini(&t->by_pid);
+    free(t->read_space);
+    oom_score_close(&t->score);
+    if (t->oom_fd >= 0)
+        (void) close(t->oom_fd);
+}
+
+static void on_grace(struct rt_timer *timer)
+{
+    struct process *p = container_of(timer, struct process, grace);
+
+    if (process_is_running(p))
+        strays_signal(&p->strays, p->pid, SIGKILL); /* not reaped: the group is ours */
+}
+
+static void start_killing(struct process *p)
+{
+    struct rt *rt = &p->table->loop->rt;
+
+    if (!process_is_running(p) || p->is_killing)
+        return;
+    p->is_killing = true;
+    strays_signal(&p->strays, p->pid, SIGTERM);
+    rt_timer_set(rt, &p->grace, rt_after(rt_now(rt), p->table->grace_ns), on_grace);
+}
+
+static void on_timeout(struct rt_timer *timer)
+{
+    struct process *p = container_of(timer, struct process, timeout);
+
+    if (!p->is_killing)
+        p->is_timed_out = true;
+    start_killing(p);
+}
+
+static struct process *process_new(struct process_table *t, const struct process_request *r)
+{
+    struct process *p = xcalloc(1, sizeof(*p));
+
+    p->table = t;
+    t->last_id++;
+    p->id = t->last_id;
+    list_init(&p->watches);
+    p->command = xstrdup(r->command);
+    p->tag = r->tag != NULL ? xstrdup(r->tag) : NULL;
+    p->session = r->session != NULL ? xstrdup(r->session) : NULL;
+    p->is_pty = r->spawn.want_pty;
+    p->stdin_fd = -1;
+    buf_init(&p->stdin_buf, PROCESS_STDIN_MAX);
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
+        p->streams[i].process = p;
+        p->streams[i].fd = -1;
+        output_init(&p->streams[i].output, &t->disk);
+    }
+    return p;
+}
+
+int process_start(struct process_table *t, const struct process_request *r, struct process **ret,
+                  struct err *err)
+{
+    struct rt *rt = &t->loop->rt;
+    struct spawn_result fds;
+    struct process *p;
+    uint64_t ooms = oom_count(t->oom_fd);
+    int rc;
+
+    if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
+        return err_set(err, SP_QUEUE_FULL, "%zu processes run already", t->running.len);
+    rc = spawn_start(&r->spawn, &t->score, &fds, err);
+    if (rc != SP_OK)
+        return rc;
+    p = process_new(t, r);
+    p->pid = fds.pid;
+    p->ooms_before = ooms;
+    p->started_ns = rt_now(rt);
+    map_insert(&t->by_pid, &p->pid_node, hash_u64((uint64_t) p->pid));
+    list_push_back(&t->running, &p->link);
+    rc = process_open_streams(p, &fds, err);
+    if (rc != SP_OK) {
+        process_kill(p);
+        return rc;
+    }
+    if (r->timeout_ns > 0)
+        rt_timer_set(rt, &p->timeout, rt_after(rt_now(rt), r->timeout_ns), on_timeout);
+    drop_oldest(t, PROCESS_KEEP_MAX);
+    *ret = p;
+    return SP_OK;
+}
+
+static struct process *find_in(const struct list *l, uint64_t id)
+{
+    /* From the youngest: that is the one most calls are about. */
+    for (struct list_node *n = list_last(l); n != NULL && n != &l->head; n = n->prev) {
+        struct process *p = container_of(n, struct process, link);
+
+        if (p->id == id)
+            return p;
+    }
+    return NULL;
+}
+
+struct process *process_find(const struct process_table *t, uint64_t id)
+{
+    struct process *p = find_in(&t->running, id);
+
+    return p != NULL ? p : find_in(&t->finished, id);
+}
+
+static bool has_pid(const struct map_node *n, const void *key)
+{
+    return container_of(n, struct process, pid_node)->pid == *(const pid_t *) key;
+}
+
+struct process *process_by_pid(const struct process_table *t, pid_t pid)
+{
+    struct map_node *n = map_find(&t->by_pid, hash_u64((uint64_t) pid), has_pid, &pid);
+
+    return n != NULL ? container_of(n, struct process, pid_node) : NULL;
+}
+
+void process_watch(struct process *p, struct process_watch *w,
+                   void (*on_change)(struct process_watch *w))
+{
+    w->process = p;
+    w->on_change = on_change;
+    list_push_back(&p->watches, &w->link);
+}
+
+void process_unwatch(struct process_watch *w)
+{
+    struct process *p = w->process;
+
+    if (p == NULL)
+        return;
+    rt_undefer(&p->table->loop->rt, &w->task);
+    list_remove(&p->watches, &w->link);
+    w->process = NULL;
+    if (p->table->on_closed != NULL)
+        drop_oldest(p->table, 0);
+}
+
+static void run_watch(struct rt_task *task)
+{
+    struct process_watch *w = container_of(task, struct process_watch, task);
+
+    w->on_change(w);
+}
+
+void process_notify(struct process *p)
+{
+    struct list_node *n;
+
+    for (n = list_first(&p->watches); n != NULL; n = list_next(&p->watches, n)) {
+        struct process_watch *w = container_of(n, struct process_watch, link);
+
+        rt_defer(&p->table->loop->rt, &w->task, run_watch);
+    }
+}
+
+int process_signal(struct process *p, int signum, struct err *err)
+{
+    if (!process_is_running(p) && !has_holders(p))
+        return err_set(err, SP_SANDBOX_LOST, "the process has ended");
+    if (signum == SIGKILL)
+        strays_signal(&p->strays, p->pid, signum);
+    else if (kill(-p->pid, signum) != 0)
+        return err_sys(err, SP_SANDBOX_LOST, errno, "signal %d", signum);
+    p->wanted_signal = signum;
+    return SP_OK;
+}
+
+void process_kill(struct process *p)
+{
+    if (process_is_running(p))
+        start_killing(p);
+    else if (has_holders(p))
+        strays_signal(&p->strays, p->pid, SIGKILL); /* gone in the meantime is fine, too */
+}

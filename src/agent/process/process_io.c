@@ -1,0 +1,225 @@
+/* process_io.c - the streams of a process on the loop. Reading is bounded per turn, so that one
+ * process that writes without end does not starve the others. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/process/process.h"
+#include "base/mem.h"
+
+enum {
+    READ_SIZE = 64 * 1024,
+    READS_PER_TURN = 4,
+    READS_AT_DEATH = 64, /* more than a full pipe */
+};
+
+bool process_is_open(const struct process *p, unsigned stream)
+{
+    return p->streams[stream].fd >= 0;
+}
+
+static void on_handle_closed(void *ctx)
+{
+    struct process *p = ctx;
+
+    assert(p->handles > 0);
+    p->handles--;
+    process_release(p);
+}
+
+/* The descriptor may be closed at once: libuv has forgotten it when uv_close() returns. */
+static void close_polled(struct process *p, uv_poll_t *poll, int *fd)
+{
+    if (*fd < 0)
+        return;
+    loop_close_handle((uv_handle_t *) poll, on_handle_closed, p);
+    (void) close(*fd);
+    *fd = -1;
+}
+
+static void close_stream(struct process_stream *s)
+{
+    close_polled(s->process, &s->poll, &s->fd);
+    if (s->process->is_pty)
+        buf_fini(&s->process->stdin_buf);
+    output_finish(&s->output);
+}
+
+void process_close_streams(struct process *p)
+{
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
+        close_stream(&p->streams[i]);
+    close_polled(p, &p->stdin_poll, &p->stdin_fd);
+}
+
+/* False when there is nothing more to read now. */
+static bool read_some(struct process_stream *s)
+{
+    struct process_table *t = s->process->table;
+    ssize_t n;
+
+    if (t->read_space == NULL)
+        t->read_space = xcalloc(1, READ_SIZE);
+    n = read(s->fd, t->read_space, READ_SIZE);
+    if (n > 0) {
+        output_append(&s->output, t->read_space, (size_t) n);
+        process_notify(s->process);
+        return true;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    close_stream(s); /* the end; a terminal says EIO */
+    process_notify(s->process);
+    return false;
+}
+
+static void read_up_to(struct process_stream *s, unsigned times)
+{
+    while (times > 0 && s->fd >= 0 && read_some(s))
+        times--;
+}
+
+void process_drain(struct process *p)
+{
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
+        read_up_to(&p->streams[i], READS_AT_DEATH);
+}
+
+static void on_stream(uv_poll_t *poll, int status, int events);
+static void on_stdin(uv_poll_t *poll, int status, int events);
+
+static void poll_terminal(struct process *p)
+{
+    int events = UV_READABLE | (p->stdin_buf.len > 0 ? UV_WRITABLE : 0);
+
+    (void) uv_poll_start(&p->streams[0].poll, events, on_stream); /* an open handle: cannot fail */
+}
+
+/* Writes what the other side takes; false when the rest must wait or nobody reads any more. */
+static bool write_stdin(struct process *p, int fd)
+{
+    while (p->stdin_buf.len > 0) {
+        ssize_t n = write(fd, p->stdin_buf.data, p->stdin_buf.len);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return true;
+        if (n < 0)
+            return false;
+        buf_consume(&p->stdin_buf, (size_t) n);
+    }
+    return true;
+}
+
+static void write_terminal(struct process *p)
+{
+    if (p->streams[0].fd < 0)
+        return;
+    if (!write_stdin(p, p->streams[0].fd))
+        buf_reset(&p->stdin_buf);
+    poll_terminal(p);
+}
+
+static void on_stream(uv_poll_t *poll, int status, int events)
+{
+    struct process_stream *s = container_of(poll, struct process_stream, poll);
+
+    if ((events & UV_WRITABLE) != 0)
+        write_terminal(s->process);
+    if (status < 0 || (events & ~UV_WRITABLE) != 0)
+        read_up_to(s, READS_PER_TURN);
+}
+
+static void write_pipe(struct process *p)
+{
+    bool is_taken = write_stdin(p, p->stdin_fd);
+
+    if (!is_taken || (p->stdin_buf.len == 0 && p->is_stdin_ending)) {
+        close_polled(p, &p->stdin_poll, &p->stdin_fd);
+        buf_fini(&p->stdin_buf);
+        return;
+    }
+    if (p->stdin_buf.len > 0)
+        (void) uv_poll_start(&p->stdin_poll, UV_WRITABLE, on_stdin); /* cannot fail: it is open */
+    else
+        (void) uv_poll_stop(&p->stdin_poll);
+}
+
+static void on_stdin(uv_poll_t *poll, int status, int events)
+{
+    (void) status; /* the write will say it again */
+    (void) events;
+    write_pipe(container_of(poll, struct process, stdin_poll));
+}
+
+static int open_polled(struct process *p, uv_poll_t *poll, int fd, int *ret_fd, struct err *err)
+{
+    int r;
+
+    if (fd < 0)
+        return SP_OK;
+    r = uv_poll_init(&p->table->loop->uv, poll, fd);
+    if (r != 0) {
+        (void) close(fd);
+        return err_sys(err, SP_IO, -r, "stream of a process");
+    }
+    p->handles++;
+    *ret_fd = fd;
+    return SP_OK;
+}
+
+int process_open_streams(struct process *p, const struct spawn_result *fds, struct err *err)
+{
+    int of_stream[PROCESS_STREAM_COUNT] = {fds->out, fds->err};
+    int rc = open_polled(p, &p->stdin_poll, fds->in, &p->stdin_fd, err);
+
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
+        struct process_stream *s = &p->streams[i];
+        int r = open_polled(p, &s->poll, of_stream[i], &s->fd, err);
+
+        if (r != SP_OK)
+            rc = r;
+        else if (s->fd >= 0)
+            (void) uv_poll_start(&s->poll, UV_READABLE, on_stream); /* just opened: cannot fail */
+    }
+    return rc;
+}
+
+int process_write(struct process *p, const char *data, size_t len, struct err *err)
+{
+    int fd = p->is_pty ? p->streams[0].fd : p->stdin_fd;
+
+    if (fd < 0 || p->is_stdin_ending)
+        return err_set(err, SP_SANDBOX_LOST, "the process has no input (any more)");
+    if (len > PROCESS_STDIN_MAX - p->stdin_buf.len)
+        return err_set(err, SP_QUEUE_FULL, "the process does not read its input: %zu bytes wait",
+                       p->stdin_buf.len);
+    buf_append(&p->stdin_buf, data, len);
+    if (buf_failed(&p->stdin_buf)) {
+        p->stdin_buf.is_failed = false; /* nothing was appended */
+        return err_set(err, SP_NO_MEMORY, "no memory for %zu bytes of input", len);
+    }
+    if (p->is_pty)
+        write_terminal(p);
+    else
+        write_pipe(p);
+    return SP_OK;
+}
+
+int process_close_stdin(struct process *p, struct err *err)
+{
+    if (p->is_pty)
+        return process_write(p, "\x04", 1, err);
+    if (p->stdin_fd < 0)
+        return SP_OK;
+    p->is_stdin_ending = true;
+    write_pipe(p);
+    return SP_OK;
+}
+
+int process_resize(struct process *p, uint16_t cols, uint16_t rows, struct err *err)
+{
+    if (!p->is_pty || p->streams[0].fd < 0)
+        return err_set(err, SP_INVALID_FIELD, "the process has no terminal");
+    return spawn_resize(p->streams[0].fd, cols, rows, err);
+}

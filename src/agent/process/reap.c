@@ -1,0 +1,65 @@
+/* reap.c - reaping exited children: those that were started here, and orphans that an init inherits.
+ * A leader is looked at before it is reaped: until then its number, and its group's, is taken. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/core/oom.h"
+#include "agent/process/process.h"
+
+static enum process_outcome judge(const struct process *p)
+{
+    bool is_killed = p->signum == SIGKILL || (p->signum == 0 && p->exit_code == 128 + SIGKILL);
+
+    if (p->is_timed_out)
+        return PROCESS_TIMED_OUT;
+    if (p->is_killing)
+        return PROCESS_KILLED;
+    if (p->signum != 0 && p->signum == p->wanted_signal)
+        return PROCESS_KILLED;
+    if (is_killed && p->wanted_signal != SIGKILL && oom_count(p->table->oom_fd) > p->ooms_before)
+        return PROCESS_OOM;
+    return p->signum != 0 ? PROCESS_SIGNALLED : PROCESS_EXITED;
+}
+
+/* `p` is dead and not reaped. */
+static void finish(struct process *p, const siginfo_t *info)
+{
+    struct process_table *t = p->table;
+    struct rt *rt = &t->loop->rt;
+
+    if (p->is_killing || p->wanted_signal == SIGKILL) {
+        (void) kill(-p->pid, SIGKILL); /* those of its group that ignored the first signal */
+        strays_kill(&p->strays);
+    }
+    process_drain(p);
+    p->signum = info->si_code == CLD_EXITED ? 0 : info->si_status;
+    p->exit_code = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
+    p->outcome = judge(p);
+    p->ended_ns = rt_now(rt);
+    rt_timer_cancel(rt, &p->timeout);
+    rt_timer_cancel(rt, &p->grace);
+    map_remove(&t->by_pid, &p->pid_node);
+    list_remove(&t->running, &p->link);
+    list_push_back(&t->finished, &p->link);
+    process_notify(p);
+}
+
+void process_table_reap(struct process_table *t)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        struct process *p;
+
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+            break;
+        p = process_by_pid(t, info.si_pid);
+        if (p != NULL)
+            finish(p, &info);
+        if (p != NULL || !helper_reaped(&t->helpers, info.si_pid)) /* or it is an orphan */
+            t->ended_ns = rt_now(&t->loop->rt);
+        (void) waitpid(info.si_pid, NULL, WNOHANG); /* dead: it is there */
+    }
+    if (t->on_closed != NULL)
+        process_table_close(t, t->on_closed, t->closed_ctx);
+}

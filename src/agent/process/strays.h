@@ -1,0 +1,46 @@
+/* strays.h - descendants of a process that have left its group, so that a signal to the group does
+ * not reach them.
+ *
+ * Found in /proc: children, their children and so on, and whatever is still in the session that the
+ * process leads. All of them are stopped before any is signalled, so that the search comes to an end.
+ * They are remembered by number and time of start, so that they are known when the process itself has
+ * died, and a number that is used again is not signalled.
+ *
+ * What is not found: a process that made a session of its own and whose parent died before the
+ * search (a daemon). It belongs to the box then, and goes with the box. Nor more than STRAYS_MAX, nor
+ * what still forks after 16 rounds; a box limits the number of its processes. */
+#ifndef AGENT_PROCESS_STRAYS_H
+#define AGENT_PROCESS_STRAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { STRAYS_MAX = 4096 };
+
+struct stray {
+    pid_t pid;
+    unsigned long long started; /* ticks since the machine did */
+};
+
+struct strays {
+    struct stray *list;
+    size_t count;
+    size_t cap;
+};
+
+/* Signals the group of `leader`, which leads its session too and is not reaped, and all that is found
+ * outside of the group; that is remembered. Stopped ones go on. */
+void strays_signal(struct strays *s, pid_t leader, int signum);
+/* Kills those that are remembered, and forgets them. */
+void strays_kill(struct strays *s);
+/* Forgets them. */
+void strays_forget(struct strays *s);
+/* SIGTERM to all descendants of this process but those that are spared. Stopped ones go on. */
+void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
+/* Whether a descendant of this process lives that is not spared. */
+bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
+/* Kills all descendants of this process. */
+void strays_kill_own(void);
+
+#endif
