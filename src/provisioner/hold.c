@@ -20,7 +20,11 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
 {
     struct hold *h = container_of(call, struct hold, call);
 
-    if (fx->u.reply.code != SP_OK)
+    enum pool_source source = fx->u.reply.source;
+
+    if (fx->u.reply.code == SP_OK && source != POOL_SRC_PARKED && source != POOL_SRC_KEPT)
+        engine_undelivered(h->p->engine, call, fx->box, false); /* another one, for nobody */
+    else if (fx->u.reply.code != SP_OK)
         log_warn("provisioner.not_leased_again", LF_STR("sandbox_id", call->sandbox_id),
                  LF_STR("reason", fx->reason));
     list_remove(&h->p->holds, &h->link);

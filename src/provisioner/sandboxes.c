@@ -117,8 +117,12 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
     /* The pool is told of a death, too, but later. */
     if (verdict == POOL_DEAD && box != NULL && box->id.v == k->box.v)
         provisioner_refuse(k->ex, 404, 0, "Sandbox '%s' not found", k->sandbox_id);
-    else if (k->ex != NULL)
+    else if (k->ex != NULL) {
+        struct provisioner *p = provisioner_of(k->ex);
+
         reply_known(k->ex, k->sandbox_id);
+        provisioner_hold(p, k->sandbox_id);
+    }
     free(k);
 }
 
@@ -138,14 +142,14 @@ void provisioner_get(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
     const char *id = http_path_param(ex, "id");
-    const struct pool_box *box;
+    const struct pool_box *box = provisioner_find(p, id);
+    char held[POOL_ID_MAX + 1];
     struct look *k;
 
-    provisioner_hold(p, id);
-    box = provisioner_find(p, id);
-
     if (box == NULL || !pool_is_shown(box) || is_watched(p, box)) {
+        str_copy_cut(held, sizeof(held), id);
         reply_known(ex, id);
+        provisioner_hold(p, held); /* after the answer, which would call it Pending otherwise */
         return;
     }
     k = xcalloc(1, sizeof(*k));

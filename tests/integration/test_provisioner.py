@@ -402,14 +402,14 @@ class TestEnds(ProvisionerCase):
         caller = self.caller()
         box = self.assertOk(caller.create("a"))
         path = "/s/" + box["sandbox_url"].split("/s/", 1)[1]
-        uses = {"looked at": lambda: caller.get("a"), "used": lambda: caller.call("GET", path + "/v1/sandbox")}
+        uses = {"looked at": lambda: self.assertEqual(caller.get("a").json, box), "used": lambda: caller.call("GET", path + "/v1/sandbox")}
         for name, use in uses.items():
             with self.subTest(name):
                 self.assertOk(client.release("a"))
                 self.assertEqual(client.get("/v1/sandboxes/a").json["state"], "parked")
                 use()
                 wait_until(lambda: client.get("/v1/sandboxes/a").json["state"] == "leased", "leased again")
-                self.assertEqual(caller.get("a").json, box)
+                wait_until(lambda: caller.get("a").json == box, "that is committed")
 
     def test_a_caller_that_hangs_up_keeps_nothing(self):
         client = self.client(self.serve(profile={"warm": {"min": 0, "max": 0},
