@@ -239,9 +239,8 @@ const struct config_key config_keys[] = {
                    "host: this machine's own network, loopback services included: no isolation."),
     PROFILE_CHOICE(
         sockets, CONFIG_SPEC, sockets_names, "any",
-        "Only for oci with `network: none`. unix: a box makes Unix sockets only, not even "
-        "connections to itself; then it cannot hold memory that the kernel charges to "
-        "nobody (SECURITY.md)."),
+        "Only for oci with `network: none`. unix: a box makes Unix sockets only, no connections even "
+        "to itself: those of the internet hold memory that the kernel charges to nobody (SECURITY.md)."),
     PROFILE(
         limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
         "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
