@@ -112,7 +112,7 @@ void fx_bind(struct engine *e, const struct pool_fx *fx)
 {
     struct binder *b = find(e, fx->box);
 
-    if (!e->backends[fx->snapshot.backend].backend->ops->can_bind)
+    if (!e->backends[fx->snapshot.backend].ops->can_bind)
         return;
     if (b == NULL) {
         b = xcalloc(1, sizeof(*b));

@@ -75,7 +75,10 @@ void engine_op_ended(struct engine *e)
 
 static void on_backend_closed(void *ctx)
 {
-    engine_op_ended(ctx);
+    struct engine_backend *b = ctx;
+
+    b->backend = NULL;
+    engine_op_ended(b->engine);
 }
 
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
@@ -96,7 +99,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     for (unsigned i = 0; i < e->backend_count; i++) {
         rt_timer_cancel(e->rt, &e->backends[i].relist_timer);
         engine_op_begun(e);
-        e->backends[i].backend->ops->close(e->backends[i].backend, on_backend_closed, e);
+        e->backends[i].ops->close(e->backends[i].backend, on_backend_closed, &e->backends[i]);
     }
     engine_op_ended(e);
 }

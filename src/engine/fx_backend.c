@@ -135,15 +135,16 @@ static void on_discovered(struct op *op)
     struct discover_op *d = container_of(op, struct discover_op, discover.op);
     struct engine *e = d->engine;
     const struct backend_box *box = &d->discover.box;
-    bool is_found = op->result == SP_OK && d->discover.is_found;
+    bool is_cut_short = e->is_closing && d->discover.want_probe;
+    bool is_found = op->result == SP_OK && d->discover.is_found && !is_cut_short;
 
     if (!is_found || !d->discover.want_probe) {
-        end_discovery(d, op->result != SP_OK, is_found);
+        end_discovery(d, op->result != SP_OK || is_cut_short, is_found);
         return;
     }
     str_copy_cut(d->probe.url, sizeof(d->probe.url), box->url);
     str_copy_cut(d->probe.token, sizeof(d->probe.token), box->token);
-    d->probe.want_life = !e->backends[d->backend].backend->ops->is_watched;
+    d->probe.want_life = !e->backends[d->backend].ops->is_watched;
     probe_start(e->http, e->rt, &d->probe, &e->probes, d->deadline_ns, on_answered);
 }
 

@@ -94,6 +94,8 @@ static void on_asked(struct op *op)
                  LF_STR("ref", c->check.box.ref),
                  LF_STR("reason", "what answers is not the box that was handed out"));
         finish(c, POOL_DEAD);
+    } else if (c->engine->is_closing) { /* its backend may be gone: the next start asks */
+        finish(c, c->did_answer ? POOL_ALIVE : POOL_UNKNOWN);
     } else if (c->did_answer && !c->is_missing && !str_is_empty(known) &&
                !str_is_empty(c->probe.life)) {
         finish(c, POOL_ALIVE);
@@ -113,7 +115,7 @@ static void start(struct engine *e, const struct pool_box *box, struct check_op 
     c->deadline_ns = deadline_ns;
     box_to_backend(e, box, &c->check.box);
     engine_op_begun(e);
-    if (e->backends[box->backend].backend->ops->is_watched || str_is_empty(box->url)) {
+    if (e->backends[box->backend].ops->is_watched || str_is_empty(box->url)) {
         ask_backend(c);
         return;
     }

@@ -140,7 +140,7 @@ static void on_look(struct rt_timer *timer)
 void fx_probe(struct engine *e, const struct pool_fx *fx)
 {
     struct probe_op *p = xcalloc(1, sizeof(*p));
-    bool is_watched = e->backends[fx->snapshot.backend].backend->ops->is_watched;
+    bool is_watched = e->backends[fx->snapshot.backend].ops->is_watched;
 
     p->engine = e;
     p->box = fx->snapshot;

@@ -183,7 +183,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
             w->metadata = xstrdup(x->metadata);
         w->write.want_power = profiles_want_power(e, &w->box);
         w->write.want_stamp =
-            w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].backend->ops->can_bind;
+            w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].ops->can_bind;
         fill_row(w);
     }
     engine_op_begun(e);

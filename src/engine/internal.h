@@ -34,7 +34,9 @@ struct engine_config_ref {
 
 struct engine_backend {
     char key[BACKEND_KEY_MAX + 1];
-    struct backend *backend;
+    struct backend *backend; /* NULL: closed, while rows are still written */
+    const struct backend_ops *ops;
+    bool is_elsewhere; /* as of the backend */
     struct engine *engine;
     struct backend_events events;
     bool is_listing;

@@ -204,7 +204,7 @@ static int place_box(struct engine *e, struct pool_config *pc, struct loaded_box
     row->box.backend = (unsigned) backend;
     row->box.profile = profile_for(pc, row);
     if (pc->profile_count > known) {
-        const struct backend_ops *ops = e->backends[backend].backend->ops;
+        const struct backend_ops *ops = e->backends[backend].ops;
 
         pc->profiles[known].backend = (unsigned) backend;
         pc->profiles[known].is_watched = ops->is_watched;
@@ -239,7 +239,7 @@ static int build_pool(struct loader *l, struct err *err)
         pool_restore_past(e->pool, l->past[i].sandbox_id, l->past[i].generation,
                           end_of_name(l->past[i].end), l->past[i].principal);
     for (size_t i = 0; i < l->count; i++) {
-        const struct backend *b = e->backends[l->boxes[i].box.backend].backend;
+        const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
         if (!pool_restore_box(e->pool, &l->boxes[i].box))

@@ -92,6 +92,8 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
     r = ops->open(&env, profile, &b->backend, err);
     if (r != SP_OK)
         return err_wrap(err, "profile '%s'", profile->name);
+    b->ops = b->backend->ops;
+    b->is_elsewhere = b->backend->is_elsewhere;
     e->backend_count++;
     return SP_OK;
 }
@@ -216,7 +218,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
     backend_key(from, key, sizeof(key));
     backend = profiles_find_backend(e, key);
     assert(backend >= 0);
-    ops = e->backends[backend].backend->ops;
+    ops = e->backends[backend].ops;
     *to = (struct pool_profile){
         .spec_hash = config_spec_hash(from),
         .backend = (unsigned) backend,
@@ -290,7 +292,7 @@ const struct config_profile *profiles_config(struct engine *e, unsigned profile)
 
 bool profiles_want_power(const struct engine *e, const struct pool_box *box)
 {
-    const struct backend *backend = e->backends[box->backend].backend;
+    const struct engine_backend *backend = &e->backends[box->backend];
 
     switch (e->config->config->store.durability) {
     case CONFIG_DURABILITY_PROCESS:

@@ -17,7 +17,9 @@ static bool has_trouble(struct engine *e, char *dst, size_t cap)
     struct pool_stats stats;
 
     pool_get_stats(e->pool, &stats);
-    if (!e->is_recovered)
+    if (e->is_closing) /* and the backends, which must not be asked any more */
+        str_copy_cut(dst, cap, "the daemon is stopping");
+    else if (!e->is_recovered)
         str_copy_cut(dst, cap, "starting: the backends have not been asked yet");
     else if (!stats.is_store_up && disk->is_known)
         (void) snprintf(dst, cap, "%.200s; %llu MB are free in %.60s",
@@ -97,8 +99,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         str_copy_cut(dst, cap, b->trouble);
     else if (view.by_state[POOL_BLANK] > 0)
         return false;
-    else if (b->backend->ops->trouble != NULL &&
-             b->backend->ops->trouble(b->backend, config, dst, cap))
+    else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
         return true;
     else if (view.is_open)
         tell_breaker(e, &view, dst, cap);

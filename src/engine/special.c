@@ -18,12 +18,12 @@ static unsigned late_of(const struct backend_ops *ops, const struct config_profi
 
 static unsigned special_late(struct engine *e, unsigned profile)
 {
-    return late_of(profiles_backend(e, profile)->backend->ops, profiles_config(e, profile));
+    return late_of(profiles_backend(e, profile)->ops, profiles_config(e, profile));
 }
 
 unsigned engine_can_apply(struct engine *e, unsigned profile)
 {
-    return special_late(e, profile) | profiles_backend(e, profile)->backend->ops->at_create;
+    return special_late(e, profile) | profiles_backend(e, profile)->ops->at_create;
 }
 
 unsigned engine_can_apply_late(struct engine *e, unsigned profile)
@@ -81,7 +81,7 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
 
 int special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
 {
-    unsigned late = late_of(e->backends[box->backend].backend->ops, profiles_of_box(e, box));
+    unsigned late = late_of(e->backends[box->backend].ops, profiles_of_box(e, box));
     uint64_t rest = backend_extras_hash(extras, ~late);
 
     if (rest != 0 && rest != box->made_with)

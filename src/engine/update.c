@@ -96,12 +96,13 @@ static bool is_fresh(const struct engine_update *u)
     return source == POOL_SRC_WARM || source == POOL_SRC_COLD || source == POOL_SRC_RESTORED;
 }
 
-/* Whether the lease that was to be answered still stands. */
+/* Whether the lease that was to be answered still stands. One that was released and is taken up again is another
+ * lease, though its generation is the same: the pool has promised it to somebody else. */
 static bool is_leased(const struct engine_update *u)
 {
     const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
 
-    return box != NULL && box->state == POOL_LEASED && box->generation == u->fx.snapshot.generation;
+    return box != NULL && box->state == POOL_LEASED && box->epoch == u->fx.snapshot.epoch;
 }
 
 /* As for a reply that cannot be delivered. A box that somebody else knows of is still held. */
@@ -157,14 +158,19 @@ static void answer(struct engine_update *u, int code, const char *reason)
 static void answer_lost(struct engine_update *u)
 {
     const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
-    enum pool_end end;
+    enum pool_end end = box != NULL ? box->end : POOL_END_NONE;
 
-    if (box != NULL && (box->state == POOL_PARKING || box->state == POOL_PARKED)) {
+    if (box != NULL && box->state < POOL_DOOMED) { /* parked, or leased again */
         answer(u, SP_NOT_LEASED, "it was released meanwhile");
         return;
     }
-    end = pool_find_past(u->engine->pool, u->fx.snapshot.sandbox_id, NULL, NULL);
-    u->fx.u.reply.lost = end != POOL_END_NONE ? end : POOL_END_DIED;
+    if (end == POOL_END_NONE)
+        end = pool_find_past(u->engine->pool, u->fx.snapshot.sandbox_id, NULL, NULL);
+    if (end == POOL_END_NONE) {
+        answer(u, SP_NOT_LEASED, "it ended meanwhile, and its thread has another one");
+        return;
+    }
+    u->fx.u.reply.lost = end;
     answer(u, SP_SANDBOX_LOST, "it ended meanwhile");
 }
 
@@ -260,19 +266,11 @@ static void on_updated(struct op *op)
     engine_op_ended(e);
 }
 
-static void start_first(struct engine *e, struct update_line *line)
+static void start(struct engine_update *u)
 {
-    struct engine_update *u;
-    struct backend *backend;
+    struct engine *e = u->engine;
+    struct backend *backend = e->backends[u->fx.snapshot.backend].backend;
 
-    if (list_is_empty(&line->updates)) {
-        line_drop_empty(e, line);
-        return;
-    }
-    u = update_of(list_first(&line->updates));
-    if (u->is_running)
-        return;
-    backend = e->backends[u->fx.snapshot.backend].backend;
     rt_timer_cancel(e->rt, &u->timer);
     u->is_running = true;
     u->config = config_ref_get(e->config);
@@ -281,6 +279,28 @@ static void start_first(struct engine *e, struct update_line *line)
     box_to_backend(e, &u->fx.snapshot, &u->backend.box);
     engine_op_begun(e);
     backend->ops->update(backend, &u->backend, u->deadline_ns, on_updated);
+}
+
+/* Those whose lease has ended while they waited are not applied any more. */
+static void start_first(struct engine *e, struct update_line *line)
+{
+    struct list lost;
+
+    list_init(&lost);
+    while (!list_is_empty(&line->updates)) {
+        struct engine_update *u = update_of(list_first(&line->updates));
+
+        if (u->is_running || is_leased(u)) {
+            if (!u->is_running)
+                start(u);
+            break;
+        }
+        leave_line(u);
+        list_push_back(&lost, &u->link);
+    }
+    line_drop_empty(e, line);
+    while (!list_is_empty(&lost))
+        answer_lost(update_of(list_pop_front(&lost)));
 }
 
 static void on_line_timer(struct rt_timer *timer)

@@ -2,19 +2,9 @@
  * that replays it, and belongs into seeds.txt for ever. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "seeds.h"
 #include "world.h"
-
-struct options {
-    uint64_t start;
-    uint64_t seeds;
-    uint64_t steps;
-    const char *file;
-    bool is_verbose;
-};
 
 struct totals {
     uint64_t walks;
@@ -29,10 +19,12 @@ struct totals {
 };
 
 static struct world world; /* too large for the stack */
+static struct totals totals;
 
-static void walk(const struct options *o, uint64_t seed, struct totals *t)
+static void walk(const struct seeds *o, uint64_t seed)
 {
     struct world *w = &world;
+    struct totals *t = &totals;
 
     w->is_verbose = o->is_verbose;
     world_init(w, seed);
@@ -58,67 +50,14 @@ static void walk(const struct options *o, uint64_t seed, struct totals *t)
     world_fini(w);
 }
 
-static bool walk_file(const struct options *o, struct totals *t)
-{
-    FILE *f = fopen(o->file, "r");
-    char line[64];
-
-    if (f == NULL) {
-        perror(o->file);
-        return false;
-    }
-    while (fgets(line, sizeof(line), f) != NULL) {
-        uint64_t seed = 0;
-
-        line[strcspn(line, " #\n")] = '\0';
-        if (str_parse_u64(line, 0, UINT64_MAX, &seed))
-            walk(o, seed, t);
-    }
-    fclose(f);
-    return true;
-}
-
-static bool parse(int argc, char **argv, struct options *ret)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        bool is_ok = true;
-
-        if (strcmp(argv[i], "--verbose") == 0) {
-            ret->is_verbose = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--seeds") == 0)
-            is_ok = str_parse_u64(value, 0, UINT64_MAX, &ret->seeds);
-        else if (strcmp(argv[i], "--start") == 0)
-            is_ok = str_parse_u64(value, 0, UINT64_MAX, &ret->start);
-        else if (strcmp(argv[i], "--steps") == 0)
-            is_ok = str_parse_u64(value, 1, 100000, &ret->steps);
-        else if (strcmp(argv[i], "--file") == 0)
-            ret->file = value;
-        else
-            is_ok = false;
-        if (!is_ok)
-            return false;
-        i++;
-    }
-    return true;
-}
-
 int main(int argc, char **argv)
 {
-    struct options o = {.start = 1, .seeds = 1, .steps = 600};
-    struct totals t = {0};
+    struct seeds o = {.start = 1, .count = 1, .steps = 600};
+    struct totals t;
 
-    if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: sim_pool [--start S] [--seeds N] [--steps N] [--file seeds.txt] "
-                        "[--verbose]\n");
+    if (!seeds_parse(&o, argc, argv) || !seeds_walk(&o, walk))
         return 2;
-    }
-    if (o.file != NULL && !walk_file(&o, &t))
-        return 2;
-    for (uint64_t seed = o.start; seed < o.start + o.seeds; seed++)
-        walk(&o, seed, &t);
+    t = totals;
     printf("%" PRIu64 " walks, %" PRIu64 " steps, %" PRIu64 " restarts, %" PRIu64
            " absences of a backend, %" PRIu64 " requests granted (%" PRIu64
            " with a box made for them), agents asked for use: %" PRIu64 " busy, %" PRIu64

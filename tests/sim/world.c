@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace.h"
 #include "world.h"
 
 bool world_chance(struct world *w, unsigned percent)
@@ -19,8 +20,7 @@ void world_fail(struct world *w, const char *why)
 {
     fprintf(stderr, "seed %llu, step %llu: %s\n", (unsigned long long) w->seed,
             (unsigned long long) w->steps, why);
-    fprintf(stderr, "replay: sim_pool --start %llu --seeds 1 --verbose\n",
-            (unsigned long long) w->seed);
+    fprintf(stderr, "replay: sim_pool --seed %llu --verbose\n", (unsigned long long) w->seed);
     exit(1);
 }
 
@@ -53,53 +53,22 @@ size_t world_pending(const struct world *w)
 
 static void show_effect(const struct world *w, const struct pool_fx *fx)
 {
-    static const char *const names[] = {"store",    "create",  "probe", "check", "ask_use",
-                                        "discover", "destroy", "bind",  "reply", "event"};
-
-    static_assert(ARRAY_LEN(names) == POOL_FX_COUNT, "one name per effect");
+    char text[TRACE_MAX];
 
     if (!w->is_verbose)
         return;
-    printf("      -> %s box=%016llx epoch=%llu state=%s id=%s gen=%llu", names[fx->kind],
-           (unsigned long long) fx->box.v, (unsigned long long) fx->epoch,
-           pool_state_name(fx->snapshot.state), fx->snapshot.sandbox_id,
-           (unsigned long long) fx->snapshot.generation);
-    if (fx->kind == POOL_FX_STORE)
-        printf(" what=%d write=%llu", (int) fx->u.store.what,
-               (unsigned long long) fx->u.store.write);
-    if (fx->kind == POOL_FX_REPLY)
-        printf(" req=%llu %s %s", (unsigned long long) fx->req.v,
-               fx->u.reply.code == SP_OK ? "ok" : sp_error_info(fx->u.reply.code)->name,
-               pool_source_name(fx->u.reply.source));
-    if (fx->kind == POOL_FX_EVENT)
-        printf(" %s", pool_fact_name(fx->u.event.fact));
-    printf(" %s\n", fx->reason);
+    trace_effect(text, fx);
+    printf("      %s\n", text);
 }
 
 static void show_event(const struct world *w, const struct pool_event *ev)
 {
-    static const char *const names[] = {
-        "acquire",  "release",   "renew",        "destroy",     "abandon",   "undelivered",
-        "activity", "created",   "create_fail",  "probed",      "checked",   "discovered",
-        "used",     "destroyed", "died",         "netless",     "unguarded", "absent",
-        "listed",   "stored",    "store_failed", "store_state", "space",     "wake",
-        "reconfig", "mode"};
-
-    static_assert(ARRAY_LEN(names) == POOL_EV_COUNT, "one name per event");
+    char text[TRACE_MAX];
 
     if (!w->is_verbose)
         return;
-    printf("%6llu %12.3fms %s box=%016llx epoch=%llu req=%llu", (unsigned long long) w->steps,
-           (double) w->now_ns / 1e6, names[ev->kind], (unsigned long long) ev->box.v,
-           (unsigned long long) ev->epoch, (unsigned long long) ev->req.v);
-    if (ev->kind == POOL_EV_ACQUIRE)
-        printf(" id=%s profile=%u", ev->u.acquire.sandbox_id, ev->u.acquire.profile);
-    if (ev->kind <= POOL_EV_DESTROY && ev->kind != POOL_EV_ACQUIRE)
-        printf(" id=%s gen=%llu destroy=%d", ev->u.on.sandbox_id,
-               (unsigned long long) ev->u.on.generation, (int) ev->u.on.want_destroy);
-    if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED)
-        printf(" write=%llu", (unsigned long long) ev->u.stored.write);
-    printf("\n");
+    trace_event(text, ev);
+    printf("%6llu %12.3fms %s\n", (unsigned long long) w->steps, (double) w->now_ns / 1e6, text);
     fflush(stdout);
 }
 
