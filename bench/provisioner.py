@@ -3,22 +3,15 @@ turns."""
 
 import http.client
 import json
-import socket
 import statistics
 import time
 
 import boxes
-from rig import FAST, Daemon, Failed, call
+from rig import FAST, Daemon, Failed, call, free_port
 
 KEY = "key-of-the-measurements"
 LISTEN = "provisioner: {{enabled: true, listen: '127.0.0.1:{port}', api_key: {key}}}\n"
 NATIVE = "tcp: {{listen: '127.0.0.1:{port}', tokens: {{bench: {key}}}}}\n"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Caller:

@@ -8,13 +8,15 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-BIN = os.environ.get("SANDPOOL_BIN_DIR") or os.path.join(HERE, "..", "build")
+sys.path.append(os.path.join(HERE, "..", "tests", "lib"))
+from testlib import BIN, UnixConnection, free_port  # noqa: E402
+
 BIG, SMALL = 10000, 100
 WAITERS = 16000
 START_TIMEOUT = 60
@@ -50,20 +52,9 @@ class Failed(Exception):
 # ---- processes -----------------------------------------------------------------------------------
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("sandpool", timeout=30)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
 def call(path, method, target, body=None):
     """Status and JSON of one call; OSError when nobody answers."""
-    connection = UnixConnection(path)
+    connection = UnixConnection(path, timeout=30)
     try:
         connection.request(method, target, json.dumps(body) if body is not None else None)
         answer = connection.getresponse()

@@ -68,6 +68,10 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
         r.reason = f->reason;
         if (f->retry_ns > p->now_ns)
             r.retry_after_ns = f->retry_ns - p->now_ns;
+    } else if (w->phase != WAITER_BOX && away_holds(p, f)) {
+        r.code = SP_BACKEND_UNAVAILABLE;
+        r.reason =
+            "the backend has not answered yet what became of the boxes it was asked to make or destroy";
     } else {
         r.code = SP_ACQUIRE_TIMEOUT;
         r.reason = "no box became ready in time";

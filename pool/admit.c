@@ -50,7 +50,7 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
 
     return (struct refill_view){
         .waiting = f->waiting[LINE_BLANK],
-        .special = f->waiting[LINE_SPECIAL],
+        .special = away_holds_special(p, f) ? 0 : f->waiting[LINE_SPECIAL],
         .fresh = (unsigned) f->blank[BLANK_FRESH].len,
         .drifted = (unsigned) f->blank[BLANK_DRIFTED].len,
         .making = f->making,
@@ -62,7 +62,7 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         .room = room(p),
         .can_create = p->mode == POOL_RUNNING && p->is_store_up && !p->is_space_low &&
                       !f->conf.is_retired && f->retry_ns <= p->now_ns &&
-                      p->store_pause_ns <= p->now_ns,
+                      p->store_pause_ns <= p->now_ns && !away_holds(p, f),
         .is_half_open = f->is_open,
         .is_surplus_due = is_surplus_due,
     };

@@ -145,6 +145,7 @@ static void count_in(struct pool *p, struct slot *s)
     f->flying += is_flying(s) ? 1 : 0;
     f->landing += is_landing(s) ? 1 : 0;
     p->stuck += s->tries > 0 ? 1 : 0;
+    away_count(p, s, true);
 }
 
 static void count_out(struct pool *p, struct slot *s)
@@ -161,6 +162,7 @@ static void count_out(struct pool *p, struct slot *s)
     f->flying -= is_flying(s) ? 1 : 0;
     f->landing -= is_landing(s) ? 1 : 0;
     p->stuck -= s->tries > 0 ? 1 : 0;
+    away_count(p, s, false);
 }
 
 /* Rule 3, in the one place every state passes. From LEASED on the box is shown to callers, and with an

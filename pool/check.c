@@ -167,6 +167,26 @@ static const char *check_counters(const struct pool *p)
     return NULL;
 }
 
+static const char *check_away(const struct pool *p)
+{
+    struct away found = {.used = p->away.used};
+
+    for (size_t i = 0; i < p->slot_count; i++) {
+        const struct slot *s = &p->slots[i];
+
+        if (s->box.state == POOL_FREE)
+            continue;
+        found.stuck[s->box.backend] += s->tries > 0 ? 1 : 0;
+        if (away_is_unheard(s) && s->box.made_with != 0)
+            found.unheard_own[s->box.backend]++;
+        else if (away_is_unheard(s))
+            found.unheard[s->box.backend]++;
+    }
+    return memcmp(&found, &p->away, sizeof(found)) == 0
+               ? NULL
+               : "the counters of a backend differ from a recount";
+}
+
 static bool same_thread(const struct pool_box *a, const struct pool_box *b)
 {
     return a->thread[0] != '\0' && strcmp(a->thread, b->thread) == 0 &&
@@ -194,6 +214,8 @@ const char *pool_check(const struct pool *p)
 
     if (why == NULL)
         why = check_counters(p);
+    if (why == NULL)
+        why = check_away(p);
     if (why == NULL)
         why = check_threads(p);
     if (why == NULL)

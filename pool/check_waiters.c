@@ -48,7 +48,7 @@ static const char *check_one(const struct pool *p, const struct waiter *w)
         w->phase == WAITER_QUEUED || w->phase == WAITER_DISCOVERING || w->phase == WAITER_PAUSED;
     bool is_committing = w->phase == WAITER_COMMIT && w->kind == POOL_EV_ACQUIRE;
     bool has_deadline =
-        w->phase == WAITER_PAUSED ||
+        w->phase == WAITER_PAUSED || w->phase == WAITER_GONE ||
         (w->acquire.deadline_ns != POOL_NEVER &&
          (is_committing || (is_waiting(w->phase) && w->phase != WAITER_DISCOVERING)));
 

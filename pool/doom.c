@@ -136,27 +136,33 @@ void doom_gone(struct pool *p, struct slot *s)
     box_mark_dirty(p, s, 0);
 }
 
-/* Those who wait for the end of a box that could not be destroyed yet: they are not kept for ever. */
-static void answer_waiting(struct pool *p, struct slot *s)
+/* Somebody who waits for the end of a box that could not be destroyed yet is not kept for ever. */
+void doom_answer(struct pool *p, struct waiter *w)
 {
     static const struct refusal unrecorded = {
         .code = SP_STORE_UNAVAILABLE,
         .reason =
             "the box is not destroyed yet, and that it shall be cannot be recorded: ask again",
         .retry_after_ns = POOL_REWRITE_NS};
-    bool is_recorded = !list_is_linked(&s->dirty_link) && s->open_writes == 0;
+    const struct slot *s = w->slot;
+
+    if (s->box.state == POOL_DESTROYING && !list_is_linked(&s->dirty_link) && s->open_writes == 0)
+        waiter_ok(p, w, w->slot, POOL_SRC_NONE); /* its state says that it is not gone */
+    else
+        waiter_refuse(p, w, &unrecorded);
+}
+
+static void answer_waiting(struct pool *p, struct slot *s)
+{
     struct list_node *next;
 
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
         next = list_next(&s->waiters, n);
-        if (is_recorded)
-            waiter_ok(p, waiter_of(n), s, POOL_SRC_NONE); /* its state says that it is not gone */
-        else
-            waiter_refuse(p, waiter_of(n), &unrecorded);
+        doom_answer(p, waiter_of(n));
     }
 }
 
-static void retry_later(struct pool *p, struct slot *s)
+static void retry_later(struct pool *p, struct slot *s, const struct pool_event *ev)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
     uint64_t min_ns = MAX_OF(c->backoff_min_ns, 10 * NS_PER_MS);
@@ -165,10 +171,14 @@ static void retry_later(struct pool *p, struct slot *s)
 
     pause_ns = MIN_OF(pause_ns, max_ns);
     p->stuck += s->tries == 0 ? 1 : 0;
+    away_count(p, s, false);
     s->tries++;
+    away_count(p, s, true);
     s->is_asked = false;
     s->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
     expiry_update(p, s);
+    if (s->is_unheard && away_is_silence(ev->u.failed.code))
+        health_still_failing(p, s, ev->u.failed.reason);
     /* On this machine the next try will mostly do. */
     if (c->is_elsewhere || time_after(s->changed_ns, c->destroy_timeout_ns) <= p->now_ns)
         answer_waiting(p, s);
@@ -183,10 +193,13 @@ void doom_destroyed(struct pool *p, const struct pool_event *ev)
         return;
     }
     map_expect(&p->refs, &s->by_ref);
-    if (ev->u.failed.code == SP_OK)
+    if (ev->u.failed.code == SP_OK) {
+        if (s->is_unheard && s->tries > 0) /* it answers again: the next try need not wait */
+            profile_of(p, s)->retry_ns = 0;
         doom_gone(p, s);
-    else
-        retry_later(p, s);
+    } else {
+        retry_later(p, s, ev);
+    }
 }
 
 static void doom_unknown(struct pool *p, const struct pool_event *ev)
@@ -223,6 +236,7 @@ void doom_late_created(struct pool *p, const struct pool_event *ev)
     }
     if (!box_is_dying(s)) /* told twice: it is the box we have */
         return;
+    away_heard(p, s);
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
     index_set_ref(p, s, ev->u.created.ref);
     if (s->box.state == POOL_DESTROYING) {

@@ -54,7 +54,8 @@ void health_intent_stored(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
-    if (p->mode != POOL_RUNNING || p->is_space_low || f->conf.is_retired || is_unwanted(s)) {
+    if (p->mode != POOL_RUNNING || p->is_space_low || f->conf.is_retired || is_unwanted(s) ||
+        away_holds(p, f)) {
         bind_cut(p, s);
         box_set_state(p, s, POOL_FORGETTING);
         box_mark_dirty(p, s, 0);
@@ -127,6 +128,28 @@ static void fail_callers(struct pool *p, struct slot *s, const char *reason)
     }
 }
 
+static void note_failure(struct pool *p, struct profile *f, const char *reason)
+{
+    if (f->failures < 1000000)
+        f->failures++;
+    str_copy_cut(f->reason, sizeof(f->reason), reason);
+    f->failed_ns = p->now_ns;
+}
+
+static void open_circuit(struct pool *p, struct slot *s)
+{
+    struct profile *f = profile_of(p, s);
+    const struct pool_profile *c = &f->conf;
+
+    if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {
+        f->is_open = true;
+        emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
+    }
+    if (f->is_open && f->hearing == 0) /* told now, not at their deadlines */
+        for (unsigned i = 0; i < LINE_COUNT; i++)
+            turn_refuse_all(p, f, i, NULL);
+}
+
 void health_count_failure(struct pool *p, struct slot *s, const char *reason)
 {
     struct profile *f = profile_of(p, s);
@@ -140,20 +163,21 @@ void health_count_failure(struct pool *p, struct slot *s, const char *reason)
         return;
     }
     f->retry_ns = next_try(p, c, f->failures);
-    if (f->failures < 1000000)
-        f->failures++;
-    str_copy_cut(f->reason, sizeof(f->reason), reason);
-    f->failed_ns = p->now_ns;
+    note_failure(p, f, reason);
     emit_event(p, POOL_FACT_CREATE_FAILED, s, f->reason);
-    if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {
-        f->is_open = true;
-        emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
-    }
-    if (f->is_open && f->hearing == 0) /* told now, not at their deadlines */
-        for (unsigned i = 0; i < LINE_COUNT; i++)
-            turn_refuse_all(p, f, i, NULL);
+    open_circuit(p, s);
 }
 
+void health_still_failing(struct pool *p, struct slot *s, const char *reason)
+{
+    struct profile *f = profile_of(p, s);
+
+    if (s->box.made_with != 0 || f->conf.backend != s->box.backend)
+        return;
+    f->retry_ns = MAX_OF(f->retry_ns, s->retry_ns); /* nothing is made before */
+    note_failure(p, f, reason);
+    open_circuit(p, s);
+}
 static void become_ready(struct pool *p, struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -250,6 +274,7 @@ void health_create_failed(struct pool *p, const struct pool_event *ev)
         refuse_callers(p, s, ev);
     else
         health_count_failure(p, s, ev->u.failed.reason);
+    s->is_unheard = away_is_silence(ev->u.failed.code);
     doom_box(p, s, POOL_END_CREATE_FAILED);
 }
 

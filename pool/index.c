@@ -217,6 +217,14 @@ const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbo
     return n != NULL ? &container_of(n, struct slot, by_ending)->box : NULL;
 }
 
+const struct pool_box *pool_find_deleting(const struct pool *p, const char *sandbox_id)
+{
+    const struct pool_box *box = pool_find_ending(p, sandbox_id);
+    bool is_there = box != NULL && (box->state == POOL_DOOMED || box->state == POOL_DESTROYING);
+
+    return is_there && !pool_end_is_loss(box->end) ? box : NULL;
+}
+
 void index_leave(struct pool *p, struct slot *s)
 {
     order_leave(p, s);

@@ -7,10 +7,12 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
+#include "pool/away.h"
 #include "pool/doubt.h"
 #include "pool/emit.h"
 #include "pool/exhaust.h"
 #include "pool/expiry.h"
+#include "pool/health.h"
 #include "pool/index.h"
 #include "pool/listed.h"
 #include "pool/pool.h"
@@ -80,6 +82,7 @@ struct slot {
     bool is_asked;    /* an answer is owed to a create, probe or destroy; LEASED: by its agent */
     bool is_checking; /* the backend owes an answer to a check */
     bool is_made;     /* by this process: its failure counts against the profile */
+    bool is_unheard;  /* its backend gave no word on its create: it may exist */
     bool is_missing;  /* the last clean listing did not show it, and nothing has since */
     bool is_asking;   /* the check is, or is also, because of that */
     bool is_silent;   /* it was not answered: asked again when the next listing does not show it */
@@ -266,7 +269,8 @@ struct pool {
     struct heap parked;
     unsigned by_state[POOL_STATE_COUNT];
     unsigned total;
-    unsigned stuck;        /* boxes whose destroy has failed */
+    unsigned stuck; /* boxes whose destroy has failed */
+    struct away away;
     unsigned adopted_high; /* total when a found box took it over the cap */
 
     struct waiter *waiters; /* room for waiter_max */
@@ -464,18 +468,8 @@ void doom_failed(struct pool *p, struct slot *s);
 void doom_destroy(struct pool *p, struct slot *s);
 void doom_destroyed(struct pool *p, const struct pool_event *ev);
 void doom_gone(struct pool *p, struct slot *s);
+void doom_answer(struct pool *p, struct waiter *w); /* 202, or why not, before the box is gone */
 void doom_late_created(struct pool *p, const struct pool_event *ev);
-
-/* health.c: making boxes, and what follows when that fails. */
-bool health_make_box(struct pool *p, unsigned profile, struct waiter *special);
-void health_left(struct pool *p, struct slot *s); /* somebody waits for it no longer */
-void health_intent_stored(struct pool *p, struct slot *s);
-void health_intent_failed(struct pool *p, struct slot *s);
-void health_created(struct pool *p, const struct pool_event *ev);
-void health_create_failed(struct pool *p, const struct pool_event *ev);
-void health_probed(struct pool *p, const struct pool_event *ev);
-void health_probe(struct pool *p, struct slot *s);
-void health_count_failure(struct pool *p, struct slot *s, const char *reason);
 
 /* admit.c: who gets the places there are; runs at the end of every step. */
 void admit_run(struct pool *p);
@@ -494,7 +488,6 @@ void space_step(struct pool *p, const struct pool_event *ev); /* space.c */
 void mode_drain(struct pool *p);
 void reconfig_step(struct pool *p, const struct pool_config *config);
 void reconfig_init_profile(struct pool *p, unsigned index, const struct pool_profile *conf);
-
 const char *check_waiters(const struct pool *p);
 
 #endif

@@ -259,6 +259,7 @@ void listed_step(struct pool *p, const struct pool_event *ev)
     }
     if (!ev->u.listed.is_later) {
         is_back(p, ev->u.listed.backend);
+        away_listed(p, ev->u.listed.backend, ev->u.listed.started_ns);
         p->listing++;
         p->joining = (struct joining){0};
     }

@@ -27,10 +27,23 @@ const char *pool_source_name(enum pool_source source)
 const char *pool_end_name(enum pool_end end)
 {
     static const char *const names[] = {
-        "",          "released", "destroyed",     "ttl",
-        "idle",      "evicted",  "died",          "aged",
-        "drift",     "shrunk",   "drained",       "create_failed",
-        "not_ready", "orphan",   "network_ended", "machine_restarted",
+        "",
+        "released",
+        "destroyed",
+        "ttl",
+        "idle",
+        "evicted",
+        "died",
+        "aged",
+        "drift",
+        "shrunk",
+        "drained",
+        "create_failed",
+        "not_ready",
+        "orphan",
+        "network_ended",
+        "machine_restarted",
+        "guard_ended",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_END_COUNT, "one name per end");
@@ -60,7 +73,8 @@ const char *pool_fact_name(enum pool_fact fact)
 
 bool pool_end_is_death(enum pool_end end)
 {
-    return end == POOL_END_DIED || end == POOL_END_NETLESS || end == POOL_END_RESTARTED;
+    return end == POOL_END_DIED || end == POOL_END_NETLESS || end == POOL_END_UNGUARDED ||
+           end == POOL_END_RESTARTED;
 }
 
 bool pool_end_is_loss(enum pool_end end)

@@ -86,6 +86,7 @@ struct pool *pool_new(const struct pool_config *config)
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
         reconfig_init_profile(p, i, i < config->profile_count ? &config->profiles[i] : NULL);
     p->profile_count = config->profile_count;
+    away_count_used(p);
     return p;
 }
 

@@ -101,6 +101,7 @@ enum pool_end {
     POOL_END_ORPHAN,
     POOL_END_NETLESS,   /* what served its network has ended, so the box was, too */
     POOL_END_RESTARTED, /* died with the machine, which has started anew since */
+    POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was, too */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
@@ -235,6 +236,7 @@ enum pool_event_kind {
     POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
     POOL_EV_DIED,      /* told by the backend, no epoch */
     POOL_EV_NETLESS,   /* likewise; ended because its network had */
+    POOL_EV_UNGUARDED, /* likewise; because the guard of its sockets had */
     POOL_EV_ABSENT, /* somebody else has found that it neither answers nor is known to its backend */
     POOL_EV_LISTED, /* what a backend runs; the join of section "restart" */
     /* answers of the store */
@@ -488,13 +490,11 @@ const struct pool_box *pool_next(const struct pool *p, size_t *at);
  * nothing for the boxes of others. */
 const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);
 const struct pool_box *pool_next_of(const struct pool_box *box);
-/* Slots from 0; NULL for a free slot or past the end. */
-const struct pool_box *pool_slot(const struct pool *p, size_t index);
+const struct pool_box *pool_slot(const struct pool *p, size_t index); /* from 0; or NULL */
 size_t pool_slot_count(const struct pool *p);
 
 /* Invariants. NULL when all hold, else a sentence. Tests call it after every step. */
 const char *pool_check(const struct pool *p);
 
 #include "pool/views.h" /* counts of the pool and of its profiles */
-
 #endif

@@ -104,4 +104,5 @@ void reconfig_step(struct pool *p, const struct pool_config *config)
     for (size_t i = 0; i < p->slot_count; i++)
         if (p->slots[i].box.state != POOL_FREE)
             expiry_update(p, &p->slots[i]);
+    away_count_used(p);
 }

@@ -33,10 +33,18 @@ static void refuse_unbound(struct pool *p, const struct pool_event *ev)
     emit_refusal(p, ev->req, &r, 0);
 }
 
+static struct slot *find_by_name(struct pool *p, const struct pool_event *ev)
+{
+    struct slot *s = bind_find(p, ev->u.on.sandbox_id);
+    const struct pool_box *box = s == NULL ? pool_find_deleting(p, ev->u.on.sandbox_id) : NULL;
+
+    return box != NULL ? box_find(p, box->id) : s;
+}
+
 /* The box the event is about, or NULL and a refusal. */
 static struct slot *find_target(struct pool *p, const struct pool_event *ev)
 {
-    struct slot *s = ev->box.v != 0 ? box_find(p, ev->box) : bind_find(p, ev->u.on.sandbox_id);
+    struct slot *s = ev->box.v != 0 ? box_find(p, ev->box) : find_by_name(p, ev);
 
     if (s == NULL) {
         if (ev->box.v != 0)

@@ -95,7 +95,16 @@ static bool settled_state(enum pool_state state, enum pool_state *ret)
     return false;
 }
 
-static void enter(struct pool *p, struct slot *s)
+/* Nobody has said whether its create made anything; `was` is the state of its row. */
+static bool is_unheard(const struct slot *s, enum pool_state was)
+{
+    if (s->box.state == POOL_DOOMED)
+        return was == POOL_INTENT || was == POOL_CREATING;
+    return s->box.state == POOL_DESTROYING &&
+           (s->box.end == POOL_END_CREATE_FAILED || s->box.end == POOL_END_ORPHAN);
+}
+
+static void enter(struct pool *p, struct slot *s, enum pool_state was)
 {
     enum pool_state state = s->box.state;
 
@@ -114,6 +123,7 @@ static void enter(struct pool *p, struct slot *s)
     index_set_ref(p, s, s->box.ref);
     if (state == POOL_DOOMED)
         s->box.end = POOL_END_ORPHAN;
+    s->is_unheard = is_unheard(s, was);
     box_enter(p, s, state);
     s->changed_ns = 0;
     if (state == POOL_DOOMED)
@@ -143,7 +153,7 @@ bool pool_restore_box(struct pool *p, const struct pool_box *row)
     if ((state == POOL_INTENT || state == POOL_STARTING) && s->box.sandbox_id[0] != '\0' &&
         s->box.thread[0] == '\0')
         s->box.state = POOL_DOOMED; /* made for a caller who cannot come back */
-    enter(p, s);
+    enter(p, s, row->state);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     p->wake_ns = 0;
     return true;

@@ -26,7 +26,10 @@ static void found_out(struct pool *p, const struct pool_event *ev)
     if (s != NULL && ev->kind == POOL_EV_ABSENT)
         hear_hint(p, s);
     else if (s != NULL)
-        doom_died(p, s, ev->kind == POOL_EV_DIED ? POOL_END_DIED : POOL_END_NETLESS);
+        doom_died(p, s,
+                  ev->kind == POOL_EV_DIED      ? POOL_END_DIED
+                  : ev->kind == POOL_EV_NETLESS ? POOL_END_NETLESS
+                                                : POOL_END_UNGUARDED);
 }
 
 static void change_world(struct pool *p, const struct pool_event *ev)
@@ -82,6 +85,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         break;
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
+    case POOL_EV_UNGUARDED:
     case POOL_EV_ABSENT:
         found_out(p, ev);
         break;

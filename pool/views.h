@@ -68,4 +68,7 @@ bool pool_is_exhausted(const struct pool *p);
  * or "". A box that is idle by then and whose agent says that something is at work in it goes on. */
 uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by);
 
+/* A box whose end is under way, by the id it had, as callers are shown it: one that was given up on purpose. */
+const struct pool_box *pool_find_deleting(const struct pool *p, const char *sandbox_id);
+
 #endif

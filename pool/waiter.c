@@ -93,13 +93,14 @@ static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
         if (w->commit_ns == 0) /* once, however often it looks for another box */
             w->commit_ns = time_after(p->now_ns, POOL_COMMIT_MIN_NS);
         return MAX_OF(w->acquire.deadline_ns, w->commit_ns);
+    case WAITER_GONE: /* however many tries that takes, and whatever the pauses between them are */
+        return time_after(w->since_ns, p->profiles[w->slot->box.profile].conf.destroy_timeout_ns);
     case WAITER_FREE:
     case WAITER_NEW:
     case WAITER_REDO:
     case WAITER_DISCOVERING:
     case WAITER_CHECKING:
     case WAITER_DELETED:
-    case WAITER_GONE:
     case WAITER_PHASE_COUNT:
         break;
     }
@@ -309,6 +310,10 @@ void waiter_overdue(struct pool *p, struct waiter *w)
 {
     struct refusal r;
 
+    if (w->phase == WAITER_GONE) {
+        doom_answer(p, w);
+        return;
+    }
     if (w->phase == WAITER_PAUSED && w->acquire.deadline_ns > p->now_ns) {
         waiter_enter(p, w, WAITER_REDO); /* its pause is over */
         return;

@@ -61,6 +61,7 @@ struct sp_acquire {
     const char *user_id;    /* NULL: "default" */
     const char *profile;    /* NULL: the thread's own, else `default` */
     const char *sandbox_id; /* NULL: computed by the daemon */
+    const char *request_id; /* NULL: none; by it GET /v1/waiting finds it while it waits */
     bool has_wait;
     uint64_t wait_ms; /* with has_wait; else the daemon's default */
     uint64_t ttl_s;   /* 0: the profile's */

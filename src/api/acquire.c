@@ -11,6 +11,8 @@
 
 enum { METADATA_MAX = 4096 };
 
+enum { REQUESTS_EXPECTED = 256 };
+
 struct acquire {
     struct engine_call call;
     struct api *api;
@@ -19,14 +21,75 @@ struct acquire {
     uint64_t started_ns;
     struct box_id box; /* after the reply */
     char *metadata;
+    struct map_node by_request;
+    char request_id[POOL_ID_MAX + 1]; /* its caller's name of it; "": none */
 };
 
 static const char *const fields[] = {
-    "thread_id", "user_id",  "profile", "sandbox_id", "wait_ms",     "ttl_s", "idle_timeout_s",
-    "envs",      "metadata", "mounts",  "limits",     "snapshot_id", NULL};
+    "thread_id", "user_id",  "profile", "sandbox_id", "wait_ms",     "ttl_s",      "idle_timeout_s",
+    "envs",      "metadata", "mounts",  "limits",     "snapshot_id", "request_id", NULL};
+
+/* --- by the caller's own name of it --- */
+
+struct request_key {
+    const char *id;
+    uint64_t principal;
+};
+
+static bool is_request(const struct map_node *node, const void *key)
+{
+    const struct acquire *a = container_of(node, const struct acquire, by_request);
+    const struct request_key *k = key;
+
+    return a->caller.principal == k->principal && strcmp(a->request_id, k->id) == 0;
+}
+
+static uint64_t request_hash(const char *id, uint64_t principal)
+{
+    return hash_u64(hash_str(id) ^ principal);
+}
+
+static void request_note(struct acquire *a)
+{
+    struct map *m = &a->api->requests;
+
+    if (str_is_empty(a->request_id))
+        return;
+    if (m->buckets == NULL)
+        map_init(m, REQUESTS_EXPECTED);
+    map_insert(m, &a->by_request, request_hash(a->request_id, a->caller.principal));
+}
+
+static void request_forget(struct acquire *a)
+{
+    struct map *m = &a->api->requests;
+
+    if (!a->by_request.is_linked)
+        return;
+    map_remove(m, &a->by_request);
+    if (m->len == 0)
+        map_fini(m);
+}
+
+bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
+                      char ret[POOL_ID_MAX + 1])
+{
+    struct request_key key = {request_id, principal};
+    struct map_node *n =
+        api->requests.buckets == NULL
+            ? NULL
+            : map_find(&api->requests, request_hash(request_id, principal), is_request, &key);
+
+    if (n == NULL)
+        return false;
+    str_copy_cut(ret, POOL_ID_MAX + 1,
+                 container_of(n, struct acquire, by_request)->call.sandbox_id);
+    return true;
+}
 
 static void acquire_free(struct acquire *a)
 {
+    request_forget(a);
     free(a->metadata);
     free(a->call.extras); /* NULL when the engine has taken it */
     free(a);
@@ -118,6 +181,18 @@ static int decode_times(struct api *api, const struct json *body, struct pool_ac
     ret->ttl_ns = ttl_s * NS_PER_S;
     ret->idle_ns = idle_s * NS_PER_S;
     return SP_OK;
+}
+
+static int decode_request_id(const struct json *body, struct acquire *a, struct err *err)
+{
+    const char *id = "";
+    int r = json_field_str(body, "request_id", POOL_ID_MAX, &id, err);
+
+    if (r == SP_OK && !str_is_empty(id))
+        r = check_name("request_id", id, POOL_ID_MAX, "_-", err);
+    if (r == SP_OK)
+        str_copy_cut(a->request_id, sizeof(a->request_id), id);
+    return r;
 }
 
 static int decode_metadata(const struct json *body, struct acquire *a, struct err *err)
@@ -224,6 +299,8 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     if (r == SP_OK)
         r = decode_times(a->api, body, ret, err);
     if (r == SP_OK)
+        r = decode_request_id(body, a, err);
+    if (r == SP_OK)
         r = decode_metadata(body, a, err);
     if (r == SP_OK)
         r = api_decode_extras(a->api, &a->caller, body, likely_profile(a, ret), &a->call.extras,
@@ -259,6 +336,7 @@ void api_acquire(struct http_exchange *ex)
     a->call.metadata = a->metadata;
     a->call.on_reply = on_reply;
     str_copy_cut(a->call.sandbox_id, sizeof(a->call.sandbox_id), ev.u.acquire.sandbox_id);
+    request_note(a);
     http_set_ctx(ex, a, on_gone);
     http_may_repeat(ex);
     engine_call_start(a->api->engine, &a->call, &ev);

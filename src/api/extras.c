@@ -121,6 +121,12 @@ static int check_mount(const struct config *c, const struct json *mounts, size_t
         return err_set(err, SP_FORBIDDEN,
                        "'%.80s' is not below any of mounts.allow in the daemon's configuration",
                        m.host_path);
+    if (config_mount_is_closed(c, m.host_path))
+        return err_set(
+            err, SP_FORBIDDEN,
+            "'%.80s' is, or has in it, data of threads (provisioner.thread_data), which only "
+            "the provisioner's boxes have",
+            m.host_path);
     return SP_OK;
 }
 
@@ -166,8 +172,11 @@ static int get_limits(const struct json *limits, struct backend_extras *ret, str
 
 /* --- copying --- */
 
-static struct backend_extras *copy(const struct members *m, const struct backend_extras *limits)
+static struct backend_extras *copy(const struct config *c, const struct members *m,
+                                   const struct backend_extras *limits)
 {
+    char closed[CONFIG_PATH_MAX + 1];
+    bool is_closed = config_thread_base(c, closed);
     struct backend_env_var envs[ENVS_MAX];
     struct backend_mount mounts[MOUNTS_MAX];
     struct backend_extras x = *limits;
@@ -184,6 +193,7 @@ static struct backend_extras *copy(const struct members *m, const struct backend
         int r = get_mount(json_at(m->mounts, i), &mounts[i], &unused);
 
         assert(r == SP_OK); /* it was before */
+        mounts[i].closed = is_closed ? closed : NULL;
     }
     return backend_extras_copy(&x);
 }
@@ -222,6 +232,6 @@ int api_decode_extras(struct api *api, const struct api_caller *caller, const st
     if (r == SP_OK && !caller->is_operator)
         r = engine_check_limits(api->engine, profile, &limits, err);
     if (r == SP_OK)
-        *ret = copy(&m, &limits);
+        *ret = copy(engine_config(api->engine), &m, &limits);
     return r;
 }

@@ -44,6 +44,9 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
  * id that follows from them. Answers and returns false when bad. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
 /* SHA-256 of "user:thread", first 16 hex digits. */
+/* The id that this caller's acquire of this name waits for (acquire.c). */
+bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
+                      char ret[POOL_ID_MAX + 1]);
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
 /* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */

@@ -8,6 +8,8 @@
 #include "base/str.h"
 
 struct lease_call {
+    struct list_node link; /* in api->destroys, when it waits for the end of `box` */
+    struct box_id box;
     struct engine_call call;
     struct api *api;
     struct http_exchange *ex;
@@ -15,12 +17,18 @@ struct lease_call {
     bool want_report;
 };
 
+static void call_free(struct lease_call *c)
+{
+    list_remove(&c->api->destroys, &c->link);
+    free(c);
+}
+
 static void on_gone(void *ctx)
 {
     struct lease_call *c = ctx;
 
     engine_call_abandon(c->api->engine, &c->call);
-    free(c);
+    call_free(c);
 }
 
 /* The backend has failed to destroy it for now. */
@@ -59,7 +67,37 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
         json_end(&o);
         http_reply_json(c->ex, is_under_way(c, fx) ? 202 : 200, &o);
     }
-    free(c);
+    call_free(c);
+}
+
+void api_end_destroys(struct api *api)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&api->destroys); n != NULL; n = next) {
+        struct lease_call *c = container_of(n, struct lease_call, link);
+        const struct pool_box *box = pool_find_box(engine_pool(api->engine), c->box);
+        struct pool_fx fx = {.kind = POOL_FX_REPLY};
+
+        next = list_next(&api->destroys, n);
+        if (box == NULL || box->state != POOL_DESTROYING)
+            continue; /* not recorded yet, or over: its answer is on its way */
+        fx.snapshot = *box;
+        engine_call_abandon(api->engine, &c->call);
+        on_reply(&c->call, &fx);
+    }
+}
+
+static void note_destroy(struct lease_call *c, const struct pool_event *ev)
+{
+    const struct pool *pool = engine_pool(c->api->engine);
+    const struct pool_box *box = ev->box.v != 0 ? pool_find_box(pool, ev->box)
+                                                : pool_find_sandbox(pool, ev->u.on.sandbox_id);
+
+    if (box == NULL)
+        return;
+    c->box = box->id;
+    list_push_back(&c->api->destroys, &c->link);
 }
 
 static void start(struct http_exchange *ex, struct pool_event *ev, bool want_report)
@@ -74,6 +112,8 @@ static void start(struct http_exchange *ex, struct pool_event *ev, bool want_rep
     ev->u.on.principal = c->caller.principal;
     ev->u.on.is_operator = c->caller.is_operator;
     http_set_ctx(ex, c, on_gone);
+    if (want_report)
+        note_destroy(c, ev);
     engine_call_start(c->api->engine, &c->call, ev);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "box/proxy_head.h"
 
@@ -127,6 +128,11 @@ int api_open_proxy(struct api *api, struct loop *l, struct err *err)
                                       .refuse = refuse};
 
     return box_proxy_new(&config, &api->proxy, err);
+}
+
+struct box_proxy *api_take_proxy(struct api *api)
+{
+    return TAKE_PTR(api->proxy);
 }
 
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx)

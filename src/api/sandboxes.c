@@ -9,7 +9,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, LOOK_MAX = 10000 };
+enum {
+    PAGE_DEFAULT = 100,
+    PAGE_MAX = 1000,
+    PAGE_BYTES = 512 * 1024, /* about */
+    BOX_BYTES = 512,         /* of a box without its metadata, about */
+    LOOK_MAX = 10000
+};
 
 /* Its first lease is not committed: it may yet become somebody else's. */
 static bool is_open(const struct pool_box *box)
@@ -105,6 +111,14 @@ static void reply_absent(struct http_exchange *ex, struct api *api, const struct
     api_reply_failure(ex, &fx);
 }
 
+/* One whose lease has ended is shown until it is gone; unless it ended by itself, which its owner is to know. */
+static const struct pool_box *find_by_name(const struct pool *pool, const char *sandbox_id)
+{
+    const struct pool_box *box = pool_find_sandbox(pool, sandbox_id);
+
+    return box != NULL ? box : pool_find_deleting(pool, sandbox_id);
+}
+
 void api_get(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
@@ -119,7 +133,7 @@ void api_get(struct http_exchange *ex)
     if (!api_path_id(ex, sandbox_id, &id))
         return;
     (void) api_identify(ex, &caller); /* the guard has let it in */
-    box = id.v != 0 ? pool_find_box(pool, id) : pool_find_sandbox(pool, sandbox_id);
+    box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
     if (box == NULL || !may_see(&caller, box)) {
         reply_absent(ex, api, &caller, sandbox_id);
     } else if (want_alive && !is_being_made(box)) {
@@ -214,7 +228,16 @@ static void put_cursor(struct json_out *o, uint64_t order)
     json_put_str(o, "next_cursor", cursor);
 }
 
-/* A filter that few boxes pass does not make one answer look at all of them: the page is short then. */
+/* What a box adds to the page, about. */
+static size_t bytes_of(struct api *api, const struct pool_box *box)
+{
+    const char *metadata = engine_metadata(api->engine, box->id);
+
+    return BOX_BYTES + (metadata != NULL ? strlen(metadata) : 0);
+}
+
+/* A filter that few boxes pass does not make one answer look at all of them, and long metadata does not
+ * make one answer long: the page is short then. */
 void api_list(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
@@ -225,6 +248,7 @@ void api_list(struct http_exchange *ex)
     uint64_t shown = 0;
     uint64_t looked = 0;
     uint64_t last = 0;
+    size_t bytes = 0;
 
     if (!decode_filter(ex, &f))
         return;
@@ -234,9 +258,10 @@ void api_list(struct http_exchange *ex)
     for (box = first_box(pool, &f); box != NULL && looked < LOOK_MAX;
          box = next_box(pool, &f, box), looked++) {
         if (matches(&f, box)) {
-            if (shown == f.limit)
+            if (shown == f.limit || bytes >= PAGE_BYTES)
                 break;
             shown++;
+            bytes += bytes_of(api, box);
             json_begin_obj(&o, NULL);
             api_put_box(&o, api, &f.caller, box);
             json_end(&o);

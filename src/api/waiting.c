@@ -2,14 +2,15 @@
 #include "api/internal.h"
 #include "base/str.h"
 
-/* SP_OK: `ret` is the id that is waited for, "" for an anonymous acquire. */
-static int decode(struct http_exchange *ex, char ret[POOL_ID_MAX + 1], int *ret_profile,
-                  struct err *err)
+/* SP_OK: `ret` is the id that is waited for, "" for an acquire that has no name. */
+static int decode(struct http_exchange *ex, uint64_t principal, char ret[POOL_ID_MAX + 1],
+                  int *ret_profile, struct err *err)
 {
     const struct pool *pool = engine_pool(api_of(ex)->engine);
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
     char profile[POOL_NAME_MAX + 1];
+    char request[POOL_ID_MAX + 1];
 
     if (!http_query(ex, "user_id", user, sizeof(user)))
         str_copy_cut(user, sizeof(user), "default");
@@ -18,6 +19,10 @@ static int decode(struct http_exchange *ex, char ret[POOL_ID_MAX + 1], int *ret_
     *ret_profile = pool_profile_index(pool, profile);
     if (*ret_profile < 0)
         return err_set(err, SP_INVALID_FIELD, "'profile': there is no such profile");
+    if (http_query(ex, "request_id", request, sizeof(request))) {
+        (void) api_find_request(api_of(ex), request, principal, ret);
+        return SP_OK;
+    }
     if (http_query(ex, "sandbox_id", ret, POOL_ID_MAX + 1))
         return SP_OK;
     if (http_query(ex, "thread_id", thread, sizeof(thread)))
@@ -39,7 +44,7 @@ void api_waiting(struct http_exchange *ex)
     int profile;
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
-    if (decode(ex, sandbox_id, &profile, &err) != SP_OK) {
+    if (decode(ex, caller.principal, sandbox_id, &profile, &err) != SP_OK) {
         http_reply_err(ex, &err);
         return;
     }

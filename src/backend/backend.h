@@ -50,6 +50,10 @@ struct backend_mount {
      * the directories in it that `parts` names, separated by commas; mounts.allow does not matter. */
     const char *base;
     const char *parts;
+    /* Not NULL: a directory that is not for everybody. Nothing in it is mounted, by whatever name, unless it is in what
+     * the first `own_len` bytes of host_path name. */
+    const char *closed;
+    size_t own_len;
 };
 
 struct backend_extras {
@@ -185,12 +189,19 @@ struct backend_notice {
     uint64_t total_bytes; /* 0: not known */
 };
 
+/* What a box died of. */
+enum backend_death {
+    BACKEND_DEATH_PLAIN,
+    BACKEND_DEATH_NETLESS,   /* what served its network had ended */
+    BACKEND_DEATH_UNGUARDED, /* the guard of its sockets had ended */
+};
+
 /* Told by the backend at any time, from the loop, never from inside a call. */
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
-    /* May be NULL. It died because what served its network had ended. */
-    void (*on_netless)(void *ctx, uint64_t box_id);
+    /* May be NULL. It died because what served it from outside had ended. */
+    void (*on_alone)(void *ctx, uint64_t box_id, enum backend_death death);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
     /* May be NULL. Those about images come from inside a call, too. */
     void (*on_notice)(void *ctx, const struct backend_notice *n);

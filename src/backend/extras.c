@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 unsigned backend_extras_kinds(const struct backend_extras *x)
 {
@@ -76,7 +77,8 @@ static size_t text_len(const struct backend_extras *x)
         len += strlen(x->envs[i].name) + strlen(x->envs[i].value) + 2;
     for (size_t i = 0; i < x->mount_count; i++)
         len += strlen(x->mounts[i].host_path) + strlen(x->mounts[i].box_path) + 2 +
-               optional_size(x->mounts[i].base) + optional_size(x->mounts[i].parts);
+               optional_size(x->mounts[i].base) + optional_size(x->mounts[i].parts) +
+               optional_size(x->mounts[i].closed);
     return len;
 }
 
@@ -105,12 +107,17 @@ struct backend_extras *backend_extras_copy(const struct backend_extras *x)
             mounts[i].base = put_text(&at, x->mounts[i].base);
         if (x->mounts[i].parts != NULL)
             mounts[i].parts = put_text(&at, x->mounts[i].parts);
+        if (x->mounts[i].closed != NULL)
+            mounts[i].closed = put_text(&at, x->mounts[i].closed);
+        mounts[i].own_len = x->mounts[i].own_len;
     }
     return to;
 }
 
 void backend_mount_put(struct json_out *o, const struct backend_mount *m)
 {
+    char own[CONFIG_PATH_MAX + 1];
+
     json_begin_obj(o, NULL);
     if (m->host_path[0] != '\0')
         json_put_str(o, "from", m->host_path);
@@ -120,5 +127,9 @@ void backend_mount_put(struct json_out *o, const struct backend_mount *m)
         json_put_str(o, "base", m->base);
         json_put_str(o, "parts", m->parts);
     }
+    if (m->closed != NULL)
+        json_put_str(o, "closed", m->closed);
+    if (m->own_len > 0 && str_copy_n(own, sizeof(own), m->host_path, m->own_len))
+        json_put_str(o, "own", own);
     json_end(o);
 }

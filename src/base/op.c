@@ -45,6 +45,13 @@ void op_begin(struct op *op, struct rt *rt, struct list *owner, uint64_t deadlin
     rt_timer_set(rt, &op->deadline, deadline_ns, on_deadline);
 }
 
+void op_set_deadline(struct op *op, uint64_t deadline_ns)
+{
+    assert(op_is_active(op));
+    if (op->state == OP_RUNNING)
+        rt_timer_set(op->rt, &op->deadline, deadline_ns, on_deadline);
+}
+
 void op_finish(struct op *op, int result, const struct err *err)
 {
     assert(op_is_active(op));

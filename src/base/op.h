@@ -37,6 +37,8 @@ struct op {
  * operations whose parent has one). `on_cancel` may be NULL for work that cannot be stopped. */
 void op_begin(struct op *op, struct rt *rt, struct list *owner, uint64_t deadline_ns,
               void (*on_cancel)(struct op *), void (*on_done)(struct op *));
+/* For an operation whose time begins later than it does. No effect on one that is being cancelled. */
+void op_set_deadline(struct op *op, uint64_t deadline_ns);
 /* Exactly once per op_begin(). `err` (may be NULL) is copied. */
 void op_finish(struct op *op, int result, const struct err *err);
 

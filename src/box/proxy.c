@@ -33,6 +33,7 @@ struct box_proxy {
     struct map boxes;   /* struct proxy_load: those with requests */
     struct map callers; /* likewise */
     uint64_t passages;  /* those requests */
+    bool is_leaving;    /* closes itself after the last */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -72,17 +73,24 @@ static void count(struct passage *g, int delta)
         proxy_load_put(&p->callers, g->caller);
         p->passages--;
     }
-    p->config.on_use(p->config.ctx, box, delta);
+    if (!p->is_leaving) /* else there is nobody to be told */
+        p->config.on_use(p->config.ctx, box, delta);
 }
+
+static void on_http_closed(void *ctx);
 
 static void passage_free(struct passage *g)
 {
+    struct box_proxy *p = g->p;
+
     rt_timer_cancel(&g->p->config.loop->rt, &g->timer);
     count(g, -1);
     httpc_request_fini(&g->up);
     buf_fini(&g->url);
     buf_fini(&g->text);
     free(g);
+    if (p->is_leaving && p->passages == 0)
+        httpc_close(p->http, on_http_closed, p);
 }
 
 /* --- standing still --- */
@@ -352,6 +360,7 @@ static void start(struct passage *g)
     moved(g);
     rt_timer_set(&g->p->config.loop->rt, &g->timer, rt_after(g->moved_ns, g->idle_ns), on_timer);
     http_set_ctx(g->ex, g, on_gone);
+    http_may_stay(g->ex);
     if (length != 0)
         http_body_start(g->ex, on_body, on_body_end);
     httpc_start(g->p->http, &g->up, RT_NEVER, on_done); /* the timer is its deadline */
@@ -457,6 +466,15 @@ void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ct
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
     httpc_close(p->http, on_http_closed, p);
+}
+
+void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx)
+{
+    p->on_closed = on_closed;
+    p->closed_ctx = ctx;
+    p->is_leaving = true;
+    if (p->passages == 0)
+        httpc_close(p->http, on_http_closed, p);
 }
 
 struct httpc *box_proxy_http(struct box_proxy *p)

@@ -37,6 +37,9 @@ MUST_CHECK int box_proxy_new(const struct box_proxy_config *config, struct box_p
                              struct err *err);
 /* After the server that gives it requests: what still runs is cancelled, and ends before. */
 void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx);
+/* The server has been left (http_server_leave()): what still runs goes on, without on_use(), and the proxy is
+ * freed after the last. */
+void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx);
 /* For a handler of a route with HTTP_STREAM. Answers in any case; `to` is read during the call only. */
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
                     const struct box_proxy_limits *limits, const struct box_proxy_to *to);

@@ -183,6 +183,8 @@ void out_text(FILE *out, const char *text);
 /* --- progress.c: with --verbose, or on a terminal, says on stderr what an acquire waits for --- */
 
 /* Stop takes what start returned. Of the request only its names matter. */
+/* By which the progress of an anonymous acquire is found; NULL: it has another name, or none is shown. */
+const char *cli_progress_name(const struct cli *c, const char *thread, const char *id);
 int cli_progress_start(const struct cli *c, const struct sp_acquire *request);
 void cli_progress_stop(int progress);
 

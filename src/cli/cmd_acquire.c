@@ -124,7 +124,7 @@ static const char *put_extras(const struct cli *c, struct json_out *o)
 }
 
 /* NULL, or the value of an option that cannot be read. */
-static const char *encode(const struct cli *c, struct buf *out)
+static const char *encode(const struct cli *c, const char *name, struct buf *out)
 {
     const char *metadata = cli_option(&c->args, "metadata");
     const char *bad;
@@ -138,6 +138,8 @@ static const char *encode(const struct cli *c, struct buf *out)
     put_option(c, &o, "user", "user_id");
     put_option(c, &o, "profile", "profile");
     put_option(c, &o, "id", "sandbox_id");
+    if (name != NULL)
+        json_put_str(&o, "request_id", name);
     if (cli_duration_ms(&c->args, "wait", &wait_ms))
         json_put_u64(&o, "wait_ms", wait_ms);
     put_seconds(c, &o, "ttl", "ttl_s");
@@ -206,6 +208,7 @@ int cmd_acquire(struct cli *c)
     const char *metadata = cli_option(&c->args, "metadata");
     uint64_t wait_ms = LONGEST_WAIT_MS; /* the daemon's default is not known here */
     struct json_doc *doc;
+    const char *name;
     const char *bad;
     struct buf body;
     int progress;
@@ -216,7 +219,9 @@ int cmd_acquire(struct cli *c)
     (void) cli_duration_ms(&c->args, "wait", &wait_ms);
     sp_client_set_timeout(c->client, wait_ms + GRACE_MS);
     buf_init(&body, 2 * 1024 * 1024);
-    bad = encode(c, &body);
+    name = cli_progress_name(c, c->args.operand_count > 0 ? c->args.operands[0] : NULL,
+                             cli_option(&c->args, "id"));
+    bad = encode(c, name, &body);
     if (bad != NULL) {
         buf_fini(&body);
         return cli_fail_usage(c,
@@ -230,6 +235,7 @@ int cmd_acquire(struct cli *c)
                .user_id = cli_option(&c->args, "user"),
                .sandbox_id = cli_option(&c->args, "id"),
                .profile = cli_option(&c->args, "profile"),
+               .request_id = name,
            });
     code = cli_call(c, "POST", "/v1/acquire", buf_str(&body), &doc);
     cli_progress_stop(progress);

@@ -55,9 +55,11 @@ static int acquire(struct holder *h, int signal_fd, struct sp_failure *f)
     struct sp_acquire request = {.thread_id = cli_option(a, "thread"),
                                  .user_id = cli_option(a, "user"),
                                  .profile = cli_option(a, "profile")};
-    int progress = cli_progress_start(h->cli, &request);
+    int progress;
     int r;
 
+    request.request_id = cli_progress_name(h->cli, request.thread_id, NULL);
+    progress = cli_progress_start(h->cli, &request);
     sp_client_set_timeout(h->cli->client, LONGEST_WAIT_MS);
     sp_client_set_interrupt(h->cli->client, signal_fd);
     r = sp_acquire(h->cli->client, &request, &h->lease, f);

@@ -19,6 +19,7 @@ static void put_query(const struct sp_acquire *request, struct buf *target)
     const char *const names[][2] = {{"thread_id", request->thread_id},
                                     {"user_id", request->user_id},
                                     {"sandbox_id", request->sandbox_id},
+                                    {"request_id", request->request_id},
                                     {"profile", request->profile}};
     char separator = '?';
 
@@ -74,13 +75,31 @@ NORETURN static void report(const struct cli *c, const char *target)
     }
 }
 
+static bool is_wanted(const struct cli *c)
+{
+    return cli_flag(&c->args, "verbose") || (isatty(STDERR_FILENO) != 0 && c->err == stderr);
+}
+
+const char *cli_progress_name(const struct cli *c, const char *thread, const char *id)
+{
+    static char name[64];
+    struct timespec now = {0};
+
+    if (thread != NULL || id != NULL || !is_wanted(c))
+        return NULL;
+    (void) clock_gettime(CLOCK_REALTIME, &now);
+    (void) snprintf(name, sizeof(name), "cli-%ld-%lld-%09ld", (long) getpid(),
+                    (long long) now.tv_sec, now.tv_nsec);
+    return name;
+}
+
 int cli_progress_start(const struct cli *c, const struct sp_acquire *request)
 {
     struct buf target;
     pid_t parent = getpid();
     pid_t pid;
 
-    if (!cli_flag(&c->args, "verbose") && (isatty(STDERR_FILENO) == 0 || c->err != stderr))
+    if (!is_wanted(c))
         return 0;
     buf_init(&target, 4096);
     put_query(request, &target);

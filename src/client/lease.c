@@ -55,6 +55,7 @@ static void encode_acquire(const struct sp_acquire *a, struct buf *out)
     put_str(&o, "user_id", a->user_id);
     put_str(&o, "profile", a->profile);
     put_str(&o, "sandbox_id", a->sandbox_id);
+    put_str(&o, "request_id", a->request_id);
     if (a->has_wait)
         json_put_u64(&o, "wait_ms", a->wait_ms);
     if (a->ttl_s > 0)

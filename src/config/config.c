@@ -198,6 +198,18 @@ static void hash_map(struct sha256 *h, const struct config_map *map)
     }
 }
 
+void config_set_defaults(bool is_profile, void *object)
+{
+    char why[CONFIG_WHY_MAX];
+
+    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+        if (config_key_is_profile(k) != is_profile || k->type == CONFIG_TYPE_MAP)
+            continue;
+        bool is_set = config_value_set(k, object, k->def, why);
+        assert(is_set);
+    }
+}
+
 /* Values that are the default are left out: a key that a later version adds changes no hash. */
 uint64_t config_spec_hash(const struct config_profile *p)
 {

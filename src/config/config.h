@@ -41,6 +41,9 @@ enum config_network {
     CONFIG_NETWORK_COUNT
 };
 
+/* Which sockets a box may make. */
+enum config_sockets { CONFIG_SOCKETS_ANY, CONFIG_SOCKETS_UNIX, CONFIG_SOCKETS_COUNT };
+
 /* How a box comes to serve the API. */
 enum config_agent { CONFIG_AGENT_INJECT, CONFIG_AGENT_IMAGE, CONFIG_AGENT_COUNT };
 
@@ -68,6 +71,7 @@ struct config_profile {
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
+    enum config_sockets sockets;
     enum config_agent agent;
     struct {
         uint64_t memory; /* bytes; 0: no limit */
@@ -265,6 +269,14 @@ const char *config_thread_data_problem(const char *template);
  * *ret_base: the length of what is the same for all threads. */
 MUST_CHECK bool config_thread_path(const char *template, const char *user, const char *thread,
                                    char ret[CONFIG_PATH_MAX + 1], size_t *ret_base);
+/* What of it is the same for all threads, and so holds the data of all; false: there is none. */
+MUST_CHECK bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1]);
+/* A plain path that is in that, or that has it in it, as far as the text tells. */
+bool config_mount_is_closed(const struct config *c, const char *host_path);
+/* Whether a box of this thread may have a plain path although it is: when it is in the thread's own part of it, or in one of
+ * its user's that has no threads. *ret_own: the length of the name of that part. */
+MUST_CHECK bool config_thread_owns(const struct config *c, const char *user, const char *thread,
+                                   const char *host_path, size_t *ret_own);
 /* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
 bool config_is_url(const char *url);
 /* secret.c: the first line of the file that the setting `name` gives, of `min` to cap - 1 printable

@@ -127,3 +127,49 @@ bool config_thread_path(const char *template, const char *user, const char *thre
     ret[at] = '\0';
     return true;
 }
+
+bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1])
+{
+    const char *word = strstr(c->provisioner.thread_data, "/{");
+
+    return word != NULL && str_copy_n(ret, CONFIG_PATH_MAX + 1, c->provisioner.thread_data,
+                                      (size_t) (word - c->provisioner.thread_data));
+}
+
+bool config_mount_is_closed(const struct config *c, const char *host_path)
+{
+    char base[CONFIG_PATH_MAX + 1];
+
+    return config_thread_base(c, base) && (is_within(host_path, base, strlen(base)) ||
+                                           is_within(base, host_path, strlen(host_path)));
+}
+
+/* Part by part beside the template. Where a name of another user or thread stands, or where the path ends before the
+ * thread's part begins, it has what is not this thread's. */
+bool config_thread_owns(const struct config *c, const char *user, const char *thread,
+                        const char *host_path, size_t *ret_own)
+{
+    const char *t = c->provisioner.thread_data;
+    const char *s = host_path;
+    unsigned words = 0;
+
+    while (*t != '\0' && *s != '\0') {
+        size_t t_len = strcspn(++t, "/");
+        size_t s_len = strcspn(++s, "/");
+        const char *name = is_word(t, t_len, user_word)     ? user
+                           : is_word(t, t_len, thread_word) ? thread
+                                                            : NULL;
+
+        words += name != NULL ? 1 : 0;
+        if (name != NULL && !is_word(s, s_len, name))
+            return false;
+        *ret_own = (size_t) (s - host_path) + s_len;
+        if (name == NULL && (s_len != t_len || strncmp(s, t, t_len) != 0))
+            return words > 0; /* beside the way to the threads */
+        if (words == 2)
+            return true;
+        t += t_len;
+        s += s_len;
+    }
+    return false;
+}

@@ -11,6 +11,7 @@ static const char *const durability_names[] = {"auto", "process", "power", NULL}
 
 static const char *const network_names[] = {"none", "host", "nat", NULL};
 
+static const char *const sockets_names[] = {"any", "unix", NULL};
 static const char *const agent_names[] = {"inject", "image", NULL};
 static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
 static const char *const pull_names[] = {"missing", "always", "never", NULL};
@@ -20,6 +21,7 @@ static const char *const boxes_names[] = {"proxy", "open", NULL};
 
 static_assert(ARRAY_LEN(boxes_names) == CONFIG_BOXES_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(reach_names) == CONFIG_REACH_COUNT + 1, "a name for each way");
+static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(pull_names) == CONFIG_PULL_COUNT + 1, "a name for each moment");
@@ -235,6 +237,11 @@ const struct config_key config_keys[] = {
                    "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
                    "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
+    PROFILE_CHOICE(
+        sockets, CONFIG_SPEC, sockets_names, "any",
+        "Only for oci with `network: none`. unix: a box makes Unix sockets only, not even "
+        "connections to itself; then it cannot hold memory that the kernel charges to "
+        "nobody (SECURITY.md)."),
     PROFILE(
         limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
         "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
@@ -275,7 +282,7 @@ const struct config_key config_keys[] = {
     PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
             "Seconds a new box may take to answer; then it is destroyed."),
     PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
-            "Seconds the backend may take to destroy one; then it is asked again."),
+            "Seconds a destroy may take; then 202 is answered, and it is tried again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
@@ -484,16 +491,4 @@ bool config_section_exists(bool is_profile, const char *name)
             return true;
     }
     return false;
-}
-
-void config_set_defaults(bool is_profile, void *object)
-{
-    char why[CONFIG_WHY_MAX];
-
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
-        if (config_key_is_profile(k) != is_profile || k->type == CONFIG_TYPE_MAP)
-            continue;
-        bool is_set = config_value_set(k, object, k->def, why);
-        assert(is_set);
-    }
 }

@@ -352,6 +352,9 @@ static void check_box(const struct check *k, const struct config_profile *p)
         complain(k, p, "image",
                  "must say where the image is: docker://debian:12, oci:/dir:tag, "
                  "docker-archive:/file.tar");
+    if (p->sockets == CONFIG_SOCKETS_UNIX &&
+        (strcmp(p->backend, "oci") != 0 || p->network != CONFIG_NETWORK_NONE))
+        complain(k, p, "sockets", "unix needs backend oci and `network: none`");
     if (!is_user_name(p->user))
         complain(k, p, "user",
                  "must be a user's name: up to 32 letters, digits and . _ -, a letter or _ first");

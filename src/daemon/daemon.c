@@ -267,6 +267,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
         return r;
     d->api = (struct api){
         .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
+    list_init(&d->api.destroys);
     engine_recover(d->engine, on_recovered, d);
     return SP_OK;
 }
@@ -278,6 +279,7 @@ static int start(struct daemon *d, struct config *config, struct err *err)
         .connections = 512, .connections_per_host = 192, .connect_timeout_ms = 5000};
     int r = loop_init(&d->loop, err);
 
+    rest_init(&d->rest, &d->loop);
     if (r == SP_OK)
         r = signals_init(&d->signals, &d->loop, signums, on_signal, d, err);
     if (r == SP_OK)
@@ -375,7 +377,8 @@ int daemon_run(const struct daemon_options *options)
     log_info("daemon.stopped", LF_I64("status", d->exit_status));
     log_flush_wait();
     r = d->exit_status;
-    (void) close(d->lock_fd); /* last of all: now another daemon may start */
+    if (d->lock_fd >= 0)
+        (void) close(d->lock_fd); /* last of all: now another daemon may start */
     free(d);
     return r;
 }

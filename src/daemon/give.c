@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "daemon/cargo.h"
 #include "sandpool/version.h"
 #include "store/store.h"
@@ -77,6 +78,10 @@ int give_offer(int fd, const struct listeners *l, struct err *err)
         json_begin_obj(&o, NULL);
         json_put_str(&o, "name", l->items[i].name);
         json_put_bool(&o, "foreign", l->items[i].is_foreign);
+        if (!str_is_empty(l->items[i].path)) {
+            json_put_u64(&o, "dev", l->items[i].dev);
+            json_put_u64(&o, "ino", l->items[i].ino);
+        }
         json_end(&o);
         fds[count] = l->items[i].fd;
         count++;

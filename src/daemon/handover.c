@@ -151,16 +151,25 @@ static void on_engine_closed(void *ctx)
     set_timer(h, DONE_WAIT_NS);
 }
 
-static void on_servers_closed(void *ctx)
+static void on_provisioner_closed(void *ctx)
 {
     struct daemon *d = ctx;
 
-    if (api_close_proxy(&d->api, on_servers_closed, d))
+    engine_close(d->engine, on_engine_closed, d);
+}
+
+/* Of the servers there are only requests to boxes left, which need no engine. */
+static void on_servers_quiet(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    rest_leave_proxy(&d->rest, api_take_proxy(&d->api));
+    if (d->provisioner == NULL) {
+        on_provisioner_closed(d);
         return;
-    if (d->provisioner != NULL)
-        provisioner_close(TAKE_PTR(d->provisioner), on_servers_closed, d);
-    else
-        engine_close(d->engine, on_engine_closed, d);
+    }
+    rest_leave_proxy(&d->rest, provisioner_take_proxy(d->provisioner));
+    provisioner_close(TAKE_PTR(d->provisioner), on_provisioner_closed, d);
 }
 
 static void close_all(struct handover *h)
@@ -174,7 +183,7 @@ static void close_all(struct handover *h)
              LF_U64("ms", (rt_now(&d->loop.rt) - h->started_ns) / NS_PER_MS));
     h->config = engine_keep_config(d->engine);
     set_timer(h, CLOSE_WAIT_NS);
-    servers_close(&d->servers, on_servers_closed, d);
+    rest_leave_servers(&d->rest, &d->servers, on_servers_quiet, d);
 }
 
 /* The disk has stopped to answer in the last moment. The successor need not wait; we go on when the store
@@ -249,7 +258,7 @@ static void drain(struct handover *h)
 
     servers_get_pending(&d->servers, &pending);
     if (pending.busy == 0 &&
-        (pending.repeatable == 0 || now_ns - h->started_ns >= REPEAT_AFTER_NS)) {
+        (pending.repeatable + pending.staying == 0 || now_ns - h->started_ns >= REPEAT_AFTER_NS)) {
         if (h->is_proved)
             close_all(h);
         else if (!h->is_proving)
@@ -258,8 +267,10 @@ static void drain(struct handover *h)
         (void) snprintf(why, sizeof(why), "%zu requests did not end in time", pending.busy);
         give_up(h, why);
     } else {
-        if (pending.busy > 0 && now_ns - h->started_ns >= UNREAD_WAIT_NS)
+        if (pending.busy > 0 && now_ns - h->started_ns >= UNREAD_WAIT_NS) {
             cut_unread(h);
+            api_end_destroys(&d->api);
+        }
         set_timer(h, DRAIN_POLL_NS);
     }
 }
@@ -325,6 +336,10 @@ static void finish(struct handover *h)
     h->config = config_free(h->config);
     cargo_drop(&d->cargo);
     listeners_close(&d->listeners, false);
+    (void) close(d->lock_fd); /* the successor's: we may still be here when it has ended */
+    d->lock_fd = -1;
+    if (d->rest.left > 0)
+        log_info("handover.rest", LF_U64("connections", rest_count(&d->rest)));
     daemon_finish(d);
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/daemon.h"
 #include "daemon/handover.h"
 #include "daemon/listeners.h"
+#include "daemon/rest.h"
 #include "daemon/servers.h"
 #include "daemon/takeover.h"
 #include "engine/engine.h"
@@ -26,6 +27,7 @@ struct daemon {
     struct takeover takeover; /* from a predecessor, at start */
     struct list cargo;        /* connections without a server */
     struct handover handover; /* to a successor */
+    struct rest rest;         /* that a hand-over left */
     char state_dir[CONFIG_PATH_MAX + 1];
     int lock_fd;
     uint64_t file_limit;

@@ -77,6 +77,16 @@ int listeners_add(struct listeners *l, const char *name, int fd, bool is_foreign
     return SP_OK;
 }
 
+void listeners_note_last(struct listeners *l, dev_t dev, ino_t ino)
+{
+    struct listener_socket *s = &l->items[l->count - 1];
+
+    if (str_is_empty(s->path))
+        return; /* it has no file, or that is gone */
+    s->dev = dev;
+    s->ino = ino;
+}
+
 /* The next name of a list with colons; "" when there are no more. */
 static void next_name(const char **names, char *ret, size_t cap)
 {
@@ -121,6 +131,18 @@ static bool is_unix_socket(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX;
 }
 
+/* Whether callers who connect to `path` get to this socket. Its file may have been deleted, and another
+ * socket may have been made there since, by us or by a successor that failed. */
+static bool is_at(const struct listener_socket *s, const char *path)
+{
+    struct stat st;
+
+    if (!listen_is_unix(s->fd, path))
+        return false;
+    return s->is_foreign || (!str_is_empty(s->path) && lstat(path, &st) == 0 &&
+                             st.st_dev == s->dev && st.st_ino == s->ino);
+}
+
 static struct listener_socket *find(struct listeners *l, const char *name, const char *address,
                                     bool want_unix)
 {
@@ -134,8 +156,7 @@ static struct listener_socket *find(struct listeners *l, const char *name, const
             continue;
         if (is_named && s->is_foreign)
             return s;
-        if (found == NULL &&
-            (want_unix ? listen_is_unix(s->fd, address) : listen_is_tcp(s->fd, address)))
+        if (found == NULL && (want_unix ? is_at(s, address) : listen_is_tcp(s->fd, address)))
             found = s;
     }
     return found;

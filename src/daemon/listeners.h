@@ -23,7 +23,7 @@ struct listener_socket {
     bool is_foreign; /* made by the service manager: its name decides, and its file stays */
     bool is_used;
     char path[LISTENER_PATH_MAX + 1]; /* of a Unix socket that is removed at the end; "" for none */
-    dev_t dev;
+    dev_t dev;                        /* of its file; ino 0: not known */
     ino_t ino;
 };
 
@@ -37,6 +37,9 @@ MUST_CHECK int listeners_from_environment(struct listeners *l, struct err *err);
 /* Adds a socket that somebody else has made to listen; takes `fd` over, also when it fails. */
 MUST_CHECK int listeners_add(struct listeners *l, const char *name, int fd, bool is_foreign,
                              struct err *err);
+/* Which file the socket added last was bound to, as its maker knows it: what lies at its path now may be
+ * another one. */
+void listeners_note_last(struct listeners *l, dev_t dev, ino_t ino);
 /* The socket for this purpose: one that was passed, or a new one. Asked again, the same one. It stays
  * the set's. `gid` (uint32_t) -1: leave. */
 MUST_CHECK int listeners_unix(struct listeners *l, const char *name, const char *path,

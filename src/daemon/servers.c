@@ -82,6 +82,7 @@ void servers_get_pending(const struct servers *s, struct http_pending *ret)
         http_server_get_pending(s->items[i].http, &one);
         ret->busy += one.busy;
         ret->repeatable += one.repeatable;
+        ret->staying += one.staying;
     }
 }
 
@@ -120,4 +121,16 @@ void servers_close(struct servers *s, void (*on_closed)(void *ctx), void *ctx)
         on_closed(ctx);
     for (unsigned i = 0; i < s->count; i++) /* their ends come later, from the run queue */
         http_server_close(s->items[i].http, on_one_closed, s);
+}
+
+void servers_leave(struct servers *s,
+                   void (*leave)(void *ctx, struct http_server *http, void (*on_quiet)(void *ctx),
+                                 void *quiet_ctx),
+                   void *leave_ctx, void (*on_quiet)(void *ctx), void *ctx)
+{
+    s->on_closed = on_quiet;
+    s->ctx = ctx;
+    s->left = s->count;
+    for (unsigned i = 0; i < s->count; i++) /* they are quiet later, from the run queue */
+        leave(leave_ctx, s->items[i].http, on_one_closed, s);
 }

@@ -42,6 +42,12 @@ size_t servers_cut_unread(struct servers *s);
 void servers_get_pending(const struct servers *s, struct http_pending *ret);
 size_t servers_connections(const struct servers *s);
 void servers_stop(struct servers *s);
+/* Calls `leave` for each, which sees to it that on_quiet() comes (see http_server_leave()); `on_quiet` of all
+ * comes after that. They are somebody else's then. */
+void servers_leave(struct servers *s,
+                   void (*leave)(void *ctx, struct http_server *http, void (*on_quiet)(void *ctx),
+                                 void *quiet_ctx),
+                   void *leave_ctx, void (*on_quiet)(void *ctx), void *ctx);
 /* `on_closed` comes also when there is none, but then from inside. */
 void servers_close(struct servers *s, void (*on_closed)(void *ctx), void *ctx);
 

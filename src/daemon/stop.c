@@ -14,7 +14,8 @@
 #define DESTROY_GRACE_NS (60 * NS_PER_S)
 #define CLOSE_POLL_NS (500 * NS_PER_MS)
 #define STOP_POLL_NS (10 * NS_PER_MS)
-#define CLOSE_MAX_NS (60 * NS_PER_S) /* for operations under way; a service manager waits longer */
+#define REST_MAX_NS (3600 * NS_PER_S) /* for requests to boxes that a hand-over left here */
+#define CLOSE_MAX_NS (60 * NS_PER_S)  /* for operations under way; a service manager waits longer */
 
 static void on_all_closed(void *ctx)
 {
@@ -31,11 +32,18 @@ static void on_all_closed(void *ctx)
     loop_stop(&d->loop);
 }
 
+static void on_rest_ended(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    httpc_close(d->http_client, on_all_closed, d);
+}
+
 void daemon_finish(struct daemon *d)
 {
     rt_timer_cancel(&d->loop.rt, &d->watchdog_timer);
     rt_timer_cancel(&d->loop.rt, &d->stop_timer);
-    httpc_close(d->http_client, on_all_closed, d);
+    rest_wait(&d->rest, d->is_handed_over ? REST_MAX_NS : 0, on_rest_ended, d);
 }
 
 static void on_engine_closed(void *ctx)
@@ -142,6 +150,7 @@ static void on_stop_timer(struct rt_timer *timer)
 void daemon_stop(struct daemon *d, const char *why)
 {
     if (d->is_stopping) {
+        rest_cut(&d->rest);
         if (d->engine != NULL && !handover_is_busy(&d->handover))
             close_everything(d);
         return;

@@ -66,15 +66,23 @@ static int take_listeners(struct takeover *t, struct baton *b, const struct json
         const struct json *item = json_at(list, i);
         const char *name = "";
         bool is_foreign = false;
+        uint64_t dev = 0;
+        uint64_t ino = 0; /* 0: none, or a version that does not report it */
         int fd = b->fds[i];
 
         r = json_field_str(item, "name", LISTENER_NAME_MAX, &name, err);
         if (r == SP_OK)
             r = json_field_bool(item, "foreign", &is_foreign, err);
+        if (r == SP_OK)
+            r = json_field_u64(item, "dev", 0, INT64_MAX, &dev, err);
+        if (r == SP_OK)
+            r = json_field_u64(item, "ino", 0, INT64_MAX, &ino, err);
         if (r != SP_OK)
             return r;
         b->fds[i] = -1;
         r = listeners_add(t->listeners, name, fd, is_foreign, err);
+        if (r == SP_OK && ino != 0)
+            listeners_note_last(t->listeners, (dev_t) dev, (ino_t) ino);
     }
     if (r == SP_OK)
         b->fd_count = 0;

@@ -101,6 +101,7 @@ static void send_call(struct docker_call *c)
     c->http.response_max = c->answer_max > 0 ? c->answer_max : DOCKER_ANSWER_MAX;
     c->http.want_fresh = strcmp(c->method, "GET") != 0; /* never sent twice behind our back */
     c->http.on_data = c->on_data != NULL ? on_http_data : NULL;
+    c->is_begun = true;
     httpc_start(d->http, &c->http, RT_NEVER, on_http_done);
 }
 
@@ -198,6 +199,11 @@ void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_do
 }
 
 /* --- answers --- */
+
+bool docker_call_is_unsent(const struct docker_call *c)
+{
+    return !c->is_begun || c->op.result == SP_CONNECT_FAILED;
+}
 
 static int status_code(int status)
 {

@@ -60,6 +60,7 @@ struct docker_call {
     struct buf url;
     const char *headers[3];
     struct list_node link; /* while the version of the API is not known */
+    bool is_begun;         /* it has been given to the connection */
 };
 
 /* On a zeroed or finished object. */
@@ -71,6 +72,8 @@ void docker_call_put(struct docker_call *c, const char *text);
 void docker_call_put_filter(struct docker_call *c, const char *const *labels);
 /* The earlier of deadline_ns and what one call may take. */
 void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *));
+/* It has failed, and nothing of it can have come to the engine. */
+bool docker_call_is_unsent(const struct docker_call *c);
 /* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, SP_SPEC_CONFLICT for 409, else SP_BACKEND_FAILED,
  * each with the engine's own words; SP_BACKEND_UNAVAILABLE when it did not answer. */
 MUST_CHECK int docker_call_result(const struct docker_call *c, struct err *err);
@@ -195,6 +198,7 @@ struct docker_box {
     bool is_paused;
     bool is_foreign;      /* see foreign.c */
     bool is_known;        /* its row names a container of this engine */
+    bool was_never_made;  /* the engine has not heard of it */
     uint64_t oom_ns;      /* when it was last told to be out of memory */
     uint64_t kill_ns;     /* when somebody last sent it a signal, */
     char signal[16];      /* and which */

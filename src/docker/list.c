@@ -158,6 +158,7 @@ static void sweep(struct docker *d, const struct docker_found *f)
         b = docker_box_add(d, f->box.labels.box_id, DOCKER_DEAD);
     str_copy_cut(b->container, sizeof(b->container), f->box.ref);
     str_copy_cut(b->owner, sizeof(b->owner), f->owner);
+    b->was_never_made = false;
     docker_remove_box(b);
 }
 

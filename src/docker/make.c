@@ -39,6 +39,7 @@ void making_finish(struct making *m, int rc, const struct err *err)
 {
     struct docker *d = m->docker;
     struct docker_box *b = m->box;
+    bool was_never_made = !m->may_exist;
     struct list joined;
 
     making_answer(m, rc, err);
@@ -50,9 +51,10 @@ void making_finish(struct making *m, int rc, const struct err *err)
     b->on_death = NULL;
     list_move(&b->joiners, &joined);
     docker_box_set(b, rc == SP_OK ? DOCKER_RUNNING : DOCKER_DEAD);
+    b->was_never_made = was_never_made; /* its destroy comes, and needs no engine then */
     if (!list_is_empty(&b->removers))
         docker_remove_box(b);
-    else if (rc != SP_OK)
+    else if (rc != SP_OK && !was_never_made)
         docker_box_drop(b);
     docker_resume_all(&joined);
     docker_settle(d);
@@ -74,6 +76,10 @@ static void undo(struct making *m, int rc, const struct err *err)
 {
     struct docker_box *b = m->box;
 
+    if (!m->may_exist) {
+        making_finish(m, rc, err);
+        return;
+    }
     m->step = MAKING_UNDOES;
     m->result = rc;
     m->err = *err;
@@ -353,6 +359,8 @@ static void on_created(struct op *op)
     int rc = docker_call_json(&m->call, &doc, &err);
 
     FAULT_POINT("docker.after_create");
+    if (!docker_call_is_unsent(&m->call))
+        m->may_exist = true;
     id = rc == SP_OK ? json_str(json_get(json_root(doc), "Id")) : NULL;
     if (rc == SP_OK && (id == NULL || !str_copy(m->box->container, sizeof(m->box->container), id)))
         rc = err_set(&err, SP_PROTOCOL, "the engine named no container");

@@ -50,7 +50,8 @@ struct making {
     bool is_taken;
     bool is_second;
     bool has_waited;
-    bool has_wish; /* it is made with extras of its caller */
+    bool may_exist; /* the engine may have heard of it */
+    bool has_wish;  /* it is made with extras of its caller */
     char name[DOCKER_NAME_MAX + 1];
 };
 

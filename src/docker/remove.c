@@ -19,6 +19,7 @@ struct removal {
     uint64_t deadline_ns;
     bool was_there;
     bool has_looked;
+    bool is_inside; /* of the gate */
 };
 
 /* A destroy that waits; `priv` of the request. */
@@ -85,7 +86,8 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
         docker_box_drop(b);
     else
         docker_box_set(b, DOCKER_DEAD); /* the next destroy, or the next look, tries again */
-    docker_gate_leave(&d->removes);
+    if (m->is_inside)
+        docker_gate_leave(&d->removes);
     while (!list_is_empty(&told)) {
         struct docker_remover *w = container_of(list_pop_front(&told), struct docker_remover, link);
 
@@ -168,6 +170,7 @@ static void begin(struct docker_waiter *w)
 {
     struct removal *m = container_of(w, struct removal, waiter);
 
+    m->is_inside = true;
     if (!str_is_empty(m->box->container))
         act(m);
     else
@@ -213,6 +216,10 @@ void docker_remove_box(struct docker_box *b)
     m->docker = d;
     m->box = b;
     m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS + b->grace_s * NS_PER_S);
+    if (b->was_never_made) {
+        end_removal(m, SP_OK, NULL);
+        return;
+    }
     if (b->grace_s == 0 || str_is_empty(b->container)) {
         enter(m);
         return;

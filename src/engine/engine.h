@@ -131,6 +131,12 @@ struct engine_disk {
     uint64_t free_bytes;
     uint64_t total_bytes;
     uint64_t free_inodes;
+    struct { /* where provisioner.thread_data is; threads have no limit of space there */
+        bool is_known;
+        bool is_shared; /* with the database or disks of boxes */
+        char dir[CONFIG_PATH_MAX + 1];
+        uint64_t free_bytes;
+    } threads;
     unsigned largest_count; /* only when space is short */
     struct {
         struct box_id box;

@@ -22,6 +22,27 @@ struct examiner {
     struct engine_exam exams[ENGINE_BACKENDS_MAX + 2];
 };
 
+static void examine_threads(struct examiner *x, const struct engine_disk *d)
+{
+    unsigned long long free_mb = d->threads.free_bytes / MB;
+
+    if (!d->threads.is_known)
+        return;
+    if (d->threads.is_shared)
+        backend_tell(
+            &x->disk, BACKEND_FINDING_WARN, "thread data",
+            "%.160s (provisioner.thread_data) is on the file system of the state directory, "
+            "%llu MB free, and threads have no limit of space: one that fills it keeps "
+            "everybody from new boxes. Put it on a file system of its own",
+            d->threads.dir, free_mb);
+    else
+        backend_tell(&x->disk,
+                     d->threads.free_bytes < d->floor_bytes ? BACKEND_FINDING_WARN
+                                                            : BACKEND_FINDING_OK,
+                     "thread data", "%llu MB in %.160s, without a limit for each thread", free_mb,
+                     d->threads.dir);
+}
+
 static void examine_disk(struct examiner *x)
 {
     const struct engine_disk *d = engine_disk(x->engine);
@@ -34,6 +55,7 @@ static void examine_disk(struct examiner *x)
     else
         backend_tell(&x->disk, BACKEND_FINDING_OK, "free space", "%llu MB in %.160s",
                      (unsigned long long) (d->free_bytes / MB), d->dir);
+    examine_threads(x, d);
     for (unsigned i = 0; i < d->largest_count; i++) {
         const struct pool_box *box = pool_find_box(x->engine->pool, d->largest[i].box);
 

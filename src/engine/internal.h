@@ -22,7 +22,7 @@ enum {
 #define ENGINE_RELIST_MAX_NS (60 * NS_PER_S)
 #define ENGINE_CHECK_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
-#define ENGINE_UPDATE_LEAST_NS (5 * NS_PER_S) /* also for a caller who does not wait */
+#define ENGINE_UPDATE_LEAST_NS (1 * NS_PER_S) /* for a caller who does not wait */
 #define ENGINE_EXAM_TIMEOUT_NS (30 * NS_PER_S)
 
 /* A configuration stays while an operation still uses one of its profiles. */

@@ -25,13 +25,16 @@ static void on_died(void *ctx, uint64_t box_id, const char *reason)
     engine_post(b->engine, &ev);
 }
 
-static void on_netless(void *ctx, uint64_t box_id)
+static void on_alone(void *ctx, uint64_t box_id, enum backend_death death)
 {
     struct engine_backend *b = ctx;
-    struct pool_event ev = {.kind = POOL_EV_NETLESS, .box = {box_id}};
+    bool is_netless = death == BACKEND_DEATH_NETLESS;
+    struct pool_event ev = {.kind = is_netless ? POOL_EV_NETLESS : POOL_EV_UNGUARDED,
+                            .box = {box_id}};
 
     log_warn("box.died", LF_HEX("box", box_id),
-             LF_STR("reason", "what serves its network has ended"));
+             LF_STR("reason", is_netless ? "what serves its network has ended"
+                                         : "the guard of its sockets has ended"));
     engine_post(b->engine, &ev);
 }
 
@@ -82,7 +85,7 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
     b->engine = e;
     b->events = (struct backend_events){.ctx = b,
                                         .on_died = on_died,
-                                        .on_netless = on_netless,
+                                        .on_alone = on_alone,
                                         .on_resync = on_resync,
                                         .on_notice = on_notice};
     str_copy_cut(b->key, sizeof(b->key), key);

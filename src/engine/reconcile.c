@@ -96,21 +96,22 @@ static void on_relist(struct rt_timer *timer)
     struct engine_backend *b = container_of(timer, struct engine_backend, relist_timer);
     unsigned backend = (unsigned) (b - b->engine->backends);
 
-    if (pool_is_settled(b->engine->pool, backend))
+    if (str_is_empty(b->trouble) && pool_is_settled(b->engine->pool, backend))
         b->relist_ns = 0;
     else
         reconcile_backend(b->engine, backend);
 }
 
 /* What a listing leaves open is not left to the next periodic one: somebody may wait for a box that was
- * being made when the daemon stopped, and a box that nobody owns takes a place. */
-static void relist_arm(struct engine *e, unsigned backend)
+ * being made when the daemon stopped, and a box that nobody owns takes a place. Nor is one that failed:
+ * until the next, nobody knows which boxes have died, and the daemon is not ready. */
+static void relist_arm(struct engine *e, unsigned backend, bool is_clean)
 {
     struct engine_backend *b = &e->backends[backend];
 
     if (e->is_closing)
         return;
-    if (pool_is_all_listed(e->pool, backend))
+    if (is_clean && pool_is_all_listed(e->pool, backend))
         b->relist_ns = 0;
     else
         b->relist_ns = MIN_OF(MAX_OF(2 * b->relist_ns, ENGINE_RELIST_MIN_NS), ENGINE_RELIST_MAX_NS);
@@ -147,8 +148,7 @@ static void list_end(struct list_op *l, bool is_clean)
     struct engine_backend *b = &e->backends[l->backend];
 
     b->is_listing = false;
-    if (is_clean)
-        relist_arm(e, l->backend);
+    relist_arm(e, l->backend, is_clean);
     round_note(l->round, is_clean, l->list.count);
     backend_list_fini(&l->list);
     free(l);

@@ -105,6 +105,23 @@ static void find_largest(struct engine_disk *d, const char *dir)
     (void) closedir(stream); /* was only read */
 }
 
+/* Not below the floor: one thread that fills it would keep everybody from new boxes. */
+static void look_at_threads(struct look *l)
+{
+    struct statvfs fs;
+    struct stat st;
+    struct stat other;
+
+    if (str_is_empty(l->disk.threads.dir) || statvfs(l->disk.threads.dir, &fs) != 0 ||
+        stat(l->disk.threads.dir, &st) != 0)
+        return;
+    l->disk.threads.is_known = true;
+    l->disk.threads.free_bytes = (uint64_t) fs.f_bavail * fs.f_frsize;
+    for (unsigned i = 0; i < l->dir_count; i++)
+        if (stat(l->dirs[i], &other) == 0 && other.st_dev == st.st_dev)
+            l->disk.threads.is_shared = true;
+}
+
 static bool is_near(const struct engine_disk *d)
 {
     return d->is_low || d->free_bytes / 2 < d->floor_bytes;
@@ -117,6 +134,7 @@ static int run(struct work *work, struct err *err)
     (void) err;
     for (unsigned i = 0; i < l->dir_count; i++)
         measure(&l->disk, l->dirs[i]);
+    look_at_threads(l);
     for (unsigned i = 1; i < l->dir_count && is_near(&l->disk); i++)
         find_largest(&l->disk, l->dirs[i]);
     return SP_OK;
@@ -176,6 +194,8 @@ void space_look(struct engine *e)
     l->engine = e;
     l->work.run = run;
     l->disk.floor_bytes = c->store.min_free;
+    if (!c->provisioner.enabled || !config_thread_base(c, l->disk.threads.dir))
+        l->disk.threads.dir[0] = '\0';
     str_copy_cut(l->dirs[0], sizeof(l->dirs[0]), c->state_dir);
     l->dir_count = 1;
     for (unsigned i = 0; i < e->backend_count; i++) {

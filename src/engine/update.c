@@ -275,7 +275,6 @@ static void start_first(struct engine *e, struct update_line *line)
     backend = e->backends[u->fx.snapshot.backend].backend;
     rt_timer_cancel(e->rt, &u->timer);
     u->is_running = true;
-    u->deadline_ns = MAX_OF(u->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
     u->config = config_ref_get(e->config);
     u->backend.profile = profiles_of_box(e, &u->fx.snapshot);
     u->backend.extras = *u->extras;
@@ -313,7 +312,10 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
     u->extras = TAKE_PTR(call->extras);
     u->call = call;
     u->fx = *fx;
-    u->deadline_ns = MAX_OF(call->deadline_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS));
+    rt_refresh(e->rt);
+    u->deadline_ns = call->deadline_ns > rt_now(e->rt)
+                         ? call->deadline_ns
+                         : rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS);
     if (!call->may_exceed &&
         engine_check_limits(e, fx->snapshot.profile, u->extras, &err) != SP_OK) {
         give_back(u, fx->snapshot.made_with != 0);

@@ -197,6 +197,36 @@ int cgroup_add(const char *path, int pid, struct err *err)
     return v.error == 0 ? SP_OK : err_sys(err, SP_IO, v.error, "move into '%.150s'", path);
 }
 
+static int take_file(int dir, const char *name)
+{
+    struct stat info;
+
+    if (fstatat(dir, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return -1;
+    return info.st_uid == geteuid() && info.st_gid == getegid()
+               ? 0
+               : fchownat(dir, name, geteuid(), getegid(), AT_SYMLINK_NOFOLLOW);
+}
+
+int cgroup_take_back(const char *path, struct err *err)
+{
+    AUTO_CLOSE int root = open(CGROUP_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* A user's boxes are that user's; groups of version 1 are not given away. */
+    bool is_given = geteuid() == 0 && faccessat(root, "cgroup.controllers", F_OK, 0) == 0;
+    int fd = is_given ? open_in(root, ".", path) : -1;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *e;
+    int rc = SP_OK;
+
+    if (d == NULL)
+        return SP_OK;
+    while (rc == SP_OK && (e = readdir(d)) != NULL)
+        if (strcmp(e->d_name, "..") != 0 && take_file(dirfd(d), e->d_name) != 0)
+            rc = err_sys(err, SP_IO, errno, "take back '%.100s' of '%.100s'", e->d_name, path);
+    (void) closedir(d); /* only read */
+    return rc;
+}
+
 unsigned cgroup_kill(const char *path)
 {
     struct visit v = {.path = path};

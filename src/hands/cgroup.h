@@ -15,6 +15,10 @@ unsigned cgroup_remove(const char *path, unsigned *ret_left);
 /* Moves a process into it, in every hierarchy that has it. */
 MUST_CHECK int cgroup_add(const char *path, int pid, struct err *err);
 
+/* crun gives the group (version 2) to the box's root, so that it can make groups below. Then only the mount in the box,
+ * which is read-only, would stand in between. Makes it ours again. */
+MUST_CHECK int cgroup_take_back(const char *path, struct err *err);
+
 /* Makes it, without limits, and moves a process (0: this one) into it where systemd looks for what belongs to a
  * service: `systemctl kill` of the daemon does not mean it. Where that is not allowed, nothing happens. */
 void cgroup_place(const char *path, int pid);

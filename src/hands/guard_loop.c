@@ -1,7 +1,7 @@
 /* guard_loop.c - decides about the sockets of a box. It makes the netlink sockets itself, in the box's
  * network namespace, and puts them into the process that asked; those of the internet it lets the caller
- * make while there are not too many. It decides by the numbers in the registers of the call, which cannot
- * change meanwhile, and by counts of its own; it never looks into the memory of the box. */
+ * make while there are not too many (guard_count.c), Unix sockets always. It decides by the numbers in the
+ * registers of the call, which cannot change meanwhile, and by counts; it never looks into the box's memory. */
 #include "hands/guard_loop.h"
 
 #include <errno.h>
@@ -28,10 +28,10 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "hands/guard_count.h"
 
 #define QUESTION_MAX 512 /* of the kernel's structure, which may grow; 80 in 2026 */
-#define REPORT_MAX \
-    16384 /* of the kernel's lists below; less than 100 for each socket or protocol */
+#define REPORT_MAX 16384 /* of the kernel's list below; less than 100 for each socket */
 #define GUARD_NICE (-20)
 #define GO_ON 1 /* as an answer: the caller shall make the call itself */
 
@@ -48,15 +48,16 @@ static const struct table {
     uint32_t arch;
     int make;
     int connect;
+    int pair;
 } tables[] = {
 #if defined(__x86_64__)
-    {AUDIT_ARCH_X86_64, SYS_socket, SYS_connect},
-    {AUDIT_ARCH_I386, 359, 362},
+    {AUDIT_ARCH_X86_64, SYS_socket, SYS_connect, SYS_socketpair},
+    {AUDIT_ARCH_I386, 359, 362, 360},
 #elif defined(__aarch64__)
-    {AUDIT_ARCH_AARCH64, SYS_socket, SYS_connect},
-    {AUDIT_ARCH_ARM, 281, 283},
+    {AUDIT_ARCH_AARCH64, SYS_socket, SYS_connect, SYS_socketpair},
+    {AUDIT_ARCH_ARM, 281, 283, 288},
 #else
-#error "which numbers have socket() and connect() here?"
+#error "which numbers have socket(), connect() and socketpair() here?"
 #endif
 };
 
@@ -65,10 +66,7 @@ struct guard_loop {
     int alive;  /* epoll: the kernel keeps a file there, without a reference, until nobody has it */
     int report; /* /proc/self/fdinfo of `alive` */
     unsigned count; /* of sockets in `alive`, or more */
-    int used;       /* /proc/net/sockstat and protocols, of the box's network namespace */
-    int protocols;
-    uint64_t limit;
-    uint64_t room; /* so many calls cannot go beyond `limit`: each makes one socket at most */
+    struct guard_count all;
 };
 
 /* From here on it may do what the box's root may, and less. */
@@ -114,7 +112,7 @@ static int make_netlink(struct guard_loop *l, const struct seccomp_data *call)
         return -EPROTONOSUPPORT;
     if (l->count >= GUARD_NETLINK_MAX)
         l->count = count_alive(l);
-    if (l->count >= GUARD_NETLINK_MAX)
+    if (l->count >= GUARD_NETLINK_MAX || !guard_count_add(&l->all))
         return -ENOBUFS;
     fd = socket(AF_NETLINK, type | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd < 0)
@@ -127,62 +125,7 @@ static int make_netlink(struct guard_loop *l, const struct seccomp_data *call)
     return fd;
 }
 
-/* --- sockets of the internet --- */
-
-/* A text of the kernel's; "" if it cannot be had. */
-static void read_report(int fd, char text[REPORT_MAX])
-{
-    ssize_t n = pread(fd, text, REPORT_MAX - 1, 0);
-
-    text[n > 0 ? n : 0] = '\0';
-}
-
-/* Unix sockets, whose memory is charged to the box: "UNIX-STREAM 1024 12 ...", size and number. */
-static uint64_t count_unix(const struct guard_loop *l)
-{
-    char text[REPORT_MAX];
-    uint64_t count = 0;
-
-    read_report(l->protocols, text);
-    for (char *line = text; line != NULL; line = strchr(line, '\n')) {
-        unsigned long size;
-        unsigned long number;
-
-        line += *line == '\n';
-        if (strncmp(line, "UNIX", 4) == 0 &&
-            sscanf(line, "%*[A-Z-] %lu %lu", &size, &number) == 2) /* NOLINT(cert-err34-c) */
-            count += number;
-    }
-    return count;
-}
-
-/* How many more sockets there may be. The kernel's number has all of the network namespace: those that
- * nobody has accepted yet and those that were closed and still send included. */
-static uint64_t count_room(const struct guard_loop *l)
-{
-    static const char words[] = "sockets: used ";
-    char text[REPORT_MAX];
-    uint64_t used;
-
-    read_report(l->used, text);
-    if (strncmp(text, words, sizeof(words) - 1) != 0)
-        return 0;
-    used = strtoull(text + sizeof(words) - 1, NULL, 10);
-    if (used >= l->limit)
-        used -= MIN_OF(used, count_unix(l));
-    return used < l->limit ? l->limit - used : 0;
-}
-
-/* A socket, or a connection, whose other end becomes a socket when somebody listens here. */
-static int let_make(struct guard_loop *l)
-{
-    if (l->room == 0)
-        l->room = count_room(l);
-    if (l->room == 0)
-        return -ENOBUFS;
-    l->room--;
-    return GO_ON;
-}
+/* --- the others --- */
 
 /* Others make several sockets of one (MPTCP), or are modules. Raw ones need a capability, which nobody
  * in a box has. */
@@ -198,20 +141,32 @@ static bool is_usual(const struct seccomp_data *call)
 
 /* --- questions --- */
 
-/* GO_ON, a descriptor for the caller in *ret_fd, or an error as a negative number. */
-static int decide(struct guard_loop *l, const struct seccomp_data *call, int *ret_fd)
+static int let_make(struct guard_loop *l, int thread, enum guard_call call)
 {
+    return guard_count_let(&l->all, thread, call) ? GO_ON : -ENOBUFS;
+}
+
+/* GO_ON, a descriptor for the caller in *ret_fd, or an error as a negative number. */
+static int decide(struct guard_loop *l, const struct seccomp_notif *question, int *ret_fd)
+{
+    const struct seccomp_data *call = &question->data;
+    int thread = (int) question->pid;
+
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
         const struct table *t = &tables[i];
 
         if (call->arch != t->arch)
             continue;
         if (call->nr == t->connect)
-            return let_make(l);
+            return let_make(l, thread, GUARD_CONNECT);
+        if (call->nr == t->pair)
+            return let_make(l, thread, GUARD_UNIX_PAIR);
         if (call->nr != t->make)
             break;
+        if ((uint32_t) call->args[0] == AF_UNIX)
+            return let_make(l, thread, GUARD_UNIX);
         if ((uint32_t) call->args[0] != AF_NETLINK)
-            return is_usual(call) ? let_make(l) : -EPROTONOSUPPORT;
+            return is_usual(call) ? let_make(l, thread, GUARD_SOCKET) : -EPROTONOSUPPORT;
         *ret_fd = make_netlink(l, call);
         return MIN_OF(*ret_fd, 0);
     }
@@ -223,7 +178,7 @@ static void answer(struct guard_loop *l, const struct seccomp_notif *question)
     struct seccomp_notif_resp reply = {.id = question->id};
     struct seccomp_notif_addfd add = {.id = question->id, .flags = SECCOMP_ADDFD_FLAG_SEND};
     int fd = -1;
-    int verdict = decide(l, &question->data, &fd);
+    int verdict = decide(l, question, &fd);
 
     if (verdict == GO_ON) {
         reply.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
@@ -238,7 +193,8 @@ static void answer(struct guard_loop *l, const struct seccomp_notif *question)
         reply.error = verdict;
     }
     /* The caller may be gone meanwhile, which is its own affair. */
-    (void) ioctl(l->questions, SECCOMP_IOCTL_NOTIF_SEND, &reply);
+    if (ioctl(l->questions, SECCOMP_IOCTL_NOTIF_SEND, &reply) != 0 && verdict == GO_ON)
+        guard_count_undo(&l->all, (int) question->pid);
 }
 
 static void serve(struct guard_loop *l)
@@ -273,30 +229,30 @@ static bool enter(int network)
     return close(network) == 0;
 }
 
-static bool open_reports(struct guard_loop *l)
+static bool open_report(struct guard_loop *l)
 {
     char path[48];
 
     (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", l->alive);
     l->report = open(path, O_RDONLY | O_CLOEXEC);
-    l->used = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
-    l->protocols = open("/proc/self/net/protocols", O_RDONLY | O_CLOEXEC);
-    return l->report >= 0 && l->used >= 0 && l->protocols >= 0;
+    return l->report >= 0;
 }
 
 void guard_loop_run(int questions, int network, uint32_t id, uint64_t sockets)
 {
-    struct guard_loop l = {
-        .questions = questions, .alive = epoll_create1(EPOLL_CLOEXEC), .limit = sockets};
+    static struct guard_loop l; /* large, and most of it is never touched */
     struct seccomp_notif_sizes sizes = {0};
 
     (void) prctl(PR_SET_NAME, "sandpool-guard"); /* the arguments tell it, too */
     /* Among the box's processes, whose time it uses: each question is somebody who waits. A signal that
      * comes meanwhile interrupts calls that are otherwise never interrupted. */
     (void) setpriority(PRIO_PROCESS, 0, GUARD_NICE);
+    l.questions = questions;
+    l.alive = epoll_create1(EPOLL_CLOEXEC);
     if (l.alive < 0 || syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) != 0 ||
         sizes.seccomp_notif > QUESTION_MAX || sizes.seccomp_notif_resp > QUESTION_MAX ||
-        !enter(network) || !open_reports(&l) || !drop_privileges(id))
+        !enter(network) || !open_report(&l) || !guard_count_open(&l.all, sockets) ||
+        !drop_privileges(id))
         return;
     (void) ioctl(questions, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     if (write(GUARD_PARENT_FD, ".", 1) == 1 && close(GUARD_PARENT_FD) == 0)

@@ -291,7 +291,9 @@ static int exit_status(int rc)
         return HANDS_EXIT_INVALID;
     if (rc == SP_UNSUPPORTED)
         return HANDS_EXIT_UNABLE;
-    return rc == SP_OWNER_CONFLICT ? HANDS_EXIT_TAKEN : HANDS_EXIT_FAILED;
+    if (rc == SP_OWNER_CONFLICT)
+        return HANDS_EXIT_TAKEN;
+    return start_was_killed() ? HANDS_EXIT_KILLED : HANDS_EXIT_FAILED;
 }
 
 /* Only what was given on purpose is open, and the parent's end is ours. */

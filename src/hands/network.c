@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -21,6 +22,9 @@
 
 #define READY_MS 10000
 #define LOOK_MS 2 /* between two looks at the box's routes */
+#define FILES_OWN 64
+#define FILES_MAX \
+    1024 /* also where the box's sockets are not counted; the machine has about 28,000 ports for all */
 
 enum { READY_FD = 3 };
 
@@ -76,6 +80,20 @@ static bool keep_ready(int fd)
     return fd == READY_FD ? fcntl(fd, F_SETFD, 0) == 0 : dup2(fd, READY_FD) == READY_FD;
 }
 
+/* Each connection and each port that the box sends from takes a socket and a port of this machine, for minutes after the
+ * box has closed its own. So there are twice as many as the box may have sockets, up to a limit. */
+static bool limit_files(const struct plan *p)
+{
+    uint64_t count = p->sockets > 0 ? MIN_OF(2 * p->sockets + FILES_OWN, FILES_MAX) : FILES_MAX;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    limit.rlim_max = MIN_OF(limit.rlim_max, count);
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 /* It outlives us, in a session of its own; nobody reads what it says later, which must not end it. It
  * does not begin before its number is written down: nothing else leads to it. */
 static void become_network(const struct plan *p, int box_pid, const struct pipes *pipes)
@@ -91,7 +109,7 @@ static void become_network(const struct plan *p, int box_pid, const struct pipes
         argv[i] = filled(p->network[i], box_pid);
     /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
     (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
-    if (setsid() > 0 && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
+    if (setsid() > 0 && limit_files(p) && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
         dup2(pipes->said[1], 2) == 2 && (!is_telling(p) || keep_ready(pipes->ready[1])))
         (void) execv(argv[0], argv);
     (void) dprintf(2, "%s: %s", p->network[0], strerror(errno)); /* the tail of the error */

@@ -33,6 +33,8 @@
  *                                  With "base": "/srv/data" (the daemon's own choice, "from" is below it)
  *                                  what is missing below "base" is made and "allow" does not count, nor may
  *                                  a link be on the way; "parts": "a,b" are directories in it, made too
+ *                                  With "closed": "/srv/data/threads" nothing that is in it, or has it in it,
+ *                                  is mounted, by whatever name; but what is in "own", below it, is
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
@@ -109,6 +111,7 @@ enum {
     HANDS_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
     HANDS_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
     HANDS_EXIT_UNABLE = 7,  /* not here, or not with this box */
+    HANDS_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
 };
 
 /* What an exit status of `mount` means to a caller. */

@@ -145,6 +145,20 @@ static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
     return SP_OK;
 }
 
+static int get_closed(const struct json *v, struct plan_mount *m, struct err *err)
+{
+    int rc = get_path(v, "closed", &m->closed, err);
+
+    if (rc == SP_OK)
+        rc = get_path(v, "own", &m->own, err);
+    if (rc != SP_OK || m->own == NULL)
+        return rc;
+    if (m->closed == NULL || strcmp(m->own, m->closed) == 0 ||
+        !plan_path_is_below(m->own, m->closed))
+        return err_set(err, SP_INVALID_FIELD, "'own' is not below 'closed'");
+    return SP_OK;
+}
+
 /* `is_own`: what the daemon itself wants; `may_lack`: "from", of directories in the box. */
 static int get_mounts(const struct json *obj, const char *key, bool is_own, bool may_lack,
                       struct plan_mount **ret, size_t *ret_count, struct err *err)
@@ -168,7 +182,8 @@ static int get_mounts(const struct json *obj, const char *key, bool is_own, bool
             return err_wrap(err, "entry %zu of '%s'", i, key);
         if (m->from == NULL && !may_lack)
             return err_set(err, SP_INVALID_FIELD, "entry %zu of '%s': 'from' is missing", i, key);
-        if (!is_own && (rc = get_base(v, m, err)) != SP_OK)
+        if (!is_own &&
+            ((rc = get_base(v, m, err)) != SP_OK || (rc = get_closed(v, m, err)) != SP_OK))
             return err_wrap(err, "entry %zu of '%s'", i, key);
         if (!is_own && is_vital(m->to))
             return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);

@@ -30,8 +30,10 @@ struct plan_mount {
     const char *from; /* NULL: only the directory `to` */
     const char *to;
     bool is_ro;
-    const char *base;  /* not NULL: see host_dir.h */
-    const char *parts; /* likewise */
+    const char *base;   /* not NULL: see host_dir.h */
+    const char *parts;  /* likewise */
+    const char *closed; /* not NULL: see closed.h */
+    const char *own;    /* likewise: below it; NULL: nothing */
 };
 
 struct plan_limit {

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "hands/cgroup.h"
+#include "hands/disk.h"
 #include "hands/proc.h"
 #include "hands/remove.h"
 
@@ -188,6 +189,7 @@ int remove_leftover(const struct plan *p, const struct box_dir *d, struct remove
 
     r->processes += kill_network(d);
     if ((rc = remove_outside(p, r, err)) != SP_OK || (rc = wait_for_loop(p, d, err)) != SP_OK ||
+        (rc = disk_shrink(d, &r->tree.bytes, err)) != SP_OK ||
         (rc = tree_empty(d->fd, keep_record, &r->tree, err)) != SP_OK)
         return rc;
     return tree_empty(d->fd, keep, &r->tree, err);

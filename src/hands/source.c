@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "hands/closed.h"
 #include "hands/host_dir.h"
 #include "hands/idmap.h"
 #include "hands/inside.h"
@@ -96,6 +97,7 @@ static int source_open(const struct plan *p, const struct plan_mount *m, struct 
     if (rc != SP_OK && m->base != NULL)
         return err_wrap(err, "thread_data");
     if (rc != SP_OK || (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
+        (m->closed != NULL && (rc = closed_check(m, fd, &st, err)) != SP_OK) ||
         (rc = check_owner(p, m, &st, err)) != SP_OK)
         return rc;
     map.from_uid = st.st_uid;

@@ -23,11 +23,17 @@
 #define READY_LINE "sandpool-agent: ready"
 
 static volatile sig_atomic_t is_stopped;
+static bool was_killed; /* the runtime, by a signal */
 
 static void on_term(int signum)
 {
     (void) signum;
     is_stopped = 1;
+}
+
+bool start_was_killed(void)
+{
+    return was_killed;
 }
 
 bool start_is_stopped(void)
@@ -143,6 +149,7 @@ static int take_exit(struct wait *w, const struct plan *p, struct err *err)
     if (info.si_code == CLD_EXITED && info.si_status == 0)
         return SP_OK;
     drain(w);
+    was_killed = info.si_code != CLD_EXITED;
     return err_set(err, SP_BACKEND_FAILED, "%.80s %s %d", p->runtime[0],
                    info.si_code == CLD_EXITED ? "failed with status" : "was killed by signal",
                    info.si_status);
@@ -200,6 +207,8 @@ static int start_beside(const struct plan *p, const struct box_dir *d,
     int rc = SP_OK;
 
     if (p->cgroup != NULL)
+        rc = cgroup_take_back(p->cgroup, err);
+    if (rc == SP_OK && p->cgroup != NULL)
         rc = cgroup_add(p->cgroup, relay->pid, err);
     if (rc == SP_OK && p->network != NULL)
         rc = network_start(p, d, *pid, tail, err);

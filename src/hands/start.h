@@ -16,6 +16,8 @@ MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, struct r
                          int *ret_pid, struct proc_tail *tail, struct err *err);
 /* True after SIGTERM, which also comes when the parent dies. */
 bool start_is_stopped(void);
+/* The runtime did not fail: somebody has killed it. */
+bool start_was_killed(void);
 /* From here on SIGTERM is only noted, and comes when the parent dies. 0: the same parent again,
  * after something that made the kernel forget. */
 MUST_CHECK int start_watch_parent(pid_t parent, struct err *err);

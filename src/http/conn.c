@@ -174,6 +174,20 @@ static void on_timer(struct rt_timer *timer)
 
 /* --- reading --- */
 
+/* Who asks ahead gets a few answers in a turn of the loop, and whose body makes much work a part of it;
+ * then everybody else has their turn. */
+static bool is_resting(const struct conn *c)
+{
+    const struct http_server *s = c->server;
+
+    if (c->phase != CONN_OPEN)
+        return false;
+    if (c->ex == NULL)
+        return c->burst >= CONN_BURST_MAX && c->burst_ns == rt_now(&s->loop->rt);
+    return c->ex->input == EXCHANGE_BODY && !c->ex->is_ended && !c->ex->is_paused &&
+           effort_room(&c->effort, &s->effort, s->loop->turn) == 0;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = container_of(handle, struct conn, u.handle);
@@ -182,20 +196,46 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     (void) suggested;
     *buf = uv_buf_init(c->server->read_buf,
                        (unsigned) MAX_OF(max, c->ahead.len + 1) - (unsigned) c->ahead.len);
+    if (is_resting(c))
+        buf->len = 0; /* on_read() gets UV_ENOBUFS, and it stays where it is */
+}
+
+/* Bytes of a body that are parsed in one step. */
+static size_t body_step(const struct conn *c)
+{
+    const struct http_server *s = c->server;
+    size_t room = effort_room(&c->effort, &s->effort, s->loop->turn);
+
+    return c->ex->req.content_length > 0 ? room : room / EFFORT_FRAMING;
+}
+
+static void count_effort(struct conn *c, size_t raw, size_t body)
+{
+    uint64_t turn = c->server->loop->turn;
+    size_t cost = effort_cost(raw, MIN_OF(body, raw));
+
+    effort_add(&c->effort, turn, cost);
+    effort_add(&c->server->effort, turn, cost);
 }
 
 /* Takes one piece of input as far as this request goes; returns the bytes used. */
 static size_t feed(struct conn *c, const char *data, size_t len)
 {
     struct http_exchange *ex = c->ex;
+    uint64_t body_before = ex->req.body_seen;
+    bool is_body = ex->input == EXCHANGE_BODY;
     enum parse_result result;
     size_t used;
 
-    if (ex->input == EXCHANGE_BODY && c->wait == CONN_WAIT_BODY) {
+    if (is_body)
+        len = MIN_OF(len, body_step(c));
+    if (is_body && c->wait == CONN_WAIT_BODY) {
         charge_body(c, len);
         c->wait = CONN_WAIT_NONE; /* there is progress: the time is set anew */
     }
     result = parse_feed(&ex->req, data, len, &used);
+    if (is_body)
+        count_effort(c, used, (size_t) (ex->req.body_seen - body_before));
     if (c->server->config.keeps_requests && !ex->is_owned && !ex->is_ended)
         buf_append(&ex->raw, data, used);
     switch (result) {
@@ -250,13 +290,6 @@ static bool settle(struct conn *c)
     return true;
 }
 
-/* Who asks ahead gets a few answers in a turn of the loop, then everybody else has theirs. */
-static bool is_resting(const struct conn *c)
-{
-    return c->ex == NULL && c->burst >= CONN_BURST_MAX &&
-           c->burst_ns == rt_now(&c->server->loop->rt);
-}
-
 static void count_request(struct conn *c)
 {
     uint64_t now_ns = rt_now(&c->server->loop->rt);
@@ -271,7 +304,7 @@ static bool can_take_input(const struct conn *c, size_t len)
         return false;
     if (c->ex == NULL)
         return len > 0 && !is_resting(c);
-    if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused)
+    if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused || is_resting(c))
         return false;
     return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
 }
@@ -320,7 +353,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
         buf_fini(&c->ahead);
     /* No more will come: what is not answered by now has nobody waiting for it. */
     if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended) &&
-        (c->ahead.len == 0 || !is_resting(c)))
+        !(c->ahead.len > 0 && is_resting(c)))
         conn_close(c);
     if (buf_failed(&c->ahead))
         conn_close(c);
@@ -357,6 +390,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
     if (n == 0 || c->phase == CONN_CLOSED)
         return;
+    if (n == UV_ENOBUFS) { /* nothing was read: it rests */
+        update(c);
+        return;
+    }
     /* A Unix socket is reset only when its peer closed with something unread. TCP may be reset by
      * a client that has read it all, so there it says nothing. */
     tell_taken(c, n == UV_ECONNRESET && !c->peer.is_tcp ? SP_IO : SP_OK);
@@ -401,8 +438,10 @@ static enum conn_wait next_wait(const struct conn *c)
         return CONN_WAIT_WRITE;
     if (conn_holds(c))
         return CONN_WAIT_NONE;
+    if (is_resting(c))
+        return CONN_WAIT_TURN;
     if (c->ex == NULL)
-        return is_resting(c) ? CONN_WAIT_TURN : CONN_WAIT_IDLE;
+        return CONN_WAIT_IDLE;
     switch (c->ex->input) {
     case EXCHANGE_HEAD:
         return CONN_WAIT_HEAD;

@@ -12,6 +12,7 @@
 
 #include <uv.h>
 
+#include "base/effort.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rt.h"
@@ -39,7 +40,7 @@ enum conn_wait {
     CONN_WAIT_IDLE,
     CONN_WAIT_HEAD,
     CONN_WAIT_BODY,
-    CONN_WAIT_TURN, /* it asked ahead: others first */
+    CONN_WAIT_TURN, /* it asked ahead, or its body makes much work: others first */
     CONN_WAIT_WRITE,
     CONN_WAIT_LINGER,
     CONN_WAIT_COUNT
@@ -95,11 +96,13 @@ struct conn {
     bool is_eof;
     unsigned burst; /* requests begun at `burst_ns`, in one turn of the loop */
     uint64_t burst_ns;
-    bool is_running;  /* inside conn_run() */
-    bool is_refused;  /* over max_connections */
-    bool is_proven;   /* http_prove() */
-    bool is_counted;  /* callers_add() */
-    bool is_operator; /* on a Unix socket */
+    struct effort effort; /* of its bodies */
+    bool is_running;      /* inside conn_run() */
+    bool is_refused;      /* over max_connections */
+    bool is_proven;       /* http_prove() */
+    bool is_counted;      /* callers_add() */
+    bool is_operator;     /* on a Unix socket */
+    bool is_staying;      /* the server was left, and it goes on */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
@@ -136,6 +139,7 @@ struct http_exchange {
     bool must_close;    /* after the answer */
     bool must_linger;   /* the client may still be sending */
     bool may_repeat;    /* http_may_repeat() */
+    bool may_stay;      /* http_may_stay() */
     bool is_over_share; /* http_prove_as() */
     bool is_use;        /* counted in http_stats.serving */
 };
@@ -157,10 +161,14 @@ struct http_server {
     struct list pool; /* of exchanges */
     char *read_buf;   /* shared: what is read is parsed or copied at once */
     struct buf scratch;
+    struct effort effort; /* of all bodies */
     struct http_stats stats;
     struct rt_task task; /* the last step of closing */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
+    void (*on_quiet)(void *ctx); /* http_server_leave(), until it was called */
+    void *quiet_ctx;
+    struct rt_task quiet_task;
     bool is_paused;
     bool is_stopping;
     bool is_closing;
@@ -171,6 +179,10 @@ struct http_server {
 void server_run_all(struct http_server *s);
 /* The server is paused and this connection has no request that anybody works on: it is not read. */
 bool conn_holds(const struct conn *c);
+/* Its exchange may stay, http_may_stay(). */
+bool conn_stays(const struct conn *c);
+/* One connection or listener less: says so when there are only staying ones left. */
+void server_check_quiet(struct http_server *s);
 
 /* server.c */
 /* A handle for one more connection or listener is closed; ends a closing server. */

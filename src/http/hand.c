@@ -11,6 +11,16 @@ void http_may_repeat(struct http_exchange *ex)
     ex->may_repeat = true;
 }
 
+void http_may_stay(struct http_exchange *ex)
+{
+    ex->may_stay = true;
+}
+
+bool conn_stays(const struct conn *c)
+{
+    return c->phase == CONN_OPEN && c->ex != NULL && c->ex->may_stay;
+}
+
 bool conn_holds(const struct conn *c)
 {
     const struct http_exchange *ex = c->ex;
@@ -54,7 +64,9 @@ void http_server_get_pending(const struct http_server *s, struct http_pending *r
          n = list_next(&s->conns, n)) {
         const struct conn *c = container_of(n, struct conn, link);
 
-        if (!can_leave(c))
+        if (conn_stays(c))
+            ret->staying++;
+        else if (!can_leave(c))
             ret->busy++;
         else if (!conn_holds(c))
             ret->repeatable++;
@@ -75,7 +87,7 @@ size_t http_server_cut_unread(struct http_server *s)
     for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
         struct conn *c = container_of(n, struct conn, link);
 
-        if (!is_unread(c))
+        if (!is_unread(c) || conn_stays(c))
             continue;
         conn_close(c); /* leaves the list later */
         count++;
@@ -115,7 +127,48 @@ void http_server_hand_out(struct http_server *s,
         struct conn *c = container_of(n, struct conn, link);
 
         next = list_next(&s->conns, n);
-        if (can_leave(c))
+        if (can_leave(c) && !conn_stays(c))
             hand_out(c, take, ctx);
     }
+}
+
+/* --- leaving --- */
+
+static void on_quiet_task(struct rt_task *task)
+{
+    struct http_server *s = container_of(task, struct http_server, quiet_task);
+    void (*on_quiet)(void *) = s->on_quiet;
+
+    s->on_quiet = NULL;
+    on_quiet(s->quiet_ctx);
+    server_check_closed(s);
+}
+
+void server_check_quiet(struct http_server *s)
+{
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n))
+        if (!container_of(n, struct conn, link)->is_staying)
+            return;
+    if (s->refusing.len == 0 && s->listeners.len == 0)
+        rt_defer(&s->loop->rt, &s->quiet_task, on_quiet_task);
+}
+
+void http_server_leave(struct http_server *s, void (*on_quiet)(void *ctx), void *quiet_ctx,
+                       void (*on_closed)(void *ctx), void *ctx)
+{
+    assert(s->is_paused);
+    s->on_quiet = on_quiet;
+    s->quiet_ctx = quiet_ctx;
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
+        struct conn *c = container_of(n, struct conn, link);
+
+        c->is_staying = conn_stays(c);
+    }
+    http_server_close(s, on_closed, ctx);
+}
+
+void http_server_cut_staying(struct http_server *s)
+{
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n))
+        conn_close(container_of(n, struct conn, link)); /* leaves the list later */
 }

@@ -92,6 +92,10 @@ void *http_ctx(const struct http_exchange *ex);
  * as if it had just come (see http_server_hand_out()). A GET may always. */
 void http_may_repeat(struct http_exchange *ex);
 
+/* From now on this exchange needs nothing of what its server serves, not even its ctx: it may outlast a
+ * server that is left (see http_server_leave()). */
+void http_may_stay(struct http_exchange *ex);
+
 /* --- streamed request bodies (routes with HTTP_STREAM) ---
  * The handler is called when the headers are in, and sets these before it returns. `on_data` gets
  * the bytes as they come; after http_body_pause() none come (and the peer is slowed by TCP) until
@@ -229,6 +233,7 @@ void http_server_resume(struct http_server *s);
 struct http_pending {
     size_t busy;
     size_t repeatable;
+    size_t staying; /* of none of these kinds: see http_may_stay() */
 };
 void http_server_get_pending(const struct http_server *s, struct http_pending *ret);
 /* Closes every connection of a paused server whose answer is complete and not read to its end: nobody waits
@@ -240,6 +245,13 @@ size_t http_server_cut_unread(struct http_server *s);
 void http_server_hand_out(struct http_server *s,
                           void (*take)(void *ctx, int fd, const char *bytes, size_t len),
                           void *ctx);
+/* Closes a paused server but for the connections of exchanges that may stay: they end in their own time,
+ * and their connections are closed behind the answer. `on_quiet` comes when there are no others, and
+ * `on_closed` when the last has gone and the server is freed; never before `on_quiet`. */
+void http_server_leave(struct http_server *s, void (*on_quiet)(void *ctx), void *quiet_ctx,
+                       void (*on_closed)(void *ctx), void *ctx);
+/* Closes those as well: between http_server_leave() and its on_closed(). */
+void http_server_cut_staying(struct http_server *s);
 /* The other end of it: serves `bytes` and what comes after them. Takes `fd` over, also when it fails.
  * Handlers may be called from inside. */
 MUST_CHECK int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t len,

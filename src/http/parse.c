@@ -7,13 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/effort.h"
 #include "http/target.h"
 
 _Static_assert(sizeof(llhttp_t) <= PARSE_STATE_SIZE, "PARSE_STATE_SIZE is too small");
-
-/* Chunks cost bytes that are not body: sizes, extensions, trailers. One byte per chunk is allowed
- * (about five bytes each), a flood of extensions is not. */
-enum { CHUNK_COST_MAX = 16 };
 
 static llhttp_t *state_of(struct parse *p)
 {
@@ -219,6 +216,14 @@ static int on_body(llhttp_t *s, const char *at, size_t len)
     return p->on_body(p, at, len) ? 0 : HPE_PAUSED;
 }
 
+static int on_chunk_header(llhttp_t *s)
+{
+    struct parse *p = s->data;
+
+    p->chunks++;
+    return 0;
+}
+
 static int on_message_complete(llhttp_t *s)
 {
     struct parse *p = s->data;
@@ -237,6 +242,7 @@ static const llhttp_settings_t settings = {
     .on_header_value_complete = on_header_value_complete,
     .on_headers_complete = on_headers_complete,
     .on_body = on_body,
+    .on_chunk_header = on_chunk_header,
     .on_message_complete = on_message_complete,
 };
 
@@ -331,8 +337,11 @@ enum parse_result parse_feed(struct parse *p, const char *data, size_t len, size
     p->body_raw += *ret_used;
     if (e != HPE_OK && e != HPE_PAUSED)
         return fail(p, e);
-    if (p->body_raw - p->body_seen > p->head_max + CHUNK_COST_MAX * p->body_seen) {
-        (void) refuse(p, SP_BAD_REQUEST, "the chunks carry more framing than body");
+    /* One byte per chunk is allowed; extensions and trailers have the room of the headers. */
+    if (p->body_raw - p->body_seen > p->head_max + EFFORT_CHUNK_FREE * p->chunks) {
+        (void) refuse(
+            p, SP_BAD_REQUEST,
+            "the extensions and trailers of the chunks are longer than the headers may be");
         return PARSE_BAD;
     }
     if (p->is_done)

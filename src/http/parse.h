@@ -56,6 +56,7 @@ struct parse {
     /* the parser's own */
     uint64_t body_seen;
     uint64_t body_raw; /* with chunk sizes, extensions and trailers */
+    uint64_t chunks;
     size_t head_max;
     size_t head_seen;
     size_t target_len;

@@ -183,6 +183,8 @@ static void close_conns(struct list *conns, bool only_idle)
         struct conn *c = container_of(n, struct conn, link);
 
         next = list_next(conns, n);
+        if (c->is_staying)
+            continue;
         if (!only_idle || c->ex == NULL || !(c->ex->is_owned || c->ex->is_ended))
             conn_close(c);
     }
@@ -221,7 +223,9 @@ static void finish_close(struct rt_task *task)
 
 void server_check_closed(struct http_server *s)
 {
-    if (s->is_closing && s->conns.len == 0 && s->refusing.len == 0 && s->listeners.len == 0)
+    if (s->on_quiet != NULL) /* the end comes after it */
+        server_check_quiet(s);
+    else if (s->is_closing && s->conns.len == 0 && s->refusing.len == 0 && s->listeners.len == 0)
         rt_defer(&s->loop->rt, &s->task, finish_close);
 }
 

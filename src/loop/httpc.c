@@ -29,6 +29,9 @@ struct httpc {
     struct list active;    /* operations */
     struct list watchers;
     struct resolve_cache names;
+    struct effort effort; /* of the chunks of all answers */
+    struct list resting;  /* requests */
+    struct rt_timer rest_timer;
     unsigned closing_watchers;
     bool is_closing;
     struct rt_task gone;
@@ -86,6 +89,65 @@ void httpc_complete(struct httpc_request *r, int curl_code)
 static void on_cancel(struct op *op)
 {
     finish(container_of(op, struct httpc_request, op), SP_CANCELLED, NULL);
+}
+
+/* --- how much work in a turn --- */
+
+static void on_rest_timer(struct rt_timer *timer);
+
+/* One tick ahead: after this run of the queue. */
+static void set_rest_timer(struct httpc *c)
+{
+    struct rt *rt = &c->loop->rt;
+
+    rt_timer_set(rt, &c->rest_timer, rt_after(rt_now(rt), 1), on_rest_timer);
+}
+
+static bool has_used_up(const struct httpc *c, const struct httpc_request *r)
+{
+    return effort_used(&r->effort, c->loop->turn) >= EFFORT_ONE_MAX ||
+           effort_used(&c->effort, c->loop->turn) >= EFFORT_ALL_MAX;
+}
+
+static void on_rest_timer(struct rt_timer *timer)
+{
+    struct httpc *c = container_of(timer, struct httpc, rest_timer);
+    size_t left = c->resting.len; /* who rests again comes behind these */
+
+    for (; left > 0 && !list_is_empty(&c->resting); left--) {
+        struct httpc_request *r =
+            container_of(list_first(&c->resting), struct httpc_request, resting);
+
+        if (has_used_up(c, r))
+            break;
+        httpc_rest_end(r);
+        httpc_stream_go_on(r);
+    }
+    if (!list_is_empty(&c->resting))
+        set_rest_timer(c);
+}
+
+bool httpc_rests(struct httpc_request *r)
+{
+    struct httpc *c = r->client;
+
+    if (!has_used_up(c, r))
+        return false;
+    if (!list_is_linked(&r->resting))
+        list_push_back(&c->resting, &r->resting);
+    set_rest_timer(c);
+    return true;
+}
+
+void httpc_count_effort(struct httpc_request *r, size_t cost)
+{
+    effort_add(&r->effort, r->client->loop->turn, cost);
+    effort_add(&r->client->effort, r->client->loop->turn, cost);
+}
+
+void httpc_rest_end(struct httpc_request *r)
+{
+    list_remove(&r->client->resting, &r->resting);
 }
 
 /* --- libcurl's view of the loop --- */
@@ -309,6 +371,7 @@ int httpc_new(struct loop *l, const struct httpc_limits *limits, struct httpc **
     }
     list_init(&c->active);
     list_init(&c->watchers);
+    list_init(&c->resting);
     /* These only store the values. */
     (void) curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, on_curl_socket);
     (void) curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
@@ -334,6 +397,7 @@ void httpc_close(struct httpc *c, void (*on_closed)(void *ctx), void *ctx)
     (void) curl_multi_cleanup(c->multi); /* closes the idle connections, calls on_curl_socket() */
     c->multi = NULL;
     rt_timer_cancel(&c->loop->rt, &c->timer);
+    rt_timer_cancel(&c->loop->rt, &c->rest_timer);
     while (!list_is_empty(&c->watchers))
         watcher_close(container_of(list_first(&c->watchers), struct watcher, link));
     maybe_gone(c);

@@ -9,7 +9,10 @@
 #define LOOP_HTTPC_H
 
 #include "base/buf.h"
+#include "base/effort.h"
+#include "base/list.h"
 #include "base/op.h"
+#include "loop/httpc_chunks.h"
 #include "loop/loop.h"
 #include "loop/resolve.h"
 
@@ -44,7 +47,8 @@ struct httpc_request {
      * on_done() was entered. */
     void (*on_body_drain)(struct httpc_request *r);
     bool want_headers;   /* fill response_headers */
-    size_t response_max; /* a longer body fails with SP_TOO_BIG */
+    size_t response_max; /* a longer body fails with SP_TOO_BIG; one of chunks with long extensions
+                          * with SP_PROTOCOL */
     bool want_fresh;     /* do not reuse a connection */
     /* For answers without an end; may be NULL. Told from the loop when the header is there (with
      * `status`) and after every piece of the body: it takes what it can use out of `response` with
@@ -75,6 +79,12 @@ struct httpc_request {
     uint64_t body_written;
     int fault; /* of the body, by the caller */
     bool is_too_big;
+    bool is_chunked; /* the answer, as libcurl sees it too */
+    bool is_bad_chunk;
+    struct httpc_chunks chunks;
+    struct effort effort;
+    struct list_node
+        resting;         /* until the next turn: its chunks have made enough work in this one */
     bool is_coded;       /* by a transfer encoding that was not asked for */
     bool is_status_line; /* the next header line is one */
     bool is_header_done; /* of the final answer */

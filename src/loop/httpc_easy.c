@@ -45,7 +45,7 @@ static int translate(const struct httpc_request *r, CURLcode curl_code)
         tls_trouble(r, curl_code) != NULL)
         return SP_CONNECT_FAILED;
     if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY ||
-        r->is_coded)
+        r->is_coded || r->is_bad_chunk)
         return SP_PROTOCOL;
     if (r->fault != SP_OK)
         return r->fault;
@@ -72,6 +72,8 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         text = "the server hung up before the whole body was sent";
     else if (r->is_coded)
         text = "the answer has a transfer encoding other than chunked";
+    else if (r->is_bad_chunk)
+        text = "the chunks of the answer are damaged, or their extensions are too long";
     else if (code == SP_TOO_BIG)
         text = "the answer is larger than allowed";
     if (trouble != NULL)
@@ -325,6 +327,7 @@ static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 
     if (r->on_data != NULL) /* streams are long; the default is 16 KiB a read */
         SET(CURLOPT_BUFFERSIZE, (long) STREAM_READ_SIZE);
+    SET(CURLOPT_HTTP_TRANSFER_DECODING, 0L); /* see httpc_chunks.h */
     SET(CURLOPT_WRITEFUNCTION, httpc_stream_on_body);
     SET(CURLOPT_WRITEDATA, r);
     SET(CURLOPT_HEADERFUNCTION, httpc_stream_on_header);

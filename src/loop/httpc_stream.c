@@ -25,6 +25,9 @@ void httpc_stream_reset(struct httpc_request *r)
     r->body_written = 0;
     r->fault = SP_OK;
     r->is_too_big = false;
+    r->is_chunked = false;
+    r->is_bad_chunk = false;
+    r->chunks = (struct httpc_chunks){0};
     r->is_coded = false;
     r->is_status_line = true;
     r->is_header_done = false;
@@ -50,6 +53,7 @@ void httpc_stream_stop(struct httpc_request *r, bool is_ok)
 {
     rt_undefer(r->op.rt, &r->wake);
     rt_undefer(r->op.rt, &r->drain);
+    httpc_rest_end(r);
     buf_fini(&r->body_queue);
     r->body_off = 0;
     if (is_ok)
@@ -87,6 +91,21 @@ static void tell_data(struct httpc_request *r)
         rt_defer(r->op.rt, &r->data, on_data_task);
 }
 
+static size_t take_chunks(struct httpc_request *r, const char *data, size_t len)
+{
+    size_t before = r->response.len;
+    bool is_good = httpc_chunks_take(&r->chunks, data, len, HEADER_MAX, &r->response);
+
+    httpc_count_effort(r, effort_cost(len, r->response.len - before));
+    r->is_too_big = buf_failed(&r->response);
+    r->is_bad_chunk = !is_good && !r->is_too_big;
+    if (!is_good || r->is_too_big)
+        return 0;
+    if (r->response.len > before)
+        tell_data(r);
+    return len;
+}
+
 /* Returning another number than was given ends the transfer with CURLE_WRITE_ERROR. */
 size_t httpc_stream_on_body(char *data, size_t size, size_t count, void *arg)
 {
@@ -95,10 +114,13 @@ size_t httpc_stream_on_body(char *data, size_t size, size_t count, void *arg)
     bool is_full = len > r->response.max - r->response.len;
     bool is_unread = list_is_linked(&r->data.link); /* a burst: on_data() had no turn yet */
 
-    if (r->is_paused || (is_full && is_unread)) { /* libcurl keeps the piece and reads no further */
+    /* libcurl keeps the piece and reads no further. */
+    if (r->is_paused || (is_full && is_unread) || (r->is_chunked && httpc_rests(r))) {
         r->is_recv_held = true;
         return CURL_WRITEFUNC_PAUSE;
     }
+    if (r->is_chunked)
+        return take_chunks(r, data, len);
     if (is_full) {
         r->is_too_big = true;
         return 0;
@@ -136,23 +158,27 @@ static void add_header(struct httpc_request *r, const char *line, size_t len)
     buf_putc(all, '\n');
 }
 
+static bool is_word(const char *text, size_t len, const char *word)
+{
+    return len == strlen(word) && strncasecmp(text, word, len) == 0;
+}
+
 /* libcurl unpacks compressed ones unasked, and a few bytes of those are hundreds of MiB. */
-static bool is_foreign_coding(const char *line, size_t len)
+static void look_for_coding(struct httpc_request *r, const char *line, size_t len)
 {
     static const char name[] = "transfer-encoding:";
-    static const char *const known[] = {"chunked", "identity"};
     size_t at = sizeof(name) - 1;
 
     if (len < at || strncasecmp(line, name, at) != 0)
-        return false;
+        return;
     while (at < len && (line[at] == ' ' || line[at] == '\t'))
         at++;
     while (len > at && strchr(" \t\r\n", line[len - 1]) != NULL)
         len--;
-    for (size_t i = 0; i < ARRAY_LEN(known); i++)
-        if (len - at == strlen(known[i]) && strncasecmp(line + at, known[i], len - at) == 0)
-            return false;
-    return true;
+    if (is_word(line + at, len - at, "chunked"))
+        r->is_chunked = true; /* libcurl remembers it as well, also of a provisional answer */
+    else if (!is_word(line + at, len - at, "identity"))
+        r->is_coded = true;
 }
 
 size_t httpc_stream_on_header(char *data, size_t size, size_t count, void *arg)
@@ -167,10 +193,9 @@ size_t httpc_stream_on_header(char *data, size_t size, size_t count, void *arg)
     }
     if (r->is_header_done)
         return len; /* a trailer: nobody asks for these */
-    if (is_foreign_coding(data, len)) {
-        r->is_coded = true;
+    look_for_coding(r, data, len);
+    if (r->is_coded)
         return 0;
-    }
     if (len <= 2 && (data[0] == '\r' || data[0] == '\n')) {
         end_header(r);
     } else if (r->is_status_line) {
@@ -246,7 +271,7 @@ static void on_wake(struct rt_task *task)
 {
     struct httpc_request *r = container_of(task, struct httpc_request, wake);
     bool is_sending = r->is_send_held && (body_left(r) > 0 || r->is_body_ended || r->want_check);
-    bool is_receiving = r->is_recv_held && !r->is_paused;
+    bool is_receiving = r->is_recv_held && !r->is_paused && !list_is_linked(&r->resting);
     CURLcode rc;
 
     if (r->easy == NULL || (!is_sending && !is_receiving))
@@ -271,6 +296,12 @@ static void wake(struct httpc_request *r)
 {
     if (r->is_send_held || r->is_recv_held)
         rt_defer(r->op.rt, &r->wake, on_wake);
+}
+
+void httpc_stream_go_on(struct httpc_request *r)
+{
+    rt_undefer(r->op.rt, &r->wake);
+    on_wake(&r->wake);
 }
 
 void httpc_stream_polled(struct httpc_request *r, int fd, int what)

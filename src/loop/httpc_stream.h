@@ -18,6 +18,14 @@ size_t httpc_stream_on_body(char *data, size_t size, size_t count, void *arg);
 size_t httpc_stream_on_header(char *data, size_t size, size_t count, void *arg);
 size_t httpc_stream_on_read(char *data, size_t size, size_t count, void *arg);
 
+/* A request that rested goes on. Not from inside libcurl. */
+void httpc_stream_go_on(struct httpc_request *r);
+
+/* In httpc.c: whether chunks have made enough work in this turn, of this request or of all. Then it rests:
+ * httpc_stream_go_on() is called in a later turn, in the order of their coming. */
+bool httpc_rests(struct httpc_request *r);
+void httpc_count_effort(struct httpc_request *r, size_t cost);
+void httpc_rest_end(struct httpc_request *r);
 /* In httpc.c: ends the request with what a CURLcode means. Not from inside libcurl. */
 void httpc_complete(struct httpc_request *r, int curl_code);
 

@@ -98,6 +98,7 @@ static void on_prepare(uv_prepare_t *prepare)
     if (l->rt.now_ns / NS_PER_MS > uv_now(&l->uv))
         uv_update_time(&l->uv);
     arm(l);
+    l->turn++;
     l->rt.is_stale = true;
 }
 
@@ -121,6 +122,7 @@ int loop_init(struct loop *l, struct err *err)
     l->turn_start_ns = rt_now(&l->rt);
     l->log_retry = (struct rt_timer){0};
     l->slow_turns = 0;
+    l->turn = 1;
     l->is_stopping = false;
     /* None of these can fail: they only link the handle. */
     (void) uv_prepare_init(&l->uv, &l->prepare);

@@ -17,6 +17,7 @@ struct loop {
     uv_timer_t timer;
     uint64_t armed_ns;         /* what the uv timer is set to, RT_NEVER for nothing */
     uint64_t turn_start_ns;    /* for the slow-turn warning */
+    uint64_t turn;             /* number of this turn, for bounds of the work in one */
     struct rt_timer log_retry; /* armed while the log's sink takes nothing */
     uint64_t slow_turns;
     bool is_stopping;

@@ -166,8 +166,12 @@ static void on_run(struct op *op)
     FAULT_POINT("oci.after_run");
     if (op->result == SP_OK || m->hands.exit_code == HANDS_EXIT_RUNNING)
         start_look(m);
-    else
+    else {
+        if (m->trial != NULL) /* which says nothing about it */
+            m->trial->was_killed = m->hands.exit_code == HANDS_EXIT_KILLED ||
+                                   (op->result == SP_BACKEND_FAILED && m->hands.exit_code < 0);
         undo(m, op->result, &op->err);
+    }
 }
 
 /* --- starting it --- */
@@ -255,8 +259,10 @@ static void begin(struct making *m)
         str_is_empty(m->oci->pasta)) {
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
                      m->oci->is_rootless
-                         ? "`network: nat` needs slirp4netns"
-                         : "`network: nat` needs slirp4netns or pasta (package passt)");
+                         ? "`network: nat` needs slirp4netns, which is not installed: install the "
+                           "package slirp4netns"
+                         : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
+                           "install the package slirp4netns or passt");
         finish(m, rc, &err);
         return;
     }
@@ -357,8 +363,7 @@ static void start(struct oci *o, struct backend_create *r, struct oci_runtime *t
     m->request = r;
     m->trial = trial;
     m->listen_fd = -1;
-    m->found.pid_fd = -1;
-    m->found.net_fd = -1;
+    oci_found_init(&m->found);
     m->waiter.resume = resume;
     r->priv = m;
     enter(m);

@@ -1,5 +1,6 @@
 /* examine.c - what `sandpool doctor` shows of this backend: what was found, what is missing and what
  * to do about it. Every usual runtime is tried with a real box. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "oci/internal.h"
@@ -67,6 +69,12 @@ static void tell_root(struct backend_exam *r, const struct oci *o)
             "and its processes get fewer than usual. Where files are charged to control "
             "groups no limit is needed: sysctl fs.file-max=9223372036854775807",
             (unsigned long long) o->file_table);
+    if (o->max_boxes * o->terminals > o->all_terminals)
+        backend_tell(r, BACKEND_FINDING_WARN, "terminals",
+                     "the machine has %llu for boxes (kernel.pty.max without kernel.pty.reserve), "
+                     "pool.max_boxes of %u each are more: sysctl kernel.pty.max=%llu",
+                     (unsigned long long) o->all_terminals, o->terminals,
+                     (unsigned long long) (o->max_boxes * o->terminals + 1024));
     if (o->has_loop)
         backend_tell(r, BACKEND_FINDING_OK, "disk limits", "by loop devices");
     else
@@ -74,6 +82,26 @@ static void tell_root(struct backend_exam *r, const struct oci *o)
             r, BACKEND_FINDING_WARN, "disk limits",
             "/dev/loop-control cannot be used: limits.disk has no effect, a box can fill the disk "
             "of state_dir. Load the kernel module `loop`");
+}
+
+/* What sockets send is cut out of blocks that are charged to nobody; a few bytes hold a whole one. */
+static void tell_fragments(struct backend_exam *r)
+{
+    AUTO_CLOSE int fd = open("/proc/sys/net/core/high_order_alloc_disable", O_RDONLY | O_CLOEXEC);
+    char value = 0;
+
+    if (fd < 0 || read(fd, &value, 1) != 1)
+        return; /* before Linux 5.14 */
+    if (value == '0')
+        backend_tell(
+            r, BACKEND_FINDING_WARN, "memory of sockets",
+            "a box can hold many times its memory by blocks of 32 KB that the kernel charges to "
+            "nobody. Make them 4 KB: sysctl net.core.high_order_alloc_disable=1, for good with "
+            "the line net.core.high_order_alloc_disable = 1 in /etc/sysctl.d/60-sandpool.conf. "
+            "`sockets: unix` in a profile closes it");
+    else
+        backend_tell(r, BACKEND_FINDING_OK, "memory of sockets",
+                     "in blocks of 4 KB (net.core.high_order_alloc_disable)");
 }
 
 static void tell_machine(struct backend_exam *r, const struct oci *o)
@@ -89,6 +117,7 @@ static void tell_machine(struct backend_exam *r, const struct oci *o)
         tell_rootless(r, o);
     else
         tell_root(r, o);
+    tell_fragments(r);
     if (str_is_empty(o->allow))
         backend_tell(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
     else
@@ -148,9 +177,11 @@ static void tell_nat(struct backend_exam *r, const struct oci *o)
 {
     if (str_is_empty(o->slirp) && str_is_empty(o->pasta))
         backend_tell(r, BACKEND_FINDING_WARN, "network nat",
-                     "%s installed: profiles with `network: nat` cannot be used",
-                     o->is_rootless ? "slirp4netns is not"
-                                    : "neither slirp4netns nor pasta (package passt) is");
+                     "%s: profiles with `network: nat` cannot be used",
+                     o->is_rootless
+                         ? "slirp4netns is not installed (install the package slirp4netns)"
+                         : "neither slirp4netns nor pasta is installed (install the package "
+                           "slirp4netns or passt)");
     else if (!is_tun_usable(o))
         backend_tell(
             r, BACKEND_FINDING_WARN, "network nat",

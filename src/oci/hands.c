@@ -1,5 +1,6 @@
 /* hands.c - sandpool-oci as an operation. Only so many run at once: a burst of boxes must not
- * become a burst of processes. */
+ * become a burst of processes. Removals have a share of their own, so that boxes are made while many
+ * are being removed slowly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,23 @@
 
 static void start_next(struct oci *o);
 
+static enum oci_turn turn_of(const struct oci_hands *h)
+{
+    return strcmp(h->verb, "remove") == 0 ? OCI_TURN_REMOVE : OCI_TURN_OTHER;
+}
+
+/* A process that was killed and that the kernel keeps (in an unlink, in a disk's queue) does nothing any
+ * more: others may have its place. Not without a limit. */
+static void give_up(struct oci *o, struct oci_hands *h)
+{
+    if (h->is_given_up || o->given_up == OCI_GIVEN_UP_MAX)
+        return;
+    h->is_given_up = true;
+    o->given_up++;
+    o->running[turn_of(h)]--;
+    start_next(o);
+}
+
 static void on_child(struct op *op)
 {
     struct oci_hands *h = container_of(op, struct oci_hands, child.op);
@@ -18,7 +36,10 @@ static void on_child(struct op *op)
     int rc = op->result;
     char name[32];
 
-    o->hands_running--;
+    if (h->is_given_up)
+        o->given_up--;
+    else
+        o->running[turn_of(h)]--;
     h->exit_code = h->child.exit_code;
     if (rc == SP_OK && h->exit_code == 0) {
         h->answer = json_parse(buf_str(&h->child.out), h->child.out.len, CHILD_OUTPUT_MAX, &err);
@@ -35,7 +56,9 @@ static void on_child(struct op *op)
 
 static void start(struct oci *o, struct oci_hands *h)
 {
-    o->hands_running++;
+    o->running[turn_of(h)]++;
+    if (h->limit_ns > 0)
+        op_set_deadline(&h->op, rt_after(rt_now(&o->loop->rt), h->limit_ns));
     h->argv[0] = o->helper;
     h->argv[1] = h->verb;
     h->child.argv = h->argv;
@@ -47,8 +70,9 @@ static void start(struct oci *o, struct oci_hands *h)
 
 static void start_next(struct oci *o)
 {
-    while (o->hands_running < OCI_HANDS_MAX && !list_is_empty(&o->hands_waiting))
-        start(o, container_of(list_pop_front(&o->hands_waiting), struct oci_hands, link));
+    for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
+        while (o->running[turn] < OCI_HANDS_MAX && !list_is_empty(&o->waiting[turn]))
+            start(o, container_of(list_pop_front(&o->waiting[turn]), struct oci_hands, link));
 }
 
 static void on_cancel(struct op *op)
@@ -56,10 +80,11 @@ static void on_cancel(struct op *op)
     struct oci_hands *h = container_of(op, struct oci_hands, op);
 
     if (list_is_linked(&h->link)) {
-        list_remove(&h->oci->hands_waiting, &h->link);
+        list_remove(&h->oci->waiting[turn_of(h)], &h->link);
         op_finish(op, SP_CANCELLED, NULL);
     } else if (op_is_active(&h->child.op)) {
         op_cancel(&h->child.op);
+        give_up(h->oci, h);
     }
 }
 
@@ -69,7 +94,7 @@ void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
     h->oci = o;
     h->exit_code = -1;
     op_begin(&h->op, &o->loop->rt, &o->inner, deadline_ns, on_cancel, on_done);
-    list_push_back(&o->hands_waiting, &h->link);
+    list_push_back(&o->waiting[turn_of(h)], &h->link);
     start_next(o);
 }
 
@@ -81,6 +106,7 @@ void oci_hands_fini(struct oci_hands *h)
 
 void oci_hands_cancel_waiting(struct oci *o)
 {
-    while (!list_is_empty(&o->hands_waiting))
-        op_cancel(&container_of(list_first(&o->hands_waiting), struct oci_hands, link)->op);
+    for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
+        while (!list_is_empty(&o->waiting[turn]))
+            op_cancel(&container_of(list_first(&o->waiting[turn]), struct oci_hands, link)->op);
 }

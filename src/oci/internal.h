@@ -26,16 +26,19 @@ enum {
     OCI_RUNTIMES_MAX = 8,
     OCI_GROUP_TOP_MAX = 255,
     OCI_GROUP_MAX = OCI_GROUP_TOP_MAX + BACKEND_LABEL_MAX + 64, /* with NUL: see oci_cgroup() */
-    OCI_HANDS_MAX = 8,                                          /* sandpool-oci processes at once */
-    OCI_RECORD_MAX = 16 * 1024,                                 /* bytes of box.json */
+    OCI_HANDS_MAX = 8, /* sandpool-oci processes at once that remove, and as many for the rest */
+    OCI_GIVEN_UP_MAX = 32, /* those that were killed and have not ended yet do not count, so far */
+    OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
 };
 
-#define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
+#define OCI_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for, and the longest try */
 #define OCI_RETRY_NS (30 * NS_PER_S)  /* after this a runtime that failed is tried again */
 
 struct oci;
 
 /* --- sandpool-oci as an operation (hands.c) --- */
+
+enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_OTHER, OCI_TURN_COUNT };
 
 struct oci_hands {
     struct op op; /* SP_OK: it did it; SP_BACKEND_FAILED with its own sentence */
@@ -43,14 +46,16 @@ struct oci_hands {
     const char *verb;
     struct buf plan;         /* JSON; owned */
     int pass_fd;             /* -1: none */
+    uint64_t limit_ns;       /* once its turn has come; 0: only the deadline counts */
     int exit_code;           /* result: see hands/plan.h */
     struct json_doc *answer; /* result: what it printed; NULL when it failed */
     struct child child;
     const char *argv[3];
     struct list_node link; /* while it waits for its turn */
+    bool is_given_up;      /* killed, and its place is another's */
 };
 
-/* The caller fills verb, plan and pass_fd of a zeroed object. */
+/* The caller fills verb, plan, pass_fd and limit_ns of a zeroed object. */
 void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
                      void (*on_done)(struct op *));
 void oci_hands_fini(struct oci_hands *h);
@@ -68,7 +73,9 @@ struct oci_runtime {
     enum oci_flavour flavour;
     enum oci_trial trial;
     uint64_t tried_ns;
-    struct err why; /* it failed */
+    struct err why;  /* it failed */
+    bool was_killed; /* its last trial, by somebody else */
+    unsigned kills;  /* of trials in a row */
 };
 
 /* A runtime for a profile that says `name` ("": any). SP_OK: *ret works. SP_STARTING: it is being
@@ -106,6 +113,9 @@ MUST_CHECK int oci_record_write(int dir_fd, const struct oci_record *r, struct e
 
 /* --- what is there (scan.c), on any thread --- */
 
+/* Processes outside a box without which it is of no use. */
+enum oci_beside { OCI_BESIDE_NETWORK, OCI_BESIDE_GUARD, OCI_BESIDE_COUNT };
+
 struct oci_found {
     uint64_t id;
     struct oci_record record;
@@ -115,16 +125,21 @@ struct oci_found {
     bool is_stray;     /* no directory: only a control group or a runtime's notes */
     bool is_elsewhere; /* a stray that lives and of which no runtime of ours knows */
     int pid;
-    int pid_fd;      /* of the running init; -1 when it is not wanted or was taken */
-    int net_fd;      /* likewise of what serves its network; -1: nothing does */
-    bool is_netless; /* what served it has ended */
-    int flavour;     /* whose notes of it there are, enum oci_flavour; -1: none */
+    int pid_fd; /* of the running init; -1 when it is not wanted or was taken */
+    int beside_fds
+        [OCI_BESIDE_COUNT];          /* likewise of what serves it from outside; -1: nothing does */
+    bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
+    int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
+/* Empty, with nothing open. */
+void oci_found_init(struct oci_found *f);
 /* Closes what nobody took. */
 void oci_found_drop(struct oci_found *f);
 /* Whether somebody holds the box's lock. */
 bool oci_is_locked(int dir_fd);
+/* Whether this process is about to end, or has. */
+bool oci_is_exiting(int pid);
 /* One box; a missing directory is no error: nothing runs. */
 MUST_CHECK int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err);
 
@@ -174,10 +189,14 @@ struct oci_box {
     int pid;
     struct oci_runtime *runtime; /* NULL: not known */
     struct fdwatch *watch;       /* its init */
-    struct fdwatch *net_watch;   /* what serves its network; NULL: nothing does */
-    bool is_netless;             /* that has ended, and the box is ended for it */
-    struct list joiners;         /* struct oci_waiter: creates of the same box that came second */
-    struct list removers;        /* struct oci_remover */
+    struct oci_beside_watch {
+        struct oci_box *box;
+        struct fdwatch *watch; /* NULL: nothing serves it, or that has ended */
+    } beside[OCI_BESIDE_COUNT];
+    enum backend_death death; /* what it will have died of */
+    uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
+    struct list joiners;      /* struct oci_waiter: creates of the same box that came second */
+    struct list removers;     /* struct oci_remover */
 };
 
 /* Somebody who waits for a box to be removed. */
@@ -188,15 +207,26 @@ struct oci_remover {
                        const struct json *answer);
 };
 
+/* The user ids from some number on that processes of this machine have. Looks at all of them. */
+struct oci_living {
+    uint64_t *ids;
+    size_t count;
+    size_t room;
+};
+void oci_living_read(struct oci_living *l, uint64_t from);
+void oci_living_fini(struct oci_living *l);
 /* The ids that boxes of this state directory have, from `from` on and enough for `boxes`: none of another
  * daemon of this machine, and the same as before while boxes can run. */
 MUST_CHECK int oci_claim_ids(const char *state_dir, uint64_t from, uint64_t boxes,
-                             uint64_t *ret_first, uint32_t *ret_slots, struct err *err);
+                             const struct oci_living *living, uint64_t *ret_first,
+                             uint32_t *ret_slots, struct err *err);
+/* From here on no box gets a range in which somebody lives, but for boxes that are found to be ours. */
+void oci_avoid_living(struct oci *o, const struct oci_living *l);
 struct oci_box *oci_box_find(struct oci *o, uint64_t id);
 struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state);
 void oci_box_drop(struct oci_box *b);
-/* Takes the descriptors of f. The box is running from here on; its death will be told. One whose network ends is ended:
- * its owner is to know. */
+/* Takes the descriptors of f. The box is running from here on; its death will be told. One whose network, or the guard
+ * of whose sockets, ends is ended: its owner is to know. */
 MUST_CHECK int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err);
 /* A found box that is not in the table yet is put there. */
 void oci_box_adopt(struct oci *o, struct oci_found *f);
@@ -230,6 +260,7 @@ struct oci {
     uint64_t id_base;
     uint32_t id_slots; /* how many ranges there are */
     uint8_t *id_used;  /* a bit for each */
+    uint8_t *id_lived; /* likewise: somebody whom we do not know had it when we looked */
     uint32_t id_next;
     unsigned host_cpus;
     char disk_buses[16][OCI_BUS_LEN]; /* for oci_spec */
@@ -238,18 +269,24 @@ struct oci {
     uint64_t max_files;  /* our own hard limit (RLIMIT_NOFILE); 0: unknown */
     uint64_t file_table; /* open files of the whole machine (fs.file-max); 0: unknown */
     bool is_cgroup_v2;
+    bool has_syncookies; /* for oci_spec */
+    unsigned terminals;  /* likewise: a share of the machine's */
+    uint64_t all_terminals;
+    uint64_t max_boxes;
     bool has_cgroups;                      /* boxes have control groups, so limits hold */
     char group_top[OCI_GROUP_TOP_MAX + 1]; /* rootless: the delegated one, above those of boxes */
     struct err no_groups;                  /* why has_cgroups is false */
     bool has_swap_limit;
+    bool has_ipv6;
     bool has_loop; /* loop devices: disks can be limited */
 
     struct list ops;   /* what callers wait for */
     struct list inner; /* what the backend does for itself */
     struct map boxes;
     struct list box_list;
-    struct list hands_waiting;
-    size_t hands_running;
+    struct list waiting[OCI_TURN_COUNT]; /* struct oci_hands */
+    size_t running[OCI_TURN_COUNT];
+    size_t given_up;
     struct list waiters; /* struct oci_waiter: creates that cannot begin yet */
     struct list pulls;   /* images that are being made ready */
     struct rt_timer bind_timer;

@@ -26,6 +26,7 @@ static void on_closed_task(struct rt_task *task)
     oci_remove_cgroup_parent(o);
     map_fini(&o->boxes);
     free(o->id_used);
+    free(o->id_lived);
     free(o);
     on_closed(ctx);
 }
@@ -69,7 +70,8 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->ops);
     list_init(&o->inner);
     list_init(&o->box_list);
-    list_init(&o->hands_waiting);
+    for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
+        list_init(&o->waiting[turn]);
     list_init(&o->waiters);
     list_init(&o->record_writes);
     list_init(&o->pulls);
@@ -78,6 +80,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     if (rc != SP_OK) {
         map_fini(&o->boxes);
         free(o->id_used);
+        free(o->id_lived);
         free(o);
         return rc;
     }

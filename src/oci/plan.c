@@ -13,7 +13,9 @@
 #define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
 #define GVISOR_THREADS 16U     /* for one process of the box; about 12 were seen */
 #define GVISOR_THREADS_OWN 128U
-#define FILES_MIN 1024U         /* programs expect as many */
+#define FILES_MIN 1024U /* programs expect as many */
+#define NAT_NETWORK \
+    "10.0.2.0/25" /* slirp4netns takes no smaller one: neighbours count for the machine */
 #define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
 
 /* The order is the order of the arguments; ends with NULL. */
@@ -255,8 +257,11 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
                             .has_cpuset = o->has_cpuset,
                             .first_cpu = p->slot,
                             .is_cgroup_v2 = o->is_cgroup_v2,
+                            .has_syncookies = o->has_syncookies,
+                            .terminals = o->terminals,
                             .max_files = max_files(o, p->profile),
                             .has_swap_limit = o->has_swap_limit,
+                            .has_ipv6 = o->has_ipv6,
                             .has_cgroups = !is_gvisor && o->has_cgroups,
                             .is_in_group = o->is_rootless && p->runtime->flavour == OCI_CRUN,
                             .has_user_ns = !o->is_rootless,
@@ -286,19 +291,21 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
 }
 
 /* Beside the box, in its network namespace; nothing of the host's loopback is shown. Both confine
- * themselves once they are in it. pasta gives its rights up before it enters: as root it could not open the namespaces
+ * themselves once they are in it. No IPv6, nor may the box have any (put_sysctl()): each address of a link is a neighbour, and
+ * the machine has one table of them for all. pasta gives its rights up before it enters: as root it could not open the namespaces
  * of a box, as their owner it can. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
-    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--disable-host-loopback",
-                                 "--enable-sandbox", "--enable-seccomp", "--ready-fd={ready}",
-                                 "{pid}", "tap0",
+    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--cidr=" NAT_NETWORK,
+                                 "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp",
+                                 "--ready-fd={ready}", "{pid}", "tap0",
                                  /* of an ordinary user it is there already */
                                  o->is_rootless ? NULL : "--userns-path=/proc/{pid}/ns/user", NULL};
-    const char *const pasta[] = {o->pasta,        "--foreground", "--quiet", "--runas", "{owner}",
-                                 "--config-net",  "--no-map-gw",  "-t",      "none",    "-u",
-                                 "none",          "-T",           "none",    "-U",      "none",
-                                 "--dns-forward", NAT_RESOLVER,   "{pid}",   NULL};
+    const char *const pasta[] = {
+        o->pasta,  "--foreground",  "--quiet",     "--ipv4-only", "--runas",
+        "{owner}", "--config-net",  "--no-map-gw", "-t",          "none",
+        "-u",      "none",          "-T",          "none",        "-U",
+        "none",    "--dns-forward", NAT_RESOLVER,  "{pid}",       NULL};
 
     if (p->network == CONFIG_NETWORK_NAT)
         put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);

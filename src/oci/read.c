@@ -61,9 +61,8 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     c = xcalloc(1, sizeof(*c));
     c->oci = o;
     c->request = r;
+    oci_found_init(&c->found);
     c->found.id = r->box.labels.box_id;
-    c->found.pid_fd = -1;
-    c->found.net_fd = -1;
     c->work.run = run_check;
     work_start(o->loop, &c->work, &o->inner, RT_NEVER, on_checked);
 }

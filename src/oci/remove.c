@@ -93,7 +93,9 @@ static void act(struct removal *m)
     oci_plan_remove(o, m->box->id, m->box->runtime, &m->hands.plan);
     m->hands.verb = "remove";
     m->hands.pass_fd = -1;
-    oci_hands_start(o, &m->hands, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS), on_removed);
+    m->hands.limit_ns = m->box->removal_ns > 0 ? m->box->removal_ns : OCI_REMOVE_NS;
+    /* How long it waits for its turn says nothing about this box. */
+    oci_hands_start(o, &m->hands, RT_NEVER, on_removed);
 }
 
 /* Of another daemon: for us it is not there. */
@@ -142,9 +144,8 @@ void oci_remove_box(struct oci_box *b)
         act(m);
         return;
     }
+    oci_found_init(&m->found);
     m->found.id = b->id;
-    m->found.pid_fd = -1;
-    m->found.net_fd = -1;
     m->look.run = look;
     work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
 }
@@ -173,6 +174,18 @@ static void on_cancel(struct op *op)
     oci_finish(o, op, SP_CANCELLED, NULL);
 }
 
+/* The first try has the time its caller waits, so that one that hangs is ended by then. Each later one has twice as
+ * much: what is only slow gets done. */
+static void limit_try(struct oci_box *b, uint64_t deadline_ns)
+{
+    uint64_t now_ns = rt_now(&b->oci->loop->rt);
+    uint64_t wanted_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 1;
+
+    if (b->removal_ns > 0)
+        wanted_ns = MAX_OF(wanted_ns, MIN_OF(b->removal_ns, OCI_REMOVE_NS) * 2);
+    b->removal_ns = MIN_OF(wanted_ns, OCI_REMOVE_NS);
+}
+
 void oci_destroy(struct backend *backend, struct backend_destroy *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *))
 {
@@ -189,6 +202,8 @@ void oci_destroy(struct backend *backend, struct backend_destroy *r, uint64_t de
     d->remover.on_removed = on_destroyed;
     r->priv = d;
     list_push_back(&b->removers, &d->remover.link);
-    if (b->state == OCI_RUNNING || b->state == OCI_DEAD)
+    if (b->state == OCI_RUNNING || b->state == OCI_DEAD) {
+        limit_try(b, deadline_ns);
         oci_remove_box(b); /* one being made is removed when it is made, one being removed soon */
+    }
 }

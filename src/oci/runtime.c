@@ -12,6 +12,8 @@
 
 #define TRIAL_NS (30 * NS_PER_S)
 
+enum { KILLS_MAX = 3 }; /* a trial that somebody has killed is repeated at once, so often */
+
 /* Tried in this order when a profile does not say. */
 static const char *const usual[] = {"crun", "runc", "runsc"};
 
@@ -125,6 +127,15 @@ static void on_tried(struct op *op)
     struct oci_runtime *r = t->runtime;
 
     r->tried_ns = rt_now(&o->loop->rt);
+    r->kills = op->result != SP_OK && r->was_killed ? r->kills + 1 : 0;
+    if (r->kills > 0 && r->kills <= KILLS_MAX && !o->is_closing) {
+        log_info("oci.trial_killed", LF_STR("runtime", r->path), LF_STR("reason", op->err.msg));
+        r->trial = OCI_UNTRIED; /* whoever waits for it begins the next */
+        free(t);
+        oci_wake(o);
+        return;
+    }
+    r->kills = 0;
     r->trial = op->result == SP_OK ? OCI_WORKS : OCI_FAILED;
     r->why = op->err;
     if (op->result != SP_OK)
@@ -157,6 +168,7 @@ static void try_runtime(struct oci *o, struct oci_runtime *r)
     rand_secure(&t->create.labels.box_id, sizeof(t->create.labels.box_id));
     str_copy_cut(t->create.token, sizeof(t->create.token), "trial");
     r->trial = OCI_TRYING;
+    r->was_killed = false;
     oci_create_trial(o, &t->create, r, rt_after(rt_now(&o->loop->rt), TRIAL_NS), on_tried);
 }
 

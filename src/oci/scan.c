@@ -15,6 +15,11 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+/* In /proc/PID/stat, counted from 1. */
+#define STAT_FLAGS 9
+#define STAT_START 22     /* in ticks since the machine started */
+#define FLAG_EXITING 0x4U /* PF_EXITING of the kernel */
+
 bool oci_is_locked(int dir_fd)
 {
     AUTO_CLOSE int fd = openat(dir_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -33,7 +38,17 @@ static void close_own(int *fd)
 void oci_found_drop(struct oci_found *f)
 {
     close_own(&f->pid_fd);
-    close_own(&f->net_fd);
+    for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
+        close_own(&f->beside_fds[i]);
+}
+
+void oci_found_init(struct oci_found *f)
+{
+    memset(f, 0, sizeof(*f));
+    f->pid_fd = -1;
+    for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
+        f->beside_fds[i] = -1;
+    f->flavour = -1;
 }
 
 static int read_pid(int dir_fd)
@@ -68,13 +83,13 @@ static void look_once(int dir_fd, struct oci_found *f)
     }
 }
 
-/* In ticks since the machine started; 0: no such process. */
-static unsigned long long start_time(unsigned pid)
+/* A number of /proc/PID/stat; 0: no such process. */
+static unsigned long long stat_number(unsigned pid, int number)
 {
     char path[32];
     char text[1024];
     AUTO_CLOSE int fd = -1;
-    unsigned long long ticks = 0;
+    unsigned long long value = 0;
     const char *at;
     ssize_t len;
 
@@ -83,15 +98,23 @@ static unsigned long long start_time(unsigned pid)
     len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
     text[MAX_OF(len, 0)] = '\0';
     at = strrchr(text, ')'); /* the name before it may hold anything */
-    for (int field = 2; at != NULL && field < 22; field++)
+    for (int field = 2; at != NULL && field < number; field++)
         at = strchr(at + 1, ' ');
-    return at != NULL && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
+    return at != NULL && sscanf(at, "%llu", &value) == 1 ? value : 0;
 }
 
-/* A box without such a file has no network that somebody serves. */
-static void look_at_network(int dir_fd, struct oci_found *f)
+bool oci_is_exiting(int pid)
 {
-    AUTO_CLOSE int fd = openat(dir_fd, "net.pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    unsigned long long flags = stat_number((unsigned) pid, STAT_FLAGS);
+
+    return flags == 0 || (flags & FLAG_EXITING) != 0;
+}
+
+/* A box without such a file has nothing there that somebody serves. */
+static void look_beside(int dir_fd, const char *name, struct oci_found *f, enum oci_beside which)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int *own = &f->beside_fds[which];
     char text[64];
     unsigned pid = 0;
     unsigned long long ticks = 0;
@@ -100,11 +123,11 @@ static void look_at_network(int dir_fd, struct oci_found *f)
     text[MAX_OF(len, 0)] = '\0';
     if (sscanf(text, "%9u %llu", &pid, &ticks) != 2)
         return;
-    f->net_fd = (int) syscall(SYS_pidfd_open, (pid_t) pid, 0);
-    if (f->net_fd >= 0 && start_time(pid) == ticks)
+    *own = (int) syscall(SYS_pidfd_open, (pid_t) pid, 0);
+    if (*own >= 0 && stat_number(pid, STAT_START) == ticks)
         return;
-    f->is_netless = f->net_fd >= 0 || errno == ESRCH; /* else it is not known */
-    close_own(&f->net_fd);
+    f->is_alone[which] = *own >= 0 || errno == ESRCH; /* else it is not known */
+    close_own(own);
 }
 
 /* Written when the agent has answered: from then on its maker does not undo it when the daemon dies.
@@ -121,11 +144,8 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     AUTO_CLOSE int fd = -1;
     int rc;
 
-    memset(ret, 0, sizeof(*ret));
+    oci_found_init(ret);
     ret->id = id;
-    ret->pid_fd = -1;
-    ret->net_fd = -1;
-    ret->flavour = -1;
     str_hex64(hex, id);
     (void) snprintf(path, sizeof(path), "%s/%s", boxes_dir, hex);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -136,8 +156,10 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
         return err_wrap(err, "box %s", hex);
     ret->has_record = rc == SP_OK;
     look_once(fd, ret);
-    if (ret->is_running)
-        look_at_network(fd, ret);
+    if (ret->is_running) {
+        look_beside(fd, "net.pid", ret, OCI_BESIDE_NETWORK);
+        look_beside(fd, "guard.pid", ret, OCI_BESIDE_GUARD);
+    }
     ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0 || !is_made(fd));
     return SP_OK;
 }
@@ -190,12 +212,10 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
         }
     }
     f = add(s);
-    memset(f, 0, sizeof(*f));
+    oci_found_init(f);
     f->id = id;
     f->is_stray = true;
     f->is_elsewhere = is_living;
-    f->pid_fd = -1;
-    f->net_fd = -1;
     f->flavour = flavour;
     s->count++;
 }

@@ -22,6 +22,11 @@
 #define LEVEL_END 512U       /* of setsockopt, likewise */
 #define PRCTL_END 256U       /* options of prctl, likewise */
 #define WAIT_END 4096U       /* files that one call waits for, likewise */
+#define FLAG_MAP_HUGETLB 0x40000U
+#define FLAG_MFD_HUGETLB 0x4U
+#define FLAG_SHM_HUGETLB 0x800U
+#define IPC_CALL_MASK 0xffffU /* the upper half is a version */
+#define IPC_SHMGET 23U
 
 /* Names separated by spaces, sorted within each group. */
 static const char *const allowed[] = {
@@ -36,7 +41,7 @@ static const char *const allowed[] = {
     "_llseek arm_fadvise64_64 arm_sync_file_range cachestat close close_range copy_file_range dup dup2 "
     "dup3 fadvise64 fadvise64_64 fallocate fchdir fchmod fchown fchown32 fcntl fcntl64 fdatasync "
     "fgetxattr flistxattr flock fremovexattr fstat fstat64 fstatfs fstatfs64 fsync ftruncate "
-    "ftruncate64 getdents getdents64 lseek memfd_create pipe pipe2 pread64 preadv preadv2 "
+    "ftruncate64 getdents getdents64 lseek pipe pipe2 pread64 preadv preadv2 "
     "pwrite64 pwritev pwritev2 read readahead readv sendfile sendfile64 splice sync sync_file_range "
     "sync_file_range2 syncfs tee umask vmsplice write writev",
     /* Waiting for files and events. */
@@ -45,7 +50,7 @@ static const char *const allowed[] = {
     "signalfd signalfd4 timerfd_create timerfd_gettime timerfd_gettime64 timerfd_settime "
     "timerfd_settime64",
     /* Memory. */
-    "brk cacheflush madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mmap2 "
+    "brk cacheflush madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall "
     "mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect "
     "process_madvise process_mrelease remap_file_pages",
     /* Processes and threads. ptrace and its kin are here because debuggers are wanted in a box: the
@@ -79,9 +84,9 @@ static const char *const allowed[] = {
     "accept accept4 bind getpeername getsockname getsockopt listen recv recvfrom recvmmsg "
     "recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto shutdown",
     /* Messages, semaphores and memory shared within the box's own IPC namespace. */
-    "ipc mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend "
+    "mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend "
     "mq_timedsend_time64 mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop "
-    "semtimedop_time64 shmat shmctl shmdt shmget",
+    "semtimedop_time64 shmat shmctl shmdt",
     /* A process may narrow its own rights further. */
     "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
     /* About the machine. */
@@ -173,10 +178,6 @@ static const struct by_arg filtered[] = {
     {"personality", IS(0, 0x20008)},
     {"personality", IS(0, 0x40000)},
     {"personality", IS(0, 0xffffffff)},
-    /* AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK are below. Not AF_PACKET, AF_ALG, AF_VSOCK (which no
-     * network namespace confines) nor what modules bring. */
-    {"socket", IS(0, 1)},
-    {"socketpair", IS(0, 1)},
     /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
     {"prctl", IS(0, 0x59616d61)},
     {"prctl", IS(0, 0x53564d41)},
@@ -354,6 +355,40 @@ static void put_prctl(struct json_out *o)
     put_filtered(o, "prctl", EINVAL, &set_seccomp, 1);
 }
 
+/* Pages of 2 MB or 1 GB that the host has set aside belong to whoever comes first, and count for no limit of memory. The
+ * errors are those of a machine that has none: programs take ordinary pages then. The oldest form of mmap, which
+ * only 32-bit programs have, keeps its arguments in memory where no filter can look. */
+static void put_huge_pages(struct json_out *o)
+{
+    static const struct {
+        const char *name;
+        unsigned index;
+        uint64_t flag;
+        int errnum;
+    } calls[] = {
+        {"mmap", 3, FLAG_MAP_HUGETLB, ENOMEM},
+        {"mmap2", 3, FLAG_MAP_HUGETLB, ENOMEM},
+        {"memfd_create", 1, FLAG_MFD_HUGETLB, EINVAL},
+        {"shmget", 2, FLAG_SHM_HUGETLB, ENOMEM},
+    };
+    struct condition shmget[] = {{0, IPC_CALL_MASK, IPC_SHMGET}, {3, FLAG_SHM_HUGETLB, 0}};
+
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        struct condition without = {calls[i].index, calls[i].flag, 0};
+        struct condition with = {calls[i].index, calls[i].flag, calls[i].flag};
+
+        put_filtered(o, calls[i].name, 0, &without, 1);
+        put_filtered(o, calls[i].name, calls[i].errnum, &with, 1);
+    }
+    /* All of ipc() but its shmget, as in put_ioctl(). */
+    for (uint64_t bit = 1; bit < IPC_CALL_MASK; bit <<= 1) {
+        struct condition differs = {0, bit, ~(uint64_t) IPC_SHMGET & bit};
+
+        put_filtered(o, "ipc", 0, &differs, 1);
+    }
+    put_filtered(o, "ipc", 0, shmget, ARRAY_LEN(shmget));
+}
+
 /* The tables of those who wait are charged to nobody: 72 bytes for each file, also for the same one many
  * times. Beyond this the answer is that of a process with fewer files (EINVAL). Of 32-bit programs
  * "select" is an old form, with a pointer there: theirs is _newselect. */
@@ -376,19 +411,27 @@ static void put_waiting(struct json_out *o)
     }
 }
 
-/* What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
+/* Four families: not AF_PACKET, AF_ALG, AF_VSOCK (which no network namespace confines) nor what modules bring.
+ * What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
  * whoever listens (src/hands/guard_loop.c). connect makes one as well, when its listener is in the box;
- * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). */
-static void put_sockets(struct json_out *o, const char *guard, bool is_counted)
+ * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). Unix sockets have no limit, but
+ * the kernel's number has them as well: nobody could count while they come and go unasked. */
+static void put_sockets(struct json_out *o, const char *guard, enum oci_sockets sockets)
 {
-    static const uint32_t counted[] = {AF_INET, AF_INET6};
+    static const uint32_t counted[] = {AF_UNIX, AF_INET, AF_INET6};
     struct condition netlink = IS(0, AF_NETLINK);
+    struct condition local = IS(0, AF_UNIX);
+    bool is_counted = sockets == OCI_SOCKETS_COUNTED;
 
     put_filtered(o, "socket", guard != NULL ? ASK : 0, &netlink, 1);
+    put_filtered(o, "socketpair", is_counted ? ASK : 0, &local, 1);
     for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
         struct condition family = IS(0, counted[i]);
 
-        put_filtered(o, "socket", is_counted ? ASK : 0, &family, 1);
+        if (sockets == OCI_SOCKETS_UNIX && counted[i] != AF_UNIX)
+            put_filtered(o, "socket", EAFNOSUPPORT, &family, 1); /* as a kernel without them */
+        else
+            put_filtered(o, "socket", is_counted ? ASK : 0, &family, 1);
     }
     put_group(o, "connect", is_counted ? ASK : 0);
 }
@@ -408,7 +451,8 @@ static void put_architectures(struct json_out *o)
     json_end(o);
 }
 
-void oci_seccomp_put(struct json_out *o, const char *key, const char *guard, bool is_counted)
+void oci_seccomp_put(struct json_out *o, const char *key, const char *guard,
+                     enum oci_sockets sockets)
 {
     json_begin_obj(o, key);
     json_put_str(o, "defaultAction", "SCMP_ACT_ERRNO");
@@ -433,7 +477,8 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *guard, boo
     put_setsockopt(o);
     put_setxattr(o);
     put_waiting(o);
-    put_sockets(o, guard, is_counted);
+    put_huge_pages(o);
+    put_sockets(o, guard, sockets);
     json_end(o);
     json_end(o);
 }

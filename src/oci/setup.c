@@ -18,6 +18,8 @@
 #include "base/str.h"
 #include "oci/internal.h"
 
+#define TERMINALS_MIN 16U /* of a box, however many boxes there are */
+
 struct base_job {
     struct oci_hands hands;
     struct oci *oci;
@@ -152,12 +154,18 @@ static int find_stage(struct oci *o, struct err *err)
 
 static int take_ids(struct oci *o, const struct config *c, const char *state_dir, struct err *err)
 {
+    struct oci_living living = {0};
     int rc = SP_OK;
 
-    if (!o->is_rootless)
-        rc = oci_claim_ids(state_dir, c->oci.id_base, c->pool.max_boxes, &o->id_base, &o->id_slots,
-                           err);
+    if (!o->is_rootless) {
+        oci_living_read(&living, c->oci.id_base);
+        rc = oci_claim_ids(state_dir, c->oci.id_base, c->pool.max_boxes, &living, &o->id_base,
+                           &o->id_slots, err);
+    }
     o->id_used = xcalloc(o->id_slots / 8 + 1, 1);
+    o->id_lived = xcalloc(o->id_slots / 8 + 1, 1);
+    oci_avoid_living(o, &living);
+    oci_living_fini(&living);
     return rc;
 }
 
@@ -188,10 +196,9 @@ static int check_dumpable(struct err *err)
     return SP_OK;
 }
 
-/* Systems with systemd have no limit here: there the memory that files take is the limit. */
-static uint64_t read_file_table(void)
+static uint64_t read_number(const char *path)
 {
-    FILE *f = fopen("/proc/sys/fs/file-max", "re");
+    FILE *f = fopen(path, "re");
     unsigned long long count = 0;
 
     if (f != NULL) {
@@ -200,6 +207,19 @@ static uint64_t read_file_table(void)
         (void) fclose(f); /* only read */
     }
     return count;
+}
+
+/* The machine has a number of terminals for everybody but its own first mount of them (kernel.pty.reserve): each box gets
+ * a share, so that all boxes together cannot take more. */
+static void find_terminals(struct oci *o, uint64_t boxes)
+{
+    uint64_t all = read_number("/proc/sys/kernel/pty/max");
+    uint64_t reserve = read_number("/proc/sys/kernel/pty/reserve");
+
+    o->max_boxes = MAX_OF(boxes, 1);
+    o->all_terminals = all > reserve ? all - reserve : 0;
+    o->terminals = (unsigned) MIN_OF(MAX_OF(o->all_terminals / o->max_boxes, TERMINALS_MIN),
+                                     OCI_TERMINALS_MAX);
 }
 
 /* "../devices/pci0000:00/.../block/vda" is a disk on the bus "pci0000:00". */
@@ -282,7 +302,11 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     find_disk_buses(o);
     o->is_cgroup_v2 = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
     o->max_files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : 0;
-    o->file_table = read_file_table();
+    /* Systems with systemd have no limit here: there the memory that files take is the limit. */
+    o->file_table = read_number("/proc/sys/fs/file-max");
+    find_terminals(o, env->config->pool.max_boxes);
+    o->has_syncookies = access("/proc/sys/net/ipv4/tcp_syncookies", F_OK) == 0;
+    o->has_ipv6 = access("/proc/sys/net/ipv6/conf/default/disable_ipv6", F_OK) == 0;
     o->has_swap_limit =
         access(o->is_cgroup_v2 ? "/sys/fs/cgroup/init.scope/memory.swap.max"
                                : "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",

@@ -145,8 +145,9 @@ uint64_t oci_spec_sockets(const struct oci_spec *s)
     uint64_t memory = s->profile->limits.memory;
     uint64_t share = memory != 0 ? memory / SOCKET_COST : SOCKETS_MAX;
 
-    /* In the host's network the sockets are the host's. */
-    if (s->guard == NULL || s->profile->network == CONFIG_NETWORK_HOST)
+    /* In the host's network the sockets are the host's; Unix sockets are charged to the box. */
+    if (s->guard == NULL || s->profile->network == CONFIG_NETWORK_HOST ||
+        s->profile->sockets == CONFIG_SOCKETS_UNIX)
         return 0;
     return MIN_OF(MAX_OF(share, SOCKETS_MIN), SOCKETS_MAX);
 }
@@ -197,14 +198,17 @@ static void put_mount(struct json_out *o, const char *to, const char *type,
 static void put_mounts(struct json_out *o, const struct oci_spec *s)
 {
     bool is_tty_mapped = s->id_count > GID_TTY;
+    char terminals[24];
 
+    (void) snprintf(terminals, sizeof(terminals), "max=%u",
+                    s->terminals == 0 ? OCI_TERMINALS_MAX : s->terminals); /* fits by its size */
     json_begin_arr(o, "mounts");
     put_mount(o, "/proc", "proc", LIST("nosuid", "noexec", "nodev"));
     put_mount(o, "/dev", "tmpfs",
               LIST("nosuid", "strictatime", "mode=755", "size=64k", "nr_inodes=4096"));
     /* Without a maximum one box could take the terminals of the whole machine. */
     put_mount(o, "/dev/pts", "devpts",
-              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=256",
+              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", terminals,
                    is_tty_mapped ? "gid=5" : NULL));
     put_mount(o, "/dev/shm", "tmpfs",
               LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m", "nr_inodes=16384"));
@@ -424,17 +428,25 @@ static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
     json_end(o);
 }
 
-/* For the box's own network: what would make sockets past the count (fast open), or keep memory that is
+/* For the box's own network: what would make sockets past the count (fast open, cookies), or keep memory that is
  * charged to nobody beyond the count: large buffers of connections that are not accepted, and the ends
- * of those that are over. */
+ * of those that are over. And IPv6 of a link, where the box could fill the machine's table of neighbours. */
 static void put_sysctl(struct json_out *o, const struct oci_spec *s)
 {
-    if (oci_spec_sockets(s) == 0)
+    bool has_link = s->profile->network == CONFIG_NETWORK_NAT;
+
+    if (oci_spec_sockets(s) == 0 && !has_link)
         return;
     json_begin_obj(o, "sysctl");
-    json_put_str(o, "net.ipv4.tcp_fastopen", "0");
-    json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
-    json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
+    if (oci_spec_sockets(s) != 0) {
+        json_put_str(o, "net.ipv4.tcp_fastopen", "0");
+        if (s->has_syncookies)
+            json_put_str(o, "net.ipv4.tcp_syncookies", "0");
+        json_put_str(o, "net.ipv4.tcp_rmem", TCP_RMEM);
+        json_put_str(o, "net.ipv4.tcp_max_tw_buckets", "4096");
+    }
+    if (has_link && s->has_ipv6) /* of a link that comes later; the loopback keeps ::1 */
+        json_put_str(o, "net.ipv6.conf.default.disable_ipv6", "1");
     json_end(o);
 }
 
@@ -454,7 +466,10 @@ static void put_linux(struct json_out *o, const struct oci_spec *s)
     put_masked_paths(o, s);
     put_readonly_paths(o, s);
     put_sysctl(o, s);
-    oci_seccomp_put(o, "seccomp", s->guard, oci_spec_sockets(s) != 0);
+    oci_seccomp_put(o, "seccomp", s->guard,
+                    s->profile->sockets == CONFIG_SOCKETS_UNIX ? OCI_SOCKETS_UNIX
+                    : oci_spec_sockets(s) != 0                 ? OCI_SOCKETS_COUNTED
+                                                               : OCI_SOCKETS_ANY);
     json_end(o);
 }
 

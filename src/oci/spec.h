@@ -10,6 +10,7 @@
 #define OCI_AGENT_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
+#define OCI_TERMINALS_MAX 256U
 #define OCI_BUS_LEN 64 /* of a name below /sys/devices */
 
 struct oci_spec {
@@ -26,6 +27,8 @@ struct oci_spec {
     bool has_cpuset;    /* the box may be tied to some of them */
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;
+    unsigned terminals;  /* of the box; 0: OCI_TERMINALS_MAX */
+    bool has_syncookies; /* the kernel has net.ipv4.tcp_syncookies */
     uint64_t
         max_files;    /* for a process; 0: as much as we like. Without CAP_SYS_RESOURCE the runtime
                              cannot go above the daemon's own hard limit (RLIMIT_NOFILE) */
@@ -33,6 +36,7 @@ struct oci_spec {
     bool is_in_group; /* the runtime is started in the box's control group, and knows of none */
     bool has_swap_limit; /* the kernel counts swap per cgroup (memory.memsw.limit_in_bytes,
                              memory.swap.max of any group below the root) */
+    bool has_ipv6;       /* the kernel has it */
     bool has_user_ns;    /* false for runtimes that isolate otherwise (runsc) */
     bool is_rootless;    /* the box lies in the user namespace of whoever runs the runtime */
     const char *user_ns; /* a file that is the box's user namespace; NULL: the runtime makes one */

@@ -229,9 +229,8 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
     u->oci = o;
     u->request = r;
     u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
+    oci_found_init(&u->found);
     u->found.id = r->box.labels.box_id;
-    u->found.pid_fd = -1;
-    u->found.net_fd = -1;
     oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
     u->work.run = run_limits;
     r->priv = u;

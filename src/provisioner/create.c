@@ -287,20 +287,24 @@ static uint64_t seconds_or_never(uint64_t s)
     return s == 0 ? POOL_NEVER : s * NS_PER_S;
 }
 
+void provisioner_lease_times(const struct config *config, struct rt *rt, struct pool_acquire *ret)
+{
+    rt_refresh(rt);
+    ret->deadline_ns = rt_after(rt_now(rt), config->provisioner.wait_ms * NS_PER_MS);
+    ret->ttl_ns = seconds_or_never(config->provisioner.ttl_s);
+    ret->idle_ns = seconds_or_never(config->provisioner.idle_timeout_s);
+}
+
 static void fill_acquire(struct create *c)
 {
     const struct config *config = engine_config(c->p->engine);
     struct pool_acquire *a = &c->acquire;
-    struct rt *rt = &c->p->loop->rt;
 
     str_copy_cut(a->sandbox_id, sizeof(a->sandbox_id), c->request.sandbox_id);
     str_copy_cut(a->user, sizeof(a->user), c->request.user);
     str_copy_cut(a->thread, sizeof(a->thread), c->request.thread);
     a->principal = c->p->principal;
-    rt_refresh(rt);
-    a->deadline_ns = rt_after(rt_now(rt), config->provisioner.wait_ms * NS_PER_MS);
-    a->ttl_ns = seconds_or_never(config->provisioner.ttl_s);
-    a->idle_ns = seconds_or_never(config->provisioner.idle_timeout_s);
+    provisioner_lease_times(config, &c->p->loop->rt, a);
     str_copy_cut(c->call.sandbox_id, sizeof(c->call.sandbox_id), a->sandbox_id);
     if (c->request.max_shell_sessions > 0) {
         (void) snprintf(c->metadata, sizeof(c->metadata), "{\"max_shell_sessions\":%llu}",
@@ -318,6 +322,7 @@ static bool find_wishes(struct http_exchange *ex, const struct provisioner_reque
     const char *template = config->provisioner.thread_data;
 
     *ret = (struct provisioner_wishes){.mounts = request->mounts};
+    provisioner_find_own(config, request, ret);
     ret->want_dirs =
         is_backend(e, "docker") && (engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) != 0;
     if (str_is_empty(template) || !request->has_thread)

@@ -19,6 +19,7 @@ struct provisioner {
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
     struct map creates; /* under way, by sandbox_id; several may have the same */
+    struct list holds;  /* see hold.c */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -50,11 +51,16 @@ bool provisioner_has_key(struct http_exchange *ex);
 struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
 /* What the box gets beside itself. */
 struct provisioner_wishes {
-    const struct json *mounts;             /* of the request */
-    char thread_path[CONFIG_PATH_MAX + 1]; /* of the thread's data; "": it stays in the box */
-    size_t base_len;                       /* of what it has in common with other threads' */
-    bool want_dirs;                        /* the backend makes what DeerFlow's agents work in */
+    const struct json *mounts;              /* of the request */
+    char thread_path[CONFIG_PATH_MAX + 1];  /* of the thread's data; "": it stays in the box */
+    size_t base_len;                        /* of what it has in common with other threads' */
+    char closed[CONFIG_PATH_MAX + 1];       /* what holds all threads' data; "": nothing does */
+    size_t own_len[PROVISIONER_MOUNTS_MAX]; /* of each of `mounts`: see struct backend_mount */
+    bool want_dirs;                         /* the backend makes what DeerFlow's agents work in */
 };
+/* Fills `closed` and `own_len`: whose the mounts of a request are. */
+void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
+                          struct provisioner_wishes *ret);
 /* From malloc, in one piece; NULL when there are none. */
 struct backend_extras *provisioner_extras(const struct provisioner_wishes *w);
 
@@ -63,7 +69,14 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX]);
 void provisioner_pass(struct http_exchange *ex);
 
+/* hold.c */
+/* Somebody uses the box of this id: it is leased again if it is parked. A step of the pool. */
+void provisioner_hold(struct provisioner *p, const char *sandbox_id);
+void provisioner_end_holds(struct provisioner *p);
+
 /* create.c */
+/* Until when it waits, and how long the lease lasts. */
+void provisioner_lease_times(const struct config *config, struct rt *rt, struct pool_acquire *ret);
 void provisioner_create(struct http_exchange *ex);
 /* Whether a create of this id is under way that will give it its first box. */
 bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id);

@@ -73,6 +73,7 @@ void provisioner_pass(struct http_exchange *ex)
     struct box_proxy_limits limits = {.requests = c->provisioner.max_requests,
                                       .requests_per_box = c->provisioner.max_requests_per_box,
                                       .idle_ns = c->provisioner.request_idle_s * NS_PER_S};
+    char sandbox_id[POOL_ID_MAX + 1];
     struct box_proxy_to to;
 
     if (box == NULL) {
@@ -81,5 +82,7 @@ void provisioner_pass(struct http_exchange *ex)
     }
     to =
         (struct box_proxy_to){.box = box->id.v, .url = box->url, .token = box->token, .rest = rest};
+    str_copy_cut(sandbox_id, sizeof(sandbox_id), box->sandbox_id);
     box_proxy_pass(p->proxy, ex, &limits, &to);
+    provisioner_hold(p, sandbox_id);
 }

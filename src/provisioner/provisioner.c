@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "provisioner/internal.h"
@@ -167,6 +168,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     int r;
 
     to_boxes.ctx = p;
+    list_init(&p->holds);
     p->loop = l;
     p->engine = e;
     /* The names of tokens have no colon, so that none of them hashes to this one. */
@@ -208,9 +210,19 @@ static void on_proxy_closed(void *ctx)
     on_closed(closed_ctx);
 }
 
+struct box_proxy *provisioner_take_proxy(struct provisioner *p)
+{
+    return TAKE_PTR(p->proxy);
+}
+
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx)
 {
+    provisioner_end_holds(p);
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
+    if (p->proxy == NULL) {
+        on_proxy_closed(p);
+        return;
+    }
     box_proxy_close(p->proxy, on_proxy_closed, p); /* what still runs ends before */
 }

@@ -4,6 +4,7 @@
 #ifndef PROVISIONER_PROVISIONER_H
 #define PROVISIONER_PROVISIONER_H
 
+#include "box/proxy.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
@@ -22,6 +23,8 @@ MUST_CHECK int provisioner_new(struct loop *l, struct engine *e, const struct ht
                                struct err *err);
 /* After a reload. */
 void provisioner_set(struct provisioner *p, const struct http_limits *limits, const char *key);
+/* The proxy to boxes is the caller's from now on, to be left; before provisioner_close(). */
+struct box_proxy *provisioner_take_proxy(struct provisioner *p);
 /* Ends what is still under way to boxes, then frees. */
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx);
 

@@ -185,14 +185,16 @@ static struct backend_mount mount_at(const struct json *mounts, size_t i)
 }
 
 /* True when all of them may be mounted; else 400 has been answered. */
-static bool check_mounts(struct http_exchange *ex, const struct json *mounts)
+static bool check_mounts(struct http_exchange *ex, const struct provisioner_request *request)
 {
+    const struct json *mounts = request->mounts;
     const struct config *c = engine_config(provisioner_of(ex)->engine);
 
     for (size_t i = 0; i < json_len(mounts); i++) {
         struct backend_mount m = mount_at(mounts, i);
         const char *why = NULL;
         const char *path = m.box_path;
+        size_t own_len;
 
         if (!config_path_is_plain(m.box_path))
             why = "container_path must be an absolute path without '..'";
@@ -212,6 +214,10 @@ static bool check_mounts(struct http_exchange *ex, const struct json *mounts)
                           "boxes may have of its machine, like DeerFlow's home; host_path"
                         : "host_path is not below any of mounts.allow of sandpool's configuration: "
                           "list it there";
+            else if (config_mount_is_closed(c, m.host_path) &&
+                     !config_thread_owns(c, request->user, request->thread, m.host_path, &own_len))
+                why = "host_path is, or has in it, data of other threads "
+                      "(provisioner.thread_data)";
         }
         if (why != NULL) {
             provisioner_refuse(ex, 400, 0, "Invalid extra mount: %s: '%.200s'", why, path);
@@ -227,6 +233,20 @@ static bool is_asked_for(const struct json *mounts, const char *box_path)
         if (strcmp(mount_at(mounts, i).box_path, box_path) == 0)
             return true;
     return false;
+}
+
+void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
+                          struct provisioner_wishes *ret)
+{
+    if (!config_thread_base(c, ret->closed))
+        ret->closed[0] = '\0';
+    for (size_t i = 0; i < json_len(request->mounts); i++) {
+        const char *path = mount_at(request->mounts, i).host_path;
+
+        if (!config_mount_is_closed(c, path) ||
+            !config_thread_owns(c, request->user, request->thread, path, &ret->own_len[i]))
+            ret->own_len[i] = 0;
+    }
 }
 
 /* In this order: a later one may be in an earlier one. */
@@ -246,7 +266,9 @@ struct backend_extras *provisioner_extras(const struct provisioner_wishes *w)
         all[x.mount_count++] = (struct backend_mount){.host_path = "", .box_path = *dir};
     for (size_t i = 0; i < json_len(w->mounts); i++) {
         assert(x.mount_count < ARRAY_LEN(all)); /* checked */
-        all[x.mount_count++] = mount_at(w->mounts, i);
+        all[x.mount_count] = mount_at(w->mounts, i);
+        all[x.mount_count].closed = str_is_empty(w->closed) ? NULL : w->closed;
+        all[x.mount_count++].own_len = w->own_len[i];
     }
     return x.mount_count > 0 ? backend_extras_copy(&x) : NULL;
 }
@@ -301,7 +323,7 @@ struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_
     } else if (want_broker) {
         http_add_header(ex, "X-DeerFlow-Capability-Refresh", "lark-broker");
         provisioner_refuse(ex, 503, 0, "Lark CLI broker image is not configured");
-    } else if (check_mounts(ex, ret->mounts)) {
+    } else if (check_mounts(ex, ret)) {
         return doc;
     }
     return json_doc_free(doc);

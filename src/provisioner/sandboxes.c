@@ -136,10 +136,13 @@ static bool is_watched(const struct provisioner *p, const struct pool_box *box)
 
 void provisioner_get(struct http_exchange *ex)
 {
-    const struct provisioner *p = provisioner_of(ex);
+    struct provisioner *p = provisioner_of(ex);
     const char *id = http_path_param(ex, "id");
-    const struct pool_box *box = provisioner_find(p, id);
+    const struct pool_box *box;
     struct look *k;
+
+    provisioner_hold(p, id);
+    box = provisioner_find(p, id);
 
     if (box == NULL || !pool_is_shown(box) || is_watched(p, box)) {
         reply_known(ex, id);

@@ -165,3 +165,25 @@ class Conversation:
         answer = self.ask("gina", "t1", extra_mounts=[{"host_path": str(self.secret), "container_path": "/mnt/acp-workspace"}])
         self.assertEqual(answer.status, 400, answer.text)
         self.assertIn("mounts.allow of sandpool's configuration: list it there", answer.json["detail"])
+
+    def test_extra_mounts_of_others(self):
+        """Only what is the thread's own, or its user's beside the threads, by whatever name."""
+        mine = self.data("hans", "t1").parent
+        for path in (mine / "acp-workspace", self.data("ida", "t1") / "workspace", self.data("hans", "t2")):
+            path.mkdir(parents=True)
+        skills = self.deer / "users" / "hans" / "skills"
+        skills.mkdir()
+        (skills / "skill").write_text("a skill\n")
+        (mine / "acp-workspace" / "way-out").symlink_to("../../../../ida")
+        (self.deer / "by-a-link").symlink_to("users/ida")
+
+        def mount(path):
+            return [{"host_path": str(path), "container_path": "/mnt/acp-workspace", "read_only": True}]
+
+        for path in (self.deer, self.deer / "users", self.deer / "users" / "hans", mine.parent, self.data("hans", "t2"),
+                     self.data("ida", "t1") / "workspace", mine / "acp-workspace" / "way-out", self.deer / "by-a-link"):
+            answer = self.ask("hans", "t1", extra_mounts=mount(path))
+            self.assertEqual(answer.status, 400, (path, answer.text))
+            self.assertIn("thread_data", answer.json["detail"], path)
+        box = self.acquire_thread("hans", "t1", extra_mounts=mount(skills))
+        self.assertEqual(box.sh("cat /mnt/acp-workspace/skill"), "a skill\n")

@@ -4,9 +4,8 @@ what both say of the boxes."""
 import os
 import pathlib
 import sys
-import unittest
 
-from harness import BIN, SLOW, Daemon, TestCase, main, wait_until
+from harness import BIN, SLOW, Daemon, TestCase, main, skip, wait_until
 from oci_case import GROUPS, Box, copy_program, mark_of, processes, runs_one_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
@@ -28,8 +27,7 @@ class DockerCase(TestCase):
     def setUpClass(cls):
         why = engines.is_possible(cls.kind)
         if why is not None:
-            print(f"SKIPPED: no {cls.kind} can run here: {why}", file=sys.stderr)
-            raise unittest.SkipTest(why)
+            skip(f"no {cls.kind} can run here: {why}")
         cls.engine = cls.engine_class(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)
@@ -178,7 +176,7 @@ class FleetCase(DockerCase):
 
         def is_told():
             return client.get(f"/v1/sandboxes/{self.held[name].id}").status == 410
-        wait_until(is_told, f"the box of {name} is lost", AGREE_S)
+        wait_until(is_told, lambda: f"the box of {name} is lost; {daemon.process.output()[-4000:]}", AGREE_S)
         again = wait_until(lambda: self.try_acquire(daemon, name), "a new box", AGREE_S)
         self.assertNotEqual(again.box_id, self.held[name].box_id)
         self.assertEqual(again.lease["generation"], self.held[name].lease["generation"] + 1)

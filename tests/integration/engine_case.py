@@ -7,9 +7,8 @@ import pathlib
 import socket
 import sys
 import threading
-import unittest
 
-from harness import BIN, Daemon, TestCase, wait_until
+from harness import BIN, Daemon, TestCase, skip, wait_until
 from oci_case import Box
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
@@ -29,8 +28,7 @@ class EngineCase(TestCase):
     def setUpClass(cls):
         why = engines.is_possible(cls.KIND)
         if why is not None:
-            print(f"SKIPPED: no {cls.KIND} can run here: {why}", file=sys.stderr)
-            raise unittest.SkipTest(why)
+            skip(f"no {cls.KIND} can run here: {why}")
         cls.engine = engines.Engine(cls.KIND)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)

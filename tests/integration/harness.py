@@ -10,33 +10,24 @@ import http.client
 import json
 import os
 import pathlib
-import random
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", "build"))
-# How much slower than usual all goes: under sanitizers, or as said, on an emulated machine.
-SLOW = float(os.environ.get("SANDPOOL_TEST_SLOW", 4.0 if (BIN / "CMakeCache.txt").is_file() and
-                            "SANDPOOL_SANITIZE:STRING=a" in (BIN / "CMakeCache.txt").read_text() else 1.0))
-WAIT_S = 60 * min(SLOW, 2)  # generous: a machine may be busy
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from testlib import (BIN, IS_SANITIZED, SLOW, SOURCE, WAIT_S, UnixConnection, at_most, free_port, happens,  # noqa: E402
+                     is_alive, main, make_directory, skip, wait_until)
+
+__all__ = ["BIN", "IS_SANITIZED", "SLOW", "SOURCE", "WAIT_S", "Answer", "Client", "Daemon", "Process", "SimMachine", "TestCase",
+           "UnixConnection", "at_most", "fewer", "forget_stamp", "free_port", "happens", "in_threads", "is_alive", "main", "make_directory",
+           "remove_groups", "skip", "wait_until"]
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout):
-        super().__init__("localhost", timeout=timeout)
-        self.path = str(path)
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+def fewer(many):
+    """Of rounds that only differ in the moment: sanitizers find in the first what they can find, and take long."""
+    return many[:(len(many) + 2) // 3] if IS_SANITIZED else many
 
 
 class Answer:
@@ -98,16 +89,6 @@ class Client:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-
-
-def wait_until(condition, what, limit=WAIT_S):
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not within {limit} s: {what}")
 
 
 def remove_groups(instance):
@@ -281,8 +262,7 @@ class TestCase(unittest.TestCase):
     """Gives each test a directory and cleans up what it started."""
 
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="sandpool-test-")
-        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.directory = str(make_directory(self))
         self.daemons = []
 
     def sim(self):
@@ -319,18 +299,6 @@ class TestCase(unittest.TestCase):
         return answer.json
 
 
-def free_port():
-    """Not one of those that the kernel, and engines of containers, give out by themselves."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-
-
 def in_threads(count, work):
     """Runs work(i) in `count` threads and returns the results; an exception is raised here."""
     results = [None] * count
@@ -350,9 +318,3 @@ def in_threads(count, work):
     if failures:
         raise failures[0]
     return results
-
-
-def main():
-    """Exit code 77 tells ctest that nothing was tested."""
-    done = unittest.main(verbosity=2, failfast=False, exit=False).result
-    sys.exit(1 if not done.wasSuccessful() else 77 if done.testsRun == 0 and done.skipped else 0)

@@ -11,13 +11,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 import urllib.parse
 
-from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, wait_until
+from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, is_alive, make_directory, skip, wait_until
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
@@ -61,11 +58,6 @@ def read_of(pid, what):
         return pathlib.Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
     except OSError:
         return ""
-
-
-def is_alive(pid):
-    text = read_of(pid, "stat")
-    return text != "" and text.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
 def copy_program(source, target):
@@ -309,10 +301,8 @@ class BoxCase(TestCase):
     def setUpClass(cls):
         reason = why_not()
         if reason is not None:
-            print(f"SKIPPED: {reason}", file=sys.stderr)
-            raise unittest.SkipTest(reason)
-        cls.home = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-boxes-"))
-        cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
+            skip(reason)
+        cls.home = make_directory(cls, "sandpool-boxes-")
         (cls.home / "bin").mkdir()
         for name in ("sandpool-agent", "sandpool-oci"):
             copy_program(BIN / name, cls.home / "bin")

@@ -3,14 +3,13 @@ its agent survive, this machine does not notice, and the box can be removed."""
 
 import http.client
 import json
-import pathlib
 import re
 import subprocess
 import sys
 import time
 import unittest
 
-from harness import SLOW, free_port, main, wait_until
+from harness import IS_SANITIZED, SLOW, at_most, free_port, main, wait_until
 from oci_case import GROUPS, HAS_CGROUPS, MIB, PROCESSES, BoxCase, group_of, has_loop_devices, read_of
 
 MEMORY = 128 * MIB
@@ -18,6 +17,8 @@ PIDS = 64
 DISK = 96 * MIB
 GIB = 1024 * MIB
 SPILL = 256 * MIB  # what the agent keeps of one stream where there is room
+# More than that, and than any box has memory. Where the processor is emulated a gigabyte takes ten minutes.
+OUTPUT = GIB if SLOW <= 4 else SPILL + 64 * MIB
 
 
 class Limits(BoxCase):
@@ -37,7 +38,7 @@ class Limits(BoxCase):
     def assertQuick(self, begin, limit, what):
         took = time.monotonic() - begin
         print(f"{what}: {took:.2f} s", file=sys.stderr)
-        self.assertLess(took, limit * SLOW, what)
+        self.assertLess(took, at_most(limit), what)
 
     # -- memory --
 
@@ -133,32 +134,32 @@ class Limits(BoxCase):
 
     # -- output --
 
-    def gigabyte(self, box):
+    def much_output(self, box):
         """The ended process, and how many bytes at its end were kept."""
         init = self.init_of(box)
         box.sh("head -c 4M /dev/zero")  # what the first output costs
         before = self.memory_kb(init)
         begin = time.monotonic()
-        pid = box.start(["head", "-c", str(GIB), "/dev/zero"])
+        pid = box.start(["head", "-c", str(OUTPUT), "/dev/zero"])
         peak = 0
         while box.wait(pid, 0.02)["outcome"] == "running":
             peak = max(peak, self.memory_kb(init))
-            self.assertLess(time.monotonic() - begin, 120 * SLOW)
+            self.assertLess(time.monotonic() - begin, at_most(120))
         ended = box.process(pid)
-        print(f"a gigabyte of output: {time.monotonic() - begin:.1f} s, memory {before} to {peak} "
-              f"KB, kept {GIB - ended['stdout']['tail_from']}", file=sys.stderr)
+        print(f"{OUTPUT // MIB} MiB of output: {time.monotonic() - begin:.1f} s, memory {before} to {peak} "
+              f"KB, kept {OUTPUT - ended['stdout']['tail_from']}", file=sys.stderr)
         self.assertEqual((ended["outcome"], ended["exit_code"]), ("exited", 0))
-        self.assertEqual((ended["stdout"]["size"], ended["stdout"]["head"]), (GIB, 32768))
-        if SLOW == 1.0:
+        self.assertEqual((ended["stdout"]["size"], ended["stdout"]["head"]), (OUTPUT, 32768))
+        if not IS_SANITIZED:
             self.assertLess(peak - before, 2048, "flat")
-        kept = GIB - ended["stdout"]["tail_from"]
-        status, tail = box.call("GET", f"{PROCESSES}/{pid}/output?offset={GIB - min(kept, 10**6)}")
+        kept = OUTPUT - ended["stdout"]["tail_from"]
+        status, tail = box.call("GET", f"{PROCESSES}/{pid}/output?offset={OUTPUT - min(kept, 10**6)}")
         self.assertEqual((status, len(tail)), (200, min(kept, 10**6)))
         return kept
 
-    def test_gigabyte_of_output(self):
+    def test_much_output(self):
         box = self.acquire("loud", profile="roomy")
-        kept = self.gigabyte(box)
+        kept = self.much_output(box)
         self.assertLessEqual(kept, SPILL)
         if has_loop_devices():
             self.assertGreater(kept, SPILL // 2)
@@ -166,10 +167,10 @@ class Limits(BoxCase):
             self.assertLess(used, SPILL + 64 * MIB)
         self.assertUsable(box)
 
-    def test_gigabyte_of_output_on_a_small_disk(self):
+    def test_much_output_on_a_small_disk(self):
         box = self.acquire("cramped")
         writer = box.start("for i in $(seq 300); do head -c 8M /dev/zero > a || exit 1; done")
-        kept = self.gigabyte(box)
+        kept = self.much_output(box)
         if has_loop_devices():
             self.assertGreater(kept, DISK // 16)
             self.assertLess(kept, DISK // 4)
@@ -190,8 +191,8 @@ class Limits(BoxCase):
         begin = time.monotonic()
         ended = box.run("trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & "
                         "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & "
-                        "echo on; while :; do sleep 1; done", timeout_ms=300)
-        self.assertQuick(begin, 10, "a command that ignores SIGTERM is over")
+                        "echo on; while :; do sleep 1; done", timeout_ms=int(1000 * SLOW))
+        self.assertQuick(begin, 11, "a command that ignores SIGTERM is over")
         self.assertEqual((ended.outcome, ended.out), ("timed_out", "on\n"))
         if HAS_CGROUPS:
             self.assertEqual(set(self.pids_in(box)), before, "all of it")

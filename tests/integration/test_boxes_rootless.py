@@ -8,11 +8,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import unittest
 
-from harness import BIN, SLOW, WAIT_S, Daemon, Process, main, wait_until
+from harness import BIN, SLOW, WAIT_S, Daemon, Process, main, skip, wait_until
 from oci_case import RUNTIME, Box, BoxCase, Leftovers, is_alive, why_not
 
 NOBODY = 65534
@@ -83,8 +82,7 @@ class OneId(BoxCase):
     def setUpClass(cls):
         reason = why_not_rootless()
         if reason is not None:
-            print(f"SKIPPED: {reason}", file=sys.stderr)
-            raise unittest.SkipTest(reason)
+            skip(reason)
         cls.home = make_home(cls.addClassCleanup)
         (cls.home / "ranges").write_text(cls.ranges)
         cls.instance = f"test-{cls.home.name[-8:].lower()}"

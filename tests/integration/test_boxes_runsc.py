@@ -12,7 +12,7 @@ import time
 
 os.environ["SANDPOOL_TEST_RUNTIME"] = "runsc"
 
-from harness import SLOW, in_threads, main, wait_until  # noqa: E402
+from harness import SLOW, at_most, in_threads, main, wait_until  # noqa: E402
 from oci_case import (MIB, PROCESSES, BoxCase, group_of, has_loop_devices, is_alive,  # noqa: E402
                       processes, read_of)
 
@@ -334,7 +334,7 @@ class Limits(RunscCase):
             begin = time.monotonic()
             self.assertTrue(self.server.answers())
             subprocess.run(["true"], check=True, timeout=30)
-            self.assertLess(time.monotonic() - begin, 2 * SLOW)
+            self.assertLess(time.monotonic() - begin, at_most(2))
             try:
                 self.assertLessEqual(int(self.in_group(box, "pids", "pids.current")[0]), most)
             except OSError:

@@ -120,5 +120,56 @@ class Pasta(BoxCase):
         self.assertIn("\t00000000\t", box.sh("cat /proc/net/route"))
 
 
+# A mount namespace in which neither can be run; or in which slirp4netns is a script of our own, when the directory has one.
+NEITHER = ("unshare", "-m", "bash", "-c",
+           'for p in slirp4netns pasta; do f=$(command -v $p) || continue; test -e "$0/$p" && with="$0/$p" || with=/dev/null; '
+           'mount --bind "$with" "$f"; done; exec "$@"')
+FAILING = """#!/bin/sh
+echo "this one has no network" >&2
+exit 3
+"""
+
+
+class NeitherDaemon(Daemon):
+    def spawn(self, env=None, args=(), prefix=()):
+        return super().spawn(env, args, (*NEITHER, self.directory, *prefix))
+
+
+@unittest.skipIf("runsc" in RUNTIME, "boxes by runsc have no network")
+class NoNetwork(BoxCase):
+    daemon = NeitherDaemon
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}, "nat": {"network": "nat", "warm": {"min": 0, "max": 0}}}
+
+    def reason(self):
+        answer = self.server.acquire("one", profile="nat", wait_ms=30000)
+        self.assertNotEqual(answer.status, 200, answer)
+        return answer.text
+
+    def test_what_to_install(self):
+        self.assertIn("install the package slirp4netns or passt", self.reason())
+        found = next(f for b in self.pool.get("/v1/doctor").json["backends"] for f in b["findings"]
+                     if f["subject"] == "network nat")
+        self.assertEqual(found["level"], "warn")
+        self.assertIn("install the package slirp4netns or passt", found["text"])
+
+    @unittest.skipUnless(shutil.which("slirp4netns"), "slirp4netns is not installed")
+    def test_one_that_fails(self):
+        """What it says itself is in the answer."""
+        program = self.home / "slirp4netns"
+        program.write_text(FAILING)
+        program.chmod(0o755)
+        self.server.stop()
+        self.server.start()
+        self.addCleanup(self.restart_without, program)
+        text = self.reason()
+        self.assertIn("slirp4netns ended before the network was up", text)
+        self.assertIn("this one has no network", text)
+
+    def restart_without(self, program):
+        program.unlink()
+        self.server.stop()
+        self.server.start()
+
+
 if __name__ == "__main__":
     main()

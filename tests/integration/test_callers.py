@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 import unittest
 
 from harness import SLOW, TestCase, free_port, main, wait_until
@@ -126,9 +125,7 @@ class Connections(CallersCase):
         stranger = self.dial(self.port)
         known = self.dial(self.port)
         self.assertEqual(request(known, token=ALICE)[0], 200)
-        begun = time.monotonic()
-        self.assertEqual(stranger.recv(100), b"")
-        self.assertLess(time.monotonic() - begun, 10 * SLOW)
+        self.assertEqual(stranger.recv(100), b"")  # or the time of the socket is over, long before that of idle ones
         self.assertEqual(request(known, token=ALICE)[0], 200)
 
     def test_one_uid_keeps_no_other_out(self):

@@ -1,7 +1,9 @@
 """DeerFlow's threads on boxes of this machine."""
 
-from deerflow_case import Conversation
-from harness import free_port, main
+import os
+
+from deerflow_case import OWNER, Conversation
+from harness import free_port, main, wait_until
 from oci_case import BoxCase
 from provisioner import KEY, ProvisionerCase
 
@@ -29,6 +31,32 @@ class OnThisMachine(Conversation, BoxCase):
         self.server.start()
         self.pool.close()
         type(self).pool = self.server.client()
+
+    def test_other_callers_cannot_mount_it(self):
+        """The directory that may be mounted has the data of all threads in it."""
+        (self.data("nora", "t1") / "workspace").mkdir(parents=True)
+        (self.deer / "other").mkdir()
+        os.chown(self.deer / "other", OWNER, OWNER)
+        (self.deer / "other" / "file").write_text("for everybody\n")
+        (self.deer / "other" / "link").symlink_to("../users/nora")
+        (self.deer / "other" / "file-link").symlink_to("../users/nora/threads")
+        for path in (self.deer, self.deer / "users", self.data("nora", "t1"), self.deer / "other" / "link",
+                     self.deer / "other" / "link" / "threads", self.deer / "other" / "file-link"):
+            answer = self.server.acquire("native", mounts=[{"host_path": str(path), "container_path": "/data"}])
+            self.assertCode(answer, 403, "forbidden")
+            self.assertIn("provisioner.thread_data", answer.text, path)
+        box = self.acquire("native", mounts=[{"host_path": str(self.deer / "other"), "container_path": "/data"}])
+        self.assertEqual(box.sh("cat /data/file"), "for everybody\n")
+
+    def test_doctor_says_where_the_space_is_shared(self):
+        def finding():
+            return [f for b in self.pool.get("/v1/doctor").json["backends"] for f in b["findings"]
+                    if f["subject"] == "thread data"]
+
+        wait_until(finding, "it was looked at")
+        self.assertEqual(finding()[0]["level"], "warn")
+        self.assertIn("Put it on a file system of its own", finding()[0]["text"])
+        self.assertIn(str(self.deer / "users"), finding()[0]["text"])
 
 
 class Settings(ProvisionerCase):

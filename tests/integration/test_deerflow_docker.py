@@ -4,14 +4,12 @@ does."""
 import json
 import pathlib
 import sys
-import tempfile
-import shutil
 import urllib.parse
 
 from docker_case import DockerCase, engines
 from aio_image import ANSWERS, PORT, START, tar_of
 from deerflow_case import OWNER, Conversation, id_of
-from harness import free_port, main
+from harness import free_port, main, make_directory
 from provisioner import KEY, Caller
 from test_provisioner_boxes import Sandbox
 
@@ -25,8 +23,7 @@ class ContainerCase(DockerCase):
     def setUp(self):
         super().setUp()
         self.port = free_port()
-        home = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-deer-"))
-        self.addCleanup(shutil.rmtree, home, ignore_errors=True)
+        home = make_directory(self, "sandpool-deer-")
         self.make_home(home)
         self.server = self.start(config={
             "provisioner": {"enabled": True, "listen": f"127.0.0.1:{self.port}", "api_key": KEY,

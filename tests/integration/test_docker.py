@@ -7,7 +7,7 @@ import signal
 import time
 
 from docker_case import INSTANCE, DockerCase, engines
-from harness import main, wait_until
+from harness import at_most, main, wait_until
 from oci_case import GROUPS, Apart, Box, mark_of, processes, read_of, runs_one_of
 
 
@@ -174,9 +174,9 @@ class Trouble(DockerCase):
         daemon = self.start()
         box = self.box(daemon, "one")
         self.engine.json("POST", f"/containers/{self.containers()[box.box_id]['Id']}/kill")
-        started = time.monotonic()
-        wait_until(lambda: box.box_id not in self.containers(), "it is removed", 5)
-        self.assertLess(time.monotonic() - started, 4)
+        wait_until(lambda: box.box_id not in self.containers(), "it is removed")
+        died = next(line for line in daemon.process.output().splitlines() if "event=box.died " in line)
+        self.assertIn(" with code ", died)  # from an event: a listing does not show the code
         self.assertNotEqual(self.box(daemon, "one").box_id, box.box_id)
 
     def test_leftovers_of_a_crash(self):
@@ -207,13 +207,13 @@ class Trouble(DockerCase):
         try:
             started = time.monotonic()
             kept = self.box(daemon, "one")  # what is known goes on
-            self.assertLess(time.monotonic() - started, 2)
+            self.assertLess(time.monotonic() - started, at_most(2))
             self.assertEqual(kept.box_id, box.box_id)
             self.assertEqual(kept.sh("echo alive"), "alive\n")
             for i in range(3):  # one blank box is there; then nothing can be made
                 answer = daemon.acquire(f"more-{i}", wait_ms=1500)
             self.assertEqual(answer.status, 503, answer)
-            self.assertLess(time.monotonic() - started, 8)
+            self.assertLess(time.monotonic() - started, at_most(8))
         finally:
             self.engine.process.send_signal(signal.SIGCONT)
         self.box(daemon, "after")

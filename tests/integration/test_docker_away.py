@@ -5,7 +5,7 @@ import datetime
 import threading
 
 from engine_case import EngineCase, Proxy
-from harness import WAIT_S, main, wait_until
+from harness import WAIT_S, at_most, main, wait_until
 
 
 class Away:
@@ -45,6 +45,25 @@ class Away:
         self.assertEqual(box["source"] in ("cold", "warm"), True, box)
         self.assertEqual(self.examined(daemon)["engine"][0], "ok")
 
+    def test_it_does_not_fill_the_pool(self):
+        """Creates that cannot have reached it leave nothing; those without an answer stop the others."""
+        proxy = Proxy(self, self.engine.socket, start=False)
+        daemon = self.daemon_on({"default": self.config(
+            proxy.address, docker={"call_timeout_s": 1}, destroy_timeout_s=2, create={
+                "backoff_min_ms": 20, "backoff_max_ms": 50, "breaker_failures": 3, "concurrency": 2})},
+            pool={"max_boxes": 10})
+        wait_until(lambda: len(self.events(daemon, "create_failed")) >= 30, "thirty creates have failed")
+        self.assertLessEqual(len(self.rows(daemon)), 2)
+        proxy.hook = lambda method, path: None if "/version" in path or "/images/" in path else "swallow"
+        proxy.start()
+        wait_until(lambda: daemon.process.output().count("event=box.destroy_failed ") >= 3, "destroys fail", 6 * WAIT_S)
+        self.assertLessEqual(len(self.rows(daemon)), 2)
+        answer = daemon.acquire("one", wait_ms=60000)
+        self.assertEqual((answer.status, answer.code), (503, "backend_unavailable"), answer)
+        proxy.hook = lambda method, path: None
+        self.wait_ready(daemon)
+        wait_until(lambda: self.try_box(daemon, "one"), "boxes are made")
+
     def try_box(self, daemon, thread):
         answer = daemon.acquire(thread, wait_ms=5000)
         return answer.json if answer.status == 200 else None
@@ -63,7 +82,7 @@ class Away:
         proxy.cut()
         self.wait_not_ready(daemon, "backend docker:unix://", "the engine at")
         lost, failed = (self.when(daemon, event) for event in ("docker.events_lost", "backend.list_failed"))
-        self.assertLess((failed - lost).total_seconds(), 5)  # not only by a listing that was due anyway
+        self.assertLess((failed - lost).total_seconds(), at_most(5))  # not only by a listing that was due anyway
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
         self.assertEqual(box.sh("echo on"), "on\n")
         self.assertIsNone(self.get(daemon, f"/v1/sandboxes/{box.id}?alive=1").json["alive"])
@@ -157,6 +176,8 @@ class Silent:
     def test_list(self):
         daemon, hit = self.silenced("GET", "/containers/json")
         client = self.client(daemon, 60)
+        self.wait_blank(client, 1)  # else the engine has to make one, on a busy machine for longer than a call may take
+        hit.clear()  # a listing of the daemon's own may have been the first
         found = {}
         worker = threading.Thread(target=lambda: found.update(answer=client.post("/v1/pool/reconcile")))
         worker.start()

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from docker_case import INSTANCE, Box, DockerCase, engines, main, wait_until
-from harness import BIN, SLOW, WAIT_S, Client
+from harness import BIN, WAIT_S, Client, at_most, happens
 
 KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
 
@@ -95,11 +95,7 @@ class Crash:
 
     def is_dead(self, daemon):
         """The last steps are taken after the last answer."""
-        try:
-            wait_until(lambda: not daemon.process.is_running(), "it dies", 0.5 * SLOW)
-        except AssertionError:
-            return False
-        return True
+        return happens(lambda: not daemon.process.is_running(), at_most(0.5))
 
     def work(self, daemon, promises):
         """Everything a box can meet, until the daemon dies."""

@@ -4,7 +4,6 @@ does not have them; what callers and operators are told; and that no password is
 import json
 import os
 import pathlib
-import time
 
 import engine_case
 from engine_case import EngineCase
@@ -55,9 +54,8 @@ class Images:
                 "timeout_s": 1, "backoff_min_ms": 50, "backoff_max_ms": 100, "breaker_failures": 2})})
         event = self.wait_event(daemon, "image.pulling")  # nobody has asked for a box of it
         self.assertEqual((event["image"], event["backend"]), (f"{registry.host}/box:1", "docker:" + self.engine.address))
-        started = time.monotonic()
         self.assertEqual(self.box(daemon, "quick").sh("echo quick"), "quick\n")  # others do not wait for it
-        self.assertLess(time.monotonic() - started, 15)
+        self.assertEqual(self.events(daemon, "image.pulled"), [])
         answer = wait_until(lambda: self.refused(daemon), "callers are told what is waited for")
         self.assertEqual(answer.status, 503)
         self.assertIn("is still being pulled", answer.json["error"]["message"])

@@ -9,7 +9,7 @@ import threading
 import time
 
 from docker_case import AGREE_S, DockerCase, FleetCase, main, wait_until
-from harness import SLOW, Client
+from harness import SLOW, Client, at_most
 
 
 class OutageCase(FleetCase):
@@ -195,9 +195,9 @@ class UnderLoad(DockerCase):
             self.assertFalse(caller.is_alive(), "a call hangs")
             self.assertIsNone(caller.problem)
         longest = max(c.longest for c in self.callers)
-        self.assertLess(longest, Caller.WAIT_MS / 1000 + 5 * SLOW)
+        self.assertLess(longest, Caller.WAIT_MS / 1000 + at_most(5))
         self.assertEqual({s for c in self.others for s in c.statuses}, {200})
-        self.assertLess(max(c.longest for c in self.others), 2.5 * SLOW)
+        self.assertLess(max(c.longest for c in self.others), at_most(2.5))
         self.assertLessEqual({s for c in self.callers for s in c.statuses}, {200, 410, 503})
         self.assertAgree(self.server)
 

@@ -2,10 +2,9 @@
 
 import pathlib
 import threading
-import unittest
 
 import harness
-from harness import SimMachine, wait_until
+from harness import SimMachine, main, wait_until
 
 
 class EngineTest(harness.TestCase):
@@ -139,4 +138,4 @@ class EngineTest(harness.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

@@ -140,6 +140,14 @@ class TestApplied(ExtrasCase):
             self.assertEqual([u["envs"]["WHO"] for u in boxes[lease["box_id"]]["updates"]], [str(i)])
 
 
+class TestDeadline(ExtrasCase):
+    def test_a_caller_waits_no_longer_than_it_wanted_to(self):
+        """The box would have what was asked for after 4 s."""
+        client = self.start()
+        self.assertCode(client.acquire("t1", envs=slow(4000), wait_ms=500), 504, "timeout")
+        self.assertOk(client.acquire("t1", wait_ms=30000))
+
+
 class TestRefused(ExtrasCase):
     def test_each_refusal(self):
         client = self.start()

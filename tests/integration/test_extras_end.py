@@ -7,7 +7,7 @@ import threading
 import time
 
 from extras import ExtrasCase, failing, slow
-from harness import SLOW, in_threads, main, wait_until
+from harness import SLOW, at_most, in_threads, main, wait_until
 
 
 class TestFailure(ExtrasCase):
@@ -57,8 +57,8 @@ class TestFailure(ExtrasCase):
         begun = time.monotonic()
         answer = client.acquire("t1", wait_ms=0, envs=slow(60000))
         self.assertCode(answer, 504, "timeout")
-        self.assertGreater(time.monotonic() - begun, 4.5)
-        self.assertLess(time.monotonic() - begun, 8 * SLOW)
+        self.assertGreater(time.monotonic() - begun, 0.9)  # it has a moment, although it does not wait
+        self.assertLess(time.monotonic() - begun, at_most(8))
         wait_until(lambda: self.machine.client.get("/stats").json["destroyed"] == 1, "removed")
 
     def test_box_ends_meanwhile(self):

@@ -1,21 +1,18 @@
 """`cmake --install`: what it puts where is enough to start, and a second one leaves the configuration alone."""
 
 import os
-import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 
-from harness import BIN, main
+from harness import BIN, main, make_directory
 
 
 @unittest.skipUnless(shutil.which("cmake") and (BIN / "cmake_install.cmake").exists(), "no build directory to install")
 class Install(unittest.TestCase):
     def setUp(self):
-        self.top = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-test-"))
-        self.addCleanup(shutil.rmtree, self.top)
+        self.top = make_directory(self)
 
     def install(self, prefix):
         subprocess.run(["cmake", "--install", BIN, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL, timeout=120,

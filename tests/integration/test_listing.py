@@ -1,5 +1,7 @@
 """A listing that is clean and wrong ends no lease: the backend is asked for each box that it does not show."""
 
+import signal
+
 from harness import TestCase, in_threads, main, wait_until
 
 LEASES = 20
@@ -34,6 +36,23 @@ class Listing(TestCase):
         self.assertEqual(set(sim.boxes()), before)
         events = client.get("/v1/events?since=0&follow=0").text
         self.assertIn(f"does not show {LEASES + 3} of {LEASES + 3} boxes", events)
+
+    def test_a_page_is_bounded_in_bytes(self):
+        """Long metadata makes a page short, and the cursor goes on where it ends."""
+        count = 160
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 0}}, sim=self.sim(),
+                             pool={"max_boxes": 2 * count, "reconcile_interval_s": 3600})
+        client = self.client(daemon)
+        want = {self.assertOk(client.acquire(f"t{i}", metadata={"text": "x" * 4000}))["box_id"]
+                for i in range(count)}
+        shown, cursor, pages = [], "0", 0
+        while cursor is not None:
+            answer = client.get(f"/v1/sandboxes?limit=1000&cursor={cursor}")
+            shown += [box["box_id"] for box in self.assertOk(answer)["sandboxes"]]
+            cursor = answer.json["next_cursor"]
+            self.assertLess(len(answer.text), 600 * 1024)
+            pages += 1
+        self.assertEqual((len(shown), set(shown), pages), (count, want, 2))
 
     def test_many_boxes(self):
         """More than fit into one part of a listing: joined in parts, at a start and later."""
@@ -90,6 +109,23 @@ class Listing(TestCase):
         daemon.start()
         wait_until(lambda: not blank & set(sim.boxes()), "they are destroyed")
         self.assertKept(self.client(daemon), leases)
+
+    def test_a_first_listing_that_fails_is_tried_again_soon(self):
+        """Not only when the next periodic one is due: until then nobody is told that a box has died."""
+        sim = self.sim()
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, sim=sim, pool={"reconcile_interval_s": 3600})
+        lease = self.assertOk(self.client(daemon).acquire("t"))
+        daemon.stop()
+        sim.kill_box(lease["box_id"])
+        sim.child.send_signal(signal.SIGSTOP)
+        self.addCleanup(sim.child.send_signal, signal.SIGCONT)
+        daemon.start()
+        client = self.client(daemon)
+        wait_until(lambda: "event=backend.list_failed" in daemon.process.output(), "the first listing fails")
+        self.assertOk(client.get(f"/v1/sandboxes/{lease['sandbox_id']}"))
+        sim.child.send_signal(signal.SIGCONT)
+        wait_until(lambda: client.get(f"/v1/sandboxes/{lease['sandbox_id']}").code == "sandbox_lost", "it is lost")
+        wait_until(lambda: client.get("/readyz").status == 200, "ready")
 
     def test_all_have_died(self):
         sim, daemon, _, leases = self.fleet()

@@ -10,7 +10,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from harness import SLOW, Client, TestCase, UnixConnection, main, wait_until
+from harness import Client, TestCase, UnixConnection, at_most, main, wait_until
 
 
 class Modes(TestCase):
@@ -150,7 +150,7 @@ class Events(TestCase):
         # A follower does not hold up a stop: its stream ends.
         start = time.monotonic()
         daemon.restart()
-        self.assertLess(time.monotonic() - start, 1.5 * SLOW)
+        self.assertLess(time.monotonic() - start, at_most(1.5))
         response.read()  # ends
         client = self.client(daemon)
         connection = UnixConnection(daemon.socket, 20)

@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from harness import TestCase, free_port, in_threads, main, wait_until
+from harness import TestCase, at_most, free_port, in_threads, main, wait_until
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))
@@ -184,7 +184,7 @@ class Sync(TestCase):
             sandpool.Client(self.directory + "/none.sock").pool()
         self.assertIn("none.sock", str(caught.exception))
         self.assertTrue(caught.exception.is_retryable)
-        self.assertLess(time.monotonic() - started, 10)
+        self.assertLess(time.monotonic() - started, at_most(10))
 
     def test_servers_that_misbehave(self):
         for handle, expected in ((silence, sandpool.DeadlineExceeded),
@@ -196,7 +196,7 @@ class Sync(TestCase):
                 started = time.monotonic()
                 with self.assertRaises(expected, msg=handle):
                     pool.pool()
-                self.assertLess(time.monotonic() - started, 10)
+                self.assertLess(time.monotonic() - started, at_most(10))
 
     def test_a_dead_kept_connection_is_replaced_but_not_for_anonymous_acquires(self):
         def once(sock):
@@ -302,7 +302,7 @@ class Readiness(TestCase):
                 for is_ready, took in self.both(url, 1.0):
                     self.assertFalse(is_ready)
                     self.assertGreater(took, 0.9)
-                    self.assertLess(took, 4.0)  # the old way asked for 5 s each time
+                    self.assertLess(took, at_most(4))  # the old way asked for 5 s each time
 
     def test_proxies_of_the_environment_are_not_asked(self):
         os.environ["http_proxy"] = "http://127.0.0.1:9"

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-from harness import BIN, Daemon, TestCase, main, wait_until
+from harness import BIN, Daemon, TestCase, at_most, main, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "remote"))
 import fake_provisioner  # noqa: E402
@@ -311,7 +311,7 @@ class Trouble(RemoteCase):
         self.provisioner.kill()
         started = time.monotonic()
         self.assertEqual(self.box(daemon, "one")["box_id"], lease["box_id"])  # what is known goes on
-        self.assertLess(time.monotonic() - started, 5)
+        self.assertLess(time.monotonic() - started, at_most(5))
         for i in range(4):  # one or two are warm; then nothing can be made
             answer = daemon.acquire(f"more-{i}", wait_ms=1500)
         self.assertEqual(answer.status, 503, answer)
@@ -353,7 +353,7 @@ class Trouble(RemoteCase):
             for i in range(4):
                 answer = daemon.acquire(f"more-{i}", wait_ms=1000)
             self.assertEqual(answer.status, 503, answer)
-            self.assertLess(time.monotonic() - started, 20)
+            self.assertLess(time.monotonic() - started, at_most(20))
         finally:
             self.provisioner.process.send_signal(signal.SIGCONT)
         wait_until(lambda: daemon.acquire("after", wait_ms=5000).status == 200, "boxes are made again")

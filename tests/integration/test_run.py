@@ -7,10 +7,9 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-from harness import BIN, SLOW, TestCase, main, remove_groups, wait_until
+from harness import BIN, SLOW, TestCase, main, remove_groups, skip, wait_until
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 
@@ -31,8 +30,7 @@ class Run(TestCase):
     def setUp(self):
         reason = why_not()
         if reason is not None:
-            print(f"SKIPPED: {reason}", file=sys.stderr)
-            self.skipTest(reason)
+            skip(reason)
         super().setUp()
         instance = "test-run-" + os.path.basename(self.directory)[-8:]
         self.addCleanup(remove_groups, instance)

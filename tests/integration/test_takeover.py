@@ -104,6 +104,26 @@ class UnderLoad(TakeoverCase):
         resumed = follower.get("/v1/events?since=0&follow=0")
         self.assertIn("event: ", resumed.text)
 
+    def test_a_deleted_socket_is_made_anew_and_served(self):
+        _, daemon = self.setting()
+        kept = self.client(daemon)
+        self.assertOk(kept.get("/healthz"))
+        os.unlink(daemon.socket)
+        self.takeover(daemon)
+        self.assertOk(self.client(daemon).get("/healthz"))
+        self.assertOk(kept.get("/healthz"))
+        # A successor that failed leaves a socket that nobody serves.
+        os.unlink(daemon.socket)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale:
+            stale.bind(str(daemon.socket))
+            stale.listen()
+        self.takeover(daemon)
+        self.assertOk(self.client(daemon).get("/healthz"))
+        inode = os.stat(daemon.socket).st_ino
+        self.takeover(daemon)
+        self.assertEqual(os.stat(daemon.socket).st_ino, inode, "it is the same socket")
+        self.assertOk(kept.get("/healthz"))
+
     def test_a_changed_configuration_holds_afterwards(self):
         _, daemon = self.setting()
         client = self.client(daemon)

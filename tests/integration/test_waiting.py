@@ -1,6 +1,7 @@
 """Whoever waits is told what for: the place in line and what is in use, or what is being made."""
 
 import subprocess
+import threading
 
 from harness import BIN, WAIT_S, TestCase, main, wait_until
 
@@ -37,6 +38,32 @@ class Waiting(TestCase):
         self.assertEqual(client.delete("/v1/sandboxes/thread:one").status, 200)
         out, _ = second.communicate(timeout=WAIT_S)
         self.assertEqual((second.returncode, out[:1], out.count("\n")), (0, "{", 1), "one document and nothing else")
+
+    def test_in_line_without_a_thread(self):
+        """By the caller's own name of its request, which nobody else can ask for."""
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8})
+        client = self.client(daemon)
+        held = self.assertOk(client.acquire("holder"))
+        first = self.acquire(daemon, "--wait", "60s", "--verbose")
+        self.assertIn("sandpool: waiting: place 1 of 1, all 1 boxes are in use", first.stderr.readline())
+        self.assertFalse(client.get("/v1/waiting").json["waiting"])
+        named = self.client(daemon)
+        worker = threading.Thread(target=lambda: named.post("/v1/acquire", {"request_id": "mine", "wait_ms": 60000}))
+        worker.start()
+        answer = wait_until(lambda: self.named(client, "mine"), "it is in line")
+        self.assertEqual((answer["place"], answer["of"], answer["held"]), (2, 2, 1))
+        self.assertFalse(client.get("/v1/waiting?request_id=others").json["waiting"])
+        self.assertCode(client.post("/v1/acquire", {"request_id": "a b"}), 422, "invalid_field")
+        self.assertOk(client.release(held["sandbox_id"], destroy=True))
+        out, _ = first.communicate(timeout=WAIT_S)
+        self.assertEqual(first.returncode, 0, out)
+        client.post("/v1/pool/drain")
+        worker.join(WAIT_S)
+        self.assertFalse(client.get("/v1/waiting?request_id=mine").json["waiting"])
+
+    def named(self, client, name):
+        answer = client.get(f"/v1/waiting?request_id={name}").json
+        return answer if answer["waiting"] else None
 
     def second(self, client):
         answer = client.get("/v1/waiting?thread_id=two").json

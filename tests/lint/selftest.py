@@ -34,6 +34,8 @@ CASES = (
     ("banned", "src/base/a.c", "/* . */\ntypedef struct a b;\n", 2, "typedef"),
     ("words", "src/base/a.c", f"\n/* {MARK}: later */\n", 2, MARK),
     ("words", "docs/a.md", f"a\nb {MARK}\n", 2, MARK),
+    ("links", "docs/a.md", "a\n[b](c.md)\n", 2, "not there"),
+    ("links", "docs/a.md", "# Title\n[b](#other)\n", 2, "no heading"),
     ("format", "src/base/a.c", "int a;\nint   b;\n", 2, "format"),
 )
 # What looks like an offence and is none.
@@ -45,6 +47,7 @@ HARMLESS = (
     ("layers", "src/agent/aio/a.c", '#include "agent/aio/envelope.h"\n#include "agent/file/job.h"\n'),
     ("banned", "src/base/a.c", '/* atoi() */\nconst char *a = "strcpy(a, b) // c";\nint my_atoi(int);\n'),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 60 + "}\n"),
+    ("links", "docs/a.md", "# A title\n[b](#a-title) [c](../src/base/ok.c) [d](https://example.org/x.md)\n"),
 )
 
 

@@ -102,7 +102,12 @@ static void create(struct world *w, const struct pool_fx *fx)
         world_fail(w, "the intent does not say whom the box is for");
     if (backend_find(w, fx->box.v) != NULL)
         world_fail(w, "one box is created twice");
-    if (world_chance(w, 12)) {
+    if (away_is_held(w, fx->snapshot.backend))
+        world_fail(w, "a backend that does not answer is asked for one more box");
+    is_hanging = away_is(w, fx->snapshot.backend);
+    if (is_hanging) /* it may do what it was asked for when it is back */
+        took_ns += w->back_ns[fx->snapshot.backend] - w->now_ns;
+    if (!is_hanging && world_chance(w, 12)) {
         answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns,
                        fx->box.v % 3 == 0 ? SP_INVALID_FIELD : SP_BACKEND_FAILED);
         return;
@@ -117,9 +122,10 @@ static void create(struct world *w, const struct pool_fx *fx)
     snprintf(b->seen.ref, sizeof(b->seen.ref), "ref-%zu", w->box_count);
     snprintf(b->seen.url, sizeof(b->seen.url), "http://127.0.0.1/%zu", w->box_count);
     memcpy(b->seen.token, fx->snapshot.token, sizeof(b->seen.token));
-    is_hanging = world_chance(w, 10); /* then the box may come much later */
-    if (is_hanging)
+    if (!is_hanging && world_chance(w, 10)) { /* then the box may come much later */
+        is_hanging = true;
         took_ns = world_ms(w, 1, 400);
+    }
     world_later(w, PENDING_APPEAR, took_ns)->box = w->box_count - 1;
     if (is_hanging) {
         answer_failure(w, fx, POOL_EV_CREATE_FAILED, limit_ns, SP_TIMEOUT);
@@ -179,6 +185,10 @@ static void destroy(struct world *w, const struct pool_fx *fx)
 
     if (fx->epoch != 0 && !may_destroy(w, fx))
         world_fail(w, "a destroy without a committed `deleting`");
+    if (away_is(w, fx->snapshot.backend)) {
+        answer_failure(w, fx, POOL_EV_DESTROYED, fx->deadline_ns - w->now_ns, SP_TIMEOUT);
+        return;
+    }
     if (b != NULL && is_done) {
         b->is_running = false;
         b->is_unwanted = true;
@@ -205,7 +215,7 @@ static enum pool_verdict verdict_on(struct world *w, struct world_box *b, const 
 {
     char life[POOL_LIFE_MAX + 1];
 
-    if (world_chance(w, 20))
+    if ((b != NULL && away_is(w, b->backend)) || world_chance(w, 20))
         return POOL_UNKNOWN;
     if (b == NULL || !b->is_running)
         return rand_below(&w->rand, 3) == 0 ? POOL_DEAD : POOL_ABSENT;
@@ -267,7 +277,7 @@ static void discover(struct world *w, const struct pool_fx *fx)
 {
     struct pool_event *ev = answer(w, fx, POOL_EV_DISCOVERED, world_ms(w, 0, 10));
 
-    ev->u.discovered.is_unknown = world_chance(w, 10);
+    ev->u.discovered.is_unknown = away_is(w, fx->snapshot.backend) || world_chance(w, 10);
     for (size_t i = 0; i < w->box_count && !ev->u.discovered.is_unknown; i++) {
         const struct world_box *b = &w->boxes[i];
 
@@ -285,7 +295,8 @@ static void bind(struct world *w, const struct pool_fx *fx)
 
     if (b == NULL)
         return;
-    b->is_unlabelled = world_chance(w, 10); /* nobody hears of a label that could not be set */
+    b->is_unlabelled = away_is(w, b->backend) ||
+                       world_chance(w, 10); /* nobody hears of a label that could not be set */
     if (!b->is_unlabelled)
         label(b, &fx->snapshot);
 }
@@ -354,7 +365,7 @@ void backend_list(struct world *w, unsigned backend)
         }
     p->ev.kind = POOL_EV_LISTED;
     p->ev.u.listed.backend = backend;
-    p->ev.u.listed.is_clean = !world_chance(w, 20);
+    p->ev.u.listed.is_clean = !away_is(w, backend) && !world_chance(w, 20);
     p->ev.u.listed.started_ns = w->now_ns;
     p->ev.u.listed.seen = seen;
     p->ev.u.listed.count = p->ev.u.listed.is_clean ? count : 0;

@@ -23,6 +23,7 @@ struct totals {
     uint64_t specials;
     uint64_t refused;
     uint64_t lives;
+    uint64_t absences;
     uint64_t uses[POOL_USE_COUNT];
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
@@ -49,6 +50,7 @@ static void walk(const struct options *o, uint64_t seed, struct totals *t)
     t->specials += w->specials;
     t->refused += w->replies_refused;
     t->lives += w->lives;
+    t->absences += w->absences;
     for (int i = 0; i < POOL_USE_COUNT; i++)
         t->uses[i] += w->uses[i];
     for (int i = 0; i < SP_ERROR_INDEX_COUNT; i++)
@@ -118,10 +120,10 @@ int main(int argc, char **argv)
     for (uint64_t seed = o.start; seed < o.start + o.seeds; seed++)
         walk(&o, seed, &t);
     printf("%" PRIu64 " walks, %" PRIu64 " steps, %" PRIu64 " restarts, %" PRIu64
-           " requests granted (%" PRIu64
+           " absences of a backend, %" PRIu64 " requests granted (%" PRIu64
            " with a box made for them), agents asked for use: %" PRIu64 " busy, %" PRIu64
            " idle, %" PRIu64 " without, %" PRIu64 " silent; %" PRIu64 " refused:",
-           t.walks, t.steps, t.lives, t.ok, t.specials, t.uses[POOL_USE_BUSY],
+           t.walks, t.steps, t.lives, t.absences, t.ok, t.specials, t.uses[POOL_USE_BUSY],
            t.uses[POOL_USE_NONE], t.uses[POOL_USE_CANNOT], t.uses[POOL_USE_UNKNOWN], t.refused);
     for (int i = 1; i < SP_ERROR_INDEX_COUNT; i++)
         if (t.by_code[i] > 0)

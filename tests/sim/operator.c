@@ -121,6 +121,8 @@ void operator_act(struct world *w)
         backend_stop_one(w);
     else if (dice < 88)
         backend_restart_one(w);
+    else if (dice >= 88 && dice < 90)
+        away_begin(w);
     else if (dice < 110 && !w->is_store_up)
         rows_set_up(w, true);
     else if (dice >= 130 && dice < 136)

@@ -87,6 +87,7 @@ void settle(struct world *w)
     w->is_calm = true;
     rows_set_up(w, true);
     operator_space(w, false);
+    away_begin(w);       /* calm: all are back */
     backend_stop_one(w); /* calm: all go on */
     backend_work(w);     /* and nothing is at work */
     operator_config(w, true);

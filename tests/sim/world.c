@@ -79,11 +79,11 @@ static void show_effect(const struct world *w, const struct pool_fx *fx)
 static void show_event(const struct world *w, const struct pool_event *ev)
 {
     static const char *const names[] = {
-        "acquire",     "release",    "renew",   "destroy",     "abandon",
-        "undelivered", "activity",   "created", "create_fail", "probed",
-        "checked",     "discovered", "used",    "destroyed",   "died",
-        "netless",     "absent",     "listed",  "stored",      "store_failed",
-        "store_state", "space",      "wake",    "reconfig",    "mode"};
+        "acquire",  "release",   "renew",        "destroy",     "abandon",   "undelivered",
+        "activity", "created",   "create_fail",  "probed",      "checked",   "discovered",
+        "used",     "destroyed", "died",         "netless",     "unguarded", "absent",
+        "listed",   "stored",    "store_failed", "store_state", "space",     "wake",
+        "reconfig", "mode"};
 
     static_assert(ARRAY_LEN(names) == POOL_EV_COUNT, "one name per event");
 
@@ -248,6 +248,7 @@ static void deliver(struct world *w, struct pending *p)
     case PENDING_EVENT:
         p->is_used = false;
         note_proof(w, &ev);
+        away_note_word(w, &ev);
         if (ev.kind == POOL_EV_LISTED)
             deliver_listing(w, &ev);
         else

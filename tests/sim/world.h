@@ -137,6 +137,9 @@ struct world {
     struct world_box boxes[WORLD_BOXES];
     size_t box_count;
     unsigned wrong_listings[WORLD_BACKENDS]; /* in a row */
+    uint64_t back_ns[WORLD_BACKENDS];        /* it hears nothing and says nothing until then */
+    struct box_id unheard[WORLD_BACKENDS];   /* the pool has heard that its create had no answer */
+    uint64_t absences;                       /* of backends, for long */
     struct world_row rows[WORLD_ROWS];
     struct world_past pasts[WORLD_PASTS];
     size_t past_count;
@@ -190,6 +193,12 @@ void backend_restart_one(struct world *w);
 void backend_put_life(const struct world_box *b, char ret[POOL_LIFE_MAX + 1]);
 void backend_add_orphan(struct world *w);
 struct world_box *backend_find(struct world *w, uint64_t id);
+
+/* away.c */
+bool away_is(const struct world *w, unsigned backend);
+bool away_is_held(const struct world *w, unsigned backend); /* it must not be asked for a box */
+void away_note_word(struct world *w, const struct pool_event *ev);
+void away_begin(struct world *w); /* one of them, for long; calm: all are back */
 
 /* rows.c */
 void rows_submit(struct world *w, const struct pool_fx *fx);

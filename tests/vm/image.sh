@@ -4,7 +4,7 @@
 # takes commands (guest.py).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
-dir=$1 mirror=$2
+dir=$(readlink -m "$1") mirror=$2
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
 packages=(systemd systemd-sysv udev kmod dbus dbus-user-session libpam-systemd initramfs-tools linux-image-cloud-amd64
@@ -13,11 +13,16 @@ packages=(systemd systemd-sysv udev kmod dbus dbus-user-session libpam-systemd i
 
 # What the disk depends on: another text here, another disk.
 stamp=$(cat "$0" "$here/guest.py" | sha256sum | cut -c 1-16)-$codename
-[ "$(cat "$dir/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
 
+# One at a time, and whole or not at all: another run may wait for it, or this one may be stopped half-way.
+mkdir -p "$(dirname "$dir")"
+exec 9>"$dir.lock"
+flock 9
+[ "$(cat "$dir/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
+final=$dir dir=$dir.new
 rm -rf "$dir"
-mkdir -p "$dir"
-trap 'rm -rf "$dir/root"' EXIT
+mkdir "$dir"
+trap 'rm -rf "$dir"' EXIT
 mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' \
     --include="$(IFS=,; echo "${packages[*]}")" "$codename" "$dir/root.tar" "$mirror"
 mkdir "$dir/root"
@@ -56,3 +61,5 @@ cd ..
 truncate -s 6G base.img
 mke2fs -q -t ext4 -d root base.img
 echo "$stamp" >stamp
+rm -rf root "$final"
+mv "$dir" "$final"

@@ -9,11 +9,13 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "tests" / "lib")]
 
 from sandpool import AsyncClient, Client, wire  # noqa: E402
 from sandpool.errors import ConnectionFailed, NotFound, ProtocolError, SandpoolError  # noqa: E402
 from sandpool.types import Sandbox, sandbox_id_of  # noqa: E402
+from testlib import main  # noqa: E402
 
 SIZED = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}'
 EVIL = SIZED.replace(b"1}", b"6}")
@@ -215,4 +217,4 @@ class Types(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

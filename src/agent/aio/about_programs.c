@@ -1,13 +1,16 @@
 /* about_programs.c - which programs a box has, by their names in the directories of $PATH. A version is
- * what a name says (python3.11, or a link to it): nothing is run to ask for more. */
+ * what a name says (python3.11, or a link to it), or a file beside it: nothing is run to ask for more. */
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/aio/about.h"
 #include "agent/file/text.h"
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -149,6 +152,44 @@ static void find_names(const struct dirs *dirs, const char *const *names, struct
     }
 }
 
+/* "#define NODE_MAJOR_VERSION 20" and so on. */
+static bool number_of(const char *text, const char *what, unsigned *ret)
+{
+    char line[64];
+    const char *at;
+
+    (void) snprintf(line, sizeof(line), "#define NODE_%s_VERSION ", what);
+    at = strstr(text, line);
+    return at != NULL && sscanf(at + strlen(line), "%5u", ret) == 1;
+}
+
+/* Node is installed with its headers, one of which says it; Debian has them in a package of their own. Not a
+ * named pipe or the like, which the box's root could put there. */
+static void read_node_version(const char *real, struct found *f)
+{
+    const char *name = strrchr(real, '/');
+    char path[PATH_MAX + 64];
+    char text[8192];
+    struct stat st;
+    unsigned v[3];
+    AUTO_CLOSE int fd = -1;
+    ssize_t len;
+
+    (void) snprintf(path, sizeof(path), "%.*s/../include/node/node_version.h", (int) (name - real),
+                    real);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return;
+    len = read(fd, text, sizeof(text) - 1);
+    if (len <= 0)
+        return;
+    text[len] = '\0';
+    if (number_of(text, "MAJOR", &v[0]) && number_of(text, "MINOR", &v[1]) &&
+        number_of(text, "PATCH", &v[2]))
+        (void) snprintf(f->version, sizeof(f->version), "%u.%u.%u", v[0] % 1000, v[1] % 1000,
+                        v[2] % 1000);
+}
+
 /* No name of it has a version: what it is a link to may. */
 static void follow(struct found *f)
 {
@@ -158,7 +199,8 @@ static void follow(struct found *f)
     if (!str_is_empty(f->version) || realpath(f->bin, real) == NULL)
         return;
     name = strrchr(real, '/');
-    (void) (name != NULL && version_of(name + 1, f->version, sizeof(f->version)));
+    if (!version_of(name + 1, f->version, sizeof(f->version)) && strncmp(name, "/node", 5) == 0)
+        read_node_version(real, f);
 }
 
 static void put_runtimes(struct json_out *o, const char *key, const struct dirs *dirs,

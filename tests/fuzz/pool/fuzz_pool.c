@@ -166,6 +166,13 @@ static void fill_verdict(struct fuzz *f, struct input *in, struct pool_event *ev
     ev->u.used.active_ns = f->now_ns - take(in) * NS_PER_MS;
 }
 
+static void fill_config(struct fuzz *f, struct input *in, struct pool_event *ev)
+{
+    f->config.profiles[take(in) % 2].spec_hash = take(in) % 3;
+    f->config.profile_count = 1 + take(in) % 2;
+    ev->u.reconfig = &f->config;
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -191,6 +198,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_ABSENT:
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
+    case POOL_EV_UNGUARDED:
     case POOL_EV_STORED:
     case POOL_EV_STORE_FAILED:
         fill_answer(f, in, ev);
@@ -221,9 +229,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         f->now_ns += take(in) * NS_PER_MS * 20;
         break;
     case POOL_EV_RECONFIG:
-        f->config.profiles[take(in) % 2].spec_hash = take(in) % 3;
-        f->config.profile_count = 1 + take(in) % 2;
-        ev->u.reconfig = &f->config;
+        fill_config(f, in, ev);
         break;
     case POOL_EV_COUNT:
         break;

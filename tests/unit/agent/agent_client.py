@@ -7,13 +7,16 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", "build"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
+from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, wait_until  # noqa: E402
+
+__all__ = ["BIN", "IS_SANITIZED", "TOKEN", "WAIT_S", "AgentTest", "Answer", "at_most", "is_alive", "main", "wait_until"]
+
 TOKEN = "test-token"
-WAIT_S = 60
 
 
 class Answer:
@@ -131,25 +134,3 @@ class AgentTest(unittest.TestCase):
     def memory_kb(self, field="VmRSS"):
         status = pathlib.Path(f"/proc/{self.agent.pid}/status").read_text()
         return int(re.search(rf"{field}:\s+(\d+)", status).group(1))
-
-    def until(self, condition, what):
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.01)
-        raise AssertionError(f"not within {WAIT_S} s: {what}")
-
-
-def is_alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def is_sanitized():
-    cache = BIN / "CMakeCache.txt"
-    return cache.is_file() and "SANDPOOL_SANITIZE:STRING=a" in cache.read_text()

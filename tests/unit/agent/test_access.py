@@ -1,9 +1,8 @@
 """/v1/agent/access: a box that serves without its token."""
 
 import os
-import unittest
 
-from agent_client import TOKEN, AgentTest
+from agent_client import TOKEN, AgentTest, main
 
 ACCESS = "/v1/agent/access"
 
@@ -109,4 +108,4 @@ class TokenWins(AgentTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -2,9 +2,8 @@
 
 import http.client
 import time
-import unittest
 
-from agent_client import TOKEN, WAIT_S, AgentTest
+from agent_client import TOKEN, WAIT_S, AgentTest, main, wait_until
 
 ACTIVITY = "/v1/agent/activity"
 
@@ -47,7 +46,7 @@ class Activity(AgentTest):
         self.assertTrue(self.is_busy())
         self.call("POST", f"/v1/agent/processes/{job}/stdin?eof=1", b"")
         before = time.monotonic()
-        self.until(lambda: not self.is_busy(), "it ends")
+        wait_until(lambda: not self.is_busy(), "it ends")
         self.assertUsedSince(before - 1)  # it may have ended a moment earlier
 
     def test_what_a_command_has_left_behind(self):
@@ -56,11 +55,11 @@ class Activity(AgentTest):
         self.assertTrue(self.is_busy())
         self.bash("setsid -f sh -c 'echo $$ > apart; exec sleep 600' >/dev/null 2>&1 </dev/null;"
                   "kill $(cat left)")
-        self.until(lambda: self.bash("cat apart")["stdout"], "it runs")
+        wait_until(lambda: self.bash("cat apart")["stdout"], "it runs")
         self.assertTrue(self.is_busy(), "also in a session of its own")
         before = time.monotonic()
         self.bash("kill $(cat apart)")
-        self.until(lambda: not self.is_busy(), "nothing runs any more")
+        wait_until(lambda: not self.is_busy(), "nothing runs any more")
         self.assertUsedSince(before)
 
     def test_a_shell_that_waits_is_idle(self):
@@ -80,13 +79,13 @@ class Activity(AgentTest):
         c.putheader("Authorization", f"Bearer {TOKEN}")
         c.putheader("Content-Length", str(len(body)))
         c.endheaders(body[:10])
-        self.until(self.is_busy, "half a request is there")
+        wait_until(self.is_busy, "half a request is there")
         self.assertEqual(self.activity()["requests"], 1)
         before = time.monotonic()
         c.close()
-        self.until(lambda: not self.is_busy(), "its caller has gone")
+        wait_until(lambda: not self.is_busy(), "its caller has gone")
         self.assertUsedSince(before)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -10,7 +10,7 @@ import shutil
 import socket
 
 from aio_types import CALLS, answer_problems
-from agent_client import TOKEN
+from agent_client import TOKEN, main, wait_until
 from file_client import FileTest, multipart
 
 SOURCE = pathlib.Path(os.environ.get("SANDPOOL_SOURCE_DIR", pathlib.Path(__file__).parents[3]))
@@ -191,7 +191,7 @@ class WhatTheBoxIs(TypedTest):
             self.assertEqual(ports, sorted(set(ports), key=int))
             with socket.create_connection(one.getsockname()) as client:
                 self.assertNotIn(str(client.getsockname()[1]), self.detail()["system"]["occupied_ports"])
-        self.until(lambda: not wanted - {str(self.port)} & set(self.detail()["system"]["occupied_ports"]), "closed")
+        wait_until(lambda: not wanted - {str(self.port)} & set(self.detail()["system"]["occupied_ports"]), "closed")
 
     def put_program(self, where, name, target=None):
         where.mkdir(exist_ok=True)
@@ -221,6 +221,15 @@ class WhatTheBoxIs(TypedTest):
         tools = [tool["name"] for category in detail["utils"] for tool in category["tools"]]
         self.assertEqual(tools, ["git"])
         self.put_program(two, "rg")
+        (self.root / "include" / "node").mkdir(parents=True)
+        header = self.root / "include" / "node" / "node_version.h"
+        for text, version in (("#define NODE_MAJOR_VERSION 20\n#define NODE_MINOR_VERSION 9\n"
+                               "#define NODE_PATCH_VERSION 0\n", "20.9.0"), ("#define NODE_MAJOR_VERSION x\n", None)):
+            header.write_text(text)
+            self.assertEqual(self.detail()["runtime"]["nodejs"][0]["ver"], version)
+        header.unlink()
+        os.mkfifo(header)
+        self.assertIsNone(self.detail()["runtime"]["nodejs"][0]["ver"])
         self.post("/v1/agent/env", {"set": {"PATH": str(two)}})
         tools = [tool["name"] for category in self.detail()["utils"] for tool in category["tools"]]
         self.assertEqual(sorted(tools), ["git", "rg"])
@@ -252,5 +261,4 @@ class Lengths(TypedTest):
 
 
 if __name__ == "__main__":
-    import unittest
-    unittest.main()
+        main()

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import unittest
 
-from agent_client import BIN, TOKEN, WAIT_S
+from agent_client import BIN, TOKEN, WAIT_S, main
 
 LIMIT = 256  # connections of an agent
 ASK = b"GET %s HTTP/1.1\r\nHost: box\r\n%s\r\n"
@@ -121,4 +121,4 @@ class Channel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

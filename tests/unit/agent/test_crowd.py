@@ -1,9 +1,8 @@
 """Many connections of strangers: whoever has the token still gets in."""
 
 import socket
-import unittest
 
-from agent_client import TOKEN, AgentTest
+from agent_client import TOKEN, AgentTest, main
 
 LIMIT = 256  # connections of an agent
 
@@ -57,4 +56,4 @@ class Crowd(AgentTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -1,7 +1,7 @@
 """/v1/file/str_replace_editor: view, create, str_replace, insert."""
 
-import unittest
 
+from agent_client import main
 from file_client import FileTest
 
 
@@ -95,4 +95,4 @@ class Editor(FileTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

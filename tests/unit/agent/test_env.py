@@ -1,8 +1,7 @@
 """/v1/agent/env: the environment of what is started from now on."""
 
-import unittest
 
-from agent_client import AgentTest
+from agent_client import AgentTest, main
 
 ENV = "/v1/agent/env"
 
@@ -87,4 +86,4 @@ class Env(AgentTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

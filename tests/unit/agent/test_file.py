@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from agent_client import BIN, TOKEN
+from agent_client import BIN, TOKEN, at_most, main
 from file_client import MIB, FileTest
 
 
@@ -404,12 +404,12 @@ class GrepTest(FileTest):
             self.assertEqual(self.get("/healthz", token=None).status, 200)
             self.ok("read", file=path)
             self.assertEqual(self.download(path).body, b"x")
-            self.assertLess(time.monotonic() - start, 5)
+            self.assertLess(time.monotonic() - start, at_most(5))
         for t in threads:
             t.join(90)
         self.assertEqual(len(answers), 4)
-        self.assertEqual({a.status for a in answers} - {200, 504}, set(), answers)
-        self.assertIs([a for a in answers if a.status == 200][0].data["truncated"], True)
+        self.assertEqual({a.status for a in answers} - {200, 504}, set(), answers)  # 504: it did not get far enough
+        self.assertEqual({a.data["truncated"] for a in answers if a.status == 200} - {True}, set(), answers)
 
 
 @unittest.skipIf(os.geteuid() != 0, "needs a second user")
@@ -462,4 +462,4 @@ class DeniedTest(FileTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from agent_client import TOKEN, is_alive
+from agent_client import TOKEN, is_alive, main, wait_until
 from file_client import multipart
 from user_client import GID, UID, UserTest
 
@@ -56,8 +56,8 @@ class HelperTest(UserTest):
         connection = self.connect()
         body = ('{"file": "%s", "regex": "x"}' % path).encode()
         connection.request("POST", "/v1/file/search", body, {"Authorization": f"Bearer {TOKEN}"})
-        child = self.until(lambda: set(self.children()) - before, "a helper").pop()
-        self.until(lambda: str(path) in self.opened(child), "the file is open")
+        child = wait_until(lambda: set(self.children()) - before, "a helper").pop()
+        wait_until(lambda: str(path) in self.opened(child), "the file is open")
         return connection, child
 
     def opened(self, pid):
@@ -195,7 +195,7 @@ class Process(HelperTest):
                          sorted(["/dev/null"] * 3 + [str(self.work / "sparse0")]))
         self.assertEqual(len(opened), 5, opened)
         theirs = {o for o in opened if o.startswith("socket:")}
-        self.until(lambda: not theirs & set(self.opened(self.agent.pid)), "the agent has closed that end")
+        wait_until(lambda: not theirs & set(self.opened(self.agent.pid)), "the agent has closed that end")
         status = self.status(child)
         self.assertEqual(status["Uid"].split(), [str(UID)] * 4)
         self.assertEqual(status["Gid"].split(), [str(GID)] * 4)
@@ -208,11 +208,11 @@ class Process(HelperTest):
     def test_a_client_that_hangs_up_ends_it(self):
         connection, child = self.slow_call()
         connection.close()
-        self.until(lambda: child not in self.children(), "its end")
+        wait_until(lambda: child not in self.children(), "its end")
         connection, child = self.slow_call()
         os.kill(child, signal.SIGSTOP)
         connection.close()
-        self.until(lambda: child not in self.children(), "its end")
+        wait_until(lambda: child not in self.children(), "its end")
         self.nothing_left()
 
     def test_long_calls_wait_for_each_other_only(self):
@@ -221,7 +221,7 @@ class Process(HelperTest):
         third = self.connect()
         third.request("POST", "/v1/file/list", b'{"path": "/etc"}', {"Authorization": f"Bearer {TOKEN}"})
         self.assertTrue(self.ok("read", file="/etc/passwd")["content"])
-        self.until(lambda: len(self.children()) == 2, "the short call is buried")
+        wait_until(lambda: len(self.children()) == 2, "the short call is buried")
         self.assertEqual(select.select([third.sock], [], [], 0)[0], [])
         first.close()
         self.assertEqual(third.getresponse().status, 200)
@@ -238,7 +238,7 @@ class Process(HelperTest):
     def test_the_agent_ends_with_a_call_under_way(self):
         _, child = self.slow_call()
         self.stop_agent()
-        self.until(lambda: not is_alive(child), "its end")
+        wait_until(lambda: not is_alive(child), "its end")
 
     def test_nothing_is_left_of_many(self):
         path = self.work / "small"
@@ -254,8 +254,8 @@ class Process(HelperTest):
             response.read()
             self.assertEqual(response.status, 200 if i % 4 else 403)
         connection.close()
-        self.until(lambda: self.children() == [], "the last is buried")
-        self.until(lambda: self.descriptors() <= before, "descriptors")
+        wait_until(lambda: self.children() == [], "the last is buried")
+        wait_until(lambda: self.descriptors() <= before, "descriptors")
 
     def test_uploads_and_downloads_that_break_off(self):
         big = self.work / "big"
@@ -274,11 +274,11 @@ class Process(HelperTest):
                         f"\r\nContent-Type: {headers['Content-Type']}\r\n"
                         f"Content-Length: {len(body)}\r\n\r\n")
                 s.sendall(head.encode() + body[:-100])
-                self.until(lambda: list(self.work.glob(".sandpool-*")), "the upload has begun")
-            self.until(lambda: self.children() == [], "the end of the helpers")
+                wait_until(lambda: list(self.work.glob(".sandpool-*")), "the upload has begun")
+            wait_until(lambda: self.children() == [], "the end of the helpers")
             self.assertEqual(list(self.work.glob(".sandpool-*")), [])
         self.assertFalse((self.work / "up").exists())
-        self.until(lambda: self.descriptors() <= before, "descriptors")
+        wait_until(lambda: self.descriptors() <= before, "descriptors")
 
 
 class SmallDisk(HelperTest):
@@ -314,7 +314,7 @@ class Broken(HelperTest):
                 self.assertEqual(answer.status, 500, answer)
                 self.assertIn("helper", answer.json["message"])
         self.assertEqual(self.get("/healthz").status, 200)
-        self.until(lambda: self.children() == [], "all are buried")
+        wait_until(lambda: self.children() == [], "all are buried")
 
 
 class BrokenAnswer(Broken):
@@ -322,4 +322,4 @@ class BrokenAnswer(Broken):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -7,7 +7,7 @@ import shutil
 import signal
 import unittest
 
-from agent_client import is_alive
+from agent_client import is_alive, main, wait_until
 from user_client import GID, UID, UserTest
 
 CLONE_NEWUSER = 0x10000000
@@ -107,9 +107,9 @@ class Init(UserTest):
 
     def test_dies_with_everything(self):
         stray = self.start(command="setsid sleep 300 & setsid sleep 301 & wait")
-        self.until(lambda: self.run_as("pgrep -c sleep")[1] == "2\n", "both run")
+        wait_until(lambda: self.run_as("pgrep -c sleep")[1] == "2\n", "both run")
         self.assertEqual(self.process(stray).json["outcome"], "running")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -2,9 +2,8 @@
 
 import signal
 import time
-import unittest
 
-from agent_client import WAIT_S, AgentTest
+from agent_client import WAIT_S, AgentTest, main, wait_until
 
 GRACE_S = 300  # never waited for
 
@@ -16,7 +15,7 @@ class Leave(AgentTest):
         return [*argv, "--stop-grace", str(self.grace)]
 
     def ready(self, path):
-        return self.until((self.home / path).exists, f"{path} is there")
+        return wait_until((self.home / path).exists, f"{path} is there")
 
     def told(self):
         """How long its end took."""
@@ -68,4 +67,4 @@ class Short(Leave):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from agent_client import AgentTest
+from agent_client import AgentTest, main
 
 # Each way, and what must go on. Without the refusal socket filters and system call filters are loaded; `int 0x80` calls the 32-bit table.
 PROBE = r"""
@@ -107,4 +107,4 @@ class Refuse(AgentTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

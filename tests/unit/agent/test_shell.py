@@ -3,9 +3,8 @@
 import json
 import threading
 import time
-import unittest
 
-from agent_client import AgentTest, is_alive
+from agent_client import AgentTest, is_alive, main, wait_until
 
 
 class Shell(AgentTest):
@@ -155,7 +154,7 @@ class Shell(AgentTest):
                        hard_timeout=0.3)
         self.assertEqual(data["status"], "hard_timeout")
         child = int(data["output"].split()[0])
-        self.until(lambda: not is_alive(child), "its children are dead, too")
+        wait_until(lambda: not is_alive(child), "its children are dead, too")
         self.assertEqual(self.sh("pwd")["output"], "/tmp\n")  # a new shell at the old place
 
     def test_exit_ends_the_shell(self):
@@ -229,7 +228,7 @@ class Shell(AgentTest):
         self.assertNotIn("one", self.sessions())
         self.assertEqual(self.call("DELETE", "/v1/shell/sessions").status, 200)
         self.assertEqual(self.sessions(), {})
-        self.until(lambda: self.children() == [], "all shells are gone")
+        wait_until(lambda: self.children() == [], "all shells are gone")
 
     def test_other_apis_keep_out(self):
         self.create("same")
@@ -245,7 +244,7 @@ class Shell(AgentTest):
         results = []
         thread = threading.Thread(target=lambda: results.append(self.sh("sleep 300", id="gone")))
         thread.start()
-        self.until(lambda: self.sessions()["gone"]["status"] == "active", "it runs")
+        wait_until(lambda: self.sessions()["gone"]["status"] == "active", "it runs")
         self.call("DELETE", "/v1/shell/sessions/gone")
         thread.join(30)
         self.assertEqual(results[0]["status"], "terminated")
@@ -253,15 +252,15 @@ class Shell(AgentTest):
     def test_nothing_is_left(self):
         self.sh("true")
         self.call("DELETE", "/v1/shell/sessions")
-        self.until(lambda: self.children() == [], "the shell is gone")
+        wait_until(lambda: self.children() == [], "the shell is gone")
         before = self.descriptors()
         for i in range(20):
             self.create(f"t{i}")
             self.sh("echo x", id=f"t{i}")
             self.call("DELETE", f"/v1/shell/sessions/t{i}")
-        self.until(lambda: self.children() == [], "the shells are gone")
-        self.until(lambda: self.descriptors() <= before, "descriptors are closed")
+        wait_until(lambda: self.children() == [], "the shells are gone")
+        wait_until(lambda: self.descriptors() <= before, "descriptors are closed")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

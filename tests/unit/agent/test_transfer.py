@@ -3,9 +3,8 @@
 import os
 import threading
 import time
-import unittest
 
-from agent_client import TOKEN, Answer, is_sanitized
+from agent_client import IS_SANITIZED, TOKEN, Answer, main, wait_until
 from file_client import MIB, FileTest, multipart
 
 
@@ -55,9 +54,9 @@ class TransferTest(FileTest):
             connection.putheader(name, value)
         connection.endheaders()
         connection.send(body[: 2 * MIB])
-        self.until(lambda: list(self.root.glob(".sandpool-*")), "the upload has begun")
+        wait_until(lambda: list(self.root.glob(".sandpool-*")), "the upload has begun")
         connection.close()
-        self.until(lambda: not list(self.root.iterdir()), "nothing is left of it")
+        wait_until(lambda: not list(self.root.iterdir()), "nothing is left of it")
 
     def test_download(self):
         data = b"x" + os.urandom(2 * MIB + 5)  # no "{": it would be read as JSON
@@ -102,7 +101,7 @@ class TransferTest(FileTest):
         thread = threading.Thread(target=grow)
         thread.start()
         try:
-            self.until(lambda: self.download(path, "&change_policy=abort").status == 409, "a change")
+            wait_until(lambda: self.download(path, "&change_policy=abort").status == 409, "a change")
             self.assertEqual(self.download(path).status, 200)
         finally:
             done.set()
@@ -111,7 +110,7 @@ class TransferTest(FileTest):
 
     def test_flat_memory(self):
         """4 GiB down and 1 GiB up; a sanitizer's memory tells nothing, so less is moved there."""
-        down, up = (256 * MIB, 64 * MIB) if is_sanitized() else (4096 * MIB, 1024 * MIB)
+        down, up = (256 * MIB, 64 * MIB) if IS_SANITIZED else (4096 * MIB, 1024 * MIB)
         path = self.root / "sparse"
         with open(path, "wb") as f:
             f.truncate(down)
@@ -141,7 +140,7 @@ class TransferTest(FileTest):
         self.assertEqual((answer.status, answer.data["file_size"]), (200, up))
         self.assertEqual((self.root / "up").stat().st_size, up)
         (self.root / "up").unlink()
-        if not is_sanitized():
+        if not IS_SANITIZED:
             self.assertLess(self.memory_kb("VmHWM"), 12 * 1024)
 
     def test_slow_reader_and_gone_reader(self):
@@ -155,8 +154,8 @@ class TransferTest(FileTest):
         self.assertEqual(self.ok("read", file=self.put("g", "x"))["content"], "x")
         response.close()
         connection.close()
-        self.until(lambda: self.descriptors() <= before + 1, "the file is closed")
+        wait_until(lambda: self.descriptors() <= before + 1, "the file is closed")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

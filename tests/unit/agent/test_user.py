@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from agent_client import BIN, TOKEN, AgentTest
+from agent_client import BIN, TOKEN, AgentTest, main
 from user_client import EXTRA_GID, GID, UID, UserTest
 
 IDS = f"{UID}:{GID}:{GID} {EXTRA_GID}"
@@ -302,4 +302,4 @@ class NotRoot(AgentTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

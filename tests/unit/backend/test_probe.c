@@ -9,6 +9,7 @@
 
 #include "backend/probe.h"
 #include "base/compiler.h"
+#include "tests/lib/at_most.h"
 #include "tests/unit/loop/bad_server.h"
 
 struct fixture {
@@ -147,11 +148,11 @@ static void test_never_ready(void **state)
     struct fixture *f = *state;
 
     assert_int_equal(run_probe(f, "/ok", 800), SP_TIMEOUT); /* nobody listens */
-    assert_in_range(f->took_ns, 800 * NS_PER_MS, 960 * NS_PER_MS);
+    assert_in_range(f->took_ns, 800 * NS_PER_MS, at_most(960 * NS_PER_MS));
     assert_non_null(strstr(f->probe.op.err.msg, "connect"));
     start_server(f);
     assert_int_equal(run_probe(f, "/never", 800), SP_TIMEOUT); /* accepts and keeps silent */
-    assert_in_range(f->took_ns, 800 * NS_PER_MS, 960 * NS_PER_MS);
+    assert_in_range(f->took_ns, 800 * NS_PER_MS, at_most(960 * NS_PER_MS));
     assert_int_equal(f->probe.attempts, 1);
     assert_non_null(strstr(f->probe.op.err.msg, "no answer in time"));
 }
@@ -195,7 +196,7 @@ static void test_cancel(void **state)
         loop_run(&f->loop);
         assert_int_equal(f->done, 1);
         assert_int_equal(f->probe.op.result, SP_CANCELLED);
-        assert_true(f->took_ns < 2 * NS_PER_S);
+        assert_true(f->took_ns < at_most(2 * NS_PER_S));
     }
     start_probe(f, "/never", 10000);
     op_cancel(&f->probe.op); /* before anything was sent */

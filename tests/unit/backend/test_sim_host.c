@@ -14,6 +14,7 @@
 #include "backend/probe.h"
 #include "backend/sim.h"
 #include "base/str.h"
+#include "tests/lib/at_most.h"
 #include "tests/unit/backend/conformance.h"
 #include "tests/unit/sim/program.h"
 
@@ -112,6 +113,7 @@ static void test_box_becomes_ready(void **state)
     struct probe probe = {.attempts = 0};
     uint64_t start_ns;
 
+    rig->profile.sim.ready_ms = 500; /* the first try comes before that on a busy machine, too */
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
     assert_false(r.box.is_ready);
     str_copy_cut(probe.url, sizeof(probe.url), r.box.url);
@@ -121,7 +123,7 @@ static void test_box_becomes_ready(void **state)
     rig_wait(rig);
     assert_int_equal(probe.op.result, SP_OK);
     assert_true(probe.attempts > 1);
-    assert_true(rig_deadline(rig, 0) - start_ns < 5 * NS_PER_S);
+    assert_true(rig_deadline(rig, 0) - start_ns < at_most(5 * NS_PER_S));
 }
 
 static void test_token_opens_its_box(void **state)

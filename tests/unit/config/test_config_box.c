@@ -321,6 +321,50 @@ static void test_thread_data(void **state)
         "t.yaml:1:28: provisioner.thread_data must have {user_id} and {thread_id}, each once");
 }
 
+/* Which extra mounts a thread may have: its own, and its user's beside the threads. */
+static void test_thread_owns(void **state)
+{
+    static const struct {
+        const char *path;
+        bool is_closed;
+        const char *own; /* NULL: not its own */
+    } cases[] = {
+        {"/srv/d/users/u/threads/t/user-data/x", true, "/srv/d/users/u/threads/t"},
+        {"/srv/d/users/u/threads/t", true, "/srv/d/users/u/threads/t"},
+        {"/srv/d/users/u/skills/custom", true, "/srv/d/users/u/skills"},
+        {"/srv/d/users/u/threads2", true, "/srv/d/users/u/threads2"},
+        {"/srv/d/users/u/threads/t2", true, NULL},
+        {"/srv/d/users/u/threads", true, NULL},
+        {"/srv/d/users/u", true, NULL},
+        {"/srv/d/users/u2/skills", true, NULL},
+        {"/srv/d/users", true, NULL},
+        {"/srv/d", true, NULL},
+        {"/srv/d/users2/u", false, NULL},
+        {"/srv/e", false, NULL},
+    };
+    struct config *c = load(
+        "provisioner: {thread_data: '/srv/d/users/{user_id}/threads/{thread_id}/user-data'}\n");
+    struct config *none = load("profiles: {default: {backend: sim}}\n");
+    char base[CONFIG_PATH_MAX + 1];
+
+    (void) state;
+    assert_true(config_thread_base(c, base));
+    assert_string_equal(base, "/srv/d/users");
+    assert_false(config_thread_base(none, base));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        size_t own = 0;
+        bool is_own = config_thread_owns(c, "u", "t", cases[i].path, &own);
+
+        if (config_mount_is_closed(c, cases[i].path) != cases[i].is_closed ||
+            config_mount_is_closed(none, cases[i].path) || is_own != (cases[i].own != NULL) ||
+            (is_own &&
+             (own != strlen(cases[i].own) || strncmp(cases[i].path, cases[i].own, own) != 0)))
+            fail_msg("%s", cases[i].path);
+    }
+    (void) config_free(c);
+    (void) config_free(none);
+}
+
 static void test_thread_path(void **state)
 {
     (void) state;
@@ -350,10 +394,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thousandths), cmocka_unit_test(test_thread_data),
-        cmocka_unit_test(test_thread_path), cmocka_unit_test(test_good_boxes),
-        cmocka_unit_test(test_bad_mounts),  cmocka_unit_test(test_allowed),
-        cmocka_unit_test(test_plain_paths), cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_bad_remotes), cmocka_unit_test(test_bad_boxes),
+        cmocka_unit_test(test_thread_owns), cmocka_unit_test(test_thread_path),
+        cmocka_unit_test(test_good_boxes),  cmocka_unit_test(test_bad_mounts),
+        cmocka_unit_test(test_allowed),     cmocka_unit_test(test_plain_paths),
+        cmocka_unit_test(test_urls),        cmocka_unit_test(test_bad_remotes),
+        cmocka_unit_test(test_bad_boxes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -422,6 +422,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.bind_host",
                                        "profiles.*.docker.url_host",
                                        "profiles.*.docker.reach",
+                                       "profiles.*.sockets",
                                        "profiles.*.docker.volumes",
                                        "profiles.*.docker.tmpfs",
                                        "profiles.*.docker.shm_size",

@@ -2,14 +2,12 @@
 directories, socket and bridge, filled with one small image, and taken away again with everything it left.
 `engine.py docker|podman PROGRAM [ARGUMENT]...` runs a program beside it, which finds it in SANDPOOL_TEST_DOCKER."""
 
-import http.client
 import io
 import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -17,20 +15,13 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
+from testlib import UnixConnection as Connection  # noqa: E402
+from testlib import at_most, skip  # noqa: E402
+
 IMAGE = "sandpool-test:1"
 START_S = 60
 STOP_S = 40
-
-
-class Connection(http.client.HTTPConnection):
-    def __init__(self, path, timeout=60):
-        super().__init__("docker", timeout=timeout)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
 
 
 # Everything an engine makes outside its own directories goes with these namespaces, also when the test is killed:
@@ -117,8 +108,7 @@ def static_agent(bin_dir):
     for path in [pathlib.Path(wanted)] if wanted else [bin_dir / "sandpool-agent", bin_dir.parent / "dev/sandpool-agent"]:
         if path.exists() and b"/ld-linux" not in path.read_bytes()[:4096]:
             return path.resolve()
-    print(f"SKIPPED: no static sandpool-agent in {bin_dir}, nor in ../dev", file=sys.stderr)
-    raise unittest.SkipTest("no static sandpool-agent")
+    return skip(f"no static sandpool-agent in {bin_dir}, nor in ../dev")
 
 
 def is_process(pid_file):
@@ -167,8 +157,7 @@ class Engine:
         try:
             self.start()
         except RuntimeError as problem:
-            print(f"SKIPPED: {self.kind} does not start here: {str(problem)[-300:]!r}", file=sys.stderr)
-            raise unittest.SkipTest(str(problem)) from None
+            skip(f"{self.kind} does not start here: {str(problem)[-300:]!r}")
 
     def make_bridge(self):
         """With a hardware address of its own, as an engine gives to those it makes. A bridge without one takes the
@@ -187,14 +176,14 @@ class Engine:
                 pathlib.Path(self.dir + left).unlink(missing_ok=True)
         with open(self.dir + "/log", "ab") as log:
             self.spawn(log)
-        deadline = time.monotonic() + START_S
+        start = time.monotonic()
         while True:
             try:
                 if self.call("GET", "/_ping")[0] == 200:
                     return
             except OSError:
                 pass
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() - start > at_most(START_S):
                 with open(self.dir + "/log") as f:
                     raise RuntimeError("the engine does not start:\n" + f.read()[-2000:])
             time.sleep(0.05)

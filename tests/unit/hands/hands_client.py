@@ -10,16 +10,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", "build"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
+from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, make_directory, skip, wait_until  # noqa: E402
+
+__all__ = ["AGENT", "BIN", "HANDS", "ID_BASE", "IS_SANITIZED", "TOKEN", "WAIT_S", "Box", "Failure", "HandsTest", "at_most",
+           "descriptors", "is_alive", "kill", "loops", "main", "make_directory", "processes", "skip", "wait_until", "why_not"]
+
 HANDS = str(BIN / "sandpool-oci")
 AGENT = str(BIN / "sandpool-agent")
 TOKEN = "test-token"
-WAIT_S = 60
-CACHE = BIN / "CMakeCache.txt"
-IS_SANITIZED = CACHE.is_file() and "SANDPOOL_SANITIZE:STRING=a" in CACHE.read_text()
 ID_BASE = 1610612736
 USER = 1000
 CAPS = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"]
@@ -57,15 +58,6 @@ def processes(text):
     return found
 
 
-def wait_until(check, seconds=10):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if check():
-            return True
-        time.sleep(0.01)
-    return check()
-
-
 def descriptors(pid):
     """What a process has open, by number."""
     found = {}
@@ -75,13 +67,6 @@ def descriptors(pid):
         except OSError:
             pass
     return found
-
-
-def is_running(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Failure(Exception):
@@ -121,12 +106,13 @@ class Box:
         return (d.get("stdout") or "") + (d.get("stderr") or ""), d["exit_code"]
 
 
-@unittest.skipIf(why_not(), why_not() or "")
 class HandsTest(unittest.TestCase):
     """At the end of each test nothing may be left: mounts, loop devices, cgroups, files, processes."""
 
     @classmethod
     def setUpClass(cls):
+        if why_not():
+            skip(why_not())
         cls.state = pathlib.Path(tempfile.mkdtemp(prefix="sandpool-hands-"))
         cls.base_plan = {"dir": str(cls.state / "base"), "user": "user", "user_id": USER}
         cls.base = cls.state / "base" / json.loads(cls.run_hands("base", cls.base_plan).stdout)["digest"]
@@ -268,12 +254,6 @@ class HandsTest(unittest.TestCase):
             raise Failure(p.returncode, err)
         self.assertEqual(err, "")
         return Box(plan, p.port, json.loads(out)["pid"])
-
-
-def main():
-    if why_not():
-        print(f"SKIPPED: {why_not()}", file=sys.stderr)
-    unittest.main(verbosity=2)
 
 
 def kill(pid):

@@ -38,6 +38,49 @@ class Mount(HandsTest):
             "mounts": [dict(zip(("from", "to", "ro"), (str(m[0]), *m[1:]))) for m in mounts],
             "allow": [str(self.shared)] if allow is None else allow})
 
+    def closed_mount(self, box, source, closed, own=None, to="/closed"):
+        entry = {"from": str(source), "to": to, "ro": True, "closed": str(closed)}
+        return self.hands("mount", {
+            "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
+            "mounts": [entry if own is None else {**entry, "own": str(own)}], "allow": [str(self.shared)]})
+
+    def test_what_is_closed(self):
+        """A directory below one that may be mounted, and only some may have what is in it."""
+        closed = self.shared / "threads"
+        for name in ("ann/one/work", "ann/two", "bob/one", "ann/skills"):
+            (closed / name).mkdir(parents=True)
+            (closed / name / "file").write_text(name)
+        (self.shared / "beside").mkdir()
+        (self.shared / "beside" / "file").write_text("beside")
+        (self.shared / "link").symlink_to("threads/bob")
+        (self.shared / "link-file").symlink_to("threads/bob/one/file")
+        (closed / "ann/one/out").symlink_to("../../bob/one")
+        (closed / "ann/one/own-link").symlink_to("work")
+        (closed / "ann/away").symlink_to("../bob")
+        box = self.box("closed")
+
+        def refused(source, own=None):
+            with self.assertRaises(Failure) as e:
+                self.closed_mount(box, source, closed, own)
+            self.assertEqual(e.exception.status, 5, e.exception.text)
+            self.assertIn("provisioner.thread_data", e.exception.text)
+
+        for source in (closed, self.shared, closed / "bob", closed / "bob/one/file", self.shared / "link",
+                       self.shared / "link/one", self.shared / "link-file"):
+            refused(source)
+        ann = closed / "ann/one"
+        for source in (closed, self.shared, closed / "ann", closed / "ann/two", closed / "bob/one", ann / "out",
+                       ann / "out/file", self.shared / "link", self.shared / "link-file"):
+            refused(source, ann)
+        refused(closed / "ann/away/one", closed / "ann/away")  # what is said to be its own is a link
+        for i, (source, own) in enumerate(((self.shared / "beside", None), (self.shared / "beside/file", None),
+                                           (ann, ann), (ann / "work", ann), (ann / "work/file", ann),
+                                           (ann / "own-link", ann), (closed / "ann/skills", closed / "ann/skills"),
+                                           (closed / "ann/skills/file", closed / "ann/skills/file"))):
+            self.closed_mount(box, source, closed, own, to=f"/place{i}")
+        self.closed_mount(box, self.shared / "beside", self.shared / "not-there", to="/last")
+        self.assertEqual(box.sh("cat /place3/file /place4")[0], "ann/one/workann/one/work")
+
     def refused(self, status, *args, **more):
         with self.assertRaises(Failure) as e:
             self.mount(*args, **more)

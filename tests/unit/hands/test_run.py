@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 
-from hands_client import (HANDS, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HandsTest, descriptors, is_running, kill, loops, main, processes,
+from hands_client import (HANDS, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HandsTest, descriptors, is_alive, kill, loops, main, processes,
                           wait_until)
 
 
@@ -58,7 +58,7 @@ class Run(HandsTest):
             relay = box.relay()
             kill(box.pid if victim == "box" else relay)
             for pid in (box.pid, relay):
-                self.assertTrue(wait_until(lambda p=pid: not is_running(p)), (victim, pid))
+                self.assertTrue(wait_until(lambda p=pid: not is_alive(p)), (victim, pid))
             report = self.remove(box.plan)
             self.assertFalse(report["was_running"])
 
@@ -67,9 +67,9 @@ class Run(HandsTest):
         os.kill(box.pid, signal.SIGSTOP)
         relay = box.relay()
         kill(relay)
-        self.assertTrue(wait_until(lambda: not is_running(relay)))
+        self.assertTrue(wait_until(lambda: not is_alive(relay)))
         self.remove(box.plan)
-        self.assertFalse(is_running(box.pid))
+        self.assertFalse(is_alive(box.pid))
 
     def test_owners_and_modes_inside(self):
         box = self.box("owners")

@@ -126,6 +126,22 @@ static void on_upload_end(struct http_exchange *ex)
     http_reply(ex, 200, "text/plain", text, strlen(text));
 }
 
+static void on_sink_data(struct http_exchange *ex, const char *data UNUSED, size_t len)
+{
+    fixture_of(ex)->sunk += len;
+}
+
+static void on_sink_end(struct http_exchange *ex)
+{
+    fixture_of(ex)->ended++;
+    http_reply(ex, 200, "text/plain", "", 0);
+}
+
+static void handle_sink(struct http_exchange *ex)
+{
+    http_body_start(ex, on_sink_data, on_sink_end);
+}
+
 static void handle_upload(struct http_exchange *ex)
 {
     struct fixture *f = fixture_of(ex);
@@ -248,6 +264,7 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_GET, "/wait", handle_wait, 0, 0, "answers later"},
     {HTTP_METHOD_PUT, "/upload", handle_upload, HTTP_STREAM, 0, "streamed body"},
     {HTTP_METHOD_PUT, "/upload/small", handle_upload, HTTP_STREAM, 100, "bounded streamed body"},
+    {HTTP_METHOD_PUT, "/sink", handle_sink, HTTP_STREAM, 0, "streamed body that is only counted"},
     {HTTP_METHOD_PUT, "/early", handle_early, HTTP_STREAM, 0, "answers within the body"},
     {HTTP_METHOD_GET, "/download", handle_download, 0, 0, "streamed answer"},
     {HTTP_METHOD_GET, "/abort", handle_abort, 0, 0, "half an answer"},

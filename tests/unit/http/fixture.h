@@ -15,7 +15,7 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
-enum { WAIT_MS = 5000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
+enum { WAIT_MS = 20000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
 
 struct fixture {
     struct loop loop;
@@ -32,6 +32,7 @@ struct fixture {
     unsigned ended;        /* uploads */
     uint64_t uploaded;     /* bytes of the last /upload */
     size_t largest_piece;  /* of an upload */
+    uint64_t sunk;         /* bytes of all bodies to /sink */
     bool pause_each_piece; /* /upload pauses after every piece */
     struct http_exchange *paused;
     uint64_t to_send; /* of a /download */

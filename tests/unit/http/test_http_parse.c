@@ -243,6 +243,8 @@ static void test_floods(void **state)
     assert_int_equal(error_of_flood(chunked, "000000000"), SP_BAD_REQUEST);
     (void) snprintf(text, sizeof(text), "%s0\r\n", chunked);
     assert_int_equal(error_of_flood(text, "t: trailer\r\n"), SP_BAD_REQUEST);
+    /* A little of extension with every byte, all the way. */
+    assert_int_equal(error_of_flood(chunked, "1;abcdefgh\r\nx\r\n"), SP_BAD_REQUEST);
     /* One byte per chunk is slow but fair. */
     assert_int_equal(error_of_flood(chunked, "1\r\nx\r\n"), SP_BODY_TOO_LARGE);
 }

@@ -82,6 +82,36 @@ static bool do_flow(int fd, uint64_t size, bool is_chunked)
     return !is_chunked || puts_to(fd, "0\r\n\r\n");
 }
 
+static bool do_flow_bytes(int fd, uint64_t kib)
+{
+    char text[6 * 1024];
+
+    if (!puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"))
+        return false;
+    for (uint64_t k = 0; k < kib; k++) {
+        const char *data = stream_pattern(k * 1024);
+
+        for (size_t i = 0; i < 1024; i++) {
+            memcpy(text + 6 * i, "1\r\n?\r\n", 6);
+            text[6 * i + 3] = data[i];
+        }
+        if (!put(fd, text, sizeof(text)))
+            return false;
+    }
+    return puts_to(fd, "0\r\n\r\n");
+}
+
+static bool do_flow_extensions(int fd)
+{
+    static const char text[] = ";name=0123456789012345678901234567890123456789";
+
+    if (!puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5"))
+        return false;
+    while (put(fd, text, sizeof(text) - 1)) {
+    }
+    return false;
+}
+
 static bool do_fields(int fd)
 {
     return puts_to(fd, "HTTP/1.1 100 Continue\r\nX-Early: yes\r\n\r\n"
@@ -193,6 +223,10 @@ bool stream_server_serve(int fd, struct bad_server_counts *counts, const char *p
     struct input in = {.fd = fd, .rest = rest, .rest_len = rest_len};
     char data[16];
 
+    if (strncmp(path, "/flow-bytes/", 12) == 0)
+        return do_flow_bytes(fd, strtoull(path + 12, NULL, 10));
+    if (strcmp(path, "/flow-extensions") == 0)
+        return do_flow_extensions(fd);
     if (strncmp(path, "/flow", 5) == 0)
         return do_flow(fd, strtoull(strrchr(path, '/') + 1, NULL, 10) << 20,
                        strncmp(path, "/flow-chunked", 13) == 0);

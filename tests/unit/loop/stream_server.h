@@ -2,6 +2,8 @@
  * only the header was read. The path says what happens:
  *
  *   /flow/MIB      that much of the pattern, with its length; /flow-chunked/MIB in chunks
+ *   /flow-bytes/KIB   the same in chunks of one byte
+ *   /flow-extensions  one chunk whose extension never ends
  *   /fields        a provisional answer first, then odd header lines, chunks, a trailer
  *   /up/count      takes the whole body, answers "<bytes> <sound|damaged>"; waits for the gate first
  *   /up/hangup     takes a little of the body, leaves

@@ -242,7 +242,7 @@ static void test_wake_from_a_thread(void **state)
 static void *sleep_then_send(void *arg)
 {
     struct waker *k = arg;
-    struct timespec ts = {.tv_nsec = 60 * 1000 * 1000};
+    struct timespec ts = {.tv_nsec = 500 * 1000 * 1000};
 
     nanosleep(&ts, NULL);
     wake_send(&k->wake);
@@ -268,8 +268,8 @@ static void test_clock_is_fresh_after_a_sleep(void **state)
     assert_int_equal(pthread_create(&thread, NULL, sleep_then_send, &f->waker), 0);
     loop_run(&f->loop);
     pthread_join(thread, NULL);
-    /* Far less than the 60 ms slept, whatever the scheduler does to one statement. */
-    assert_true(f->waker.slack_ns < 40 * NS_PER_MS);
+    /* Less than the 500 ms slept, whatever the scheduler does to one statement. */
+    assert_true(f->waker.slack_ns < 400 * NS_PER_MS);
     wake_close(w, NULL, NULL);
 }
 

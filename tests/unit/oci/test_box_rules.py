@@ -10,7 +10,9 @@ import subprocess
 import sys
 import unittest
 
-BIN = os.environ.get("SANDPOOL_BIN_DIR", "build")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from testlib import BIN, main  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAGE = "/mnt"
 USER_NS = STAGE + "/user_ns"
@@ -103,7 +105,7 @@ class Box:
                   "cgroup_v2": int(os.path.exists(CONTROLLERS + "/cgroup.controllers")),
                   "swap_limit": int(has_swap_limit())}
         values.update(options)
-        argv = [BIN + "/tests/print_spec"] + ["%s=%s" % v for v in values.items()]
+        argv = [str(BIN / "tests" / "print_spec")] + ["%s=%s" % v for v in values.items()]
         argv += ["--", "/inside.py"] + list(parts)
         return json.loads(subprocess.check_output(argv, timeout=10))
 
@@ -295,4 +297,4 @@ if __name__ == "__main__":
     if os.getuid() != 0 or not RUNTIMES:
         print("needs root and a runtime (runc or crun)")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    main()

@@ -14,8 +14,10 @@ import tempfile
 import time
 import unittest
 
-BIN = os.environ.get("SANDPOOL_BIN_DIR", "build")
-GET_IMAGE = BIN + "/tests/get_image"
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from testlib import BIN, at_most, main, make_directory  # noqa: E402
+
+GET_IMAGE = str(BIN / "tests" / "get_image")
 BUSYBOX = shutil.which("busybox")
 
 
@@ -67,8 +69,7 @@ def archive(path, layers, env=("PATH=/bin", "QUOTED=a \"b\" c"), workdir="/srv")
 
 class Images(unittest.TestCase):
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="sandpool-image-")
-        self.addCleanup(shutil.rmtree, self.dir)
+        self.dir = str(make_directory(self, "sandpool-image-"))
         self.cache = self.dir + "/state/oci"
         os.mkdir(self.dir + "/state")
         self.tar = self.dir + "/box.tar"
@@ -265,7 +266,7 @@ class Images(unittest.TestCase):
             self.wrap(tool, before)
             start = time.monotonic()
             self.bad(self.tar, "cancelled", cancel_ms=400, count=2)
-            self.assertLess(time.monotonic() - start, 10)
+            self.assertLess(time.monotonic() - start, at_most(10))
             self.assertEqual(self.images(), [])
             shutil.rmtree(self.dir + "/tools")
         self.good(self.tar)
@@ -310,4 +311,4 @@ if __name__ == "__main__":
     if os.getuid() != 0 or missing:
         print("needs root, skopeo, umoci and a static busybox; missing: %s" % missing)
         sys.exit(77)
-    unittest.main(verbosity=2)
+    main()

@@ -24,7 +24,7 @@ static int set_up(void **state)
     buf_init(&text, TEXT_MAX);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    oci_seccomp_put(&o, "seccomp", "/mnt/guard.sock", true);
+    oci_seccomp_put(&o, "seccomp", "/mnt/guard.sock", OCI_SOCKETS_COUNTED);
     json_end(&o);
     json_out_finish(&o, &text);
     assert_false(buf_failed(&text));
@@ -176,10 +176,10 @@ static int result_of(const struct json *rule)
 
 /* What becomes of a call: 0 when it is allowed, ASKED, IGNORED, or its error. Rules that disagree are a
  * mistake. */
-static int outcome(const struct json *rules, const char *name, uint64_t first, uint64_t second,
-                   uint64_t third)
+static int outcome4(const struct json *rules, const char *name, uint64_t first, uint64_t second,
+                    uint64_t third, uint64_t fourth)
 {
-    const uint64_t values[] = {first, second, third};
+    const uint64_t values[] = {first, second, third, fourth};
     int found = -1;
 
     for (size_t i = 0; i < json_len(rules); i++) {
@@ -191,6 +191,34 @@ static int outcome(const struct json *rules, const char *name, uint64_t first, u
         found = result_of(rule);
     }
     return found == -1 ? EPERM : found;
+}
+
+static int outcome(const struct json *rules, const char *name, uint64_t first, uint64_t second,
+                   uint64_t third)
+{
+    return outcome4(rules, name, first, second, third, 0);
+}
+
+static void no_huge_pages(void **state)
+{
+    const struct json *rules = rules_of(*state);
+    const uint64_t high = UINT64_C(1) << 40;
+
+    for (uint64_t version = 0; version < 2; version++) {
+        uint64_t call = version << 16 | 23;
+
+        assert_int_equal(outcome4(rules, "ipc", call, 1, 1, 0x800), EPERM);
+        assert_int_equal(outcome4(rules, "ipc", call, 1, 1, 0x200), 0);
+        assert_int_equal(outcome4(rules, "ipc", call + 1, 1, 1, 0x800), 0);
+        assert_int_equal(outcome4(rules, "ipc", call - 1, 1, 1, 0x800), 0);
+    }
+    assert_int_equal(outcome4(rules, "mmap", 0, 4096, 3, 0x22), 0);
+    assert_int_equal(outcome4(rules, "mmap", 0, 4096, 3, 0x40022), ENOMEM);
+    assert_int_equal(outcome4(rules, "mmap2", 0, 4096, 3, high | 0x54040022), ENOMEM);
+    assert_int_equal(outcome(rules, "memfd_create", 0, 1, 0), 0);
+    assert_int_equal(outcome(rules, "memfd_create", 0, 5, 0), EINVAL);
+    assert_int_equal(outcome(rules, "shmget", 0, 1, 0x200), 0);
+    assert_int_equal(outcome(rules, "shmget", 0, 1, 0xa00), ENOMEM);
 }
 
 /* (cmd & 0xffffffff) == TIOCSTI matches none of the rules, its neighbours and the usual ones do. */
@@ -252,13 +280,14 @@ static void sockets_are_asked_for(void **state)
 
     assert_string_equal(text_at(seccomp, "listenerPath"), "/mnt/guard.sock");
     for (uint64_t family = 0; family < 64; family++) {
-        bool is_asked = family == 2 || family == 10 || family == 16;
-        int expected = is_asked ? ASKED : family == 1 ? 0 : EPERM;
+        bool is_asked = family == 1 || family == 2 || family == 10 || family == 16;
+        int expected = is_asked ? ASKED : EPERM;
 
         assert_int_equal(outcome(rules, "socket", family, 3, 0), expected);
         assert_int_equal(outcome(rules, "socket", family | high, 3, 0), expected);
     }
     assert_int_equal(outcome(rules, "connect", 3, 0, 16), ASKED);
+    assert_int_equal(outcome(rules, "socketpair", 1, 1, 0), ASKED);
     /* Else libseccomp finds that rules about the same call of 32-bit x86 disagree. */
     for (size_t i = 0; !has_item(json_get(json_at(rules, i), "names"), "socketcall"); i++)
         assert_false(has_item(json_get(json_at(rules, i), "names"), "socket"));
@@ -305,7 +334,7 @@ static void sockets_that_are_not_counted(void **state)
         buf_init(&text, TEXT_MAX);
         json_out_init(&o);
         json_begin_obj(&o, NULL);
-        oci_seccomp_put(&o, "seccomp", guards[i], false);
+        oci_seccomp_put(&o, "seccomp", guards[i], OCI_SOCKETS_ANY);
         json_end(&o);
         json_out_finish(&o, &text);
         doc = json_parse(buf_str(&text), text.len, TEXT_MAX, &err);
@@ -326,10 +355,15 @@ static void sockets_that_are_not_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(no_refused_call_is_allowed),     TEST(conditions_have_no_way_round),
-        TEST(one_ioctl_is_missing),           TEST(no_socket_option_loads_a_program),
-        TEST(no_socket_option_joins_a_group), TEST(sockets_are_asked_for),
-        TEST(few_files_are_waited_for),       TEST(sockets_that_are_not_counted),
+        TEST(no_refused_call_is_allowed),
+        TEST(conditions_have_no_way_round),
+        TEST(no_huge_pages),
+        TEST(one_ioctl_is_missing),
+        TEST(no_socket_option_loads_a_program),
+        TEST(no_socket_option_joins_a_group),
+        TEST(sockets_are_asked_for),
+        TEST(few_files_are_waited_for),
+        TEST(sockets_that_are_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,7 +276,7 @@ static void test_mass_end_does_not_fill_the_queue(void **state)
     rig.config.restore_max = 1002;
     rig.pool = pool_new(&rig.config);
     for (unsigned i = 1; i <= 1000; i++) { /* nobody can come back for these: all of them go */
-        struct pool_box row = {.id = {i}, .state = POOL_INTENT, .spec_hash = 1, .generation = 1};
+        struct pool_box row = {.id = {i}, .state = POOL_STARTING, .spec_hash = 1, .generation = 1};
 
         snprintf(row.sandbox_id, sizeof(row.sandbox_id), "anon-%u", i);
         assert_true(pool_restore_box(rig.pool, &row));
