@@ -323,7 +323,7 @@ class Leftovers(AgentTest):
 
     def test_orphans_are_reaped(self):
         self.bash("(setsid sleep 0.2 & ) ; true")
-        wait_until(lambda: self.children() == [], "the orphan is buried")
+        wait_until(lambda: self.children() == [], "the orphan is reaped")
 
     def test_stuck_command_blocks_nobody(self):
         stuck = [self.start(command="while :; do :; done") for _ in range(2)]
