@@ -85,8 +85,8 @@ static void add_extras(struct walk_request *r, unsigned profile)
     unsigned marked = kinds & late & (BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS);
     char value[24];
     struct backend_env_var env = {(marked & BACKEND_LATE_ENVS) != 0 ? "MARK" : "SAME", value};
-    struct backend_mount mount = {walk_one_in(2) ? "/data/a" : "/data/b", "/mnt/data", false, NULL,
-                                  NULL};
+    struct backend_mount mount = {.host_path = walk_one_in(2) ? "/data/a" : "/data/b",
+                                  .box_path = "/mnt/data"};
     struct backend_extras x = {.envs = &env, .mounts = &mount};
 
     if (kinds == 0)

@@ -175,8 +175,9 @@ static void on_news(struct rt_timer *timer)
     struct walk_backend *b = walk.backends[n->backend];
 
     if (b != NULL && !b->is_closing && !walk.is_frozen) {
-        if (n->box % 5 == 0 && b->events->on_netless != NULL)
-            b->events->on_netless(b->events->ctx, n->box);
+        if (n->box % 5 < 2 && b->events->on_alone != NULL)
+            b->events->on_alone(b->events->ctx, n->box,
+                                n->box % 5 == 0 ? BACKEND_DEATH_NETLESS : BACKEND_DEATH_UNGUARDED);
         else
             b->events->on_died(b->events->ctx, n->box, "made to die");
     }
