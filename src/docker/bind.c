@@ -19,7 +19,7 @@ struct binding {
     struct docker *docker;
     struct backend_bind *request; /* NULL: it has left */
     struct backend_labels labels;
-    struct docker_call call;
+    struct call call;
     struct docker_list look; /* only when the container is not known */
     char container[DOCKER_CONTAINER_MAX + 1];
     char prefix[CONFIG_NAME_MAX + 1];
@@ -39,7 +39,7 @@ static void answer(struct binding *b, int rc, const struct err *err)
         return;
     r->priv = NULL;
     b->request = NULL;
-    docker_finish(b->docker, &r->op, rc, err);
+    closing_finish(&b->docker->closing, &r->op, rc, err);
 }
 
 static bool is_same_box(const struct binding *a, const struct binding *b)
@@ -70,12 +70,12 @@ static void end(struct binding *b, int rc, const struct err *err)
             next = other;
     }
     list_remove(&d->bindings, &b->link);
-    docker_call_fini(&b->call);
+    call_fini(&b->call);
     docker_list_fini(&b->look);
     free(b);
     if (next != NULL)
         begin(next);
-    docker_settle(d);
+    closing_settle(&d->closing);
 }
 
 /* --- the name --- */
@@ -230,10 +230,10 @@ void docker_bind(struct backend *backend, struct backend_bind *r, uint64_t deadl
     struct binding *b = xcalloc(1, sizeof(*b));
     bool is_first = true;
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_cancel, on_done);
     if (docker_is_foreign(&r->box)) { /* whoever made it finds it by its name */
         free(b);
-        docker_finish(d, &r->op, SP_OK, NULL);
+        closing_finish(&d->closing, &r->op, SP_OK, NULL);
         return;
     }
     b->docker = d;

@@ -14,32 +14,15 @@ enum {
     HELLO_MAX = 256 * 1024,
 };
 
-void docker_call_init(struct docker *d, struct docker_call *c, const char *method)
+void docker_call_init(struct docker *d, struct call *c, const char *method)
 {
-    assert(op_is_idle(&c->op) && op_is_idle(&c->http.op));
-    docker_call_fini(c);
-    memset(c, 0, sizeof(*c));
-    c->docker = d;
-    c->method = method;
-    buf_init(&c->path, PATH_MAX_LEN);
-    buf_init(&c->url, PATH_MAX_LEN + CONFIG_PATH_MAX);
-    buf_init(&c->body, DOCKER_BODY_MAX);
+    static const struct call_limits limits = {
+        .path = PATH_MAX_LEN, .body = DOCKER_BODY_MAX, .answer = DOCKER_ANSWER_MAX};
+
+    call_init(c, &d->closing, method, &limits);
 }
 
-void docker_call_fini(struct docker_call *c)
-{
-    httpc_request_fini(&c->http);
-    buf_fini(&c->path);
-    buf_fini(&c->url);
-    buf_fini(&c->body);
-}
-
-void docker_call_put(struct docker_call *c, const char *text)
-{
-    buf_put_escaped(&c->path, text);
-}
-
-void docker_call_put_filter(struct docker_call *c, const char *const *labels)
+void docker_call_put_filter(struct call *c, const char *const *labels)
 {
     struct json_out j;
     struct buf text;
@@ -54,64 +37,39 @@ void docker_call_put_filter(struct docker_call *c, const char *const *labels)
     json_end(&j);
     json_out_finish(&j, &text);
     buf_puts(&c->path, "filters=");
-    docker_call_put(c, buf_str(&text));
+    call_put(c, buf_str(&text));
     buf_fini(&text);
 }
 
 /* --- sending --- */
 
-static void on_http_data(struct httpc_request *r)
+static void on_answer(struct call *c)
 {
-    struct docker_call *c = container_of(r, struct docker_call, http);
+    int rc = c->http.op.result;
 
-    c->on_data(c);
+    if (rc != SP_OK && rc != SP_TIMEOUT && rc != SP_CANCELLED)
+        docker_of_call(c)->version[0] = '\0';
 }
 
-static void on_http_done(struct op *op)
+static void send_call(struct call *c)
 {
-    struct docker_call *c = container_of(op, struct docker_call, http.op);
-    struct docker *d = c->docker;
+    struct docker *d = docker_of_call(c);
+    char url[sizeof(d->url) + sizeof(d->version) + 2];
 
-    if (op->result != SP_OK && op->result != SP_TIMEOUT && op->result != SP_CANCELLED)
-        d->version[0] = '\0';
-    docker_finish(d, &c->op, op->result, &op->err);
-}
-
-static void send_call(struct docker_call *c)
-{
-    struct docker *d = c->docker;
-    size_t headers = 0;
-
-    assert(!buf_failed(&c->path)); /* the longest names fit many times over */
-    buf_puts(&c->url, d->url);
-    if (c != &d->hello)
-        buf_printf(&c->url, "/v%s", d->version);
-    buf_puts(&c->url, buf_str(&c->path));
-    if (c->header != NULL)
-        c->headers[headers++] = c->header;
-    if (c->body.len > 0)
-        c->headers[headers++] = c->type != NULL ? c->type : "Content-Type: application/json";
-    c->http.method = c->method;
-    c->http.url = buf_str(&c->url);
+    (void) snprintf(url, sizeof(url), c == &d->hello ? "%s" : "%s/v%s", d->url, d->version);
     c->http.unix_socket = str_is_empty(d->socket) ? NULL : d->socket;
     c->http.tls = d->is_tls ? &d->tls : NULL;
-    c->http.headers = headers > 0 ? c->headers : NULL;
-    c->http.body = c->body.data;
-    c->http.body_len = c->body.len;
-    c->http.response_max = c->answer_max > 0 ? c->answer_max : DOCKER_ANSWER_MAX;
-    c->http.want_fresh = strcmp(c->method, "GET") != 0; /* never sent twice behind our back */
-    c->http.on_data = c->on_data != NULL ? on_http_data : NULL;
-    c->is_begun = true;
-    httpc_start(d->http, &c->http, RT_NEVER, on_http_done);
+    c->on_answer = on_answer;
+    call_send(c, d->http, url);
 }
 
 static void on_call_cancel(struct op *op)
 {
-    struct docker_call *c = container_of(op, struct docker_call, op);
+    struct call *c = container_of(op, struct call, op);
 
     if (list_is_linked(&c->link)) {
-        list_remove(&c->docker->unspoken, &c->link);
-        docker_finish(c->docker, op, SP_CANCELLED, NULL);
+        list_remove(&docker_of_call(c)->awaiting_version, &c->link);
+        closing_finish(c->closing, op, SP_CANCELLED, NULL);
     } else {
         op_cancel(&c->http.op);
     }
@@ -158,14 +116,14 @@ static void on_hello(struct op *op)
     if (rc == SP_OK)
         d->is_podman = says_podman(json_root(doc));
     (void) json_doc_free(doc);
-    list_move(&d->unspoken, &waiting);
+    list_move(&d->awaiting_version, &waiting);
     while (!list_is_empty(&waiting)) {
-        struct docker_call *c = container_of(list_pop_front(&waiting), struct docker_call, link);
+        struct call *c = container_of(list_pop_front(&waiting), struct call, link);
 
         if (rc == SP_OK)
             send_call(c);
         else
-            docker_finish(d, &c->op, rc, &err);
+            closing_finish(&d->closing, &c->op, rc, &err);
     }
 }
 
@@ -175,34 +133,38 @@ static void say_hello(struct docker *d)
         return; /* on_hello() sees to all that wait, also when it is already on its way */
     docker_call_init(d, &d->hello, "GET");
     buf_puts(&d->hello.path, "/version");
-    d->hello.answer_max = HELLO_MAX;
-    op_begin(&d->hello.op, &d->loop->rt, &d->inner, rt_after(rt_now(&d->loop->rt), d->call_ns),
-             on_call_cancel, on_hello);
+    d->hello.http.response_max = HELLO_MAX;
+    call_begin(&d->hello, rt_after(rt_now(&d->loop->rt), d->call_ns), on_call_cancel, on_hello);
     send_call(&d->hello);
 }
 
-void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *))
+void docker_call_start_long(struct call *c, uint64_t extra_ns, uint64_t deadline_ns,
+                            void (*on_done)(struct op *))
 {
-    struct docker *d = c->docker;
-    uint64_t limit_ns = rt_after(rt_now(&d->loop->rt), d->call_ns + c->extra_ns);
+    struct docker *d = docker_of_call(c);
+    uint64_t limit_ns = rt_after(rt_now(&d->loop->rt), d->call_ns + extra_ns);
 
     /* A stream has no end of its own. */
-    op_begin(&c->op, &d->loop->rt, &d->inner,
-             c->on_data != NULL ? deadline_ns : MIN_OF(limit_ns, deadline_ns), on_call_cancel,
-             on_done);
+    call_begin(c, c->http.on_data != NULL ? deadline_ns : MIN_OF(limit_ns, deadline_ns),
+               on_call_cancel, on_done);
     if (!str_is_empty(d->version)) {
         send_call(c);
         return;
     }
-    list_push_back(&d->unspoken, &c->link);
+    list_push_back(&d->awaiting_version, &c->link);
     say_hello(d);
+}
+
+void docker_call_start(struct call *c, uint64_t deadline_ns, void (*on_done)(struct op *))
+{
+    docker_call_start_long(c, 0, deadline_ns, on_done);
 }
 
 /* --- answers --- */
 
-bool docker_call_is_unsent(const struct docker_call *c)
+bool docker_call_is_unsent(const struct call *c)
 {
-    return !c->is_begun || c->op.result == SP_CONNECT_FAILED;
+    return !c->is_sent || c->op.result == SP_CONNECT_FAILED;
 }
 
 static int status_code(int status)
@@ -214,7 +176,7 @@ static int status_code(int status)
     return status == 409 ? SP_SPEC_CONFLICT : SP_BACKEND_FAILED;
 }
 
-int docker_call_result(const struct docker_call *c, struct err *err)
+int docker_call_result(const struct call *c, struct err *err)
 {
     const struct buf *body = &c->http.response;
     int rc;
@@ -229,7 +191,7 @@ int docker_call_result(const struct docker_call *c, struct err *err)
     }
     if (c->op.result != SP_OK)
         return err_set(err, SP_BACKEND_UNAVAILABLE, "the engine at %.80s: %.100s",
-                       c->docker->address, c->op.err.msg);
+                       docker_of_call(c)->address, c->op.err.msg);
     rc = status_code(c->http.status);
     if (rc == SP_OK)
         return SP_OK;
@@ -241,7 +203,7 @@ int docker_call_result(const struct docker_call *c, struct err *err)
     return rc;
 }
 
-int docker_call_json(const struct docker_call *c, struct json_doc **ret, struct err *err)
+int docker_call_json(const struct call *c, struct json_doc **ret, struct err *err)
 {
     int rc = docker_call_result(c, err);
 

@@ -73,7 +73,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     if (p->agent == CONFIG_AGENT_INJECT && !m->want_upload)
         plan.agent = d->agent;
     if (p->network != CONFIG_NETWORK_NAT)
-        rc = docker_hand_new(d, m->box->id, making_taken, m, &m->hand, err);
+        rc = docker_hand_new(d, m->box->entry.id, making_taken, m, &m->hand, err);
     if (rc != SP_OK)
         return rc;
     if (m->hand != NULL) {
@@ -110,7 +110,7 @@ static void on_checked(struct op *op)
         go_to_engine(m);
 }
 
-static void on_turn(struct docker_waiter *w)
+static void on_turn(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
     const struct backend_extras *x = m->request->extras;
@@ -124,12 +124,12 @@ static void on_turn(struct docker_waiter *w)
     m->step = MAKING_CALLS; /* who leaves does not end it */
     m->sources = backend_extras_copy(x);
     m->work.run = check_sources;
-    work_start(d->loop, &m->work, &d->inner, RT_NEVER, on_checked);
+    work_start(d->loop, &m->work, &d->closing.inner, RT_NEVER, on_checked);
 }
 
 /* --- the image, before the turn: who waits for a pull is in nobody's way --- */
 
-static void on_image(struct docker_waiter *w)
+static void on_image(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
     struct err err;
@@ -143,7 +143,7 @@ static void on_image(struct docker_waiter *w)
     }
     m->step = MAKING_AT_GATE;
     m->waiter.resume = on_turn;
-    if (docker_gate_enter(&m->docker->creates, &m->waiter))
+    if (gate_enter(&m->docker->creates, &m->waiter))
         on_turn(&m->waiter);
 }
 
@@ -180,26 +180,26 @@ static void want_image(struct making *m, uint64_t deadline_ns)
 
 /* --- who comes first --- */
 
-static void enter(struct docker_waiter *w);
+static void enter(struct waiter *w);
 
 static void make(struct making *m)
 {
     struct docker *d = m->docker;
     const struct backend_create *r = m->request;
-    struct docker_box *b = docker_box_add(d, r->labels.box_id, DOCKER_MAKING);
+    struct docker_box *b = docker_box_add(d, r->labels.box_id, BOX_MAKING);
     char hex[17];
 
     m->box = b;
     b->on_death = making_died;
     b->ctx = m;
     str_copy_cut(b->prefix, sizeof(b->prefix), r->profile->docker.container_prefix);
-    str_hex64(hex, b->id);
+    str_hex64(hex, b->entry.id);
     (void) snprintf(m->name, sizeof(m->name), "%s-%s", b->prefix, hex);
     want_image(m, m->deadline_ns);
 }
 
 /* A box of this id may exist, be made or be removed right now. */
-static void enter(struct docker_waiter *w)
+static void enter(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
     struct docker_box *b = docker_box_find(m->docker, m->request->labels.box_id);
@@ -209,19 +209,19 @@ static void enter(struct docker_waiter *w)
         make(m);
         return;
     }
-    if (b->state == DOCKER_RUNNING) {
+    if (b->entry.state == BOX_RUNNING) {
         making_see(m, b->container);
         return;
     }
-    if (b->state == DOCKER_DEAD && m->has_waited) {
+    if (b->entry.state == BOX_DEAD && m->has_waited) {
         making_finish(
             m, err_set(&err, SP_BACKEND_FAILED, "what is left of the box cannot be removed"), &err);
         return;
     }
     m->has_waited = true;
     m->step = MAKING_JOINS;
-    list_push_back(&b->joiners, &m->waiter.link);
-    if (b->state == DOCKER_DEAD)
+    list_push_back(&b->entry.joiners, &m->waiter.link);
+    if (b->entry.state == BOX_DEAD)
         docker_remove_box(b);
 }
 
@@ -232,7 +232,7 @@ static void on_cancel(struct op *op)
 
     switch (m->step) {
     case MAKING_JOINS:
-        list_remove(&docker_box_find(d, m->request->labels.box_id)->joiners, &m->waiter.link);
+        list_remove(&docker_box_find(d, m->request->labels.box_id)->entry.joiners, &m->waiter.link);
         making_finish(m, SP_CANCELLED, NULL);
         return;
     case MAKING_AT_GATE:
@@ -263,7 +263,7 @@ void docker_create(struct backend *backend, struct backend_create *r, uint64_t d
     struct docker *d = docker_of(backend);
     struct making *m = xcalloc(1, sizeof(*m));
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_cancel, on_done);
     m->docker = d;
     m->request = r;
     m->deadline_ns = deadline_ns;

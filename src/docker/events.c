@@ -46,12 +46,12 @@ static void tell_death(struct docker_box *b, const struct json *attributes)
 /* Told once per while: a box may run into its limit over and over. */
 static void on_oom(struct docker_box *b)
 {
-    struct backend_notice n = {.kind = BACKEND_BOX_OOM, .box_id = b->id, .text = ""};
+    struct backend_notice n = {.kind = BACKEND_BOX_OOM, .box_id = b->entry.id, .text = ""};
     uint64_t now_ns = rt_now(&b->docker->loop->rt);
     bool is_news = b->oom_ns == 0 || now_ns >= rt_after(b->oom_ns, CAUSE_NS);
 
     b->oom_ns = now_ns;
-    if (is_news && b->state == DOCKER_RUNNING)
+    if (is_news && b->entry.state == BOX_RUNNING)
         docker_tell(b->docker, &n);
 }
 
@@ -82,7 +82,7 @@ static void on_end(struct docker *d, struct docker_box *b, const char *container
     docker_ended_add(d, container);
     if (b == NULL)
         return;
-    if (is_old && (b->state == DOCKER_RUNNING || str_is_empty(b->container)))
+    if (is_old && (b->entry.state == BOX_RUNNING || str_is_empty(b->container)))
         resync(d); /* it was listed as running: it still ends, or was started again */
     else
         tell_death(b, attributes);
@@ -148,16 +148,17 @@ static void on_connected(struct docker *d)
     resync(d);
 }
 
-static void on_data(struct docker_call *c)
+static void on_data(struct httpc_request *r)
 {
+    struct call *c = container_of(r, struct call, http);
     struct docker *d = container_of(c, struct docker, watch.call);
     struct buf *text = &c->http.response;
 
-    if (c->http.status != 200 || d->is_closing)
+    if (c->http.status != 200 || d->closing.is_closing)
         return;
     if (!d->watch.is_connected)
         on_connected(d);
-    while (!d->is_closing && text->len > 0) {
+    while (!d->closing.is_closing && text->len > 0) {
         const char *end_of_line = memchr(text->data, '\n', text->len);
         size_t len = end_of_line != NULL ? (size_t) (end_of_line - text->data) : 0;
         struct json_doc *doc;
@@ -197,7 +198,7 @@ static void on_ended(struct op *op)
 
     w->is_on = false;
     w->is_connected = false;
-    if (d->is_closing)
+    if (d->closing.is_closing)
         return;
     if (w->is_ended) {
         w->is_ended = false;
@@ -254,10 +255,10 @@ static void ask(struct docker *d)
     buf_printf(&w->call.path,
                "/events?since=%llu.%09llu&filters=", (unsigned long long) (since_ns / NS_PER_S),
                (unsigned long long) (since_ns % NS_PER_S));
-    docker_call_put(&w->call, buf_str(&filters));
+    call_put(&w->call, buf_str(&filters));
     buf_fini(&filters);
-    w->call.on_data = on_data;
-    w->call.answer_max = LINE_MAX_LEN;
+    w->call.http.on_data = on_data;
+    w->call.http.response_max = LINE_MAX_LEN;
     w->is_on = true;
     docker_call_start(&w->call, RT_NEVER, on_ended);
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
@@ -275,7 +276,7 @@ static void on_second_look(struct rt_timer *timer)
 
 static void look_in(struct docker *d, uint64_t pause_ns)
 {
-    if (d->is_closing || d->watch.is_look_due)
+    if (d->closing.is_closing || d->watch.is_look_due)
         return;
     d->watch.is_look_due = true;
     rt_timer_set(&d->loop->rt, &d->watch.second_look, rt_after(rt_now(&d->loop->rt), pause_ns),
@@ -300,8 +301,9 @@ void docker_events_renew(struct docker *d)
     struct docker_events *w = &d->watch;
     bool want_wide = !list_is_empty(&d->adoptions);
 
-    for (struct list_node *n = list_first(&d->box_list); n != NULL; n = list_next(&d->box_list, n))
-        want_wide = want_wide || container_of(n, struct docker_box, link)->is_foreign;
+    for (struct list_node *n = list_first(&d->boxes.all); n != NULL;
+         n = list_next(&d->boxes.all, n))
+        want_wide = want_wide || container_of(n, struct docker_box, entry.link)->is_foreign;
     if (w->is_wide == want_wide)
         return;
     w->is_wide = want_wide;

@@ -20,7 +20,7 @@ enum {
 struct examining {
     struct docker *docker;
     struct backend_exam *request;
-    struct docker_call call;
+    struct call call;
 };
 
 static const char *text_of(const struct json *v, const char *key)
@@ -54,8 +54,8 @@ static void finish(struct examining *x, int rc, const struct err *err)
     struct backend_exam *r = x->request;
 
     r->priv = NULL;
-    docker_finish(x->docker, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, err);
-    docker_call_fini(&x->call);
+    closing_finish(&x->docker->closing, &r->op, r->op.state == OP_RUNNING ? SP_OK : rc, err);
+    call_fini(&x->call);
     free(x);
 }
 
@@ -168,7 +168,7 @@ void docker_examine(struct backend *backend, struct backend_exam *r, uint64_t de
     struct docker *d = docker_of(backend);
     struct examining *x = xcalloc(1, sizeof(*x));
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_cancel, on_done);
     x->docker = d;
     x->request = r;
     r->priv = x;

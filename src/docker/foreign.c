@@ -148,16 +148,16 @@ void docker_foreign_keep_up(struct docker_list *l)
     struct docker *d = l->docker;
     struct list_node *next;
 
-    for (struct list_node *n = list_first(&d->box_list); n != NULL; n = next) {
-        struct docker_box *b = container_of(n, struct docker_box, link);
+    for (struct list_node *n = list_first(&d->boxes.all); n != NULL; n = next) {
+        struct docker_box *b = container_of(n, struct docker_box, entry.link);
 
-        next = list_next(&d->box_list, n);
-        if (!b->is_foreign || b->since_ns >= l->started_ns || is_found(l, b->id))
+        next = list_next(&d->boxes.all, n);
+        if (!b->is_foreign || b->entry.since_ns >= l->started_ns || is_found(l, b->entry.id))
             continue;
-        if (b->state == DOCKER_RUNNING)
+        if (b->entry.state == BOX_RUNNING)
             docker_box_died(b, "its container has ended");
-        else if (b->state == DOCKER_DEAD && list_is_empty(&b->removers) &&
-                 list_is_empty(&b->joiners))
+        else if (b->entry.state == BOX_DEAD && list_is_empty(&b->entry.removers) &&
+                 list_is_empty(&b->entry.joiners))
             docker_box_drop(b);
     }
 }

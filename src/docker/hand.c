@@ -268,7 +268,7 @@ static int start_relay(struct docker *d, struct docker_hand *h, uint64_t box_id,
     h->relay.input = buf_str(&h->plan);
     h->relay.input_len = h->plan.len;
     h->relay.pass_fd = h->relay_fd;
-    child_start(d->loop, &h->relay, &d->inner, RT_NEVER, on_relay); /* our end cancels it */
+    child_start(d->loop, &h->relay, &d->closing.inner, RT_NEVER, on_relay); /* our end cancels it */
     return SP_OK;
 }
 

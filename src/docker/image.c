@@ -31,7 +31,7 @@ struct docker_pull {
     struct list_node link;
     struct docker *docker;
     struct docker_source source;
-    struct docker_call call;
+    struct call call;
     struct work work; /* reads the registry's password */
     struct buf auth;  /* the header; "" for none */
     struct list waiters;
@@ -133,11 +133,11 @@ static void end(struct docker_pull *p, int rc, const struct err *err)
     }
     p->is_ended = true;
     list_remove(&d->pulls, &p->link); /* who comes now begins anew */
-    docker_resume_all(&p->waiters);
-    docker_call_fini(&p->call);
+    waiter_resume_all(&p->waiters);
+    call_fini(&p->call);
     buf_fini(&p->auth);
     free(p);
-    docker_settle(d);
+    closing_settle(&d->closing);
 }
 
 /* --- the pull: an answer of many JSON objects, one per line --- */
@@ -194,8 +194,9 @@ static void take_line(struct docker_pull *p, const char *line, size_t len)
     (void) json_doc_free(doc);
 }
 
-static void on_progress(struct docker_call *c)
+static void on_progress(struct httpc_request *r)
 {
+    struct call *c = container_of(r, struct call, http);
     struct docker_pull *p = container_of(c, struct docker_pull, call);
     struct buf *text = &c->http.response;
 
@@ -256,12 +257,12 @@ static void send_pull(struct docker_pull *p)
 
     docker_call_init(p->docker, &p->call, "POST");
     buf_puts(&p->call.path, "/images/create?fromImage=");
-    docker_call_put(&p->call, name);
+    call_put(&p->call, name);
     if (!has_tag && strchr(name, '@') == NULL)
         buf_puts(&p->call.path, "&tag=latest");
-    p->call.header = p->auth.len > 0 ? buf_str(&p->auth) : NULL;
-    p->call.on_data = on_progress;
-    p->call.answer_max = PROGRESS_MAX;
+    call_header(&p->call, p->auth.len > 0 ? buf_str(&p->auth) : NULL);
+    p->call.http.on_data = on_progress;
+    p->call.http.response_max = PROGRESS_MAX;
     docker_call_start(&p->call, rt_after(rt_now(&p->docker->loop->rt), PULL_NS), on_pulled);
 }
 
@@ -276,7 +277,7 @@ static void on_auth(struct op *op)
 {
     struct docker_pull *p = container_of(op, struct docker_pull, work.op);
 
-    if (op->result == SP_OK && !p->docker->is_closing)
+    if (op->result == SP_OK && !p->docker->closing.is_closing)
         send_pull(p);
     else
         end(p, op->result != SP_OK ? op->result : SP_CANCELLED, &op->err);
@@ -291,7 +292,7 @@ static void pull(struct docker_pull *p)
         return;
     }
     p->work.run = read_auth;
-    work_start(p->docker->loop, &p->work, &p->docker->inner, RT_NEVER, on_auth);
+    work_start(p->docker->loop, &p->work, &p->docker->closing.inner, RT_NEVER, on_auth);
 }
 
 /* --- what it says of itself --- */
@@ -306,7 +307,7 @@ static void on_inspected(struct op *op)
     struct err err;
     int rc = docker_call_json(&p->call, &doc, &err);
 
-    if (rc == SP_NOT_FOUND && !p->was_pulled && !p->docker->is_closing &&
+    if (rc == SP_NOT_FOUND && !p->was_pulled && !p->docker->closing.is_closing &&
         p->source.pull != CONFIG_PULL_NEVER) {
         pull(p);
         return;
@@ -334,7 +335,7 @@ static void inspect(struct docker_pull *p)
 }
 
 struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
-                                     struct docker_waiter *w)
+                                     struct waiter *w)
 {
     struct docker_pull *p = NULL;
 
@@ -369,7 +370,7 @@ int docker_image_result(const struct docker_pull *p, struct docker_image *ret, s
     return p->result;
 }
 
-void docker_image_leave(struct docker_pull *p, struct docker_waiter *w)
+void docker_image_leave(struct docker_pull *p, struct waiter *w)
 {
     list_remove(&p->waiters, &w->link);
 }

@@ -15,9 +15,11 @@
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
+#include "backend/boxes.h"
+#include "backend/call.h"
+#include "backend/gate.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/map.h"
 #include "docker/docker.h"
 #include "loop/child.h"
 #include "loop/fdwatch.h"
@@ -44,42 +46,22 @@ struct docker;
 
 /* --- one call (call.c) --- */
 
-/* An operation. SP_OK: the engine has answered, whatever it said; else nothing is known. */
-struct docker_call {
-    struct op op;
-    struct docker *docker;
-    const char *method;
-    const char *type;                       /* of the body; NULL: JSON */
-    const char *header;                     /* one more, or NULL; borrowed */
-    struct buf path;                        /* without the version */
-    struct buf body;                        /* owned */
-    size_t answer_max;                      /* 0: DOCKER_ANSWER_MAX */
-    uint64_t extra_ns;                      /* it may take so much longer than others */
-    void (*on_data)(struct docker_call *c); /* see httpc.h */
-    struct httpc_request http;
-    struct buf url;
-    const char *headers[3];
-    struct list_node link; /* while the version of the API is not known */
-    bool is_begun;         /* it has been given to the connection */
-};
-
 /* On a zeroed or finished object. */
-void docker_call_init(struct docker *d, struct docker_call *c, const char *method);
-void docker_call_fini(struct docker_call *c);
-/* Appends to the path, encoded. */
-void docker_call_put(struct docker_call *c, const char *text);
+void docker_call_init(struct docker *d, struct call *c, const char *method);
 /* Appends filters={...} with these labels (name=value); ends with NULL. */
-void docker_call_put_filter(struct docker_call *c, const char *const *labels);
-/* The earlier of deadline_ns and what one call may take. */
-void docker_call_start(struct docker_call *c, uint64_t deadline_ns, void (*on_done)(struct op *));
+void docker_call_put_filter(struct call *c, const char *const *labels);
+/* The earlier of deadline_ns and what one call may take. A stream (http.on_data) has no end of its own. */
+void docker_call_start(struct call *c, uint64_t deadline_ns, void (*on_done)(struct op *));
+/* A call that may take so much longer than others. */
+void docker_call_start_long(struct call *c, uint64_t extra_ns, uint64_t deadline_ns,
+                            void (*on_done)(struct op *));
 /* It has failed, and nothing of it can have come to the engine. */
-bool docker_call_is_unsent(const struct docker_call *c);
+bool docker_call_is_unsent(const struct call *c);
 /* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, SP_SPEC_CONFLICT for 409, else SP_BACKEND_FAILED,
  * each with the engine's own words; SP_BACKEND_UNAVAILABLE when it did not answer. */
-MUST_CHECK int docker_call_result(const struct docker_call *c, struct err *err);
+MUST_CHECK int docker_call_result(const struct call *c, struct err *err);
 /* As above, and the answer must be JSON; *ret is for json_doc_free(). */
-MUST_CHECK int docker_call_json(const struct docker_call *c, struct json_doc **ret,
-                                struct err *err);
+MUST_CHECK int docker_call_json(const struct call *c, struct json_doc **ret, struct err *err);
 
 /* --- labels (label.c) --- */
 
@@ -136,11 +118,6 @@ struct docker_image {
     char user[CONFIG_PATH_MAX + 1]; /* "": root */
 };
 
-struct docker_waiter {
-    struct list_node link;
-    void (*resume)(struct docker_waiter *w);
-};
-
 /* Which image, and how it is to be had. */
 struct docker_source {
     char image[CONFIG_PATH_MAX + 1];
@@ -155,11 +132,11 @@ bool docker_source_equal(const struct docker_source *a, const struct docker_sour
  * never from inside: then docker_image_result() tells. One job for all who want the same. */
 struct docker_pull;
 struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
-                                     struct docker_waiter *w);
+                                     struct waiter *w);
 /* Valid while the waiters are resumed. */
 MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_image *ret,
                                    struct err *err);
-void docker_image_leave(struct docker_pull *p, struct docker_waiter *w);
+void docker_image_leave(struct docker_pull *p, struct waiter *w);
 /* "image 'a' is still being pulled (3 of 10 MB)". */
 void docker_image_tell(const struct docker_pull *p, struct err *err);
 void docker_images_cancel(struct docker *d);
@@ -176,50 +153,29 @@ void docker_prefetch_free(struct docker *d);
 
 /* --- boxes in memory (table.c) --- */
 
-enum docker_state {
-    DOCKER_MAKING,
-    DOCKER_RUNNING,
-    DOCKER_DEAD,     /* was running; its container is still there */
-    DOCKER_REMOVING, /* the engine is at it */
-    DOCKER_STATE_COUNT
-};
-
 struct docker_box {
-    struct map_node node;
-    struct list_node link;
+    struct box_entry entry;
     struct docker *docker;
-    uint64_t id;
-    enum docker_state state;
-    uint64_t since_ns;                        /* of its state */
     char container[DOCKER_CONTAINER_MAX + 1]; /* "": not known */
     char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
     char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
     bool has_died;                            /* told while it was being made */
     bool is_paused;
-    bool is_foreign;      /* see foreign.c */
-    bool is_known;        /* its row names a container of this engine */
-    bool was_never_made;  /* the engine has not heard of it */
-    uint64_t oom_ns;      /* when it was last told to be out of memory */
-    uint64_t kill_ns;     /* when somebody last sent it a signal, */
-    char signal[16];      /* and which */
-    uint64_t grace_s;     /* to end by itself before it is removed */
-    struct list joiners;  /* docker_waiter: creates of the same box */
-    struct list removers; /* struct docker_remover */
+    bool is_foreign;     /* see foreign.c */
+    bool is_known;       /* its row names a container of this engine */
+    bool was_never_made; /* the engine has not heard of it */
+    uint64_t oom_ns;     /* when it was last told to be out of memory */
+    uint64_t kill_ns;    /* when somebody last sent it a signal, */
+    char signal[16];     /* and which */
+    uint64_t grace_s;    /* to end by itself before it is removed */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
     void *ctx;
-};
-
-struct docker_remover {
-    struct list_node link; /* in b->removers; whoever gives up takes it out */
-    /* The box is gone from the table, or DOCKER_DEAD. */
-    void (*on_removed)(struct docker_remover *w, int rc, const struct err *err, bool was_there);
 };
 
 /* The first 16 digits of a container's id; 0 when it is none. */
 uint64_t docker_short_id(const char *container);
 struct docker_box *docker_box_find(struct docker *d, uint64_t id);
-struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state);
-void docker_box_set(struct docker_box *b, enum docker_state state);
+struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state state);
 void docker_box_drop(struct docker_box *b);
 /* The engine says that it stands still, or goes on. */
 void docker_box_pause(struct docker_box *b, bool is_paused);
@@ -252,7 +208,7 @@ struct docker_list {
     uint64_t started_ns;
     size_t doubted;  /* the entry that is asked for again; see docker_ended_add() */
     uint64_t deaths; /* d->ended.count when that began */
-    struct docker_call call;
+    struct call call;
     struct docker_found *found; /* from malloc: docker_list_fini() */
     size_t count;
 };
@@ -283,13 +239,6 @@ void docker_foreign_keep_up(struct docker_list *l);
 
 /* --- the backend --- */
 
-/* So many at once, the others wait in turn. */
-struct docker_gate {
-    size_t inside;
-    size_t max;
-    struct list waiting; /* struct docker_waiter */
-};
-
 enum { DOCKER_ENDED_MAX = 512 }; /* twice what the Docker engine remembers */
 
 struct docker_ended {
@@ -298,7 +247,7 @@ struct docker_ended {
 };
 
 struct docker_events {
-    struct docker_call call;
+    struct call call;
     struct rt_timer pause; /* before it is asked again, or until its silence means connected */
     struct rt_timer second_look;
     bool is_look_due;
@@ -344,16 +293,14 @@ struct docker {
     bool is_podman;                  /* known with the version */
     uint64_t call_ns;
 
-    struct list ops;   /* what callers wait for */
-    struct list inner; /* what the backend does for itself */
-    struct map boxes;
-    struct list box_list;
-    struct docker_call hello; /* GET /version */
-    struct list unspoken;     /* struct docker_call: wait for the version */
-    struct docker_gate creates;
-    struct docker_gate removes;
-    struct docker_gate stops;
-    struct docker_gate mounts;
+    struct closing closing;
+    struct boxes boxes;
+    struct call hello;            /* GET /version */
+    struct list awaiting_version; /* struct call: wait for the version */
+    struct gate creates;
+    struct gate removes;
+    struct gate stops;
+    struct gate mounts;
     struct list pulls;
     struct list wants; /* of prefetch.c */
     struct {
@@ -366,12 +313,6 @@ struct docker {
     uint64_t bound_count;  /* orders the owners of one box */
     struct docker_ended ended;
     struct docker_events watch;
-
-    bool is_closing;
-    struct rt_timer close_limit;
-    struct rt_task closed;
-    void (*on_closed)(void *ctx);
-    void *ctx;
 };
 
 static inline struct docker *docker_of(struct backend *b)
@@ -379,14 +320,10 @@ static inline struct docker *docker_of(struct backend *b)
     return container_of(b, struct docker, base);
 }
 
-/* Ends an operation of the backend; the last one lets a close go on. */
-void docker_finish(struct docker *d, struct op *op, int result, const struct err *err);
-void docker_settle(struct docker *d);
-/* True: go on now. False: `w` is resumed when it is its turn; docker_gate_leave() either way. */
-bool docker_gate_enter(struct docker_gate *g, struct docker_waiter *w);
-void docker_gate_leave(struct docker_gate *g);
-/* Each is taken out before it goes on. */
-void docker_resume_all(struct list *waiters);
+static inline struct docker *docker_of_call(const struct call *c)
+{
+    return container_of(c->closing, struct docker, closing);
+}
 
 /* For the audit trail; nothing while closing. */
 void docker_tell(struct docker *d, const struct backend_notice *n);
@@ -422,7 +359,7 @@ void docker_create(struct backend *b, struct backend_create *r, uint64_t deadlin
                    void (*on_done)(struct op *));
 void docker_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
-/* Removes whatever is left of a box; those in b->removers are told. The entry is dropped. */
+/* Removes whatever is left of a box; those in b->entry.removers are told. The entry is dropped. */
 void docker_remove_box(struct docker_box *b);
 /* A volume that names nobody's owner any more; nobody waits. */
 void docker_remove_volume(struct docker *d, const char *name);
@@ -449,8 +386,8 @@ struct docker_mounting {
     bool has_agent; /* the container's first process is our agent */
     struct docker *docker;
     char container[DOCKER_CONTAINER_MAX + 1];
-    struct docker_call call;
-    struct docker_waiter waiter;
+    struct call call;
+    struct waiter waiter;
     struct child child;
     struct buf plan;
     const char *argv[3];

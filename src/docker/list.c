@@ -16,12 +16,12 @@ void docker_list_fini(struct docker_list *l)
     free(l->found);
     l->found = NULL;
     l->count = 0;
-    docker_call_fini(&l->call);
+    call_fini(&l->call);
 }
 
 static void end(struct docker_list *l, int rc, const struct err *err)
 {
-    docker_finish(l->docker, &l->op, rc, err);
+    closing_finish(&l->docker->closing, &l->op, rc, err);
 }
 
 /* --- one container --- */
@@ -155,7 +155,7 @@ static void sweep(struct docker *d, const struct docker_found *f)
 
     log_info("docker.leftover", LF_HEX("box", f->box.labels.box_id));
     if (b == NULL)
-        b = docker_box_add(d, f->box.labels.box_id, DOCKER_DEAD);
+        b = docker_box_add(d, f->box.labels.box_id, BOX_DEAD);
     str_copy_cut(b->container, sizeof(b->container), f->box.ref);
     str_copy_cut(b->owner, sizeof(b->owner), f->owner);
     b->was_never_made = false;
@@ -168,21 +168,22 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
     struct docker_box *b = docker_box_find(d, f->box.labels.box_id);
     bool is_new = b == NULL;
 
-    if (b != NULL && b->state == DOCKER_RUNNING && b->since_ns < l->started_ns && !f->is_running)
+    if (b != NULL && b->entry.state == BOX_RUNNING && b->entry.since_ns < l->started_ns &&
+        !f->is_running)
         docker_box_died(b, "its container has ended");
     if (f->is_running && b == NULL) {
-        b = docker_box_add(d, f->box.labels.box_id, DOCKER_RUNNING);
+        b = docker_box_add(d, f->box.labels.box_id, BOX_RUNNING);
         b->is_foreign = f->box.is_foreign;
         str_copy_cut(b->container, sizeof(b->container), f->box.ref);
     }
-    if (f->is_running && b->state == DOCKER_RUNNING) {
+    if (f->is_running && b->entry.state == BOX_RUNNING) {
         str_copy_cut(b->prefix, sizeof(b->prefix), f->prefix);
         str_copy_cut(b->owner, sizeof(b->owner), f->owner);
-        if (is_new || b->since_ns < l->started_ns)
+        if (is_new || b->entry.since_ns < l->started_ns)
             docker_box_pause(b, f->is_paused);
     }
-    if (!f->is_running && !d->is_closing && !f->box.is_foreign &&
-        (b == NULL || b->state == DOCKER_DEAD))
+    if (!f->is_running && !d->closing.is_closing && !f->box.is_foreign &&
+        (b == NULL || b->entry.state == BOX_DEAD))
         sweep(d, f);
 }
 
@@ -229,7 +230,7 @@ static void take_owner(struct docker_list *l, const struct json *volume)
         docker_remove_volume(l->docker, name);
         return;
     }
-    if (b != NULL && (b->state == DOCKER_DEAD || b->state == DOCKER_REMOVING) &&
+    if (b != NULL && (b->entry.state == BOX_DEAD || b->entry.state == BOX_REMOVING) &&
         strcmp(b->owner, name) < 0) /* of a bind without an answer: it goes with the box */
         swap_owner(b, name);
     if (f == NULL)
@@ -446,7 +447,7 @@ static void on_cancel(struct op *op)
 void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
                        void (*on_done)(struct op *))
 {
-    op_begin(&l->op, &d->loop->rt, &d->inner, deadline_ns, on_cancel, on_done);
+    op_begin(&l->op, &d->loop->rt, &d->closing.inner, deadline_ns, on_cancel, on_done);
     l->docker = d;
     ask_containers(l);
 }

@@ -14,9 +14,9 @@
 static void free_making(struct making *m)
 {
     if (m->is_inside)
-        docker_gate_leave(&m->docker->creates);
+        gate_leave(&m->docker->creates);
     docker_hand_free(m->hand);
-    docker_call_fini(&m->call);
+    call_fini(&m->call);
     buf_fini(&m->body);
     free(m);
 }
@@ -31,7 +31,7 @@ void making_answer(struct making *m, int rc, const struct err *err)
         r->box = m->made;
     r->priv = NULL;
     m->request = NULL;
-    docker_finish(m->docker, &r->op, rc, err);
+    closing_finish(&m->docker->closing, &r->op, rc, err);
 }
 
 /* Nothing of it is with the engine, or all is well. */
@@ -45,25 +45,25 @@ void making_finish(struct making *m, int rc, const struct err *err)
     making_answer(m, rc, err);
     free_making(m);
     if (b == NULL) {
-        docker_settle(d);
+        closing_settle(&d->closing);
         return;
     }
     b->on_death = NULL;
-    list_move(&b->joiners, &joined);
-    docker_box_set(b, rc == SP_OK ? DOCKER_RUNNING : DOCKER_DEAD);
+    list_move(&b->entry.joiners, &joined);
+    boxes_set(&b->entry, rc == SP_OK ? BOX_RUNNING : BOX_DEAD);
     b->was_never_made = was_never_made; /* its destroy comes, and needs no engine then */
-    if (!list_is_empty(&b->removers))
+    if (!list_is_empty(&b->entry.removers))
         docker_remove_box(b);
     else if (rc != SP_OK && !was_never_made)
         docker_box_drop(b);
-    docker_resume_all(&joined);
-    docker_settle(d);
+    waiter_resume_all(&joined);
+    closing_settle(&d->closing);
 }
 
 /* --- undoing --- */
 
-static void on_undone(struct docker_remover *w, int rc UNUSED, const struct err *err UNUSED,
-                      bool was_there UNUSED)
+static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UNUSED,
+                      const char *report UNUSED)
 {
     struct making *m = container_of(w, struct making, undo);
 
@@ -85,8 +85,8 @@ static void undo(struct making *m, int rc, const struct err *err)
     m->err = *err;
     m->undo.on_removed = on_undone;
     b->on_death = NULL;
-    list_push_back(&b->removers, &m->undo.link);
-    docker_box_set(b, DOCKER_DEAD);
+    list_push_back(&b->entry.removers, &m->undo.link);
+    boxes_set(&b->entry, BOX_DEAD);
     docker_remove_box(b);
 }
 
@@ -259,7 +259,7 @@ static void on_agent_read(struct op *op)
     if (making_is_over(m))
         return;
     buf_printf(&m->call.path, "/containers/%s/archive?path=/", m->box->container);
-    m->call.type = "Content-Type: application/x-tar";
+    call_header(&m->call, "Content-Type: application/x-tar");
     docker_call_start(&m->call, RT_NEVER, on_uploaded);
 }
 
@@ -267,7 +267,7 @@ static void upload(struct making *m)
 {
     docker_call_init(m->docker, &m->call, "PUT");
     m->work.run = read_agent;
-    work_start(m->docker->loop, &m->work, &m->docker->inner, RT_NEVER, on_agent_read);
+    work_start(m->docker->loop, &m->work, &m->docker->closing.inner, RT_NEVER, on_agent_read);
 }
 
 static void go_on(struct making *m)
@@ -319,7 +319,7 @@ static void on_found(struct op *op)
     if (rc == SP_NOT_FOUND)
         rc = err_set(&err, SP_BACKEND_FAILED, "the engine gave no answer and made no container");
     if (rc == SP_OK && (docker_read_inspect(m->docker, json_root(doc), &f, &err) != SP_OK ||
-                        f.box.labels.box_id != m->box->id))
+                        f.box.labels.box_id != m->box->entry.id))
         rc = err_set(&err, SP_BACKEND_FAILED,
                      "the name %.120s belongs to a container that is not ours", m->name);
     (void) json_doc_free(doc);
@@ -344,9 +344,9 @@ static void find_out(struct making *m)
 }
 
 /* Podman has no code of its own for it. */
-static bool is_name_taken(const struct docker_call *c)
+static bool is_name_taken(const struct call *c)
 {
-    return c->op.result == SP_OK && c->docker->is_podman && c->http.status == 500 &&
+    return c->op.result == SP_OK && docker_of_call(c)->is_podman && c->http.status == 500 &&
            strstr(buf_str(&c->http.response), "is already in use") != NULL;
 }
 

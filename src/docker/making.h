@@ -30,16 +30,16 @@ struct making {
     struct backend_create *request; /* NULL: it has left */
     struct docker_box *box;         /* NULL: another create makes it, or it exists */
     enum making_step step;
-    struct docker_waiter waiter;
+    struct waiter waiter;
     uint64_t deadline_ns; /* of the caller */
     struct docker_pull *pull;
     struct rt_timer patience;
     struct docker_image image;
-    struct docker_call call;
+    struct call call;
     struct work work;
     struct backend_extras *sources; /* what is looked at on a thread: the caller may leave */
     struct docker_hand *hand;
-    struct docker_remover undo;
+    struct remover undo;
     struct backend_box made;
     struct buf body;     /* of the create, for a second try */
     struct err err;      /* why it is being undone */

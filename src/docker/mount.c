@@ -14,9 +14,9 @@ enum { PLAN_MAX = 256 * 1024 };
 static void end(struct docker_mounting *m, int rc, const struct err *err)
 {
     if (m->is_inside)
-        docker_gate_leave(&m->docker->mounts);
+        gate_leave(&m->docker->mounts);
     m->is_inside = false;
-    docker_finish(m->docker, &m->op, rc, err);
+    closing_finish(&m->docker->closing, &m->op, rc, err);
 }
 
 /* --- the helper --- */
@@ -77,7 +77,7 @@ bool docker_is_other_kernel(const char *runtime)
     return runtime != NULL && (strstr(runtime, "runsc") != NULL || strstr(runtime, "kata") != NULL);
 }
 
-static int read_pid(const struct docker_call *c, uint64_t *ret, struct err *err)
+static int read_pid(const struct call *c, uint64_t *ret, struct err *err)
 {
     struct json_doc *doc = NULL;
     const struct json *state;
@@ -115,7 +115,7 @@ static void on_inspected(struct op *op)
     }
 }
 
-static void on_turn(struct docker_waiter *w)
+static void on_turn(struct waiter *w)
 {
     struct docker_mounting *m = container_of(w, struct docker_mounting, waiter);
 
@@ -159,20 +159,20 @@ void docker_mount_start(struct docker *d, struct docker_mounting *m, const char 
     struct err err;
     int rc;
 
-    op_begin(&m->op, &d->loop->rt, &d->inner, RT_NEVER, on_cancel, on_done);
+    op_begin(&m->op, &d->loop->rt, &d->closing.inner, RT_NEVER, on_cancel, on_done);
     m->docker = d;
     m->waiter.resume = on_turn;
     str_copy_cut(m->container, sizeof(m->container), container);
     rc = docker_mount_check(d, &err);
     if (rc != SP_OK)
         end(m, rc, &err);
-    else if (docker_gate_enter(&d->mounts, &m->waiter))
+    else if (gate_enter(&d->mounts, &m->waiter))
         on_turn(&m->waiter);
 }
 
 void docker_mount_fini(struct docker_mounting *m)
 {
-    docker_call_fini(&m->call);
+    call_fini(&m->call);
     child_fini(&m->child);
     buf_fini(&m->plan);
 }

@@ -11,7 +11,7 @@
 /* One per profile, for as long as the backend is open. */
 struct want {
     struct list_node link;
-    struct docker_waiter waiter;
+    struct waiter waiter;
     struct docker *docker;
     struct docker_pull *pull; /* NULL: not under way */
     struct docker_source source;
@@ -19,7 +19,7 @@ struct want {
     char profile[CONFIG_NAME_MAX + 1];
 };
 
-static void on_image(struct docker_waiter *waiter)
+static void on_image(struct waiter *waiter)
 {
     struct want *w = container_of(waiter, struct want, waiter);
     struct docker_image image;

@@ -11,7 +11,7 @@
 
 /* `priv` of the request. */
 struct check {
-    struct docker_call call;
+    struct call call;
     struct docker_list look; /* only when the container is not known */
     struct docker *docker;
     struct backend_check *request;
@@ -23,8 +23,8 @@ static void end_check(struct check *c, int rc, const struct err *err, enum backe
 
     r->verdict = rc == SP_OK ? verdict : BACKEND_UNKNOWN;
     r->priv = NULL;
-    docker_finish(c->docker, &r->op, rc, err);
-    docker_call_fini(&c->call);
+    closing_finish(&c->docker->closing, &r->op, rc, err);
+    call_fini(&c->call);
     docker_list_fini(&c->look);
     free(c);
 }
@@ -85,7 +85,7 @@ void docker_is_alive(struct backend *backend, struct backend_check *r, uint64_t 
     const char *container = b != NULL ? b->container : r->box.ref;
     struct check *c = xcalloc(1, sizeof(*c));
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_check_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_check_cancel, on_done);
     c->docker = d;
     c->request = r;
     r->priv = c;
@@ -96,7 +96,7 @@ void docker_is_alive(struct backend *backend, struct backend_check *r, uint64_t 
     }
     docker_call_init(d, &c->call, "GET");
     buf_puts(&c->call.path, "/containers/");
-    docker_call_put(&c->call, container);
+    call_put(&c->call, container);
     buf_puts(&c->call.path, "/json");
     docker_call_start(&c->call, RT_NEVER, on_inspected);
 }
@@ -143,10 +143,10 @@ static void on_listed(struct op *op)
         const struct backend_box *box = &l->list.found[i].box;
         const struct docker_box *b = docker_box_find(d, box->labels.box_id);
 
-        if (b != NULL && b->state == DOCKER_RUNNING && strcmp(b->container, box->ref) == 0)
+        if (b != NULL && b->entry.state == BOX_RUNNING && strcmp(b->container, box->ref) == 0)
             take(l, box, l->list.found[i].is_paused);
     }
-    docker_finish(d, l->op, op->result, &op->err);
+    closing_finish(&d->closing, l->op, op->result, &op->err);
     docker_list_fini(&l->list);
     free(l);
 }
@@ -171,7 +171,7 @@ void docker_list_boxes(struct backend *backend, struct backend_list *r, uint64_t
     struct docker *d = docker_of(backend);
     struct listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_list_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_list_cancel, on_done);
     r->boxes = NULL;
     r->count = 0;
     r->priv = l;
@@ -192,7 +192,7 @@ void docker_discover(struct backend *backend, struct backend_discover *r, uint64
     struct docker *d = docker_of(backend);
     struct listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_discover_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_discover_cancel, on_done);
     r->is_found = false;
     r->want_probe = false;
     r->priv = l;

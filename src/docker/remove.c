@@ -11,8 +11,8 @@
 enum { REMOVE_S = 2 }; /* of a destroy's time are left for the removal after a grace */
 
 struct removal {
-    struct docker_waiter waiter;
-    struct docker_call call;
+    struct waiter waiter;
+    struct call call;
     struct docker_list look; /* only when the container is not known */
     struct docker *docker;
     struct docker_box *box;
@@ -22,16 +22,8 @@ struct removal {
     bool is_inside; /* of the gate */
 };
 
-/* A destroy that waits; `priv` of the request. */
-struct destroyer {
-    struct docker_remover remover;
-    struct docker *docker;
-    struct docker_box *box; /* valid while it waits */
-    struct backend_destroy *request;
-};
-
 struct volume {
-    struct docker_call call;
+    struct call call;
     char name[DOCKER_NAME_MAX + 1];
 };
 
@@ -46,9 +38,9 @@ static void on_volume_gone(struct op *op)
     FAULT_POINT("docker.after_disown");
     if (rc != SP_OK && rc != SP_NOT_FOUND) { /* a listing tries again */
         log_warn("docker.volume_left", LF_STR("volume", v->name), LF_STR("reason", err.msg));
-        docker_look_later(v->call.docker);
+        docker_look_later(docker_of_call(&v->call));
     }
-    docker_call_fini(&v->call);
+    call_fini(&v->call);
     free(v);
 }
 
@@ -59,7 +51,7 @@ void docker_remove_volume(struct docker *d, const char *name)
     str_copy_cut(v->name, sizeof(v->name), name);
     docker_call_init(d, &v->call, "DELETE");
     buf_puts(&v->call.path, "/volumes/");
-    docker_call_put(&v->call, name);
+    call_put(&v->call, name);
     docker_call_start(&v->call, RT_NEVER, on_volume_gone);
 }
 
@@ -69,35 +61,33 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
 {
     struct docker *d = m->docker;
     struct docker_box *b = m->box;
-    struct list told;
+    struct list removers;
     struct list joiners;
 
     if (rc != SP_OK)
-        log_warn("docker.remove_failed", LF_HEX("box", b->id), LF_STR("reason", err->msg));
+        log_warn("docker.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", err->msg));
     else if (!str_is_empty(b->owner))
         docker_remove_volume(d, b->owner);
     /* Not of a box that this backend never had: it may be that of another engine. */
     if (rc == SP_OK && !b->is_foreign &&
         (m->was_there || b->is_known || !str_is_empty(b->container)))
-        docker_hand_end(d, b->id);
-    list_move(&b->removers, &told);
-    list_move(&b->joiners, &joiners);
+        docker_hand_end(d, b->entry.id);
+    list_move(&b->entry.removers, &removers);
+    list_move(&b->entry.joiners, &joiners);
     if (rc == SP_OK)
         docker_box_drop(b);
     else
-        docker_box_set(b, DOCKER_DEAD); /* the next destroy, or the next look, tries again */
+        boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
     if (m->is_inside)
-        docker_gate_leave(&d->removes);
-    while (!list_is_empty(&told)) {
-        struct docker_remover *w = container_of(list_pop_front(&told), struct docker_remover, link);
-
-        w->on_removed(w, rc, err, m->was_there);
-    }
-    docker_resume_all(&joiners);
+        gate_leave(&d->removes);
+    boxes_removed(&removers, rc, err,
+                  m->was_there ? "the container was ended and removed, with its anonymous volumes"
+                               : "the box was not there");
+    waiter_resume_all(&joiners);
     docker_list_fini(&m->look);
-    docker_call_fini(&m->call);
+    call_fini(&m->call);
     free(m);
-    docker_settle(d);
+    closing_settle(&d->closing);
 }
 
 static void look(struct removal *m);
@@ -162,11 +152,11 @@ static void on_looked(struct op *op)
 static void look(struct removal *m)
 {
     m->has_looked = true;
-    m->look.only = m->box->id;
+    m->look.only = m->box->entry.id;
     docker_list_start(m->docker, &m->look, m->deadline_ns, on_looked);
 }
 
-static void begin(struct docker_waiter *w)
+static void begin(struct waiter *w)
 {
     struct removal *m = container_of(w, struct removal, waiter);
 
@@ -182,7 +172,7 @@ static void begin(struct docker_waiter *w)
 static void enter(struct removal *m)
 {
     m->waiter.resume = begin;
-    if (docker_gate_enter(&m->docker->removes, &m->waiter))
+    if (gate_enter(&m->docker->removes, &m->waiter))
         begin(&m->waiter);
 }
 
@@ -191,19 +181,18 @@ static void on_stopped(struct op *op)
 {
     struct removal *m = container_of(op, struct removal, call.op);
 
-    docker_gate_leave(&m->docker->stops);
+    gate_leave(&m->docker->stops);
     enter(m);
 }
 
-static void stop(struct docker_waiter *w)
+static void stop(struct waiter *w)
 {
     struct removal *m = container_of(w, struct removal, waiter);
     uint64_t grace_s = m->box->grace_s;
 
     docker_call_init(m->docker, &m->call, "POST");
     buf_printf(&m->call.path, "/containers/%s/stop?t=%u", m->box->container, (unsigned) grace_s);
-    m->call.extra_ns = grace_s * NS_PER_S;
-    docker_call_start(&m->call, m->deadline_ns, on_stopped);
+    docker_call_start_long(&m->call, grace_s * NS_PER_S, m->deadline_ns, on_stopped);
 }
 
 void docker_remove_box(struct docker_box *b)
@@ -211,8 +200,8 @@ void docker_remove_box(struct docker_box *b)
     struct docker *d = b->docker;
     struct removal *m = xcalloc(1, sizeof(*m));
 
-    assert(b->state != DOCKER_REMOVING && b->state != DOCKER_MAKING);
-    docker_box_set(b, DOCKER_REMOVING);
+    assert(b->entry.state != BOX_REMOVING && b->entry.state != BOX_MAKING);
+    boxes_set(&b->entry, BOX_REMOVING);
     m->docker = d;
     m->box = b;
     m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS + b->grace_s * NS_PER_S);
@@ -225,37 +214,11 @@ void docker_remove_box(struct docker_box *b)
         return;
     }
     m->waiter.resume = stop;
-    if (docker_gate_enter(&d->stops, &m->waiter))
+    if (gate_enter(&d->stops, &m->waiter))
         stop(&m->waiter);
 }
 
 /* --- destroy --- */
-
-static void on_destroyed(struct docker_remover *remover, int rc, const struct err *err,
-                         bool was_there)
-{
-    struct destroyer *w = container_of(remover, struct destroyer, remover);
-    struct backend_destroy *r = w->request;
-
-    str_copy_cut(r->report, sizeof(r->report),
-                 was_there ? "the container was ended and removed, with its anonymous volumes"
-                           : "the box was not there");
-    r->priv = NULL;
-    docker_finish(w->docker, &r->op, rc, err);
-    free(w);
-}
-
-static void on_cancel(struct op *op)
-{
-    struct backend_destroy *r = container_of(op, struct backend_destroy, op);
-    struct destroyer *w = r->priv;
-    struct docker *d = w->docker;
-
-    list_remove(&w->box->removers, &w->remover.link);
-    free(w);
-    r->priv = NULL;
-    docker_finish(d, op, SP_CANCELLED, NULL);
-}
 
 /* What the profile gives, as far as the caller's time reaches beyond it. */
 static uint64_t grace_of(const struct docker *d, const struct backend_destroy *r,
@@ -274,29 +237,22 @@ void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
 {
     struct docker *d = docker_of(backend);
     struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
-    struct destroyer *w;
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
     if (b == NULL && docker_is_foreign(&r->box) && list_is_empty(&d->adoptions)) {
+        op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, NULL, on_done);
         str_copy_cut(r->report, sizeof(r->report), "nothing is adopted any more: it is left alone");
-        docker_finish(d, &r->op, SP_OK, NULL);
+        closing_finish(&d->closing, &r->op, SP_OK, NULL);
         return;
     }
-    w = xcalloc(1, sizeof(*w));
     if (b == NULL)
-        b = docker_box_add(d, r->box.labels.box_id, DOCKER_DEAD);
+        b = docker_box_add(d, r->box.labels.box_id, BOX_DEAD);
     b->is_known = b->is_known || !str_is_empty(r->box.ref);
     if (str_is_empty(b->container) && docker_is_foreign(&r->box)) /* no label would lead to it */
         str_copy_cut(b->container, sizeof(b->container), r->box.ref);
-    w->docker = d;
-    w->box = b;
-    w->request = r;
-    w->remover.on_removed = on_destroyed;
-    r->priv = w;
-    list_push_back(&b->removers, &w->remover.link);
-    if (b->state == DOCKER_RUNNING)
+    boxes_destroy(&b->entry, r, deadline_ns, on_done);
+    if (b->entry.state == BOX_RUNNING)
         b->grace_s = grace_of(d, r, deadline_ns);
-    if (b->state == DOCKER_RUNNING || b->state == DOCKER_DEAD)
+    if (b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD)
         docker_remove_box(
             b); /* one being made is removed when it is made, one being removed soon */
 }

@@ -50,10 +50,10 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     if (rc != SP_OK)
         return rc;
     d->call_ns = profile->docker.call_timeout_s * NS_PER_S;
-    d->creates.max = profile->docker.creates;
-    d->removes.max = DOCKER_REMOVES_MAX;
-    d->stops.max = DOCKER_STOPS_MAX;
-    d->mounts.max = DOCKER_MOUNTS_MAX;
+    gate_init(&d->creates, profile->docker.creates);
+    gate_init(&d->removes, DOCKER_REMOVES_MAX);
+    gate_init(&d->stops, DOCKER_STOPS_MAX);
+    gate_init(&d->mounts, DOCKER_MOUNTS_MAX);
     str_copy_cut(d->allow, sizeof(d->allow), env->config->mounts.allow);
     find_program(env->config->oci.agent, "sandpool-agent", d->agent);
     find_program(env->config->oci.helper, "sandpool-oci", d->helper);

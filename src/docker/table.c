@@ -7,58 +7,38 @@
 #include "base/str.h"
 #include "docker/internal.h"
 
-static bool has_id(const struct map_node *node, const void *key)
-{
-    return container_of(node, const struct docker_box, node)->id == *(const uint64_t *) key;
-}
-
 struct docker_box *docker_box_find(struct docker *d, uint64_t id)
 {
-    struct map_node *n = map_find(&d->boxes, hash_u64(id), has_id, &id);
+    struct box_entry *e = boxes_find(&d->boxes, id);
 
-    return n != NULL ? container_of(n, struct docker_box, node) : NULL;
+    return e != NULL ? container_of(e, struct docker_box, entry) : NULL;
 }
 
-struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum docker_state state)
+struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state state)
 {
     struct docker_box *b = xcalloc(1, sizeof(*b));
 
-    assert(docker_box_find(d, id) == NULL);
     b->docker = d;
-    b->id = id;
-    docker_box_set(b, state);
-    list_init(&b->joiners);
-    list_init(&b->removers);
-    map_insert(&d->boxes, &b->node, hash_u64(id));
-    list_push_back(&d->box_list, &b->link);
+    boxes_add(&d->boxes, &b->entry, id, state);
     return b;
-}
-
-void docker_box_set(struct docker_box *b, enum docker_state state)
-{
-    b->state = state;
-    b->since_ns = rt_now(&b->docker->loop->rt);
 }
 
 void docker_box_drop(struct docker_box *b)
 {
-    struct docker *d = b->docker;
-
-    assert(list_is_empty(&b->joiners) && list_is_empty(&b->removers));
-    map_remove(&d->boxes, &b->node);
-    list_remove(&d->box_list, &b->link);
+    boxes_drop(&b->entry);
     free(b);
 }
 
 void docker_box_pause(struct docker_box *b, bool is_paused)
 {
-    struct backend_notice n = {
-        .kind = is_paused ? BACKEND_BOX_PAUSED : BACKEND_BOX_RESUMED, .box_id = b->id, .text = ""};
+    struct backend_notice n = {.kind = is_paused ? BACKEND_BOX_PAUSED : BACKEND_BOX_RESUMED,
+                               .box_id = b->entry.id,
+                               .text = ""};
 
     if (b->is_paused == is_paused)
         return;
     b->is_paused = is_paused;
-    if (b->state == DOCKER_RUNNING) /* one being made is probed before anybody gets it */
+    if (b->entry.state == BOX_RUNNING) /* one being made is probed before anybody gets it */
         docker_tell(b->docker, &n);
 }
 
@@ -66,17 +46,17 @@ void docker_box_died(struct docker_box *b, const char *reason)
 {
     const struct backend_events *events = b->docker->events;
 
-    if (b->state == DOCKER_MAKING) {
+    if (b->entry.state == BOX_MAKING) {
         b->has_died = true;
         if (b->on_death != NULL)
             b->on_death(b, b->ctx);
         return;
     }
-    if (b->state != DOCKER_RUNNING)
+    if (b->entry.state != BOX_RUNNING)
         return; /* our own doing, or told before */
-    docker_box_set(b, DOCKER_DEAD);
-    if (!b->docker->is_closing && events != NULL && events->on_died != NULL)
-        events->on_died(events->ctx, b->id, reason);
+    boxes_set(&b->entry, BOX_DEAD);
+    if (!b->docker->closing.is_closing && events != NULL && events->on_died != NULL)
+        events->on_died(events->ctx, b->entry.id, reason);
 }
 
 /* --- containers that have ended --- */

@@ -13,7 +13,7 @@ enum { CPU_PERIOD_US = 100000 };
 struct updating {
     struct docker *docker;
     struct backend_update *request;
-    struct docker_call call;
+    struct call call;
     struct docker_mounting mounting;
     struct agent_env env;
 };
@@ -24,8 +24,8 @@ static void finish(struct updating *u, int rc, const struct err *err)
     struct backend_update *r = u->request;
 
     r->priv = NULL;
-    docker_finish(d, &r->op, rc, err);
-    docker_call_fini(&u->call);
+    closing_finish(&d->closing, &r->op, rc, err);
+    call_fini(&u->call);
     docker_mount_fini(&u->mounting);
     agent_env_fini(&u->env);
     free(u);
@@ -77,7 +77,7 @@ static void mount_all(struct updating *u)
         set_env(u);
         return;
     }
-    if (b == NULL || b->state != DOCKER_RUNNING) {
+    if (b == NULL || b->entry.state != BOX_RUNNING) {
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
         return;
     }
@@ -89,7 +89,7 @@ static void mount_all(struct updating *u)
 /* --- limits --- */
 
 /* Podman's "no such container" is JSON, its "no such call" is not. */
-static bool has_cause(const struct docker_call *c)
+static bool has_cause(const struct call *c)
 {
     return c->http.response.len > 0 && c->http.response.data[0] == '{';
 }
@@ -186,11 +186,11 @@ void docker_update(struct backend *backend, struct backend_update *r, uint64_t d
     struct updating *u = xcalloc(1, sizeof(*u));
     struct err err;
 
-    op_begin(&r->op, &d->loop->rt, &d->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_cancel, on_done);
     u->docker = d;
     u->request = r;
     r->priv = u;
-    if (b == NULL || b->state != DOCKER_RUNNING)
+    if (b == NULL || b->entry.state != BOX_RUNNING)
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
     else if (x->mount_count > 0 && docker_mount_check(d, &err) != SP_OK)
         finish(u, err.code, &err);

@@ -26,7 +26,7 @@ struct making {
     struct backend_create *request;
     struct oci_box *box;       /* NULL: another create makes it, or it exists */
     struct oci_runtime *trial; /* NULL: the profile decides */
-    struct oci_waiter waiter;
+    struct waiter waiter;
     struct list *waits_in;     /* where `waiter` is linked */
     char rootfs[OCI_PATH_MAX]; /* of the image */
     char **image_env;
@@ -34,7 +34,7 @@ struct making {
     struct oci_hands hands;
     struct work look;
     struct oci_found found;
-    struct oci_remover undo;
+    struct remover undo;
     int listen_fd;
     struct err err; /* why it is being undone */
     int result;
@@ -55,28 +55,24 @@ static void finish(struct making *m, int rc, const struct err *err)
     oci_env_free(m->image_env);
     oci_hands_fini(&m->hands);
     r->priv = NULL;
-    oci_finish(o, &r->op, rc, err);
+    closing_finish(&o->closing, &r->op, rc, err);
     free(m); /* `err` may be in it */
     if (b == NULL)
         return;
-    list_move(&b->joiners, &joined);
-    if (rc != SP_OK && list_is_empty(&b->removers))
+    list_move(&b->entry.joiners, &joined);
+    if (rc != SP_OK && list_is_empty(&b->entry.removers))
         oci_box_drop(b);
-    else if (!list_is_empty(&b->removers)) {
-        b->state = OCI_DEAD;
+    else if (!list_is_empty(&b->entry.removers)) {
+        boxes_set(&b->entry, BOX_DEAD);
         oci_remove_box(b);
     }
-    while (!list_is_empty(&joined)) {
-        struct oci_waiter *w = container_of(list_pop_front(&joined), struct oci_waiter, link);
-
-        w->resume(w);
-    }
+    waiter_resume_all(&joined);
 }
 
 /* --- undoing --- */
 
-static void on_undone(struct oci_remover *w, int rc UNUSED, const struct err *err UNUSED,
-                      const struct json *answer UNUSED)
+static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UNUSED,
+                      const char *report UNUSED)
 {
     struct making *m = container_of(w, struct making, undo);
 
@@ -93,15 +89,11 @@ static void undo(struct making *m, int rc, const struct err *err)
     m->result = rc;
     m->err = *err;
     m->undo.on_removed = on_undone;
-    list_push_back(&b->removers, &m->undo.link);
-    b->state = OCI_DEAD;
-    list_move(&b->joiners, &joined);
+    list_push_back(&b->entry.removers, &m->undo.link);
+    boxes_set(&b->entry, BOX_DEAD);
+    list_move(&b->entry.joiners, &joined);
     oci_remove_box(b);
-    while (!list_is_empty(&joined)) {
-        struct oci_waiter *w = container_of(list_pop_front(&joined), struct oci_waiter, link);
-
-        w->resume(w);
-    }
+    waiter_resume_all(&joined);
 }
 
 /* --- it runs --- */
@@ -156,7 +148,7 @@ static void start_look(struct making *m)
 {
     m->found.id = m->request->labels.box_id;
     m->look.run = run_look;
-    work_start(m->oci->loop, &m->look, &m->oci->inner, RT_NEVER, on_seen);
+    work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
 }
 
 static void on_run(struct op *op)
@@ -295,7 +287,7 @@ static void begin(struct making *m)
 
 static void enter(struct making *m);
 
-static void resume(struct oci_waiter *w)
+static void resume(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
 
@@ -315,25 +307,25 @@ static void enter(struct making *m)
     struct oci_box *b = oci_box_find(o, m->request->labels.box_id);
 
     if (b == NULL) {
-        m->box = oci_box_add(o, m->request->labels.box_id, OCI_MAKING);
+        m->box = oci_box_add(o, m->request->labels.box_id, BOX_MAKING);
         begin(m);
         return;
     }
-    switch (b->state) {
-    case OCI_RUNNING:
+    switch (b->entry.state) {
+    case BOX_RUNNING:
         start_look(m);
         return;
-    case OCI_MAKING:
-        wait_in(m, &b->joiners);
+    case BOX_MAKING:
+        wait_in(m, &b->entry.joiners);
         return;
-    case OCI_DEAD:
+    case BOX_DEAD:
         wait_in(m, &o->waiters);
         oci_remove_box(b);
         return;
-    case OCI_REMOVING:
+    case BOX_REMOVING:
         wait_in(m, &o->waiters);
         return;
-    case OCI_STATE_COUNT:
+    case BOX_STATE_COUNT:
         break;
     }
     assert(false && "no such state");
@@ -358,7 +350,7 @@ static void start(struct oci *o, struct backend_create *r, struct oci_runtime *t
 {
     struct making *m = xcalloc(1, sizeof(*m));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, on_cancel, on_done);
     m->oci = o;
     m->request = r;
     m->trial = trial;

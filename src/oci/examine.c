@@ -17,7 +17,7 @@
 
 /* `priv` of the request. */
 struct examining {
-    struct oci_waiter waiter;
+    struct waiter waiter;
     struct oci *oci;
     struct backend_exam *request;
     bool is_waiting;
@@ -215,12 +215,12 @@ static void tell_all(struct examining *x)
                      "%zu of instance '%.40s' are in the state directory: " OCI_FOREIGN_HINT,
                      o->foreign_count, o->foreign_instance);
     r->priv = NULL;
-    oci_finish(o, &r->op, SP_OK, NULL);
+    closing_finish(&o->closing, &r->op, SP_OK, NULL);
     free(x);
 }
 
 /* Goes on when everything that is tried has been tried. */
-static void go_on(struct oci_waiter *w)
+static void go_on(struct waiter *w)
 {
     struct examining *x = container_of(w, struct examining, waiter);
     struct oci *o = x->oci;
@@ -248,7 +248,7 @@ static void on_cancel(struct op *op)
         return;
     list_remove(&x->oci->waiters, &x->waiter.link);
     r->priv = NULL;
-    oci_finish(x->oci, op, SP_CANCELLED, NULL);
+    closing_finish(&x->oci->closing, op, SP_CANCELLED, NULL);
     free(x);
 }
 
@@ -258,7 +258,7 @@ void oci_examine(struct backend *backend, struct backend_exam *r, uint64_t deadl
     struct oci *o = oci_of(backend);
     struct examining *x = xcalloc(1, sizeof(*x));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, on_cancel, on_done);
     x->oci = o;
     x->request = r;
     x->waiter.resume = go_on;

@@ -93,7 +93,7 @@ void oci_hands_start(struct oci *o, struct oci_hands *h, uint64_t deadline_ns,
 {
     h->oci = o;
     h->exit_code = -1;
-    op_begin(&h->op, &o->loop->rt, &o->inner, deadline_ns, on_cancel, on_done);
+    op_begin(&h->op, &o->loop->rt, &o->closing.inner, deadline_ns, on_cancel, on_done);
     list_push_back(&o->waiting[turn_of(h)], &h->link);
     start_next(o);
 }

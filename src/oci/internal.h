@@ -12,6 +12,7 @@
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
+#include "backend/boxes.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "loop/child.h"
@@ -165,26 +166,9 @@ void oci_remove_cgroup_parent(const struct oci *o);
 
 /* --- boxes in memory (table.c) --- */
 
-/* Somebody who goes on when something has changed: a runtime was tried, a base made, a box too. */
-struct oci_waiter {
-    struct list_node link;
-    void (*resume)(struct oci_waiter *w);
-};
-
-enum oci_state {
-    OCI_MAKING,
-    OCI_RUNNING,
-    OCI_DEAD,     /* was running; its directory is still there */
-    OCI_REMOVING, /* sandpool-oci is at it */
-    OCI_STATE_COUNT
-};
-
 struct oci_box {
-    struct map_node node;
-    struct list_node link;
+    struct box_entry entry;
     struct oci *oci;
-    uint64_t id;
-    enum oci_state state;
     uint32_t id_slot; /* UINT32_MAX: none */
     int pid;
     struct oci_runtime *runtime; /* NULL: not known */
@@ -195,16 +179,6 @@ struct oci_box {
     } beside[OCI_BESIDE_COUNT];
     enum backend_death death; /* what it will have died of */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
-    struct list joiners;      /* struct oci_waiter: creates of the same box that came second */
-    struct list removers;     /* struct oci_remover */
-};
-
-/* Somebody who waits for a box to be removed. */
-struct oci_remover {
-    struct list_node link; /* in b->removers; whoever gives up takes it out */
-    /* `answer` is NULL when it failed. The box is gone from the table, or OCI_DEAD. */
-    void (*on_removed)(struct oci_remover *w, int rc, const struct err *err,
-                       const struct json *answer);
 };
 
 /* The user ids from some number on that processes of this machine have. Looks at all of them. */
@@ -223,7 +197,7 @@ MUST_CHECK int oci_claim_ids(const char *state_dir, uint64_t from, uint64_t boxe
 /* From here on no box gets a range in which somebody lives, but for boxes that are found to be ours. */
 void oci_avoid_living(struct oci *o, const struct oci_living *l);
 struct oci_box *oci_box_find(struct oci *o, uint64_t id);
-struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state);
+struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum box_state state);
 void oci_box_drop(struct oci_box *b);
 /* Takes the descriptors of f. The box is running from here on; its death will be told. One whose network, or the guard
  * of whose sockets, ends is ended: its owner is to know. */
@@ -280,14 +254,12 @@ struct oci {
     bool has_ipv6;
     bool has_loop; /* loop devices: disks can be limited */
 
-    struct list ops;   /* what callers wait for */
-    struct list inner; /* what the backend does for itself */
-    struct map boxes;
-    struct list box_list;
+    struct closing closing;
+    struct boxes boxes;
     struct list waiting[OCI_TURN_COUNT]; /* struct oci_hands */
     size_t running[OCI_TURN_COUNT];
     size_t given_up;
-    struct list waiters; /* struct oci_waiter: creates that cannot begin yet */
+    struct list waiters; /* struct waiter: creates that cannot begin yet */
     struct list pulls;   /* images that are being made ready */
     struct rt_timer bind_timer;
     struct list record_writes; /* binds in order: one record is written at a time */
@@ -302,14 +274,9 @@ struct oci {
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
     char pasta[OCI_PATH_MAX]; /* likewise */
 
-    bool is_name_taken; /* another daemon has the instance's name: was told */
-    bool is_closing;
+    bool is_name_taken;   /* another daemon has the instance's name: was told */
     size_t foreign_count; /* boxes of another instance in our directory, at the last look */
     char foreign_instance[BACKEND_LABEL_MAX + 1];
-    struct rt_task closed;
-    struct rt_timer close_timer; /* what still runs then is cut off */
-    void (*on_closed)(void *ctx);
-    void *ctx;
 };
 
 static inline struct oci *oci_of(struct backend *b)
@@ -319,9 +286,6 @@ static inline struct oci *oci_of(struct backend *b)
 
 /* Something that creates wait for has changed. */
 void oci_wake(struct oci *o);
-/* Ends an operation of the backend; the last one lets a close go on. */
-void oci_finish(struct oci *o, struct op *op, int result, const struct err *err);
-void oci_settle(struct oci *o);
 
 /* setup.c */
 MUST_CHECK int oci_setup(struct oci *o, const struct backend_env *env, struct err *err);
@@ -366,7 +330,7 @@ void oci_create(struct backend *b, struct backend_create *r, uint64_t deadline_n
 /* remove.c */
 void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
-/* Removes whatever is left of a box; those in b->removers are told. The entry is dropped. */
+/* Removes whatever is left of a box; those in b->entry.removers are told. The entry is dropped. */
 void oci_remove_box(struct oci_box *b);
 
 /* read.c: is_alive, discover, list, bind */

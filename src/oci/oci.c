@@ -10,38 +10,20 @@
 #define CLOSE_GRACE_NS (1 * NS_PER_S)
 #define CLOSE_BASE_NS (10 * NS_PER_S) /* while the base is made, which happens once after a start */
 
-static void on_closed_task(struct rt_task *task)
+static bool free_owner(struct closing *c)
 {
-    struct oci *o = container_of(task, struct oci, closed);
-    void (*on_closed)(void *ctx) = o->on_closed;
-    void *ctx = o->ctx;
+    struct oci *o = container_of(c, struct oci, closing);
 
-    if (!list_is_empty(&o->ops) || !list_is_empty(&o->inner))
-        return; /* a completion that was under way has begun something: its end comes back here */
-    rt_timer_cancel(&o->loop->rt, &o->close_timer);
     if (oci_rootless_clean(o))
-        return;
-    while (!list_is_empty(&o->box_list))
-        oci_box_drop(container_of(list_first(&o->box_list), struct oci_box, link));
+        return false;
+    while (!list_is_empty(&o->boxes.all))
+        oci_box_drop(container_of(list_first(&o->boxes.all), struct oci_box, entry.link));
     oci_remove_cgroup_parent(o);
-    map_fini(&o->boxes);
+    boxes_fini(&o->boxes);
     free(o->id_used);
     free(o->id_lived);
     free(o);
-    on_closed(ctx);
-}
-
-void oci_settle(struct oci *o)
-{
-    /* Deferred after the last completion, so every on_done() comes before on_closed(). */
-    if (o->is_closing && list_is_empty(&o->ops) && list_is_empty(&o->inner))
-        rt_defer(&o->loop->rt, &o->closed, on_closed_task);
-}
-
-void oci_finish(struct oci *o, struct op *op, int result, const struct err *err)
-{
-    op_finish(op, result, err);
-    oci_settle(o);
+    return true;
 }
 
 void oci_wake(struct oci *o)
@@ -49,11 +31,7 @@ void oci_wake(struct oci *o)
     struct list woken;
 
     list_move(&o->waiters, &woken);
-    while (!list_is_empty(&woken)) {
-        struct oci_waiter *w = container_of(list_pop_front(&woken), struct oci_waiter, link);
-
-        w->resume(w);
-    }
+    waiter_resume_all(&woken);
 }
 
 static int oci_open(const struct backend_env *env, const struct config_profile *profile UNUSED,
@@ -67,18 +45,16 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     o->http = env->http;
     o->events = env->events;
     str_copy_cut(o->instance, sizeof(o->instance), env->instance);
-    list_init(&o->ops);
-    list_init(&o->inner);
-    list_init(&o->box_list);
+    closing_init(&o->closing, &o->loop->rt, free_owner);
     for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
         list_init(&o->waiting[turn]);
     list_init(&o->waiters);
     list_init(&o->record_writes);
     list_init(&o->pulls);
-    map_init(&o->boxes, env->config->pool.max_boxes);
+    boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);
     rc = oci_setup(o, env, err);
     if (rc != SP_OK) {
-        map_fini(&o->boxes);
+        boxes_fini(&o->boxes);
         free(o->id_used);
         free(o->id_lived);
         free(o);
@@ -88,39 +64,27 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     return SP_OK;
 }
 
-/* A removal that is cut off is done again by the next start. Nobody is served meanwhile. */
-static void on_close_timer(struct rt_timer *timer)
+/* A base that is cut off leaves files of other ids, which an ordinary user cannot remove. A removal that is cut off is
+ * done again by the next start. */
+static void on_limit(struct closing *c)
 {
-    op_cancel_all(&container_of(timer, struct oci, close_timer)->inner);
-}
+    struct oci *o = container_of(c, struct oci, closing);
 
-/* A base that is cut off leaves files of other ids, which an ordinary user cannot remove. */
-static void on_close_grace(struct rt_timer *timer)
-{
-    struct oci *o = container_of(timer, struct oci, close_timer);
-
-    if (o->is_base_asked && str_is_empty(o->base_dir) && o->base_err.code == SP_OK)
-        rt_timer_set(&o->loop->rt, timer, rt_after(rt_now(&o->loop->rt), CLOSE_BASE_NS),
-                     on_close_timer);
-    else
-        on_close_timer(timer);
+    c->on_limit = NULL;
+    closing_extend(c, o->is_base_asked && str_is_empty(o->base_dir) && o->base_err.code == SP_OK
+                          ? CLOSE_BASE_NS
+                          : 0);
 }
 
 static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), void *ctx)
 {
     struct oci *o = oci_of(backend);
 
-    assert(!o->is_closing);
-    o->on_closed = on_closed;
-    o->ctx = ctx;
-    o->is_closing = true;
-    op_cancel_all(&o->ops);
+    o->closing.on_limit = on_limit;
+    closing_begin(&o->closing, CLOSE_GRACE_NS, on_closed, ctx);
     oci_pulls_cancel(o);
     /* Removals that have begun may end; the next start sees to the others. */
     oci_hands_cancel_waiting(o);
-    rt_timer_set(&o->loop->rt, &o->close_timer, rt_after(rt_now(&o->loop->rt), CLOSE_GRACE_NS),
-                 on_close_grace);
-    oci_settle(o);
 }
 
 static const char *oci_disk_dir(struct backend *backend)

@@ -466,7 +466,7 @@ void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_ba
     char dir[OCI_PATH_MAX + 32];
     struct json_out j;
 
-    oci_box_dir(o, b->id, dir, sizeof(dir));
+    oci_box_dir(o, b->entry.id, dir, sizeof(dir));
     json_out_init(&j);
     json_begin_obj(&j, NULL);
     json_put_str(&j, "dir", dir);

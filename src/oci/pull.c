@@ -72,7 +72,7 @@ static void on_pulled(struct op *op)
     list_remove(&o->pulls, &p->link);
     oci_image_fini(&p->image);
     free(p);
-    oci_settle(o);
+    closing_settle(&o->closing);
 }
 
 static struct pull *find(struct oci *o, const struct config_profile *profile)
@@ -99,7 +99,7 @@ static void start(struct oci *o, const struct config_profile *profile)
     p->image.cache_dir = o->dir;
     p->image.on_step = on_step;
     list_push_back(&o->pulls, &p->link);
-    oci_image_start(o->loop, &p->image, &o->inner, rt_after(rt_now(&o->loop->rt), PULL_NS),
+    oci_image_start(o->loop, &p->image, &o->closing.inner, rt_after(rt_now(&o->loop->rt), PULL_NS),
                     on_pulled);
 }
 

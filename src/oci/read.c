@@ -41,7 +41,7 @@ static void on_checked(struct op *op)
     if (c->found.is_unsettled)
         r->verdict = BACKEND_UNKNOWN;
     oci_found_drop(&c->found);
-    oci_finish(c->oci, &r->op, op->result, &op->err);
+    closing_finish(&c->oci->closing, &r->op, op->result, &op->err);
     free(c);
 }
 
@@ -52,10 +52,10 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
     struct check *c;
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, NULL, on_done);
-    if (b != NULL && b->state == OCI_RUNNING) { /* its pidfd would have told */
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
+    if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have told */
         r->verdict = BACKEND_ALIVE;
-        oci_finish(o, &r->op, SP_OK, NULL);
+        closing_finish(&o->closing, &r->op, SP_OK, NULL);
         return;
     }
     c = xcalloc(1, sizeof(*c));
@@ -64,7 +64,7 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     oci_found_init(&c->found);
     c->found.id = r->box.labels.box_id;
     c->work.run = run_check;
-    work_start(o->loop, &c->work, &o->inner, RT_NEVER, on_checked);
+    work_start(o->loop, &c->work, &o->closing.inner, RT_NEVER, on_checked);
 }
 
 /* --- which are there --- */
@@ -96,7 +96,7 @@ static bool is_leftover(struct oci *o, const struct oci_found *f)
     const char *instance = f->record.box.labels.instance;
     const struct oci_box *b = oci_box_find(o, f->id);
 
-    if (b != NULL && b->state != OCI_DEAD)
+    if (b != NULL && b->entry.state != BOX_DEAD)
         return false;
     if (f->is_running && !f->is_unsettled) /* a trial that lost its daemon */
         return f->has_record && str_is_empty(instance);
@@ -115,7 +115,7 @@ static bool is_unsettled(struct listing *l)
 static void end_listing(struct listing *l, int rc, const struct err *err)
 {
     oci_scan_fini(&l->scan);
-    oci_finish(l->oci, l->op, rc, err);
+    closing_finish(&l->oci->closing, l->op, rc, err);
     free(l);
 }
 
@@ -125,7 +125,7 @@ static void sweep(struct oci *o, const struct oci_found *f)
 
     log_info("oci.leftover", LF_HEX("box", f->id));
     if (b == NULL)
-        b = oci_box_add(o, f->id, OCI_DEAD);
+        b = oci_box_add(o, f->id, BOX_DEAD);
     if (b->runtime == NULL && f->flavour >= 0)
         b->runtime = oci_runtime_by_flavour(o, (enum oci_flavour) f->flavour);
     oci_remove_box(b);
@@ -163,14 +163,14 @@ static void forget_unseen(struct listing *l)
     struct oci *o = l->oci;
     struct list_node *next;
 
-    for (struct list_node *n = list_first(&o->box_list); n != NULL; n = next) {
-        struct oci_box *b = container_of(n, struct oci_box, link);
+    for (struct list_node *n = list_first(&o->boxes.all); n != NULL; n = next) {
+        struct oci_box *b = container_of(n, struct oci_box, entry.link);
         bool is_seen = false;
 
-        next = list_next(&o->box_list, n);
-        for (size_t i = 0; b->state == OCI_DEAD && i < l->scan.count && !is_seen; i++)
-            is_seen = l->scan.found[i].id == b->id;
-        if (b->state == OCI_DEAD && !is_seen)
+        next = list_next(&o->boxes.all, n);
+        for (size_t i = 0; b->entry.state == BOX_DEAD && i < l->scan.count && !is_seen; i++)
+            is_seen = l->scan.found[i].id == b->entry.id;
+        if (b->entry.state == BOX_DEAD && !is_seen)
             oci_remove_box(b);
     }
 }
@@ -182,7 +182,8 @@ static void on_scanned(struct op *op)
     struct err err = op->err;
     int rc = op->result;
 
-    if (rc == SP_OK && is_unsettled(l) && rt_now(&o->loop->rt) < l->until_ns && !o->is_closing) {
+    if (rc == SP_OK && is_unsettled(l) && rt_now(&o->loop->rt) < l->until_ns &&
+        !o->closing.is_closing) {
         oci_scan_fini(&l->scan);
         rt_timer_set(&o->loop->rt, &l->again, rt_after(rt_now(&o->loop->rt), SETTLE_PAUSE_NS),
                      on_again);
@@ -207,7 +208,7 @@ static void on_scanned(struct op *op)
         }
         oci_box_adopt(o, f);
         b = oci_box_find(o, f->id);
-        if (b != NULL && b->state == OCI_RUNNING)
+        if (b != NULL && b->entry.state == BOX_RUNNING)
             l->take(l, f);
     }
     if (rc == SP_OK)
@@ -243,7 +244,7 @@ void oci_list(struct backend *backend, struct backend_list *r, uint64_t deadline
     struct oci *o = oci_of(backend);
     struct listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, NULL, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
     r->boxes = NULL;
     r->count = 0;
     l->take = take_all;
@@ -267,7 +268,7 @@ void oci_discover(struct backend *backend, struct backend_discover *r, uint64_t 
     struct oci *o = oci_of(backend);
     struct listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, NULL, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
     r->is_found = false;
     l->take = take_one;
     l->for_.discover = r;
@@ -312,7 +313,7 @@ static void on_bound(struct op *op)
     struct oci *o = b->oci;
 
     list_remove(&o->record_writes, &b->link);
-    oci_finish(o, &b->request->op, op->result, &op->err);
+    closing_finish(&o->closing, &b->request->op, op->result, &op->err);
     free(b);
     bind_next(o);
 }
@@ -323,8 +324,8 @@ static void bind_next(struct oci *o)
     struct list_node *first = list_first(&o->record_writes);
 
     if (first != NULL)
-        work_start(o->loop, &container_of(first, struct binding, link)->work, &o->inner, RT_NEVER,
-                   on_bound);
+        work_start(o->loop, &container_of(first, struct binding, link)->work, &o->closing.inner,
+                   RT_NEVER, on_bound);
 }
 
 static void on_bind_due(struct rt_timer *timer)
@@ -338,7 +339,7 @@ void oci_bind(struct backend *backend, struct backend_bind *r, uint64_t deadline
     struct oci *o = oci_of(backend);
     struct binding *b = xcalloc(1, sizeof(*b));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, NULL, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
     b->oci = o;
     b->request = r;
     b->work.run = run_bind;

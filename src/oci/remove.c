@@ -19,14 +19,6 @@ struct removal {
     struct oci_box *box;
 };
 
-/* A destroy that waits; `priv` of the request. */
-struct destroyer {
-    struct oci_remover remover;
-    struct oci *oci;
-    struct oci_box *box; /* valid while it waits */
-    struct backend_destroy *request;
-};
-
 static uint64_t number(const struct json *answer, const char *key)
 {
     const struct json *v = json_get(answer, key);
@@ -58,24 +50,23 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
 {
     struct oci *o = m->oci;
     struct oci_box *b = m->box;
-    struct list told;
+    struct list removers;
+    char report[256];
 
     if (rc != SP_OK)
-        log_warn("oci.remove_failed", LF_HEX("box", b->id), LF_STR("reason", err->msg));
-    list_move(&b->removers, &told);
+        log_warn("oci.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", err->msg));
+    list_move(&b->entry.removers, &removers);
     if (rc == SP_OK)
         oci_box_drop(b);
     else
-        b->state = OCI_DEAD; /* the next destroy, or the next look, tries again */
-    while (!list_is_empty(&told)) {
-        struct oci_remover *w = container_of(list_pop_front(&told), struct oci_remover, link);
-
-        w->on_removed(w, rc, err, m->hands.answer != NULL ? json_root(m->hands.answer) : NULL);
-    }
+        boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
+    print_report(m->hands.answer != NULL ? json_root(m->hands.answer) : NULL, report,
+                 sizeof(report));
+    boxes_removed(&removers, rc, err, report);
     oci_hands_fini(&m->hands);
     free(m);
     oci_wake(o);
-    oci_settle(o);
+    closing_settle(&o->closing);
 }
 
 static void on_removed(struct op *op)
@@ -90,7 +81,7 @@ static void act(struct removal *m)
 
     FAULT_POINT("oci.before_remove");
     buf_init(&m->hands.plan, OCI_RECORD_MAX);
-    oci_plan_remove(o, m->box->id, m->box->runtime, &m->hands.plan);
+    oci_plan_remove(o, m->box->entry.id, m->box->runtime, &m->hands.plan);
     m->hands.verb = "remove";
     m->hands.pass_fd = -1;
     m->hands.limit_ns = m->box->removal_ns > 0 ? m->box->removal_ns : OCI_REMOVE_NS;
@@ -136,8 +127,8 @@ void oci_remove_box(struct oci_box *b)
     struct oci *o = b->oci;
     struct removal *m = xcalloc(1, sizeof(*m));
 
-    assert(b->state != OCI_REMOVING && b->state != OCI_MAKING);
-    b->state = OCI_REMOVING;
+    assert(b->entry.state != BOX_REMOVING && b->entry.state != BOX_MAKING);
+    boxes_set(&b->entry, BOX_REMOVING);
     m->oci = o;
     m->box = b;
     if (b->runtime != NULL) {
@@ -145,33 +136,9 @@ void oci_remove_box(struct oci_box *b)
         return;
     }
     oci_found_init(&m->found);
-    m->found.id = b->id;
+    m->found.id = b->entry.id;
     m->look.run = look;
-    work_start(o->loop, &m->look, &o->inner, RT_NEVER, on_looked);
-}
-
-static void on_destroyed(struct oci_remover *remover, int rc, const struct err *err,
-                         const struct json *answer)
-{
-    struct destroyer *d = container_of(remover, struct destroyer, remover);
-    struct backend_destroy *r = d->request;
-
-    print_report(answer, r->report, sizeof(r->report));
-    r->priv = NULL;
-    oci_finish(d->oci, &r->op, rc, err);
-    free(d);
-}
-
-static void on_cancel(struct op *op)
-{
-    struct backend_destroy *r = container_of(op, struct backend_destroy, op);
-    struct destroyer *d = r->priv;
-    struct oci *o = d->oci;
-
-    list_remove(&d->box->removers, &d->remover.link);
-    free(d);
-    r->priv = NULL;
-    oci_finish(o, op, SP_CANCELLED, NULL);
+    work_start(o->loop, &m->look, &o->closing.inner, RT_NEVER, on_looked);
 }
 
 /* The first try has the time its caller waits, so that one that hangs is ended by then. Each later one has twice as
@@ -191,18 +158,11 @@ void oci_destroy(struct backend *backend, struct backend_destroy *r, uint64_t de
 {
     struct oci *o = oci_of(backend);
     struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
-    struct destroyer *d = xcalloc(1, sizeof(*d));
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
     if (b == NULL)
-        b = oci_box_add(o, r->box.labels.box_id, OCI_DEAD);
-    d->oci = o;
-    d->box = b;
-    d->request = r;
-    d->remover.on_removed = on_destroyed;
-    r->priv = d;
-    list_push_back(&b->removers, &d->remover.link);
-    if (b->state == OCI_RUNNING || b->state == OCI_DEAD) {
+        b = oci_box_add(o, r->box.labels.box_id, BOX_DEAD);
+    boxes_destroy(&b->entry, r, deadline_ns, on_done);
+    if (b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD) {
         limit_try(b, deadline_ns);
         oci_remove_box(b); /* one being made is removed when it is made, one being removed soon */
     }

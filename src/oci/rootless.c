@@ -291,7 +291,7 @@ static void on_cleaned(struct op *op)
         log_warn("oci.base_left", LF_STR("reason", op->err.msg));
     oci_hands_fini(&c->hands);
     free(c);
-    oci_settle(o);
+    closing_settle(&o->closing);
 }
 
 bool oci_rootless_clean(struct oci *o)

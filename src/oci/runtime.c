@@ -128,7 +128,7 @@ static void on_tried(struct op *op)
 
     r->tried_ns = rt_now(&o->loop->rt);
     r->kills = op->result != SP_OK && r->was_killed ? r->kills + 1 : 0;
-    if (r->kills > 0 && r->kills <= KILLS_MAX && !o->is_closing) {
+    if (r->kills > 0 && r->kills <= KILLS_MAX && !o->closing.is_closing) {
         log_info("oci.trial_killed", LF_STR("runtime", r->path), LF_STR("reason", op->err.msg));
         r->trial = OCI_UNTRIED; /* whoever waits for it begins the next */
         free(t);
@@ -142,7 +142,7 @@ static void on_tried(struct op *op)
         log_info("oci.runtime_refused", LF_STR("runtime", r->path), LF_STR("reason", r->why.msg));
     else
         log_info("oci.runtime", LF_STR("runtime", r->path));
-    if (op->result == SP_OK && !o->is_closing) {
+    if (op->result == SP_OK && !o->closing.is_closing) {
         t->destroy.box = t->create.box;
         oci_destroy(&o->base, &t->destroy, rt_after(rt_now(&o->loop->rt), OCI_REMOVE_NS),
                     on_trial_removed);

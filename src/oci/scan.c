@@ -241,7 +241,7 @@ void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
     memset(s, 0, sizeof(*s));
     s->oci = o;
     s->work.run = run_scan;
-    work_start(o->loop, &s->work, &o->inner, deadline_ns, on_done);
+    work_start(o->loop, &s->work, &o->closing.inner, deadline_ns, on_done);
 }
 
 void oci_scan_fini(struct oci_scan *s)

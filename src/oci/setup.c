@@ -58,7 +58,7 @@ static void on_base(struct op *op)
     free(job);
     oci_wake(o);
     o->is_base_asked = !str_is_empty(o->base_dir); /* a failure is tried again by the next box */
-    oci_settle(o);
+    closing_settle(&o->closing);
 }
 
 static void start_base(struct oci *o)

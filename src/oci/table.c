@@ -12,31 +12,20 @@
 #include "base/mem.h"
 #include "oci/internal.h"
 
-static bool has_id(const struct map_node *node, const void *key)
-{
-    return container_of(node, const struct oci_box, node)->id == *(const uint64_t *) key;
-}
-
 struct oci_box *oci_box_find(struct oci *o, uint64_t id)
 {
-    struct map_node *n = map_find(&o->boxes, hash_u64(id), has_id, &id);
+    struct box_entry *e = boxes_find(&o->boxes, id);
 
-    return n != NULL ? container_of(n, struct oci_box, node) : NULL;
+    return e != NULL ? container_of(e, struct oci_box, entry) : NULL;
 }
 
-struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum oci_state state)
+struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum box_state state)
 {
     struct oci_box *b = xcalloc(1, sizeof(*b));
 
-    assert(oci_box_find(o, id) == NULL);
     b->oci = o;
-    b->id = id;
-    b->state = state;
     b->id_slot = UINT32_MAX;
-    list_init(&b->joiners);
-    list_init(&b->removers);
-    map_insert(&o->boxes, &b->node, hash_u64(id));
-    list_push_back(&o->box_list, &b->link);
+    boxes_add(&o->boxes, &b->entry, id, state);
     return b;
 }
 
@@ -44,14 +33,12 @@ void oci_box_drop(struct oci_box *b)
 {
     struct oci *o = b->oci;
 
-    assert(list_is_empty(&b->joiners) && list_is_empty(&b->removers));
     if (b->id_slot != UINT32_MAX)
         o->id_used[b->id_slot / 8] &= (uint8_t) ~(1U << (b->id_slot % 8));
     fdwatch_free(b->watch);
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
         fdwatch_free(b->beside[i].watch);
-    map_remove(&o->boxes, &b->node);
-    list_remove(&o->box_list, &b->link);
+    boxes_drop(&b->entry);
     free(b);
 }
 
@@ -123,13 +110,13 @@ static void on_death(void *ctx)
 
     fdwatch_free(b->watch);
     b->watch = NULL;
-    if (b->state != OCI_RUNNING)
+    if (b->entry.state != BOX_RUNNING)
         return;
-    b->state = OCI_DEAD;
+    boxes_set(&b->entry, BOX_DEAD);
     if (events != NULL && b->death != BACKEND_DEATH_PLAIN && events->on_alone != NULL)
-        events->on_alone(events->ctx, b->id, b->death);
+        events->on_alone(events->ctx, b->entry.id, b->death);
     else if (events != NULL && events->on_died != NULL)
-        events->on_died(events->ctx, b->id, "its init has ended");
+        events->on_died(events->ctx, b->entry.id, "its init has ended");
 }
 
 static bool has_ended(const struct fdwatch *watch)
@@ -144,14 +131,14 @@ static bool has_ended(const struct fdwatch *watch)
  * than its init is gone. */
 static void end_alone(struct oci_box *b, enum oci_beside which)
 {
-    if (b->state != OCI_RUNNING || b->watch == NULL || has_ended(b->watch) ||
+    if (b->entry.state != BOX_RUNNING || b->watch == NULL || has_ended(b->watch) ||
         oci_is_exiting(b->pid))
         return;
     log_warn(which == OCI_BESIDE_GUARD ? "oci.guard_ended" : "oci.network_ended",
-             LF_HEX("box", b->id));
+             LF_HEX("box", b->entry.id));
     b->death = which == OCI_BESIDE_GUARD ? BACKEND_DEATH_UNGUARDED : BACKEND_DEATH_NETLESS;
     if (syscall(SYS_pidfd_send_signal, fdwatch_fd(b->watch), SIGKILL, NULL, 0) != 0)
-        log_error("oci.kill_failed", LF_HEX("box", b->id), LF_STR("reason", strerror(errno)));
+        log_error("oci.kill_failed", LF_HEX("box", b->entry.id), LF_STR("reason", strerror(errno)));
 }
 
 static void on_beside_end(void *ctx)
@@ -176,7 +163,7 @@ int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
     if (rc != SP_OK)
         return rc;
     b->pid = f->pid;
-    b->state = OCI_RUNNING;
+    boxes_set(&b->entry, BOX_RUNNING);
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
         if (f->is_alone[i])
             end_alone(b, (enum oci_beside) i);
@@ -191,7 +178,7 @@ void oci_box_adopt(struct oci *o, struct oci_found *f)
 
     if (!f->is_running || f->is_unsettled || oci_box_find(o, f->id) != NULL)
         return;
-    b = oci_box_add(o, f->id, OCI_DEAD);
+    b = oci_box_add(o, f->id, BOX_DEAD);
     b->runtime = oci_runtime_by_path(o, f->record.runtime);
     slot = (f->record.id_base - o->id_base) / OCI_ID_COUNT;
     if (f->record.id_base >= o->id_base && slot < o->id_slots &&

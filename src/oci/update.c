@@ -37,7 +37,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     oci_hands_fini(&u->hands);
     agent_env_fini(&u->env);
     r->priv = NULL;
-    oci_finish(o, &r->op, rc, err);
+    closing_finish(&o->closing, &r->op, rc, err);
     free(u); /* last: err may be in it */
 }
 
@@ -90,7 +90,7 @@ static void mount_all(struct updating *u)
         set_env(u);
         return;
     }
-    if (b == NULL || b->state != OCI_RUNNING) {
+    if (b == NULL || b->entry.state != BOX_RUNNING) {
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
         return;
     }
@@ -225,7 +225,7 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
     struct updating *u = xcalloc(1, sizeof(*u));
     struct err err;
 
-    op_begin(&r->op, &o->loop->rt, &o->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, on_cancel, on_done);
     u->oci = o;
     u->request = r;
     u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
@@ -238,5 +238,5 @@ void oci_update(struct backend *backend, struct backend_update *r, uint64_t dead
         finish(u, err.code, &err);
         return;
     }
-    work_start(o->loop, &u->work, &o->inner, RT_NEVER, on_limits);
+    work_start(o->loop, &u->work, &o->closing.inner, RT_NEVER, on_limits);
 }

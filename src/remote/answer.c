@@ -66,7 +66,7 @@ int remote_read_seen(const struct json *v, struct remote_seen *ret, struct err *
     return SP_OK;
 }
 
-int remote_call_seen(const struct remote_call *c, const char *name, struct remote_seen *ret,
+int remote_call_seen(const struct call *c, const char *name, struct remote_seen *ret,
                      struct err *err)
 {
     struct json_doc *doc = remote_call_json(c, err);

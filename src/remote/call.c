@@ -10,84 +10,47 @@ enum { PATH_MAX_LEN = 1024, WORDS_MAX = 140 };
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (2 * NS_PER_S)
 
-void remote_call_init(struct remote *r, struct remote_call *c, const char *method, const char *path)
+void remote_call_init(struct remote *r, struct call *c, const char *method, const char *path)
 {
-    remote_call_fini(c);
-    memset(c, 0, sizeof(*c));
-    c->remote = r;
-    c->method = method;
-    c->answer_max = REMOTE_ANSWER_MAX;
-    buf_init(&c->path, PATH_MAX_LEN);
-    buf_init(&c->url, PATH_MAX_LEN + CONFIG_PATH_MAX);
-    buf_init(&c->body, REMOTE_BODY_MAX);
+    static const struct call_limits limits = {
+        .path = PATH_MAX_LEN, .body = REMOTE_BODY_MAX, .answer = REMOTE_ANSWER_MAX};
+
+    call_init(c, &r->closing, method, &limits);
     buf_puts(&c->path, path);
 }
 
-void remote_call_fini(struct remote_call *c)
-{
-    httpc_request_fini(&c->http);
-    buf_fini(&c->path);
-    buf_fini(&c->url);
-    buf_fini(&c->body);
-}
-
-void remote_call_put(struct remote_call *c, const char *text)
-{
-    buf_put_escaped(&c->path, text);
-}
-
-void remote_call_name(struct remote *r, struct remote_call *c, const char *method, const char *name,
+void remote_call_name(struct remote *r, struct call *c, const char *method, const char *name,
                       const char *rest)
 {
     remote_call_init(r, c, method, "/api/sandboxes/");
-    remote_call_put(c, name);
+    call_put(c, name);
     buf_puts(&c->path, rest);
 }
 
-static void on_http_done(struct op *op)
+static void on_answer(struct call *c)
 {
-    struct remote_call *c = container_of(op, struct remote_call, http.op);
-
-    if (op->result == SP_CONNECT_FAILED)
-        c->remote->has_no_presence = false; /* what comes back may be a newer one */
-    remote_finish(c->remote, &c->op, op->result, &op->err);
+    if (c->http.op.result == SP_CONNECT_FAILED)
+        remote_of_call(c)->has_no_presence = false; /* what comes back may be a newer one */
 }
 
-static void on_cancel(struct op *op)
+void remote_call_start(struct call *c, uint64_t limit_ns, void (*on_done)(struct op *))
 {
-    op_cancel(&container_of(op, struct remote_call, op)->http.op);
-}
+    struct remote *r = remote_of_call(c);
 
-void remote_call_start(struct remote_call *c, uint64_t limit_ns, void (*on_done)(struct op *))
-{
-    struct remote *r = c->remote;
-    size_t count = 0;
-
-    assert(!buf_failed(&c->path)); /* the longest names fit many times over */
     rt_refresh(&r->loop->rt);
-    op_begin(&c->op, &r->loop->rt, &r->inner, rt_after(rt_now(&r->loop->rt), limit_ns), on_cancel,
-             on_done);
-    buf_printf(&c->url, "%s%s", r->url, buf_str(&c->path));
-    if (!str_is_empty(r->key_header))
-        c->headers[count++] = r->key_header;
-    if (c->body.len > 0)
-        c->headers[count++] = "Content-Type: application/json";
-    c->http.method = c->method;
-    c->http.url = buf_str(&c->url);
-    c->http.headers = count > 0 ? c->headers : NULL;
-    c->http.body = c->body.data;
-    c->http.body_len = c->body.len;
-    c->http.response_max = c->answer_max;
-    c->http.want_fresh = strcmp(c->method, "GET") != 0; /* never sent twice behind our back */
-    httpc_start(r->http, &c->http, RT_NEVER, on_http_done);
+    call_begin(c, rt_after(rt_now(&r->loop->rt), limit_ns), NULL, on_done);
+    call_header(c, str_is_empty(r->key_header) ? NULL : r->key_header);
+    c->on_answer = on_answer;
+    call_send(c, r->http, r->url);
 }
 
 /* --- what it means --- */
 
 /* One line of what was said: {"detail": "..."}, {"detail": [{"msg": "..."}]}, or the text itself. */
-static void take_words(const struct remote_call *c, char ret[WORDS_MAX + 1])
+static void take_words(const struct call *c, char ret[WORDS_MAX + 1])
 {
     const struct buf *body = &c->http.response;
+    const struct remote *r = remote_of_call(c);
     struct json_doc *doc = json_parse(buf_str(body), body->len, REMOTE_ANSWER_MAX, NULL);
     const struct json *detail = doc != NULL ? json_get(json_root(doc), "detail") : NULL;
     const char *text = json_str(detail);
@@ -96,7 +59,7 @@ static void take_words(const struct remote_call *c, char ret[WORDS_MAX + 1])
         text = json_str(json_get(json_at(detail, 0), "msg"));
     if (text == NULL)
         text = buf_str(body);
-    if (!str_is_empty(c->remote->key) && strstr(text, c->remote->key) != NULL)
+    if (!str_is_empty(r->key) && strstr(text, r->key) != NULL)
         text = "(what it said repeats the key)";
     str_copy_cut(ret, WORDS_MAX + 1, text);
     (void) json_doc_free(doc);
@@ -117,7 +80,7 @@ static enum remote_word word_of_status(int status, const char *words)
     return status >= 500 ? REMOTE_FAILED : REMOTE_REFUSED;
 }
 
-enum remote_word remote_call_word(const struct remote_call *c, struct err *err)
+enum remote_word remote_call_word(const struct call *c, struct err *err)
 {
     const struct op *op = &c->op;
     int status = c->http.status;
@@ -129,7 +92,7 @@ enum remote_word remote_call_word(const struct remote_call *c, struct err *err)
             *err = op->err;
         else
             (void) err_set(err, op->result == SP_TIMEOUT ? SP_TIMEOUT : SP_BACKEND_UNAVAILABLE,
-                           "the provisioner at %.100s: %.100s", c->remote->url,
+                           "the provisioner at %.100s: %.100s", remote_of_call(c)->url,
                            op->result == SP_TIMEOUT ? "no answer in time" : op->err.msg);
         return op->result == SP_CONNECT_FAILED ? REMOTE_UNSENT : REMOTE_NO_ANSWER;
     }
@@ -145,10 +108,10 @@ enum remote_word remote_call_word(const struct remote_call *c, struct err *err)
     return word;
 }
 
-struct json_doc *remote_call_json(const struct remote_call *c, struct err *err)
+struct json_doc *remote_call_json(const struct call *c, struct err *err)
 {
     const struct buf *body = &c->http.response;
-    struct json_doc *doc = json_parse(buf_str(body), body->len, c->answer_max, err);
+    struct json_doc *doc = json_parse(buf_str(body), body->len, c->http.response_max, err);
 
     if (doc == NULL) {
         err->code = SP_PROTOCOL;
@@ -169,6 +132,6 @@ void remote_pause_start(struct remote *r, struct remote_pause *p, void (*on_done
     p->backoff_ns =
         p->backoff_ns == 0 ? BACKOFF_FIRST_NS : MIN_OF(p->backoff_ns * 2, BACKOFF_MAX_NS);
     rt_refresh(&r->loop->rt);
-    op_begin(&p->op, &r->loop->rt, &r->pauses, rt_after(rt_now(&r->loop->rt), p->backoff_ns),
+    op_begin(&p->op, &r->loop->rt, &r->closing.ops, rt_after(rt_now(&r->loop->rt), p->backoff_ns),
              on_pause_cancel, on_done);
 }

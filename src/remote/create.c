@@ -40,8 +40,8 @@ struct making {
     struct remote_box *box;         /* NULL: it is not ours to make */
     struct remote_box *joined;      /* while it waits for another to end */
     enum making_step step;
-    struct remote_waiter waiter;
-    struct remote_call call;
+    struct waiter waiter;
+    struct call call;
     struct remote_pause pause;
     struct probe probe;
     struct remote_seen seen;         /* what is asked */
@@ -71,7 +71,7 @@ static void answer(struct making *m, int rc, const struct err *err)
         return;
     r->priv = NULL;
     m->request = NULL;
-    remote_finish(m->remote, &r->op, rc, err);
+    closing_finish(&m->remote->closing, &r->op, rc, err);
 }
 
 static void end(struct making *m, int rc, const struct err *err)
@@ -85,17 +85,17 @@ static void end(struct making *m, int rc, const struct err *err)
     if (is_kept)
         remote_gone_forget(remote, m->name);
     if (b != NULL) {
-        b->state = is_kept ? REMOTE_RUNNING : REMOTE_DEAD; /* its destroy comes, or has come */
+        boxes_set(&b->entry, is_kept ? BOX_RUNNING : BOX_DEAD); /* its destroy comes, or has come */
         b->was_never_made = !m->may_exist;
-        list_move(&b->joiners, &joined);
-        if (!list_is_empty(&b->removers))
+        list_move(&b->entry.joiners, &joined);
+        if (!list_is_empty(&b->entry.removers))
             remote_remove_box(b);
-        remote_resume_all(&joined);
+        waiter_resume_all(&joined);
     }
-    remote_call_fini(&m->call);
+    call_fini(&m->call);
     buf_fini(&m->body);
     free(m);
-    remote_settle(remote);
+    closing_settle(&remote->closing);
 }
 
 /* --- what the provisioner says --- */
@@ -104,7 +104,7 @@ static void on_paused(struct op *op)
 {
     struct making *m = container_of(op, struct making, pause.op);
 
-    if (m->request == NULL || m->remote->is_closing)
+    if (m->request == NULL || m->remote->closing.is_closing)
         end(m, SP_CANCELLED, NULL);
     else
         m->again(m);
@@ -207,8 +207,8 @@ static void ask(struct making *m, const struct remote_seen *seen, const struct r
     m->probe = (struct probe){.is_once = true, .want_life = true};
     str_copy_cut(m->probe.url, sizeof(m->probe.url), seen->url);
     str_copy_cut(m->probe.token, sizeof(m->probe.token), m->box->box.token);
-    probe_start(r->http, &r->loop->rt, &m->probe, &r->inner, MIN_OF(until_ns, m->deadline_ns),
-                on_asked);
+    probe_start(r->http, &r->loop->rt, &m->probe, &r->closing.inner,
+                MIN_OF(until_ns, m->deadline_ns), on_asked);
 }
 
 /* It need not be asked. */
@@ -312,7 +312,7 @@ static void make(struct making *m)
 {
     const struct backend_create *r = m->request;
     struct remote *remote = m->remote;
-    struct remote_box *b = remote_box_add(remote, r->labels.box_id, m->name, REMOTE_MAKING);
+    struct remote_box *b = remote_box_add(remote, r->labels.box_id, m->name, BOX_MAKING);
     int rc;
 
     m->box = b;
@@ -331,7 +331,7 @@ static void make(struct making *m)
 }
 
 /* A box of this id, or another of its name, may exist, be made or be deleted right now. */
-static void enter(struct remote_waiter *w)
+static void enter(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
     struct backend_create *r = m->request;
@@ -344,21 +344,21 @@ static void enter(struct remote_waiter *w)
         make(m);
         return;
     }
-    if (b->id == r->labels.box_id && b->state == REMOTE_RUNNING) {
+    if (b->entry.id == r->labels.box_id && b->entry.state == BOX_RUNNING) {
         r->box = b->box;
         end(m, SP_OK, NULL);
         return;
     }
-    if (b->state == REMOTE_DEAD && m->has_waited) {
+    if (b->entry.state == BOX_DEAD && m->has_waited) {
         end(m, err_set(&m->err, SP_BACKEND_FAILED, "what is left under the id cannot be deleted"),
             &m->err);
         return;
     }
-    m->has_waited = b->state == REMOTE_DEAD;
+    m->has_waited = b->entry.state == BOX_DEAD;
     m->step = MAKING_JOINS;
     m->joined = b;
-    list_push_back(&b->joiners, &m->waiter.link);
-    if (b->state == REMOTE_DEAD)
+    list_push_back(&b->entry.joiners, &m->waiter.link);
+    if (b->entry.state == BOX_DEAD)
         remote_remove_box(b);
 }
 
@@ -368,7 +368,7 @@ static void on_cancel(struct op *op)
 
     switch (m->step) {
     case MAKING_JOINS:
-        list_remove(&m->joined->joiners, &m->waiter.link);
+        list_remove(&m->joined->entry.joiners, &m->waiter.link);
         end(m, SP_CANCELLED, NULL);
         return;
     case MAKING_POSTS:
@@ -398,7 +398,7 @@ void remote_create(struct backend *backend, struct backend_create *r, uint64_t d
     struct remote *remote = remote_of(backend);
     struct making *m = xcalloc(1, sizeof(*m));
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_cancel, on_done);
     m->remote = remote;
     m->request = r;
     m->deadline_ns = deadline_ns;

@@ -11,7 +11,7 @@
 struct examining {
     struct remote *remote;
     struct backend_exam *request;
-    struct remote_call call;
+    struct call call;
 };
 
 static void end(struct examining *x)
@@ -19,8 +19,9 @@ static void end(struct examining *x)
     struct backend_exam *r = x->request;
 
     r->priv = NULL;
-    remote_finish(x->remote, &r->op, r->op.state == OP_RUNNING ? SP_OK : SP_CANCELLED, NULL);
-    remote_call_fini(&x->call);
+    closing_finish(&x->remote->closing, &r->op, r->op.state == OP_RUNNING ? SP_OK : SP_CANCELLED,
+                   NULL);
+    call_fini(&x->call);
     free(x);
 }
 
@@ -31,7 +32,7 @@ static void ask(struct examining *x, const char *path, void (*on_done)(struct op
         return;
     }
     remote_call_init(x->remote, &x->call, "GET", path);
-    x->call.answer_max = REMOTE_LIST_MAX;
+    x->call.http.response_max = REMOTE_LIST_MAX;
     remote_call_start(&x->call, x->remote->get_ns, on_done);
 }
 
@@ -134,7 +135,7 @@ void remote_examine(struct backend *backend, struct backend_exam *r, uint64_t de
     struct remote *remote = remote_of(backend);
     struct examining *x = xcalloc(1, sizeof(*x));
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_cancel, on_done);
     x->remote = remote;
     x->request = r;
     r->priv = x;

@@ -10,6 +10,8 @@
 #ifndef REMOTE_INTERNAL_H
 #define REMOTE_INTERNAL_H
 
+#include "backend/boxes.h"
+#include "backend/call.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -34,19 +36,6 @@ struct remote;
 
 /* --- one call (call.c) --- */
 
-/* An operation. SP_OK: there is an answer, whatever it says; else nothing is known. */
-struct remote_call {
-    struct op op;
-    struct remote *remote;
-    const char *method;
-    struct buf path;
-    struct buf body;
-    size_t answer_max;
-    struct httpc_request http;
-    struct buf url;
-    const char *headers[3];
-};
-
 /* What an answer, or none, means for the work that was asked for. */
 enum remote_word {
     REMOTE_DONE,      /* 2xx */
@@ -60,18 +49,14 @@ enum remote_word {
 };
 
 /* On a zeroed or finished object. */
-void remote_call_init(struct remote *r, struct remote_call *c, const char *method,
-                      const char *path);
-void remote_call_fini(struct remote_call *c);
-/* Appends to the path, encoded. */
-void remote_call_put(struct remote_call *c, const char *text);
-void remote_call_start(struct remote_call *c, uint64_t limit_ns, void (*on_done)(struct op *));
+void remote_call_init(struct remote *r, struct call *c, const char *method, const char *path);
+void remote_call_start(struct call *c, uint64_t limit_ns, void (*on_done)(struct op *));
 /* With the provisioner's own words in `err` unless it is REMOTE_DONE. */
-enum remote_word remote_call_word(const struct remote_call *c, struct err *err);
+enum remote_word remote_call_word(const struct call *c, struct err *err);
 /* NULL when the answer is no JSON. */
-MUST_CHECK struct json_doc *remote_call_json(const struct remote_call *c, struct err *err);
+MUST_CHECK struct json_doc *remote_call_json(const struct call *c, struct err *err);
 /* For /api/sandboxes/{name}{rest}. */
-void remote_call_name(struct remote *r, struct remote_call *c, const char *method, const char *name,
+void remote_call_name(struct remote *r, struct call *c, const char *method, const char *name,
                       const char *rest);
 
 /* A wait between two tries; longer each time. */
@@ -109,8 +94,8 @@ bool remote_status_may_run(enum remote_status s);
 /* SP_PROTOCOL when it is not as it should be; ret->name is filled if at all possible. */
 MUST_CHECK int remote_read_seen(const struct json *v, struct remote_seen *ret, struct err *err);
 /* The answer to a call about one box, which must be the one that was asked for. */
-MUST_CHECK int remote_call_seen(const struct remote_call *c, const char *name,
-                                struct remote_seen *ret, struct err *err);
+MUST_CHECK int remote_call_seen(const struct call *c, const char *name, struct remote_seen *ret,
+                                struct err *err);
 
 /* --- ids (name.c) --- */
 
@@ -135,47 +120,22 @@ bool remote_is_other(const char *uid_a, const char *uid_b);
 
 /* --- boxes in memory (table.c) --- */
 
-enum remote_state {
-    REMOTE_MAKING,
-    REMOTE_RUNNING,
-    REMOTE_DEAD,     /* or not known; it may be there */
-    REMOTE_REMOVING, /* being deleted */
-    REMOTE_STATE_COUNT
-};
-
-struct remote_waiter {
-    struct list_node link;
-    void (*resume)(struct remote_waiter *w);
-};
-
-struct remote_remover {
-    struct list_node link; /* in b->removers; whoever gives up takes it out */
-    /* The box is gone from the table, or REMOTE_DEAD. */
-    void (*on_removed)(struct remote_remover *w, int rc, const struct err *err, bool was_there);
-};
-
 struct remote_box {
-    struct map_node node;
-    struct list_node link;
+    struct box_entry entry;
     struct remote *remote;
-    uint64_t id;
-    enum remote_state state;
     char name[REMOTE_NAME_MAX + 1];
     char uid[REMOTE_UID_MAX + 1];
     struct backend_box box; /* while it is made or runs */
     bool was_never_made;    /* the provisioner has refused it, or has not heard of it */
     bool is_stray;          /* dead, of our name, and nobody has asked for its end */
     uint64_t listing;       /* that has shown the stray */
-    struct list joiners;    /* struct remote_waiter: creates of the same box or name */
-    struct list removers;   /* struct remote_remover */
 };
 
 struct remote_box *remote_box_find(struct remote *r, uint64_t id);
 struct remote_box *remote_box_named(struct remote *r, const char *name);
 struct remote_box *remote_box_add(struct remote *r, uint64_t id, const char *name,
-                                  enum remote_state state);
+                                  enum box_state state);
 void remote_box_drop(struct remote_box *b);
-void remote_resume_all(struct list *waiters);
 
 /* --- boxes that were deleted a short while ago (gone.c) --- */
 
@@ -209,21 +169,12 @@ struct remote {
     char profile[CONFIG_NAME_MAX + 1];     /* that we were opened for: its time limits count */
     uint64_t create_ns, destroy_ns, get_ns, list_ns;
 
-    struct list ops;    /* what callers wait for */
-    struct list inner;  /* calls */
-    struct list pauses; /* struct remote_pause */
-    struct map boxes;
-    struct list box_list;
+    struct closing closing;
+    struct boxes boxes;
     struct map gone; /* struct remote_gone */
     struct list gone_list;
     uint64_t listing;     /* counts them */
     bool has_no_presence; /* an older provisioner: asked once */
-
-    bool is_closing;
-    struct rt_timer close_limit;
-    struct rt_task closed;
-    void (*on_closed)(void *ctx);
-    void *ctx;
 };
 
 static inline struct remote *remote_of(struct backend *b)
@@ -231,9 +182,10 @@ static inline struct remote *remote_of(struct backend *b)
     return container_of(b, struct remote, base);
 }
 
-/* Ends an operation of the backend; the last one lets a close go on. */
-void remote_finish(struct remote *r, struct op *op, int result, const struct err *err);
-void remote_settle(struct remote *r);
+static inline struct remote *remote_of_call(const struct call *c)
+{
+    return container_of(c->closing, struct remote, closing);
+}
 
 /* setup.c */
 MUST_CHECK int remote_setup(struct remote *r, const struct config *c,
@@ -246,7 +198,7 @@ void remote_prepare(struct backend *b, const struct config_profile *p);
 MUST_CHECK int remote_put_body(const struct backend_create *c, const char *name, struct buf *out,
                                struct err *err);
 
-/* remove.c: deletes whatever is there of a box; those in b->removers are told. */
+/* remove.c: deletes whatever is there of a box; those in b->entry.removers are told. */
 void remote_remove_box(struct remote_box *b);
 
 void remote_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,

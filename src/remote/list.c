@@ -19,7 +19,7 @@ enum {
 
 /* `priv` of the request. */
 struct listing {
-    struct remote_call call;
+    struct call call;
     struct remote *remote;
     struct backend_list *request;
     uint64_t number;
@@ -42,10 +42,10 @@ static void note_stray(struct listing *l, const struct remote_seen *seen, uint64
                        struct remote_box *b)
 {
     if (b == NULL) {
-        b = remote_box_add(l->remote, id, seen->name, REMOTE_DEAD);
+        b = remote_box_add(l->remote, id, seen->name, BOX_DEAD);
         b->is_stray = true;
         b->listing = l->number;
-    } else if (b->is_stray && b->state == REMOTE_DEAD && b->listing < l->number) {
+    } else if (b->is_stray && b->entry.state == BOX_DEAD && b->listing < l->number) {
         b->listing = l->number;
         if (l->strays == STRAYS_AT_ONCE)
             return;
@@ -58,22 +58,23 @@ static void note_stray(struct listing *l, const struct remote_seen *seen, uint64
 
 static void forget_strays(struct listing *l)
 {
-    const struct list *boxes = &l->remote->box_list;
+    const struct list *boxes = &l->remote->boxes.all;
     struct list_node *next;
 
     for (struct list_node *n = list_first(boxes); n != NULL; n = next) {
-        struct remote_box *b = container_of(n, struct remote_box, link);
+        struct remote_box *b = container_of(n, struct remote_box, entry.link);
 
         next = list_next(boxes, n);
-        if (b->is_stray && b->state == REMOTE_DEAD && b->listing < l->number &&
-            list_is_empty(&b->joiners))
+        if (b->is_stray && b->entry.state == BOX_DEAD && b->listing < l->number &&
+            list_is_empty(&b->entry.joiners))
             remote_box_drop(b);
     }
 }
 
 static bool is_leaving(const struct remote_box *b)
 {
-    return b != NULL && !b->is_stray && (b->state == REMOTE_DEAD || b->state == REMOTE_REMOVING);
+    return b != NULL && !b->is_stray &&
+           (b->entry.state == BOX_DEAD || b->entry.state == BOX_REMOVING);
 }
 
 static struct backend_box *add(struct backend_list *list, size_t cap)
@@ -127,7 +128,7 @@ static void take(struct listing *l, const struct remote_seen *seen, size_t cap)
     if (b != NULL && b->box.labels.box_id != 0) {
         *to = b->box;
     } else {
-        to->labels.box_id = b != NULL ? b->id : id;
+        to->labels.box_id = b != NULL ? b->entry.id : id;
         if (to->labels.box_id != 0)
             str_copy_cut(to->labels.instance, sizeof(to->labels.instance), r->instance);
         else
@@ -188,8 +189,8 @@ static void on_listed(struct op *op)
     if (rc != SP_OK)
         backend_list_fini(r);
     r->priv = NULL;
-    remote_finish(l->remote, &r->op, rc, &err);
-    remote_call_fini(&l->call);
+    closing_finish(&l->remote->closing, &r->op, rc, &err);
+    call_fini(&l->call);
     free(l);
 }
 
@@ -206,7 +207,7 @@ void remote_list(struct backend *backend, struct backend_list *r, uint64_t deadl
     struct remote *remote = remote_of(backend);
     struct listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_cancel, on_done);
     r->boxes = NULL;
     r->count = 0;
     r->priv = l;
@@ -214,6 +215,6 @@ void remote_list(struct backend *backend, struct backend_list *r, uint64_t deadl
     l->request = r;
     l->number = ++remote->listing;
     remote_call_init(remote, &l->call, "GET", "/api/sandboxes");
-    l->call.answer_max = REMOTE_LIST_MAX;
+    l->call.http.response_max = REMOTE_LIST_MAX;
     remote_call_start(&l->call, remote->list_ns, on_listed);
 }

@@ -12,7 +12,7 @@
 
 /* `priv` of the request. */
 struct check {
-    struct remote_call call;
+    struct call call;
     struct remote *remote;
     struct backend_check *request;
     char name[REMOTE_NAME_MAX + 1];
@@ -68,8 +68,8 @@ static void on_checked(struct op *op)
         describe(r, c->name, &seen);
     }
     r->priv = NULL;
-    remote_finish(c->remote, &r->op, rc, &err);
-    remote_call_fini(&c->call);
+    closing_finish(&c->remote->closing, &r->op, rc, &err);
+    call_fini(&c->call);
     free(c);
 }
 
@@ -86,7 +86,8 @@ void remote_is_alive(struct backend *backend, struct backend_check *r, uint64_t 
     struct remote *remote = remote_of(backend);
     struct check *c = xcalloc(1, sizeof(*c));
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_check_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_check_cancel,
+             on_done);
     c->remote = remote;
     c->request = r;
     r->priv = c;
@@ -98,7 +99,7 @@ void remote_is_alive(struct backend *backend, struct backend_check *r, uint64_t 
 /* --- is there one of this id --- */
 
 struct search {
-    struct remote_call call;
+    struct call call;
     struct remote *remote;
     struct backend_discover *request;
 };
@@ -109,7 +110,7 @@ static void take(struct search *s, const struct remote_seen *seen)
     const struct remote_box *b = remote_box_named(s->remote, seen->name);
     const struct remote_gone *g = remote_gone_find(s->remote, seen->name);
 
-    if (b != NULL && b->state != REMOTE_RUNNING)
+    if (b != NULL && b->entry.state != BOX_RUNNING)
         return; /* being made, or on its way out */
     if (b == NULL && g != NULL && !remote_is_other(g->uid, seen->uid))
         return; /* it may be the one that was deleted */
@@ -140,8 +141,8 @@ static void on_found(struct op *op)
         (seen.status == REMOTE_STATUS_RUNNING || seen.status == REMOTE_STATUS_PENDING))
         take(s, &seen);
     r->priv = NULL;
-    remote_finish(s->remote, &r->op, rc, &err);
-    remote_call_fini(&s->call);
+    closing_finish(&s->remote->closing, &r->op, rc, &err);
+    call_fini(&s->call);
     free(s);
 }
 
@@ -158,12 +159,13 @@ void remote_discover(struct backend *backend, struct backend_discover *r, uint64
     struct remote *remote = remote_of(backend);
     struct search *s;
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_search_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_search_cancel,
+             on_done);
     r->is_found = false;
     r->want_probe = false;
     if (!str_is_name(r->sandbox_id, REMOTE_NAME_MAX, "._-")) { /* no provisioner can have it */
         r->priv = NULL;
-        remote_finish(remote, &r->op, SP_OK, NULL);
+        closing_finish(&remote->closing, &r->op, SP_OK, NULL);
         return;
     }
     s = xcalloc(1, sizeof(*s));

@@ -10,7 +10,7 @@
 #include "remote/internal.h"
 
 struct removal {
-    struct remote_call call;
+    struct call call;
     struct remote_pause pause;
     struct remote *remote;
     struct remote_box *box;
@@ -20,39 +20,36 @@ struct removal {
     bool was_there;
 };
 
-/* A destroy that waits; `priv` of the request. */
-struct destroyer {
-    struct remote_remover remover;
-    struct remote *remote;
-    struct remote_box *box; /* valid while it waits */
-    struct backend_destroy *request;
-};
+static const char *report(const struct removal *m)
+{
+    if (!m->was_there)
+        return "the box was not there";
+    if (m->remote->has_no_presence)
+        return "the provisioner has deleted the box; it does not say when its Pod has ended";
+    return "the provisioner has deleted the box and says that it is gone";
+}
 
 static void end(struct removal *m, int rc, const struct err *err)
 {
     struct remote *r = m->remote;
     struct remote_box *b = m->box;
-    struct list told;
+    struct list removers;
     struct list joiners;
 
     if (rc != SP_OK)
-        log_warn("remote.remove_failed", LF_HEX("box", b->id), LF_STR("id", b->name),
+        log_warn("remote.remove_failed", LF_HEX("box", b->entry.id), LF_STR("id", b->name),
                  LF_STR("reason", err->msg));
-    list_move(&b->removers, &told);
-    list_move(&b->joiners, &joiners);
+    list_move(&b->entry.removers, &removers);
+    list_move(&b->entry.joiners, &joiners);
     if (rc == SP_OK)
         remote_box_drop(b);
     else
-        b->state = REMOTE_DEAD; /* the next destroy tries again */
-    while (!list_is_empty(&told)) {
-        struct remote_remover *w = container_of(list_pop_front(&told), struct remote_remover, link);
-
-        w->on_removed(w, rc, err, m->was_there);
-    }
-    remote_resume_all(&joiners);
-    remote_call_fini(&m->call);
+        boxes_set(&b->entry, BOX_DEAD); /* the next destroy tries again */
+    boxes_removed(&removers, rc, err, report(m));
+    waiter_resume_all(&joiners);
+    call_fini(&m->call);
     free(m);
-    remote_settle(r);
+    closing_settle(&r->closing);
 }
 
 static void gone(struct removal *m)
@@ -70,7 +67,7 @@ static void on_paused(struct op *op)
 {
     struct removal *m = container_of(op, struct removal, pause.op);
 
-    if (m->remote->is_closing || rt_now(&m->remote->loop->rt) >= m->deadline_ns)
+    if (m->remote->closing.is_closing || rt_now(&m->remote->loop->rt) >= m->deadline_ns)
         end(m, m->err.code, &m->err);
     else
         delete_it(m);
@@ -215,8 +212,8 @@ void remote_remove_box(struct remote_box *b)
     struct remote *r = b->remote;
     struct removal *m = xcalloc(1, sizeof(*m));
 
-    assert(b->state == REMOTE_RUNNING || b->state == REMOTE_DEAD);
-    b->state = REMOTE_REMOVING;
+    assert(b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD);
+    boxes_set(&b->entry, BOX_REMOVING);
     m->remote = r;
     m->box = b;
     rt_refresh(&r->loop->rt);
@@ -230,41 +227,6 @@ void remote_remove_box(struct remote_box *b)
 
 /* --- destroy --- */
 
-static void report(struct remote *r, struct backend_destroy *d, int rc, const struct err *err,
-                   bool was_there)
-{
-    const char *text = "the box was not there";
-
-    if (was_there && r->has_no_presence)
-        text = "the provisioner has deleted the box; it does not say when its Pod has ended";
-    else if (was_there)
-        text = "the provisioner has deleted the box and says that it is gone";
-    str_copy_cut(d->report, sizeof(d->report), text);
-    d->priv = NULL;
-    remote_finish(r, &d->op, rc, err);
-}
-
-static void on_destroyed(struct remote_remover *remover, int rc, const struct err *err,
-                         bool was_there)
-{
-    struct destroyer *w = container_of(remover, struct destroyer, remover);
-
-    report(w->remote, w->request, rc, err, was_there);
-    free(w);
-}
-
-static void on_cancel(struct op *op)
-{
-    struct backend_destroy *r = container_of(op, struct backend_destroy, op);
-    struct destroyer *w = r->priv;
-    struct remote *remote = w->remote;
-
-    list_remove(&w->box->removers, &w->remover.link);
-    free(w);
-    r->priv = NULL;
-    remote_finish(remote, op, SP_CANCELLED, NULL);
-}
-
 /* NULL: another box, which is not to be destroyed, has been made under its name since. */
 static struct remote_box *find_or_add(struct remote *remote, const struct backend_box *box)
 {
@@ -276,7 +238,7 @@ static struct remote_box *find_or_add(struct remote *remote, const struct backen
         remote_find_name(remote, box, name, uid);
         if (remote_box_named(remote, name) != NULL)
             return NULL;
-        b = remote_box_add(remote, box->labels.box_id, name, REMOTE_DEAD);
+        b = remote_box_add(remote, box->labels.box_id, name, BOX_DEAD);
         str_copy_cut(b->uid, sizeof(b->uid), uid);
     }
     if (!str_is_empty(box->life))
@@ -290,21 +252,15 @@ void remote_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
 {
     struct remote *remote = remote_of(backend);
     struct remote_box *b = find_or_add(remote, &r->box);
-    struct destroyer *w;
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_cancel, on_done);
     if (b == NULL) {
-        report(remote, r, SP_OK, NULL, false);
+        op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, NULL, on_done);
+        str_copy_cut(r->report, sizeof(r->report), "the box was not there");
+        closing_finish(&remote->closing, &r->op, SP_OK, NULL);
         return;
     }
-    w = xcalloc(1, sizeof(*w));
-    w->remote = remote;
-    w->box = b;
-    w->request = r;
-    w->remover.on_removed = on_destroyed;
-    r->priv = w;
-    list_push_back(&b->removers, &w->remover.link);
+    boxes_destroy(&b->entry, r, deadline_ns, on_done);
     /* One being made is deleted when that has ended; one being deleted, soon. */
-    if (b->state == REMOTE_RUNNING || b->state == REMOTE_DEAD)
+    if (b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD)
         remote_remove_box(b);
 }

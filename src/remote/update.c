@@ -17,7 +17,7 @@ static void finish(struct updating *u, int rc, const struct err *err)
     struct backend_update *r = u->request;
 
     r->priv = NULL;
-    remote_finish(u->remote, &r->op, rc, err);
+    closing_finish(&u->remote->closing, &r->op, rc, err);
     agent_env_fini(&u->env);
     free(u);
 }
@@ -47,11 +47,11 @@ void remote_update(struct backend *backend, struct backend_update *r, uint64_t d
     struct updating *u = xcalloc(1, sizeof(*u));
     struct err err;
 
-    op_begin(&r->op, &remote->loop->rt, &remote->ops, deadline_ns, on_cancel, on_done);
+    op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, on_cancel, on_done);
     u->remote = remote;
     u->request = r;
     r->priv = u;
-    if (b != NULL && b->state != REMOTE_RUNNING)
+    if (b != NULL && b->entry.state != BOX_RUNNING)
         finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
     else if (x->mount_count > 0)
         finish(u, err_set(&err, SP_UNSUPPORTED, "a provisioner mounts nothing into a running box"),
