@@ -292,7 +292,7 @@ def relay_memory(box_id):
         try:
             with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
                 words = f.read().split("\0")
-            if words[:2] != ["sandpool-oci", "relay"] or not words[2].endswith(box_id):
+            if words[:2] != ["sandpool-helper", "relay"] or not words[2].endswith(box_id):
                 continue
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
                 fields = dict(line.split(":", 1) for line in f.read().splitlines()[1:])

@@ -282,7 +282,7 @@ void backend_extras_keep(struct backend_extras *x, unsigned kinds);
 uint64_t backend_extras_hash(const struct backend_extras *x, unsigned kinds);
 /* One piece from malloc, with all it points to. */
 struct backend_extras *backend_extras_copy(const struct backend_extras *x);
-/* One entry of "mounts" in a plan of hands/plan.h. */
+/* One entry of "mounts" in a plan of helper/plan.h. */
 void backend_mount_put(struct json_out *o, const struct backend_mount *m);
 
 /* NULL when there is no such backend. */

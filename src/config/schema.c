@@ -165,7 +165,7 @@ const struct config_key config_keys[] = {
            "The sandpool-agent that is put into boxes, those of docker too. Empty: the one beside "
            "the daemon."),
     GLOBAL(oci.helper, PATH, 0, 0, CONFIG_PATH_MAX, "",
-           "The program that makes and removes boxes for the daemon. Empty: the sandpool-oci "
+           "The program that makes and removes boxes for the daemon. Empty: the sandpool-helper "
            "beside the daemon."),
 
     GLOBAL(provisioner.enabled, BOOL, 0, 0, 0, "false",

@@ -12,14 +12,14 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/str.h"
-#include "daemon/baton.h"
-#include "daemon/cargo.h"
 #include "daemon/guard.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
 #include "daemon/single.h"
+#include "daemon/upgrade_connections.h"
+#include "daemon/upgrade_packet.h"
+#include "dialects/provisioner/provisioner.h"
 #include "http/listen.h"
-#include "provisioner/provisioner.h"
 #include "sandpool/version.h"
 
 enum {
@@ -121,13 +121,13 @@ static void on_signal(void *ctx, int signum)
     struct err err;
 
     if (signum == SIGHUP) {
-        if (d->servers.count > 0 && !d->is_stopping && !handover_is_busy(&d->handover))
+        if (d->servers.count > 0 && !d->is_stopping && !upgrade_is_busy(&d->upgrade))
             (void) reload(d, &err); /* logged there; a bad file changes nothing */
         return;
     }
     if (signum == SIGUSR2) {
         if (d->servers.count > 0 && !d->is_stopping)
-            handover_start(&d->handover);
+            upgrade_start(&d->upgrade);
         return;
     }
     daemon_stop(d, signum == SIGINT ? "SIGINT" : "SIGTERM");
@@ -253,7 +253,7 @@ static void on_recovered(void *ctx)
     takeover_done(&d->takeover);
     if (d->cargo.len > 0)
         log_info("daemon.connections_taken", LF_U64("count", cargo_unload(&d->cargo, &d->servers)));
-    handover_open(&d->handover, d);
+    upgrade_open(&d->upgrade, d);
     (void) snprintf(text, sizeof(text), "READY=1\nMAINPID=%d", (int) getpid());
     notify_send(text);
     on_watchdog(&d->watchdog_timer);
@@ -373,7 +373,7 @@ int daemon_run(const struct daemon_options *options)
     loop_run(&d->loop);
     loop_fini(&d->loop);
     if (!d->is_handed_over)
-        baton_remove(d->state_dir);
+        packet_remove(d->state_dir);
     log_info("daemon.stopped", LF_I64("status", d->exit_status));
     log_flush_wait();
     r = d->exit_status;

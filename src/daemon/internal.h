@@ -2,17 +2,17 @@
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
 
-#include "api/api.h"
 #include "daemon/daemon.h"
-#include "daemon/handover.h"
 #include "daemon/listeners.h"
 #include "daemon/rest.h"
 #include "daemon/servers.h"
-#include "daemon/takeover.h"
+#include "daemon/upgrade.h"
+#include "daemon/upgrade_successor.h"
+#include "dialects/native/api.h"
+#include "dialects/provisioner/provisioner.h"
 #include "engine/engine.h"
 #include "loop/httpc.h"
 #include "loop/signals.h"
-#include "provisioner/provisioner.h"
 
 struct daemon {
     const struct daemon_options *options;
@@ -26,8 +26,8 @@ struct daemon {
     struct api api;
     struct takeover takeover; /* from a predecessor, at start */
     struct list cargo;        /* connections without a server */
-    struct handover handover; /* to a successor */
-    struct rest rest;         /* that a hand-over left */
+    struct upgrade upgrade;   /* to a successor */
+    struct rest rest;         /* that a take-over left */
     char state_dir[CONFIG_PATH_MAX + 1];
     int lock_fd;
     uint64_t file_limit;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/registry.h"
+#include "backends/registry.h"
 #include "base/buf.h"
 #include "base/fault.h"
 #include "daemon/daemon.h"

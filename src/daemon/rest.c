@@ -1,4 +1,4 @@
-/* rest.c - see rest.h. A hand-over that failed leaves a rest as well, beside servers that are new. */
+/* rest.c - see rest.h. A take-over that failed leaves a rest as well, beside servers that are new. */
 #include "daemon/rest.h"
 
 #include <stdlib.h>

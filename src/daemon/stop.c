@@ -5,16 +5,16 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "daemon/cargo.h"
 #include "daemon/guard.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
+#include "daemon/upgrade_connections.h"
 
 #define STOP_GRACE_NS (2 * NS_PER_S)
 #define DESTROY_GRACE_NS (60 * NS_PER_S)
 #define CLOSE_POLL_NS (500 * NS_PER_MS)
 #define STOP_POLL_NS (10 * NS_PER_MS)
-#define REST_MAX_NS (3600 * NS_PER_S) /* for requests to boxes that a hand-over left here */
+#define REST_MAX_NS (3600 * NS_PER_S) /* for requests to boxes that a take-over left here */
 #define CLOSE_MAX_NS (60 * NS_PER_S)  /* for operations under way; a service manager waits longer */
 
 static void on_all_closed(void *ctx)
@@ -78,7 +78,7 @@ static void on_close_timer(struct rt_timer *timer)
     rt_timer_set(&d->loop.rt, timer, rt_after(rt_now(&d->loop.rt), CLOSE_POLL_NS), on_close_timer);
 }
 
-/* The engine is being closed, by us or by a hand-over. */
+/* The engine is being closed, by us or by a take-over. */
 static void watch_close(struct daemon *d)
 {
     d->stop_deadline_ns = rt_after(rt_now(&d->loop.rt), CLOSE_MAX_NS);
@@ -151,13 +151,13 @@ void daemon_stop(struct daemon *d, const char *why)
 {
     if (d->is_stopping) {
         rest_cut(&d->rest);
-        if (d->engine != NULL && !handover_is_busy(&d->handover))
+        if (d->engine != NULL && !upgrade_is_busy(&d->upgrade))
             close_everything(d);
         return;
     }
     d->is_stopping = true;
     on_beat(&d->beat_timer);
-    if (!handover_stop(&d->handover)) {
+    if (!upgrade_stop(&d->upgrade)) {
         watch_close(d);
         return;
     }

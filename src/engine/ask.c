@@ -2,9 +2,9 @@
  * an agent that was stopped or hangs is alive and useless. */
 #include <stdlib.h>
 
-#include "backend/probe.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/probe.h"
 #include "engine/internal.h"
 
 #define ASK_NS (2 * NS_PER_S)

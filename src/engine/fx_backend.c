@@ -1,10 +1,10 @@
 /* fx_backend.c - the short questions and orders to a backend: destroy, discover. Every answer becomes one event with the epoch of its effect. */
 #include <stdlib.h>
 
-#include "backend/probe.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/probe.h"
 #include "engine/internal.h"
 
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret)

@@ -9,9 +9,9 @@
  *   nothing          alive / dead / absent      silent / dead / absent */
 #include <stdlib.h>
 
-#include "backend/probe.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/probe.h"
 #include "engine/internal.h"
 
 struct check_op {

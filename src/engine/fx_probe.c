@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/probe.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/probe.h"
 #include "engine/internal.h"
 
 #define FIRST_LOOK_NS (2 * NS_PER_S)

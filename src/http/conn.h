@@ -174,7 +174,7 @@ struct http_server {
     bool is_closing;
 };
 
-/* hand.c */
+/* migrate.c */
 /* conn_run() of every connection soon. */
 void server_run_all(struct http_server *s);
 /* The server is paused and this connection has no request that anybody works on: it is not read. */

@@ -138,7 +138,7 @@ static bool keep_body(struct parse *p, const char *data, size_t len)
     return !buf_failed(&ex->body);
 }
 
-static bool hand_on_body(struct parse *p, const char *data, size_t len)
+static bool migrate_on_body(struct parse *p, const char *data, size_t len)
 {
     struct http_exchange *ex = container_of(p, struct http_exchange, req);
 
@@ -182,7 +182,7 @@ static void start_stream(struct http_exchange *ex)
     ex->is_owned = true;
     if (ex->input != EXCHANGE_DONE)
         buf_fini(&ex->raw); /* its body goes by: it cannot be repeated */
-    ex->req.on_body = hand_on_body;
+    ex->req.on_body = migrate_on_body;
     ex->match.route->handle(ex);
     if (ex->is_ended || ex->conn->phase != CONN_OPEN)
         return;

@@ -89,7 +89,7 @@ void http_set_ctx(struct http_exchange *ex, void *ctx, void (*on_gone)(void *ctx
 void *http_ctx(const struct http_exchange *ex);
 
 /* Until it is answered, this request may be taken back with on_gone() and be served by a successor
- * as if it had just come (see http_server_hand_out()). A GET may always. */
+ * as if it had just come (see http_server_migrate()). A GET may always. */
 void http_may_repeat(struct http_exchange *ex);
 
 /* From now on this exchange needs nothing of what its server serves, not even its ctx: it may outlast a
@@ -242,9 +242,8 @@ size_t http_server_cut_unread(struct http_server *s);
 /* Gives every connection of a paused server that is not busy to `take`, with what has been read of it
  * and not been answered; `fd` is then the taker's, `bytes` is valid during the call. A handler whose
  * request is repeated gets on_gone(), from inside this function. They are closed here afterwards. */
-void http_server_hand_out(struct http_server *s,
-                          void (*take)(void *ctx, int fd, const char *bytes, size_t len),
-                          void *ctx);
+void http_server_migrate(struct http_server *s,
+                         void (*take)(void *ctx, int fd, const char *bytes, size_t len), void *ctx);
 /* Closes a paused server but for the connections of exchanges that may stay: they end in their own time,
  * and their connections are closed behind the answer. `on_quiet` comes when there are no others, and
  * `on_closed` when the last has gone and the server is freed; never before `on_quiet`. */

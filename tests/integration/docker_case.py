@@ -40,9 +40,9 @@ class DockerCase(TestCase):
     def start(self, start=True, config=None, profiles=None, **profile):
         """With an agent of its own, so that its processes can be told."""
         self.agent = pathlib.Path(self.directory) / "sandpool-agent"
-        self.helper = pathlib.Path(self.directory) / "sandpool-oci"
+        self.helper = pathlib.Path(self.directory) / "sandpool-helper"
         copy_program(engines.static_agent(BIN), self.agent)
-        copy_program(BIN / "sandpool-oci", self.helper)
+        copy_program(BIN / "sandpool-helper", self.helper)
         daemon = Daemon(self.directory, {
             "instance": INSTANCE, "oci": {"agent": str(self.agent), "helper": str(self.helper)},
             "profiles": {"default": self.profile(**profile), **(profiles or {})}, **(config or {})})

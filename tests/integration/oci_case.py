@@ -304,7 +304,7 @@ class BoxCase(TestCase):
             skip(reason)
         cls.home = make_directory(cls, "sandpool-boxes-")
         (cls.home / "bin").mkdir()
-        for name in ("sandpool-agent", "sandpool-oci"):
+        for name in ("sandpool-agent", "sandpool-helper"):
             copy_program(BIN / name, cls.home / "bin")
         cls.instance = f"test-{cls.home.name[-8:].lower()}"
         cls.server = cls.daemon(cls.home, cls.make_config())
@@ -325,7 +325,7 @@ class BoxCase(TestCase):
                     for name, profile in cls.profiles.items()}
         return {"instance": cls.instance, "profiles": profiles, **cls.config,
                 "oci": {"agent": str(cls.home / "bin" / "sandpool-agent"),
-                        "helper": str(cls.home / "bin" / "sandpool-oci")}}
+                        "helper": str(cls.home / "bin" / "sandpool-helper")}}
 
     @classmethod
     def on_term(cls, *_):

@@ -149,7 +149,7 @@ class Service(TestCase):
     def started(self, daemon, count):
         """The pid of that many-th successor."""
         found = wait_until(lambda: (lambda all_of_them: len(all_of_them) == count and all_of_them)(
-            re.findall(r"handover.started .*pid=(\d+)", daemon.log.read_text())), "a successor is started")
+            re.findall(r"upgrade.started .*pid=(\d+)", daemon.log.read_text())), "a successor is started")
         return int(found[-1])
 
     def end(self, pid, signum=signal.SIGTERM):
@@ -188,7 +188,7 @@ class Service(TestCase):
         old.child.send_signal(signal.SIGUSR2)
         first = self.started(daemon, 1)
         old.child.send_signal(signal.SIGUSR2)
-        wait_until(lambda: "handover.not_started" in daemon.log.read_text(), "not a second one")
+        wait_until(lambda: "upgrade.not_started" in daemon.log.read_text(), "not a second one")
         self.assertEqual(self.started(daemon, 1), first)
         self.end(first, signal.SIGKILL)
 

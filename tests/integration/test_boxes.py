@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from harness import BIN, WAIT_S, in_threads, main, wait_until
+from harness import BIN, SLOW, WAIT_S, in_threads, main, wait_until
 from oci_case import HAS_CGROUPS, PROCESSES, Apart, Box, BoxCase, has_loop_devices, is_alive, read_of
 
 BUSYBOX = shutil.which("busybox")

@@ -112,7 +112,7 @@ class Daemon(BoxCase):
         """Whoever makes or removes a box dies: tried again or told, and cleaned up."""
         stop = threading.Event()
         killed = []
-        helper = {mark_of(self.home / "bin" / "sandpool-oci")}
+        helper = {mark_of(self.home / "bin" / "sandpool-helper")}
         daemon = self.server.process.child.pid  # what a helper started belongs to a box
 
         def hunt():

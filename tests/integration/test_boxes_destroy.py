@@ -7,7 +7,7 @@ from oci_case import BoxCase
 TIMEOUT_S = 1
 BUSY = 10  # more than the processes that the daemon starts at once
 
-# In the place of sandpool-oci. `exec`, so that the process that hangs is the one the daemon knows of.
+# In the place of sandpool-helper. `exec`, so that the process that hangs is the one the daemon knows of.
 HELPER = """#!/bin/sh
 if [ "$1" = remove ]; then
     echo "$$" >> "{log}"

@@ -16,7 +16,7 @@ from oci_case import RUNTIME, Box, BoxCase, has_loop_devices
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 NS_GET_OWNER_UID = 0xB704
-SOCKETS_MAX = 32  # netlink sockets of a box, src/hands/netlink_loop.h
+SOCKETS_MAX = 32  # netlink sockets of a box, src/helper/netlink_loop.h
 
 # Opens sockets, in several processes and some of them on their way in a message only, and fills each.
 TAKE_NETLINK = r"""

@@ -11,11 +11,11 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BIN, SLOW, WAIT_S, Daemon, Process, main, skip, wait_until
-from oci_case import RUNTIME, Box, BoxCase, Leftovers, is_alive, why_not
+from harness import BIN, WAIT_S, Daemon, Process, main, skip, wait_until
+from oci_case import RUNTIME, BoxCase, Leftovers, is_alive, why_not
 
 NOBODY = 65534
-PROGRAMS = ("sandpoold", "sandpool", "sandpool-agent", "sandpool-oci")
+PROGRAMS = ("sandpoold", "sandpool", "sandpool-agent", "sandpool-helper")
 AS_NOBODY = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups")
 # A mount namespace in which everything is as it was, except for the ranges of ids and for who may
 # open the device of networks.

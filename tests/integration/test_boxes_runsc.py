@@ -60,7 +60,7 @@ class RunscCase(BoxCase):
                 continue
             if line[0] in ("runsc-sandbox", "runsc-gofer"):
                 found[line[0][6:]].append(pid)
-            elif line[0] == "sandpool-oci" and line[1] in found:
+            elif line[0] == "sandpool-helper" and line[1] in found:
                 found[line[1]].append(pid)
         return found
 

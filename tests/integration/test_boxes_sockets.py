@@ -13,9 +13,9 @@ from oci_case import MIB, RUNTIME, BoxCase, group_of
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 MEMORY = 64 * MIB
-SOCKETS = 128  # of such a box, src/oci/spec.c
+SOCKETS = 128  # of such a box, src/backends/oci/spec.c
 UNIX = 8  # sockets that the agent has, and what is connected to it
-WAIT_END = 4096  # files that one call waits for, src/oci/seccomp.c
+WAIT_END = 4096  # files that one call waits for, src/backends/oci/seccomp.c
 
 # Prints how many sockets it got, what they hold by the kernel's own count, and what ended it; then keeps them.
 FLOOD = r"""

@@ -50,7 +50,7 @@ class OptionsCase(DockerCase):
         cls.server = Daemon(cls.home, {
             "instance": INSTANCE, "profiles": profiles, "mounts": {"allow": [str(cls.home / "share")]},
             "oci": {"agent": str(engines.static_agent(BIN)),
-                    "helper": str((BIN / "sandpool-oci").resolve())}})
+                    "helper": str((BIN / "sandpool-helper").resolve())}})
 
     @classmethod
     def end_server(cls):

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import random
-import socket
 import sqlite3
 import subprocess
 import threading

@@ -76,7 +76,7 @@ class Hangs(DiskCase):
         self.assertCode(client.acquire("new", wait_ms=0), 503, "store_unavailable")
         wait_until(lambda: client.get("/readyz").status == 503, "the hang is noticed")
         self.refused(daemon, "cannot be written ('")
-        self.assertIn("handover.given_up", daemon.process.output())
+        self.assertIn("upgrade.given_up", daemon.process.output())
         self.serves(daemon, lease, daemon.process.pid)
         gate.unlink()
         wait_until(lambda: client.get("/readyz").status == 200, "the disk is back")
@@ -87,7 +87,7 @@ class Hangs(DiskCase):
         lease = self.assertOk(self.client(daemon).acquire("t", wait_ms=20000))
         gate.touch()
         self.refused(daemon, "cannot be written now")
-        self.assertNotIn("handover.draining", daemon.process.output())  # nobody had to wait
+        self.assertNotIn("upgrade.draining", daemon.process.output())  # nobody had to wait
         self.serves(daemon, lease, daemon.process.pid)
         gate.unlink()
         wait_until(lambda: self.client(daemon).get("/readyz").status == 200, "the disk is back")
@@ -109,7 +109,7 @@ class Hangs(DiskCase):
         self.assertEqual(kind, b"N")
         self.assertIn("cannot be written now", why)
         self.serves(daemon, lease, daemon.process.pid)
-        self.assertIn("handover.draining", daemon.process.output())
+        self.assertIn("upgrade.draining", daemon.process.output())
         gate.unlink()
         wait_until(lambda: self.client(daemon).get("/readyz").status == 200, "the disk is back")
         self.replaced(daemon, lease)
@@ -119,10 +119,10 @@ class Hangs(DiskCase):
         lease = self.assertOk(self.client(daemon).acquire("t", wait_ms=20000))
         gate.touch()
         self.refused(daemon, "cannot close its database")
-        self.assertIn("handover.close_hangs", daemon.process.output())
+        self.assertIn("upgrade.close_hangs", daemon.process.output())
         gate.unlink()
         self.serves(daemon, lease, daemon.process.pid)
-        self.assertIn("handover.failed", daemon.process.output())
+        self.assertIn("upgrade.failed", daemon.process.output())
         self.replaced(daemon, lease)
 
     def test_told_to_stop_while_it_cannot_be_closed(self):
@@ -133,7 +133,7 @@ class Hangs(DiskCase):
         peer.send(b"H", HELLO)
         peer.receive()
         peer.send(b"R")
-        wait_until(lambda: "handover.drained" in daemon.process.output(), "it closes")
+        wait_until(lambda: "upgrade.drained" in daemon.process.output(), "it closes")
         daemon.process.child.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.process.child.wait(WAIT_S + 20), 1)
         self.assertIn("daemon.stop_forced", daemon.process.output())

@@ -11,7 +11,7 @@ import socket
 import time
 import unittest
 
-from harness import SLOW, WAIT_S, Process, main, wait_until
+from harness import WAIT_S, Process, main, wait_until
 from takeover_case import Peer, TakeoverCase
 from test_crash import fault_names
 
@@ -55,7 +55,7 @@ class Failing(TakeoverCase):
         successor = self.watch(daemon.spawn(args=["--takeover"]))
         self.assertEqual(successor.child.wait(WAIT_S), 1)
         self.assertIn("instance is 'two'", successor.output())
-        wait_until(lambda: "handover.failed" in daemon.process.output(), "rolled back")
+        wait_until(lambda: "upgrade.failed" in daemon.process.output(), "rolled back")
         # The running daemon has gone back with the configuration it had, not with the file.
         self.assertEqual(self.client(daemon).get("/v1/version").json["instance"], "one")
         daemon.write_config(good)
@@ -148,7 +148,7 @@ class Failing(TakeoverCase):
             except BlockingIOError:
                 time.sleep(0.05)
         self.takeover(daemon)
-        self.assertIn("handover.readers_cut", daemon.process.output())
+        self.assertIn("upgrade.readers_cut", daemon.process.output())
         slow.close()
         self.still_serves(daemon, sim, callers, daemon.process.pid)
 
@@ -237,9 +237,9 @@ class Hostile(TakeoverCase):
                 pass
             peer.close()
             self.assertOk(client.get("/healthz"))  # the connection it was shown is still ours
-            wait_until(lambda: re.search("handover.(given_up|failed)", daemon.process.output()),
+            wait_until(lambda: re.search("upgrade.(given_up|failed)", daemon.process.output()),
                        "its end is seen")
-        wait_until(lambda: "handover.failed" in daemon.process.output(), "gone back")
+        wait_until(lambda: "upgrade.failed" in daemon.process.output(), "gone back")
         self.assertUnmoved(daemon)
 
     def test_a_successor_that_hangs_is_ended(self):
@@ -302,7 +302,7 @@ class Hostile(TakeoverCase):
         stranger = Process(["python3", "-c", program, path], log)
         stranger.child.wait(WAIT_S)
         self.assertIn("heard b''", stranger.output())
-        wait_until(lambda: "handover.stranger" in daemon.process.output(), "it is logged")
+        wait_until(lambda: "upgrade.stranger" in daemon.process.output(), "it is logged")
         os.chmod(daemon.state, 0o700)
         self.assertUnmoved(daemon)
 

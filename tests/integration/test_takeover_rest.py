@@ -49,7 +49,7 @@ class Rest(ProxyCase):
     def test_a_request_outlasts_its_daemon(self):
         caller = self.begin()
         old = self.replace()
-        self.assertIn("handover.rest", old.output())
+        self.assertIn("upgrade.rest", old.output())
         self.assertEqual(self.caller().ids(), ["a"])
         between = self.replace()  # nothing holds it back
         self.assertEqual(between.child.wait(WAIT_S), 0)
@@ -75,7 +75,7 @@ class Rest(ProxyCase):
         failed = self.server.spawn({"SANDPOOL_CRASH_AT": "takeover.new_given"}, args=["--takeover"])
         self.addCleanup(failed.kill)
         failed.child.wait(WAIT_S)
-        wait_until(lambda: "handover.failed" in old.output(), "it is taken back")
+        wait_until(lambda: "upgrade.failed" in old.output(), "it is taken back")
         self.server.process = old
         self.server.wait_ready()
         self.assertEqual(self.caller().ids(), ["a"])

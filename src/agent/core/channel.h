@@ -1,5 +1,5 @@
 /* channel.h - connections that come through a socket, each as a descriptor: whoever takes them from the
- * network is not in the box (see src/hands/relay.h). */
+ * network is not in the box (see src/helper/relay.h). */
 #ifndef AGENT_CORE_CHANNEL_H
 #define AGENT_CORE_CHANNEL_H
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/life.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/life.h"
 #include "loop/httpc.h"
 #include "walk.h"
 

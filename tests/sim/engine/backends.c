@@ -1,4 +1,4 @@
-/* backends.c - the backends by name, in place of src/backend/registry.c: what an operation does, and how it ends. It
+/* backends.c - the backends by name, in place of src/backends/registry.c: what an operation does, and how it ends. It
  * succeeds, fails, hangs until it is cancelled, does its work in spite of a cancel or of a failure that it reports. */
 #include "backend/backend.h"
 

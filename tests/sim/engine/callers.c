@@ -1,6 +1,6 @@
 /* callers.c - those who ask: several threads of three principals, and some without a thread. They ask for boxes, with
  * extras or without, keep, renew, release and destroy them, hang up while they wait, and do not read what they asked for.
- * They use the engine as src/api does. */
+ * They use the engine as src/dialects/native does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

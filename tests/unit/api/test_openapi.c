@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "dialects/native/api.h"
 #include "sandpool/errors.h"
 #include "sandpool/version.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "dialects/native/internal.h"
 
 static void known_vectors(void **state)
 {

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "backend/probe.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "box/probe.h"
 
 #define LIMIT_NS (120 * NS_PER_S)
 

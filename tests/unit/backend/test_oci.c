@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "backends/oci/oci.h"
 #include "base/str.h"
-#include "oci/oci.h"
 #include "tests/unit/backend/conformance.h"
 
 struct oci_rig {
@@ -59,7 +59,7 @@ static int set_up(void **state)
     assert_int_equal(config_load(NULL, &h->config, NULL), SP_OK);
     (void) snprintf(h->config->oci.agent, sizeof(h->config->oci.agent), "%.200s/sandpool-agent",
                     bin);
-    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-oci",
+    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-helper",
                     bin);
     rig->ops = &oci_ops;
     rig->state_dir = h->dir;

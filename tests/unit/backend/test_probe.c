@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "backend/probe.h"
 #include "base/compiler.h"
+#include "box/probe.h"
 #include "tests/lib/at_most.h"
 #include "tests/unit/loop/bad_server.h"
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "backend/registry.h"
-#include "backend/sim.h"
+#include "backends/registry.h"
+#include "backends/sim/sim.h"
 #include "base/str.h"
 #include "tests/unit/backend/conformance.h"
 

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "backend/probe.h"
-#include "backend/sim.h"
+#include "backends/sim/sim.h"
 #include "base/str.h"
+#include "box/probe.h"
 #include "tests/lib/at_most.h"
 #include "tests/unit/backend/conformance.h"
 #include "tests/unit/sim/program.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/docker/internal.h"
 #include "base/str.h"
-#include "docker/internal.h"
 
 struct body {
     struct config *config;
@@ -222,7 +222,7 @@ static void test_late(void **state)
 static void test_mounts_of_engines_elsewhere(void **state)
 {
     (void) state;
-    struct docker d = {.helper = "/x/sandpool-oci"};
+    struct docker d = {.helper = "/x/sandpool-helper"};
     struct err err;
 
     assert_int_equal(docker_mount_check(&d, &err), SP_UNSUPPORTED);

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "backends/docker/docker.h"
 #include "base/str.h"
-#include "docker/docker.h"
 #include "tests/unit/backend/conformance.h"
 
 struct docker_rig {
@@ -62,7 +62,7 @@ static struct docker_rig *new_rig(void)
     assert_int_equal(config_load(NULL, &h->config, NULL), SP_OK);
     (void) snprintf(h->config->oci.agent, sizeof(h->config->oci.agent), "%.200s/sandpool-agent",
                     bin);
-    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-oci",
+    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-helper",
                     bin);
     rig->ops = &docker_ops;
     rig->state_dir = h->dir;

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "backends/docker/internal.h"
 #include "base/str.h"
-#include "docker/internal.h"
 
 static struct config_profile named(const char *host)
 {

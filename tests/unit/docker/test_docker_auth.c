@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "backends/docker/internal.h"
 #include "base/base64.h"
-#include "docker/internal.h"
 
 #define HEADER "X-Registry-Auth: "
 

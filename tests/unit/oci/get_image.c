@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backends/oci/image.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "loop/loop.h"
-#include "oci/image.h"
 
 struct driver {
     struct loop loop;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/oci/spec.h"
 #include "base/str.h"
-#include "oci/spec.h"
 
 static char *option(char **argv, const char *name, char *fallback)
 {

@@ -1,9 +1,8 @@
-# The rules of src/oci/spec.c and seccomp.c in real boxes, one per case, with each runtime found on
+# The rules of src/backends/oci/spec.c and seccomp.c in real boxes, one per case, with each runtime found on
 # this machine: what holds on paper must hold inside. runsc shows that it takes the text. Needs root.
 import ctypes
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -70,7 +69,7 @@ def has_swap_limit():
 
 
 def make_user_ns(owner):
-    """As sandpool-oci does: made by the box's own id, kept at a path that the spec names."""
+    """As sandpool-helper does: made by the box's own id, kept at a path that the spec names."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

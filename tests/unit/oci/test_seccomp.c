@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/oci/seccomp.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "oci/seccomp.h"
 
 #define TEXT_MAX ((size_t) 1 << 20)
 

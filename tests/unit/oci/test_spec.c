@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/oci/spec.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "oci/spec.h"
 
 #define TEXT_MAX ((size_t) 1 << 20)
 

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
+#include "backends/remote/remote.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "remote/remote.h"
 
 enum { SLOW_SESSIONS = 7, ANSWER_MAX = 4 * 1024 * 1024 };
 

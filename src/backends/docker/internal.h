@@ -1,0 +1,413 @@
+/* internal.h - what the files of the `docker` backend share.
+ *
+ *   docker.c  open, close, the vtable              create.c  creates as they come in
+ *   setup.c   the agent, a place to meet it        make.c    one box from nothing (making.h)
+ *   address.c where the engine is                  body.c    what the engine is told of it
+ *   call.c    one call to the engine               relay.c    its listening socket
+ *   table.c   boxes in memory                      tar.c     files for an upload
+ *   label.c   labels, to and from JSON             image.c   images, pulled when missing
+ *   list.c    what is there, leftovers removed     remove.c  destroys, one per box
+ *   auth.c    what registries are told             prefetch.c images before they are needed
+ *   read.c    alive, list, discover                events.c  deaths as the engine tells them
+ *   bind.c    whose a box is                       update.c  late binding
+ *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
+ *   foreign.c containers of other programs         group.c   where relays belong */
+#ifndef DOCKER_INTERNAL_H
+#define DOCKER_INTERNAL_H
+
+#include "backend/boxes.h"
+#include "backend/call.h"
+#include "backend/gate.h"
+#include "backends/docker/docker.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "loop/child.h"
+#include "loop/fdwatch.h"
+
+enum {
+    DOCKER_PATH_MAX = 512,
+    DOCKER_NAME_MAX = 255,
+    DOCKER_CONTAINER_MAX = 64, /* length of a container's id */
+    DOCKER_ANSWER_MAX = 32 * 1024 * 1024,
+    DOCKER_BODY_MAX = 64 * 1024 * 1024,
+    DOCKER_REMOVES_MAX = 16, /* at once */
+    DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
+    DOCKER_MOUNTS_MAX = 4,   /* processes of the helper at once */
+    DOCKER_PORT = 8080,      /* of the agent, where a port is published */
+    DOCKER_FETCHED_MAX = CONFIG_PROFILES_MAX,
+};
+
+#define DOCKER_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
+#define DOCKER_CLOSE_NS (5 * NS_PER_S)   /* what is under way may take this long at the end */
+#define DOCKER_AGENT_DIR "/.sandpool"
+#define DOCKER_RELAYS_GROUP "relays" /* no box's id */
+
+struct docker;
+
+/* --- one call (call.c) --- */
+
+/* On a zeroed or finished object. */
+void docker_call_init(struct docker *d, struct call *c, const char *method);
+/* Appends filters={...} with these labels (name=value); ends with NULL. */
+void docker_call_put_filter(struct call *c, const char *const *labels);
+/* The earlier of deadline_ns and what one call may take. A stream (http.on_data) has no end of its own. */
+void docker_call_start(struct call *c, uint64_t deadline_ns, void (*on_done)(struct op *));
+/* A call that may take so much longer than others. */
+void docker_call_start_long(struct call *c, uint64_t extra_ns, uint64_t deadline_ns,
+                            void (*on_done)(struct op *));
+/* It has failed, and nothing of it can have come to the engine. */
+bool docker_call_is_unsent(const struct call *c);
+/* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, SP_SPEC_CONFLICT for 409, else SP_BACKEND_FAILED,
+ * each with the engine's own words; SP_BACKEND_UNAVAILABLE when it did not answer. */
+MUST_CHECK int docker_call_result(const struct call *c, struct err *err);
+/* As above, and the answer must be JSON; *ret is for json_doc_free(). */
+MUST_CHECK int docker_call_json(const struct call *c, struct json_doc **ret, struct err *err);
+
+/* --- labels (label.c) --- */
+
+#define LABEL(name) "sandpool." name
+
+/* As members of an object. */
+void docker_put_labels(struct json_out *j, const struct backend_labels *l);
+void docker_put_owner(struct json_out *j, const struct backend_labels *l);
+/* False when they are not ours or not whole. */
+MUST_CHECK bool docker_get_labels(const struct json *labels, struct backend_labels *ret);
+void docker_get_owner(const struct json *labels, struct backend_labels *ret);
+const char *docker_label(const struct json *labels, const char *name); /* "" when absent */
+
+/* --- the socket of a box (relay.c) --- */
+
+/* Listens for the box on loopback, has a relay serve that socket, and hands the other end of the relay's
+ * channel to the first that asks for it at the Unix socket in `dir`, which the agent sees as
+ * DOCKER_CHANNEL_DIR. */
+struct docker_relay;
+
+#define DOCKER_CHANNEL_DIR DOCKER_AGENT_DIR "/channel"
+
+MUST_CHECK int docker_relay_new(struct docker *d, uint64_t box_id,
+                                void (*on_taken)(void *ctx, int rc, const struct err *err),
+                                void *ctx, struct docker_relay **ret, struct err *err);
+const char *docker_relay_dir(const struct docker_relay *h);
+unsigned docker_relay_port(const struct docker_relay *h);
+/* Removes directory and socket; our end of the box's socket is closed. NULL is fine. */
+void docker_relay_free(struct docker_relay *h);
+/* Its container is gone: so shall be whatever still runs of it. */
+void docker_relay_end(struct docker *d, uint64_t box_id);
+/* Directories that a daemon which died has left, and leashes of relays that have ended. Those that live
+ * are noted in d->old. */
+void docker_relay_sweep(struct docker *d);
+/* After a whole list, when all that run are in the table: ends the relays in d->old of boxes that are not. */
+void docker_relay_keep_up(struct docker *d);
+
+/* --- their control group (group.c) --- */
+
+void docker_put_group(struct json_out *j, const struct docker *d);
+/* If nothing is in it. */
+void docker_remove_group(const struct docker *d);
+
+/* --- an archive in memory (tar.c) --- */
+
+void tar_put_dir(struct buf *out, const char *name, unsigned mode);
+void tar_put_file(struct buf *out, const char *name, unsigned mode, const void *data, size_t len);
+void tar_end(struct buf *out);
+
+/* --- images (image.c) --- */
+
+struct docker_image {
+    char work_dir[DOCKER_PATH_MAX];
+    char user[CONFIG_PATH_MAX + 1]; /* "": root */
+};
+
+/* Which image, and how it is to be had. */
+struct docker_source {
+    char image[CONFIG_PATH_MAX + 1];
+    char auth_file[CONFIG_PATH_MAX + 1];
+    enum config_pull pull;
+};
+
+void docker_source_of(const struct config_profile *p, struct docker_source *ret);
+bool docker_source_equal(const struct docker_source *a, const struct docker_source *b);
+
+/* The image is asked for, and pulled where the source says so; `w` is resumed when that has ended,
+ * never from inside: then docker_image_result() tells. One job for all who want the same. */
+struct docker_pull;
+struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
+                                     struct waiter *w);
+/* Valid while the waiters are resumed. */
+MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_image *ret,
+                                   struct err *err);
+void docker_image_leave(struct docker_pull *p, struct waiter *w);
+/* "image 'a' is still being pulled (3 of 10 MB)". */
+void docker_image_tell(const struct docker_pull *p, struct err *err);
+void docker_images_cancel(struct docker *d);
+
+/* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
+MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,
+                                struct err *err);
+
+/* prefetch.c: images of profiles, before anybody waits for them */
+void docker_prepare(struct backend *b, const struct config_profile *profile);
+/* What could not be had when the engine was away. */
+void docker_prefetch_again(struct docker *d);
+void docker_prefetch_free(struct docker *d);
+
+/* --- boxes in memory (table.c) --- */
+
+struct docker_box {
+    struct box_entry entry;
+    struct docker *docker;
+    char container[DOCKER_CONTAINER_MAX + 1]; /* "": not known */
+    char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
+    char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
+    bool has_died;                            /* told while it was being made */
+    bool is_paused;
+    bool is_foreign;     /* see foreign.c */
+    bool is_known;       /* its row names a container of this engine */
+    bool was_never_made; /* the engine has not heard of it */
+    uint64_t oom_ns;     /* when it was last told to be out of memory */
+    uint64_t kill_ns;    /* when somebody last sent it a signal, */
+    char signal[16];     /* and which */
+    uint64_t grace_s;    /* to end by itself before it is removed */
+    void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
+    void *ctx;
+};
+
+/* The first 16 digits of a container's id; 0 when it is none. */
+uint64_t docker_short_id(const char *container);
+struct docker_box *docker_box_find(struct docker *d, uint64_t id);
+struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state state);
+void docker_box_drop(struct docker_box *b);
+/* The engine says that it stands still, or goes on. */
+void docker_box_pause(struct docker_box *b, bool is_paused);
+/* The engine says that this container has ended. */
+void docker_box_died(struct docker_box *b, const char *reason);
+
+/* The Docker engine tells that a container has ended some 50 ms before its lists show it. So what is
+ * told is kept for a while, and a list that calls one of them running is not believed: inspect waits
+ * for the engine to be done with it. */
+void docker_ended_add(struct docker *d, const char *container);
+void docker_ended_remove(struct docker *d, const char *container);
+bool docker_ended_has(const struct docker *d, const char *container);
+
+/* --- what is there (list.c) --- */
+
+struct docker_found {
+    struct backend_box box;
+    char name[DOCKER_NAME_MAX + 1];
+    char prefix[CONFIG_NAME_MAX + 1];
+    char owner[DOCKER_NAME_MAX + 1];
+    bool is_running; /* also when it is paused */
+    bool is_paused;
+};
+
+/* SP_OK: complete. Containers, then owners, then containers of others, where wanted. What has ended without our doing is removed. */
+struct docker_list {
+    struct op op;
+    struct docker *docker;
+    uint64_t only; /* a box id; 0: all of this instance */
+    uint64_t started_ns;
+    size_t doubted;  /* the entry that is asked for again; see docker_ended_add() */
+    uint64_t deaths; /* d->ended.count when that began */
+    struct call call;
+    struct docker_found *found; /* from malloc: docker_list_fini() */
+    size_t count;
+};
+
+void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
+                       void (*on_done)(struct op *));
+void docker_list_fini(struct docker_list *l);
+/* One container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
+MUST_CHECK int docker_read_inspect(const struct docker *d, const struct json *answer,
+                                   struct docker_found *ret, struct err *err);
+
+/* As inspect shows it. */
+void docker_read_state(const struct json *state, struct docker_found *f);
+
+/* --- containers of other programs (foreign.c) --- */
+
+/* Takes the profile's adopt_prefix up, or away. */
+void docker_adopt_prepare(struct docker *d, const struct config_profile *p);
+void docker_adopt_free(struct docker *d);
+/* By its id and ref alone, which rows keep. */
+bool docker_is_foreign(const struct backend_box *box);
+/* Whether a container of another program is one of ours, by what the configuration says now. */
+bool docker_is_adopted(struct docker *d, uint64_t box_id, const char *name);
+/* An entry of a list; false when it is none of these. */
+bool docker_read_foreign(struct docker *d, const struct json *entry, struct docker_found *ret);
+/* What a whole list no longer shows. */
+void docker_foreign_keep_up(struct docker_list *l);
+
+/* --- the backend --- */
+
+enum { DOCKER_ENDED_MAX = 512 }; /* twice what the Docker engine remembers */
+
+struct docker_ended {
+    uint64_t ids[DOCKER_ENDED_MAX]; /* first 16 digits; a ring */
+    uint64_t count;                 /* of all that were ever added */
+};
+
+struct docker_events {
+    struct call call;
+    struct rt_timer pause; /* before it is asked again, or until its silence means connected */
+    struct rt_timer second_look;
+    bool is_look_due;
+    uint64_t backoff_ns;
+    uint64_t since_ns;   /* wall clock of the engine: the last that was seen */
+    uint64_t started_ns; /* likewise: what is older is history, and told for docker_ended_add() */
+    bool is_on;
+    bool is_lost;
+    bool is_connected;
+    bool is_wide;  /* told of all containers, not only of ours */
+    bool is_ended; /* on purpose: to be asked anew */
+};
+
+/* A relay that was there when the daemon started. */
+struct docker_old {
+    uint64_t id;
+    unsigned missed; /* whole lists that did not show its box */
+};
+
+struct docker {
+    struct backend base;
+    struct loop *loop;
+    struct httpc *http;
+    const struct backend_events *events;
+    char instance[BACKEND_LABEL_MAX + 1];
+    char address[CONFIG_PATH_MAX + 1]; /* for people */
+    char socket[CONFIG_PATH_MAX + 1];  /* "": TCP */
+    char url[CONFIG_PATH_MAX + 16];    /* http://host:port */
+    bool is_tls;
+    struct httpc_tls tls;
+    char tls_ca[CONFIG_PATH_MAX + 1];
+    char tls_cert[CONFIG_PATH_MAX + 1];
+    char tls_key[CONFIG_PATH_MAX + 1];
+    char dir[DOCKER_PATH_MAX];    /* <state_dir>/docker; "": could not be made */
+    char agent[DOCKER_PATH_MAX];  /* "": none */
+    char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
+    uint64_t id_base;             /* user ids that nobody has begin here */
+    struct docker_old *old;       /* see docker_relay_keep_up() */
+    size_t old_count;
+    size_t old_cap;
+    char allow[CONFIG_TEXT_MAX + 1]; /* mounts.allow */
+    char version[16];                /* of the API, "1.41"; "": not known */
+    bool is_podman;                  /* known with the version */
+    uint64_t call_ns;
+
+    struct closing closing;
+    struct boxes boxes;
+    struct call hello;            /* GET /version */
+    struct list awaiting_version; /* struct call: wait for the version */
+    struct gate creates;
+    struct gate removes;
+    struct gate stops;
+    struct gate mounts;
+    struct list pulls;
+    struct list wants; /* of prefetch.c */
+    struct {
+        uint64_t name; /* hash */
+        uint64_t at_ns;
+    } fetched[DOCKER_FETCHED_MAX]; /* with `pull: always` */
+    unsigned fetched_next;
+    struct list adoptions; /* of foreign.c */
+    struct list bindings;  /* in order */
+    uint64_t bound_count;  /* orders the owners of one box */
+    struct docker_ended ended;
+    struct docker_events watch;
+};
+
+static inline struct docker *docker_of(struct backend *b)
+{
+    return container_of(b, struct docker, base);
+}
+
+static inline struct docker *docker_of_call(const struct call *c)
+{
+    return container_of(c->closing, struct docker, closing);
+}
+
+/* For the audit trail; nothing while closing. */
+void docker_tell(struct docker *d, const struct backend_notice *n);
+
+/* setup.c, address.c */
+MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,
+                            const struct config_profile *profile, struct err *err);
+
+MUST_CHECK int docker_take_address(struct docker *d, const struct config_profile *p,
+                                   struct err *err);
+void docker_put_key(const struct config_profile *p, char *dst, size_t cap);
+
+/* body.c: what POST /containers/create is told. */
+struct docker_plan {
+    const struct config_profile *profile;
+    const struct backend_extras *extras; /* of the caller it is made for; NULL: none */
+    const struct backend_labels *labels;
+    const char *token;
+    const char *work_dir;
+    const char *image_user;
+    const char *relay_dir; /* NULL: the port is published */
+    unsigned relay_port;
+    const char *agent; /* file to mount; NULL: it is uploaded */
+    bool is_podman;
+};
+
+void docker_put_body(const struct docker_plan *p, struct buf *out);
+/* Port in the container that is published. */
+unsigned docker_port(const struct config_profile *p);
+
+/* create.c, remove.c */
+void docker_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+void docker_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+/* Removes whatever is left of a box; those in b->entry.removers are told. The entry is dropped. */
+void docker_remove_box(struct docker_box *b);
+/* A volume that names nobody's owner any more; nobody waits. */
+void docker_remove_volume(struct docker *d, const char *name);
+
+/* read.c, bind.c, update.c, examine.c */
+void docker_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+void docker_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *));
+void docker_list_boxes(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
+                       void (*on_done)(struct op *));
+void docker_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+void docker_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+void docker_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+
+/* mount.c: all of extras->mounts or none. SP_SPEC_CONFLICT: something else is mounted at one of the
+ * places; SP_FORBIDDEN, SP_INVALID_FIELD: of a path; SP_UNSUPPORTED: not here. */
+struct docker_mounting {
+    struct op op; /* zeroed, but for these two: */
+    const struct backend_extras *extras;
+    bool has_agent; /* the container's first process is our agent */
+    struct docker *docker;
+    char container[DOCKER_CONTAINER_MAX + 1];
+    struct call call;
+    struct waiter waiter;
+    struct child child;
+    struct buf plan;
+    const char *argv[3];
+    bool is_inside; /* of the gate */
+};
+
+void docker_mount_start(struct docker *d, struct docker_mounting *m, const char *container,
+                        void (*on_done)(struct op *));
+void docker_mount_fini(struct docker_mounting *m);
+/* A runtime in whose boxes nobody sees the mount namespace of the first process. NULL is fine. */
+bool docker_is_other_kernel(const char *runtime);
+/* SP_UNSUPPORTED with the reason, where it can never work. */
+MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
+
+/* events.c */
+void docker_events_start(struct docker *d);
+void docker_events_stop(struct docker *d);
+/* Asks anew when what is to be told has changed. */
+void docker_events_renew(struct docker *d);
+/* Has the engine of the pool list in a while: something may be left that no event tells of. */
+void docker_look_later(struct docker *d);
+
+#endif

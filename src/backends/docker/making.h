@@ -1,0 +1,72 @@
+/* making.h - one box in the making. create.c brings it to the engine and lets callers leave; make.c
+ * does the engine's part.
+ *
+ *  joins -> at image -> at gate -> (mounts) -> create -> (upload) -> start -> taken or seen -> done
+ *                                                 |409 or no answer
+ *                                                 v
+ *                                    found: continue, adopt, or remove and create again
+ *
+ * A call that the engine has is never cut off by a caller that leaves: its end is awaited, so that
+ * what it made can be removed. No answer is no end either: then inspect tells what became of it. */
+#ifndef DOCKER_MAKING_H
+#define DOCKER_MAKING_H
+
+#include "backends/docker/internal.h"
+#include "loop/work.h"
+
+enum making_step {
+    MAKING_JOINS,
+    MAKING_AT_IMAGE,
+    MAKING_AT_GATE,
+    MAKING_CALLS,
+    MAKING_AT_HAND, /* the agent has yet to take its channel */
+    MAKING_UNDOES,
+    MAKING_STEP_COUNT
+};
+
+/* `priv` of the request, which may leave before this ends. */
+struct making {
+    struct docker *docker;
+    struct backend_create *request; /* NULL: it has left */
+    struct docker_box *box;         /* NULL: another create makes it, or it exists */
+    enum making_step step;
+    struct waiter waiter;
+    uint64_t deadline_ns; /* of the caller */
+    struct docker_pull *pull;
+    struct rt_timer patience;
+    struct docker_image image;
+    struct call call;
+    struct work work;
+    struct backend_extras *sources; /* what is looked at on a thread: the caller may leave */
+    struct docker_relay *relay;
+    struct remover undo;
+    struct backend_box made;
+    struct buf body;      /* of the create, for a second try */
+    struct err err;       /* why it is being undone */
+    struct err relay_err; /* why the agent cannot have its channel; code SP_OK: nothing is known */
+    int result;
+    bool is_inside; /* of the gate */
+    bool want_upload;
+    bool is_taken;
+    bool is_second;
+    bool has_waited;
+    bool may_exist; /* the engine may have heard of it */
+    bool has_wish;  /* it is made with extras of its caller */
+    char name[DOCKER_NAME_MAX + 1];
+};
+
+/* Tells the caller, if there still is one. */
+void making_answer(struct making *m, int rc, const struct err *err);
+/* The end: nothing of it is with the engine, or all is well. */
+void making_finish(struct making *m, int rc, const struct err *err);
+/* True when there is a reason not to go on: then it is being undone. */
+bool making_is_over(struct making *m);
+/* Asks the engine for the container in m->body; all that follows. */
+void making_create(struct making *m);
+/* A box that exists already: where is it? */
+void making_see(struct making *m, const char *container);
+/* The agent has its channel, or cannot have it; the container has ended. */
+void making_taken(void *ctx, int rc, const struct err *err);
+void making_died(struct docker_box *b, void *ctx);
+
+#endif

@@ -1,0 +1,114 @@
+/* oci.c - the `oci` backend: opened, closed, and its vtable. */
+#include "backends/oci/oci.h"
+
+#include <stdlib.h>
+
+#include "backends/oci/internal.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define CLOSE_GRACE_NS (1 * NS_PER_S)
+#define CLOSE_BASE_NS (10 * NS_PER_S) /* while the base is made, which happens once after a start */
+
+static bool free_owner(struct closing *c)
+{
+    struct oci *o = container_of(c, struct oci, closing);
+
+    if (oci_rootless_clean(o))
+        return false;
+    while (!list_is_empty(&o->boxes.all))
+        oci_box_drop(container_of(list_first(&o->boxes.all), struct oci_box, entry.link));
+    oci_remove_cgroup_parent(o);
+    boxes_fini(&o->boxes);
+    free(o->id_used);
+    free(o->id_lived);
+    free(o);
+    return true;
+}
+
+void oci_wake(struct oci *o)
+{
+    struct list woken;
+
+    list_move(&o->waiters, &woken);
+    waiter_resume_all(&woken);
+}
+
+static int oci_open(const struct backend_env *env, const struct config_profile *profile UNUSED,
+                    struct backend **ret, struct err *err)
+{
+    struct oci *o = xcalloc(1, sizeof(*o));
+    int rc;
+
+    o->base.ops = &oci_ops;
+    o->loop = env->loop;
+    o->http = env->http;
+    o->events = env->events;
+    str_copy_cut(o->instance, sizeof(o->instance), env->instance);
+    closing_init(&o->closing, &o->loop->rt, free_owner);
+    for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
+        list_init(&o->waiting[turn]);
+    list_init(&o->waiters);
+    list_init(&o->record_writes);
+    list_init(&o->pulls);
+    boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);
+    rc = oci_setup(o, env, err);
+    if (rc != SP_OK) {
+        boxes_fini(&o->boxes);
+        free(o->id_used);
+        free(o->id_lived);
+        free(o);
+        return rc;
+    }
+    *ret = &o->base;
+    return SP_OK;
+}
+
+/* A base that is cut off leaves files of other ids, which an ordinary user cannot remove. A removal that is cut off is
+ * done again by the next start. */
+static void on_limit(struct closing *c)
+{
+    struct oci *o = container_of(c, struct oci, closing);
+
+    c->on_limit = NULL;
+    closing_extend(c, o->is_base_asked && str_is_empty(o->base_dir) && o->base_err.code == SP_OK
+                          ? CLOSE_BASE_NS
+                          : 0);
+}
+
+static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), void *ctx)
+{
+    struct oci *o = oci_of(backend);
+
+    o->closing.on_limit = on_limit;
+    closing_begin(&o->closing, CLOSE_GRACE_NS, on_closed, ctx);
+    oci_pulls_cancel(o);
+    /* Removals that have begun may end; the next start sees to the others. */
+    oci_helper_cancel_waiting(o);
+}
+
+static const char *oci_disk_dir(struct backend *backend)
+{
+    return oci_of(backend)->boxes_dir;
+}
+
+const struct backend_ops oci_ops = {
+    .name = "oci",
+    .is_local = true,
+    .is_watched = true,
+    .can_discover = true,
+    .can_bind = true,
+    .late = BACKEND_LATE_ALL,
+    .open = oci_open,
+    .close = oci_close,
+    .create = oci_create,
+    .destroy = oci_destroy,
+    .is_alive = oci_is_alive,
+    .discover = oci_discover,
+    .list = oci_list,
+    .bind = oci_bind,
+    .update = oci_update,
+    .disk_dir = oci_disk_dir,
+    .trouble = oci_trouble,
+    .examine = oci_examine,
+};

@@ -1,0 +1,350 @@
+/* read.c - what is asked of boxes that exist: do they live, which are there, whose are they. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/oci/internal.h"
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define SETTLE_NS (3 * NS_PER_S) /* how long an orphaned maker may take to die */
+/* The row in the store is the first record of an owner, box.json the second: it is written when the
+ * caller has its box, not while it waits. */
+#define BIND_PAUSE_NS (20 * NS_PER_MS)
+#define SETTLE_PAUSE_NS (20 * NS_PER_MS)
+
+/* --- is it alive --- */
+
+struct check {
+    struct work work;
+    struct oci *oci;
+    struct backend_check *request;
+    struct oci_found found;
+};
+
+static int run_check(struct work *w, struct err *err)
+{
+    struct check *c = container_of(w, struct check, work);
+
+    return oci_look(c->oci->boxes_dir, c->found.id, &c->found, err);
+}
+
+static void on_checked(struct op *op)
+{
+    struct check *c = container_of(op, struct check, work.op);
+    struct backend_check *r = c->request;
+
+    r->verdict = c->found.is_running ? BACKEND_ALIVE : BACKEND_DEAD;
+    if (c->found.is_unsettled)
+        r->verdict = BACKEND_UNKNOWN;
+    oci_found_drop(&c->found);
+    closing_finish(&c->oci->closing, &r->op, op->result, &op->err);
+    free(c);
+}
+
+void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
+    struct check *c;
+
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
+    if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have told */
+        r->verdict = BACKEND_ALIVE;
+        closing_finish(&o->closing, &r->op, SP_OK, NULL);
+        return;
+    }
+    c = xcalloc(1, sizeof(*c));
+    c->oci = o;
+    c->request = r;
+    oci_found_init(&c->found);
+    c->found.id = r->box.labels.box_id;
+    c->work.run = run_check;
+    work_start(o->loop, &c->work, &o->closing.inner, RT_NEVER, on_checked);
+}
+
+/* --- which are there --- */
+
+struct listing {
+    struct oci_scan scan;
+    struct rt_timer again;
+    uint64_t until_ns;
+    struct oci *oci;
+    struct op *op;
+    void (*take)(struct listing *l, const struct oci_found *f);
+    union {
+        struct backend_list *list;
+        struct backend_discover *discover;
+    } for_;
+};
+
+static void start_scan(struct listing *l);
+
+static void on_again(struct rt_timer *timer)
+{
+    start_scan(container_of(timer, struct listing, again));
+}
+
+/* Ours, and nobody of this process is at it. One that is still unsettled has had its time: its
+ * maker is stuck, and no other daemon has this state directory. */
+static bool is_leftover(struct oci *o, const struct oci_found *f)
+{
+    const char *instance = f->record.box.labels.instance;
+    const struct oci_box *b = oci_box_find(o, f->id);
+
+    if (b != NULL && b->entry.state != BOX_DEAD)
+        return false;
+    if (f->is_running && !f->is_unsettled) /* a trial that lost its daemon */
+        return f->has_record && str_is_empty(instance);
+    return !f->has_record || str_is_empty(instance) || strcmp(instance, o->instance) == 0;
+}
+
+/* True when somebody whose daemon has died is still making a box: look again soon. */
+static bool is_unsettled(struct listing *l)
+{
+    for (size_t i = 0; i < l->scan.count; i++)
+        if (l->scan.found[i].is_unsettled && oci_box_find(l->oci, l->scan.found[i].id) == NULL)
+            return true;
+    return false;
+}
+
+static void end_listing(struct listing *l, int rc, const struct err *err)
+{
+    oci_scan_fini(&l->scan);
+    closing_finish(&l->oci->closing, l->op, rc, err);
+    free(l);
+}
+
+static void sweep(struct oci *o, const struct oci_found *f)
+{
+    struct oci_box *b = oci_box_find(o, f->id);
+
+    log_info("oci.leftover", LF_HEX("box", f->id));
+    if (b == NULL)
+        b = oci_box_add(o, f->id, BOX_DEAD);
+    if (b->runtime == NULL && f->flavour >= 0)
+        b->runtime = oci_runtime_by_flavour(o, (enum oci_flavour) f->flavour);
+    oci_remove_box(b);
+}
+
+/* Another daemon of this name, with a state directory of its own: its boxes are not ours to end. */
+static bool is_elsewhere(struct oci *o, const struct oci_found *f)
+{
+    if (!f->is_elsewhere || oci_box_find(o, f->id) != NULL)
+        return false;
+    if (!o->is_name_taken)
+        log_warn("oci.name_taken", LF_STR("instance", o->instance), LF_HEX("box", f->id),
+                 LF_STR("hint", "each daemon of a machine needs an `instance` of its own"));
+    o->is_name_taken = true;
+    return true;
+}
+
+/* Nobody else uses this directory, so the name of the instance has been lost, or was changed. Their owners are
+ * not served and nobody ends them: whoever operates this has to know. */
+static void note_foreign(struct oci *o, const struct oci_found *f)
+{
+    if (o->foreign_count == 0) {
+        str_copy_cut(o->foreign_instance, sizeof(o->foreign_instance),
+                     f->record.box.labels.instance);
+        log_error("oci.boxes_of_another_instance", LF_HEX("box", f->id),
+                  LF_STR("its_instance", o->foreign_instance), LF_STR("instance", o->instance),
+                  LF_STR("hint", OCI_FOREIGN_HINT));
+    }
+    o->foreign_count++;
+}
+
+/* A box that went while we looked may have been taken for one that is new. */
+static void forget_unseen(struct listing *l)
+{
+    struct oci *o = l->oci;
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&o->boxes.all); n != NULL; n = next) {
+        struct oci_box *b = container_of(n, struct oci_box, entry.link);
+        bool is_seen = false;
+
+        next = list_next(&o->boxes.all, n);
+        for (size_t i = 0; b->entry.state == BOX_DEAD && i < l->scan.count && !is_seen; i++)
+            is_seen = l->scan.found[i].id == b->entry.id;
+        if (b->entry.state == BOX_DEAD && !is_seen)
+            oci_remove_box(b);
+    }
+}
+
+static void on_scanned(struct op *op)
+{
+    struct listing *l = container_of(op, struct listing, scan.work.op);
+    struct oci *o = l->oci;
+    struct err err = op->err;
+    int rc = op->result;
+
+    if (rc == SP_OK && is_unsettled(l) && rt_now(&o->loop->rt) < l->until_ns &&
+        !o->closing.is_closing) {
+        oci_scan_fini(&l->scan);
+        rt_timer_set(&o->loop->rt, &l->again, rt_after(rt_now(&o->loop->rt), SETTLE_PAUSE_NS),
+                     on_again);
+        return;
+    }
+    if (rc == SP_OK)
+        o->foreign_count = 0;
+    for (size_t i = 0; rc == SP_OK && i < l->scan.count; i++) {
+        struct oci_found *f = &l->scan.found[i];
+        const struct oci_box *b;
+
+        if (is_elsewhere(o, f))
+            continue;
+        if (is_leftover(o, f)) {
+            sweep(o, f);
+            continue;
+        }
+        if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0) {
+            if (f->has_record && f->is_running)
+                note_foreign(o, f);
+            continue;
+        }
+        oci_box_adopt(o, f);
+        b = oci_box_find(o, f->id);
+        if (b != NULL && b->entry.state == BOX_RUNNING)
+            l->take(l, f);
+    }
+    if (rc == SP_OK)
+        forget_unseen(l);
+    end_listing(l, rc, &err);
+}
+
+static void start_scan(struct listing *l)
+{
+    oci_scan_start(l->oci, &l->scan, RT_NEVER, on_scanned);
+}
+
+static void start_listing(struct oci *o, struct listing *l, struct op *op)
+{
+    l->oci = o;
+    l->op = op;
+    l->until_ns = rt_after(rt_now(&o->loop->rt), SETTLE_NS);
+    start_scan(l);
+}
+
+static void take_all(struct listing *l, const struct oci_found *f)
+{
+    struct backend_list *r = l->for_.list;
+
+    if (r->boxes == NULL)
+        r->boxes = xcalloc(l->scan.count, sizeof(r->boxes[0]));
+    r->boxes[r->count++] = f->record.box;
+}
+
+void oci_list(struct backend *backend, struct backend_list *r, uint64_t deadline_ns,
+              void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct listing *l = xcalloc(1, sizeof(*l));
+
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
+    r->boxes = NULL;
+    r->count = 0;
+    l->take = take_all;
+    l->for_.list = r;
+    start_listing(o, l, &r->op);
+}
+
+static void take_one(struct listing *l, const struct oci_found *f)
+{
+    struct backend_discover *r = l->for_.discover;
+
+    if (strcmp(f->record.box.labels.sandbox_id, r->sandbox_id) != 0)
+        return;
+    r->is_found = true;
+    r->box = f->record.box;
+}
+
+void oci_discover(struct backend *backend, struct backend_discover *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct listing *l = xcalloc(1, sizeof(*l));
+
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
+    r->is_found = false;
+    l->take = take_one;
+    l->for_.discover = r;
+    start_listing(o, l, &r->op);
+}
+
+/* --- whose are they --- */
+
+struct binding {
+    struct work work;
+    struct list_node link;
+    struct oci *oci;
+    struct backend_bind *request;
+};
+
+static int run_bind(struct work *w, struct err *err)
+{
+    struct binding *b = container_of(w, struct binding, work);
+    const struct backend_labels *labels = &b->request->box.labels;
+    struct oci_record record;
+    char path[OCI_PATH_MAX + 32];
+    AUTO_CLOSE int fd = -1;
+    int rc;
+
+    oci_box_dir(b->oci, labels->box_id, path, sizeof(path));
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "box to bind");
+    rc = oci_record_read(fd, &record, err);
+    if (rc != SP_OK)
+        return rc;
+    record.box.labels = *labels;
+    str_copy_cut(record.box.labels.instance, sizeof(record.box.labels.instance), b->oci->instance);
+    return oci_record_write(fd, &record, err);
+}
+
+static void bind_next(struct oci *o);
+
+static void on_bound(struct op *op)
+{
+    struct binding *b = container_of(op, struct binding, work.op);
+    struct oci *o = b->oci;
+
+    list_remove(&o->record_writes, &b->link);
+    closing_finish(&o->closing, &b->request->op, op->result, &op->err);
+    free(b);
+    bind_next(o);
+}
+
+/* One at a time, in order: a later owner must not be overwritten by an earlier one. */
+static void bind_next(struct oci *o)
+{
+    struct list_node *first = list_first(&o->record_writes);
+
+    if (first != NULL)
+        work_start(o->loop, &container_of(first, struct binding, link)->work, &o->closing.inner,
+                   RT_NEVER, on_bound);
+}
+
+static void on_bind_due(struct rt_timer *timer)
+{
+    bind_next(container_of(timer, struct oci, bind_timer));
+}
+
+void oci_bind(struct backend *backend, struct backend_bind *r, uint64_t deadline_ns,
+              void (*on_done)(struct op *))
+{
+    struct oci *o = oci_of(backend);
+    struct binding *b = xcalloc(1, sizeof(*b));
+
+    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
+    b->oci = o;
+    b->request = r;
+    b->work.run = run_bind;
+    list_push_back(&o->record_writes, &b->link);
+    if (o->record_writes.len == 1)
+        rt_timer_set(&o->loop->rt, &o->bind_timer, rt_after(rt_now(&o->loop->rt), BIND_PAUSE_NS),
+                     on_bind_due);
+}

@@ -1,0 +1,141 @@
+/* record.c - box.json: what must be known of a box when the daemon's database is lost. Numbers that
+ * use all 64 bits are hex texts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/oci/internal.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/str.h"
+
+static void put_hex(struct json_out *o, const char *key, uint64_t v)
+{
+    char hex[17];
+
+    str_hex64(hex, v);
+    json_put_str(o, key, hex);
+}
+
+void oci_record_print(const struct oci_record *r, struct buf *out)
+{
+    const struct backend_labels *l = &r->box.labels;
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_u64(&o, "version", 1);
+    json_put_str(&o, "instance", l->instance);
+    put_hex(&o, "box_id", l->box_id);
+    json_put_str(&o, "profile", l->profile);
+    put_hex(&o, "spec_hash", l->spec_hash);
+    json_put_str(&o, "sandbox_id", l->sandbox_id);
+    json_put_str(&o, "user", l->user);
+    json_put_str(&o, "thread", l->thread);
+    put_hex(&o, "generation", l->generation);
+    put_hex(&o, "principal", l->principal);
+    json_put_str(&o, "url", r->box.url);
+    json_put_str(&o, "token", r->box.token);
+    json_put_u64(&o, "id_base", r->id_base);
+    json_put_str(&o, "runtime", r->runtime);
+    json_end(&o);
+    json_out_finish(&o, out);
+}
+
+static bool take(const struct json *root, const char *key, char *dst, size_t cap)
+{
+    const char *text = json_str(json_get(root, key));
+
+    return text != NULL && str_copy(dst, cap, text);
+}
+
+static bool take_hex(const struct json *root, const char *key, uint64_t *ret)
+{
+    const char *text = json_str(json_get(root, key));
+
+    return text != NULL && str_parse_hex64(text, ret);
+}
+
+static bool decode(const struct json *root, struct oci_record *ret)
+{
+    struct backend_labels *l = &ret->box.labels;
+    char hex[17];
+
+    memset(ret, 0, sizeof(*ret));
+    if (!take(root, "instance", l->instance, sizeof(l->instance)) ||
+        !take_hex(root, "box_id", &l->box_id) ||
+        !take(root, "profile", l->profile, sizeof(l->profile)) ||
+        !take_hex(root, "spec_hash", &l->spec_hash) ||
+        !take(root, "sandbox_id", l->sandbox_id, sizeof(l->sandbox_id)) ||
+        !take(root, "user", l->user, sizeof(l->user)) ||
+        !take(root, "thread", l->thread, sizeof(l->thread)) ||
+        !take_hex(root, "generation", &l->generation) ||
+        !take_hex(root, "principal", &l->principal) ||
+        !take(root, "url", ret->box.url, sizeof(ret->box.url)) ||
+        !take(root, "token", ret->box.token, sizeof(ret->box.token)) ||
+        !take(root, "runtime", ret->runtime, sizeof(ret->runtime)) ||
+        json_get(root, "id_base") == NULL || !json_u64(json_get(root, "id_base"), &ret->id_base))
+        return false;
+    str_hex64(hex, l->box_id);
+    str_copy_cut(ret->box.ref, sizeof(ret->box.ref), hex);
+    return true;
+}
+
+int oci_record_read(int dir_fd, struct oci_record *ret, struct err *err)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, "box.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char text[OCI_RECORD_MAX];
+    struct json_doc *doc;
+    bool is_good;
+    ssize_t len;
+
+    if (fd < 0)
+        return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "box.json");
+    len = read(fd, text, sizeof(text));
+    if (len < 0)
+        return err_sys(err, SP_IO, errno, "box.json");
+    doc = json_parse(text, (size_t) len, sizeof(text), err);
+    is_good = doc != NULL && decode(json_root(doc), ret);
+    (void) json_doc_free(doc);
+    return is_good ? SP_OK : err_set(err, SP_NOT_FOUND, "box.json makes no sense");
+}
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        data += n;
+        len -= (size_t) n;
+    }
+    return true;
+}
+
+int oci_record_write(int dir_fd, const struct oci_record *r, struct err *err)
+{
+    static const char temporary[] = "box.json.new";
+    struct buf text;
+    bool is_written;
+    int saved;
+    int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, SP_IO, errno, "box.json");
+    buf_init(&text, OCI_RECORD_MAX);
+    oci_record_print(r, &text);
+    is_written = !buf_failed(&text) && write_all(fd, buf_str(&text), text.len);
+    saved = errno;
+    buf_fini(&text);
+    if (close(fd) != 0 || !is_written)
+        return err_sys(err, SP_IO, is_written ? errno : saved, "box.json");
+    if (renameat(dir_fd, temporary, dir_fd, "box.json") != 0)
+        return err_sys(err, SP_IO, errno, "box.json");
+    return SP_OK;
+}

@@ -1,0 +1,266 @@
+/* remove.c - the end of a box, whoever asks for it: deleted, then looked for, again and again until the
+ * provisioner says that it is gone. One removal per box at a time, and everybody who wants the box gone
+ * hears of its end. A caller that leaves does not stop it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/internal.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+struct removal {
+    struct call call;
+    struct remote_pause pause;
+    struct remote *remote;
+    struct remote_box *box;
+    uint64_t deadline_ns;
+    uint64_t away_ns; /* a provisioner that cannot be reached until then is away */
+    struct err err;   /* why it is not gone yet */
+    bool was_there;
+};
+
+static const char *report(const struct removal *m)
+{
+    if (!m->was_there)
+        return "the box was not there";
+    if (m->remote->has_no_presence)
+        return "the provisioner has deleted the box; it does not say when its Pod has ended";
+    return "the provisioner has deleted the box and says that it is gone";
+}
+
+static void end(struct removal *m, int rc, const struct err *err)
+{
+    struct remote *r = m->remote;
+    struct remote_box *b = m->box;
+    struct list removers;
+    struct list joiners;
+
+    if (rc != SP_OK)
+        log_warn("remote.remove_failed", LF_HEX("box", b->entry.id), LF_STR("id", b->name),
+                 LF_STR("reason", err->msg));
+    list_move(&b->entry.removers, &removers);
+    list_move(&b->entry.joiners, &joiners);
+    if (rc == SP_OK)
+        remote_box_drop(b);
+    else
+        boxes_set(&b->entry, BOX_DEAD); /* the next destroy tries again */
+    boxes_removed(&removers, rc, err, report(m));
+    waiter_resume_all(&joiners);
+    call_fini(&m->call);
+    free(m);
+    closing_settle(&r->closing);
+}
+
+static void gone(struct removal *m)
+{
+    if (!m->box->was_never_made)
+        remote_gone_note(m->remote, m->box);
+    end(m, SP_OK, NULL);
+}
+
+/* --- again and again --- */
+
+static void delete_it(struct removal *m);
+
+static void on_paused(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, pause.op);
+
+    if (m->remote->closing.is_closing || rt_now(&m->remote->loop->rt) >= m->deadline_ns)
+        end(m, m->err.code, &m->err);
+    else
+        delete_it(m);
+}
+
+static void try_again(struct removal *m)
+{
+    remote_pause_start(m->remote, &m->pause, on_paused);
+}
+
+/* Another box has its id since. Only under a public id: those with our prefix are all ours. */
+static bool is_replaced(const struct removal *m, const char *uid)
+{
+    uint64_t id;
+
+    return remote_is_other(m->box->uid, uid) && !remote_name_is_ours(m->remote, m->box->name, &id);
+}
+
+/* --- is it gone --- */
+
+static void on_looked(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+    enum remote_word word = remote_call_word(&m->call, &m->err);
+    struct remote_seen seen;
+
+    if (word == REMOTE_MISSING) {
+        gone(m);
+        return;
+    }
+    if (word == REMOTE_DONE && remote_call_seen(&m->call, m->box->name, &seen, &m->err) == SP_OK) {
+        if (seen.status == REMOTE_STATUS_NOT_FOUND || is_replaced(m, seen.uid)) {
+            gone(m);
+            return;
+        }
+        (void) err_set(&m->err, SP_BACKEND_FAILED, "deleted, but the provisioner says it is %s",
+                       remote_status_name(seen.status));
+    }
+    try_again(m);
+}
+
+static void look(struct removal *m)
+{
+    remote_call_name(m->remote, &m->call, "GET", m->box->name, "");
+    remote_call_start(&m->call, m->remote->get_ns, on_looked);
+}
+
+/* {"sandbox_id", "exists", "container_id"}: true when it says that nothing of ours is there. */
+static bool is_absent(struct removal *m)
+{
+    struct json_doc *doc = remote_call_json(&m->call, &m->err);
+    const struct json *v = doc != NULL ? json_root(doc) : NULL;
+    const struct json *exists = json_get(v, "exists");
+    const char *name = json_str(json_get(v, "sandbox_id"));
+    const char *uid = json_str(json_get(v, "container_id"));
+    bool is_good = json_is_bool(exists) && name != NULL && strcmp(name, m->box->name) == 0;
+    bool is_gone = is_good && (!json_bool(exists) || is_replaced(m, uid != NULL ? uid : ""));
+
+    if (doc != NULL && !is_good)
+        (void) err_set(&m->err, SP_PROTOCOL, "the provisioner's word on presence makes no sense");
+    else if (is_good)
+        (void) err_set(&m->err, SP_BACKEND_FAILED, "deleted, but the provisioner still has it");
+    (void) json_doc_free(doc);
+    return is_gone;
+}
+
+static void on_presence(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+    enum remote_word word = remote_call_word(&m->call, &m->err);
+
+    if (word == REMOTE_MISSING || (word == REMOTE_REFUSED && m->call.http.status == 405)) {
+        m->remote->has_no_presence = true;
+        look(m);
+    } else if (word == REMOTE_DONE && is_absent(m)) {
+        gone(m);
+    } else {
+        try_again(m);
+    }
+}
+
+static void on_deleted(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+    enum remote_word word = remote_call_word(&m->call, &m->err);
+
+    FAULT_POINT("remote.after_remove");
+    m->was_there = m->was_there || word == REMOTE_DONE;
+    if (word == REMOTE_REFUSED) { /* our key, most likely: somebody must see to it */
+        end(m, m->err.code, &m->err);
+    } else if (word == REMOTE_UNSENT && rt_now(&m->remote->loop->rt) >= m->away_ns) {
+        end(m, m->err.code, &m->err); /* nobody is there: whoever waits hears of it now */
+    } else if (word != REMOTE_DONE && word != REMOTE_MISSING) {
+        try_again(m);
+    } else if (m->remote->has_no_presence) {
+        look(m);
+    } else {
+        remote_call_name(m->remote, &m->call, "GET", m->box->name, "/presence");
+        remote_call_start(&m->call, m->remote->get_ns, on_presence);
+    }
+}
+
+static void really_delete(struct removal *m)
+{
+    FAULT_POINT("remote.before_remove");
+    remote_call_name(m->remote, &m->call, "DELETE", m->box->name, "");
+    remote_call_start(&m->call, m->remote->destroy_ns, on_deleted);
+}
+
+/* A public id may have been given to another box by somebody else. */
+static void on_identity(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, call.op);
+    enum remote_word word = remote_call_word(&m->call, &m->err);
+    struct remote_seen seen;
+
+    if (word == REMOTE_DONE && remote_call_seen(&m->call, m->box->name, &seen, &m->err) == SP_OK &&
+        is_replaced(m, seen.uid))
+        gone(m);
+    else if (word == REMOTE_DONE || word == REMOTE_MISSING)
+        really_delete(m);
+    else if (word == REMOTE_REFUSED)
+        end(m, m->err.code, &m->err);
+    else
+        try_again(m);
+}
+
+static void delete_it(struct removal *m)
+{
+    uint64_t id;
+
+    if (str_is_empty(m->box->uid) || remote_name_is_ours(m->remote, m->box->name, &id)) {
+        really_delete(m);
+        return;
+    }
+    remote_call_name(m->remote, &m->call, "GET", m->box->name, "");
+    remote_call_start(&m->call, m->remote->get_ns, on_identity);
+}
+
+void remote_remove_box(struct remote_box *b)
+{
+    struct remote *r = b->remote;
+    struct removal *m = xcalloc(1, sizeof(*m));
+
+    assert(b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD);
+    boxes_set(&b->entry, BOX_REMOVING);
+    m->remote = r;
+    m->box = b;
+    rt_refresh(&r->loop->rt);
+    m->deadline_ns = rt_after(rt_now(&r->loop->rt), REMOTE_REMOVE_NS);
+    m->away_ns = rt_after(rt_now(&r->loop->rt), REMOTE_AWAY_NS);
+    if (b->was_never_made)
+        gone(m);
+    else
+        delete_it(m);
+}
+
+/* --- destroy --- */
+
+/* NULL: another box, which is not to be destroyed, has been made under its name since. */
+static struct remote_box *find_or_add(struct remote *remote, const struct backend_box *box)
+{
+    struct remote_box *b = remote_box_find(remote, box->labels.box_id);
+    char name[REMOTE_NAME_MAX + 1];
+    char uid[REMOTE_UID_MAX + 1];
+
+    if (b == NULL) {
+        remote_find_name(remote, box, name, uid);
+        if (remote_box_named(remote, name) != NULL)
+            return NULL;
+        b = remote_box_add(remote, box->labels.box_id, name, BOX_DEAD);
+        str_copy_cut(b->uid, sizeof(b->uid), uid);
+    }
+    if (!str_is_empty(box->life))
+        str_copy_cut(b->box.life, sizeof(b->box.life), box->life);
+    b->is_stray = false;
+    return b;
+}
+
+void remote_destroy(struct backend *backend, struct backend_destroy *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *))
+{
+    struct remote *remote = remote_of(backend);
+    struct remote_box *b = find_or_add(remote, &r->box);
+
+    if (b == NULL) {
+        op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, NULL, on_done);
+        str_copy_cut(r->report, sizeof(r->report), "the box was not there");
+        closing_finish(&remote->closing, &r->op, SP_OK, NULL);
+        return;
+    }
+    boxes_destroy(&b->entry, r, deadline_ns, on_done);
+    /* One being made is deleted when that has ended; one being deleted, soon. */
+    if (b->entry.state == BOX_RUNNING || b->entry.state == BOX_DEAD)
+        remote_remove_box(b);
+}

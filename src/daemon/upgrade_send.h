@@ -1,0 +1,17 @@
+/* upgrade_send.h - what the running daemon tells its successor, packet by packet (packet.h). */
+#ifndef DAEMON_UPGRADE_SEND_H
+#define DAEMON_UPGRADE_SEND_H
+
+#include "base/list.h"
+#include "daemon/listeners.h"
+#include "daemon/upgrade_packet.h"
+
+/* Whether a successor that says this can go on with our database. */
+MUST_CHECK int give_check_hello(const struct packet *b, struct err *err);
+/* OFFER: the listening sockets, and what the service manager told us. */
+MUST_CHECK int give_offer(int fd, const struct listeners *l, struct err *err);
+/* CONNECTION for each, then YOURS. Blocks, for a bounded time per packet: the loop has nothing else
+ * to do at that moment. */
+MUST_CHECK int give_all(int fd, const struct list *cargo, int lock_fd, struct err *err);
+
+#endif

@@ -1,0 +1,237 @@
+/* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already, or what
+ * one is made with. All of it is checked here, as far as texts tell, and copied into one piece of
+ * memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "dialects/native/internal.h"
+
+enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 4194304 };
+
+#define MEMORY_MIN (16ULL << 20)
+#define MEMORY_MAX (1ULL << 40)
+#define CPUS_MIN 0.01
+#define CPUS_MAX 1024.0
+
+/* The three members; NULL: absent or empty. */
+struct members {
+    const struct json *envs;
+    const struct json *mounts;
+    const struct json *limits;
+};
+
+static int get_members(const struct json *body, struct members *ret, struct err *err)
+{
+    const struct json *mounts = json_get(body, "mounts");
+    int r = json_field_obj(body, "envs", &ret->envs, err);
+
+    if (r == SP_OK)
+        r = json_field_obj(body, "limits", &ret->limits, err);
+    if (r != SP_OK)
+        return r;
+    if (mounts != NULL && !json_is_null(mounts)) {
+        if (!json_is_arr(mounts))
+            return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list");
+        ret->mounts = mounts;
+    }
+    if (json_len(ret->envs) == 0)
+        ret->envs = NULL;
+    if (json_len(ret->mounts) == 0)
+        ret->mounts = NULL;
+    if (json_len(ret->limits) == 0)
+        ret->limits = NULL;
+    return SP_OK;
+}
+
+/* --- checking --- */
+
+static int check_envs(const struct json *envs, struct err *err)
+{
+    const struct json *value;
+    const char *name;
+    size_t total = 0;
+
+    if (json_len(envs) > ENVS_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'envs' has more than %d variables", ENVS_MAX);
+    for (size_t i = 0; envs != NULL && json_member(envs, i, &name, &value); i++) {
+        if (!config_is_env_name(name))
+            return err_set(err, SP_INVALID_FIELD,
+                           "'envs': '%.60s' cannot be the name of a variable", name);
+        if (json_str(value) == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'envs': the value of '%.60s' must be a text",
+                           name);
+        total += strlen(name) + strlen(json_str(value)) + 2;
+    }
+    if (total > ENVS_BYTES_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'envs' is longer than %d bytes", ENVS_BYTES_MAX);
+    return SP_OK;
+}
+
+static int get_path(const struct json *mount, const char *key, const char **ret, struct err *err)
+{
+    int r;
+
+    *ret = NULL;
+    r = json_field_str(mount, key, CONFIG_PATH_MAX, ret, err);
+    if (r == SP_OK && (*ret == NULL || !config_path_is_plain(*ret)))
+        r = err_set(err, SP_INVALID_FIELD,
+                    "'mounts': '%s' must be an absolute path without '..', '.' and double or "
+                    "trailing slashes",
+                    key);
+    return r;
+}
+
+static int get_mount(const struct json *mount, struct backend_mount *ret, struct err *err)
+{
+    static const char *const known[] = {"host_path", "container_path", "read_only", NULL};
+    int r;
+
+    *ret = (struct backend_mount){0};
+    if (!json_is_obj(mount))
+        return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list of objects");
+    r = json_only_fields(mount, known, err);
+    if (r == SP_OK)
+        r = get_path(mount, "host_path", &ret->host_path, err);
+    if (r == SP_OK)
+        r = get_path(mount, "container_path", &ret->box_path, err);
+    if (r == SP_OK)
+        r = json_field_bool(mount, "read_only", &ret->is_read_only, err);
+    return r;
+}
+
+static int check_mount(const struct config *c, const struct json *mounts, size_t index,
+                       struct err *err)
+{
+    struct backend_mount m;
+    int r = get_mount(json_at(mounts, index), &m, err);
+
+    if (r != SP_OK)
+        return r;
+    if (!config_box_path_is_free(m.box_path))
+        return err_set(err, SP_INVALID_FIELD,
+                       "'mounts': /, /proc, /sys, /dev and /.sandpool of a box cannot be covered");
+    for (size_t i = 0; i < index; i++) {
+        const char *other = json_str(json_get(json_at(mounts, i), "container_path"));
+
+        if (strcmp(other, m.box_path) == 0)
+            return err_set(err, SP_INVALID_FIELD, "'mounts': '%.80s' is given twice", m.box_path);
+    }
+    if (!config_mount_is_allowed(c, m.host_path))
+        return err_set(err, SP_FORBIDDEN,
+                       "'%.80s' is not below any of mounts.allow in the daemon's configuration",
+                       m.host_path);
+    if (config_mount_is_closed(c, m.host_path))
+        return err_set(
+            err, SP_FORBIDDEN,
+            "'%.80s' is, or has in it, data of threads (provisioner.thread_data), which only "
+            "the provisioner's boxes have",
+            m.host_path);
+    return SP_OK;
+}
+
+static int check_mounts(const struct config *c, const struct json *mounts, struct err *err)
+{
+    int r = SP_OK;
+
+    if (json_len(mounts) > MOUNTS_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'mounts' has more than %d entries", MOUNTS_MAX);
+    for (size_t i = 0; i < json_len(mounts) && r == SP_OK; i++)
+        r = check_mount(c, mounts, i, err);
+    return r;
+}
+
+static int get_limits(const struct json *limits, struct backend_extras *ret, struct err *err)
+{
+    static const char *const known[] = {"memory", "cpus", "pids", NULL};
+    const struct json *memory = json_get(limits, "memory");
+    const struct json *cpus = json_get(limits, "cpus");
+    int r = json_only_fields(limits, known, err);
+
+    if (r == SP_OK)
+        r = json_field_u64(limits, "pids", 1, PIDS_MAX, &ret->pids, err);
+    if (r != SP_OK)
+        return r;
+    if (memory != NULL && !json_is_null(memory)) {
+        bool is_size = json_is_str(memory) ? str_parse_size(json_str(memory), &ret->memory)
+                                           : json_u64(memory, &ret->memory);
+
+        if (!is_size || ret->memory < MEMORY_MIN || ret->memory > MEMORY_MAX)
+            return err_set(err, SP_INVALID_FIELD,
+                           "'limits': 'memory' must be bytes or a size like \"512M\", from 16M to "
+                           "1T");
+    }
+    if (cpus != NULL && !json_is_null(cpus)) {
+        if (!json_is_num(cpus) || !(json_num(cpus) >= CPUS_MIN && json_num(cpus) <= CPUS_MAX))
+            return err_set(err, SP_INVALID_FIELD,
+                           "'limits': 'cpus' must be a number from 0.01 to 1024");
+        ret->cpus = (uint64_t) (json_num(cpus) * 1000 + 0.5);
+    }
+    return SP_OK;
+}
+
+/* --- copying --- */
+
+static struct backend_extras *copy(const struct config *c, const struct members *m,
+                                   const struct backend_extras *limits)
+{
+    char closed[CONFIG_PATH_MAX + 1];
+    bool is_closed = config_thread_base(c, closed);
+    struct backend_env_var envs[ENVS_MAX];
+    struct backend_mount mounts[MOUNTS_MAX];
+    struct backend_extras x = *limits;
+    const struct json *value;
+    struct err unused;
+
+    x.envs = envs;
+    x.mounts = mounts;
+    x.env_count = json_len(m->envs); /* no more than there is room for: checked before */
+    x.mount_count = json_len(m->mounts);
+    for (size_t i = 0; i < x.env_count && json_member(m->envs, i, &envs[i].name, &value); i++)
+        envs[i].value = json_str(value);
+    for (size_t i = 0; i < x.mount_count; i++) {
+        int r = get_mount(json_at(m->mounts, i), &mounts[i], &unused);
+
+        assert(r == SP_OK); /* it was before */
+        mounts[i].closed = is_closed ? closed : NULL;
+    }
+    return backend_extras_copy(&x);
+}
+
+/* The name of what the profile's boxes cannot have; NULL: they can have it all. */
+static const char *find_unsupported(const struct members *m, unsigned can)
+{
+    if (m->envs != NULL && (can & BACKEND_LATE_ENVS) == 0)
+        return "envs";
+    if (m->mounts != NULL && (can & BACKEND_LATE_MOUNTS) == 0)
+        return "mounts";
+    if (m->limits != NULL && (can & BACKEND_LATE_LIMITS) == 0)
+        return "limits";
+    return NULL;
+}
+
+int api_decode_extras(struct api *api, const struct api_caller *caller, const struct json *body,
+                      unsigned profile, struct backend_extras **ret, struct err *err)
+{
+    struct members m = {0};
+    struct backend_extras limits = {0};
+    const char *unsupported;
+    int r = get_members(body, &m, err);
+
+    *ret = NULL;
+    if (r != SP_OK || (m.envs == NULL && m.mounts == NULL && m.limits == NULL))
+        return r;
+    unsupported = find_unsupported(&m, engine_can_apply(api->engine, profile));
+    if (unsupported != NULL)
+        return err_set(err, SP_UNSUPPORTED, "the profile's backend cannot apply '%s'", unsupported);
+    r = check_envs(m.envs, err);
+    if (r == SP_OK)
+        r = check_mounts(engine_config(api->engine), m.mounts, err);
+    if (r == SP_OK && m.limits != NULL)
+        r = get_limits(m.limits, &limits, err);
+    if (r == SP_OK && !caller->is_operator)
+        r = engine_check_limits(api->engine, profile, &limits, err);
+    if (r == SP_OK)
+        *ret = copy(engine_config(api->engine), &m, &limits);
+    return r;
+}

@@ -1,0 +1,86 @@
+/* internal.h - what the files of the API share. */
+#ifndef API_INTERNAL_H
+#define API_INTERNAL_H
+
+#include "base/json.h"
+#include "box/address.h"
+#include "dialects/native/api.h"
+
+/* What names may have beside letters and digits. */
+#define API_USER_EXTRA "_.@-"
+#define API_THREAD_EXTRA "_.-"
+
+enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a caller may ask for */
+
+/* Who asks. A uid for callers on the Unix socket; for a token a number made from its name, with
+ * the highest bit set so that it is never a uid. */
+struct api_caller {
+    uint64_t principal;
+    bool is_operator;
+    char base[BOX_ADDRESS_MAX]; /* on TCP: what it reaches us as; "" on the Unix socket */
+};
+
+static inline struct api *api_of(const struct http_exchange *ex)
+{
+    return http_server_ctx(ex);
+}
+
+/* access.c: false when a TCP caller has no valid token. */
+bool api_identify(struct http_exchange *ex, struct api_caller *ret);
+
+/* codec.c */
+/* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */
+struct json_doc *api_parse_body(struct http_exchange *ex);
+/* Members of one box, into the object that is open. Its address is shown while its lease is committed, its
+ * token then to its owner only. */
+void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
+                 const struct pool_box *box);
+/* What a caller may know of a state; the steps in between are the daemon's own business. */
+const char *api_state_name(enum pool_state state);
+void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns);
+/* Answers a pool refusal. */
+void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
+/* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the
+ * id that follows from them. Answers and returns false when bad. */
+bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
+/* SHA-256 of "user:thread", first 16 hex digits. */
+/* The id that this caller's acquire of this name waits for (acquire.c). */
+bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
+                      char ret[POOL_ID_MAX + 1]);
+void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
+
+/* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */
+MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
+                                 const struct json *body, unsigned profile,
+                                 struct backend_extras **ret, struct err *err);
+
+/* pass.c */
+/* Fills in `base` of a caller on TCP. */
+void api_set_base(struct http_exchange *ex, struct api_caller *caller);
+/* Where this caller finds the box. */
+void api_box_url(const struct api_caller *caller, const struct pool_box *box,
+                 char ret[2 * BOX_ADDRESS_MAX]);
+void api_pass(struct http_exchange *ex);
+
+/* handlers */
+void api_acquire(struct http_exchange *ex);
+void api_release(struct http_exchange *ex);
+void api_renew(struct http_exchange *ex);
+void api_destroy(struct http_exchange *ex);
+void api_get(struct http_exchange *ex);
+void api_list(struct http_exchange *ex);
+void api_pool(struct http_exchange *ex);
+void api_waiting(struct http_exchange *ex);
+void api_pause(struct http_exchange *ex);
+void api_resume(struct http_exchange *ex);
+void api_drain(struct http_exchange *ex);
+void api_reconcile(struct http_exchange *ex);
+void api_reload(struct http_exchange *ex);
+void api_doctor(struct http_exchange *ex);
+void api_backup(struct http_exchange *ex);
+void api_events(struct http_exchange *ex);
+void api_healthz(struct http_exchange *ex);
+void api_readyz(struct http_exchange *ex);
+void api_version(struct http_exchange *ex);
+
+#endif

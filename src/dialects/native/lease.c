@@ -1,0 +1,182 @@
+/* lease.c - what an owner does with a box it has: release, renew, destroy. All three wait for the
+ * pool's reply, which follows its commit. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "dialects/native/internal.h"
+
+struct lease_call {
+    struct list_node link; /* in api->destroys, when it waits for the end of `box` */
+    struct box_id box;
+    struct engine_call call;
+    struct api *api;
+    struct http_exchange *ex;
+    struct api_caller caller;
+    bool want_report;
+};
+
+static void call_free(struct lease_call *c)
+{
+    list_remove(&c->api->destroys, &c->link);
+    free(c);
+}
+
+static void on_gone(void *ctx)
+{
+    struct lease_call *c = ctx;
+
+    engine_call_abandon(c->api->engine, &c->call);
+    call_free(c);
+}
+
+/* The backend has failed to destroy it for now. */
+static bool is_under_way(const struct lease_call *c, const struct pool_fx *fx)
+{
+    return c->want_report && fx->snapshot.state == POOL_DESTROYING;
+}
+
+static void put_outcome(struct lease_call *c, const struct pool_fx *fx, struct json_out *o)
+{
+    struct pool_box box = fx->snapshot;
+
+    if (c->want_report && !is_under_way(c, fx))
+        box.state = POOL_FREE; /* it is gone; only its row may still be there */
+    api_put_box(o, c->api, &c->caller, &box);
+    if (c->want_report)
+        json_put_str(
+            o, "report",
+            is_under_way(c, fx)
+                ? "recorded: the backend has not destroyed it yet, and is asked again until "
+                  "it has, also after a restart"
+                : engine_destroy_report(c->api->engine, box.id));
+}
+
+static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+{
+    struct lease_call *c = container_of(call, struct lease_call, call);
+    struct json_out o;
+
+    if (fx->u.reply.code != SP_OK) {
+        api_reply_failure(c->ex, fx);
+    } else {
+        json_out_init(&o);
+        json_begin_obj(&o, NULL);
+        put_outcome(c, fx, &o);
+        json_end(&o);
+        http_reply_json(c->ex, is_under_way(c, fx) ? 202 : 200, &o);
+    }
+    call_free(c);
+}
+
+void api_end_destroys(struct api *api)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&api->destroys); n != NULL; n = next) {
+        struct lease_call *c = container_of(n, struct lease_call, link);
+        const struct pool_box *box = pool_find_box(engine_pool(api->engine), c->box);
+        struct pool_fx fx = {.kind = POOL_FX_REPLY};
+
+        next = list_next(&api->destroys, n);
+        if (box == NULL || box->state != POOL_DESTROYING)
+            continue; /* not recorded yet, or over: its answer is on its way */
+        fx.snapshot = *box;
+        engine_call_abandon(api->engine, &c->call);
+        on_reply(&c->call, &fx);
+    }
+}
+
+static void note_destroy(struct lease_call *c, const struct pool_event *ev)
+{
+    const struct pool *pool = engine_pool(c->api->engine);
+    const struct pool_box *box = ev->box.v != 0 ? pool_find_box(pool, ev->box)
+                                                : pool_find_sandbox(pool, ev->u.on.sandbox_id);
+
+    if (box == NULL)
+        return;
+    c->box = box->id;
+    list_push_back(&c->api->destroys, &c->link);
+}
+
+static void start(struct http_exchange *ex, struct pool_event *ev, bool want_report)
+{
+    struct lease_call *c = xcalloc(1, sizeof(*c));
+
+    c->api = api_of(ex);
+    c->ex = ex;
+    c->want_report = want_report;
+    c->call.on_reply = on_reply;
+    (void) api_identify(ex, &c->caller); /* the guard has let it in */
+    ev->u.on.principal = c->caller.principal;
+    ev->u.on.is_operator = c->caller.is_operator;
+    http_set_ctx(ex, c, on_gone);
+    if (want_report)
+        note_destroy(c, ev);
+    engine_call_start(c->api->engine, &c->call, ev);
+}
+
+/* Answers and returns false when the request is not good. */
+static bool decode(struct http_exchange *ex, const char *const *fields, struct pool_event *ev)
+{
+    struct json_doc *doc;
+    const struct json *body;
+    struct err err;
+    uint64_t ttl_s = 0;
+    int r;
+
+    if (!api_path_id(ex, ev->u.on.sandbox_id, &ev->box))
+        return false;
+    doc = api_parse_body(ex);
+    if (doc == NULL)
+        return false;
+    body = json_root(doc);
+    r = json_only_fields(body, fields, &err);
+    if (r == SP_OK)
+        r = json_field_u64(body, "generation", 1, INT64_MAX, &ev->u.on.generation, &err);
+    if (r == SP_OK)
+        r = json_field_bool(body, "destroy", &ev->u.on.want_destroy, &err);
+    if (r == SP_OK)
+        r = json_field_u64(body, "ttl_s", 1, API_TTL_MAX_S, &ttl_s, &err);
+    ev->u.on.ttl_ns = ttl_s * NS_PER_S;
+    (void) json_doc_free(doc);
+    if (r != SP_OK)
+        http_reply_err(ex, &err);
+    return r == SP_OK;
+}
+
+void api_release(struct http_exchange *ex)
+{
+    static const char *const fields[] = {"generation", "destroy", NULL};
+    struct pool_event ev = {.kind = POOL_EV_RELEASE};
+
+    if (decode(ex, fields, &ev))
+        start(ex, &ev, false);
+}
+
+void api_renew(struct http_exchange *ex)
+{
+    static const char *const fields[] = {"generation", "ttl_s", NULL};
+    struct pool_event ev = {.kind = POOL_EV_RENEW};
+
+    if (decode(ex, fields, &ev))
+        start(ex, &ev, false);
+}
+
+void api_destroy(struct http_exchange *ex)
+{
+    struct pool_event ev = {.kind = POOL_EV_DESTROY};
+    char generation[24];
+    char quick[8];
+
+    if (!api_path_id(ex, ev.u.on.sandbox_id, &ev.box))
+        return;
+    if (http_query(ex, "generation", generation, sizeof(generation)) &&
+        !str_parse_u64(generation, 1, INT64_MAX, &ev.u.on.generation)) {
+        http_reply_error(ex, SP_INVALID_FIELD, "'generation' must be a whole number from 1", 0);
+        return;
+    }
+    ev.u.on.is_quick = http_query(ex, "quick", quick, sizeof(quick)) && strcmp(quick, "1") == 0;
+    start(ex, &ev, !ev.u.on.is_quick);
+}

@@ -1,0 +1,147 @@
+/* pass.c - /s/{sandbox_id}/...: boxes for callers that cannot reach them themselves. Whoever came over TCP is
+ * given an address below the daemon's own; requests to it are passed on with the box's token. Its path has a
+ * capability that only the owner is shown; without it the caller's own token will do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "box/proxy_head.h"
+#include "dialects/native/internal.h"
+
+void api_set_base(struct http_exchange *ex, struct api_caller *caller)
+{
+    const struct config *c = engine_config(api_of(ex)->engine);
+    char host[160];
+    size_t len;
+
+    str_copy_cut(caller->base, sizeof(caller->base), c->tcp.public_url);
+    for (len = strlen(caller->base); len > 0 && caller->base[len - 1] == '/'; len--)
+        caller->base[len - 1] = '\0';
+    if (len > 0)
+        return;
+    box_host("", http_header(ex, "Host"), c->tcp.listen, host, sizeof(host));
+    (void) snprintf(caller->base, sizeof(caller->base), "http://%s", host);
+}
+
+void api_box_url(const struct api_caller *caller, const struct pool_box *box,
+                 char ret[2 * BOX_ADDRESS_MAX])
+{
+    char capability[BOX_CAPABILITY_LEN + 1];
+
+    if (str_is_empty(caller->base) || str_is_empty(box->url)) {
+        str_copy_cut(ret, 2 * BOX_ADDRESS_MAX, box->url);
+        return;
+    }
+    box_capability(box->sandbox_id, box->token, capability);
+    if (box->principal == caller->principal && !str_is_empty(box->token))
+        (void) snprintf(ret, 2 * BOX_ADDRESS_MAX, "%s/s/%s/%s", caller->base, box->sandbox_id,
+                        capability);
+    else
+        (void) snprintf(ret, 2 * BOX_ADDRESS_MAX, "%s/s/%s", caller->base, box->sandbox_id);
+}
+
+/* The box that the request may use, and what of the target it gets; NULL for all others alike. */
+static const struct pool_box *admit(struct http_exchange *ex, const char **ret_rest)
+{
+    static const struct pool_box nobody = {.token = "00000000000000000000000000000000"};
+    struct api_caller caller;
+    char capability[BOX_CAPABILITY_LEN + 1];
+    struct proxy_target t;
+    const struct pool_box *box;
+    bool is_found;
+    bool is_owner;
+
+    if (!proxy_split(http_target(ex), &t))
+        return NULL;
+    box = pool_find_sandbox(engine_pool(api_of(ex)->engine), t.id);
+    is_found = box != NULL && pool_is_shown(box) && !str_is_empty(box->url);
+    if (!is_found)
+        box = &nobody; /* takes as long */
+    box_capability(t.id, box->token, capability);
+    if (str_equal_secret(t.capability, capability) && is_found && !str_is_empty(box->token)) {
+        *ret_rest = t.rest_of_capability;
+        http_prove_as(ex, box->principal);
+        return box;
+    }
+    *ret_rest = t.rest;
+    is_owner = api_identify(ex, &caller) && caller.principal == box->principal;
+    return is_found && is_owner ? box : NULL;
+}
+
+void api_pass(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const struct config *c = engine_config(api->engine);
+    const char *rest = NULL;
+    const struct pool_box *box = admit(ex, &rest);
+    struct box_proxy_limits limits = {.requests = c->tcp.max_requests,
+                                      .requests_per_box = c->tcp.max_requests_per_box,
+                                      .share_percent = (unsigned) c->http.share_percent,
+                                      .idle_ns = c->tcp.request_idle_s * NS_PER_S};
+    struct box_proxy_to to;
+
+    if (box == NULL || api->proxy == NULL) {
+        http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
+        return;
+    }
+    to = (struct box_proxy_to){.box = box->id.v,
+                               .caller = box->principal,
+                               .url = box->url,
+                               .token = box->token,
+                               .rest = rest};
+    box_proxy_pass(api->proxy, ex, &limits, &to);
+}
+
+/* --- life --- */
+
+static void on_use(void *ctx, uint64_t box, int delta)
+{
+    const struct api *api = ctx;
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = {box}, .u.activity.delta = delta};
+
+    engine_post(api->engine, &ev);
+}
+
+static void refuse(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text)
+{
+    static const struct {
+        int status;
+        int code;
+    } codes[] = {{400, SP_BAD_REQUEST}, {405, SP_METHOD_NOT_ALLOWED},   {429, SP_QUEUE_FULL},
+                 {501, SP_UNSUPPORTED}, {503, SP_TOO_MANY_CONNECTIONS}, {504, SP_TIMEOUT}};
+    int code = SP_BACKEND_FAILED;
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+        if (codes[i].status == status)
+            code = codes[i].code;
+    http_reply_error(ex, code, text, retry_after_ms);
+}
+
+int api_open_proxy(struct api *api, struct loop *l, struct err *err)
+{
+    const struct config *c = engine_config(api->engine);
+    struct box_proxy_config config = {.loop = l,
+                                      .connections = (unsigned) c->tcp.max_requests,
+                                      .ctx = api,
+                                      .on_use = on_use,
+                                      .refuse = refuse};
+
+    return box_proxy_new(&config, &api->proxy, err);
+}
+
+struct box_proxy *api_take_proxy(struct api *api)
+{
+    return TAKE_PTR(api->proxy);
+}
+
+bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx)
+{
+    struct box_proxy *proxy = api->proxy;
+
+    if (proxy == NULL)
+        return false;
+    api->proxy = NULL;
+    box_proxy_close(proxy, on_closed, ctx);
+    return true;
+}

@@ -1,0 +1,299 @@
+/* pool.c - the pool as a whole: its state, and what an operator can tell it to do. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "dialects/native/internal.h"
+
+static double to_ms(uint64_t ns)
+{
+    return (double) (ns / NS_PER_US) / 1000;
+}
+
+static void put_counts(struct json_out *o, const unsigned by_state[POOL_STATE_COUNT])
+{
+    json_put_u64(o, "starting",
+                 by_state[POOL_INTENT] + by_state[POOL_CREATING] + by_state[POOL_STARTING]);
+    json_put_u64(o, "blank", by_state[POOL_BLANK]);
+    json_put_u64(o, "leased",
+                 by_state[POOL_LEASING] + by_state[POOL_LEASED] + by_state[POOL_PARKING]);
+    json_put_u64(o, "parked", by_state[POOL_PARKED]);
+    json_put_u64(o, "deleting",
+                 by_state[POOL_DOOMED] + by_state[POOL_DESTROYING] + by_state[POOL_FORGETTING]);
+}
+
+static void put_breaker(struct json_out *o, const struct rt *rt,
+                        const struct pool_profile_view *view)
+{
+    json_begin_obj(o, "breaker");
+    /* Nobody is refused while blank boxes are there, whatever becomes of new ones. */
+    json_put_bool(o, "open", view->is_open && view->by_state[POOL_BLANK] == 0);
+    json_put_u64(o, "failures", view->failures);
+    json_put_str(o, "reason", str_is_empty(view->reason) ? NULL : view->reason);
+    if (view->failures > 0 && view->retry_at_ns > rt_now(rt) && view->retry_at_ns != POOL_NEVER)
+        json_put_num(o, "retry_in_ms", to_ms(view->retry_at_ns - rt_now(rt)));
+    json_end(o);
+}
+
+static void put_profile(struct json_out *o, struct api *api, unsigned index)
+{
+    const struct rt *rt = engine_rt(api->engine);
+    const struct config_profile *c;
+    char why[ENGINE_TROUBLE_MAX];
+    struct pool_profile_view view;
+
+    pool_get_profile(engine_pool(api->engine), rt_now(rt), index, &view);
+    c = config_find_profile(engine_config(api->engine), view.profile->name);
+    json_begin_obj(o, NULL);
+    json_put_str(o, "name", view.profile->name);
+    json_put_str(o, "backend", c != NULL ? c->backend : NULL);
+    if (view.profile->is_retired)
+        json_put_bool(o, "retired", true);
+    json_put_u64(o, "target", view.target);
+    put_counts(o, view.by_state);
+    json_put_u64(o, "waiting", view.waiting);
+    json_put_num(o, "oldest_wait_ms", to_ms(view.oldest_wait_ns));
+    json_put_num(o, "arrivals_per_s", view.arrivals_per_s);
+    json_put_num(o, "provision_ms", to_ms(view.provision_ns));
+    put_breaker(o, rt, &view);
+    json_put_bool(o, "ready", !engine_profile_trouble(api->engine, index, why, sizeof(why)));
+    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
+    json_put_u64(o, "warm_hits", view.warm_hits);
+    json_put_u64(o, "cold_starts", view.cold_starts);
+    json_end(o);
+}
+
+static void put_store(struct json_out *o, struct api *api, bool is_up)
+{
+    struct store_stats stats;
+
+    engine_get_store_stats(api->engine, &stats);
+    json_begin_obj(o, "store");
+    json_put_str(o, "state", is_up ? "up" : "down");
+    json_put_str(o, "trouble", engine_store_trouble(api->engine));
+    json_put_u64(o, "writes", stats.writes);
+    json_put_u64(o, "commits", stats.commits);
+    json_put_u64(o, "power_commits", stats.power_commits);
+    json_put_u64(o, "failures", stats.failures);
+    json_put_bool(o, "reserve", stats.has_reserve);
+    json_put_num(o, "slowest_commit_ms", to_ms(stats.commit_ns_max));
+    json_put_u64(o, "events_dropped", engine_events_dropped(api->engine));
+    json_end(o);
+}
+
+/* Operators see the largest boxes, other callers which of theirs are among them. */
+static void put_disk(struct json_out *o, struct api *api, const struct api_caller *caller)
+{
+    const struct engine_disk *d = engine_disk(api->engine);
+
+    if (!d->is_known)
+        return;
+    json_begin_obj(o, "disk");
+    json_put_str(o, "dir", d->dir);
+    json_put_u64(o, "free_bytes", d->free_bytes);
+    json_put_u64(o, "total_bytes", d->total_bytes);
+    json_put_u64(o, "free_inodes", d->free_inodes);
+    json_put_u64(o, "floor_bytes", d->floor_bytes);
+    json_put_str(o, "trouble", d->is_low ? d->reason : NULL);
+    json_begin_arr(o, "largest");
+    for (unsigned i = 0; i < d->largest_count; i++) {
+        const struct pool_box *box = pool_find_box(engine_pool(api->engine), d->largest[i].box);
+        char id[17];
+
+        if (!caller->is_operator &&
+            (box == NULL || !pool_is_shown(box) || box->principal != caller->principal))
+            continue;
+        str_hex64(id, d->largest[i].box.v);
+        json_begin_obj(o, NULL);
+        json_put_str(o, "box_id", id);
+        json_put_str(o, "sandbox_id",
+                     box != NULL && !str_is_empty(box->sandbox_id) ? box->sandbox_id : NULL);
+        json_put_u64(o, "bytes", d->largest[i].bytes);
+        json_end(o);
+    }
+    json_end(o);
+    json_end(o);
+}
+
+static void put_counters(struct json_out *o, const struct pool_stats *stats)
+{
+    json_begin_obj(o, "acquires");
+    for (int i = POOL_SRC_KEPT; i < POOL_SRC_COUNT; i++)
+        json_put_u64(o, pool_source_name((enum pool_source) i), stats->acquires[i]);
+    json_put_u64(o, "refused", stats->refusals);
+    json_end(o);
+    json_begin_obj(o, "boxes");
+    json_put_u64(o, "created", stats->creates);
+    json_put_u64(o, "create_failures", stats->create_failures);
+    json_put_u64(o, "destroyed", stats->destroys);
+    json_put_u64(o, "lost", stats->lost);
+    json_end(o);
+}
+
+void api_pool(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const char *trouble = engine_backend_trouble(api->engine);
+    struct api_caller caller;
+    struct pool_stats stats;
+    struct json_out o;
+
+    (void) api_identify(ex, &caller); /* the guard has let it in */
+    rt_refresh(engine_rt(api->engine));
+    pool_get_stats(engine_pool(api->engine), &stats);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "instance", engine_instance(api->engine));
+    json_put_str(&o, "mode", pool_mode_name(stats.mode));
+    put_store(&o, api, stats.is_store_up);
+    put_disk(&o, api, &caller);
+    json_put_str(&o, "backend_trouble", trouble);
+    json_put_u64(&o, "max_boxes", stats.max_boxes);
+    json_put_u64(&o, "total", stats.total);
+    json_begin_obj(&o, "by_state");
+    put_counts(&o, stats.by_state);
+    json_end(&o);
+    json_put_u64(&o, "waiting", stats.waiting);
+    json_put_u64(&o, "max_waiters", stats.max_waiters);
+    put_counters(&o, &stats);
+    json_begin_arr(&o, "profiles");
+    for (unsigned i = 0; i < stats.profile_count; i++)
+        put_profile(&o, api, i);
+    json_end(&o);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+/* A call that outlives its caller: it is answered when the daemon knows, if anybody still asks. */
+struct later {
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct api *api;
+};
+
+static void on_later_gone(void *ctx)
+{
+    struct later *l = ctx;
+
+    l->ex = NULL; /* the work goes on; its end frees */
+}
+
+static struct later *answer_later(struct http_exchange *ex)
+{
+    struct later *l = xcalloc(1, sizeof(*l));
+
+    l->ex = ex;
+    l->api = api_of(ex);
+    http_set_ctx(ex, l, on_later_gone);
+    return l;
+}
+
+static void reply_mode(struct http_exchange *ex, struct api *api)
+{
+    struct pool_stats stats;
+    struct json_out o;
+
+    pool_get_stats(engine_pool(api->engine), &stats);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "mode", pool_mode_name(stats.mode));
+    json_begin_obj(&o, "by_state");
+    put_counts(&o, stats.by_state);
+    json_end(&o);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static void on_mode_stored(void *ctx, int result)
+{
+    struct later *l = ctx;
+
+    if (l->ex != NULL && result == SP_OK)
+        reply_mode(l->ex, l->api);
+    else if (l->ex != NULL)
+        http_reply_error(l->ex, SP_STORE_UNAVAILABLE,
+                         "the mode is set, but a restart may forget it: the store is down", 0);
+    free(l);
+}
+
+static void set_mode(struct http_exchange *ex, enum pool_mode mode, bool want_parked_gone)
+{
+    struct engine *engine = api_of(ex)->engine;
+    struct pool_event ev = {.kind = POOL_EV_MODE};
+
+    ev.u.mode.mode = mode;
+    ev.u.mode.want_parked_gone = want_parked_gone;
+    engine_post(engine, &ev);
+    engine_sync(engine, on_mode_stored, answer_later(ex));
+}
+
+void api_pause(struct http_exchange *ex)
+{
+    set_mode(ex, POOL_PAUSED, false);
+}
+
+void api_resume(struct http_exchange *ex)
+{
+    set_mode(ex, POOL_RUNNING, false);
+}
+
+void api_drain(struct http_exchange *ex)
+{
+    static const char *const fields[] = {"evict_parked", NULL};
+    struct json_doc *doc = api_parse_body(ex);
+    bool want_parked_gone = false;
+    struct err err;
+    int r;
+
+    if (doc == NULL)
+        return;
+    r = json_only_fields(json_root(doc), fields, &err);
+    if (r == SP_OK)
+        r = json_field_bool(json_root(doc), "evict_parked", &want_parked_gone, &err);
+    (void) json_doc_free(doc);
+    if (r != SP_OK)
+        http_reply_err(ex, &err);
+    else
+        set_mode(ex, POOL_DRAINING, want_parked_gone);
+}
+
+/* --- reconcile --- */
+
+static void on_reconciled(void *ctx, unsigned clean, unsigned failed, size_t seen)
+{
+    struct later *l = ctx;
+    struct json_out o;
+
+    if (l->ex != NULL) {
+        json_out_init(&o);
+        json_begin_obj(&o, NULL);
+        json_put_u64(&o, "backends_listed", clean);
+        json_put_u64(&o, "backends_failed", failed);
+        json_put_u64(&o, "boxes_seen", seen);
+        json_end(&o);
+        http_reply_json(l->ex, 200, &o);
+    }
+    free(l);
+}
+
+void api_reconcile(struct http_exchange *ex)
+{
+    engine_reconcile(api_of(ex)->engine, on_reconciled, answer_later(ex));
+}
+
+void api_reload(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    struct json_out o;
+    struct err err;
+
+    if (api->reload(api->reload_ctx, &err) != SP_OK) {
+        http_reply_error(ex, SP_INVALID_FIELD, err.msg, 0);
+        return;
+    }
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_bool(&o, "reloaded", true);
+    json_put_u64(&o, "profiles", engine_config(api->engine)->profile_count);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}

@@ -1,0 +1,278 @@
+/* sandboxes.c - looking at boxes: one, or a page of many. Answers come from memory; only
+ * ?alive=1 asks the backend. A caller that is no operator sees its own boxes only. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "dialects/native/internal.h"
+
+enum {
+    PAGE_DEFAULT = 100,
+    PAGE_MAX = 1000,
+    PAGE_BYTES = 512 * 1024, /* about */
+    BOX_BYTES = 512,         /* of a box without its metadata, about */
+    LOOK_MAX = 10000
+};
+
+/* Its first lease is not committed: it may yet become somebody else's. */
+static bool is_open(const struct pool_box *box)
+{
+    return box->state == POOL_LEASING && box->parked_ns == 0;
+}
+
+static bool may_see(const struct api_caller *caller, const struct pool_box *box)
+{
+    return caller->is_operator ||
+           (!str_is_empty(box->sandbox_id) && box->principal == caller->principal && !is_open(box));
+}
+
+/* --- one --- */
+
+/* The backend may not have heard of it yet, and must not be taken at its word that it is dead. */
+static bool is_being_made(const struct pool_box *box)
+{
+    return box->state == POOL_INTENT || box->state == POOL_CREATING;
+}
+
+struct get_call {
+    struct api *api;
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct api_caller caller;
+    struct box_id box;
+    enum pool_verdict verdict;
+};
+
+/* `c`: what was found out about the box; NULL when nobody was asked. */
+static void reply_box(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
+                      const struct pool_box *box, const struct get_call *c, bool answers)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    api_put_box(&o, api, caller, box);
+    if (c != NULL && (c->verdict == POOL_UNKNOWN || c->verdict == POOL_SILENT))
+        json_put_null(&o, "alive");
+    else if (c != NULL)
+        json_put_bool(&o, "alive", c->verdict == POOL_ALIVE);
+    if (c != NULL)
+        json_put_bool(&o, "answers", answers);
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}
+
+static void on_answered(void *ctx, bool answers)
+{
+    struct get_call *c = ctx;
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    /* It may have changed hands while it was asked. */
+    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
+        reply_box(c->ex, c->api, &c->caller, box, c, answers);
+    else if (c->ex != NULL)
+        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
+    free(c);
+}
+
+static void on_checked(void *ctx, enum pool_verdict verdict)
+{
+    struct get_call *c = ctx;
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    c->verdict = verdict;
+    if (c->ex != NULL && box != NULL && verdict != POOL_DEAD && !str_is_empty(box->url))
+        engine_ask_box(c->api->engine, c->box, on_answered, c);
+    else
+        on_answered(c, false);
+}
+
+static void on_get_gone(void *ctx)
+{
+    struct get_call *c = ctx;
+
+    c->ex = NULL; /* who was asked still answers; on_answered() frees */
+}
+
+static void reply_absent(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
+                         const char *sandbox_id)
+{
+    struct pool_fx fx = {.kind = POOL_FX_REPLY};
+    uint64_t generation;
+    uint64_t principal;
+
+    fx.u.reply.code = SP_NOT_FOUND;
+    fx.u.reply.lost = pool_find_past(engine_pool(api->engine), sandbox_id, &generation, &principal);
+    if (pool_end_is_loss(fx.u.reply.lost) &&
+        (caller->is_operator || principal == caller->principal))
+        fx.u.reply.code = SP_SANDBOX_LOST;
+    api_reply_failure(ex, &fx);
+}
+
+/* One whose lease has ended is shown until it is gone; unless it ended by itself, which its owner is to know. */
+static const struct pool_box *find_by_name(const struct pool *pool, const char *sandbox_id)
+{
+    const struct pool_box *box = pool_find_sandbox(pool, sandbox_id);
+
+    return box != NULL ? box : pool_find_deleting(pool, sandbox_id);
+}
+
+void api_get(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const struct pool *pool = engine_pool(api->engine);
+    const struct pool_box *box;
+    struct api_caller caller;
+    struct box_id id;
+    char sandbox_id[POOL_ID_MAX + 1];
+    char alive[8];
+    bool want_alive = http_query(ex, "alive", alive, sizeof(alive)) && strcmp(alive, "1") == 0;
+
+    if (!api_path_id(ex, sandbox_id, &id))
+        return;
+    (void) api_identify(ex, &caller); /* the guard has let it in */
+    box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
+    if (box == NULL || !may_see(&caller, box)) {
+        reply_absent(ex, api, &caller, sandbox_id);
+    } else if (want_alive && !is_being_made(box)) {
+        struct get_call *c = xcalloc(1, sizeof(*c));
+
+        *c = (struct get_call){.api = api, .ex = ex, .caller = caller, .box = box->id};
+        http_set_ctx(ex, c, on_get_gone);
+        engine_check_box(api->engine, box->id, on_checked, c);
+    } else {
+        const struct get_call unknown = {.verdict = POOL_UNKNOWN}; /* being made: nobody is asked */
+
+        reply_box(ex, api, &caller, box, want_alive ? &unknown : NULL, false);
+    }
+}
+
+/* --- many --- */
+
+struct filter {
+    struct api_caller caller;
+    int profile; /* -1: any */
+    char state[16];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    uint64_t after; /* order of the last box of the page before */
+    size_t at;      /* the pool's place in that order */
+    uint64_t limit;
+};
+
+static bool matches(const struct filter *f, const struct pool_box *box)
+{
+    return may_see(&f->caller, box) && (f->profile < 0 || (unsigned) f->profile == box->profile) &&
+           (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
+           (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
+           (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0);
+}
+
+static bool decode_filter(struct http_exchange *ex, struct filter *f)
+{
+    static const char *const states[] = {"starting", "blank", "leased", "parked", "deleting"};
+    struct api *api = api_of(ex);
+    char text[POOL_NAME_MAX + 1];
+    bool is_known = false;
+
+    *f = (struct filter){.profile = -1, .limit = PAGE_DEFAULT};
+    (void) api_identify(ex, &f->caller);                              /* the guard has let it in */
+    (void) http_query(ex, "user_id", f->user, sizeof(f->user));       /* absent: any */
+    (void) http_query(ex, "thread_id", f->thread, sizeof(f->thread)); /* absent: any */
+    if (http_query(ex, "state", f->state, sizeof(f->state))) {
+        for (size_t i = 0; i < ARRAY_LEN(states); i++)
+            is_known = is_known || strcmp(states[i], f->state) == 0;
+        if (!is_known) {
+            http_reply_error(ex, SP_INVALID_FIELD,
+                             "'state' must be starting, blank, leased, parked or deleting", 0);
+            return false;
+        }
+    }
+    if (http_query(ex, "profile", text, sizeof(text))) {
+        f->profile = pool_profile_index(engine_pool(api->engine), text);
+        if (f->profile < 0) {
+            http_reply_error(ex, SP_INVALID_FIELD, "'profile': there is no such profile", 0);
+            return false;
+        }
+    }
+    if ((http_query(ex, "limit", text, sizeof(text)) &&
+         !str_parse_u64(text, 1, PAGE_MAX, &f->limit)) ||
+        (http_query(ex, "cursor", text, sizeof(text)) &&
+         !str_parse_u64(text, 0, UINT64_MAX, &f->after))) {
+        http_reply_error(ex, SP_INVALID_FIELD,
+                         "'limit' must be 1 to 1000, 'cursor' what next_cursor said", 0);
+        return false;
+    }
+    return true;
+}
+
+static const struct pool_box *first_box(const struct pool *pool, struct filter *f)
+{
+    return f->caller.is_operator ? pool_first(pool, f->after, &f->at)
+                                 : pool_first_of(pool, f->caller.principal, f->after);
+}
+
+static const struct pool_box *next_box(const struct pool *pool, struct filter *f,
+                                       const struct pool_box *box)
+{
+    return f->caller.is_operator ? pool_next(pool, &f->at) : pool_next_of(box);
+}
+
+static void put_cursor(struct json_out *o, uint64_t order)
+{
+    char cursor[24];
+
+    (void) snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long) order);
+    json_put_str(o, "next_cursor", cursor);
+}
+
+/* What a box adds to the page, about. */
+static size_t bytes_of(struct api *api, const struct pool_box *box)
+{
+    const char *metadata = engine_metadata(api->engine, box->id);
+
+    return BOX_BYTES + (metadata != NULL ? strlen(metadata) : 0);
+}
+
+/* A filter that few boxes pass does not make one answer look at all of them, and long metadata does not
+ * make one answer long: the page is short then. */
+void api_list(struct http_exchange *ex)
+{
+    struct api *api = api_of(ex);
+    const struct pool *pool = engine_pool(api->engine);
+    const struct pool_box *box;
+    struct filter f;
+    struct json_out o;
+    uint64_t shown = 0;
+    uint64_t looked = 0;
+    uint64_t last = 0;
+    size_t bytes = 0;
+
+    if (!decode_filter(ex, &f))
+        return;
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_begin_arr(&o, "sandboxes");
+    for (box = first_box(pool, &f); box != NULL && looked < LOOK_MAX;
+         box = next_box(pool, &f, box), looked++) {
+        if (matches(&f, box)) {
+            if (shown == f.limit || bytes >= PAGE_BYTES)
+                break;
+            shown++;
+            bytes += bytes_of(api, box);
+            json_begin_obj(&o, NULL);
+            api_put_box(&o, api, &f.caller, box);
+            json_end(&o);
+        }
+        last = box->order;
+    }
+    json_end(&o);
+    if (box != NULL)
+        put_cursor(&o, last);
+    else
+        json_put_null(&o, "next_cursor");
+    json_end(&o);
+    http_reply_json(ex, 200, &o);
+}

@@ -1,0 +1,398 @@
+/* create.c - POST: the caller's id gets a box, the one it has or another. As with the native API a
+ * box whose answer cannot be delivered waits for the caller, who asks again by the same id.
+ *
+ *   WAITING --lease--> (our agent) PREPARING --> (boxes: open) OPENING --> answered
+ *      ^ lost meanwhile |
+ *      +----------------+              the lease stays when the answer was delivered */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "dialects/provisioner/internal.h"
+
+enum { TRIES_MAX = 5 };
+
+enum phase { WAITING, PREPARING, OPENING, ANSWERED };
+
+struct create {
+    struct engine_call call;
+    struct map_node node; /* provisioner.creates, until it is answered */
+    struct provisioner *p;
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct json_doc *doc;     /* what `request` points into */
+    struct provisioner_request request;
+    struct provisioner_access access;
+    struct pool_acquire acquire;
+    struct pool_box box; /* after the lease */
+    enum phase phase;
+    unsigned tries;
+    bool had_box;    /* before it came */
+    bool is_deleted; /* the id, by another call */
+    char metadata[64];
+    struct provisioner_wishes wishes;
+};
+
+static void create_free(struct create *c)
+{
+    map_remove(&c->p->creates, &c->node);
+    free(c->call.extras); /* NULL when the engine has taken it */
+    (void) json_doc_free(c->doc);
+    free(c);
+}
+
+/* --- the answer --- */
+
+static void on_taken(void *ctx, int result)
+{
+    struct create *c = ctx;
+
+    if (result != SP_OK && c->box.id.v != 0)
+        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
+    create_free(c);
+}
+
+static void settle(struct create *c)
+{
+    map_remove(&c->p->creates, &c->node);
+    c->phase = ANSWERED;
+    http_on_taken(c->ex, on_taken, c);
+}
+
+static void reply_running(struct create *c)
+{
+    struct json_out o;
+
+    settle(c);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    provisioner_put_sandbox(&o, c->ex, c->box.sandbox_id, &c->box, "Running");
+    json_end(&o);
+    http_reply_json(c->ex, 200, &o);
+}
+
+static void reply_deleted(struct create *c)
+{
+    c->box.id.v = 0; /* whoever deleted it sees to it */
+    settle(c);
+    provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' was deleted while it was being created",
+                       c->request.sandbox_id);
+}
+
+static void reply_failure(struct create *c, const struct pool_fx *fx)
+{
+    int code = fx->u.reply.code;
+    const char *text = sp_error_info(code)->text;
+    bool says_more = strncmp(fx->reason, text, strlen(text)) == 0; /* the same, and what follows */
+    bool has_reason = !str_is_empty(fx->reason) && !says_more;
+    int status = sp_error_info(code)->http_status;
+    uint64_t retry_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
+    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
+    const char *thread_data = strstr(fx->reason, "thread_data: "); /* so says helper/source.c */
+
+    settle(c);
+    if (was_served && thread_data != NULL) {
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: provisioner.%s", thread_data);
+    } else if (was_served && code == SP_SPEC_CONFLICT) {
+        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' has other mounts", c->request.sandbox_id);
+    } else if (was_served && status >= 400 && status < 500) {
+        /* There was a box, but not for these mounts. */
+        provisioner_refuse(c->ex, 400, 0, "Invalid extra mount: %s",
+                           has_reason ? fx->reason : text);
+    } else if (code == SP_OWNER_CONFLICT || code == SP_FORBIDDEN || code == SP_SPEC_CONFLICT) {
+        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' belongs to another caller, user or thread",
+                           c->request.sandbox_id);
+    } else if (sp_error_info(code)->is_retryable && code != SP_BACKEND_FAILED) {
+        provisioner_refuse(c->ex, 503, MAX_OF(retry_ms, 1000U), "Pod creation failed: %s%s%s",
+                           says_more ? fx->reason : text, has_reason ? ": " : "",
+                           has_reason ? fx->reason : "");
+    } else {
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: %s%s%s", text,
+                           has_reason ? ": " : "", has_reason ? fx->reason : "");
+    }
+}
+
+/* --- the box --- */
+
+static void start(struct create *c);
+
+static void on_opened(struct provisioner_access *a, const struct err *err)
+{
+    struct create *c = container_of(a, struct create, access);
+
+    if (c->ex == NULL) {
+        engine_undelivered(c->p->engine, &c->call, c->box.id, err->code != SP_OK);
+        create_free(c);
+    } else if (c->is_deleted) {
+        reply_deleted(c);
+    } else if (err->code == SP_OK) {
+        reply_running(c);
+    } else {
+        engine_undelivered(c->p->engine, &c->call, c->box.id, true);
+        c->box.id.v = 0;
+        settle(c);
+        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: the box could not be opened: %s",
+                           err->msg);
+    }
+}
+
+static void open_or_reply(struct create *c)
+{
+    if (engine_config(c->p->engine)->provisioner.boxes == CONFIG_BOXES_OPEN) {
+        c->phase = OPENING;
+        c->access = (struct provisioner_access){.on_done = NULL};
+        provisioner_open_box(c->p, &c->access, &c->box, on_opened);
+    } else {
+        reply_running(c);
+    }
+}
+
+/* A box without them can be used all the same. */
+static void on_prepared(struct provisioner_access *a, const struct err *err)
+{
+    struct create *c = container_of(a, struct create, access);
+
+    if (err->code != SP_OK && c->ex != NULL && !c->is_deleted)
+        log_warn("provisioner.no_directories", LF_STR("sandbox_id", c->request.sandbox_id),
+                 LF_STR("reason", err->msg));
+    if (c->ex == NULL) {
+        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
+        create_free(c);
+    } else if (c->is_deleted) {
+        reply_deleted(c);
+    } else {
+        open_or_reply(c);
+    }
+}
+
+static bool is_backend(const struct engine *e, const char *name)
+{
+    const struct config *config = engine_config(e);
+    const struct config_profile *p = config_find_profile(config, config->provisioner.profile);
+
+    return p != NULL && strcmp(p->backend, name) == 0;
+}
+
+/* Whether our own agent is to make the directories. In a container it need not be root: where they can be
+ * made from outside, they were (want_dirs). */
+static bool must_prepare(const struct create *c)
+{
+    const struct config *config = engine_config(c->p->engine);
+    const struct config_profile *p = config_find_profile(config, config->provisioner.profile);
+
+    return p != NULL && p->agent == CONFIG_AGENT_INJECT && !str_is_empty(c->box.token) &&
+           !c->wishes.want_dirs &&
+           (is_backend(c->p->engine, "oci") || is_backend(c->p->engine, "docker"));
+}
+
+static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+{
+    struct create *c = container_of(call, struct create, call);
+    int code = fx->u.reply.code;
+
+    if (code == SP_SANDBOX_LOST && c->tries < TRIES_MAX) {
+        start(c); /* it died between lease and answer: there are others */
+    } else if (code != SP_OK) {
+        reply_failure(c, fx);
+    } else {
+        c->box = fx->snapshot;
+        if (must_prepare(c)) {
+            c->phase = PREPARING;
+            provisioner_make_dirs(c->p, &c->access, &c->box, on_prepared);
+        } else {
+            open_or_reply(c);
+        }
+    }
+}
+
+/* Asks the pool, again after a loss. */
+static void start(struct create *c)
+{
+    const struct config *config = engine_config(c->p->engine);
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE, .u.acquire = c->acquire};
+    int profile = pool_profile_index(engine_pool(c->p->engine), config->provisioner.profile);
+
+    if (profile >= 0) /* a reload may have given its place to another one */
+        ev.u.acquire.profile = (unsigned) profile;
+    c->tries++;
+    c->call.on_reply = on_reply;
+    c->call.deadline_ns = c->acquire.deadline_ns;
+    if (c->call.extras == NULL)
+        c->call.extras = provisioner_extras(&c->wishes);
+    engine_call_start(c->p->engine, &c->call, &ev);
+}
+
+static void on_gone(void *ctx)
+{
+    struct create *c = ctx;
+
+    c->ex = NULL;
+    if (c->phase == PREPARING || c->phase == OPENING) {
+        op_cancel(&c->access.call.op); /* on_prepared(), on_opened() free */
+        return;
+    }
+    engine_call_abandon(c->p->engine, &c->call);
+    create_free(c);
+}
+
+/* --- others that ask --- */
+
+static struct create *create_of(const struct map_node *node)
+{
+    return container_of((uintptr_t) node, struct create, node);
+}
+
+static bool is_create_of(const struct map_node *node, const void *key)
+{
+    const struct create *c = create_of(node);
+
+    return !c->is_deleted && strcmp(c->request.sandbox_id, key) == 0;
+}
+
+/* Of an id that had nothing before. */
+static bool is_first_create_of(const struct map_node *node, const void *key)
+{
+    return !create_of(node)->had_box && is_create_of(node, key);
+}
+
+bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id)
+{
+    return map_find(&p->creates, hash_str(sandbox_id), is_first_create_of, sandbox_id) != NULL;
+}
+
+void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
+{
+    for (;;) {
+        struct map_node *n = map_find(&p->creates, hash_str(sandbox_id), is_create_of, sandbox_id);
+        struct create *c;
+
+        if (n == NULL)
+            return;
+        c = create_of(n);
+        c->is_deleted = true;
+        if (c->phase == PREPARING || c->phase == OPENING) {
+            op_cancel(&c->access.call.op); /* on_prepared(), on_opened() answer */
+        } else {
+            engine_call_abandon(p->engine, &c->call);
+            reply_deleted(c);
+        }
+    }
+}
+
+/* --- the beginning --- */
+
+static uint64_t seconds_or_never(uint64_t s)
+{
+    return s == 0 ? POOL_NEVER : s * NS_PER_S;
+}
+
+void provisioner_lease_times(const struct config *config, struct rt *rt, struct pool_acquire *ret)
+{
+    rt_refresh(rt);
+    ret->deadline_ns = rt_after(rt_now(rt), config->provisioner.wait_ms * NS_PER_MS);
+    ret->ttl_ns = seconds_or_never(config->provisioner.ttl_s);
+    ret->idle_ns = seconds_or_never(config->provisioner.idle_timeout_s);
+}
+
+static void fill_acquire(struct create *c)
+{
+    const struct config *config = engine_config(c->p->engine);
+    struct pool_acquire *a = &c->acquire;
+
+    str_copy_cut(a->sandbox_id, sizeof(a->sandbox_id), c->request.sandbox_id);
+    str_copy_cut(a->user, sizeof(a->user), c->request.user);
+    str_copy_cut(a->thread, sizeof(a->thread), c->request.thread);
+    a->principal = c->p->principal;
+    provisioner_lease_times(config, &c->p->loop->rt, a);
+    str_copy_cut(c->call.sandbox_id, sizeof(c->call.sandbox_id), a->sandbox_id);
+    if (c->request.max_shell_sessions > 0) {
+        (void) snprintf(c->metadata, sizeof(c->metadata), "{\"max_shell_sessions\":%llu}",
+                        (unsigned long long) c->request.max_shell_sessions);
+        c->call.metadata = c->metadata;
+    }
+}
+
+/* What the box is to have, with the thread's data if it is on this machine. False: it has been answered. */
+static bool find_wishes(struct http_exchange *ex, const struct provisioner_request *request,
+                        unsigned profile, struct provisioner_wishes *ret)
+{
+    struct engine *e = provisioner_of(ex)->engine;
+    const struct config *config = engine_config(e);
+    const char *template = config->provisioner.thread_data;
+
+    *ret = (struct provisioner_wishes){.mounts = request->mounts};
+    provisioner_find_own(config, request, ret);
+    ret->want_dirs =
+        is_backend(e, "docker") && (engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) != 0;
+    if (str_is_empty(template) || !request->has_thread)
+        return true;
+    if ((engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) == 0) {
+        provisioner_refuse(
+            ex, 500, 0,
+            "Pod creation failed: provisioner.thread_data is for boxes that take mounts "
+            "while they run, and those of profile '%s' do not",
+            config->provisioner.profile);
+        return false;
+    }
+    if (config_thread_path(template, request->user, request->thread, ret->thread_path,
+                           &ret->base_len))
+        return true;
+    provisioner_refuse(ex, 500, 0,
+                       "Pod creation failed: provisioner.thread_data: the path for this user and "
+                       "thread is longer than %d bytes",
+                       CONFIG_PATH_MAX);
+    return false;
+}
+
+/* False: it has been answered. */
+static bool check_profile(struct http_exchange *ex, const struct provisioner_request *request,
+                          int profile)
+{
+    struct engine *e = provisioner_of(ex)->engine;
+    const char *name = engine_config(e)->provisioner.profile;
+
+    if (profile < 0) {
+        provisioner_refuse(ex, 500, 0, "Pod creation failed: there is no profile '%s'", name);
+        return false;
+    }
+    if (request->mounts == NULL ||
+        (engine_can_apply(e, (unsigned) profile) & BACKEND_LATE_MOUNTS) != 0)
+        return true;
+    provisioner_refuse(ex, 400, 0, "Invalid extra mount: boxes of profile '%s' have none", name);
+    return false;
+}
+
+void provisioner_create(struct http_exchange *ex)
+{
+    struct provisioner *p = provisioner_of(ex);
+    const struct config *config = engine_config(p->engine);
+    int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
+    struct provisioner_request request;
+    struct json_doc *doc = provisioner_parse(ex, &request);
+    struct provisioner_wishes wishes;
+    const struct pool_box *box;
+    struct create *c;
+
+    if (doc == NULL)
+        return;
+    if (!check_profile(ex, &request, profile) ||
+        !find_wishes(ex, &request, (unsigned) profile, &wishes)) {
+        (void) json_doc_free(doc);
+        return;
+    }
+    c = xcalloc(1, sizeof(*c));
+    c->p = p;
+    c->ex = ex;
+    c->doc = doc;
+    c->request = request;
+    c->wishes = wishes;
+    box = provisioner_find(p, request.sandbox_id);
+    c->had_box =
+        box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);
+    fill_acquire(c);
+    map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
+    http_set_ctx(ex, c, on_gone);
+    http_may_repeat(ex);
+    start(c);
+}

@@ -1,0 +1,76 @@
+/* hold.c - a create whose caller was gone before it took the answer leaves its box parked, for nobody can say
+ * whether the caller knows of it. One who asks for the box or uses it does: it is leased again, as by a create. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "dialects/provisioner/internal.h"
+
+enum { HOLDS_MAX = 64 }; /* at once; the next use of a box tries again */
+
+struct hold {
+    struct engine_call call;
+    struct list_node link;
+    struct provisioner *p;
+};
+
+static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+{
+    struct hold *h = container_of(call, struct hold, call);
+
+    enum pool_source source = fx->u.reply.source;
+
+    if (fx->u.reply.code == SP_OK && source != POOL_SRC_PARKED && source != POOL_SRC_KEPT)
+        engine_undelivered(h->p->engine, call, fx->box, false); /* another one, for nobody */
+    else if (fx->u.reply.code != SP_OK)
+        log_warn("provisioner.not_leased_again", LF_STR("sandbox_id", call->sandbox_id),
+                 LF_STR("reason", fx->reason));
+    list_remove(&h->p->holds, &h->link);
+    free(h);
+}
+
+static bool is_under_way(const struct provisioner *p, const char *sandbox_id)
+{
+    for (struct list_node *n = list_first(&p->holds); n != NULL; n = list_next(&p->holds, n))
+        if (strcmp(container_of(n, struct hold, link)->call.sandbox_id, sandbox_id) == 0)
+            return true;
+    return false;
+}
+
+void provisioner_hold(struct provisioner *p, const char *sandbox_id)
+{
+    const struct config *config = engine_config(p->engine);
+    const struct pool_box *box = provisioner_find(p, sandbox_id);
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
+    struct pool_acquire *a = &ev.u.acquire;
+    struct hold *h;
+
+    if (box == NULL || box->state != POOL_PARKED || p->holds.len >= HOLDS_MAX ||
+        is_under_way(p, sandbox_id))
+        return;
+    str_copy_cut(a->sandbox_id, sizeof(a->sandbox_id), box->sandbox_id);
+    str_copy_cut(a->user, sizeof(a->user), box->user);
+    str_copy_cut(a->thread, sizeof(a->thread), box->thread);
+    a->principal = p->principal;
+    a->profile = box->profile;
+    provisioner_lease_times(config, &p->loop->rt, a);
+    h = xcalloc(1, sizeof(*h));
+    h->p = p;
+    h->call.on_reply = on_reply;
+    h->call.deadline_ns = a->deadline_ns;
+    str_copy_cut(h->call.sandbox_id, sizeof(h->call.sandbox_id), a->sandbox_id);
+    list_push_back(&p->holds, &h->link);
+    engine_call_start(p->engine, &h->call, &ev);
+}
+
+void provisioner_end_holds(struct provisioner *p)
+{
+    while (!list_is_empty(&p->holds)) {
+        struct hold *h = container_of(list_pop_front(&p->holds), struct hold, link);
+
+        engine_call_abandon(p->engine, &h->call);
+        free(h);
+    }
+}

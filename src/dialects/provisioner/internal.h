@@ -1,0 +1,121 @@
+/* internal.h - what the files of the provisioner share. */
+#ifndef PROVISIONER_INTERNAL_H
+#define PROVISIONER_INTERNAL_H
+
+#include "base/json.h"
+#include "box/address.h"
+#include "box/proxy.h"
+#include "dialects/provisioner/provisioner.h"
+
+enum {
+    PROVISIONER_MOUNTS_MAX = 10,
+};
+
+struct provisioner {
+    struct loop *loop;
+    struct engine *engine;
+    struct http_server *server; /* the daemon's */
+    struct box_proxy *proxy;
+    char key[PROVISIONER_KEY_MAX + 1];
+    uint64_t principal;
+    struct map creates; /* under way, by sandbox_id; several may have the same */
+    struct list holds;  /* see hold.c */
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
+};
+
+static inline struct provisioner *provisioner_of(const struct http_exchange *ex)
+{
+    return http_server_ctx(ex);
+}
+
+/* The body of a create, checked. */
+struct provisioner_request {
+    char sandbox_id[POOL_ID_MAX + 1];
+    char user[POOL_OWNER_MAX + 1];
+    char thread[POOL_OWNER_MAX + 1];
+    bool has_thread;             /* it was named: `thread` is not only the id */
+    uint64_t max_shell_sessions; /* 0: not asked for */
+    const struct json *mounts;   /* checked; NULL: none */
+};
+
+/* provisioner.c */
+/* {"detail": text}; retry_after_ms 0: no Retry-After. */
+void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_after_ms,
+                        const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Whether the request has the right X-API-Key. */
+bool provisioner_has_key(struct http_exchange *ex);
+
+/* request.c */
+/* NULL: the error has been answered. What `ret` points to lives as long as the document. */
+struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
+/* What the box gets beside itself. */
+struct provisioner_wishes {
+    const struct json *mounts;              /* of the request */
+    char thread_path[CONFIG_PATH_MAX + 1];  /* of the thread's data; "": it stays in the box */
+    size_t base_len;                        /* of what it has in common with other threads' */
+    char closed[CONFIG_PATH_MAX + 1];       /* what holds all threads' data; "": nothing does */
+    size_t own_len[PROVISIONER_MOUNTS_MAX]; /* of each of `mounts`: see struct backend_mount */
+    bool want_dirs;                         /* the backend makes what DeerFlow's agents work in */
+};
+/* Fills `closed` and `own_len`: whose the mounts of a request are. */
+void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
+                          struct provisioner_wishes *ret);
+/* From malloc, in one piece; NULL when there are none. */
+struct backend_extras *provisioner_extras(const struct provisioner_wishes *w);
+
+/* pass.c */
+void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
+                     char ret[BOX_ADDRESS_MAX]);
+void provisioner_pass(struct http_exchange *ex);
+
+/* hold.c */
+/* Somebody uses the box of this id: it is leased again if it is parked. A step of the pool. */
+void provisioner_hold(struct provisioner *p, const char *sandbox_id);
+void provisioner_end_holds(struct provisioner *p);
+
+/* create.c */
+/* Until when it waits, and how long the lease lasts. */
+void provisioner_lease_times(const struct config *config, struct rt *rt, struct pool_acquire *ret);
+void provisioner_create(struct http_exchange *ex);
+/* Whether a create of this id is under way that will give it its first box. */
+bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id);
+/* Ends the creates of this id: it is being deleted. */
+void provisioner_end_creates(struct provisioner *p, const char *sandbox_id);
+
+/* access.c: calls of the agent of a box. Zero it first. */
+struct provisioner_access {
+    struct httpc_request call;
+    char url[POOL_URL_MAX + 32];
+    char authorization[POOL_TOKEN_MAX + 32];
+    const char *headers[3];
+    char body[512];
+    void (*on_done)(struct provisioner_access *a, const struct err *err); /* code SP_OK: done */
+};
+/* Where DeerFlow's agents work; ends with NULL. */
+extern const char *const provisioner_dirs[];
+/* Has them made by the agent, for the box's user. */
+void provisioner_make_dirs(struct provisioner *p, struct provisioner_access *a,
+                           const struct pool_box *box,
+                           void (*on_done)(struct provisioner_access *a, const struct err *err));
+/* Asks it to serve without its token. */
+void provisioner_open_box(struct provisioner *p, struct provisioner_access *a,
+                          const struct pool_box *box,
+                          void (*on_done)(struct provisioner_access *a, const struct err *err));
+
+/* sandboxes.c */
+/* The bound box of this id, if it is ours; NULL otherwise. */
+const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id);
+/* The youngest one of this id that is being destroyed. */
+const struct pool_box *provisioner_find_ending(const struct provisioner *p, const char *sandbox_id);
+/* One SandboxResponse into the object that is open. `box` NULL: there is none yet. */
+void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const char *sandbox_id,
+                             const struct pool_box *box, const char *status);
+void provisioner_get(struct http_exchange *ex);
+void provisioner_list(struct http_exchange *ex);
+void provisioner_presence(struct http_exchange *ex);
+
+/* remove.c */
+void provisioner_delete(struct http_exchange *ex);
+
+#endif

@@ -1,0 +1,85 @@
+/* container.c - the first process of a container that an engine made: it is proved to be the container's
+ * before anything is done to it, and it tells whose ids the container has. */
+#include "helper/container.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "helper/proc.h"
+
+enum { PROC_TEXT_MAX = 16 * 1024 };
+
+/* The second number behind a word: "Uid:", tab, real, tab, effective ... */
+static bool read_effective(const char *status, const char *word, uint32_t *ret)
+{
+    const char *line = strstr(status, word);
+    unsigned real;
+
+    return line != NULL && sscanf(line + strlen(word), "%u %u", &real, ret) == 2;
+}
+
+/* Of the container's root, as this machine sees it. */
+static bool read_base(pid_t pid, uint32_t *ret)
+{
+    char text[512];
+    unsigned inside = 1;
+
+    return proc_read(pid, "uid_map", text, sizeof(text)) &&
+           sscanf(text, "%u %u", &inside, ret) == 2 && inside == 0;
+}
+
+static int check_program(const struct plan *p, struct err *err)
+{
+    char path[64];
+    char program[PLAN_PATH_MAX + 1];
+    ssize_t len;
+
+    if (p->program == NULL)
+        return SP_OK;
+    (void) snprintf(path, sizeof(path), "/proc/%d/exe", p->pid);
+    len = readlink(path, program, sizeof(program) - 1);
+    if (len < 0)
+        return err_sys(err, SP_SANDBOX_LOST, errno, "the box does not run");
+    program[len] = '\0';
+    if (strcmp(program, p->program) != 0)
+        return err_set(err, SP_UNSUPPORTED,
+                       "the box's first process is '%.60s', not '%.60s': its runtime keeps "
+                       "another view of files",
+                       program, p->program);
+    return SP_OK;
+}
+
+int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
+{
+    AUTO_CLOSE int fd = pidfd_open(p->pid, 0);
+    AUTO_FREE char *text = calloc(1, PROC_TEXT_MAX);
+    struct pollfd end = {.fd = fd, .events = POLLIN};
+    int rc;
+
+    if (fd < 0)
+        return err_sys(err, SP_SANDBOX_LOST, errno, "the box does not run");
+    if (text == NULL)
+        return err_set(err, SP_NO_MEMORY, "no memory");
+    if (!proc_is_inner_init(p->pid) || !proc_read(p->pid, "cgroup", text, PROC_TEXT_MAX) ||
+        strstr(text, p->container) == NULL)
+        return err_set(err, SP_SANDBOX_LOST,
+                       "process %d is not the container's: the daemon must see the processes of "
+                       "the engine's machine",
+                       p->pid);
+    if ((rc = check_program(p, err)) != SP_OK)
+        return rc;
+    if (!proc_read(p->pid, "status", text, PROC_TEXT_MAX) || !read_base(p->pid, &p->id_base) ||
+        !read_effective(text, "\nUid:", &p->owner_uid) ||
+        !read_effective(text, "\nGid:", &p->owner_gid))
+        return err_set(err, SP_SANDBOX_LOST, "process %d does not tell its ids", p->pid);
+    if (poll(&end, 1, 0) != 0) /* else all that was read may be another's */
+        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+    *ret_pid_fd = TAKE_FD(fd);
+    return SP_OK;
+}

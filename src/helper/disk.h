@@ -1,0 +1,18 @@
+/* disk.h - a file system of a fixed size for one box, in a file. */
+#ifndef HELPER_DISK_H
+#define HELPER_DISK_H
+
+#include "helper/box_dir.h"
+#include "helper/plan_read.h"
+
+/* Makes <dir>/disk from the template (made on first use) and mounts it at `target`. The loop device
+ * goes when the mount does; its number is kept in the file "loop". */
+MUST_CHECK int disk_mount(const struct plan *p, const struct box_dir *d, const char *target,
+                          struct err *err);
+
+/* Before <dir>/disk is removed: gives its space back in steps, each of them short. A host that discards at once needs
+ * a request for each piece, and one unlink of a file in 100,000 pieces takes a minute in which nothing can end it. `freed` is
+ * increased. */
+MUST_CHECK int disk_shrink(const struct box_dir *d, uint64_t *freed, struct err *err);
+
+#endif

@@ -1,0 +1,134 @@
+/* plan.h - what the daemon asks of sandpool-helper: one JSON object on standard input, one JSON object
+ * on standard output, the sentence behind a failure on standard error with exit status 1.
+ * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/backends/oci/plan.c, and by
+ * mount.c and relay.c of src/backends/docker.
+ *
+ * sandpool-helper ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
+ * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.
+ *
+ * An ordinary user may run, remove and base in a user namespace made here. Then id_base is 0 and
+ * id_count 1 or 65536 (with newuidmap and a range in /etc/subuid), disk is 0, and the spec has no
+ * user namespace and no cgroup of its own. What is missing is said. `mount` needs root.
+ *
+ * run: makes a box and starts it.
+ *   {"dir": "/…/boxes/<id>",       made here, mode 0700. If it exists and its lock is free it is a
+ *                                  leftover and is removed first; if it is locked: exit status 3
+ *    "record": "…",                text of box.json
+ *    "spec": "…",                  text of config.json; its root.path is <stage>/rootfs
+ *    "stage": "/mnt",              an existing directory, covered by a tmpfs in our own mount
+ *                                  namespace only
+ *    "lower": "/…",                read-only base of the overlay
+ *    "map_lower": true,            show its owners shifted by id_base (an idmapped mount), where
+ *                                  the kernel can
+ *    "id_base": 1610612736, "id_count": 65536,
+ *    "disk": 2147483648,           size of the box's own file system on a loop device; 0: a plain
+ *                                  directory without a limit
+ *    "disk_template": "/…",        a file to copy it from, made on first use; "" with disk 0
+ *    "owned": [{"path": "/workspace", "id": 1000, "mode": 493}, …]  directories of the box
+ *    "files": [{"path": "/etc/hosts", "text": "…"}]                 small files of the box
+ *    "binds": [{"from": "/usr", "to": "/usr", "ro": true}, …]       of the daemon's own choice
+ *    "mounts": [{"from": "/srv/data/x", "to": "/data", "ro": true}, …]  of a profile's choice:
+ *                                  checked against "allow"; without what is mounted below; what
+ *                                  root owns (user or group) only with "ro"
+ *                                  With "base": "/srv/data" (the daemon's own choice, "from" is below it)
+ *                                  what is missing below "base" is made and "allow" does not count, nor may
+ *                                  a link be on the way; "parts": "a,b" are directories in it, made too
+ *                                  With "closed": "/srv/data/threads" nothing that is in it, or has it in it,
+ *                                  is mounted, by whatever name; but what is in "own", below it, is
+ *    "allow": ["/srv/data", …],
+ *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
+ *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],
+ *                                  Its descriptor 3 is the box's end of the channel of a relay: a
+ *                                  process outside the box that has the listening socket and the lock,
+ *                                  as user id_base, and ends with the box (relay.h)
+ *    "network": ["/usr/bin/slirp4netns", …] or absent,  started beside the box, with "{pid}" in an
+ *                                  argument replaced by the pid of its init; it stays in the
+ *                                  foreground; its pid and start time are kept in the file net.pid
+ *    "connect": "/.sandpool/run/agent.sock" or absent,  for a runtime that hands no descriptors into
+ *                                  the box: a Unix socket on which the agent listens, in a directory
+ *                                  of its own (a small tmpfs that the box's root owns). The runtime
+ *                                  gets no channel then: a second process outside has it and connects
+ *                                  to that socket (connector.h). "pid" of the answer, and of the file
+ *                                  of that name, is the relay's. The runtime is started in a user
+ *                                  namespace in which 65534 is the last id of the box's range
+ *    "guard": "/mnt/guard.sock" or absent,  the listenerPath of the spec, below "stage": the box's
+ *                                  requests for sockets come there, and `sandpool-helper guard` outside the
+ *                                  box answers them, as user id_base
+ *    "sockets": 2048 or absent,    how many the box may have, Unix sockets not counted; absent: only
+ *                                  netlink sockets are asked for
+ *    "user_ns": "/mnt/user_ns" or absent,  where the spec finds the box's user namespace, below "stage": it
+ *                                  is made here, as user id_base
+ *    "max_files": 65536 or absent,  open files of a process (RLIMIT_NOFILE) and no core files, for a spec
+ *                                  that does not set them
+ *    "limits": [{"file": "memory.max", "value": "536870912"}, …] or absent,  for a runtime that makes
+ *                                  no cgroup: we make "cgroup", with these, and the runtime is
+ *                                  started in it
+ *    "delete", "cgroup", "runtime_state"}  as in `remove`: a leftover of the same id, and what a run
+ *                                  that failed has made, are removed with them
+ *   -> {"pid": 4711, "unmapped": 0}  the box's agent has said that it is ready. "unmapped" of
+ *                                  "mounts" are on file systems that cannot show other owners: the
+ *                                  box sees theirs as nobody's
+ *
+ * mount: attaches directories of the host to a running box. Nothing of it stays on the host.
+ *   {"dir": …, "pid": …, "id_base": …, "id_count": …, "user_id": 1000, "mounts": […], "allow": […]}
+ *   or {"container": "<64 hex digits>", "pid": …, "program": "/.sandpool/agent" or absent, "mounts": […],
+ *    "allow": […]}                 a mount without "from" is a directory, made in the box for its user (in a
+ *                                  box without our agent for everybody), where nothing is in the way.
+ *                                  The second form is for a container that an engine made: "pid" must be its first
+ *                                  process, in a control group with its id in the name, and run
+ *                                  "program". Owners become the user that process runs as; what root
+ *                                  owns stays root's
+ *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
+ *                                  at the same place: exit status 4
+ *
+ * remove: ends whatever runs and leaves nothing. Any part may be missing.
+ *   {"dir": …, "delete": ["/usr/bin/runc", "--root", …, "delete", "--force", "<id>"],
+ *    "cgroup": "/sandpool-<instance>/<id>", "runtime_state": "/…/run-runc/<id>"}
+ *   -> {"was_running": true, "processes": 3, "cgroups": 9, "files": 120, "bytes": 40960}
+ *
+ * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
+ * listening socket comes from there, and the box's end of the channel goes back.
+ *   {"dir": "/…", "id": 1610612737, "cgroup": "/sandpool-<instance>/relays" or absent}
+ *                                  "dir" only tells whose it is; "id" is its user on this machine,
+ *                                  0: ours; "cgroup" is made for it, where that may be
+ *   -> {"pid": 4711}               it serves
+ *
+ * base: makes the base of `rootfs: host`.
+ *   {"dir": "/…/oci/base", "user": "user", "user_id": 1000}
+ *   -> {"digest": "…", "extra_binds": ["/lib", …]}  the base is <dir>/<digest>; unchanged input,
+ *                                  unchanged digest. "extra_binds": directories outside /usr that
+ *                                  programs need too; none where /bin, /lib … are symlinks */
+#ifndef HELPER_PLAN_H
+#define HELPER_PLAN_H
+
+#include "sandpool/errors.h"
+
+enum {
+    HELPER_EXIT_FAILED = 1,
+    HELPER_EXIT_USAGE = 2,
+    HELPER_EXIT_RUNNING = 3, /* run: the box exists and runs */
+    HELPER_EXIT_TAKEN = 4,   /* mount: something else is mounted there */
+    HELPER_EXIT_REFUSED = 5, /* mount, run: a source is not below "allow" */
+    HELPER_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
+    HELPER_EXIT_UNABLE = 7,  /* not here, or not with this box */
+    HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
+};
+
+/* What an exit status of `mount` means to a caller. */
+static inline int helper_code(int exit_code)
+{
+    switch (exit_code) {
+    case HELPER_EXIT_TAKEN:
+        return SP_SPEC_CONFLICT;
+    case HELPER_EXIT_REFUSED:
+        return SP_FORBIDDEN;
+    case HELPER_EXIT_INVALID:
+        return SP_INVALID_FIELD;
+    case HELPER_EXIT_UNABLE:
+        return SP_UNSUPPORTED;
+    default:
+        return SP_BACKEND_FAILED;
+    }
+}
+
+#endif

@@ -1,0 +1,479 @@
+/* plan_read.c - decodes plans. Nothing is trusted for its shape; what it may name (the kinds of
+ * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "helper/plan_read.h"
+
+#define TEXT_MAX (1024u * 1024)
+#define CGROUP_PREFIX "/sandpool-"
+#define CONTAINER_ID_LEN 64u
+
+static bool is_clean_path(const char *s)
+{
+    if (s[0] != '/')
+        return false;
+    if (s[1] == '\0')
+        return true;
+    for (;;) {
+        size_t len = strcspn(s + 1, "/");
+
+        if (len == 0 || (len == 1 && s[1] == '.') || (len == 2 && s[1] == '.' && s[2] == '.'))
+            return false;
+        s += 1 + len;
+        if (*s == '\0')
+            return true;
+    }
+}
+
+bool plan_path_is_below(const char *path, const char *top)
+{
+    size_t len = strlen(top);
+
+    if (len == 1)
+        return true;
+    return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+static int need_str(const struct json *obj, const char *key, size_t max, const char **ret,
+                    struct err *err)
+{
+    int rc = json_field_str(obj, key, max, ret, err);
+
+    if (rc == SP_OK && *ret == NULL)
+        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
+    return rc;
+}
+
+static int get_path(const struct json *obj, const char *key, const char **ret, struct err *err)
+{
+    int rc = json_field_str(obj, key, PLAN_PATH_MAX, ret, err);
+
+    if (rc == SP_OK && *ret != NULL && !is_clean_path(*ret))
+        return err_set(err, SP_INVALID_FIELD,
+                       "'%s' must be an absolute path without '.', '..' or '//': '%.100s'", key,
+                       *ret);
+    return rc;
+}
+
+static int need_path(const struct json *obj, const char *key, const char **ret, struct err *err)
+{
+    int rc = get_path(obj, key, ret, err);
+
+    if (rc == SP_OK && *ret == NULL)
+        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
+    if (rc == SP_OK && (*ret)[1] == '\0')
+        return err_set(err, SP_INVALID_FIELD, "'%s' must not be '/'", key);
+    return rc;
+}
+
+static int need_u32(const struct json *obj, const char *key, uint64_t min, uint64_t max,
+                    uint32_t *ret, struct err *err)
+{
+    uint64_t v = UINT64_MAX;
+    int rc = json_field_u64(obj, key, min, max, &v, err);
+
+    if (rc == SP_OK && v == UINT64_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
+    if (rc == SP_OK)
+        *ret = (uint32_t) v;
+    return rc;
+}
+
+/* *ret is NULL when the list is absent. */
+static int get_list(const struct json *obj, const char *key, size_t max, const struct json **ret,
+                    size_t *ret_len, struct err *err)
+{
+    const struct json *v = json_get(obj, key);
+
+    *ret = NULL;
+    *ret_len = 0;
+    if (v == NULL || json_is_null(v))
+        return SP_OK;
+    if (!json_is_arr(v))
+        return err_set(err, SP_INVALID_FIELD, "'%s' must be a list", key);
+    if (json_len(v) > max)
+        return err_set(err, SP_INVALID_FIELD, "'%s' has more than %zu entries", key, max);
+    *ret = v;
+    *ret_len = json_len(v);
+    return SP_OK;
+}
+
+static int get_args(const struct json *obj, const char *key, const char ***ret, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, key, PLAN_ARGS_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    *ret = xcalloc(len + 1, sizeof(**ret));
+    for (size_t i = 0; i < len; i++) {
+        (*ret)[i] = json_str(json_at(list, i));
+        if ((*ret)[i] == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'%s' must be a list of strings", key);
+    }
+    if (len == 0 || !is_clean_path((*ret)[0]))
+        return err_set(err, SP_INVALID_FIELD, "'%s' must begin with the path of a program", key);
+    return SP_OK;
+}
+
+/* Where the box's own life hangs on what is there. */
+static bool is_vital(const char *to)
+{
+    static const char *const vital[] = {"/proc", "/sys", "/dev", "/.sandpool"};
+
+    for (size_t i = 0; i < ARRAY_LEN(vital); i++) {
+        if (plan_path_is_below(to, vital[i]))
+            return true;
+    }
+    return false;
+}
+
+static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
+{
+    int rc = get_path(v, "base", &m->base, err);
+
+    if (rc == SP_OK)
+        rc = json_field_str(v, "parts", PLAN_PATH_MAX, &m->parts, err);
+    if (rc != SP_OK || m->base == NULL)
+        return rc;
+    if (m->from == NULL || strcmp(m->from, m->base) == 0 || !plan_path_is_below(m->from, m->base))
+        return err_set(err, SP_INVALID_FIELD, "'from' is not below 'base'");
+    return SP_OK;
+}
+
+static int get_closed(const struct json *v, struct plan_mount *m, struct err *err)
+{
+    int rc = get_path(v, "closed", &m->closed, err);
+
+    if (rc == SP_OK)
+        rc = get_path(v, "own", &m->own, err);
+    if (rc != SP_OK || m->own == NULL)
+        return rc;
+    if (m->closed == NULL || strcmp(m->own, m->closed) == 0 ||
+        !plan_path_is_below(m->own, m->closed))
+        return err_set(err, SP_INVALID_FIELD, "'own' is not below 'closed'");
+    return SP_OK;
+}
+
+/* `is_own`: what the daemon itself wants; `may_lack`: "from", of directories in the box. */
+static int get_mounts(const struct json *obj, const char *key, bool is_own, bool may_lack,
+                      struct plan_mount **ret, size_t *ret_count, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, key, PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    *ret = xcalloc(len + 1, sizeof(**ret));
+    for (size_t i = 0; i < len; i++) {
+        const struct json *v = json_at(list, i);
+        struct plan_mount *m = &(*ret)[i];
+
+        if (!json_is_obj(v))
+            return err_set(err, SP_INVALID_FIELD, "'%s' must be a list of objects", key);
+        if ((rc = get_path(v, "from", &m->from, err)) != SP_OK ||
+            (rc = need_path(v, "to", &m->to, err)) != SP_OK ||
+            (rc = json_field_bool(v, "ro", &m->is_ro, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of '%s'", i, key);
+        if (m->from == NULL && !may_lack)
+            return err_set(err, SP_INVALID_FIELD, "entry %zu of '%s': 'from' is missing", i, key);
+        if (!is_own &&
+            ((rc = get_base(v, m, err)) != SP_OK || (rc = get_closed(v, m, err)) != SP_OK))
+            return err_wrap(err, "entry %zu of '%s'", i, key);
+        if (!is_own && is_vital(m->to))
+            return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);
+    }
+    *ret_count = len;
+    return SP_OK;
+}
+
+static int get_allow(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->allow = xcalloc(len + 1, sizeof(*p->allow));
+    for (size_t i = 0; i < len; i++) {
+        p->allow[i] = json_str(json_at(list, i));
+        if (p->allow[i] == NULL || !is_clean_path(p->allow[i]))
+            return err_set(err, SP_INVALID_FIELD, "'allow' must be a list of absolute paths");
+    }
+    p->allow_count = len;
+    return SP_OK;
+}
+
+static int get_owned(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "owned", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->owned = xcalloc(len + 1, sizeof(*p->owned));
+    for (size_t i = 0; i < len; i++) {
+        const struct json *v = json_at(list, i);
+        struct plan_owned *o = &p->owned[i];
+
+        if ((rc = need_path(v, "path", &o->path, err)) != SP_OK ||
+            (rc = need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK ||
+            (rc = need_u32(v, "mode", 0, 01777, &o->mode, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of 'owned'", i);
+    }
+    p->owned_count = len;
+    return SP_OK;
+}
+
+static int get_files(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "files", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->files = xcalloc(len + 1, sizeof(*p->files));
+    for (size_t i = 0; i < len; i++) {
+        const struct json *v = json_at(list, i);
+        struct plan_file *f = &p->files[i];
+
+        if ((rc = need_path(v, "path", &f->path, err)) != SP_OK ||
+            (rc = need_str(v, "text", TEXT_MAX, &f->text, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of 'files'", i);
+    }
+    p->file_count = len;
+    return SP_OK;
+}
+
+/* Names of files, not paths. */
+static int get_limits(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "limits", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->limits = xcalloc(len + 1, sizeof(*p->limits));
+    for (size_t i = 0; i < len; i++) {
+        struct plan_limit *l = &p->limits[i];
+
+        if ((rc = need_str(json_at(list, i), "file", 64, &l->file, err)) != SP_OK ||
+            (rc = need_str(json_at(list, i), "value", 64, &l->value, err)) != SP_OK)
+            return err_wrap(err, "entry %zu of 'limits'", i);
+        if (strchr(l->file, '/') != NULL || strchr(l->file, '.') == NULL)
+            return err_set(err, SP_INVALID_FIELD, "entry %zu of 'limits': 'file' is wrong", i);
+    }
+    p->limit_count = len;
+    return SP_OK;
+}
+
+/* Processes in the cgroup are killed: nothing but "/sandpool-<instance>/<box>" will do, for ordinary users below a group of
+ * theirs. */
+static bool is_group_of_box(const char *path)
+{
+    size_t prefix = strlen(CGROUP_PREFIX);
+    const char *at = geteuid() == 0 ? path : strstr(path, CGROUP_PREFIX);
+
+    return at != NULL && strncmp(at, CGROUP_PREFIX, prefix) == 0 &&
+           strchr(at + prefix, '/') != NULL;
+}
+
+static int get_cgroup(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc = get_path(obj, "cgroup", &p->cgroup, err);
+
+    if (rc == SP_OK && p->cgroup != NULL && !is_group_of_box(p->cgroup))
+        return err_set(err, SP_INVALID_FIELD, "'cgroup' must be '%s<instance>/<box>'",
+                       CGROUP_PREFIX);
+    return rc;
+}
+
+static int get_traces(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc;
+
+    if ((rc = get_args(obj, "delete", &p->remove, err)) != SP_OK ||
+        (rc = get_cgroup(obj, p, err)) != SP_OK)
+        return rc;
+    return get_path(obj, "runtime_state", &p->runtime_state, err);
+}
+
+static int get_ids(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc;
+
+    if ((rc = need_u32(obj, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
+        (rc = need_u32(obj, "id_count", 1, 65536, &p->id_count, err)) != SP_OK ||
+        (rc = need_u32(obj, "user_id", 0, 65535, &p->user_id, err)) != SP_OK)
+        return rc;
+    if (p->user_id >= p->id_count)
+        return err_set(err, SP_INVALID_FIELD, "'user_id' must be smaller than 'id_count'");
+    p->owner_uid = p->id_base + p->user_id;
+    p->owner_gid = p->owner_uid;
+    return SP_OK;
+}
+
+static int get_disk(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc = json_field_u64(obj, "disk", 0, 1ULL << 44, &p->disk, err);
+
+    if (rc != SP_OK || p->disk == 0)
+        return rc;
+    return need_path(obj, "disk_template", &p->disk_template, err);
+}
+
+static int parse(struct plan *p, const char *text, size_t len, const struct json **ret,
+                 struct err *err)
+{
+    *p = (struct plan){0};
+    p->doc = json_parse(text, len, PLAN_TEXT_MAX, err);
+    if (p->doc == NULL)
+        return err->code;
+    *ret = json_root(p->doc);
+    if (!json_is_obj(*ret))
+        return err_set(err, SP_BAD_REQUEST, "a plan is a JSON object");
+    return SP_OK;
+}
+
+int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = need_str(o, "record", TEXT_MAX, &p->record, err)) != SP_OK ||
+        (rc = need_str(o, "spec", TEXT_MAX, &p->spec, err)) != SP_OK ||
+        (rc = need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = need_path(o, "lower", &p->lower, err)) != SP_OK ||
+        (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
+        (rc = get_ids(o, p, err)) != SP_OK || (rc = get_disk(o, p, err)) != SP_OK ||
+        (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
+        (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_allow(o, p, err)) != SP_OK ||
+        (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
+        (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
+        (rc = get_path(o, "connect", &p->connect, err)) != SP_OK ||
+        (rc = get_path(o, "guard", &p->guard, err)) != SP_OK ||
+        (rc = json_field_u64(o, "sockets", 0, 1U << 20, &p->sockets, err)) != SP_OK ||
+        (rc = get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
+        (rc = json_field_u64(o, "max_files", 0, 1U << 20, &p->max_files, err)) != SP_OK ||
+        (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->limits != NULL && p->cgroup == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
+    if (p->runtime == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
+    if (p->connect != NULL &&
+        (strrchr(p->connect, '/') == p->connect || p->id_base < 65536 || p->id_count < 2))
+        return err_set(err, SP_INVALID_FIELD,
+                       "plan: 'connect' needs a directory and a range of ids");
+    if (plan_path_is_below(p->dir, p->stage))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'dir' must not be below 'stage'");
+    return SP_OK;
+}
+
+/* A box is named by its directory, a container by its id. */
+static int get_box(const struct json *obj, struct plan *p, struct err *err)
+{
+    int rc = json_field_str(obj, "container", CONTAINER_ID_LEN, &p->container, err);
+
+    if (rc != SP_OK)
+        return rc;
+    if (p->container == NULL) {
+        rc = need_path(obj, "dir", &p->dir, err);
+        return rc == SP_OK ? get_ids(obj, p, err) : rc;
+    }
+    if (strlen(p->container) != CONTAINER_ID_LEN ||
+        strspn(p->container, "0123456789abcdef") != CONTAINER_ID_LEN)
+        return err_set(err, SP_INVALID_FIELD, "'container' must be 64 hex digits");
+    return get_path(obj, "program", &p->program, err);
+}
+
+int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    uint32_t pid = 0;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+        (rc = need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
+        (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
+        (rc = get_allow(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    p->pid = (int) pid;
+    return SP_OK;
+}
+
+int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    return SP_OK;
+}
+
+int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
+        (rc = get_cgroup(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    return SP_OK;
+}
+
+static bool is_user_name(const char *s)
+{
+    size_t len = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+
+    return len > 0 && len <= 32 && s[len] == '\0' && s[0] != '-' && (s[0] < '0' || s[0] > '9') &&
+           strcmp(s, "root") != 0 && strcmp(s, "nobody") != 0;
+}
+
+int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = need_str(o, "user", 64, &p->user, err)) != SP_OK ||
+        (rc = need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (!is_user_name(p->user))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'user' is no name of a user: '%.64s'",
+                       p->user);
+    return SP_OK;
+}
+
+void plan_fini(struct plan *p)
+{
+    p->doc = json_doc_free(p->doc);
+    free(p->owned);
+    free(p->files);
+    free(p->binds);
+    free(p->mounts);
+    free(p->allow);
+    free(p->runtime);
+    free(p->network);
+    free(p->limits);
+    free(p->remove);
+    *p = (struct plan){0};
+}

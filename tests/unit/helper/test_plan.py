@@ -1,0 +1,99 @@
+"""Plans that are wrong, the base of the host's programs, and the program's own options."""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+
+from helper_client import HANDS, HelperTest, main
+
+
+class Plans(HelperTest):
+    def bad(self, verb, plan):
+        done = self.run_helper(verb, plan)
+        self.assertEqual(done.returncode, 1, (plan if len(str(plan)) < 300 else verb, done))
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertGreater(len(done.stderr), 5)
+        self.assertLess(len(done.stderr), 1000)
+        return done.stderr
+
+    def test_no_plan_at_all(self):
+        for verb in ("run", "mount", "remove", "base"):
+            for text in ("", "[]", "null", "{", "\0", '{"dir": 1}', '{"dir": "x"}', "[" * 100, "{}", '{"a":1,"a":2}'):
+                self.bad(verb, text)
+
+    def test_every_field_of_run(self):
+        plan = self.plan("bad")
+        self.plans.clear()
+        for key in ("dir", "record", "spec", "stage", "lower", "id_base", "id_count", "user_id", "runtime"):
+            self.assertIn(f"'{key}' is missing", self.bad("run", {k: v for k, v in plan.items() if k != key}))
+        for key in plan:
+            for value in (-1, {"a": 1}, [1], [[]], [None], "relative", "/a/../b", "/a//b", "/a/", 1.5, True):
+                if key in ("record", "spec") and isinstance(value, str) or key == "map_lower" and value is True:
+                    continue
+                if key == "disk_template":
+                    continue  # not looked at without a disk
+                self.assertIn(f"'{key}'", self.bad("run", {**plan, key: value}).replace("entry 0 of ", ""))
+        self.assertIn("'disk_template'", self.bad("run", {**plan, "disk": 1 << 20, "disk_template": ""}))
+        self.assertIn("below 'stage'", self.bad("run", {**plan, "dir": "/mnt/x"}))
+        self.assertIn("entries", self.bad("run", {**plan, "files": [{}] * 1000}))
+
+    def test_huge(self):
+        self.assertIn("longer than", self.bad("remove", json.dumps({"dir": "/x", "pad": "x" * (5 << 20)})))
+        self.bad("remove", {"dir": "/" + "x" * 5000})
+
+    def test_cgroup_of_others(self):
+        path = str(self.state / "boxes" / "none")
+        for cgroup in ("/", "/system.slice/x", "/sandpool-x", "/sandpool-x/..", "/other/sandpool-x/y", "sandpool-x/y"):
+            self.bad("remove", {"dir": path, "cgroup": cgroup})
+
+    def test_options(self):
+        for args, status in ((["--version"], 0), (["--help"], 0), ([], 2), (["fly"], 2), (["run", "x"], 2)):
+            done = subprocess.run([HANDS, *args], capture_output=True, text=True, timeout=10, check=False,
+                                  stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, status)
+        self.assertIn("usage", done.stderr)
+
+
+class Base(HelperTest):
+    def test_same_host_same_digest(self):
+        again = self.hands("base", self.base_plan)
+        self.assertEqual(again["digest"], self.base.name)
+        self.assertEqual(os.listdir(self.base.parent), [self.base.name])
+        other = self.hands("base", {**self.base_plan, "user": "someone", "dir": str(self.state / "base2")})
+        self.assertNotEqual(other["digest"], again["digest"])
+
+    def test_leftover_of_a_maker_that_died(self):
+        (self.base.parent / ".new" / "x").mkdir(parents=True)
+        self.hands("base", self.base_plan)
+        self.assertEqual(os.listdir(self.base.parent), [self.base.name])
+
+    def test_what_is_in_it(self):
+        self.assertEqual(stat.S_IMODE(self.base.parent.stat().st_mode), 0o700)
+        self.assertIn("user:x:1000:1000::/home/user:", (self.base / "etc/passwd").read_text())
+        for name in ("etc/ssl/private", "etc/resolv.conf.bak", "etc/gshadow", "etc/ssh", "etc/sudoers", "etc/hostname"):
+            self.assertFalse((self.base / name).exists(), name)
+        for name in ("usr", "proc", "sys", "dev", "run", "mnt", "opt", "srv", "media", ".sandpool", "root"):
+            self.assertEqual(list((self.base / name).iterdir()), [], name)
+        self.assertEqual(stat.S_IMODE((self.base / "tmp").stat().st_mode), 0o1777)
+        self.assertEqual((self.base / "home/user").stat().st_uid, 1000)
+        if pathlib.Path("/etc/ssl/certs").is_dir():
+            self.assertTrue(any((self.base / "etc/ssl/certs").iterdir()))
+        for path in self.base.rglob("*"):
+            if path.is_symlink() or path == self.base / "etc/shadow":
+                continue
+            self.assertTrue(path.is_dir() or path.is_file(), path)
+            self.assertFalse(path.stat().st_mode & 0o6000, path)
+
+    def test_root_secrets_stay_out(self):
+        for path in (self.base / "etc").rglob("*"):
+            host = pathlib.Path("/") / path.relative_to(self.base)
+            made = ("passwd", "group", "shadow", "hosts", "nsswitch.conf", "resolv.conf")
+            if path.is_file() and not path.is_symlink() and path.name not in made:
+                self.assertTrue(host.stat().st_mode & 0o004, host)
+
+
+if __name__ == "__main__":
+    main()
