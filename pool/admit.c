@@ -115,9 +115,9 @@ static bool make_for(struct pool *p, struct waiter *w)
 {
     turn_made(p, w);
     if (!w->acquire.is_special)
-        return health_make_box(p, w->acquire.profile, NULL);
+        return make_box(p, w->acquire.profile, NULL);
     turn_rotate(p, &p->profiles[w->acquire.profile], LINE_SPECIAL);
-    return health_make_box(p, w->acquire.profile, w);
+    return make_box(p, w->acquire.profile, w);
 }
 
 static struct slot *oldest_spare_blank(const struct pool *p)
@@ -184,7 +184,7 @@ static void keep_warm(struct pool *p, unsigned index)
     v = view_of(p, f);
     plan = refill_want(&v);
     for (unsigned i = 0; i < plan.for_target; i++)
-        if (!health_make_box(p, index, NULL))
+        if (!make_box(p, index, NULL))
             break;
     if (plan.doom_drifted > 0)
         doom_box(p, slot_of(list_first(&f->blank[BLANK_DRIFTED])), POOL_END_DRIFT);

@@ -284,7 +284,7 @@ void waiter_end(struct pool *p, struct waiter *w)
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);
     if (s != NULL) {
-        health_left(p, s);
+        make_left(p, s);
         lease_left(p, s);
     }
 }
