@@ -3,6 +3,8 @@
  * evicted for acquires only, and only as many as are not dying already. */
 #include "pool/internal.h"
 
+#define RETARGET_NS (5 * NS_PER_S) /* the arrival rate decays without events */
+
 void admit_count_arrival(struct pool *p, struct profile *f)
 {
     f->arrivals = refill_decay(f->arrivals, p->now_ns - f->arrivals_ns) + 1;
@@ -219,7 +221,7 @@ static void plan_wake(struct pool *p, const struct profile *f)
     if (f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) > p->now_ns)
         wake_by(p, time_after(f->surplus_ns, f->conf.shrink_ns));
     if (v.target > f->conf.warm_min && v.fresh + v.drifted > f->conf.warm_min)
-        wake_by(p, time_after(p->now_ns, POOL_RETARGET_NS));
+        wake_by(p, time_after(p->now_ns, RETARGET_NS));
 }
 
 void admit_run(struct pool *p)

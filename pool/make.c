@@ -6,6 +6,8 @@
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
+#define STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
+
 /* For `special` alone, if given: it is bound before its row is written. */
 bool make_box(struct pool *p, unsigned profile, struct waiter *special)
 {
@@ -68,7 +70,7 @@ void make_intent_stored(struct pool *p, struct slot *s)
 
 void make_intent_failed(struct pool *p, struct slot *s)
 {
-    p->store_pause_ns = time_after(p->now_ns, POOL_STORE_PAUSE_NS);
+    p->store_pause_ns = time_after(p->now_ns, STORE_PAUSE_NS);
     box_set_state(p, s, POOL_FREE);
 }
 
