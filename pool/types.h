@@ -18,6 +18,7 @@
 #define POOL_LIFE_MAX 32 /* which start of a box: changes when it is started again */
 #define POOL_REASON_MAX 160
 #define POOL_PROFILES_MAX 64
+#define POOL_BACKENDS_MAX 128 /* their indexes are below this */
 #define POOL_NEVER UINT64_MAX
 
 /* Ids are structs so that the compiler catches a mix-up. Zero is no id. */
