@@ -4,6 +4,8 @@
 
 #include "pool/internal.h"
 
+#define COMMIT_MIN_NS (1 * NS_PER_S) /* least time an acquire has for its commit */
+
 static bool eq_req(const struct map_node *node, const void *key)
 {
     return container_of(node, struct waiter, by_req)->req.v == *(const uint64_t *) key;
@@ -91,7 +93,7 @@ static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
         if (w->kind != POOL_EV_ACQUIRE)
             return POOL_NEVER;
         if (w->commit_ns == 0) /* once, however often it looks for another box */
-            w->commit_ns = time_after(p->now_ns, POOL_COMMIT_MIN_NS);
+            w->commit_ns = time_after(p->now_ns, COMMIT_MIN_NS);
         return MAX_OF(w->acquire.deadline_ns, w->commit_ns);
     case WAITER_GONE: /* however many tries that takes, and whatever the pauses between them are */
         return time_after(w->since_ns, p->profiles[w->slot->box.profile].conf.destroy_timeout_ns);
@@ -292,7 +294,7 @@ void waiter_end(struct pool *p, struct waiter *w)
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);
     if (s != NULL) {
-        health_left(p, s);
+        make_left(p, s);
         lease_left(p, s);
     }
 }

@@ -8,7 +8,7 @@ static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
 {
     switch (s->box.state) {
     case POOL_INTENT:
-        (is_ok ? health_intent_stored : health_intent_failed)(p, s);
+        (is_ok ? make_intent_stored : make_intent_failed)(p, s);
         break;
     case POOL_LEASING:
         (is_ok ? lease_stored : lease_failed)(p, s);

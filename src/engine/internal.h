@@ -199,9 +199,9 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx);
 /* binds.c */
 void fx_bind(struct engine *e, const struct pool_fx *fx);
 void binds_close(struct engine *e); /* what waits for another try is left to the next start */
-/* The box in a backend's words, and back. */
+/* convert.c: the box in a backend's words, and back; false when its labels name what is too long to be ours. */
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
-void seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
+MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
 
 /* update.c: late binding */
 /* Instead of the reply to a call with extras, which comes when they are applied. */
