@@ -8,18 +8,17 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/deliver.h"
 
 enum { METADATA_MAX = 4096 };
 
 enum { REQUESTS_EXPECTED = 256 };
 
 struct acquire {
-    struct engine_call call;
+    struct front_delivery delivery;
     struct api *api;
-    struct http_exchange *ex;
     struct api_caller caller;
     uint64_t started_ns;
-    struct box_id box; /* after the reply */
     char *metadata;
     struct map_node by_request;
     char request_id[POOL_ID_MAX + 1]; /* its caller's name of it; "": none */
@@ -83,7 +82,7 @@ bool api_find_request(const struct api *api, const char *request_id, uint64_t pr
     if (n == NULL)
         return false;
     str_copy_cut(ret, POOL_ID_MAX + 1,
-                 container_of(n, struct acquire, by_request)->call.sandbox_id);
+                 container_of(n, struct acquire, by_request)->delivery.call.sandbox_id);
     return true;
 }
 
@@ -91,7 +90,7 @@ static void acquire_free(struct acquire *a)
 {
     request_forget(a);
     free(a->metadata);
-    free(a->call.extras); /* NULL when the engine has taken it */
+    free(a->delivery.call.extras); /* NULL when the engine has taken it */
     free(a);
 }
 
@@ -217,15 +216,6 @@ static int decode_metadata(const struct json *body, struct acquire *a, struct er
     return SP_OK;
 }
 
-static void on_taken(void *ctx, int result)
-{
-    struct acquire *a = ctx;
-
-    if (result != SP_OK && a->box.v != 0)
-        engine_undelivered(a->api->engine, &a->call, a->box, false);
-    acquire_free(a);
-}
-
 static void reply_lease(struct acquire *a, const struct pool_fx *fx)
 {
     const struct rt *rt = engine_rt(a->api->engine);
@@ -240,7 +230,7 @@ static void reply_lease(struct acquire *a, const struct pool_fx *fx)
     json_put_num(&o, "total", (double) ((rt_now(rt) - a->started_ns) / NS_PER_US) / 1000);
     json_end(&o);
     json_end(&o);
-    http_reply_json(a->ex, 200, &o);
+    http_reply_json(a->delivery.ex, 200, &o);
 }
 
 static void reply_failure(struct acquire *a, const struct pool_fx *fx)
@@ -249,30 +239,25 @@ static void reply_failure(struct acquire *a, const struct pool_fx *fx)
 
     /* There was a box; what could not be done to it is said by the backend's own words. */
     if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
-        http_reply_error(a->ex, fx->u.reply.code, fx->reason, 0);
+        http_reply_error(a->delivery.ex, fx->u.reply.code, fx->reason, 0);
     else
-        api_reply_failure(a->ex, fx);
+        api_reply_failure(a->delivery.ex, fx);
 }
 
-static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 {
-    struct acquire *a = container_of(call, struct acquire, call);
+    struct acquire *a = container_of(d, struct acquire, delivery);
 
-    http_on_taken(a->ex, on_taken, a);
-    if (fx->u.reply.code != SP_OK) {
+    front_answer(d);
+    if (fx->u.reply.code != SP_OK)
         reply_failure(a, fx);
-        return;
-    }
-    a->box = fx->box;
-    reply_lease(a, fx);
+    else
+        reply_lease(a, fx);
 }
 
-static void on_gone(void *ctx)
+static void on_end(struct front_delivery *d)
 {
-    struct acquire *a = ctx;
-
-    engine_call_abandon(a->api->engine, &a->call);
-    acquire_free(a);
+    acquire_free(container_of(d, struct acquire, delivery));
 }
 
 /* The profile of the box it will get, as far as that is known: the engine looks again at the box. */
@@ -303,11 +288,26 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     if (r == SP_OK)
         r = decode_metadata(body, a, err);
     if (r == SP_OK)
-        r = api_decode_extras(a->api, &a->caller, body, likely_profile(a, ret), &a->call.extras,
-                              err);
-    a->call.deadline_ns = ret->deadline_ns;
-    a->call.may_exceed = a->caller.is_operator;
+        r = api_decode_extras(a->api, &a->caller, body, likely_profile(a, ret),
+                              &a->delivery.call.extras, err);
     return r;
+}
+
+static void start(struct acquire *a, struct http_exchange *ex, struct pool_event *ev)
+{
+    static const struct front_delivery_ops ops = {.on_reply = on_reply, .on_end = on_end};
+    struct engine_call *call = &a->delivery.call;
+
+    a->started_ns = rt_now(engine_rt(a->api->engine));
+    ev->u.acquire.principal = a->caller.principal;
+    ev->u.acquire.is_operator = a->caller.is_operator;
+    call->deadline_ns = ev->u.acquire.deadline_ns;
+    call->may_exceed = a->caller.is_operator;
+    call->metadata = a->metadata;
+    str_copy_cut(call->sandbox_id, sizeof(call->sandbox_id), ev->u.acquire.sandbox_id);
+    request_note(a);
+    front_begin(&a->delivery, a->api->engine, ex, &ops);
+    front_ask(&a->delivery, ev);
 }
 
 void api_acquire(struct http_exchange *ex)
@@ -321,7 +321,6 @@ void api_acquire(struct http_exchange *ex)
         return;
     a = xcalloc(1, sizeof(*a));
     a->api = api_of(ex);
-    a->ex = ex;
     (void) api_identify(ex, &a->caller); /* the guard has let it in */
     if (decode(a, json_root(doc), &ev.u.acquire, &err) != SP_OK) {
         http_reply_err(ex, &err);
@@ -330,14 +329,5 @@ void api_acquire(struct http_exchange *ex)
         return;
     }
     (void) json_doc_free(doc);
-    a->started_ns = rt_now(engine_rt(a->api->engine));
-    ev.u.acquire.principal = a->caller.principal;
-    ev.u.acquire.is_operator = a->caller.is_operator;
-    a->call.metadata = a->metadata;
-    a->call.on_reply = on_reply;
-    str_copy_cut(a->call.sandbox_id, sizeof(a->call.sandbox_id), ev.u.acquire.sandbox_id);
-    request_note(a);
-    http_set_ctx(ex, a, on_gone);
-    http_may_repeat(ex);
-    engine_call_start(a->api->engine, &a->call, &ev);
+    start(a, ex, &ev);
 }
