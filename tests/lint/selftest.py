@@ -7,6 +7,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MARK = "TO" + "DO"
+BEGIN, END = "<!-- layers.txt: begin -->", "<!-- layers.txt: end -->"
+TABLE = subprocess.run([sys.executable, "-B", os.path.join(HERE, "layers.py"), "--table"], capture_output=True, text=True,
+                       timeout=60, check=True).stdout
 
 CLEAN = "/* Fine. */\n#include <stddef.h>\n"
 # check, file, text, line that must be named, words that must be in the report
@@ -27,6 +30,9 @@ CASES = (
     ("layers", "src/nowhere/a.c", CLEAN, 1, "no rule"),
     ("layers", "src/agent/file/a.c", '#include "agent/aio/envelope.h"\n', 1, "may see"),
     ("layers", "src/agent/core/a.c", '#include "agent/serve.h"\n', 1, "may see"),
+    ("layers", "ARCHITECTURE.md", f"a\n{BEGIN}\n| a | b |\n{END}\n", 2, "differs from layers.txt"),
+    ("layers", "ARCHITECTURE.md", "a\n", 1, "must stand around"),
+    ("layers", "tests/lint/layers.txt", "pool sees a\nstore sees base\n", 2, "'store' is not there"),
     ("length", "src/base/a.c", "/* . */\n" * 501, 501, "split"),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 61 + "}\n", 2, "f() has 61"),
     ("banned", "src/base/a.c", "int f(char *a)\n{\n    return atoi(a);\n}\n", 3, "atoi()"),
@@ -44,6 +50,7 @@ HARMLESS = (
     ("layers", "pool/pool.c", "int f(void)\n{\n    return xcalloc(1, 1) != NULL;\n}\n"),
     ("layers", "src/base/json_read.c", "#include <yyjson.h>\n"),
     ("layers", "src/engine/a.c", '#include "pool/pool.h"\n#include "engine/internal.h"\n'),
+    ("layers", "ARCHITECTURE.md", f"a\n{BEGIN}\n{TABLE}{END}\n"),
     ("layers", "src/agent/aio/a.c", '#include "agent/aio/envelope.h"\n#include "agent/file/job.h"\n'),
     ("banned", "src/base/a.c", '/* atoi() */\nconst char *a = "strcpy(a, b) // c";\nint my_atoi(int);\n'),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 60 + "}\n"),
