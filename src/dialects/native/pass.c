@@ -6,8 +6,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "box/proxy_head.h"
 #include "dialects/native/internal.h"
+#include "front/pass.h"
 
 void api_set_base(struct http_exchange *ex, struct api_caller *caller)
 {
@@ -41,56 +41,42 @@ void api_box_url(const struct api_caller *caller, const struct pool_box *box,
         (void) snprintf(ret, 2 * BOX_ADDRESS_MAX, "%s/s/%s", caller->base, box->sandbox_id);
 }
 
-/* The box that the request may use, and what of the target it gets; NULL for all others alike. */
-static const struct pool_box *admit(struct http_exchange *ex, const char **ret_rest)
+static const struct pool_box *find(void *ctx, const char *sandbox_id)
 {
-    static const struct pool_box nobody = {.token = "00000000000000000000000000000000"};
-    struct api_caller caller;
-    char capability[BOX_CAPABILITY_LEN + 1];
-    struct proxy_target t;
-    const struct pool_box *box;
-    bool is_found;
-    bool is_owner;
+    const struct api *api = ctx;
+    const struct pool_box *box = pool_find_sandbox(engine_pool(api->engine), sandbox_id);
 
-    if (!proxy_split(http_target(ex), &t))
-        return NULL;
-    box = pool_find_sandbox(engine_pool(api_of(ex)->engine), t.id);
-    is_found = box != NULL && pool_is_shown(box) && !str_is_empty(box->url);
-    if (!is_found)
-        box = &nobody; /* takes as long */
-    box_capability(t.id, box->token, capability);
-    if (str_equal_secret(t.capability, capability) && is_found && !str_is_empty(box->token)) {
-        *ret_rest = t.rest_of_capability;
-        http_prove_as(ex, box->principal);
-        return box;
-    }
-    *ret_rest = t.rest;
-    is_owner = api_identify(ex, &caller) && caller.principal == box->principal;
-    return is_found && is_owner ? box : NULL;
+    return box != NULL && pool_is_shown(box) ? box : NULL;
+}
+
+static bool is_owner(void *ctx, struct http_exchange *ex, const struct pool_box *box)
+{
+    struct api_caller caller;
+
+    (void) ctx;
+    return api_identify(ex, &caller) && caller.principal == box->principal;
+}
+
+static void prove(struct http_exchange *ex, const struct pool_box *box)
+{
+    http_prove_as(ex, box->principal);
 }
 
 void api_pass(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     const struct config *c = engine_config(api->engine);
-    const char *rest = NULL;
-    const struct pool_box *box = admit(ex, &rest);
+    struct front_door door = {.ctx = api, .find = find, .is_known = is_owner, .prove = prove};
     struct box_proxy_limits limits = {.requests = c->tcp.max_requests,
                                       .requests_per_box = c->tcp.max_requests_per_box,
                                       .share_percent = (unsigned) c->http.share_percent,
                                       .idle_ns = c->tcp.request_idle_s * NS_PER_S};
     struct box_proxy_to to;
 
-    if (box == NULL || api->proxy == NULL) {
+    if (front_admit(ex, &door, &to) == NULL || api->proxy == NULL)
         http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
-        return;
-    }
-    to = (struct box_proxy_to){.box = box->id.v,
-                               .caller = box->principal,
-                               .url = box->url,
-                               .token = box->token,
-                               .rest = rest};
-    box_proxy_pass(api->proxy, ex, &limits, &to);
+    else
+        box_proxy_pass(api->proxy, ex, &limits, &to);
 }
 
 /* --- life --- */
@@ -98,9 +84,8 @@ void api_pass(struct http_exchange *ex)
 static void on_use(void *ctx, uint64_t box, int delta)
 {
     const struct api *api = ctx;
-    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = {box}, .u.activity.delta = delta};
 
-    engine_post(api->engine, &ev);
+    front_on_use(api->engine, box, delta);
 }
 
 static void refuse(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text)

@@ -4,8 +4,8 @@
 #include <strings.h>
 
 #include "base/str.h"
-#include "box/proxy_head.h"
 #include "dialects/provisioner/internal.h"
+#include "front/pass.h"
 
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX])
@@ -34,54 +34,34 @@ static bool has_token(struct http_exchange *ex, const char *token)
            str_equal_secret(given + strlen(scheme), token);
 }
 
-/* The box that the request may use, and what of the target it gets; NULL for all others alike. */
-static const struct pool_box *admit(struct http_exchange *ex, const char **ret_rest)
+static const struct pool_box *find(void *ctx, const char *sandbox_id)
 {
-    static const struct pool_box nobody = {.token = ""};
-    const struct provisioner *p = provisioner_of(ex);
-    char capability[BOX_CAPABILITY_LEN + 1];
-    struct proxy_target t;
-    const struct pool_box *box;
-    bool is_found;
+    return provisioner_find(ctx, sandbox_id);
+}
 
-    if (!proxy_split(http_target(ex), &t))
-        return NULL;
-    box = provisioner_find(p, t.id);
-    is_found = box != NULL && !str_is_empty(box->url);
-    if (!is_found)
-        box = &nobody; /* takes as long */
-    box_capability(t.id, box->token, capability);
-    if (str_equal_secret(t.capability, capability) && is_found && !str_is_empty(box->token)) {
-        *ret_rest = t.rest_of_capability;
-        http_prove(ex);
-        return box;
-    }
-    if ((provisioner_has_key(ex) || has_token(ex, box->token)) && is_found) {
-        *ret_rest = t.rest;
-        http_prove(ex);
-        return box;
-    }
-    return NULL;
+static bool is_known(void *ctx, struct http_exchange *ex, const struct pool_box *box)
+{
+    (void) ctx;
+    return provisioner_has_key(ex) || has_token(ex, box->token);
 }
 
 void provisioner_pass(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
     const struct config *c = engine_config(p->engine);
-    const char *rest = NULL;
-    const struct pool_box *box = admit(ex, &rest);
+    struct front_door door = {.ctx = p, .find = find, .is_known = is_known};
     struct box_proxy_limits limits = {.requests = c->provisioner.max_requests,
                                       .requests_per_box = c->provisioner.max_requests_per_box,
                                       .idle_ns = c->provisioner.request_idle_s * NS_PER_S};
     char sandbox_id[POOL_ID_MAX + 1];
     struct box_proxy_to to;
+    const struct pool_box *box = front_admit(ex, &door, &to);
 
     if (box == NULL) {
         provisioner_refuse(ex, 404, 0, "Not Found");
         return;
     }
-    to =
-        (struct box_proxy_to){.box = box->id.v, .url = box->url, .token = box->token, .rest = rest};
+    http_prove(ex); /* by the capability, its key or the box's token */
     str_copy_cut(sandbox_id, sizeof(sandbox_id), box->sandbox_id);
     box_proxy_pass(p->proxy, ex, &limits, &to);
     provisioner_hold(p, sandbox_id);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+#include "front/pass.h"
 
 enum { KEY_MIN = 16, DETAIL_MAX = 512 };
 
@@ -140,9 +141,8 @@ static struct http_limits own_limits(const struct provisioner *p, const struct h
 static void on_use(void *ctx, uint64_t box, int delta)
 {
     const struct provisioner *p = ctx;
-    struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .box = {box}, .u.activity.delta = delta};
 
-    engine_post(p->engine, &ev);
+    front_on_use(p->engine, box, delta);
 }
 
 static void refuse_text(struct http_exchange *ex, int status, uint64_t retry_after_ms,
