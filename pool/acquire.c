@@ -5,11 +5,16 @@
 
 #include "pool/internal.h"
 
+#define DISCOVER_NS (5 * NS_PER_S)
+#define QUESTION_MIN_NS (250 * NS_PER_MS)
+#define SPACE_RETRY_NS (5 * NS_PER_S)
+#define RETRY_AFTER_MIN_NS (100 * NS_PER_MS)
+
 static const struct refusal queue_full = {SP_QUEUE_FULL, "too many callers are waiting",
-                                          POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
+                                          RETRY_AFTER_MIN_NS, POOL_END_NONE};
 static const struct refusal share_full = {
     SP_QUEUE_FULL, "this caller has its share of the queue, the rest is kept for other callers",
-    POOL_RETRY_AFTER_MIN_NS, POOL_END_NONE};
+    RETRY_AFTER_MIN_NS, POOL_END_NONE};
 
 /* An older copy of the database may name an owner whose lease came to nothing, after which somebody else
  * got the box: the labels tell. */
@@ -32,7 +37,7 @@ static void refuse(struct pool *p, struct waiter *w, int code, const char *reaso
 struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
-    struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, POOL_RETRY_AFTER_MIN_NS)};
+    struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, RETRY_AFTER_MIN_NS)};
 
     if (w->phase == WAITER_BOX && w->slot->absences > 0) {
         r.code = SP_BACKEND_UNAVAILABLE;
@@ -62,7 +67,7 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     } else if (w->phase != WAITER_BOX && p->is_space_low) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = p->space_reason;
-        r.retry_after_ns = POOL_SPACE_RETRY_NS;
+        r.retry_after_ns = SPACE_RETRY_NS;
     } else if (w->phase != WAITER_BOX && f->failures > 0) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = f->reason;
@@ -114,7 +119,7 @@ static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
     if (w->acquire.deadline_ns <= p->now_ns) {
         struct refusal r = {.code = p->mode == POOL_PAUSED ? SP_PAUSED : SP_ACQUIRE_TIMEOUT,
                             .reason = "the thread's box is not ready",
-                            .retry_after_ns = POOL_RETRY_AFTER_MIN_NS};
+                            .retry_after_ns = RETRY_AFTER_MIN_NS};
 
         if (s->absences > 0)
             r = (struct refusal){SP_BACKEND_UNAVAILABLE, absent_text, POOL_ABSENT_GAP_NS,
@@ -130,7 +135,7 @@ static uint64_t question_deadline(const struct pool *p, const struct waiter *w, 
 {
     uint64_t at_ns = MIN_OF(time_after(p->now_ns, limit_ns), w->acquire.deadline_ns);
 
-    return MAX_OF(at_ns, time_after(p->now_ns, POOL_QUESTION_MIN_NS));
+    return MAX_OF(at_ns, time_after(p->now_ns, QUESTION_MIN_NS));
 }
 
 static bool needs_check(struct pool *p, const struct slot *s, const struct waiter *w)
@@ -283,7 +288,7 @@ static void discover_first(struct pool *p, struct waiter *w)
     p->epoch++;
     waiter_enter(p, w, WAITER_DISCOVERING);
     w->epoch = p->epoch;
-    emit_discover(p, w, question_deadline(p, w, POOL_DISCOVER_NS));
+    emit_discover(p, w, question_deadline(p, w, DISCOVER_NS));
 }
 
 /* A blank box, or a place in line. */

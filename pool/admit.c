@@ -3,6 +3,8 @@
  * evicted for acquires only, and only as many as are not dying already. */
 #include "pool/internal.h"
 
+#define RETARGET_NS (5 * NS_PER_S) /* the arrival rate decays without events */
+
 void admit_count_arrival(struct pool *p, struct profile *f)
 {
     f->arrivals = refill_decay(f->arrivals, p->now_ns - f->arrivals_ns) + 1;
@@ -115,9 +117,9 @@ static bool make_for(struct pool *p, struct waiter *w)
 {
     turn_made(p, w);
     if (!w->acquire.is_special)
-        return health_make_box(p, w->acquire.profile, NULL);
+        return make_box(p, w->acquire.profile, NULL);
     turn_rotate(p, &p->profiles[w->acquire.profile], LINE_SPECIAL);
-    return health_make_box(p, w->acquire.profile, w);
+    return make_box(p, w->acquire.profile, w);
 }
 
 static struct slot *oldest_spare_blank(const struct pool *p)
@@ -184,7 +186,7 @@ static void keep_warm(struct pool *p, unsigned index)
     v = view_of(p, f);
     plan = refill_want(&v);
     for (unsigned i = 0; i < plan.for_target; i++)
-        if (!health_make_box(p, index, NULL))
+        if (!make_box(p, index, NULL))
             break;
     if (plan.doom_drifted > 0)
         doom_box(p, slot_of(list_first(&f->blank[BLANK_DRIFTED])), POOL_END_DRIFT);
@@ -219,7 +221,7 @@ static void plan_wake(struct pool *p, const struct profile *f)
     if (f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) > p->now_ns)
         wake_by(p, time_after(f->surplus_ns, f->conf.shrink_ns));
     if (v.target > f->conf.warm_min && v.fresh + v.drifted > f->conf.warm_min)
-        wake_by(p, time_after(p->now_ns, POOL_RETARGET_NS));
+        wake_by(p, time_after(p->now_ns, RETARGET_NS));
 }
 
 void admit_run(struct pool *p)

@@ -4,7 +4,6 @@
 
 #include "pool/pool.h"
 
-#define POOL_BACKENDS_MAX 128
 #define POOL_UNHEARD_OWN_MAX 4 /* boxes with what a caller asked for; they stop no others */
 
 struct profile;

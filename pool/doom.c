@@ -45,7 +45,7 @@ void doom_died(struct pool *p, struct slot *s, enum pool_end end)
 {
     switch (s->box.state) {
     case POOL_STARTING:
-        health_count_failure(p, s, "the box died while it started");
+        breaker_count_failure(p, s, "the box died while it started");
         if (!box_is_dying(s)) /* the last of its callers has been refused */
             doom_box(p, s, end);
         break;
@@ -178,7 +178,7 @@ static void retry_later(struct pool *p, struct slot *s, const struct pool_event 
     s->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
     expiry_update(p, s);
     if (s->is_unheard && away_is_silence(ev->u.failed.code))
-        health_still_failing(p, s, ev->u.failed.reason);
+        breaker_still_failing(p, s, ev->u.failed.reason);
     /* On this machine the next try will mostly do. */
     if (c->is_elsewhere || time_after(s->changed_ns, c->destroy_timeout_ns) <= p->now_ns)
         answer_waiting(p, s);

@@ -6,6 +6,9 @@
 
 #include "pool/internal.h"
 
+#define MISSES_MAX 3                /* listings without it, and no answer each time: it has died */
+#define MISS_GAP_NS (10 * NS_PER_S) /* listings closer together than this count as one */
+
 bool doubt_concerns(const struct slot *s)
 {
     switch (s->box.state) {
@@ -76,7 +79,7 @@ static void is_alive(struct pool *p, struct slot *s)
 void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict)
 {
     bool was_asked = s->is_asking && s->is_missing; /* else a listing has shown it meanwhile */
-    bool is_apart = s->misses == 0 || p->now_ns - s->missed_ns >= POOL_MISS_GAP_NS;
+    bool is_apart = s->misses == 0 || p->now_ns - s->missed_ns >= MISS_GAP_NS;
 
     doubt_stop(p, s);
     if (verdict == POOL_ALIVE) {
@@ -88,7 +91,7 @@ void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict)
         s->misses++;
         s->missed_ns = p->now_ns;
     }
-    if (verdict == POOL_DEAD || s->misses >= POOL_MISSES_MAX)
+    if (verdict == POOL_DEAD || s->misses >= MISSES_MAX)
         end(p, s);
     else if (was_asked)
         box_set_doubt(p, s, true, true);

@@ -3,12 +3,14 @@
 #ifndef POOL_DOUBT_H
 #define POOL_DOUBT_H
 
-#include <stdbool.h>
-
+#include "base/compiler.h"
 #include "pool/pool.h"
 
 struct slot;
 struct waiter;
+
+#define POOL_ASKS_MAX 16 /* boxes that a listing does not show are asked for, this many at once */
+#define POOL_ABSENT_GAP_NS (2 * NS_PER_S) /* between two times that it was found absent */
 
 /* doubt.c: boxes a clean listing does not show. */
 bool doubt_concerns(const struct slot *s); /* a clean listing should say whether it is there */

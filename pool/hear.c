@@ -4,6 +4,11 @@
  * before its lease ends. */
 #include "pool/internal.h"
 
+#define HEAR_NS (30 * NS_PER_S)         /* unwatched: an owned box is asked so often */
+#define ABSENT_MAX 3                    /* times it was found absent, before its lease ends */
+#define SILENT_GAP_NS (250 * NS_PER_MS) /* before a silent one is asked again for its owner, */
+#define SILENT_MAX 4                    /* this many times; then it gets it as it is */
+
 static bool is_owned(const struct slot *s)
 {
     return s->box.state == POOL_LEASED || s->box.state == POOL_PARKED;
@@ -11,7 +16,7 @@ static bool is_owned(const struct slot *s)
 
 static void plan(struct pool *p, struct slot *s)
 {
-    s->hear_ns = time_after(p->now_ns, POOL_HEAR_NS + rand_below(&p->rand, POOL_HEAR_NS / 2));
+    s->hear_ns = time_after(p->now_ns, HEAR_NS + rand_below(&p->rand, HEAR_NS / 2));
 }
 
 void hear_begin(struct pool *p, struct slot *s)
@@ -52,7 +57,7 @@ static bool count_absence(struct pool *p, struct slot *s)
         s->absent_ns = p->now_ns;
     }
     s->hear_ns = time_after(s->absent_ns, POOL_ABSENT_GAP_NS);
-    return s->absences >= POOL_ABSENT_MAX;
+    return s->absences >= ABSENT_MAX;
 }
 
 enum pool_verdict hear_answered(struct pool *p, struct slot *s, const struct pool_event *ev)
@@ -79,7 +84,7 @@ enum pool_verdict hear_answered(struct pool *p, struct slot *s, const struct poo
         s->absences = 0; /* its backend knows it */
     plan(p, s);
     if (verdict == POOL_SILENT && !list_is_empty(&s->waiters)) /* its owner is there */
-        s->hear_ns = time_after(p->now_ns, POOL_SILENT_GAP_NS);
+        s->hear_ns = time_after(p->now_ns, SILENT_GAP_NS);
     return verdict;
 }
 
@@ -91,6 +96,6 @@ bool hear_is_enough(const struct pool *p, const struct slot *s, const struct wai
         return true;
     if (verdict == POOL_ABSENT)
         return false;
-    return verdict != POOL_SILENT || w->silences >= POOL_SILENT_MAX ||
+    return verdict != POOL_SILENT || w->silences >= SILENT_MAX ||
            w->acquire.deadline_ns <= p->now_ns;
 }

@@ -55,7 +55,7 @@ static void start_probing(struct pool *p, struct slot *s)
     box_set_state(p, s, POOL_STARTING);
     s->box.is_unseen = false;
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);
-    health_probe(p, s);
+    make_probe(p, s);
 }
 
 void listed_adopt(struct pool *p, struct slot *s)
@@ -72,7 +72,7 @@ void listed_adopt(struct pool *p, struct slot *s)
     case POOL_STARTING:
         s->box.is_unseen = false;
         emit_event(p, POOL_FACT_ADOPTED, s, NULL);
-        health_probe(p, s);
+        make_probe(p, s);
         break;
     case POOL_LEASED:
     case POOL_PARKED:

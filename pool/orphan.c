@@ -68,7 +68,7 @@ static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile
     box_enter(p, s, POOL_STARTING);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);
-    health_probe(p, s);
+    make_probe(p, s);
 }
 
 static void destroy(struct pool *p, const struct pool_seen *seen, unsigned profile,

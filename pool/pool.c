@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "pool/internal.h"
 
+#define SPARE_SLOTS 64 /* for boxes found running that the cap has no room for */
+
 /* A box makes at most this many effects in one step (a listing: adopted, row, probe; a death: lost,
  * doomed, row; the same slot is not used again before the next step). */
 #define FX_PER_SLOT 6
@@ -13,7 +15,7 @@
 
 static void init_slots(struct pool *p, unsigned restore_max)
 {
-    p->slot_count = (size_t) MAX_OF(p->max_boxes, restore_max) + POOL_SPARE_SLOTS;
+    p->slot_count = (size_t) MAX_OF(p->max_boxes, restore_max) + SPARE_SLOTS;
     p->slots = xcalloc(p->slot_count, sizeof(struct slot));
     for (int i = 0; i < POOL_STATE_COUNT; i++)
         list_init(&p->lists[i]);

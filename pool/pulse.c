@@ -3,6 +3,7 @@
  * which is handed out has answered a short while ago. One that has not is mute: nobody is given it
  * until it answers, and it goes when it does not answer twice. */
 #include "pool/pulse.h"
+#include "pool/internal.h"
 
 #define POOL_PULSE_PAUSE_NS (500 * NS_PER_MS) /* before a blank box is asked again */
 

@@ -2,7 +2,9 @@
 #ifndef POOL_PULSE_H
 #define POOL_PULSE_H
 
-#include "pool/internal.h"
+#include "pool/pool.h"
+
+struct slot;
 
 enum pulse {
     PULSE_FRESH,  /* it has answered a moment ago */

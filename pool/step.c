@@ -13,9 +13,9 @@ static void abandon(struct pool *p, const struct pool_event *ev)
 static void answer_create(struct pool *p, const struct pool_event *ev)
 {
     if (ev->kind == POOL_EV_CREATED)
-        health_created(p, ev);
+        make_created(p, ev);
     else
-        health_create_failed(p, ev);
+        make_create_failed(p, ev);
 }
 
 /* What nobody was asked for. */
@@ -69,7 +69,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         answer_create(p, ev);
         break;
     case POOL_EV_PROBED:
-        health_probed(p, ev);
+        make_probed(p, ev);
         break;
     case POOL_EV_CHECKED:
         acquire_checked(p, ev);

@@ -1,8 +1,44 @@
-/* views.h - the pool in numbers, and what becomes of a box. Part of pool.h, which includes it. */
+/* views.h - what can be seen of the pool: its boxes, who waits, and all of it in numbers. What these
+ * functions return is valid until the next step. Part of pool.h. */
 #ifndef POOL_VIEWS_H
 #define POOL_VIEWS_H
 
-#include "pool/pool.h"
+#include "pool/types.h"
+
+struct pool;
+
+/* --- boxes --- */
+
+/* Its lease is committed, by rows that are not in doubt: address and token may be shown to its owner.
+ * Whatever shows them of a box in another state lets somebody keep a token that the next owner of a
+ * blank box gets. */
+bool pool_is_shown(const struct pool_box *box);
+const struct pool_box *pool_find_box(const struct pool *p, struct box_id id);
+const struct pool_box *pool_find_sandbox(const struct pool *p, const char *sandbox_id);
+/* How an id that is bound no longer ended; POOL_END_NONE when unknown. */
+enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint64_t *ret_generation,
+                             uint64_t *ret_principal);
+/* A box whose end is under way, by the id it had; the newest if there are several. */
+const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbox_id);
+/* The first box in the order of listings after `after` (pool_box.order), and the next one; NULL at the
+ * end. */
+const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at);
+const struct pool_box *pool_next(const struct pool *p, size_t *at);
+/* The same among those that are, or were until their end began, of one principal; and the next one. Costs
+ * nothing for the boxes of others. */
+const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);
+const struct pool_box *pool_next_of(const struct pool_box *box);
+const struct pool_box *pool_slot(const struct pool *p, size_t index); /* from 0; or NULL */
+size_t pool_slot_count(const struct pool *p);
+
+/* When time alone ends a leased or parked box, POOL_NEVER for never; *ret_by gets "ttl", "idle", "parked"
+ * or "". A box that is idle by then and whose agent says that something is at work in it goes on. */
+uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by);
+
+/* A box whose end is under way, by the id it had, as callers are shown it: one that was given up on purpose. */
+const struct pool_box *pool_find_deleting(const struct pool *p, const char *sandbox_id);
+
+/* --- numbers --- */
 
 struct pool_profile_view {
     const struct pool_profile *profile;
@@ -48,6 +84,8 @@ const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
 /* Index by name; -1 when unknown. */
 int pool_profile_index(const struct pool *p, const char *name);
 
+/* --- who waits --- */
+
 /* An acquire that waits. */
 struct pool_waiting {
     unsigned profile;
@@ -63,12 +101,5 @@ bool pool_find_waiting(const struct pool *p, const char *sandbox_id, uint64_t pr
 
 /* Nothing is free, will be soon, or can be evicted: a new box cannot be had. */
 bool pool_is_exhausted(const struct pool *p);
-
-/* When time alone ends a leased or parked box, POOL_NEVER for never; *ret_by gets "ttl", "idle", "parked"
- * or "". A box that is idle by then and whose agent says that something is at work in it goes on. */
-uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by);
-
-/* A box whose end is under way, by the id it had, as callers are shown it: one that was given up on purpose. */
-const struct pool_box *pool_find_deleting(const struct pool *p, const char *sandbox_id);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "pool/internal.h"
 
+#define COMMIT_MIN_NS (1 * NS_PER_S) /* least time an acquire has for its commit */
+
 static bool eq_req(const struct map_node *node, const void *key)
 {
     return container_of(node, struct waiter, by_req)->req.v == *(const uint64_t *) key;
@@ -91,7 +93,7 @@ static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
         if (w->kind != POOL_EV_ACQUIRE)
             return POOL_NEVER;
         if (w->commit_ns == 0) /* once, however often it looks for another box */
-            w->commit_ns = time_after(p->now_ns, POOL_COMMIT_MIN_NS);
+            w->commit_ns = time_after(p->now_ns, COMMIT_MIN_NS);
         return MAX_OF(w->acquire.deadline_ns, w->commit_ns);
     case WAITER_GONE: /* however many tries that takes, and whatever the pauses between them are */
         return time_after(w->since_ns, p->profiles[w->slot->box.profile].conf.destroy_timeout_ns);
@@ -237,6 +239,15 @@ static struct waiter *find_heir(const struct waiter *w)
     return first != NULL ? waiter_of(first) : NULL;
 }
 
+/* The turn is one for a profile. What a box is to be made with was worked out for the profile that the caller meant: the
+ * backend of another one may have to be given more of it at once. */
+static bool can_take_turn(const struct waiter *w, const struct waiter *heir)
+{
+    return w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
+           w->acquire.principal == heir->acquire.principal &&
+           (heir->acquire.made_with == 0 || heir->acquire.profile == w->acquire.profile);
+}
+
 /* The heir becomes what `w` was. */
 static void hand_over(struct pool *p, struct waiter *w)
 {
@@ -251,8 +262,7 @@ static void hand_over(struct pool *p, struct waiter *w)
         heir->retry_ns = w->retry_ns;
         memcpy(heir->reason, w->reason, sizeof(heir->reason));
     }
-    if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
-        w->acquire.principal == heir->acquire.principal) {
+    if (can_take_turn(w, heir)) {
         map_remove(&p->threads, &w->by_sandbox);
         turn_replace(p, w, heir);
         count_meant(p, heir, -1);
@@ -284,7 +294,7 @@ void waiter_end(struct pool *p, struct waiter *w)
     w->phase = WAITER_FREE;
     list_push_front(&p->free_waiters, &w->link);
     if (s != NULL) {
-        health_left(p, s);
+        make_left(p, s);
         lease_left(p, s);
     }
 }

@@ -196,14 +196,15 @@ enum backend_death {
     BACKEND_DEATH_UNGUARDED, /* the guard of its sockets had ended */
 };
 
-/* Told by the backend at any time, from the loop, never from inside a call. */
+/* Reported by the backend at any time, from the loop, never from inside a call, except that on_notice()
+ * comes from inside a call, too, when it is about an image. */
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
     /* May be NULL. It died because what served it from outside had ended. */
     void (*on_alone)(void *ctx, uint64_t box_id, enum backend_death death);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
-    /* May be NULL. Those about images come from inside a call, too. */
+    /* May be NULL. */
     void (*on_notice)(void *ctx, const struct backend_notice *n);
 };
 

@@ -30,15 +30,6 @@ void backend_key(const struct config_profile *p, char *dst, size_t cap)
         config_backend_key(p, dst, cap);
 }
 
-const char *const *backend_names(void)
-{
-    static const char *names[ARRAY_LEN(all) + 1];
-
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        names[i] = all[i]->name;
-    return names;
-}
-
 int backend_check(const struct config_profile *p, struct err *err)
 {
     char path[CONFIG_PATH_MAX + 1];

@@ -4,8 +4,6 @@
 
 #include "backend/backend.h"
 
-/* Ends with NULL; static. */
-const char *const *backend_names(void);
 /* What the file alone cannot show: whether this machine has the programs that the profile names. A code
  * with the reason. */
 MUST_CHECK int backend_check(const struct config_profile *p, struct err *err);

@@ -26,7 +26,7 @@ struct config *config_new(void)
 
 static void fini_values(bool is_profile, void *object)
 {
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if (config_key_is_profile(k) == is_profile)
             config_value_fini(k, object);
     }
@@ -144,7 +144,7 @@ int config_load(const char *path, struct config **ret, struct err *err)
 
 int config_can_reload(const struct config *from, const struct config *to, struct err *err)
 {
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if (config_key_is_profile(k) || (k->flags & CONFIG_RELOADABLE) != 0)
             continue;
         if (!config_value_equal(k, from, to))
@@ -202,7 +202,7 @@ void config_set_defaults(bool is_profile, void *object)
 {
     char why[CONFIG_WHY_MAX];
 
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if (config_key_is_profile(k) != is_profile || k->type == CONFIG_TYPE_MAP)
             continue;
         bool is_set = config_value_set(k, object, k->def, why);
@@ -220,7 +220,7 @@ uint64_t config_spec_hash(const struct config_profile *p)
 
     config_set_defaults(true, plain);
     sha256_init(&h);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if (!config_key_is_profile(k) || (k->flags & CONFIG_SPEC) == 0 || !applies(k, p) ||
             config_value_equal(k, p, plain))
             continue;
@@ -250,7 +250,7 @@ uint64_t config_create_concurrency(const struct config_profile *p)
 
     if (p->create.concurrency > 0)
         return p->create.concurrency;
-    return strcmp(p->backend, "remote") == 0 ? REMOTE : USUAL;
+    return strcmp(p->backend, CONFIG_BACKEND_REMOTE) == 0 ? REMOTE : USUAL;
 }
 
 void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
@@ -259,7 +259,7 @@ void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
 
     buf_init(&key, 4 * CONFIG_TEXT_MAX);
     buf_puts(&key, p->backend);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if ((k->flags & CONFIG_ADDRESS) == 0 || (k->flags & CONFIG_OF_BACKEND) == 0 ||
             !applies(k, p))
             continue;
@@ -279,7 +279,8 @@ bool config_profile_at(const char *key, struct config_profile *ret)
     config_set_defaults(true, ret);
     if (!str_copy_n(ret->backend, sizeof(ret->backend), key, len))
         return false;
-    for (const struct config_key *k = config_keys; k->path != NULL && key[len] == ':'; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL && key[len] == ':';
+         k = config_key_next(k)) {
         if ((k->flags & CONFIG_ADDRESS) == 0 || (k->flags & CONFIG_OF_BACKEND) == 0 ||
             !applies(k, ret))
             continue;

@@ -1,5 +1,5 @@
 /* config.h - the configuration as the daemon uses it. Every key is described once, in the table of
- * config/schema.c: that table parses, validates, prints and documents it. */
+ * config/schema*.c: that table parses, validates, prints and documents it. */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
@@ -17,6 +17,13 @@
 #define CONFIG_PROFILES_MAX 64
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
+
+/* All backends there are; the sections that only one of them has are named after it. */
+#define CONFIG_BACKEND_OCI "oci"
+#define CONFIG_BACKEND_DOCKER "docker"
+#define CONFIG_BACKEND_REMOTE "remote"
+#define CONFIG_BACKEND_SIM "sim"
+extern const char *const config_backends[]; /* ends with NULL */
 
 /* Name to text, in the order of the file. */
 struct config_map {
@@ -246,15 +253,11 @@ const struct config_profile *config_find_profile(const struct config *c, const c
  * and pool settings do not count. */
 uint64_t config_spec_hash(const struct config_profile *p);
 /* Profiles with the same key share one backend object, e.g. "sim:/run/sim.sock". */
+void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
 /* The other way: a profile with nothing but the backend of that key. False when it is none. */
 MUST_CHECK bool config_profile_at(const char *key, struct config_profile *ret);
-void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
 /* create.concurrency, or what is usual for the profile's backend. */
 uint64_t config_create_concurrency(const struct config_profile *p);
-/* SP_CONFIG when it is not one of the backends named here. Set by the daemon before loading, so
- * that config knows the names without knowing backends. NULL-terminated, static. */
-void config_set_backend_names(const char *const *names);
-
 /* mounts.c: by their text alone; whoever mounts checks links again.
  * An absolute path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control
  * characters. */

@@ -220,7 +220,7 @@ static void print_object(bool is_profile, const void *object, bool want_help, st
     const char *section = "";
     size_t section_len = 0;
 
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         const char *name = config_key_name(k);
         const char *dot = strchr(name, '.');
         size_t len = dot != NULL ? (size_t) (dot - name) : 0;

@@ -48,8 +48,24 @@ struct config_section {
 
 #define CONFIG_PROFILE_PREFIX "profiles.*."
 
-extern const struct config_key
-    config_keys[]; /* ends with a path of NULL; profiles' keys come last */
+/* The keys of a section, or of a few. */
+struct config_table {
+    const struct config_key *keys;
+    size_t count;
+};
+
+extern const struct config_table config_table_daemon;
+extern const struct config_table config_table_http;
+extern const struct config_table config_table_pool;
+extern const struct config_table config_table_oci;
+extern const struct config_table config_table_provisioner;
+extern const struct config_table config_table_profile;
+extern const struct config_table config_table_docker;
+extern const struct config_table config_table_remote;
+extern const struct config_table config_table_sim;
+
+/* The key after this one, the first after NULL; NULL at the end. Profiles' keys come last. */
+const struct config_key *config_key_next(const struct config_key *k);
 extern const struct config_section config_sections[]; /* ends with a path of NULL */
 
 bool config_key_is_profile(const struct config_key *k);
@@ -120,7 +136,7 @@ const struct config_node *config_node_get(const struct config_node *n, const cha
 
 /* apply.c: tree to configuration. */
 void config_apply(struct config *c, const struct config_node *root, struct config_problems *p);
-/* validate.c: what one key alone cannot tell. */
+/* validate*.c: what one key alone cannot tell. */
 void config_validate(const struct config *c, const struct config_node *root,
                      struct config_problems *p);
 /* docker_options.c: the first thing that is wrong below docker.*, or with what depends on it: the key

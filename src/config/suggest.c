@@ -33,7 +33,7 @@ bool config_suggest(bool is_profile, const char *prefix, const char *word, struc
     const char *found = NULL;
     size_t found_len = 0;
 
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         /* "profiles" itself is a member of the root, by way of the keys in it. */
         const char *name = is_profile ? config_key_name(k) : k->path;
         size_t len;
@@ -54,7 +54,7 @@ bool config_suggest(bool is_profile, const char *prefix, const char *word, struc
         buf_append(out, found, found_len);
         return true;
     }
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         if (strcmp(last_part(k->path), word) == 0) {
             buf_puts(out, k->path);
             return true;

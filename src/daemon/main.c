@@ -140,7 +140,6 @@ int main(int argc, char **argv)
     bool want_doctor = false;
 
     (void) signal(SIGPIPE, SIG_IGN); /* a caller that hangs up must not end the daemon */
-    config_set_backend_names(backend_names());
     for (;;) {
         int opt = getopt_long(argc, argv, "c:Vh", long_options, NULL);
 

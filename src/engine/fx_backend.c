@@ -7,41 +7,6 @@
 #include "box/probe.h"
 #include "engine/internal.h"
 
-void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret)
-{
-    *ret = (struct backend_box){.labels = {.box_id = box->id.v,
-                                           .spec_hash = box->spec_hash,
-                                           .generation = box->generation,
-                                           .principal = box->principal}};
-    str_copy_cut(ret->labels.instance, sizeof(ret->labels.instance), e->instance);
-    str_copy_cut(ret->labels.profile, sizeof(ret->labels.profile), profiles_name(e, box->profile));
-    str_copy_cut(ret->labels.sandbox_id, sizeof(ret->labels.sandbox_id), box->sandbox_id);
-    str_copy_cut(ret->labels.user, sizeof(ret->labels.user), box->user);
-    str_copy_cut(ret->labels.thread, sizeof(ret->labels.thread), box->thread);
-    str_copy_cut(ret->url, sizeof(ret->url), box->url);
-    str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
-    str_copy_cut(ret->token, sizeof(ret->token), box->token);
-    str_copy_cut(ret->life, sizeof(ret->life), box->life);
-}
-
-void seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
-{
-    *ret = (struct pool_seen){.id = {box->labels.box_id},
-                              .generation = box->labels.generation,
-                              .principal = box->labels.principal,
-                              .spec_hash = box->labels.spec_hash,
-                              .is_foreign = box->is_foreign,
-                              .is_absent = box->is_absent};
-    str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), box->labels.sandbox_id);
-    str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);
-    str_copy_cut(ret->thread, sizeof(ret->thread), box->labels.thread);
-    str_copy_cut(ret->profile, sizeof(ret->profile), box->labels.profile);
-    str_copy_cut(ret->url, sizeof(ret->url), box->url);
-    str_copy_cut(ret->token, sizeof(ret->token), box->token);
-    str_copy_cut(ret->ref, sizeof(ret->ref), box->ref);
-    str_copy_cut(ret->life, sizeof(ret->life), box->life);
-}
-
 /* --- destroy --- */
 
 struct destroy_op {
@@ -110,10 +75,12 @@ static void end_discovery(struct discover_op *d, bool is_unknown, bool is_found)
     struct engine *e = d->engine;
     struct pool_event ev = {.kind = POOL_EV_DISCOVERED, .box = d->box, .epoch = d->epoch};
 
+    if (is_found && !seen_from_backend(&d->discover.box, &ev.u.discovered.seen)) {
+        is_found = false; /* something runs under the id, but what it is cannot be said */
+        is_unknown = true;
+    }
     ev.u.discovered.is_unknown = is_unknown;
     ev.u.discovered.is_found = is_found;
-    if (ev.u.discovered.is_found)
-        seen_from_backend(&d->discover.box, &ev.u.discovered.seen);
     free(d);
     engine_post(e, &ev);
     engine_op_ended(e);

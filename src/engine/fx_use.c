@@ -7,8 +7,6 @@
 #include "box/activity.h"
 #include "engine/internal.h"
 
-static_assert(BOX_URL_MAX >= POOL_URL_MAX && BOX_TOKEN_MAX >= POOL_TOKEN_MAX, "they fit");
-
 struct use_op {
     struct box_activity activity;
     struct list_node link;

@@ -199,9 +199,9 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx);
 /* binds.c */
 void fx_bind(struct engine *e, const struct pool_fx *fx);
 void binds_close(struct engine *e); /* what waits for another try is left to the next start */
-/* The box in a backend's words, and back. */
+/* convert.c: the box in a backend's words, and back; false when its labels name what is too long to be ours. */
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
-void seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
+MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
 
 /* update.c: late binding */
 /* Instead of the reply to a call with extras, which comes when they are applied. */
@@ -215,7 +215,7 @@ void update_cancel(struct engine *e, struct box_id box);
 
 /* special.c: boxes made for one caller */
 /* Whether the box of an acquire is to be made for it, and with what. */
-void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a);
+void special_mark(struct engine *e, struct engine_call *call, struct pool_acquire *a);
 /* Before its intent is written: what the box is made with is noted, ... */
 void special_intent(struct engine *e, const struct pool_box *box);
 /* ... and taken by its create; NULL: nothing. */

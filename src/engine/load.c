@@ -15,6 +15,7 @@ struct loaded_box {
     char profile[POOL_NAME_MAX + 1];
     char *backend; /* its key */
     char *metadata;
+    bool is_cut; /* something in its row is too long to be ours */
 };
 
 struct loader {
@@ -91,14 +92,14 @@ static bool on_box(void *ctx, const struct store_box *row)
     b->expires_ns = mono_or(rt, row->expires_ms, POOL_NEVER);
     b->idle_ns = row->idle_limit_ms == 0 ? POOL_NEVER : row->idle_limit_ms * NS_PER_MS;
     b->end = end_of_name(row->end);
-    str_copy_cut(b->sandbox_id, sizeof(b->sandbox_id), row->sandbox_id);
-    str_copy_cut(b->user, sizeof(b->user), row->user);
-    str_copy_cut(b->thread, sizeof(b->thread), row->thread);
-    str_copy_cut(b->url, sizeof(b->url), row->url);
-    str_copy_cut(b->token, sizeof(b->token), row->token);
-    str_copy_cut(b->ref, sizeof(b->ref), row->ref);
-    str_copy_cut(b->life, sizeof(b->life), row->life);
-    str_copy_cut(to->profile, sizeof(to->profile), row->profile);
+    to->is_cut = !str_copy(b->sandbox_id, sizeof(b->sandbox_id), row->sandbox_id) ||
+                 !str_copy(b->user, sizeof(b->user), row->user) ||
+                 !str_copy(b->thread, sizeof(b->thread), row->thread) ||
+                 !str_copy(b->url, sizeof(b->url), row->url) ||
+                 !str_copy(b->token, sizeof(b->token), row->token) ||
+                 !str_copy(b->ref, sizeof(b->ref), row->ref) ||
+                 !str_copy(b->life, sizeof(b->life), row->life) ||
+                 !str_copy(to->profile, sizeof(to->profile), row->profile);
     to->backend = xstrdup(row->backend);
     to->metadata = str_is_empty(row->meta) ? NULL : xstrdup(row->meta);
     return true;
@@ -242,7 +243,7 @@ static int build_pool(struct loader *l, struct err *err)
         const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
-        if (!pool_restore_box(e->pool, &l->boxes[i].box))
+        if (l->boxes[i].is_cut || !pool_restore_box(e->pool, &l->boxes[i].box))
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
             extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);

@@ -126,14 +126,16 @@ static void post_part(struct list_op *l, struct pool_event *ev)
     size_t places = pool_slot_count(e->pool) - l->looked;
     bool is_shown = l->shown + part == l->list.count;
     struct pool_seen *seen = part > 0 ? xcalloc(part, sizeof(*seen)) : NULL;
+    size_t count = 0;
 
+    /* One that cannot be told from another is left out: if it has a row, its backend is asked for it. */
     for (size_t i = 0; i < part; i++)
-        seen_from_backend(&l->list.boxes[l->shown + i], &seen[i]);
+        count += seen_from_backend(&l->list.boxes[l->shown + i], &seen[count]) ? 1 : 0;
     ev->u.listed.is_later = l->shown + l->looked > 0;
     ev->u.listed.is_partial = !is_shown || places > PART_PLACES;
     ev->u.listed.look = is_shown ? PART_PLACES : 0;
     ev->u.listed.seen = seen;
-    ev->u.listed.count = part;
+    ev->u.listed.count = count;
     l->shown += part;
     l->looked += MIN_OF(ev->u.listed.look, places);
     engine_post(e, ev);

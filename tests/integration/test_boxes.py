@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 from harness import BIN, SLOW, WAIT_S, in_threads, main, wait_until
@@ -232,10 +233,11 @@ class Life(Apart, BoxCase):
             return subprocess.run([BIN / "sandpool", "run", *args], capture_output=True, text=True,
                                   timeout=60 * SLOW, check=False,
                                   env={**os.environ, "SANDPOOL_SOCKET": str(self.server.socket)})
+        before = self.counts()["leased"]
         done = run("--", "python3", "-c", "print(6*7)")
         self.assertEqual((done.stdout, done.returncode), ("42\n", 0), done)
         self.assertEqual(run("--", "sh", "-c", "exit 7").returncode, 7)
-        wait_until(lambda: self.counts()["leased"] == 0, "the boxes are given back")
+        wait_until(lambda: self.counts()["leased"] == before, "the boxes are given back")
 
 
 class Stopped(BoxCase):
@@ -277,6 +279,43 @@ class Stopped(BoxCase):
             self.assertIn("does not answer", done.stderr)
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+class Trial(BoxCase):
+    """The box by which a runtime is tried has no instance: it is not one of a name that was lost."""
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}}
+
+    @classmethod
+    def make_config(cls):
+        config = super().make_config()
+        cls.hold = cls.home / "hold"
+        helper = cls.home / "helper"
+        helper.write_text(f'#!/bin/sh\nif [ "$1" = remove ]; then while [ -e {cls.hold} ]; do sleep 0.05; done; fi\n'
+                          f'exec {config["oci"]["helper"]} "$@"\n')
+        helper.chmod(0o755)
+        return {**config, "oci": {**config["oci"], "helper": str(helper)}}
+
+    def trials(self):
+        records = [p.read_text() for p in (self.server.state / "oci" / "boxes").glob("*/box.json")]
+        return [r for r in records if self.instance not in r]
+
+    def test_is_not_reported_as_lost(self):
+        self.server.kill()
+        self.hold.touch()
+        self.addCleanup(self.hold.unlink, missing_ok=True)
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        caller = threading.Thread(target=self.server.acquire, args=("tried",))
+        caller.start()
+        try:
+            wait_until(self.trials, "the runtime is tried")
+            self.assertOk(self.pool.post("/v1/pool/reconcile"))
+            self.assertNotEqual(self.trials(), [])
+            self.assertNotIn("boxes_of_another_instance", self.server.process.output())
+        finally:
+            self.hold.unlink()
+            caller.join()
 
 
 class Kinds(BoxCase):

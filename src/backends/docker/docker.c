@@ -88,7 +88,7 @@ static unsigned late_of(const struct config_profile *p)
 
 /* clang-format off */
 #define OPS(how) { \
-    .name = "docker", \
+    .name = CONFIG_BACKEND_DOCKER, \
     .is_local = true, \
     .is_watched = true, \
     .can_discover = true, \

@@ -93,7 +93,7 @@ static const char *oci_disk_dir(struct backend *backend)
 }
 
 const struct backend_ops oci_ops = {
-    .name = "oci",
+    .name = CONFIG_BACKEND_OCI,
     .is_local = true,
     .is_watched = true,
     .can_discover = true,

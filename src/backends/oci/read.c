@@ -202,8 +202,8 @@ static void on_scanned(struct op *op)
             continue;
         }
         if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0) {
-            if (f->has_record && f->is_running)
-                note_foreign(o, f);
+            if (f->has_record && f->is_running && !str_is_empty(f->record.box.labels.instance))
+                note_foreign(o, f); /* without a name: a trial of ours */
             continue;
         }
         oci_box_adopt(o, f);

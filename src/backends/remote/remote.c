@@ -47,7 +47,7 @@ static void remote_close(struct backend *backend, void (*on_closed)(void *ctx), 
 }
 
 const struct backend_ops remote_ops = {
-    .name = "remote",
+    .name = CONFIG_BACKEND_REMOTE,
     .is_local = false,
     .is_watched = false,
     .can_discover = true,

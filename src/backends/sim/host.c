@@ -440,7 +440,7 @@ static void host_examine(struct backend *b, struct backend_exam *r, uint64_t dea
 }
 
 const struct backend_ops sim_host_ops = {
-    .name = "sim",
+    .name = CONFIG_BACKEND_SIM,
     .is_local = true,
     .is_watched = true,
     .can_discover = true,

@@ -407,7 +407,7 @@ static void sim_examine(struct backend *b, struct backend_exam *r, uint64_t dead
 }
 
 const struct backend_ops sim_ops = {
-    .name = "sim",
+    .name = CONFIG_BACKEND_SIM,
     .is_local = true,
     .is_watched = true,
     .can_discover = true,

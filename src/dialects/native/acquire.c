@@ -1,5 +1,6 @@
 /* acquire.c - POST /v1/acquire. The promise is made by the pool after its commit; if the answer
  * cannot be handed to the caller whole, the box is parked for its thread or destroyed. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,26 +9,37 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/body.h"
+#include "front/deliver.h"
 
 enum { METADATA_MAX = 4096 };
 
 enum { REQUESTS_EXPECTED = 256 };
 
 struct acquire {
-    struct engine_call call;
+    struct front_delivery delivery;
     struct api *api;
-    struct http_exchange *ex;
     struct api_caller caller;
     uint64_t started_ns;
-    struct box_id box; /* after the reply */
     char *metadata;
     struct map_node by_request;
     char request_id[POOL_ID_MAX + 1]; /* its caller's name of it; "": none */
 };
 
-static const char *const fields[] = {
-    "thread_id", "user_id",  "profile", "sandbox_id", "wait_ms",     "ttl_s",      "idle_timeout_s",
-    "envs",      "metadata", "mounts",  "limits",     "snapshot_id", "request_id", NULL};
+/* The body; what points, points into its document. */
+struct wishes {
+    const char *user;
+    const char *thread;
+    const char *id;
+    const char *profile; /* NULL: none is named */
+    const char *request_id;
+    uint64_t wait_ms;
+    uint64_t ttl_s;
+    uint64_t idle_s;
+    const struct json *snapshot;
+    const struct json *metadata;
+    struct api_members members;
+};
 
 /* --- by the caller's own name of it --- */
 
@@ -83,7 +95,7 @@ bool api_find_request(const struct api *api, const char *request_id, uint64_t pr
     if (n == NULL)
         return false;
     str_copy_cut(ret, POOL_ID_MAX + 1,
-                 container_of(n, struct acquire, by_request)->call.sandbox_id);
+                 container_of(n, struct acquire, by_request)->delivery.call.sandbox_id);
     return true;
 }
 
@@ -91,139 +103,68 @@ static void acquire_free(struct acquire *a)
 {
     request_forget(a);
     free(a->metadata);
-    free(a->call.extras); /* NULL when the engine has taken it */
+    free(a->delivery.call.extras); /* NULL when the engine has taken it */
     free(a);
 }
 
-static int check_name(const char *field, const char *value, size_t max, const char *extra,
-                      struct err *err)
-{
-    if (str_is_name(value, max, extra))
-        return SP_OK;
-    return err_set(err, SP_INVALID_FIELD,
-                   "'%s' must be 1 to %zu characters from letters, digits and '%s'", field, max,
-                   extra);
-}
-
 /* Fills in who the box is for; the public id follows from it unless the caller names one. */
-static int decode_identity(const struct json *body, struct pool_acquire *ret, struct err *err)
+static void set_identity(const struct wishes *w, struct pool_acquire *ret)
 {
-    const char *user = "default";
-    const char *thread = "";
-    const char *id = "";
+    /* an id of the caller's own is its thread */
+    const char *thread = str_is_empty(w->thread) ? w->id : w->thread;
     uint64_t random_id;
-    int r = json_field_str(body, "user_id", POOL_OWNER_MAX, &user, err);
 
-    if (r == SP_OK)
-        r = check_name("user_id", user, POOL_OWNER_MAX, API_USER_EXTRA, err);
-    if (r == SP_OK)
-        r = json_field_str(body, "thread_id", POOL_OWNER_MAX, &thread, err);
-    if (r == SP_OK && !str_is_empty(thread))
-        r = check_name("thread_id", thread, POOL_OWNER_MAX, API_THREAD_EXTRA, err);
-    if (r == SP_OK)
-        r = json_field_str(body, "sandbox_id", POOL_ID_MAX, &id, err);
-    if (r == SP_OK && !str_is_empty(id))
-        r = check_name("sandbox_id", id, POOL_ID_MAX, "_-", err);
-    if (r != SP_OK)
-        return r;
-    if (!str_is_empty(id) && str_is_empty(thread))
-        thread = id; /* an id of the caller's own is its thread */
-    str_copy_cut(ret->user, sizeof(ret->user), user);
+    str_copy_cut(ret->user, sizeof(ret->user), w->user);
     str_copy_cut(ret->thread, sizeof(ret->thread), thread);
-    if (!str_is_empty(id)) {
-        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), id);
+    if (!str_is_empty(w->id)) {
+        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), w->id);
     } else if (!str_is_empty(thread)) {
-        api_sandbox_id(user, thread, ret->sandbox_id);
+        api_sandbox_id(w->user, thread, ret->sandbox_id);
     } else {
         rand_secure(&random_id, sizeof(random_id));
         str_hex64(ret->sandbox_id, random_id);
     }
-    return SP_OK;
 }
 
-static int decode_profile(struct api *api, const struct json *body, struct pool_acquire *ret,
-                          struct err *err)
+static int set_profile(struct api *api, const struct wishes *w, struct pool_acquire *ret,
+                       struct err *err)
 {
-    const char *name = NULL;
-    int r = json_field_str(body, "profile", POOL_NAME_MAX, &name, err);
-    int index;
+    const char *name = w->profile != NULL ? w->profile : "default";
+    int index = pool_profile_index(engine_pool(api->engine), name);
 
-    if (r != SP_OK)
-        return r;
-    ret->is_profile_named = name != NULL;
-    if (name == NULL)
-        name = "default";
-    index = pool_profile_index(engine_pool(api->engine), name);
     if (index < 0 || config_find_profile(engine_config(api->engine), name) == NULL)
         return err_set(err, SP_INVALID_FIELD, "there is no profile '%s'", name);
+    ret->is_profile_named = w->profile != NULL;
     ret->profile = (unsigned) index;
     return SP_OK;
 }
 
-static int decode_times(struct api *api, const struct json *body, struct pool_acquire *ret,
-                        struct err *err)
+static void set_times(struct api *api, const struct wishes *w, struct pool_acquire *ret)
 {
-    const struct config *c = engine_config(api->engine);
     struct rt *rt = engine_rt(api->engine);
-    uint64_t wait_ms = c->pool.default_wait_ms;
-    uint64_t ttl_s = 0;
-    uint64_t idle_s = 0;
-    int r = json_field_u64(body, "wait_ms", 0, c->pool.max_wait_ms, &wait_ms, err);
 
-    if (r == SP_OK)
-        r = json_field_u64(body, "ttl_s", 1, API_TTL_MAX_S, &ttl_s, err);
-    if (r == SP_OK)
-        r = json_field_u64(body, "idle_timeout_s", 1, API_TTL_MAX_S, &idle_s, err);
-    if (r != SP_OK)
-        return r;
     rt_refresh(rt);
-    ret->deadline_ns = rt_after(rt_now(rt), wait_ms * NS_PER_MS);
-    ret->ttl_ns = ttl_s * NS_PER_S;
-    ret->idle_ns = idle_s * NS_PER_S;
-    return SP_OK;
+    ret->deadline_ns = rt_after(rt_now(rt), w->wait_ms * NS_PER_MS);
+    ret->ttl_ns = w->ttl_s * NS_PER_S;
+    ret->idle_ns = w->idle_s * NS_PER_S;
 }
 
-static int decode_request_id(const struct json *body, struct acquire *a, struct err *err)
+static int set_metadata(const struct wishes *w, struct acquire *a, struct err *err)
 {
-    const char *id = "";
-    int r = json_field_str(body, "request_id", POOL_ID_MAX, &id, err);
-
-    if (r == SP_OK && !str_is_empty(id))
-        r = check_name("request_id", id, POOL_ID_MAX, "_-", err);
-    if (r == SP_OK)
-        str_copy_cut(a->request_id, sizeof(a->request_id), id);
-    return r;
-}
-
-static int decode_metadata(const struct json *body, struct acquire *a, struct err *err)
-{
-    const struct json *snapshot = json_get(body, "snapshot_id");
-    const struct json *metadata = NULL;
     struct buf text;
-    int r;
 
-    if (snapshot != NULL && !json_is_null(snapshot))
+    if (w->snapshot != NULL)
         return err_set(err, SP_UNSUPPORTED, "the backend cannot apply 'snapshot_id'");
-    r = json_field_obj(body, "metadata", &metadata, err);
-    if (r != SP_OK || metadata == NULL)
-        return r;
+    if (w->metadata == NULL)
+        return SP_OK;
     buf_init(&text, METADATA_MAX);
-    json_print(metadata, &text);
+    json_print(w->metadata, &text);
     if (buf_failed(&text)) {
         buf_fini(&text);
         return err_set(err, SP_INVALID_FIELD, "'metadata' is longer than %d bytes", METADATA_MAX);
     }
     a->metadata = buf_take(&text, NULL);
     return SP_OK;
-}
-
-static void on_taken(void *ctx, int result)
-{
-    struct acquire *a = ctx;
-
-    if (result != SP_OK && a->box.v != 0)
-        engine_undelivered(a->api->engine, &a->call, a->box, false);
-    acquire_free(a);
 }
 
 static void reply_lease(struct acquire *a, const struct pool_fx *fx)
@@ -240,7 +181,7 @@ static void reply_lease(struct acquire *a, const struct pool_fx *fx)
     json_put_num(&o, "total", (double) ((rt_now(rt) - a->started_ns) / NS_PER_US) / 1000);
     json_end(&o);
     json_end(&o);
-    http_reply_json(a->ex, 200, &o);
+    http_reply_json(a->delivery.ex, 200, &o);
 }
 
 static void reply_failure(struct acquire *a, const struct pool_fx *fx)
@@ -249,30 +190,25 @@ static void reply_failure(struct acquire *a, const struct pool_fx *fx)
 
     /* There was a box; what could not be done to it is said by the backend's own words. */
     if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
-        http_reply_error(a->ex, fx->u.reply.code, fx->reason, 0);
+        http_reply_error(a->delivery.ex, fx->u.reply.code, fx->reason, 0);
     else
-        api_reply_failure(a->ex, fx);
+        api_reply_failure(a->delivery.ex, fx);
 }
 
-static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 {
-    struct acquire *a = container_of(call, struct acquire, call);
+    struct acquire *a = container_of(d, struct acquire, delivery);
 
-    http_on_taken(a->ex, on_taken, a);
-    if (fx->u.reply.code != SP_OK) {
+    front_answer(d);
+    if (fx->u.reply.code != SP_OK)
         reply_failure(a, fx);
-        return;
-    }
-    a->box = fx->box;
-    reply_lease(a, fx);
+    else
+        reply_lease(a, fx);
 }
 
-static void on_gone(void *ctx)
+static void on_end(struct front_delivery *d)
 {
-    struct acquire *a = ctx;
-
-    engine_call_abandon(a->api->engine, &a->call);
-    acquire_free(a);
+    acquire_free(container_of(d, struct acquire, delivery));
 }
 
 /* The profile of the box it will get, as far as that is known: the engine looks again at the box. */
@@ -287,27 +223,72 @@ static unsigned likely_profile(const struct acquire *a, const struct pool_acquir
     return box->profile;
 }
 
+#define AT(member) .at = offsetof(struct wishes, member)
+
+static int decode_wishes(const struct config *c, const struct json *body, struct wishes *ret,
+                         struct err *err)
+{
+    const struct front_field fields[] = {
+        {"user_id", FRONT_NAME, AT(user), .max = POOL_OWNER_MAX, .extra = API_USER_EXTRA},
+        {"thread_id", FRONT_NAME, AT(thread), .max = POOL_OWNER_MAX, .extra = API_THREAD_EXTRA,
+         .may_be_empty = true},
+        {"sandbox_id", FRONT_NAME, AT(id), .max = POOL_ID_MAX, .extra = "_-", .may_be_empty = true},
+        {"profile", FRONT_TEXT, AT(profile), .max = POOL_NAME_MAX},
+        {"wait_ms", FRONT_NUMBER, AT(wait_ms), .max = c->pool.max_wait_ms},
+        {"ttl_s", FRONT_NUMBER, AT(ttl_s), .min = 1, .max = API_TTL_MAX_S},
+        {"idle_timeout_s", FRONT_NUMBER, AT(idle_s), .min = 1, .max = API_TTL_MAX_S},
+        {"request_id", FRONT_NAME, AT(request_id), .max = POOL_ID_MAX, .extra = "_-",
+         .may_be_empty = true},
+        {"snapshot_id", FRONT_ANY, AT(snapshot)},
+        {"metadata", FRONT_OBJECT, AT(metadata)},
+        {"envs", FRONT_OBJECT, AT(members.envs)},
+        {"limits", FRONT_OBJECT, AT(members.limits)},
+        {"mounts", FRONT_LIST, AT(members.mounts)},
+        {.name = NULL}};
+
+    *ret = (struct wishes){.user = "default",
+                           .thread = "",
+                           .id = "",
+                           .request_id = "",
+                           .wait_ms = c->pool.default_wait_ms};
+    return front_decode_strict(body, fields, ret, err);
+}
+
 static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
                   struct err *err)
 {
-    int r = json_only_fields(body, fields, err);
+    struct wishes w;
+    int r = decode_wishes(engine_config(a->api->engine), body, &w, err);
 
+    if (r != SP_OK)
+        return r;
+    set_identity(&w, ret);
+    set_times(a->api, &w, ret);
+    str_copy_cut(a->request_id, sizeof(a->request_id), w.request_id);
+    r = set_profile(a->api, &w, ret, err);
     if (r == SP_OK)
-        r = decode_identity(body, ret, err);
+        r = set_metadata(&w, a, err);
     if (r == SP_OK)
-        r = decode_profile(a->api, body, ret, err);
-    if (r == SP_OK)
-        r = decode_times(a->api, body, ret, err);
-    if (r == SP_OK)
-        r = decode_request_id(body, a, err);
-    if (r == SP_OK)
-        r = decode_metadata(body, a, err);
-    if (r == SP_OK)
-        r = api_decode_extras(a->api, &a->caller, body, likely_profile(a, ret), &a->call.extras,
-                              err);
-    a->call.deadline_ns = ret->deadline_ns;
-    a->call.may_exceed = a->caller.is_operator;
+        r = api_decode_extras(a->api, &a->caller, &w.members, likely_profile(a, ret),
+                              &a->delivery.call.extras, err);
     return r;
+}
+
+static void start(struct acquire *a, struct http_exchange *ex, struct pool_event *ev)
+{
+    static const struct front_delivery_ops ops = {.on_reply = on_reply, .on_end = on_end};
+    struct engine_call *call = &a->delivery.call;
+
+    a->started_ns = rt_now(engine_rt(a->api->engine));
+    ev->u.acquire.principal = a->caller.principal;
+    ev->u.acquire.is_operator = a->caller.is_operator;
+    call->deadline_ns = ev->u.acquire.deadline_ns;
+    call->may_exceed = a->caller.is_operator;
+    call->metadata = a->metadata;
+    str_copy_cut(call->sandbox_id, sizeof(call->sandbox_id), ev->u.acquire.sandbox_id);
+    request_note(a);
+    front_begin(&a->delivery, a->api->engine, ex, &ops);
+    front_ask(&a->delivery, ev);
 }
 
 void api_acquire(struct http_exchange *ex)
@@ -321,7 +302,6 @@ void api_acquire(struct http_exchange *ex)
         return;
     a = xcalloc(1, sizeof(*a));
     a->api = api_of(ex);
-    a->ex = ex;
     (void) api_identify(ex, &a->caller); /* the guard has let it in */
     if (decode(a, json_root(doc), &ev.u.acquire, &err) != SP_OK) {
         http_reply_err(ex, &err);
@@ -330,14 +310,5 @@ void api_acquire(struct http_exchange *ex)
         return;
     }
     (void) json_doc_free(doc);
-    a->started_ns = rt_now(engine_rt(a->api->engine));
-    ev.u.acquire.principal = a->caller.principal;
-    ev.u.acquire.is_operator = a->caller.is_operator;
-    a->call.metadata = a->metadata;
-    a->call.on_reply = on_reply;
-    str_copy_cut(a->call.sandbox_id, sizeof(a->call.sandbox_id), ev.u.acquire.sandbox_id);
-    request_note(a);
-    http_set_ctx(ex, a, on_gone);
-    http_may_repeat(ex);
-    engine_call_start(a->api->engine, &a->call, &ev);
+    start(a, ex, &ev);
 }

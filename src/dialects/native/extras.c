@@ -1,11 +1,13 @@
 /* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already, or what
  * one is made with. All of it is checked here, as far as texts tell, and copied into one piece of
  * memory. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/body.h"
 
 enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 4194304 };
 
@@ -14,34 +16,15 @@ enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 41
 #define CPUS_MIN 0.01
 #define CPUS_MAX 1024.0
 
-/* The three members; NULL: absent or empty. */
-struct members {
-    const struct json *envs;
-    const struct json *mounts;
-    const struct json *limits;
-};
-
-static int get_members(const struct json *body, struct members *ret, struct err *err)
+/* What is empty is as good as absent. */
+static void drop_empty(struct api_members *m)
 {
-    const struct json *mounts = json_get(body, "mounts");
-    int r = json_field_obj(body, "envs", &ret->envs, err);
-
-    if (r == SP_OK)
-        r = json_field_obj(body, "limits", &ret->limits, err);
-    if (r != SP_OK)
-        return r;
-    if (mounts != NULL && !json_is_null(mounts)) {
-        if (!json_is_arr(mounts))
-            return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list");
-        ret->mounts = mounts;
-    }
-    if (json_len(ret->envs) == 0)
-        ret->envs = NULL;
-    if (json_len(ret->mounts) == 0)
-        ret->mounts = NULL;
-    if (json_len(ret->limits) == 0)
-        ret->limits = NULL;
-    return SP_OK;
+    if (json_len(m->envs) == 0)
+        m->envs = NULL;
+    if (json_len(m->mounts) == 0)
+        m->mounts = NULL;
+    if (json_len(m->limits) == 0)
+        m->limits = NULL;
 }
 
 /* --- checking --- */
@@ -68,35 +51,35 @@ static int check_envs(const struct json *envs, struct err *err)
     return SP_OK;
 }
 
-static int get_path(const struct json *mount, const char *key, const char **ret, struct err *err)
+static int check_path(const char *key, const char *path, struct err *err)
 {
-    int r;
-
-    *ret = NULL;
-    r = json_field_str(mount, key, CONFIG_PATH_MAX, ret, err);
-    if (r == SP_OK && (*ret == NULL || !config_path_is_plain(*ret)))
-        r = err_set(err, SP_INVALID_FIELD,
-                    "'mounts': '%s' must be an absolute path without '..', '.' and double or "
-                    "trailing slashes",
-                    key);
-    return r;
+    if (path != NULL && config_path_is_plain(path))
+        return SP_OK;
+    return err_set(err, SP_INVALID_FIELD,
+                   "'mounts': '%s' must be an absolute path without '..', '.' and double or "
+                   "trailing slashes",
+                   key);
 }
 
 static int get_mount(const struct json *mount, struct backend_mount *ret, struct err *err)
 {
-    static const char *const known[] = {"host_path", "container_path", "read_only", NULL};
+    static const struct front_field fields[] = {
+        {"host_path", FRONT_TEXT, .at = offsetof(struct backend_mount, host_path),
+         .max = CONFIG_PATH_MAX},
+        {"container_path", FRONT_TEXT, .at = offsetof(struct backend_mount, box_path),
+         .max = CONFIG_PATH_MAX},
+        {"read_only", FRONT_FLAG, .at = offsetof(struct backend_mount, is_read_only)},
+        {.name = NULL}};
     int r;
 
     *ret = (struct backend_mount){0};
     if (!json_is_obj(mount))
         return err_set(err, SP_INVALID_FIELD, "'mounts' must be a list of objects");
-    r = json_only_fields(mount, known, err);
+    r = front_decode_strict(mount, fields, ret, err);
     if (r == SP_OK)
-        r = get_path(mount, "host_path", &ret->host_path, err);
+        r = check_path("host_path", ret->host_path, err);
     if (r == SP_OK)
-        r = get_path(mount, "container_path", &ret->box_path, err);
-    if (r == SP_OK)
-        r = json_field_bool(mount, "read_only", &ret->is_read_only, err);
+        r = check_path("container_path", ret->box_path, err);
     return r;
 }
 
@@ -141,18 +124,30 @@ static int check_mounts(const struct config *c, const struct json *mounts, struc
     return r;
 }
 
-static int get_limits(const struct json *limits, struct backend_extras *ret, struct err *err)
-{
-    static const char *const known[] = {"memory", "cpus", "pids", NULL};
-    const struct json *memory = json_get(limits, "memory");
-    const struct json *cpus = json_get(limits, "cpus");
-    int r = json_only_fields(limits, known, err);
+struct limits {
+    uint64_t pids;
+    const struct json *memory;
+    const struct json *cpus;
+};
 
-    if (r == SP_OK)
-        r = json_field_u64(limits, "pids", 1, PIDS_MAX, &ret->pids, err);
+static int get_limits(const struct json *body, struct backend_extras *ret, struct err *err)
+{
+    static const struct front_field fields[] = {
+        {"pids", FRONT_NUMBER, .at = offsetof(struct limits, pids), .min = 1, .max = PIDS_MAX},
+        {"memory", FRONT_ANY, .at = offsetof(struct limits, memory)},
+        {"cpus", FRONT_ANY, .at = offsetof(struct limits, cpus)},
+        {.name = NULL}};
+    struct limits l = {0};
+    const struct json *memory;
+    const struct json *cpus;
+    int r = front_decode_strict(body, fields, &l, err);
+
     if (r != SP_OK)
         return r;
-    if (memory != NULL && !json_is_null(memory)) {
+    ret->pids = l.pids;
+    memory = l.memory;
+    cpus = l.cpus;
+    if (memory != NULL) {
         bool is_size = json_is_str(memory) ? str_parse_size(json_str(memory), &ret->memory)
                                            : json_u64(memory, &ret->memory);
 
@@ -161,7 +156,7 @@ static int get_limits(const struct json *limits, struct backend_extras *ret, str
                            "'limits': 'memory' must be bytes or a size like \"512M\", from 16M to "
                            "1T");
     }
-    if (cpus != NULL && !json_is_null(cpus)) {
+    if (cpus != NULL) {
         if (!json_is_num(cpus) || !(json_num(cpus) >= CPUS_MIN && json_num(cpus) <= CPUS_MAX))
             return err_set(err, SP_INVALID_FIELD,
                            "'limits': 'cpus' must be a number from 0.01 to 1024");
@@ -172,7 +167,7 @@ static int get_limits(const struct json *limits, struct backend_extras *ret, str
 
 /* --- copying --- */
 
-static struct backend_extras *copy(const struct config *c, const struct members *m,
+static struct backend_extras *copy(const struct config *c, const struct api_members *m,
                                    const struct backend_extras *limits)
 {
     char closed[CONFIG_PATH_MAX + 1];
@@ -199,7 +194,7 @@ static struct backend_extras *copy(const struct config *c, const struct members 
 }
 
 /* The name of what the profile's boxes cannot have; NULL: they can have it all. */
-static const char *find_unsupported(const struct members *m, unsigned can)
+static const char *find_unsupported(const struct api_members *m, unsigned can)
 {
     if (m->envs != NULL && (can & BACKEND_LATE_ENVS) == 0)
         return "envs";
@@ -210,17 +205,19 @@ static const char *find_unsupported(const struct members *m, unsigned can)
     return NULL;
 }
 
-int api_decode_extras(struct api *api, const struct api_caller *caller, const struct json *body,
-                      unsigned profile, struct backend_extras **ret, struct err *err)
+int api_decode_extras(struct api *api, const struct api_caller *caller,
+                      const struct api_members *members, unsigned profile,
+                      struct backend_extras **ret, struct err *err)
 {
-    struct members m = {0};
+    struct api_members m = *members;
     struct backend_extras limits = {0};
     const char *unsupported;
-    int r = get_members(body, &m, err);
+    int r;
 
     *ret = NULL;
-    if (r != SP_OK || (m.envs == NULL && m.mounts == NULL && m.limits == NULL))
-        return r;
+    drop_empty(&m);
+    if (m.envs == NULL && m.mounts == NULL && m.limits == NULL)
+        return SP_OK;
     unsupported = find_unsupported(&m, engine_can_apply(api->engine, profile));
     if (unsupported != NULL)
         return err_set(err, SP_UNSUPPORTED, "the profile's backend cannot apply '%s'", unsupported);

@@ -49,9 +49,15 @@ bool api_find_request(const struct api *api, const char *request_id, uint64_t pr
                       char ret[POOL_ID_MAX + 1]);
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
+/* Of the body of an acquire; NULL: absent. */
+struct api_members {
+    const struct json *envs;   /* an object */
+    const struct json *mounts; /* a list */
+    const struct json *limits; /* an object */
+};
 /* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */
 MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
-                                 const struct json *body, unsigned profile,
+                                 const struct api_members *members, unsigned profile,
                                  struct backend_extras **ret, struct err *err);
 
 /* pass.c */

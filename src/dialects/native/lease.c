@@ -1,11 +1,13 @@
 /* lease.c - what an owner does with a box it has: release, renew, destroy. All three wait for the
  * pool's reply, which follows its commit. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/body.h"
 
 struct lease_call {
     struct list_node link; /* in api->destroys, when it waits for the end of `box` */
@@ -117,13 +119,25 @@ static void start(struct http_exchange *ex, struct pool_event *ev, bool want_rep
     engine_call_start(c->api->engine, &c->call, ev);
 }
 
+struct wishes {
+    uint64_t generation;
+    uint64_t ttl_s;
+    bool want_destroy;
+};
+
+#define GENERATION                                                                       \
+    {                                                                                    \
+        "generation", FRONT_NUMBER, .at = offsetof(struct wishes, generation), .min = 1, \
+                                    .max = INT64_MAX                                     \
+    }
+
 /* Answers and returns false when the request is not good. */
-static bool decode(struct http_exchange *ex, const char *const *fields, struct pool_event *ev)
+static bool decode(struct http_exchange *ex, const struct front_field *fields,
+                   struct pool_event *ev)
 {
+    struct wishes w = {0};
     struct json_doc *doc;
-    const struct json *body;
     struct err err;
-    uint64_t ttl_s = 0;
     int r;
 
     if (!api_path_id(ex, ev->u.on.sandbox_id, &ev->box))
@@ -131,15 +145,10 @@ static bool decode(struct http_exchange *ex, const char *const *fields, struct p
     doc = api_parse_body(ex);
     if (doc == NULL)
         return false;
-    body = json_root(doc);
-    r = json_only_fields(body, fields, &err);
-    if (r == SP_OK)
-        r = json_field_u64(body, "generation", 1, INT64_MAX, &ev->u.on.generation, &err);
-    if (r == SP_OK)
-        r = json_field_bool(body, "destroy", &ev->u.on.want_destroy, &err);
-    if (r == SP_OK)
-        r = json_field_u64(body, "ttl_s", 1, API_TTL_MAX_S, &ttl_s, &err);
-    ev->u.on.ttl_ns = ttl_s * NS_PER_S;
+    r = front_decode_strict(json_root(doc), fields, &w, &err);
+    ev->u.on.generation = w.generation;
+    ev->u.on.want_destroy = w.want_destroy;
+    ev->u.on.ttl_ns = w.ttl_s * NS_PER_S;
     (void) json_doc_free(doc);
     if (r != SP_OK)
         http_reply_err(ex, &err);
@@ -148,7 +157,10 @@ static bool decode(struct http_exchange *ex, const char *const *fields, struct p
 
 void api_release(struct http_exchange *ex)
 {
-    static const char *const fields[] = {"generation", "destroy", NULL};
+    static const struct front_field fields[] = {
+        GENERATION,
+        {"destroy", FRONT_FLAG, .at = offsetof(struct wishes, want_destroy)},
+        {.name = NULL}};
     struct pool_event ev = {.kind = POOL_EV_RELEASE};
 
     if (decode(ex, fields, &ev))
@@ -157,7 +169,11 @@ void api_release(struct http_exchange *ex)
 
 void api_renew(struct http_exchange *ex)
 {
-    static const char *const fields[] = {"generation", "ttl_s", NULL};
+    static const struct front_field fields[] = {GENERATION,
+                                                {"ttl_s", FRONT_NUMBER,
+                                                 .at = offsetof(struct wishes, ttl_s), .min = 1,
+                                                 .max = API_TTL_MAX_S},
+                                                {.name = NULL}};
     struct pool_event ev = {.kind = POOL_EV_RENEW};
 
     if (decode(ex, fields, &ev))

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/body.h"
 
 static double to_ms(uint64_t ns)
 {
@@ -238,7 +239,8 @@ void api_resume(struct http_exchange *ex)
 
 void api_drain(struct http_exchange *ex)
 {
-    static const char *const fields[] = {"evict_parked", NULL};
+    static const struct front_field fields[] = {{"evict_parked", FRONT_FLAG, .at = 0},
+                                                {.name = NULL}};
     struct json_doc *doc = api_parse_body(ex);
     bool want_parked_gone = false;
     struct err err;
@@ -246,9 +248,7 @@ void api_drain(struct http_exchange *ex)
 
     if (doc == NULL)
         return;
-    r = json_only_fields(json_root(doc), fields, &err);
-    if (r == SP_OK)
-        r = json_field_bool(json_root(doc), "evict_parked", &want_parked_gone, &err);
+    r = front_decode_strict(json_root(doc), fields, &want_parked_gone, &err);
     (void) json_doc_free(doc);
     if (r != SP_OK)
         http_reply_err(ex, &err);

@@ -1,9 +1,9 @@
 /* create.c - POST: the caller's id gets a box, the one it has or another. As with the native API a
  * box whose answer cannot be delivered waits for the caller, who asks again by the same id.
  *
- *   WAITING --lease--> (our agent) PREPARING --> (boxes: open) OPENING --> answered
- *      ^ lost meanwhile |
- *      +----------------+              the lease stays when the answer was delivered */
+ *   wait --lease--> (our agent) make directories --> (boxes: open) open --> answer
+ *     ^ lost meanwhile |
+ *     +----------------+              the lease stays when the answer was delivered (front/deliver.h) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,22 +11,19 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+#include "front/deliver.h"
 
 enum { TRIES_MAX = 5 };
 
-enum phase { WAITING, PREPARING, OPENING, ANSWERED };
-
 struct create {
-    struct engine_call call;
+    struct front_delivery delivery;
     struct map_node node; /* provisioner.creates, until it is answered */
     struct provisioner *p;
-    struct http_exchange *ex; /* NULL: the caller has gone */
-    struct json_doc *doc;     /* what `request` points into */
+    struct json_doc *doc; /* what `request` points into */
     struct provisioner_request request;
     struct provisioner_access access;
     struct pool_acquire acquire;
     struct pool_box box; /* after the lease */
-    enum phase phase;
     unsigned tries;
     bool had_box;    /* before it came */
     bool is_deleted; /* the id, by another call */
@@ -37,27 +34,17 @@ struct create {
 static void create_free(struct create *c)
 {
     map_remove(&c->p->creates, &c->node);
-    free(c->call.extras); /* NULL when the engine has taken it */
+    free(c->delivery.call.extras); /* NULL when the engine has taken it */
     (void) json_doc_free(c->doc);
     free(c);
 }
 
 /* --- the answer --- */
 
-static void on_taken(void *ctx, int result)
-{
-    struct create *c = ctx;
-
-    if (result != SP_OK && c->box.id.v != 0)
-        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
-    create_free(c);
-}
-
 static void settle(struct create *c)
 {
     map_remove(&c->p->creates, &c->node);
-    c->phase = ANSWERED;
-    http_on_taken(c->ex, on_taken, c);
+    front_answer(&c->delivery);
 }
 
 static void reply_running(struct create *c)
@@ -67,16 +54,17 @@ static void reply_running(struct create *c)
     settle(c);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    provisioner_put_sandbox(&o, c->ex, c->box.sandbox_id, &c->box, "Running");
+    provisioner_put_sandbox(&o, c->delivery.ex, c->box.sandbox_id, &c->box, "Running");
     json_end(&o);
-    http_reply_json(c->ex, 200, &o);
+    http_reply_json(c->delivery.ex, 200, &o);
 }
 
 static void reply_deleted(struct create *c)
 {
-    c->box.id.v = 0; /* whoever deleted it sees to it */
+    front_disown(&c->delivery); /* whoever deleted it sees to it */
     settle(c);
-    provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' was deleted while it was being created",
+    provisioner_refuse(c->delivery.ex, 409, 0,
+                       "Sandbox '%s' was deleted while it was being created",
                        c->request.sandbox_id);
 }
 
@@ -93,22 +81,25 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
 
     settle(c);
     if (was_served && thread_data != NULL) {
-        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: provisioner.%s", thread_data);
+        provisioner_refuse(c->delivery.ex, 500, 0, "Pod creation failed: provisioner.%s",
+                           thread_data);
     } else if (was_served && code == SP_SPEC_CONFLICT) {
-        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' has other mounts", c->request.sandbox_id);
+        provisioner_refuse(c->delivery.ex, 409, 0, "Sandbox '%s' has other mounts",
+                           c->request.sandbox_id);
     } else if (was_served && status >= 400 && status < 500) {
         /* There was a box, but not for these mounts. */
-        provisioner_refuse(c->ex, 400, 0, "Invalid extra mount: %s",
+        provisioner_refuse(c->delivery.ex, 400, 0, "Invalid extra mount: %s",
                            has_reason ? fx->reason : text);
     } else if (code == SP_OWNER_CONFLICT || code == SP_FORBIDDEN || code == SP_SPEC_CONFLICT) {
-        provisioner_refuse(c->ex, 409, 0, "Sandbox '%s' belongs to another caller, user or thread",
+        provisioner_refuse(c->delivery.ex, 409, 0,
+                           "Sandbox '%s' belongs to another caller, user or thread",
                            c->request.sandbox_id);
     } else if (sp_error_info(code)->is_retryable && code != SP_BACKEND_FAILED) {
-        provisioner_refuse(c->ex, 503, MAX_OF(retry_ms, 1000U), "Pod creation failed: %s%s%s",
-                           says_more ? fx->reason : text, has_reason ? ": " : "",
-                           has_reason ? fx->reason : "");
+        provisioner_refuse(c->delivery.ex, 503, MAX_OF(retry_ms, 1000U),
+                           "Pod creation failed: %s%s%s", says_more ? fx->reason : text,
+                           has_reason ? ": " : "", has_reason ? fx->reason : "");
     } else {
-        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: %s%s%s", text,
+        provisioner_refuse(c->delivery.ex, 500, 0, "Pod creation failed: %s%s%s", text,
                            has_reason ? ": " : "", has_reason ? fx->reason : "");
     }
 }
@@ -121,26 +112,23 @@ static void on_opened(struct provisioner_access *a, const struct err *err)
 {
     struct create *c = container_of(a, struct create, access);
 
-    if (c->ex == NULL) {
-        engine_undelivered(c->p->engine, &c->call, c->box.id, err->code != SP_OK);
-        create_free(c);
-    } else if (c->is_deleted) {
+    if (!front_is_wanted(&c->delivery, err->code != SP_OK))
+        return;
+    if (c->is_deleted) {
         reply_deleted(c);
     } else if (err->code == SP_OK) {
         reply_running(c);
     } else {
-        engine_undelivered(c->p->engine, &c->call, c->box.id, true);
-        c->box.id.v = 0;
+        front_undo(&c->delivery, true);
         settle(c);
-        provisioner_refuse(c->ex, 500, 0, "Pod creation failed: the box could not be opened: %s",
-                           err->msg);
+        provisioner_refuse(c->delivery.ex, 500, 0,
+                           "Pod creation failed: the box could not be opened: %s", err->msg);
     }
 }
 
 static void open_or_reply(struct create *c)
 {
     if (engine_config(c->p->engine)->provisioner.boxes == CONFIG_BOXES_OPEN) {
-        c->phase = OPENING;
         c->access = (struct provisioner_access){.on_done = NULL};
         provisioner_open_box(c->p, &c->access, &c->box, on_opened);
     } else {
@@ -153,17 +141,16 @@ static void on_prepared(struct provisioner_access *a, const struct err *err)
 {
     struct create *c = container_of(a, struct create, access);
 
-    if (err->code != SP_OK && c->ex != NULL && !c->is_deleted)
+    if (!front_is_wanted(&c->delivery, false))
+        return;
+    if (c->is_deleted) {
+        reply_deleted(c);
+        return;
+    }
+    if (err->code != SP_OK)
         log_warn("provisioner.no_directories", LF_STR("sandbox_id", c->request.sandbox_id),
                  LF_STR("reason", err->msg));
-    if (c->ex == NULL) {
-        engine_undelivered(c->p->engine, &c->call, c->box.id, false);
-        create_free(c);
-    } else if (c->is_deleted) {
-        reply_deleted(c);
-    } else {
-        open_or_reply(c);
-    }
+    open_or_reply(c);
 }
 
 static bool is_backend(const struct engine *e, const char *name)
@@ -186,9 +173,9 @@ static bool must_prepare(const struct create *c)
            (is_backend(c->p->engine, "oci") || is_backend(c->p->engine, "docker"));
 }
 
-static void on_reply(struct engine_call *call, const struct pool_fx *fx)
+static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 {
-    struct create *c = container_of(call, struct create, call);
+    struct create *c = container_of(d, struct create, delivery);
     int code = fx->u.reply.code;
 
     if (code == SP_SANDBOX_LOST && c->tries < TRIES_MAX) {
@@ -198,7 +185,6 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
     } else {
         c->box = fx->snapshot;
         if (must_prepare(c)) {
-            c->phase = PREPARING;
             provisioner_make_dirs(c->p, &c->access, &c->box, on_prepared);
         } else {
             open_or_reply(c);
@@ -216,24 +202,21 @@ static void start(struct create *c)
     if (profile >= 0) /* a reload may have given its place to another one */
         ev.u.acquire.profile = (unsigned) profile;
     c->tries++;
-    c->call.on_reply = on_reply;
-    c->call.deadline_ns = c->acquire.deadline_ns;
-    if (c->call.extras == NULL)
-        c->call.extras = provisioner_extras(&c->wishes);
-    engine_call_start(c->p->engine, &c->call, &ev);
+    c->delivery.call.deadline_ns = c->acquire.deadline_ns;
+    if (c->delivery.call.extras == NULL)
+        c->delivery.call.extras = provisioner_extras(&c->wishes);
+    front_ask(&c->delivery, &ev);
 }
 
-static void on_gone(void *ctx)
+/* on_prepared() or on_opened() comes all the same. */
+static void on_cancel(struct front_delivery *d)
 {
-    struct create *c = ctx;
+    op_cancel(&container_of(d, struct create, delivery)->access.call.op);
+}
 
-    c->ex = NULL;
-    if (c->phase == PREPARING || c->phase == OPENING) {
-        op_cancel(&c->access.call.op); /* on_prepared(), on_opened() free */
-        return;
-    }
-    engine_call_abandon(c->p->engine, &c->call);
-    create_free(c);
+static void on_end(struct front_delivery *d)
+{
+    create_free(container_of(d, struct create, delivery));
 }
 
 /* --- others that ask --- */
@@ -271,12 +254,8 @@ void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
             return;
         c = create_of(n);
         c->is_deleted = true;
-        if (c->phase == PREPARING || c->phase == OPENING) {
-            op_cancel(&c->access.call.op); /* on_prepared(), on_opened() answer */
-        } else {
-            engine_call_abandon(p->engine, &c->call);
+        if (front_withdraw(&c->delivery)) /* else on_prepared() or on_opened() answers */
             reply_deleted(c);
-        }
     }
 }
 
@@ -305,11 +284,11 @@ static void fill_acquire(struct create *c)
     str_copy_cut(a->thread, sizeof(a->thread), c->request.thread);
     a->principal = c->p->principal;
     provisioner_lease_times(config, &c->p->loop->rt, a);
-    str_copy_cut(c->call.sandbox_id, sizeof(c->call.sandbox_id), a->sandbox_id);
+    str_copy_cut(c->delivery.call.sandbox_id, sizeof(c->delivery.call.sandbox_id), a->sandbox_id);
     if (c->request.max_shell_sessions > 0) {
         (void) snprintf(c->metadata, sizeof(c->metadata), "{\"max_shell_sessions\":%llu}",
                         (unsigned long long) c->request.max_shell_sessions);
-        c->call.metadata = c->metadata;
+        c->delivery.call.metadata = c->metadata;
     }
 }
 
@@ -365,6 +344,8 @@ static bool check_profile(struct http_exchange *ex, const struct provisioner_req
 
 void provisioner_create(struct http_exchange *ex)
 {
+    static const struct front_delivery_ops ops = {
+        .on_reply = on_reply, .on_cancel = on_cancel, .on_end = on_end};
     struct provisioner *p = provisioner_of(ex);
     const struct config *config = engine_config(p->engine);
     int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
@@ -383,7 +364,6 @@ void provisioner_create(struct http_exchange *ex)
     }
     c = xcalloc(1, sizeof(*c));
     c->p = p;
-    c->ex = ex;
     c->doc = doc;
     c->request = request;
     c->wishes = wishes;
@@ -392,7 +372,6 @@ void provisioner_create(struct http_exchange *ex)
         box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);
     fill_acquire(c);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
-    http_set_ctx(ex, c, on_gone);
-    http_may_repeat(ex);
+    front_begin(&c->delivery, p->engine, ex, &ops);
     start(c);
 }

@@ -1,17 +1,14 @@
 /* request.c - the body of a create. What is wrong with it is said as the original says it: 422 with
  * a list of places for wrong types and forms, 400 with a sentence for mounts that are refused. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+#include "front/body.h"
 
 static const char user_data[] = "/mnt/user-data"; /* where DeerFlow's agents work */
-
-struct problems {
-    struct json_out out;
-    unsigned count;
-};
 
 /* body.field, or body.field[index].member */
 struct place {
@@ -19,6 +16,12 @@ struct place {
     const char *member;
     size_t index;
     bool has_index;
+};
+
+struct problems {
+    struct json_out out;
+    unsigned count;
+    struct place inside; /* what is being decoded: the body, or an item of a list */
 };
 
 static void complain(struct problems *p, const struct place *at, const char *type, const char *text)
@@ -53,123 +56,144 @@ static void reply_problems(struct http_exchange *ex, struct problems *p)
 
 /* --- fields --- */
 
-/* NULL when it is missing or no text, which has been complained about. */
-static const char *get_text(struct problems *p, const struct json *value, const struct place *at)
+static void say_pattern(struct problems *p, const struct place *at, const char *field)
 {
-    if (value == NULL)
-        complain(p, at, "missing", "Field required");
-    else if (!json_is_str(value))
-        complain(p, at, "string_type", "Input should be a valid string");
-    return json_str(value);
+    static const struct {
+        const char *field;
+        const char *pattern;
+    } patterns[] = {{"sandbox_id", "^[A-Za-z0-9._-]{1,64}$"},
+                    {"thread_id", "^[A-Za-z0-9_-]{1,64}$"},
+                    {"user_id", "^[A-Za-z0-9_\\-]+$"}};
+    char why[120] = "";
+
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
+        if (strcmp(patterns[i].field, field) == 0)
+            (void) snprintf(why, sizeof(why), "String should match pattern '%s'",
+                            patterns[i].pattern);
+    complain(p, at, "string_pattern_mismatch", why);
 }
 
-static void check_pattern(struct problems *p, const char *field, const char *text, size_t max,
-                          const char *extra, const char *pattern)
+static void say_type(struct problems *p, const struct place *at, enum front_type type)
 {
-    struct place at = {.field = field};
-    char why[120];
-
-    if (str_is_name(text, max, extra))
+    switch (type) {
+    case FRONT_NUMBER:
+        complain(p, at, "int_type", "Input should be a valid integer");
         return;
-    (void) snprintf(why, sizeof(why), "String should match pattern '%s'", pattern);
-    complain(p, &at, "string_pattern_mismatch", why);
-}
-
-static bool get_bool(struct problems *p, const struct json *object, struct place at,
-                     const char *name)
-{
-    const struct json *value = json_get(object, name);
-
-    if (value != NULL && !json_is_bool(value))
-        complain(p, &at, "bool_type", "Input should be a valid boolean");
-    return value != NULL && json_is_bool(value) && json_bool(value);
-}
-
-static void get_identity(struct problems *p, const struct json *body,
-                         struct provisioner_request *ret)
-{
-    static const char id_pattern[] = "^[A-Za-z0-9._-]{1,64}$";
-    const struct json *thread = json_get(body, "thread_id");
-    const struct json *user = json_get(body, "user_id");
-    const char *id =
-        get_text(p, json_get(body, "sandbox_id"), &(struct place){.field = "sandbox_id"});
-    const char *text;
-
-    if (id != NULL) {
-        bool is_dots = strcmp(id, ".") == 0 || strcmp(id, "..") == 0; /* they change a path */
-
-        check_pattern(p, "sandbox_id", is_dots ? "" : id, POOL_ID_MAX, "._-", id_pattern);
-        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), id);
-        str_copy_cut(ret->thread, sizeof(ret->thread), id);
-    }
-    if (thread != NULL && !json_is_null(thread)) {
-        text = get_text(p, thread, &(struct place){.field = "thread_id"});
-        if (text != NULL) {
-            check_pattern(p, "thread_id", text, 64, "_-", "^[A-Za-z0-9_-]{1,64}$");
-            str_copy_cut(ret->thread, sizeof(ret->thread), text);
-            ret->has_thread = true;
-        }
-    }
-    str_copy_cut(ret->user, sizeof(ret->user), "default");
-    if (user != NULL) {
-        text = get_text(p, user, &(struct place){.field = "user_id"});
-        if (text != NULL) {
-            check_pattern(p, "user_id", text, POOL_OWNER_MAX, "_-", "^[A-Za-z0-9_\\-]+$");
-            str_copy_cut(ret->user, sizeof(ret->user), text);
-        }
-    }
-}
-
-static void get_sessions(struct problems *p, const struct json *body,
-                         struct provisioner_request *ret)
-{
-    const struct json *value = json_get(body, "max_shell_sessions");
-    struct place at = {.field = "max_shell_sessions"};
-
-    if (value == NULL || json_is_null(value))
+    case FRONT_FLAG:
+        complain(p, at, "bool_type", "Input should be a valid boolean");
         return;
-    if (!json_is_num(value) || (json_num(value) > 0 && !json_u64(value, &ret->max_shell_sessions)))
-        complain(p, &at, "int_type", "Input should be a valid integer");
-    else if (json_num(value) <= 0)
-        complain(p, &at, "greater_than", "Input should be greater than 0");
+    case FRONT_LIST:
+        complain(p, at, "list_type", "Input should be a valid list");
+        return;
+    case FRONT_TEXT:
+    case FRONT_NAME:
+    case FRONT_OBJECT:
+    case FRONT_ANY:
+        break;
+    }
+    complain(p, at, "string_type", "Input should be a valid string");
 }
 
-static void get_mount_fields(struct problems *p, const struct json *mounts,
-                             struct provisioner_request *ret)
+/* All of them are reported. */
+static bool on_problem(void *ctx, const struct front_field *f, enum front_problem problem,
+                       const struct json *value)
 {
-    struct place at = {.field = "extra_mounts"};
+    struct problems *p = ctx;
+    struct place at = p->inside;
     char why[100];
 
-    if (mounts == NULL || json_is_null(mounts))
-        return;
-    if (!json_is_arr(mounts)) {
-        complain(p, &at, "list_type", "Input should be a valid list");
-        return;
-    }
-    if (json_len(mounts) > PROVISIONER_MOUNTS_MAX) {
+    if (at.has_index)
+        at.member = f->name;
+    else
+        at.field = f->name;
+    if (problem == FRONT_MISSING) {
+        complain(p, &at, "missing", "Field required");
+    } else if (problem == FRONT_WRONG_TYPE) {
+        say_type(p, &at, f->type);
+    } else if (f->type == FRONT_NAME) {
+        say_pattern(p, &at, f->name);
+    } else if (f->type == FRONT_NUMBER) {
+        complain(p, &at, "greater_than", "Input should be greater than 0");
+    } else {
         (void) snprintf(why, sizeof(why),
-                        "List should have at most %d items after validation, not %zu",
-                        PROVISIONER_MOUNTS_MAX, json_len(mounts));
+                        "List should have at most %d items after validation, not %zu", (int) f->max,
+                        json_len(value));
         complain(p, &at, "too_long", why);
-        return;
     }
-    for (size_t i = 0; i < json_len(mounts); i++) {
-        const struct json *m = json_at(mounts, i);
+    return true;
+}
 
-        at = (struct place){.field = "extra_mounts", .index = i, .has_index = true};
-        if (!json_is_obj(m)) {
-            complain(p, &at, "model_attributes_type",
+/* The body, as it came. */
+struct fields {
+    const char *id;
+    const char *thread;
+    const char *user;
+    const struct json *mounts;
+    uint64_t sessions;
+    bool want_broker;
+    bool ignored;
+};
+
+#define AT(member) .at = offsetof(struct fields, member)
+
+static void get_identity(struct problems *p, const struct json *body, struct fields *ret)
+{
+    static const struct front_field id[] = {{"sandbox_id", FRONT_NAME, AT(id), .max = POOL_ID_MAX,
+                                             .extra = "._-", .is_required = true,
+                                             .refuses_null = true},
+                                            {.name = NULL}};
+    static const struct front_field owner[] = {
+        {"thread_id", FRONT_NAME, AT(thread), .max = 64, .extra = "_-"},
+        {"user_id", FRONT_NAME, AT(user), .max = POOL_OWNER_MAX, .extra = "_-",
+         .refuses_null = true},
+        {.name = NULL}};
+
+    if (front_decode(body, id, ret, on_problem, p) &&
+        (strcmp(ret->id, ".") == 0 || strcmp(ret->id, "..") == 0)) /* they change a path */
+        say_pattern(p, &(struct place){.field = "sandbox_id"}, "sandbox_id");
+    (void) !front_decode(body, owner, ret, on_problem, p);
+}
+
+static void get_mounts(struct problems *p, const struct json *body, struct fields *ret)
+{
+    static const struct front_field list[] = {
+        {"extra_mounts", FRONT_LIST, AT(mounts), .max = PROVISIONER_MOUNTS_MAX}, {.name = NULL}};
+    static const struct front_field item[] = {
+        {"host_path", FRONT_TEXT, .at = offsetof(struct backend_mount, host_path), .max = SIZE_MAX,
+         .is_required = true, .refuses_null = true},
+        {"container_path", FRONT_TEXT, .at = offsetof(struct backend_mount, box_path),
+         .max = SIZE_MAX, .is_required = true, .refuses_null = true},
+        {"read_only", FRONT_FLAG, .at = offsetof(struct backend_mount, is_read_only),
+         .refuses_null = true},
+        {.name = NULL}};
+
+    (void) !front_decode(body, list, ret, on_problem, p);
+    for (size_t i = 0; i < json_len(ret->mounts); i++) {
+        const struct json *m = json_at(ret->mounts, i);
+        struct backend_mount unused; /* mount_at() reads it when all are good */
+
+        p->inside = (struct place){.field = "extra_mounts", .index = i, .has_index = true};
+        if (json_is_obj(m))
+            (void) !front_decode(m, item, &unused, on_problem, p);
+        else
+            complain(p, &p->inside, "model_attributes_type",
                      "Input should be a valid dictionary or object to extract fields from");
-            continue;
-        }
-        at.member = "host_path";
-        (void) get_text(p, json_get(m, "host_path"), &at);
-        at.member = "container_path";
-        (void) get_text(p, json_get(m, "container_path"), &at);
-        at.member = "read_only";
-        (void) get_bool(p, m, at, "read_only");
     }
-    ret->mounts = json_len(mounts) > 0 ? mounts : NULL;
+    p->inside = (struct place){.field = NULL};
+    if (json_len(ret->mounts) == 0)
+        ret->mounts = NULL;
+}
+
+static void get_rest(struct problems *p, const struct json *body, struct fields *ret)
+{
+    static const struct front_field rest[] = {
+        {"include_legacy_skills", FRONT_FLAG, AT(ignored), .refuses_null = true},
+        {"provision_lark_cli_runtime", FRONT_FLAG, AT(ignored), .refuses_null = true},
+        {"provision_lark_cli_broker", FRONT_FLAG, AT(want_broker), .refuses_null = true},
+        {"max_shell_sessions", FRONT_NUMBER, AT(sessions), .min = 1, .max = UINT64_MAX},
+        {.name = NULL}};
+
+    (void) !front_decode(body, rest, ret, on_problem, p);
 }
 
 /* --- mounts --- */
@@ -300,27 +324,32 @@ static struct json_doc *read_body(struct http_exchange *ex, struct problems *p)
     return doc;
 }
 
+static void set_request(const struct fields *f, struct provisioner_request *ret)
+{
+    *ret = (struct provisioner_request){.mounts = f->mounts, .max_shell_sessions = f->sessions};
+    ret->has_thread = f->thread != NULL;
+    str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), f->id);
+    str_copy_cut(ret->thread, sizeof(ret->thread), ret->has_thread ? f->thread : f->id);
+    str_copy_cut(ret->user, sizeof(ret->user), f->user);
+}
+
 struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret)
 {
-    static const char *const flags[] = {"include_legacy_skills", "provision_lark_cli_runtime"};
     struct problems p = {.count = 0};
     struct json_doc *doc = read_body(ex, &p);
-    const struct json *body = doc != NULL ? json_root(doc) : NULL;
-    bool want_broker = false;
+    struct fields f = {.user = "default"};
 
-    *ret = (struct provisioner_request){.mounts = NULL};
     if (doc != NULL) {
-        get_identity(&p, body, ret);
-        get_mount_fields(&p, json_get(body, "extra_mounts"), ret);
-        for (size_t i = 0; i < ARRAY_LEN(flags); i++)
-            (void) get_bool(&p, body, (struct place){.field = flags[i]}, flags[i]);
-        want_broker = get_bool(&p, body, (struct place){.field = "provision_lark_cli_broker"},
-                               "provision_lark_cli_broker");
-        get_sessions(&p, body, ret);
+        get_identity(&p, json_root(doc), &f);
+        get_mounts(&p, json_root(doc), &f);
+        get_rest(&p, json_root(doc), &f);
     }
     if (p.count > 0) {
         reply_problems(ex, &p);
-    } else if (want_broker) {
+        return json_doc_free(doc);
+    }
+    set_request(&f, ret);
+    if (f.want_broker) {
         http_add_header(ex, "X-DeerFlow-Capability-Refresh", "lark-broker");
         provisioner_refuse(ex, 503, 0, "Lark CLI broker image is not configured");
     } else if (check_mounts(ex, ret)) {

@@ -26,7 +26,7 @@ static void check_round_trip(const struct config *c)
     int r = config_parse("again", buf_str(&text), text.len, &again, NULL);
     assert(r == SP_OK);
     assert(again->profile_count == c->profile_count);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         bool is_profile = config_key_is_profile(k);
         unsigned count = is_profile ? c->profile_count : 1;
 

@@ -167,10 +167,8 @@ static void *object_of(const struct config_key *k, struct config *c)
 static void test_each_key_goes_through(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
 
-    config_set_backend_names(names);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         struct config *plain = load_without(k);
         struct config *c = load_with(k, other_value(k));
         struct buf text;
@@ -178,7 +176,8 @@ static void test_each_key_goes_through(void **state)
         if (config_value_equal(k, object_of(k, c), object_of(k, plain)))
             fail_msg("%s was not set", k->path);
         /* nothing else was */
-        for (const struct config_key *o = config_keys; o->path != NULL; o++) {
+        for (const struct config_key *o = config_key_next(NULL); o != NULL;
+             o = config_key_next(o)) {
             if (o == k || strcmp(o->path, "tcp.tokens") == 0)
                 continue;
             if (!config_value_equal(o, object_of(o, c), object_of(o, plain)))
@@ -227,7 +226,7 @@ static void test_ranges_hold(void **state)
     char why[CONFIG_WHY_MAX];
     char text[32];
 
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         struct config *c = load("");
         void *object = object_of(k, c);
 
@@ -259,7 +258,7 @@ static void test_longest_texts(void **state)
     char why[CONFIG_WHY_MAX];
     char longest[CONFIG_TEXT_MAX + 2];
 
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         struct config *c = load("");
         void *object = object_of(k, c);
 
@@ -309,7 +308,7 @@ static void test_example_is_the_table(void **state)
     struct config *c = load(file);
     struct config *plain = load("");
     assert_int_equal(c->profile_count, 1);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++)
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k))
         assert_true(config_value_equal(k, object_of(k, c), object_of(k, plain)));
     (void) config_free(c);
     (void) config_free(plain);
@@ -359,11 +358,9 @@ static void test_reload(void **state)
         "provisioner.request_idle_s",
         NULL,
     };
-    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     char want[160];
 
-    config_set_backend_names(names);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         struct config *plain = load_without(k);
         struct config *c = load_with(k, other_value(k));
         struct err err = {0};
@@ -432,11 +429,9 @@ static void test_spec_hash(void **state)
                                        "profiles.*.remote.provisioner_url",
                                        "profiles.*.remote.max_shell_sessions",
                                        NULL};
-    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     uint64_t plain = hash_of("");
 
-    config_set_backend_names(names);
-    for (const struct config_key *k = config_keys; k->path != NULL; k++) {
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
         struct config *without = load_without(k);
         struct config *c = load_with(k, other_value(k));
         bool has_changed =
@@ -462,10 +457,8 @@ static void test_spec_hash(void **state)
 static void test_backend_key(void **state)
 {
     (void) state;
-    static const char *const names[] = {"sim", "oci", "docker", "remote", NULL};
     char key[CONFIG_TEXT_MAX];
 
-    config_set_backend_names(names);
     struct config *c = load("profiles:\n"
                             "  a: {backend: sim, sim: {socket: /run/sim.sock, seed: 3}}\n"
                             "  b: {backend: oci, sim: {socket: /run/sim.sock}}\n"

@@ -1,14 +1,15 @@
-/* health.c - making boxes, and what follows when that fails: every failure is destroyed, because it
- * may exist all the same; creates pause longer and longer, and after enough failures in a row the
- * circuit opens: callers are refused at once, and one box at a time is tried. */
+/* make.c - making boxes, from the intent until they are ready. Every one that fails is destroyed,
+ * because it may exist all the same; what else follows from a failure is in breaker.c. */
 #include <string.h>
 
 #include "base/str.h"
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
+#define STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
+
 /* For `special` alone, if given: it is bound before its row is written. */
-bool health_make_box(struct pool *p, unsigned profile, struct waiter *special)
+bool make_box(struct pool *p, unsigned profile, struct waiter *special)
 {
     const struct pool_profile *c = &p->profiles[profile].conf;
     struct slot *s;
@@ -44,13 +45,13 @@ static bool is_unwanted(const struct slot *s)
 }
 
 /* One that is being created is left alone until the backend has answered. */
-void health_left(struct pool *p, struct slot *s)
+void make_left(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_STARTING && is_unwanted(s))
         doom_box(p, s, POOL_END_RELEASED);
 }
 
-void health_intent_stored(struct pool *p, struct slot *s)
+void make_intent_stored(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
@@ -67,117 +68,12 @@ void health_intent_stored(struct pool *p, struct slot *s)
     emit_backend(p, POOL_FX_CREATE, s, time_after(p->now_ns, f->conf.create_timeout_ns));
 }
 
-void health_intent_failed(struct pool *p, struct slot *s)
+void make_intent_failed(struct pool *p, struct slot *s)
 {
-    p->store_pause_ns = time_after(p->now_ns, POOL_STORE_PAUSE_NS);
+    p->store_pause_ns = time_after(p->now_ns, STORE_PAUSE_NS);
     box_set_state(p, s, POOL_FREE);
 }
 
-/* Made with what a caller asked for: how that ends says nothing about the profile. */
-static bool has_own_recipe(const struct slot *s)
-{
-    return box_is_special(s) && s->box.made_with != 0;
-}
-
-static void count_success(struct pool *p, struct slot *s)
-{
-    struct profile *f = profile_of(p, s);
-    uint64_t took_ns = s->box.ready_ns - s->box.created_ns;
-
-    if (!s->is_made || has_own_recipe(s))
-        return;
-    f->provision_ns = f->provision_ns == 0 ? took_ns : f->provision_ns / 5 * 4 + took_ns / 5;
-    if (f->is_open)
-        emit_event(p, POOL_FACT_BREAKER_CLOSED, s, NULL);
-    f->is_open = false;
-    f->failures = 0;
-    f->retry_ns = 0;
-}
-
-/* When to try again after this many failures before the present one. */
-static uint64_t next_try(struct pool *p, const struct pool_profile *c, unsigned failures)
-{
-    uint64_t max_ns = MAX_OF(c->backoff_max_ns, c->backoff_min_ns);
-    uint64_t pause_ns = MIN_OF(failures < 20 ? c->backoff_min_ns << failures : max_ns, max_ns);
-
-    return time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
-}
-
-/* Those who asked for such a box try again, each after its own pauses, as often as opens a circuit. */
-static void fail_callers(struct pool *p, struct slot *s, const char *reason)
-{
-    const struct pool_profile *c = &profile_of(p, s)->conf;
-    struct list_node *next;
-
-    str_copy_cut(p->reason, sizeof(p->reason), reason);
-    emit_event(p, POOL_FACT_CREATE_FAILED, s, p->reason);
-    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
-        struct waiter *w = waiter_of(n);
-
-        next = list_next(&s->waiters, n);
-        if (!w->acquire.is_special || w->acquire.made_with != s->box.made_with)
-            continue;
-        w->retry_ns = next_try(p, c, w->tries);
-        w->tries++;
-        str_copy_cut(w->reason, sizeof(w->reason), reason);
-        if (w->tries >= MAX_OF(c->breaker_after, 1U)) {
-            struct refusal r = acquire_refusal(p, w);
-
-            waiter_refuse(p, w, &r);
-        }
-    }
-}
-
-static void note_failure(struct pool *p, struct profile *f, const char *reason)
-{
-    if (f->failures < 1000000)
-        f->failures++;
-    str_copy_cut(f->reason, sizeof(f->reason), reason);
-    f->failed_ns = p->now_ns;
-}
-
-static void open_circuit(struct pool *p, struct slot *s)
-{
-    struct profile *f = profile_of(p, s);
-    const struct pool_profile *c = &f->conf;
-
-    if (!f->is_open && f->failures >= MAX_OF(c->breaker_after, 1U)) {
-        f->is_open = true;
-        emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
-    }
-    if (f->is_open && f->hearing == 0) /* told now, not at their deadlines */
-        for (unsigned i = 0; i < LINE_COUNT; i++)
-            turn_refuse_all(p, f, i, NULL);
-}
-
-void health_count_failure(struct pool *p, struct slot *s, const char *reason)
-{
-    struct profile *f = profile_of(p, s);
-    const struct pool_profile *c = &f->conf;
-
-    if (!s->is_made)
-        return;
-    p->create_failures++;
-    if (has_own_recipe(s)) {
-        fail_callers(p, s, reason);
-        return;
-    }
-    f->retry_ns = next_try(p, c, f->failures);
-    note_failure(p, f, reason);
-    emit_event(p, POOL_FACT_CREATE_FAILED, s, f->reason);
-    open_circuit(p, s);
-}
-
-void health_still_failing(struct pool *p, struct slot *s, const char *reason)
-{
-    struct profile *f = profile_of(p, s);
-
-    if (s->box.made_with != 0 || f->conf.backend != s->box.backend)
-        return;
-    f->retry_ns = MAX_OF(f->retry_ns, s->retry_ns); /* nothing is made before */
-    note_failure(p, f, reason);
-    open_circuit(p, s);
-}
 static void become_ready(struct pool *p, struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -190,7 +86,7 @@ static void become_ready(struct pool *p, struct slot *s)
     if (c->max_age_ns > 0) /* not all at once */
         s->age_ns =
             time_after(p->now_ns, c->max_age_ns - rand_below(&p->rand, c->max_age_ns / 10 + 1));
-    count_success(p, s);
+    breaker_count_success(p, s);
     assert(!is_unwanted(s)); /* else it would have been given up before */
     if (box_is_special(s) && p->mode == POOL_DRAINING) {
         doom_box(p, s, POOL_END_RELEASED);
@@ -210,14 +106,14 @@ static void become_ready(struct pool *p, struct slot *s)
     emit_event(p, POOL_FACT_READY, s, NULL);
 }
 
-void health_probe(struct pool *p, struct slot *s)
+void make_probe(struct pool *p, struct slot *s)
 {
     s->is_asked = true;
     emit_backend(p, POOL_FX_PROBE, s,
                  time_after(p->now_ns, profile_of(p, s)->conf.ready_timeout_ns));
 }
 
-void health_created(struct pool *p, const struct pool_event *ev)
+void make_created(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
@@ -236,7 +132,7 @@ void health_created(struct pool *p, const struct pool_event *ev)
         s->is_vouched = true;
         become_ready(p, s);
     } else
-        health_probe(p, s);
+        make_probe(p, s);
 }
 
 static bool is_callers_fault(int code)
@@ -262,7 +158,7 @@ static void refuse_callers(struct pool *p, struct slot *s, const struct pool_eve
     }
 }
 
-void health_create_failed(struct pool *p, const struct pool_event *ev)
+void make_create_failed(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
@@ -273,12 +169,12 @@ void health_create_failed(struct pool *p, const struct pool_event *ev)
     if (box_is_special(s) && is_callers_fault(ev->u.failed.code))
         refuse_callers(p, s, ev);
     else
-        health_count_failure(p, s, ev->u.failed.reason);
+        breaker_count_failure(p, s, ev->u.failed.reason);
     s->is_unheard = away_is_silence(ev->u.failed.code);
     doom_box(p, s, POOL_END_CREATE_FAILED);
 }
 
-void health_probed(struct pool *p, const struct pool_event *ev)
+void make_probed(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
@@ -296,7 +192,7 @@ void health_probed(struct pool *p, const struct pool_event *ev)
         become_ready(p, s);
         return;
     }
-    health_count_failure(p, s, ev->u.failed.reason);
+    breaker_count_failure(p, s, ev->u.failed.reason);
     if (!box_is_dying(s)) /* the last of its callers has been refused */
         doom_box(p, s, POOL_END_NOT_READY);
 }

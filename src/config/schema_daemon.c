@@ -1,0 +1,34 @@
+/* schema_daemon.c - keys of the daemon itself, its log and its Unix socket. */
+#include "config/table.h"
+
+static const char *const level_names[] = {"debug", "info", "warn", "error", NULL};
+static const char *const format_names[] = {"logfmt", "json", NULL};
+
+static_assert(ARRAY_LEN(level_names) == LOG_LEVEL_COUNT + 1, "a name for each level");
+static_assert(ARRAY_LEN(format_names) == LOG_FORMAT_COUNT + 1, "a name for each format");
+static_assert(sizeof(enum log_level) == sizeof(unsigned), "value.c stores enums as unsigned");
+
+static const struct config_key keys[] = {
+    GLOBAL(instance, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Name of this daemon. Its boxes carry it, and boxes of other instances are "
+           "never touched. Empty: made up at the first start and kept in the state "
+           "directory."),
+    GLOBAL(state_dir, PATH, 0, 1, CONFIG_PATH_MAX, "/var/lib/sandpool",
+           "Directory of the database and the lock. One daemon per directory."),
+    GLOBAL(operator_uids, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
+           "User ids that may operate the pool (pause, drain, reload, see and destroy "
+           "the boxes of others) over the Unix socket, beside root and the daemon's own."),
+
+    CHOICE(log.level, RELOAD, level_names, "info", "What is logged: this level and worse."),
+    CHOICE(log.format, RELOAD, format_names, "logfmt", "How a line looks."),
+
+    GLOBAL(socket.path, PATH, 0, 1, CONFIG_PATH_MAX, "/run/sandpool/sandpool.sock",
+           "Where the API listens. At most 107 bytes: the kernel's limit for socket "
+           "paths."),
+    GLOBAL(socket.mode, MODE, 0, 0, 0777, "0660",
+           "File mode of the socket, octal. Who can write to it can use the API."),
+    GLOBAL(socket.group, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Group the socket is given to. Empty: the daemon's own group."),
+};
+
+const struct config_table config_table_daemon = {keys, ARRAY_LEN(keys)};

@@ -1,0 +1,53 @@
+/* schema_http.c - keys of the API on TCP, and the limits of its server. */
+#include "config/table.h"
+
+static const struct config_key keys[] = {
+    GLOBAL(tcp.listen, STRING, 0, 0, CONFIG_NAME_MAX, "",
+           "Address and port of the API on TCP, like 127.0.0.1:8001 or [::1]:8001. Needs "
+           "tokens. Empty: none."),
+    GLOBAL(tcp.tokens, MAP, RELOAD | CONFIG_SECRET, 16, 256, "",
+           "Caller's name to bearer token of at least 16 characters. Best kept out of "
+           "this file, like alice: ${ALICE_TOKEN}."),
+    GLOBAL(tcp.operators, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
+           "Names among the tokens whose callers may operate the pool."),
+    GLOBAL(tcp.max_unproven, U64, RELOAD, 1, 100000, "256",
+           "Open connections that have not sent a valid token yet; for one more the oldest "
+           "of them is closed. Applies to the provisioner's listener too."),
+
+    GLOBAL(tcp.public_url, STRING, RELOAD, 0, CONFIG_NAME_MAX, "",
+           "What callers on TCP reach this listener as, like https://pool.example.com when a proxy "
+           "stands before it; their sandbox_url begins with it. Empty: what they send as Host."),
+    GLOBAL(
+        tcp.max_requests, U64, 0, 1, 65536, "512",
+        "Requests to boxes that may pass through this listener at once; one more is answered 503."),
+    GLOBAL(tcp.max_requests_per_box, U64, RELOAD, 1, 65536, "64",
+           "The same for one box; one more is answered 429."),
+    GLOBAL(tcp.request_idle_s, U64, RELOAD, 1, DAY, "900",
+           "Seconds such a request may stand still before it is given up."),
+
+    GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
+           "Open connections; one more is answered 503 and closed. Operators on the Unix "
+           "socket get in all the same."),
+    GLOBAL(http.share_percent, U64, RELOAD, 1, 100, "90",
+           "Of the connections that it has and that are free, one caller (a user id, or a "
+           "token's name) may use this part, and TCP this part of all. The rest is kept "
+           "for others."),
+    GLOBAL(http.max_header_bytes, SIZE, RELOAD, KIB, MIB, "16k",
+           "Longest request line and headers together; more is answered 431."),
+    GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",
+           "Longest body that is held in memory; more is answered 413."),
+    GLOBAL(http.max_buffered, SIZE, RELOAD, 16 * MIB, 1024 * GIB, "256M",
+           "Memory for all connections together: answers that are not read, requests that are "
+           "not complete. One caller may use share_percent of what it has and what is free; "
+           "more is answered 503 and closed."),
+    GLOBAL(http.header_timeout_s, U64, RELOAD, 1, 3600, "10",
+           "Seconds a request may take to arrive once it has begun. Its body may take "
+           "longer when it comes faster than 8 KiB per second."),
+    GLOBAL(http.idle_timeout_s, U64, RELOAD, 1, DAY, "300",
+           "Seconds a connection may stay open without a request."),
+    GLOBAL(http.write_timeout_s, U64, RELOAD, 1, 3600, "30",
+           "Seconds a caller may take nothing of its answer before the connection is "
+           "closed."),
+};
+
+const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

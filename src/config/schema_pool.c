@@ -1,0 +1,47 @@
+/* schema_pool.c - keys of the whole pool, its database and what may be mounted into boxes. */
+#include "config/table.h"
+
+static const char *const durability_names[] = {"auto", "process", "power", NULL};
+
+static_assert(ARRAY_LEN(durability_names) == CONFIG_DURABILITY_COUNT + 1, "a name for each");
+
+static const struct config_key keys[] = {
+    GLOBAL(pool.max_boxes, U64, 0, 1, 100000, "1000",
+           "Boxes that may exist at once, those being made and destroyed included. Never "
+           "exceeded."),
+    GLOBAL(pool.max_waiters, U64, 0, 1, 1000000, "4096",
+           "Callers that may wait for a box at once; one more is answered 429."),
+    GLOBAL(pool.share_percent, U64, 0, 1, 100, "90",
+           "Of the places in the queue that it has and that are free, one caller (a user "
+           "id, or a token's name) may use this part. The rest is kept for other callers."),
+    GLOBAL(pool.default_wait_ms, U64, RELOAD, 0, 3600000, "30000",
+           "How long an acquire waits for a box when it does not say."),
+    GLOBAL(pool.max_wait_ms, U64, RELOAD, 0, 3600000, "600000",
+           "The longest wait an acquire may ask for."),
+    GLOBAL(pool.reconcile_interval_s, U64, RELOAD, 1, DAY, "60",
+           "Seconds between two comparisons of what the backends run with what is "
+           "recorded."),
+
+    CHOICE(store.durability, 0, durability_names, "auto",
+           "What a committed lease survives: process is any crash of the daemon, power "
+           "is also a crash of the machine. auto: power when a backend's boxes outlive "
+           "this machine, else process."),
+    GLOBAL(store.queue_max, U64, 0, 16, 10000000, "65536",
+           "Changes that may wait to be written; when full, new leases are answered 503."),
+    GLOBAL(store.events_max, U64, 0, 100, 100000000, "100000",
+           "Events kept in the audit trail; the oldest go first."),
+    GLOBAL(store.min_free, SIZE, RELOAD, 0, 64 * TIB, "512M",
+           "Free space of the file system that holds the database and the disks of boxes, below "
+           "which no new box is made. Boxes that exist can still be used, released and "
+           "destroyed. 0: no floor."),
+    GLOBAL(
+        store.timeout_s, U64, 0, 1, 3600, "10",
+        "Seconds the disk may take for a change. When one takes longer, callers are answered 503 "
+        "until it is done."),
+
+    GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
+           "Directories of this machine whose contents may be mounted into boxes, by a profile "
+           "or by a caller. Symbolic links that lead out of them are refused. Empty: none."),
+};
+
+const struct config_table config_table_pool = {keys, ARRAY_LEN(keys)};

@@ -1,0 +1,108 @@
+/* schema_profile.c - keys that every profile has, whatever its backend. */
+#include "config/table.h"
+
+static const char *const network_names[] = {"none", "host", "nat", NULL};
+static const char *const sockets_names[] = {"any", "unix", NULL};
+static const char *const agent_names[] = {"inject", "image", NULL};
+
+static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
+static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for each");
+static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
+
+static const struct config_key keys[] = {
+    PROFILE(
+        backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
+        "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
+        "docker: containers of a Docker engine. remote: whatever a provisioner makes, like Pods "
+        "of a cluster. sim: simulated boxes, to try things out."),
+    PROFILE(runtime, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
+            "OCI runtime: crun, runc, runsc or a path. Empty: the first of crun, runc and runsc "
+            "that can start a box here; `sandpool doctor` shows which and why. For docker: a "
+            "runtime the engine knows by this name (Podman: none); empty: the engine's default."),
+    PROFILE(rootfs, STRING, CONFIG_SPEC, 1, CONFIG_PATH_MAX, "host",
+            "What a box sees as its file system, under a layer of its own. host: this machine's "
+            "/usr and a few files of /etc, nothing of homes, root, run or var. Or the path of a "
+            "directory that holds a whole system."),
+    PROFILE(image, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
+            "Instead of rootfs: an OCI layout (oci:/path[:tag]), a docker archive "
+            "(docker-archive:/path.tar) or a registry's image (docker://name), unpacked once by "
+            "skopeo and umoci. For docker: a name as the engine knows it (debian:12), required, "
+            "pulled when it is missing."),
+    PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
+            "Who runs commands and owns files in a box unless a caller says otherwise. For docker "
+            "see docker.user."),
+    PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
+                   "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
+                   "(docker: a network of the engine, see docker.network). "
+                   "host: this machine's own network, loopback services included: no isolation."),
+    PROFILE_CHOICE(
+        sockets, CONFIG_SPEC, sockets_names, "any",
+        "Only for oci with `network: none`. unix: a box makes Unix sockets only, no connections even "
+        "to itself: those of the internet hold memory that the kernel charges to nobody (SECURITY.md)."),
+    PROFILE(
+        limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
+        "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
+    PROFILE(limits.cpus, MILLI, CONFIG_SPEC, 0, 1024 * 1000, "1",
+            "Processors of a box, like 0.5 or 2. 0: no limit."),
+    PROFILE(limits.pids, U64, CONFIG_SPEC, 0, 4194304, "512",
+            "Processes and threads of a box. 0: no limit."),
+    PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
+            "Space a box may fill. 0: no limit. Needs loop devices; without them there is none, "
+            "and `sandpool doctor` says so. Not for docker."),
+    PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
+            "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
+            "Only from below mounts.allow."),
+    PROFILE_CHOICE(agent, CONFIG_SPEC, agent_names, "inject",
+                   "Only for docker. inject: sandpool-agent is put into the container and serves "
+                   "it, so that any image will do. image: the image serves the API itself; its "
+                   "key is in SANDBOX_API_KEY. image needs `network: nat`."),
+    PROFILE(warm.min, U64, 0, 0, 100000, "2", "Ready boxes that are always kept."),
+    PROFILE(warm.max, U64, 0, 0, 100000, "8",
+            "Ready boxes that are kept under load: the number in between follows the "
+            "arrivals."),
+    PROFILE(warm.shrink_after_s, U64, 0, 1, DAY, "60",
+            "Seconds without need after which a surplus box is removed."),
+    PROFILE(warm.check_s, U64, 0, 0, DAY, "30",
+            "A ready box that has not answered for this many seconds is asked before it is handed "
+            "out; each is asked twice in this time. 0: never."),
+    PROFILE(
+        create.concurrency, U64, 0, 0, 1000, "0",
+        "Boxes that are made at once. For remote: creates that the provisioner has not answered "
+        "yet; a box that only has to become ready does not count. 0: 4, for remote 16."),
+    PROFILE(create.timeout_s, U64, 0, 1, 3600, "60", "Seconds the backend may take to make one."),
+    PROFILE(create.backoff_min_ms, U64, 0, 1, 3600000, "200",
+            "Pause after the first failure; doubled by each further one."),
+    PROFILE(create.backoff_max_ms, U64, 0, 1, 3600000, "30000", "The longest such pause."),
+    PROFILE(create.breaker_failures, U64, 0, 1, 1000, "5",
+            "Failures in a row after which callers are refused at once instead of "
+            "waiting."),
+    PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
+            "Seconds a new box may take to answer; then it is destroyed."),
+    PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
+            "Seconds a destroy may take; then 202 is answered, and it is tried again."),
+    PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
+            "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
+    PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
+            "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
+    PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
+            "Seconds a released box is kept for its thread. 0: release destroys it."),
+    PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
+            "Seconds after which a box that nobody holds is replaced (jittered). 0: "
+            "never."),
+    PROFILE(
+        check_after_s, U64, 0, 0, DAY, "1",
+        "Only for remote, whose provisioner does not tell of deaths: a box that has not answered "
+        "for this many seconds is asked before it is handed out, ready, parked or kept. 0: "
+        "always. The other backends tell of a death at once."),
+    PROFILE(discover, BOOL, 0, 0, 0, "false",
+            "Whether an acquire first asks the backend for a box that another process made "
+            "under the thread's id. Costs every new thread a question to the backend; the "
+            "daemon's own boxes are known without it."),
+    PROFILE(personal, BOOL, 0, 0, 0, "false",
+            "Whether each box is made for the thread that asks, under its id and user. None are "
+            "kept warm then, whatever warm says. For provisioners that mount a thread's own data."),
+    PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
+            "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
+};
+
+const struct config_table config_table_profile = {keys, ARRAY_LEN(keys)};

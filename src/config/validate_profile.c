@@ -1,0 +1,127 @@
+/* validate_profile.c - what a box is made from, and how many are kept. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/str.h"
+#include "config/validate.h"
+
+#define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
+
+const char *const config_backends[] = {CONFIG_BACKEND_OCI, CONFIG_BACKEND_DOCKER,
+                                       CONFIG_BACKEND_REMOTE, CONFIG_BACKEND_SIM, NULL};
+
+static void check_backend(const struct check *k, const struct config_profile *p)
+{
+    char text[CONFIG_WHY_MAX];
+    size_t len;
+
+    for (unsigned i = 0; config_backends[i] != NULL; i++) {
+        if (strcmp(config_backends[i], p->backend) == 0)
+            return;
+    }
+    (void) snprintf(text, sizeof(text), "'%.64s' is unknown; there is:", p->backend);
+    for (unsigned i = 0; config_backends[i] != NULL; i++) {
+        len = strlen(text);
+        (void) snprintf(text + len, sizeof(text) - len, " %s", config_backends[i]);
+    }
+    check_complain(k, p, "backend", text);
+}
+
+/* "/here:/there", with ":ro" or ":rw" behind it. */
+static const char *mount_problem(const struct config *c, char *word)
+{
+    char *there = strchr(word, ':');
+    char *how;
+
+    if (there == NULL)
+        return "must be like /here:/there or /here:/there:ro";
+    *there++ = '\0';
+    how = strchr(there, ':');
+    if (how != NULL)
+        *how++ = '\0';
+    if (how != NULL && strcmp(how, "ro") != 0 && strcmp(how, "rw") != 0)
+        return "can only end in :ro or :rw";
+    if (!config_path_is_plain(word) || !config_path_is_plain(there))
+        return "needs absolute paths without '..', '.' and double or trailing slashes";
+    if (!config_box_path_is_free(there))
+        return "cannot cover /, /proc, /sys, /dev or /.sandpool of a box";
+    if (!config_mount_is_allowed(c, word))
+        return "is not below any of mounts.allow";
+    return NULL;
+}
+
+static void check_mounts(const struct check *k, const struct config_profile *p)
+{
+    const char *list = p->mounts;
+
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+        char word[CONFIG_TEXT_MAX + 1];
+        char text[CONFIG_WHY_MAX];
+        const char *why;
+
+        (void) snprintf(word, sizeof(word), "%.*s", (int) len, list);
+        why = mount_problem(k->c, word);
+        if (why != NULL) {
+            (void) snprintf(text, sizeof(text), "entry '%.*s' %s", (int) MIN_OF(len, 64U), list,
+                            why);
+            check_complain(k, p, "mounts", text);
+        }
+        list += list[len] == ',' ? len + 1 : len;
+    }
+}
+
+static bool is_user_name(const char *s)
+{
+    return str_is_name(s, 32, "_.-") && s[0] != '-' && s[0] != '.' && !(s[0] >= '0' && s[0] <= '9');
+}
+
+/* What real boxes are made from. */
+static void check_box(const struct check *k, const struct config_profile *p)
+{
+    bool is_host = strcmp(p->rootfs, "host") == 0;
+
+    if (!is_host && !form_is_root(k->c, p->rootfs))
+        check_complain(
+            k, p, "rootfs",
+            "must be host, or the absolute path of a directory, not / itself, without '..'");
+    if (!is_host && !str_is_empty(p->image))
+        check_complain(k, p, "image", "and rootfs exclude each other: give one of them");
+    check_oci(k, p);
+    if (p->sockets == CONFIG_SOCKETS_UNIX &&
+        (strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 || p->network != CONFIG_NETWORK_NONE))
+        check_complain(k, p, "sockets", "unix needs backend oci and `network: none`");
+    if (!is_user_name(p->user))
+        check_complain(
+            k, p, "user",
+            "must be a user's name: up to 32 letters, digits and . _ -, a letter or _ first");
+    if (p->limits.memory > 0 && p->limits.memory < LIMIT_LEAST)
+        check_complain(k, p, "limits.memory", "must be 0 (no limit) or at least 16M");
+    if (p->limits.disk > 0 && p->limits.disk < LIMIT_LEAST)
+        check_complain(k, p, "limits.disk", "must be 0 (no limit) or at least 16M");
+    check_mounts(k, p);
+}
+
+void check_profile(const struct check *k, const struct config_profile *p)
+{
+    char path[CONFIG_PATH_MAX + 8];
+
+    check_backend(k, p);
+    check_box(k, p);
+    check_docker(k, p);
+    check_remote(k, p);
+    if (p->warm.min > p->warm.max)
+        check_complain_more(k, p, "warm.min", p->warm.min, "warm.max", p->warm.max);
+    if (p->create.backoff_min_ms > p->create.backoff_max_ms)
+        check_complain_more(k, p, "create.backoff_min_ms", p->create.backoff_min_ms,
+                            "create.backoff_max_ms", p->create.backoff_max_ms);
+    if (strlen(p->sim.socket) >= sizeof(((struct sockaddr_un *) NULL)->sun_path))
+        check_complain(k, p, "sim.socket", "is longer than the 107 bytes a socket may have");
+    for (unsigned i = 0; i < p->env.count; i++) {
+        if (config_is_env_name(p->env.pairs[i].key))
+            continue;
+        (void) snprintf(path, sizeof(path), "env.%.64s", p->env.pairs[i].key);
+        check_complain(k, p, path, "cannot be the name of a variable");
+    }
+}
