@@ -237,6 +237,15 @@ static struct waiter *find_heir(const struct waiter *w)
     return first != NULL ? waiter_of(first) : NULL;
 }
 
+/* The turn is one for a profile. What a box is to be made with was worked out for the profile that the caller meant: the
+ * backend of another one may have to be given more of it at once. */
+static bool can_take_turn(const struct waiter *w, const struct waiter *heir)
+{
+    return w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
+           w->acquire.principal == heir->acquire.principal &&
+           (heir->acquire.made_with == 0 || heir->acquire.profile == w->acquire.profile);
+}
+
 /* The heir becomes what `w` was. */
 static void hand_over(struct pool *p, struct waiter *w)
 {
@@ -251,8 +260,7 @@ static void hand_over(struct pool *p, struct waiter *w)
         heir->retry_ns = w->retry_ns;
         memcpy(heir->reason, w->reason, sizeof(heir->reason));
     }
-    if (w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
-        w->acquire.principal == heir->acquire.principal) {
+    if (can_take_turn(w, heir)) {
         map_remove(&p->threads, &w->by_sandbox);
         turn_replace(p, w, heir);
         count_meant(p, heir, -1);

@@ -32,6 +32,7 @@ struct engine_call {
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
     unsigned profile;             /* likewise: ACQUIRE */
+    unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);

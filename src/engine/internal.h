@@ -215,7 +215,7 @@ void update_cancel(struct engine *e, struct box_id box);
 
 /* special.c: boxes made for one caller */
 /* Whether the box of an acquire is to be made for it, and with what. */
-void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a);
+void special_mark(struct engine *e, struct engine_call *call, struct pool_acquire *a);
 /* Before its intent is written: what the box is made with is noted, ... */
 void special_intent(struct engine *e, const struct pool_box *box);
 /* ... and taken by its create; NULL: nothing. */

@@ -31,45 +31,43 @@ unsigned engine_can_apply_late(struct engine *e, unsigned profile)
     return special_late(e, profile);
 }
 
-void special_mark(struct engine *e, const struct engine_call *call, struct pool_acquire *a)
+void special_mark(struct engine *e, struct engine_call *call, struct pool_acquire *a)
 {
     const struct config_profile *c = profiles_config(e, a->profile);
 
+    call->made_kinds = ~special_late(e, a->profile);
     if (call->extras != NULL)
-        a->made_with = backend_extras_hash(call->extras, ~special_late(e, a->profile));
+        a->made_with = backend_extras_hash(call->extras, call->made_kinds);
     a->is_special = a->made_with != 0 || (c != NULL && c->personal);
 }
-
-struct wanted {
-    const struct pool_box *box;
-    unsigned kinds; /* what it cannot be given later */
-};
 
 static bool asks_for(const struct map_node *node, const void *key)
 {
     const struct engine_call *call = container_of(node, struct engine_call, pending_node);
-    const struct wanted *w = key;
+    const struct pool_box *box = key;
 
-    return call->extras != NULL && strcmp(call->sandbox_id, w->box->sandbox_id) == 0 &&
-           backend_extras_hash(call->extras, w->kinds) == w->box->made_with;
+    return call->extras != NULL && strcmp(call->sandbox_id, box->sandbox_id) == 0 &&
+           backend_extras_hash(call->extras, call->made_kinds) == box->made_with;
 }
 
-/* Of one that asked for just this box. */
+/* Of one that asked for just this box. What it is made with was settled when it asked: a new configuration may have
+ * changed meanwhile what can be applied later. */
 void special_intent(struct engine *e, const struct pool_box *box)
 {
-    struct wanted w = {.box = box, .kinds = ~special_late(e, box->profile)};
+    const struct engine_call *call;
     struct map_node *n;
     struct engine_extra *x;
 
     if (box->made_with == 0)
         return;
-    n = map_find(&e->pending, hash_str(box->sandbox_id), asks_for, &w);
+    n = map_find(&e->pending, hash_str(box->sandbox_id), asks_for, box);
     if (n == NULL)
         return;
+    call = container_of(n, struct engine_call, pending_node);
     x = extra_make(e, box->id);
     free(x->extras);
-    x->extras = backend_extras_copy(container_of(n, struct engine_call, pending_node)->extras);
-    backend_extras_keep(x->extras, w.kinds);
+    x->extras = backend_extras_copy(call->extras);
+    backend_extras_keep(x->extras, call->made_kinds);
 }
 
 struct backend_extras *special_take(struct engine *e, struct box_id box)

@@ -241,6 +241,26 @@ static void test_one_alone_may_fill_a_small_queue(void **state)
     assert_int_equal(rig_code(&rig, ask(1, 0, 0, false)->req), SP_QUEUE_FULL);
 }
 
+/* What a box has to be made with depends on what its profile's backend can do later: a hash that was made for one profile
+ * is not taken to another one with the turn of somebody who has left. */
+static void test_heir_keeps_its_profile(void **state)
+{
+    struct pool_acquire with = {.is_special = true, .made_with = 7};
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "holds", NS_PER_S);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &with);
+    with.profile = 1;
+    (void) rig_acquire_with(&rig, "u", "t1", NS_PER_S, &with);
+    rig_abandon(&rig, a);
+    rig.hold.create = true;
+    (void) rig_on(&rig, POOL_EV_RELEASE, "holds", 0, true);
+    assert_string_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.sandbox_id, "s-t1");
+    assert_int_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.profile, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +270,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heir_keeps_its_profile, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
