@@ -79,7 +79,7 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
         next = list_next(&s->waiters, n);
         if (w->phase != WAITER_COMMIT || w->write != write)
             continue;
-        if (s->box.expires_ns <= p->now_ns)
+        if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
             continue; /* it ends in this step: they are told that, or look for another box */
         lease_touch(p, s, p->now_ns);
         if (is_ok && w->kind == POOL_EV_RENEW)

@@ -206,7 +206,10 @@ static void on_store_wake(void *ctx)
 {
     struct engine *e = ctx;
 
-    store_drain(e->store);
+    /* All writes have ended by then. The news that the disk works again would begin others, of which the thread that closes
+     * the database knows nothing. */
+    if (!e->is_store_closed)
+        store_drain(e->store);
 }
 
 static void wake_loop(void *ctx)

@@ -246,6 +246,32 @@ static void test_nobody_waits_for_a_store_that_hangs(void **state)
     assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
 }
 
+/* The box is given back before the renewal is stored, and a parked box does not end by the lease's deadline. */
+static void test_a_renewal_that_a_release_follows(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_RENEW};
+    uint64_t renewed;
+    uint64_t released;
+
+    (void) state;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    rig.hold.store = true;
+    rig.req++;
+    renewed = rig.req;
+    ev.req.v = renewed;
+    ev.u.on.ttl_ns = NS_PER_S;
+    snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s-t1");
+    rig_send(&rig, &ev);
+    released = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    rig_advance(&rig, 2 * NS_PER_S);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig_code(&rig, released), SP_OK);
+    assert_int_equal(rig_code(&rig, renewed), SP_OK);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -260,6 +286,7 @@ int main(void)
         TEST(test_a_commit_that_hangs),
         TEST(test_a_kept_lease_while_the_disk_hangs),
         TEST(test_nobody_waits_for_a_store_that_hangs),
+        TEST(test_a_renewal_that_a_release_follows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
