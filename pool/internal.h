@@ -99,6 +99,7 @@ struct slot {
     bool is_reverted;    /* its newest write failed: the deadline is the one the store has */
     bool is_used;        /* its token or address may be known to somebody: never blank again */
     bool is_known;       /* LEASED: its owner has done something with it: no longer undone */
+    bool was_parked;     /* PARKING: nobody holds it, but its row may still say otherwise */
     bool is_spoiled;     /* LEASED: half changed for its owner, who has not been told of it */
 };
 

@@ -95,6 +95,7 @@ static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
     if (w == NULL)
         return;
     s->is_known = true;
+    s->was_parked = s->box.state == POOL_PARKED;
     redo_kept(p, s);
     s->box.parked_ns = p->now_ns;
     box_set_state(p, s, POOL_PARKING);
@@ -112,12 +113,18 @@ static void doom_for(struct pool *p, const struct pool_event *ev, struct slot *s
         doom_unrecorded(p, s);
 }
 
+/* One whose reply was not delivered is parked at once, and its row follows: until then a crash would bring the lease back. */
+static bool is_stored(const struct slot *s)
+{
+    return !list_is_linked(&s->dirty_link) && s->open_writes == 0;
+}
+
 static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     bool want_park = s->box.thread[0] != '\0' && !ev->u.on.want_destroy &&
                      profile_of(p, s)->conf.park_ns > 0 && !profile_of(p, s)->conf.is_retired;
 
-    if (s->box.state == POOL_PARKED && !ev->u.on.want_destroy) {
+    if (s->box.state == POOL_PARKED && !ev->u.on.want_destroy && is_stored(s)) {
         emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
         return;
     }
@@ -126,11 +133,11 @@ static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
         refuse(p, ev->req, SP_NOT_LEASED);
         return;
     }
-    if (!p->is_store_up && !ev->u.on.want_destroy && (want_park || s->box.state == POOL_PARKING))
+    if (!p->is_store_up && !ev->u.on.want_destroy && (want_park || s->box.state != POOL_LEASED))
         refuse(p, ev->req, SP_STORE_UNAVAILABLE);
     else if (s->box.state == POOL_PARKING && !ev->u.on.want_destroy)
         (void) wait_for(p, ev, s, WAITER_COMMIT, s->wait_write); /* NULL: answered already */
-    else if (s->box.state == POOL_LEASED && want_park)
+    else if (s->box.state == POOL_PARKED ? !ev->u.on.want_destroy : want_park)
         park(p, ev, s);
     else
         doom_for(p, ev, s, POOL_END_RELEASED, WAITER_DELETED);
@@ -207,8 +214,9 @@ void release_failed(struct pool *p, struct slot *s)
     uint64_t write = s->wait_write;
     struct list_node *next;
 
-    s->box.parked_ns = 0;
-    box_set_state(p, s, POOL_LEASED);
+    if (!s->was_parked)
+        s->box.parked_ns = 0;
+    box_set_state(p, s, s->was_parked ? POOL_PARKED : POOL_LEASED);
     box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
         struct waiter *w = waiter_of(n);

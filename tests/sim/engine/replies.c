@@ -139,9 +139,7 @@ static void released(const struct pool_fx *fx)
 {
     const struct walk_row *row = disk_row(fx->box.v);
 
-    /* One whose reply was not delivered is parked already; its row may still be on its way. */
-    if (row != NULL && strcmp(row->state, "leased") == 0 && !is_unwritable(row) &&
-        fx->snapshot.state != POOL_PARKED)
+    if (row != NULL && strcmp(row->state, "leased") == 0 && !is_unwritable(row))
         walk_fail("a release was confirmed before it was committed");
 }
 

@@ -272,6 +272,34 @@ static void test_a_renewal_that_a_release_follows(void **state)
     assert_int_equal(rig_code(&rig, renewed), SP_OK);
 }
 
+/* Its reply was not delivered, so it is parked; but a crash brings the lease back as long as the row says so. */
+static void test_a_release_of_a_box_that_is_parked_already(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED};
+    uint64_t a;
+
+    (void) state;
+    rig_start(&rig);
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    ev.box = rig_reply(&rig, a)->box;
+    ev.epoch = rig_reply(&rig, a)->snapshot.epoch;
+    rig.hold.store = true;
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    a = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_answer_all(&rig, POOL_FX_STORE, false);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    a = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    a = rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false); /* there is nothing to wait for any more */
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -287,6 +315,7 @@ int main(void)
         TEST(test_a_kept_lease_while_the_disk_hangs),
         TEST(test_nobody_waits_for_a_store_that_hangs),
         TEST(test_a_renewal_that_a_release_follows),
+        TEST(test_a_release_of_a_box_that_is_parked_already),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
