@@ -154,7 +154,7 @@ class Bare:
             try:
                 os.close(reader)
                 self.run_one(name, writer)
-            except BaseException as e:  # the parent tells
+            except BaseException as e:  # the parent reports it
                 os.write(writer, json.dumps([1, 0, repr(e)]).encode())
             os._exit(0)
         os.close(writer)
@@ -171,7 +171,7 @@ def runtime_of(d):
     for finding in call(d.socket, "GET", "/v1/doctor")[1]["backends"][0]["findings"]:
         if finding["subject"].startswith("runtime ") and "used where" in finding["text"]:
             return finding["text"].split(" ")[0]
-    raise Failed("no runtime works here: sandpool doctor tells why")
+    raise Failed("no runtime works here: sandpool doctor shows why")
 
 
 def bench_cold(b):

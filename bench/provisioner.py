@@ -77,7 +77,7 @@ def bench_proxy(b):
     b.row(f"a request through the proxy - to the box itself (n={len(times[through])}): p50",
           f"{z - a:.0f} us ({z:.0f} - {a:.0f})", "<= 500 us", z - a <= 500)
     before = d.process.rss_kb()
-    lease = boxes.acquire(d)  # a box of its own: the token of the other one is told to nobody
+    lease = boxes.acquire(d)  # a box of its own: the token of the other one is given to nobody
     speeds = {through: [], boxes.Agent(lease): []}
     for _ in range(3):
         for agent, seen in speeds.items():

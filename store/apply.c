@@ -8,7 +8,7 @@ static uint64_t ended_at(const struct store_write *w)
     return MAX_OF(w->at_ms, 1);
 }
 
-/* A lease that was undone before anybody was told of it: its box is blank again, or somebody else's.
+/* A lease that was undone before it was reported to anybody: its box is blank again, or somebody else's.
  * Left open its row would stay for ever. */
 static int end_other(struct db *db, const struct store_box *box, uint64_t at_ms)
 {

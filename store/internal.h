@@ -69,7 +69,7 @@ struct store {
     bool is_hung; /* the oldest write in flight takes too long */
     struct rt_timer hang_timer;
     bool is_started;
-    bool is_fresh;     /* no older copy of the database was put back, as far as the stamp tells */
+    bool is_fresh;     /* no older copy of the database was put back, as far as the stamp shows */
     struct err reason; /* why it is down */
     pthread_t thread;
 
@@ -191,7 +191,7 @@ MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
 /* --- stamp.c: whether the database is the last one --- */
 
 MUST_CHECK int stamp_at_open(struct store *s, struct err *err);
-/* The next number, in the transaction of a batch; and in the files, before anybody hears of the commit:
+/* The next number, in the transaction of a batch; and in the files, before the commit is reported:
  * in the one beside the database only if `want_file`. */
 MUST_CHECK int stamp_in_batch(struct store *s);
 void stamp_after_commit(struct store *s, bool want_file);

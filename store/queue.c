@@ -89,7 +89,7 @@ void queue_fini(struct queue *q)
     (void) pthread_mutex_destroy(&q->mutex);
 }
 
-/* Releases the lock and tells the writer that something has changed. */
+/* Releases the lock and signals the writer that something has changed. */
 static void unlock_and_signal(struct queue *q)
 {
     bool want_signal = q->is_sleeping;
@@ -112,7 +112,7 @@ void queue_push(struct queue *q, struct store_write *w)
 {
     lock(q);
     if (q->is_down) {
-        /* The loop has not been told yet: the wake-up for it is on its way. */
+        /* The loop has not been notified yet: its wake-up is on the way. */
         fail_write(w, &q->reason);
         list_push_back(&q->out, &w->queue_link);
         unlock(q);
@@ -133,7 +133,7 @@ void queue_collect(struct queue *q, struct list *ret_done, struct queue_state *r
         return;
     }
     ret_state->reason = q->reason;
-    q->is_down_told = true;
+    q->is_down_reported = true;
     unlock_and_signal(q);
 }
 
@@ -256,7 +256,7 @@ void queue_go_down(struct queue *q, struct list *work, const struct err *reason)
     move_behind(&q->in, &q->out);
     q->reason = *reason;
     q->is_down = true;
-    q->is_down_told = false;
+    q->is_down_reported = false;
     unlock(q);
     q->wake(q->ctx);
 }
@@ -266,9 +266,9 @@ bool queue_go_up(struct queue *q)
     bool is_up;
 
     lock(q);
-    while (!q->is_down_told && !q->is_stopping)
+    while (!q->is_down_reported && !q->is_stopping)
         (void) sleep_until(q, QUEUE_FOREVER);
-    is_up = q->is_down_told;
+    is_up = q->is_down_reported;
     q->is_down = !is_up;
     unlock(q);
     if (is_up)

@@ -2,8 +2,8 @@
  * one lock, and whether the store is down.
  *
  * When the writer takes the store down, what is queued fails with it, and so does all that the
- * loop adds before it has been told: a later write must not succeed after an earlier one failed
- * unnoticed. Therefore the store does not come up again before the loop has been told. */
+ * loop adds before it is notified: a later write must not succeed after an earlier one failed
+ * unnoticed. Therefore the store does not come up again before the loop is notified. */
 #ifndef STORE_QUEUE_H
 #define STORE_QUEUE_H
 
@@ -26,8 +26,8 @@ struct queue {
     bool is_sleeping;    /* the writer needs a signal */
     bool is_stopping;
     bool is_down;
-    bool is_down_told; /* the loop knows */
-    struct err reason; /* why it is down */
+    bool is_down_reported; /* the loop knows */
+    struct err reason;     /* why it is down */
     /* A hint for the spinning writer, set after the lock is released; the lists are the truth. */
     atomic_bool has_news;
     uint64_t spin_ns; /* how long the writer looks before it sleeps */
@@ -65,7 +65,7 @@ bool queue_is_idle(struct queue *q);
 void queue_give(struct queue *q, struct list *done);
 /* Fails the rest of `work` and all that is queued. */
 void queue_go_down(struct queue *q, struct list *work, const struct err *reason);
-/* Waits until the loop has been told of the failure; false when the store stops instead. */
+/* Waits until the loop has been notified of the failure; false when the store stops instead. */
 bool queue_go_up(struct queue *q);
 /* Sleeps, unless the store stops; false when it does. */
 bool queue_pause(struct queue *q, uint64_t ns);

@@ -3,7 +3,7 @@
  * database it belongs to, and a database that is behind a file is not the last one.
  *
  * The number grows at each open and with each batch that has a lease in it. The file beside the database
- * gets it at each open and with leases that nothing else tells the owner of. It is synced at open only:
+ * gets it at each open and with leases whose owner is recorded nowhere else. It is synced at open only:
  * a crash of the process loses nothing of it, and a power cut only makes it smaller, so that a copy
  * passes for new which was made within the seconds before.
  *
@@ -116,8 +116,8 @@ static bool is_behind_boot(const struct store *s, uint64_t in_db, uint64_t *ret_
     return s->boot_fd >= 0 && !is_empty_file(s->boot_fd);
 }
 
-/* The next open cannot tell any more that the rows are old: each of them says so until it is written
- * again. */
+/* The next open can no longer detect that the rows are old: each of them is marked as old until it is
+ * written again. */
 static int commit_stamp(struct store *s, uint64_t stamp)
 {
     int rc = upkeep_set_full(&s->db, true);

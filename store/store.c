@@ -79,7 +79,7 @@ int store_open(const struct store_config *config, struct store **ret, struct err
 
 /* --- a disk that does not answer --- */
 
-static void tell_state(struct store *s, bool is_up)
+static void report_state(struct store *s, bool is_up)
 {
     s->is_up = is_up;
     if (s->config.on_state != NULL)
@@ -121,7 +121,7 @@ static void on_hang_timer(struct rt_timer *timer)
     (void) err_set(&s->reason, SP_STORE_UNAVAILABLE,
                    "'%.120s': the disk has not answered for %llu s", s->path,
                    (unsigned long long) (s->config.timeout_ns / NS_PER_S));
-    tell_state(s, false);
+    report_state(s, false);
 }
 
 static void watch(struct store *s)
@@ -193,7 +193,7 @@ void store_drain(struct store *s)
         return;
     if (state.is_down)
         s->reason = state.reason;
-    tell_state(s, is_up);
+    report_state(s, is_up);
 }
 
 bool store_is_hung(const struct store *s)

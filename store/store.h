@@ -6,7 +6,7 @@
  *
  * When the disk fails (full, I/O error) the whole batch and everything queued behind it fail with
  * SP_STORE_UNAVAILABLE, the store is down, and every later write fails at once; the writer tries
- * again by itself and tells when it is up. A write that is wrong in itself fails alone.
+ * again by itself and reports when it is up. A write that is wrong in itself fails alone.
  *
  * A disk that hangs instead of failing is down after `timeout_ns`, too. Then later writes fail at
  * once, but those in flight have not failed: their on_done() comes when the disk answers.
@@ -127,7 +127,7 @@ struct store_write {
     struct op op;
     enum store_kind kind;
     bool want_power; /* must survive a power cut (FULL), not only a crash of the process */
-    bool want_stamp; /* only this row tells whose the box is: the stamp beside the database grows */
+    bool want_stamp; /* only this row has the box's owner: the stamp beside the database grows */
     union {
         struct store_box box;
         struct store_event event;

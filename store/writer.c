@@ -264,7 +264,7 @@ static void recover(struct store *s)
     while (queue_pause(&s->queue, s->retry_ns)) {
         s->retry_ns = MIN_OF(2 * s->retry_ns, s->retry_max_ns);
         if (try_again(s, want_reopen)) {
-            (void) queue_go_up(&s->queue); /* false: it stops, which the next take tells */
+            (void) queue_go_up(&s->queue); /* false: it stops, which the next take reports */
             return;
         }
         want_reopen = true;

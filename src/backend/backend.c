@@ -15,8 +15,8 @@ void backend_list_fini(struct backend_list *r)
     r->count = 0;
 }
 
-void backend_tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
-                  const char *fmt, ...)
+void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                    const char *fmt, ...)
 {
     struct backend_finding *f;
     va_list args;

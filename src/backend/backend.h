@@ -196,7 +196,7 @@ enum backend_death {
     BACKEND_DEATH_UNGUARDED, /* the guard of its sockets had ended */
 };
 
-/* Reported by the backend at any time, from the loop, never from inside a call, except that on_notice()
+/* Called by the backend at any time, from the loop, never from inside a call, except that on_notice()
  * comes from inside a call, too, when it is about an image. */
 struct backend_events {
     void *ctx;
@@ -230,11 +230,11 @@ struct backend; /* one running backend: the vtable's own object begins with stru
 struct backend_ops {
     const char *name;
     bool is_local;   /* boxes die with this machine: `durability: auto` means process */
-    bool is_watched; /* deaths are told by on_died() */
+    bool is_watched; /* deaths are reported by on_died() */
     bool can_discover;
     bool can_bind;
     /* Profiles with the same key share one object, e.g. by the address in use; at most
-     * BACKEND_KEY_MAX bytes. NULL: config_backend_key() tells. */
+     * BACKEND_KEY_MAX bytes. NULL: config_backend_key() makes it. */
     void (*put_key)(const struct config_profile *p, char *dst, size_t cap);
     unsigned late; /* what update() can change of a running box; for the rest one is made */
     unsigned (*late_of)(const struct config_profile *p); /* the part a profile has; NULL: all */
@@ -266,7 +266,7 @@ struct backend_ops {
     /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.
      * NULL: nothing is known. */
     bool (*trouble)(struct backend *b, const struct config_profile *profile, char *dst, size_t cap);
-    /* NULL: nothing to tell. */
+    /* NULL: nothing to report. */
     void (*examine)(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
 };
@@ -288,12 +288,12 @@ void backend_mount_put(struct json_out *o, const struct backend_mount *m);
 
 /* NULL when there is no such backend. */
 const struct backend_ops *backend_by_name(const char *name);
-/* What tells the profile's backend object from others; kept in rows. */
+/* What distinguishes the profile's backend object from others; kept in rows. */
 void backend_key(const struct config_profile *p, char *dst, size_t cap);
 void backend_list_fini(struct backend_list *r);
 /* One more finding; of too many, the last are left out. */
-void backend_tell(struct backend_exam *r, enum backend_finding_level level, const char *subject,
-                  const char *fmt, ...) PRINTF_LIKE(4, 5);
+void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,
+                    const char *fmt, ...) PRINTF_LIKE(4, 5);
 void backend_exam_fini(struct backend_exam *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* buf.h - growing byte buffer that is born with its maximum. Growth past the maximum, or past
- * memory, marks the buffer as failed; later appends do nothing and buf_failed() tells. So a long
+ * memory, marks the buffer as failed; later appends do nothing and buf_failed() is true. So a long
  * series of appends needs one check at its end. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H

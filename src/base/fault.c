@@ -23,7 +23,7 @@ static const char *const names[] = {FAULT_TABLE(FAULT_ENTRY, 0) NULL};
 /* Hits of the armed point only, so that what happened before it was armed does not count. */
 static atomic_uint_fast64_t hits;
 
-/* A file beside the one that is named tells the test that somebody hangs. */
+/* A file beside the named one shows the test that a thread or process hangs. */
 static void note_hit(const char *path)
 {
     char name[HANG_PATH_MAX + 4];

@@ -84,7 +84,7 @@ void fault_hit(const char *name);
 
 /* All names, ending with NULL. */
 const char *const *fault_names(void);
-/* Whether this build dies where it is told to. */
+/* Whether this build can be made to die at a named point. */
 bool fault_is_built_in(void);
 
 #endif

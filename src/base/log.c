@@ -37,7 +37,7 @@ static struct {
     size_t start;
     size_t len;
     uint64_t dropped;
-    uint64_t dropped_told;
+    uint64_t dropped_reported;
     struct rate_slot rates[RATE_SLOTS];
 } sink = {.fd = -1, .level = LOG_INFO};
 
@@ -175,7 +175,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     put_line(wall_ms, level, event, fields);
 }
 
-/* True for a sink that is gone as well: the write tells what is wrong with it. */
+/* Also true for a sink that is gone: the write then returns the error. */
 static bool sink_is_writable(uint64_t wait_until_ms)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
@@ -199,7 +199,7 @@ static bool flush_until_stuck(uint64_t wait_until_ms)
         if (written < 0) {
             if (errno == EINTR)
                 continue;
-            if (errno != EAGAIN) { /* the sink is gone: there is nobody to tell */
+            if (errno != EAGAIN) { /* the sink is gone: nobody can be notified */
                 sink.dropped++;
                 sink.len = 0;
             }
@@ -215,10 +215,10 @@ bool log_flush(void)
 {
     if (sink.fd < 0 || sink.len == 0)
         return true;
-    if (sink.dropped != sink.dropped_told && sink.len < RING_SIZE / 2) {
-        uint64_t count = sink.dropped - sink.dropped_told;
+    if (sink.dropped != sink.dropped_reported && sink.len < RING_SIZE / 2) {
+        uint64_t count = sink.dropped - sink.dropped_reported;
 
-        sink.dropped_told = sink.dropped;
+        sink.dropped_reported = sink.dropped;
         put_line(wall_ms_now(), LOG_WARN, "log.dropped",
                  (struct log_field[]){LF_U64("count", count), LF_END});
     }

@@ -1,5 +1,5 @@
 /* mem.c - allocation with one policy for running out of memory: internal sizes abort (the daemon
- * restarts from its store), sizes chosen by a peer are an error that peer is told about. */
+ * restarts from its store), sizes chosen by a peer are an error that is reported to that peer. */
 #include "base/mem.h"
 
 #include <stdio.h>

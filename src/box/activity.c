@@ -1,5 +1,5 @@
-/* activity.c - one GET to the agent of a box: whether anything is at work in it. An answer that is no
- * answer says nothing; that the path is not there says that nobody can tell. */
+/* activity.c - one GET to the agent of a box: whether anything is at work in it. A failed request or a
+ * malformed response proves nothing; a missing path means that the agent cannot report it. */
 #include "box/activity.h"
 
 #include <stdio.h>

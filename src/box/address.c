@@ -34,7 +34,7 @@ static bool has_port(const char *host)
 void box_host(const char *advertise, const char *host_header, const char *listen, char *dst,
               size_t cap)
 {
-    const char *port = strrchr(listen, ':'); /* the configuration has seen to that */
+    const char *port = strrchr(listen, ':'); /* the configuration guarantees one */
 
     if (!str_is_empty(advertise)) {
         bool is_bare6 = advertise[0] != '[' && strchr(advertise, ':') != strrchr(advertise, ':');

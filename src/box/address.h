@@ -12,7 +12,7 @@ enum {
     BOX_ADDRESS_MAX = 320,   /* of a box as a caller sees it */
 };
 
-/* Who has it has the box: made from the box's token, which it does not tell. */
+/* Whoever has it can use the box. It is made from the box's token but does not reveal it. */
 void box_capability(const char *sandbox_id, const char *token, char ret[BOX_CAPABILITY_LEN + 1]);
 /* "host:port" of an address for callers: `advertise` completed by the port of `listen`, or else what the
  * caller's Host header says, or else `listen`. */

@@ -13,7 +13,7 @@ struct agent_env {
     const char *headers[3];
 };
 
-/* On a zeroed or finished object. In on_done() agent_env_result() tells. */
+/* On a zeroed or finished object. In on_done() agent_env_result() returns the result. */
 void agent_env_start(struct httpc *http, struct agent_env *e, const struct backend_box *box,
                      const struct backend_extras *extras, uint64_t deadline_ns,
                      void (*on_done)(struct op *));

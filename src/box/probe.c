@@ -1,7 +1,7 @@
 /* probe.c - asks a box until it answers 200.
  *
  * The deadline is kept here and not by the op, because an op that times out knows only that: the
- * caller is told what the last probe met. Every request and every pause ends by the deadline. */
+ * caller gets what the last probe met. Every request and every pause ends by the deadline. */
 #include "box/probe.h"
 
 #include <stdio.h>

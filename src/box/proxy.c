@@ -45,7 +45,7 @@ struct passage {
     struct proxy_load *box;
     struct proxy_load *caller;
     struct rt_timer timer;
-    uint64_t moved_ns; /* when something was last heard of either side */
+    uint64_t moved_ns; /* when something last came from either side */
     uint64_t idle_ns;
     struct buf url;
     struct buf text; /* of the headers */
@@ -73,7 +73,7 @@ static void count(struct passage *g, int delta)
         proxy_load_put(&p->callers, g->caller);
         p->passages--;
     }
-    if (!p->is_leaving) /* else there is nobody to be told */
+    if (!p->is_leaving) /* else nobody is left to be notified */
         p->config.on_use(p->config.ctx, box, delta);
 }
 

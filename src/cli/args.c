@@ -202,7 +202,7 @@ bool cli_parse(int argc, const char *const *argv, struct cli_args *ret, struct e
         else
             is_fine = take_option(&p, arg);
         if (!is_fine) {
-            /* The first mistake is told; help asked for later is still given. */
+            /* The first mistake is reported; help asked for later is still given. */
             p.err = NULL;
             is_good = false;
         }

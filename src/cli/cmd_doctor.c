@@ -199,7 +199,7 @@ static int show(struct cli *c, const char *text)
 
     if (!json_is_arr(backends)) {
         (void) json_doc_free(doc);
-        (void) fprintf(c->err, "sandpool: the answer makes no sense; compare the versions with "
+        (void) fprintf(c->err, "sandpool: malformed response; compare the versions with "
                                "'sandpool version'\n");
         return CLI_FAILED;
     }

@@ -91,7 +91,7 @@ struct run_stream {
 
 struct run_input {
     bool is_open; /* more may be read */
-    bool has_end; /* the end was read and must be told */
+    bool has_end; /* the end was read and must be sent */
     struct buf piece;
     uint64_t retry_ms; /* not before; the command does not read */
     uint64_t pause_ms;

@@ -164,7 +164,7 @@ void run_output_step(struct run *r, struct run_stream *s)
     }
 }
 
-static void tell_losses(const struct run *r)
+static void report_losses(const struct run *r)
 {
     uint64_t lost = r->streams[RUN_STDOUT].lost + r->streams[RUN_STDERR].lost;
 
@@ -186,7 +186,7 @@ static bool take_end(struct run *r, const struct json *process)
     r->result.may_run = false;
     r->result.status = (int) (code & 255);
     run_terminal_restore(&r->terminal);
-    tell_losses(r);
+    report_losses(r);
     if (strcmp(outcome, "timed_out") == 0) {
         r->result.status = CLI_RUN_TIMEOUT;
     } else if (strcmp(outcome, "oom") == 0) {
@@ -202,7 +202,7 @@ void run_output_ask_step(struct run *r)
 {
     struct sp_box *box = r->streams[RUN_STDOUT].box;
     struct sp_failure f = {.code = SP_PROTOCOL,
-                           .message = "the box's agent does not tell how the command ended"};
+                           .message = "the box's agent does not report how the command ended"};
     const char *text;
     struct json_doc *doc;
 

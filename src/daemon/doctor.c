@@ -98,7 +98,7 @@ static void on_backend_closed(void *ctx)
 }
 
 /* A backend may work, and not for every profile. */
-static void tell_profiles(struct doctor *d)
+static void report_profiles(struct doctor *d)
 {
     const struct backend_ops *ops = d->backend->ops;
 
@@ -112,7 +112,7 @@ static void tell_profiles(struct doctor *d)
         if (strcmp(key, d->key) != 0 || !ops->trouble(d->backend, p, why, sizeof(why)))
             continue;
         (void) snprintf(subject, sizeof(subject), "profile %.38s", p->name);
-        backend_tell(&d->exam, BACKEND_FINDING_FAIL, subject, "%s", why);
+        backend_report(&d->exam, BACKEND_FINDING_FAIL, subject, "%s", why);
     }
 }
 
@@ -121,8 +121,8 @@ static void on_examined(struct op *op)
     struct doctor *d = container_of(op, struct doctor, exam.op);
 
     if (op->result != SP_OK)
-        backend_tell(&d->exam, BACKEND_FINDING_FAIL, "examination", "%s", op->err.msg);
-    tell_profiles(d);
+        backend_report(&d->exam, BACKEND_FINDING_FAIL, "examination", "%s", op->err.msg);
+    report_profiles(d);
     put_exam(d, d->key);
     d->backend->ops->close(d->backend, on_backend_closed, d);
 }
@@ -143,7 +143,7 @@ static bool open_backend(struct doctor *d, const struct config_profile *profile)
         (void) err_set(&err, SP_CONFIG, "there is no backend '%s'", profile->backend);
     else if (ops->open(&env, profile, &d->backend, &err) == SP_OK)
         return true;
-    backend_tell(&d->exam, BACKEND_FINDING_FAIL, "start", "%s", err.msg);
+    backend_report(&d->exam, BACKEND_FINDING_FAIL, "start", "%s", err.msg);
     put_exam(d, d->key);
     return false;
 }
@@ -259,8 +259,8 @@ int doctor_run(const struct daemon_options *options)
     if (r == SP_OK)
         r = examine_all(d, &err);
     if (r != SP_OK) {
-        backend_tell(&d->exam, BACKEND_FINDING_FAIL, d->config == NULL ? "configuration" : "start",
-                     "%s", err.msg);
+        backend_report(&d->exam, BACKEND_FINDING_FAIL,
+                       d->config == NULL ? "configuration" : "start", "%s", err.msg);
         put_exam(d, "sandpoold");
     }
     if (!str_is_empty(d->dir))

@@ -13,15 +13,15 @@
 
 static const int signums[] = {SIGTERM, SIGINT};
 
-static int told[2] = {-1, -1}; /* a pipe: a handler may write to it */
-static void (*before)(int);    /* libuv's handler, the same for all */
+static int stop_pipe[2] = {-1, -1}; /* a pipe: a handler may write to it */
+static void (*before)(int);         /* libuv's handler, the same for all */
 static atomic_uint beats;
 
 static void on_signal(int signum)
 {
     int saved = errno;
 
-    (void) !write(told[1], "", 1); /* a full pipe has said it already */
+    (void) !write(stop_pipe[1], "", 1); /* a full pipe has a byte to read already */
     errno = saved;
     before(signum);
 }
@@ -29,7 +29,7 @@ static void on_signal(int signum)
 static void end_process(void)
 {
     static const char text[] =
-        "sandpoold: daemon.stop_forced: told to stop, but the loop has not answered for 10 s: does "
+        "sandpoold: daemon.stop_forced: asked to stop, but the loop has not answered for 10 s: does "
         "a disk hang?\n";
 
     (void) !write(STDERR_FILENO, text, strlen(text)); /* nothing to do about it */
@@ -42,7 +42,7 @@ static void *guard_main(void *arg UNUSED)
     unsigned waited_ms = 0;
     char byte;
 
-    while (read(told[0], &byte, 1) != 1)
+    while (read(stop_pipe[0], &byte, 1) != 1)
         ; /* all signals are blocked here, so this is not entered in practice */
     while (waited_ms < GUARD_WAIT_MS) {
         unsigned now;
@@ -78,12 +78,12 @@ int guard_start(struct err *err)
     pthread_t thread;
     sigset_t all;
     sigset_t old;
-    int rc = pipe2(told, O_CLOEXEC);
+    int rc = pipe2(stop_pipe, O_CLOEXEC);
 
     if (rc != 0)
         return err_sys(err, SP_IO, errno, "pipe of the guard");
-    (void) fcntl(told[1], F_SETFL, O_NONBLOCK); /* cannot fail on a pipe */
-    (void) sigfillset(&all);                    /* signals belong to the loop */
+    (void) fcntl(stop_pipe[1], F_SETFL, O_NONBLOCK); /* cannot fail on a pipe */
+    (void) sigfillset(&all);                         /* signals belong to the loop */
     (void) pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = pthread_create(&thread, NULL, guard_main, NULL);
     (void) pthread_sigmask(SIG_SETMASK, &old, NULL);

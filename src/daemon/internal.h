@@ -43,7 +43,7 @@ struct daemon {
 
 /* Opens the engine with this configuration, which it takes over unless it fails, recovers and listens. */
 MUST_CHECK int daemon_open_engine(struct daemon *d, struct config *config, struct err *err);
-/* Told to stop; told again: at once. */
+/* Begins to stop; a second call stops at once. */
 void daemon_stop(struct daemon *d, const char *why);
 /* Nothing is left but the loop: ends it. */
 void daemon_finish(struct daemon *d);

@@ -115,7 +115,7 @@ static int print_example(void)
     return print_buf(&text);
 }
 
-/* The points at which this build can be told to die; none in a release build. */
+/* The points at which this build can be made to die; none in a release build. */
 static int print_fault_points(void)
 {
     if (fault_is_built_in())

@@ -1,4 +1,4 @@
-/* notify.h - tells systemd (or whoever set NOTIFY_SOCKET) how the daemon is doing. */
+/* notify.h - reports the daemon's state to systemd (or whoever set NOTIFY_SOCKET). */
 #ifndef DAEMON_NOTIFY_H
 #define DAEMON_NOTIFY_H
 

@@ -15,7 +15,7 @@ enum single_wait {
 };
 
 /* Makes the directory (mode 0700) when it is missing, and takes <state_dir>/lock, waiting for it as
- * told. When another daemon holds it: SP_LOCKED with that daemon's pid in the sentence. The descriptor
+ * `wait` says. When another daemon holds it: SP_LOCKED with that daemon's pid in the sentence. The descriptor
  * stays open for the life of the process. It may be given to another process, which then has the lock
  * too. */
 MUST_CHECK int single_lock(const char *state_dir, enum single_wait wait, int *ret_fd,

@@ -1,6 +1,6 @@
 /* stop.c - the stop order: no new connections, waiting acquires are refused, running requests get a moment,
- * close connections, destroy the boxes if told to, engine (operations, store), HTTP client, loop. A
- * second signal skips the moment. Each step has a deadline; guard.c sees to it that the loop lives. */
+ * close connections, destroy the boxes if asked to, engine (operations, store), HTTP client, loop. A
+ * second signal skips the moment. Each step has a deadline; guard.c ends the process if the loop hangs. */
 #include <signal.h>
 #include <unistd.h>
 

@@ -133,7 +133,7 @@ static void on_engine_closed(void *ctx)
     struct err err;
 
     d->engine = NULL;
-    if (d->is_stopping) { /* told to in the meantime */
+    if (d->is_stopping) { /* asked to stop in the meantime */
         upgrade_close(h);
         return;
     }

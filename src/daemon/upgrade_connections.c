@@ -40,7 +40,7 @@ static void take(void *ctx, int fd, const char *bytes, size_t len)
     if (!buf_failed(&c->bytes))
         return;
     log_warn("daemon.connection_dropped", LF_STR("server", c->server), LF_U64("bytes", len));
-    (void) close(fd); /* its request would be lost without a word */
+    (void) close(fd); /* its request would be lost without an error */
     cargo_free(loading->cargo, c);
 }
 

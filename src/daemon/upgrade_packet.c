@@ -42,7 +42,7 @@ int packet_listen(const char *state_dir, int *ret_fd, struct err *err)
     if (r != SP_OK)
         return r;
     (void) address_of(dir_fd, &addr);        /* a number fits */
-    (void) unlinkat(dir_fd, PACKET_FILE, 0); /* bind() tells if it is still there */
+    (void) unlinkat(dir_fd, PACKET_FILE, 0); /* bind() fails if it is still there */
     old = umask(0177);
     r = bind(fd, (const struct sockaddr *) &addr, sizeof(addr));
     (void) umask(old);

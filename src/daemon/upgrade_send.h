@@ -1,4 +1,4 @@
-/* upgrade_send.h - what the running daemon tells its successor, packet by packet (packet.h). */
+/* upgrade_send.h - what the running daemon sends to its successor, packet by packet (packet.h). */
 #ifndef DAEMON_UPGRADE_SEND_H
 #define DAEMON_UPGRADE_SEND_H
 
@@ -8,7 +8,7 @@
 
 /* Whether a successor that says this can go on with our database. */
 MUST_CHECK int give_check_hello(const struct packet *b, struct err *err);
-/* OFFER: the listening sockets, and what the service manager told us. */
+/* OFFER: the listening sockets, and what the service manager gave us. */
 MUST_CHECK int give_offer(int fd, const struct listeners *l, struct err *err);
 /* CONNECTION for each, then YOURS. Blocks, for a bounded time per packet: the loop has nothing else
  * to do at that moment. */

@@ -10,7 +10,7 @@
 
 enum { ARGS_MAX = 64 };
 
-/* It is no child of ours, so only its descriptor tells whether it still runs. */
+/* It is no child of ours, so only its descriptor shows whether it still runs. */
 static bool is_one_started(struct upgrade *h)
 {
     struct pollfd ended = {.fd = h->started_fd, .events = POLLIN};

@@ -36,7 +36,7 @@ static int say_hello(const struct takeover *t, struct err *err)
     return r;
 }
 
-/* What the service manager told it holds for us, too. */
+/* What the service manager gave to it is valid for us, too. */
 static int take_environment(const struct json *offer, struct err *err)
 {
     static const char *const names[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC"};
@@ -224,7 +224,7 @@ int takeover_ask(struct takeover *t, bool *ret_was_there, struct err *err)
 
     *ret_was_there = r == SP_OK;
     if (r == SP_CONNECT_FAILED)
-        return SP_OK; /* nobody runs, or it is too old to be asked: the lock tells */
+        return SP_OK; /* nobody runs, or it is too old to be asked: the lock decides */
     if (r == SP_OK && !packet_is_allowed(t->fd, &pid) && geteuid() != 0)
         r = err_set(err, SP_FORBIDDEN, "the running daemon is another user's");
     if (r != SP_OK)

@@ -1,6 +1,6 @@
 /* upgrade_undo.c - the way back, when the store is closed and there is no successor. As long as the disk does
  * not answer or fails there is nothing to serve with, so this goes on until it does: callers wait in
- * the kernel, and a stop is heard. */
+ * the kernel, and a stop is still obeyed. */
 #include <unistd.h>
 
 #include "base/log.h"

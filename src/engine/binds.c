@@ -1,4 +1,4 @@
-/* binds.c - telling the backend whose a box is. Its labels are the second record of ownership, the one
+/* binds.c - records the owner of a box in the backend. Its labels are the second record of ownership, the one
  * that is left when the database is lost: a bind that fails is tried again until it succeeds or the box
  * is gone. One is under way per box, and always says who owns the box by then. */
 #include <stdlib.h>

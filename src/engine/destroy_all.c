@@ -1,4 +1,4 @@
-/* destroy_all.c - for a daemon that is told to leave nothing behind: every box is destroyed, also
+/* destroy_all.c - for a daemon that shall leave nothing behind: every box is destroyed, also
  * leased ones. The pool is paused, so that it makes no new ones; the mode it had is what the store
  * remembers at the end. */
 #include <stdlib.h>

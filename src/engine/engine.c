@@ -1,5 +1,5 @@
 /* engine.c - events in, effects out. pool_step() is called here and nowhere else; an event raised
- * while one is being worked off waits in a short queue, so nothing is ever re-entered. */
+ * while one is being processed waits in a short queue, so nothing is ever re-entered. */
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ void engine_post(struct engine *e, const struct pool_event *ev)
     e->is_stepping = true;
     step(e, ev);
     for (size_t i = 0; i < e->queue_len; i++) {
-        struct pool_event next = e->queue[i]; /* the queue may move while it is worked off */
+        struct pool_event next = e->queue[i]; /* the queue may move while it is processed */
 
         step(e, &next);
     }
@@ -133,12 +133,12 @@ void engine_refuse_waiting(struct engine *e)
 static void reply(struct engine *e, const struct pool_fx *fx)
 {
     struct engine_call *call = call_find(e, fx->req);
-    struct pool_fx told;
+    struct pool_fx explained;
 
     if (call == NULL)
         return; /* abandoned in the same step */
-    if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &told))
-        fx = &told;
+    if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
+        fx = &explained;
     call_unlink(e, call);
     call->epoch = fx->snapshot.epoch;
     if (call->extras != NULL && fx->u.reply.code == SP_OK) {
@@ -146,7 +146,7 @@ static void reply(struct engine *e, const struct pool_fx *fx)
         return;
     }
     if (fx->u.reply.source != POOL_SRC_NONE)
-        update_told(e, fx);
+        update_reported(e, fx);
     FAULT_POINT("engine.before_reply");
     call->on_reply(call, fx); /* the call may be gone from here on */
     FAULT_POINT("engine.after_reply");

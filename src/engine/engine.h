@@ -81,7 +81,7 @@ MUST_CHECK int engine_reload(struct engine *e, struct config *config, struct err
 void engine_reconcile(struct engine *e,
                       void (*on_done)(void *ctx, unsigned clean, unsigned failed, size_t seen),
                       void *ctx);
-/* Asks the backend whether a box lives; that it is dead is also told to the pool. */
+/* Asks the backend whether a box lives; a death is also reported to the pool. */
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
 

@@ -98,9 +98,9 @@ static void log_fact(const struct engine *e, const struct pool_fx *fx)
  * room for it. */
 static void drop_event(struct engine *e)
 {
-    if (e->events_untold == 0)
+    if (e->events_unreported == 0)
         log_warn("events.dropped", LF_STR("reason", "the store cannot take them"));
-    e->events_untold++;
+    e->events_unreported++;
     e->events_dropped++;
 }
 
@@ -122,14 +122,14 @@ static void arm(struct engine *e)
                  on_events_timer);
 }
 
-static void tell_dropped(struct engine *e)
+static void report_dropped(struct engine *e)
 {
-    uint64_t count = e->events_untold;
+    uint64_t count = e->events_unreported;
     struct json_out o;
 
     if (count == 0 || !store_is_up(e->store) || e->is_closing)
         return;
-    e->events_untold = 0;
+    e->events_unreported = 0;
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_u64(&o, "count", count);
@@ -154,7 +154,7 @@ void events_flush(struct engine *e)
         store_submit(e->store, &container_of(n, struct event_write, link)->write, on_event_written);
     }
     if (list_is_empty(&e->late_events))
-        tell_dropped(e);
+        report_dropped(e);
     else
         arm(e);
 }

@@ -29,18 +29,18 @@ static void examine_threads(struct examiner *x, const struct engine_disk *d)
     if (!d->threads.is_known)
         return;
     if (d->threads.is_shared)
-        backend_tell(
+        backend_report(
             &x->disk, BACKEND_FINDING_WARN, "thread data",
             "%.160s (provisioner.thread_data) is on the file system of the state directory, "
             "%llu MB free, and threads have no limit of space: one that fills it keeps "
             "everybody from new boxes. Put it on a file system of its own",
             d->threads.dir, free_mb);
     else
-        backend_tell(&x->disk,
-                     d->threads.free_bytes < d->floor_bytes ? BACKEND_FINDING_WARN
-                                                            : BACKEND_FINDING_OK,
-                     "thread data", "%llu MB in %.160s, without a limit for each thread", free_mb,
-                     d->threads.dir);
+        backend_report(&x->disk,
+                       d->threads.free_bytes < d->floor_bytes ? BACKEND_FINDING_WARN
+                                                              : BACKEND_FINDING_OK,
+                       "thread data", "%llu MB in %.160s, without a limit for each thread", free_mb,
+                       d->threads.dir);
 }
 
 static void examine_disk(struct examiner *x)
@@ -50,20 +50,20 @@ static void examine_disk(struct examiner *x)
     if (!d->is_known)
         return;
     if (d->is_low)
-        backend_tell(&x->disk, BACKEND_FINDING_FAIL, "free space",
-                     "%s: no new box is made. Destroy boxes, or lower store.min_free", d->reason);
+        backend_report(&x->disk, BACKEND_FINDING_FAIL, "free space",
+                       "%s: no new box is made. Destroy boxes, or lower store.min_free", d->reason);
     else
-        backend_tell(&x->disk, BACKEND_FINDING_OK, "free space", "%llu MB in %.160s",
-                     (unsigned long long) (d->free_bytes / MB), d->dir);
+        backend_report(&x->disk, BACKEND_FINDING_OK, "free space", "%llu MB in %.160s",
+                       (unsigned long long) (d->free_bytes / MB), d->dir);
     examine_threads(x, d);
     for (unsigned i = 0; i < d->largest_count; i++) {
         const struct pool_box *box = pool_find_box(x->engine->pool, d->largest[i].box);
 
-        backend_tell(&x->disk, BACKEND_FINDING_OK, "large box", "%016llx%s%s takes %llu MB",
-                     (unsigned long long) d->largest[i].box.v,
-                     box != NULL && !str_is_empty(box->sandbox_id) ? ", sandbox " : "",
-                     box != NULL ? box->sandbox_id : "",
-                     (unsigned long long) (d->largest[i].bytes / MB));
+        backend_report(&x->disk, BACKEND_FINDING_OK, "large box", "%016llx%s%s takes %llu MB",
+                       (unsigned long long) d->largest[i].box.v,
+                       box != NULL && !str_is_empty(box->sandbox_id) ? ", sandbox " : "",
+                       box != NULL ? box->sandbox_id : "",
+                       (unsigned long long) (d->largest[i].bytes / MB));
     }
 }
 
@@ -80,11 +80,11 @@ static void examine_profiles(struct examiner *x)
         if (profiles_config(e, i) == NULL)
             continue;
         if (engine_profile_trouble(e, i, why, sizeof(why)))
-            backend_tell(&x->profiles, BACKEND_FINDING_FAIL, pool_profile(e->pool, i)->name, "%s",
-                         why);
+            backend_report(&x->profiles, BACKEND_FINDING_FAIL, pool_profile(e->pool, i)->name, "%s",
+                           why);
         else
-            backend_tell(&x->profiles, BACKEND_FINDING_OK, pool_profile(e->pool, i)->name,
-                         "boxes can be had");
+            backend_report(&x->profiles, BACKEND_FINDING_OK, pool_profile(e->pool, i)->name,
+                           "boxes can be had");
     }
 }
 
@@ -118,8 +118,8 @@ static void on_examined(struct op *op)
     struct engine *e = o->examiner->engine;
 
     if (op->result != SP_OK)
-        backend_tell(&o->exam, BACKEND_FINDING_FAIL, "examination", "did not come to its end: %s",
-                     str_is_empty(op->err.msg) ? sp_error_info(op->result)->text : op->err.msg);
+        backend_report(&o->exam, BACKEND_FINDING_FAIL, "examination", "did not come to its end: %s",
+                       str_is_empty(op->err.msg) ? sp_error_info(op->result)->text : op->err.msg);
     one_less(o->examiner);
     engine_op_ended(e);
 }

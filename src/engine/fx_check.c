@@ -68,7 +68,7 @@ static enum pool_verdict judge(const struct check_op *c)
     return c->did_answer ? POOL_ALIVE : POOL_UNKNOWN;
 }
 
-static void on_told(struct op *op)
+static void on_checked(struct op *op)
 {
     struct check_op *c = container_of(op, struct check_op, check.op);
 
@@ -79,7 +79,7 @@ static void ask_backend(struct check_op *c)
 {
     struct backend *backend = c->engine->backends[c->backend].backend;
 
-    backend->ops->is_alive(backend, &c->check, c->deadline_ns, on_told);
+    backend->ops->is_alive(backend, &c->check, c->deadline_ns, on_checked);
 }
 
 static void on_asked(struct op *op)

@@ -1,6 +1,6 @@
 /* fx_probe.c - waiting until a box answers. A backend that does not watch its boxes is asked now and then
- * what it says of one that does not answer yet: that is what callers hear who wait for it, and a box that its
- * backend says has ended is not waited for. */
+ * about a box that does not answer yet: what it reports is passed on to the callers who wait for the box, and a
+ * box that has ended according to its backend is not waited for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static void take_status(struct probe_op *p)
     describe(p, wait->text, sizeof(wait->text));
 }
 
-static void on_told(struct op *op)
+static void on_checked(struct op *op)
 {
     struct probe_op *p = container_of(op, struct probe_op, check.op);
     bool is_absent = op->result == SP_OK && p->check.verdict == BACKEND_ABSENT;
@@ -134,7 +134,7 @@ static void on_look(struct rt_timer *timer)
     p->check.status[0] = '\0';
     p->check.hint[0] = '\0';
     backend->ops->is_alive(backend, &p->check, rt_after(rt_now(e->rt), ENGINE_CHECK_TIMEOUT_NS),
-                           on_told);
+                           on_checked);
 }
 
 void fx_probe(struct engine *e, const struct pool_fx *fx)

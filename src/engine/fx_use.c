@@ -30,7 +30,7 @@ static enum pool_use pool_use_of(enum box_use use)
     return POOL_USE_UNKNOWN;
 }
 
-static void on_told(struct op *op)
+static void on_activity(struct op *op)
 {
     struct use_op *u = container_of(op, struct use_op, activity.request.op);
     struct engine *e = u->engine;
@@ -76,5 +76,5 @@ void fx_ask_use(struct engine *e, const struct pool_fx *fx)
     list_push_back(&e->uses, &u->link);
     engine_op_begun(e);
     box_activity_start(e->http, &u->activity, fx->snapshot.url, fx->snapshot.token, fx->deadline_ns,
-                       on_told);
+                       on_activity);
 }

@@ -9,7 +9,7 @@
 
 enum {
     ENGINE_BACKENDS_MAX = CONFIG_PROFILES_MAX,
-    ENGINE_EVENTS_MAX = 64,   /* events raised while one is being worked off */
+    ENGINE_EVENTS_MAX = 64,   /* events raised while one is being processed */
     ENGINE_EVENTS_TAIL = 512, /* stored events shown again after a restart */
     ENGINE_INSTANCE_MAX = 64,
 };
@@ -90,8 +90,8 @@ struct engine {
     struct list free_writes;
     struct list late_events; /* text_write, not yet submitted */
     struct rt_timer events_timer;
-    uint64_t events_dropped; /* not stored, ever */
-    uint64_t events_untold;  /* of them: the trail does not say so yet */
+    uint64_t events_dropped;    /* not stored, ever */
+    uint64_t events_unreported; /* of them: the trail does not say so yet */
 
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
     unsigned backend_count;
@@ -115,9 +115,9 @@ struct engine {
     struct list acquires;
     struct map extras; /* engine_extra by box */
     struct list extra_list;
-    struct map updates;      /* late bindings under way, by box */
-    struct box_id told_box;  /* whose lease was last told to a caller, */
-    uint64_t told_leased_ns; /* and which lease that was */
+    struct map updates;          /* late bindings under way, by box */
+    struct box_id reported_box;  /* whose lease was last reported to a caller, */
+    uint64_t reported_leased_ns; /* and which lease that was */
     uint64_t next_req;
 
     size_t in_flight; /* operations of every kind: closing waits for zero */
@@ -145,7 +145,7 @@ MUST_CHECK int profiles_open_backends(struct engine *e, const struct config *con
                                       struct err *err);
 /* Opens a backend that boxes of an earlier life are on and that no profile names any more. */
 MUST_CHECK int profiles_open_at(struct engine *e, const char *key, struct err *err);
-/* Tells the backends of every profile that is configured. */
+/* Announces every configured profile to its backend. */
 void profiles_prepare(struct engine *e);
 /* Index of the backend with this key; -1 when there is none. */
 int profiles_find_backend(const struct engine *e, const char *key);
@@ -173,7 +173,7 @@ void fx_store_fini(struct engine *e);
 void fx_event(struct engine *e, const struct pool_fx *fx);
 void event_updated(struct engine *e, const struct pool_box *box,
                    const struct backend_extras *extras);
-/* What a backend told; `box` may be NULL. */
+/* What a backend reported; `box` may be NULL. */
 void event_notice(struct engine *e, const char *backend, const struct pool_box *box,
                   const struct backend_notice *n);
 /* Submits the events that wait. */
@@ -206,8 +206,8 @@ MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_see
 /* update.c: late binding */
 /* Instead of the reply to a call with extras, which comes when they are applied. */
 void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
-/* Another caller is told of a leased box. */
-void update_told(struct engine *e, const struct pool_fx *fx);
+/* A leased box is reported to another caller. */
+void update_reported(struct engine *e, const struct pool_fx *fx);
 /* The caller of a call with an `update` has gone. */
 void update_abandon(struct engine_call *call);
 /* The box is about to be destroyed. */
@@ -228,7 +228,7 @@ MUST_CHECK int special_settle(struct engine *e, const struct pool_box *box,
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);
 void reconcile_arm(struct engine *e);
-/* After a step: tells those who wait for a listing, once no missing box is asked for any more. */
+/* After a step: notifies those who wait for a listing, once no missing box is asked for any more. */
 void reconcile_settle(struct engine *e);
 
 /* space.c */

@@ -36,7 +36,7 @@ static struct journal_event *put(struct journal *j, uint64_t id, uint64_t at_ms,
     return ev;
 }
 
-static void tell_subscribers(struct journal *j)
+static void notify_subscribers(struct journal *j)
 {
     struct list_node *n = list_first(&j->subscribers);
 
@@ -50,13 +50,13 @@ static void tell_subscribers(struct journal *j)
 
 void journal_wake(struct journal *j)
 {
-    tell_subscribers(j);
+    notify_subscribers(j);
 }
 
 void journal_close(struct journal *j)
 {
     j->is_closed = true;
-    tell_subscribers(j);
+    notify_subscribers(j);
 }
 
 void journal_open(struct journal *j)
@@ -69,7 +69,7 @@ const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const
 {
     struct journal_event *ev = put(j, j->next_id, at_ms, kind, body);
 
-    tell_subscribers(j);
+    notify_subscribers(j);
     return ev;
 }
 

@@ -25,7 +25,7 @@ struct journal {
     bool is_closed;
 };
 
-/* Told after an event was added; reads on from its own position with journal_get(). */
+/* Notified after an event was added; reads on from its own position with journal_get(). */
 struct journal_subscriber {
     struct list_node link;
     void (*on_event)(struct journal_subscriber *s);
@@ -48,12 +48,12 @@ const struct journal_event *journal_get(const struct journal *j, uint64_t id);
 uint64_t journal_first_from(const struct journal *j, uint64_t id);
 uint64_t journal_newest(const struct journal *j);
 
-/* Nothing more will come: tells every subscriber, who should leave. */
+/* Nothing more will come: notifies every subscriber, who should leave. */
 void journal_close(struct journal *j);
 /* More will come after all. */
 void journal_open(struct journal *j);
 
-/* Tells every subscriber, though nothing was added. */
+/* Notifies every subscriber, though nothing was added. */
 void journal_wake(struct journal *j);
 
 void journal_subscribe(struct journal *j, struct journal_subscriber *s);

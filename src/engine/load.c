@@ -255,7 +255,7 @@ static int build_pool(struct loader *l, struct err *err)
                        refused->profile, POOL_PROFILES_MAX);
     if (refused != NULL)
         return err_set(err, SP_INTERNAL,
-                       "the row of box %016llx in sandpool.db makes no sense: remove it there, or "
+                       "the row of box %016llx in sandpool.db is malformed: remove it there, or "
                        "move the file away to start without the leases",
                        (unsigned long long) refused->box.id.v);
     return SP_OK;

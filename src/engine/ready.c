@@ -37,8 +37,8 @@ static bool has_trouble(struct engine *e, char *dst, size_t cap)
     return true;
 }
 
-static void tell_breaker(const struct engine *e, const struct pool_profile_view *view, char *dst,
-                         size_t cap)
+static void describe_breaker(const struct engine *e, const struct pool_profile_view *view,
+                             char *dst, size_t cap)
 {
     uint64_t now_ns = rt_now(e->rt);
     uint64_t wait_ns = view->retry_at_ns > now_ns ? view->retry_at_ns - now_ns : 0;
@@ -102,7 +102,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
     else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
         return true;
     else if (view.is_open)
-        tell_breaker(e, &view, dst, cap);
+        describe_breaker(e, &view, dst, cap);
     else if (pool_is_exhausted(e->pool))
         str_copy_cut(dst, cap, "all boxes are in use");
     else
@@ -133,7 +133,7 @@ void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t ca
     else if (cause != NULL)
         str_copy_cut(dst, cap, cause);
     else if (view.failures > 0)
-        tell_breaker(e, &view, dst, cap);
+        describe_breaker(e, &view, dst, cap);
     else if (!engine_profile_trouble(e, profile, dst, cap))
         str_copy_cut(dst, cap, "a box is being made");
 }

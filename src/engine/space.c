@@ -142,7 +142,7 @@ static int run(struct work *work, struct err *err)
 
 /* --- on the loop --- */
 
-static void tell(struct engine *e, bool was_low)
+static void report_space(struct engine *e, bool was_low)
 {
     struct pool_event ev = {.kind = POOL_EV_SPACE, .u.space.is_low = e->disk.is_low};
 
@@ -176,7 +176,7 @@ static void on_looked(struct op *op)
         e->disk = l->disk;
     free(l);
     if (!e->is_closing)
-        tell(e, was_low);
+        report_space(e, was_low);
     arm(e);
     engine_op_ended(e);
 }

@@ -6,8 +6,8 @@
  *                                           v
  *            fresh box: destroyed, it may be half changed; the thread's own box: stays as it is
  *
- * Updates of one box wait in line. A fresh box somebody else of its thread was told of is no longer
- * fresh. */
+ * Updates of one box wait in line. A fresh box that was reported to another caller of its thread is no
+ * longer fresh. */
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -34,7 +34,7 @@ struct update_line {
     struct map_node node;
     struct box_id box;
     struct list updates; /* the first one runs */
-    bool is_told;        /* somebody was told of this lease */
+    bool is_reported;    /* this lease was reported to a caller */
 };
 
 static bool is_box(const struct map_node *node, const void *key)
@@ -60,7 +60,8 @@ static struct update_line *line_make(struct engine *e, const struct pool_fx *fx)
         line->box = fx->box;
         list_init(&line->updates);
         /* Of two acquires that wait for one commit the other may have been answered just now. */
-        line->is_told = e->told_box.v == fx->box.v && e->told_leased_ns == fx->snapshot.leased_ns;
+        line->is_reported =
+            e->reported_box.v == fx->box.v && e->reported_leased_ns == fx->snapshot.leased_ns;
         map_insert(&e->updates, &line->node, hash_u64(fx->box.v));
     }
     return line;
@@ -116,7 +117,7 @@ static void give_back(struct engine_update *u, bool is_spoiled)
     engine_post(u->engine, &ev);
 }
 
-/* Several acquires share the lease, so none of them alone can undo it, and nobody was told. */
+/* Several acquires share the lease, so none of them alone can undo it, and it was reported to nobody. */
 static void destroy_box(struct engine_update *u)
 {
     struct engine *e = u->engine;
@@ -145,7 +146,8 @@ static void answer(struct engine_update *u, int code, const char *reason)
     if (code != SP_OK) {
         u->fx.u.reply.code = code;
         if (code == SP_SANDBOX_LOST && u->fx.u.reply.lost == POOL_END_NONE)
-            u->fx.u.reply.lost = POOL_END_DIED; /* the backend says so; the pool will hear of it */
+            u->fx.u.reply.lost =
+                POOL_END_DIED; /* the backend reports it; the pool will be notified */
         str_copy_cut(u->fx.reason, sizeof(u->fx.reason), reason);
     }
     FAULT_POINT("engine.before_reply");
@@ -224,7 +226,7 @@ static void succeed(struct engine_update *u, struct update_line *line)
     struct engine *e = u->engine;
 
     event_updated(e, &u->fx.snapshot, u->extras);
-    line->is_told = line->is_told || u->call != NULL;
+    line->is_reported = line->is_reported || u->call != NULL;
     start_first(e, line);
     if (u->call == NULL) {
         give_back(u, true);
@@ -254,7 +256,7 @@ static void on_updated(struct op *op)
     if (!is_leased(u)) {
         start_first(e, line);
         answer_lost(u);
-    } else if (is_fresh(u) && !line->is_told) {
+    } else if (is_fresh(u) && !line->is_reported) {
         fail_all(u, line, code);
     } else {
         struct err err = op->err;
@@ -349,7 +351,7 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
         return;
     }
     if (backend_extras_kinds(u->extras) == 0) {
-        update_told(e, fx);
+        update_reported(e, fx);
         answer(u, SP_OK, "");
         return;
     }
@@ -366,17 +368,17 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
         start_first(e, u->line);
 }
 
-void update_told(struct engine *e, const struct pool_fx *fx)
+void update_reported(struct engine *e, const struct pool_fx *fx)
 {
     struct update_line *line;
 
-    e->told_box = fx->box;
-    e->told_leased_ns = fx->snapshot.leased_ns;
+    e->reported_box = fx->box;
+    e->reported_leased_ns = fx->snapshot.leased_ns;
     if (e->updates.len == 0)
         return;
     line = line_find(e, fx->box);
     if (line != NULL)
-        line->is_told = true;
+        line->is_reported = true;
 }
 
 /* What runs goes on when the box is the thread's own, or others wait for it; a fresh one that nobody
@@ -391,7 +393,7 @@ void update_abandon(struct engine_call *call)
     if (!u->is_running) {
         leave_line(u);
         refuse(u, SP_CANCELLED, "");
-    } else if (is_fresh(u) && !u->line->is_told && u->line->updates.len == 1) {
+    } else if (is_fresh(u) && !u->line->is_reported && u->line->updates.len == 1) {
         op_cancel(&u->backend.op);
     }
 }

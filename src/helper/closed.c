@@ -1,5 +1,5 @@
-/* closed.c - whether what was opened for a mount belongs to what only some may have. The way up from a directory is one
- * that nobody chose: it tells where it is, however it was named. */
+/* closed.c - whether what was opened for a mount belongs to what only some may have. Its parents are followed up to the
+ * root, which no caller can influence: they show where it is, however it was named. */
 #include "helper/closed.h"
 
 #include <errno.h>

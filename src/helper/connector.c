@@ -177,7 +177,7 @@ void connector_run(const char *id, const char *name)
 
     for (int fd = FD_CHANNEL; fd < FD_END; fd++)
         (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* it starts nothing; missing ones are found later */
-    (void) prctl(PR_SET_NAME, "sandpool-conn"); /* the arguments tell it, too */
+    (void) prctl(PR_SET_NAME, "sandpool-conn"); /* the arguments show it, too */
     relay_loop_prepare();
     if (fcntl(FD_CHANNEL, F_SETFL, O_NONBLOCK) != 0 || !relay_drop_privileges(id)) {
         (void) dprintf(FD_REPORT, "give up what it does not need: %s", strerror(errno));

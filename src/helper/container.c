@@ -1,5 +1,5 @@
 /* container.c - the first process of a container that an engine made: it is proved to be the container's
- * before anything is done to it, and it tells whose ids the container has. */
+ * before anything is done to it, and it shows whose ids the container has. */
 #include "helper/container.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
     if (!proc_read(p->pid, "status", text, PROC_TEXT_MAX) || !read_base(p->pid, &p->id_base) ||
         !read_effective(text, "\nUid:", &p->owner_uid) ||
         !read_effective(text, "\nGid:", &p->owner_gid))
-        return err_set(err, SP_SANDBOX_LOST, "process %d does not tell its ids", p->pid);
+        return err_set(err, SP_SANDBOX_LOST, "process %d does not show its ids", p->pid);
     if (poll(&end, 1, 0) != 0) /* else all that was read may be another's */
         return err_set(err, SP_SANDBOX_LOST, "the box does not run");
     *ret_pid_fd = TAKE_FD(fd);

@@ -87,7 +87,7 @@ static int make_template(const char *path, uint64_t size, int *ret_fd, struct er
     if (rc == SP_OK && rename(name, path) != 0)
         rc = err_sys(err, SP_IO, errno, "rename '%.150s'", name);
     if (rc != SP_OK) {
-        (void) unlink(name); /* the first error is the one to tell */
+        (void) unlink(name); /* the first error is the one to report */
         return rc;
     }
     *ret_fd = TAKE_FD(fd);

@@ -185,7 +185,7 @@ static struct opens read_opens(const struct guard_count *c)
 }
 
 /* Connections whose other end may still come, or more: each was asked for, and leaves when the end has come. It
- * grows by those to other machines and those that failed, which only the list tells. */
+ * grows by those to other machines and those that failed, which only the list shows. */
 static uint64_t count_half_open(const struct guard_count *c)
 {
     struct opens o = read_opens(c);

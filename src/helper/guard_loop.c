@@ -83,7 +83,7 @@ static bool drop_privileges(uint32_t id)
            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
 }
 
-/* How many of the netlink sockets somebody still has; the same as before if that cannot be told. */
+/* How many of the netlink sockets somebody still has; the same as before if that is not known. */
 static unsigned count_alive(const struct guard_loop *l)
 {
     char text[REPORT_MAX];
@@ -243,7 +243,7 @@ void guard_loop_run(int questions, int network, uint32_t id, uint64_t sockets)
     static struct guard_loop l; /* large, and most of it is never touched */
     struct seccomp_notif_sizes sizes = {0};
 
-    (void) prctl(PR_SET_NAME, "sandpool-guard"); /* the arguments tell it, too */
+    (void) prctl(PR_SET_NAME, "sandpool-guard"); /* the arguments show it, too */
     /* Among the box's processes, whose time it uses: each question is somebody who waits. A signal that
      * comes meanwhile interrupts calls that are otherwise never interrupted. */
     (void) setpriority(PRIO_PROCESS, 0, GUARD_NICE);

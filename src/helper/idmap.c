@@ -88,7 +88,7 @@ static pid_t fork_user_ns(uint32_t owner)
     }
     (void) close(ends[1]); /* else the child's end is never seen */
     while (pid > 0 && (n = read(ends[0], &made, 1)) < 0 && errno == EINTR)
-        ; /* told to stop: seen to later */
+        ; /* a stop signal: handled later */
     if (pid > 0 && n != 1) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;

@@ -20,7 +20,7 @@ struct idmap {
 /* A detached copy of the mount at an O_PATH descriptor; with `is_deep` all that is mounted below
  * comes along. *ret_fd is for move_mount(). */
 MUST_CHECK int idmap_copy(int at, bool is_deep, int *ret_fd, struct err *err);
-/* nosuid, nodev, and read-only if so told; nothing is propagated to or from it. */
+/* nosuid, nodev, and read-only if `is_ro`; nothing is propagated to or from it. */
 MUST_CHECK int idmap_restrict(int tree, bool is_ro, bool is_deep, struct err *err);
 /* SP_UNSUPPORTED: this kernel or this file system cannot. */
 MUST_CHECK int idmap_apply(int tree, const struct idmap *map, struct err *err);

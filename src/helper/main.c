@@ -88,7 +88,7 @@ static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
     if (rc == SP_OK)
         rc = limit_files(p, &o->err);
     if (rc == SP_OK && start_is_stopped())
-        rc = err_set(&o->err, SP_CANCELLED, "told to stop");
+        rc = err_set(&o->err, SP_CANCELLED, "stopped by a signal");
     if (rc == SP_OK)
         rc = start_box(p, d, &relay, ret_pid, &o->tail, &o->err);
     if (rc == SP_OK)
@@ -118,7 +118,7 @@ static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, st
     return SP_OK;
 }
 
-/* What root can do and an ordinary user cannot, told before anything is made. */
+/* What root can do and an ordinary user cannot, reported before anything is made. */
 static int check_rootless(const struct plan *p, struct err *err)
 {
     if (p->disk != 0)

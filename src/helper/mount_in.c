@@ -105,7 +105,7 @@ static void undo(const struct work *w, int own_fds)
     char name[16];
 
     if (fchdir(own_fds) != 0)
-        return; /* the first error is the one to tell */
+        return; /* the first error is the one to report */
     for (size_t i = 0; i < w->p->mount_count; i++) {
         if (w->attached[i] < 0)
             continue;

@@ -61,7 +61,7 @@ static char *filled(const char *arg, int pid)
     return text;
 }
 
-static bool is_telling(const struct plan *p)
+static bool reports_ready(const struct plan *p)
 {
     for (size_t i = 0; p->network[i] != NULL; i++)
         if (strstr(p->network[i], "{ready}") != NULL)
@@ -110,7 +110,7 @@ static void become_network(const struct plan *p, int box_pid, const struct pipes
     /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
     (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
     if (setsid() > 0 && limit_files(p) && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
-        dup2(pipes->said[1], 2) == 2 && (!is_telling(p) || keep_ready(pipes->ready[1])))
+        dup2(pipes->said[1], 2) == 2 && (!reports_ready(p) || keep_ready(pipes->ready[1])))
         (void) execv(argv[0], argv);
     (void) dprintf(2, "%s: %s", p->network[0], strerror(errno)); /* the tail of the error */
     _exit(127);
@@ -153,7 +153,7 @@ static int wait_ready(const struct plan *p, const struct pipes *pipes, int pid_f
                       struct proc_tail *tail, struct err *err)
 {
     struct pollfd fds[2] = {{.fd = pid_fd, .events = POLLIN},
-                            {.fd = is_telling(p) ? pipes->ready[0] : -1, .events = POLLIN}};
+                            {.fd = reports_ready(p) ? pipes->ready[0] : -1, .events = POLLIN}};
     uint64_t deadline = proc_now_ms() + READY_MS;
     char byte;
 
@@ -161,7 +161,7 @@ static int wait_ready(const struct plan *p, const struct pipes *pipes, int pid_f
         int wait_ms = fds[1].fd < 0 ? LOOK_MS : (int) (deadline - now);
 
         if (start_is_stopped())
-            return err_set(err, SP_CANCELLED, "told to stop");
+            return err_set(err, SP_CANCELLED, "stopped by a signal");
         if (fds[1].fd < 0 && has_way_out(box_pid))
             return SP_OK;
         if (poll(fds, ARRAY_LEN(fds), wait_ms) <= 0)
@@ -170,7 +170,7 @@ static int wait_ready(const struct plan *p, const struct pipes *pipes, int pid_f
             return SP_OK;
         if (fds[0].revents != 0)
             return fail(p, pipes->said[0], "ended before the network was up", tail, err);
-        fds[1].fd = -1; /* closed without a word: its end follows, or the routes tell */
+        fds[1].fd = -1; /* closed without a byte: its end follows, or the routes show it */
     }
     return fail(p, pipes->said[0], "did not set the network up in time", tail, err);
 }

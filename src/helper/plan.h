@@ -89,7 +89,7 @@
  * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
  * listening socket comes from there, and the box's end of the channel goes back.
  *   {"dir": "/…", "id": 1610612737, "cgroup": "/sandpool-<instance>/relays" or absent}
- *                                  "dir" only tells whose it is; "id" is its user on this machine,
+ *                                  "dir" only shows whose it is; "id" is its user on this machine,
  *                                  0: ours; "cgroup" is made for it, where that may be
  *   -> {"pid": 4711}               it serves
  *

@@ -35,7 +35,7 @@ bool proc_read(pid_t pid, const char *name, char *text, size_t cap);
 uint64_t proc_start_time(pid_t pid);
 /* True when it is the first process of a pid namespace below ours. */
 bool proc_is_inner_init(pid_t pid);
-/* The name and, with `start` != 0, the start time are as told: kills it and waits for its end.
+/* Kills it and waits for its end; with `start` != 0 only if that is its start time.
  * False when it was not there. */
 bool proc_kill(pid_t pid, uint64_t start, unsigned wait_ms);
 

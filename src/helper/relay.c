@@ -129,7 +129,7 @@ void relay_run(const char *id)
 
     for (int fd = FD_LISTEN; fd < FD_END; fd++)
         (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* it starts nothing; missing ones are found later */
-    (void) prctl(PR_SET_NAME, "sandpool-relay"); /* the arguments tell it, too */
+    (void) prctl(PR_SET_NAME, "sandpool-relay"); /* the arguments show it, too */
     relay_loop_prepare();
     if (fcntl(FD_LISTEN, F_SETFL, O_NONBLOCK) != 0 || !relay_drop_privileges(id) ||
         !relay_filter_install()) {

@@ -27,7 +27,7 @@ struct relay_end {
 
 /* It takes nothing any more; what the other end still says is of no use. */
 void relay_end_shut(struct relay_end *e);
-/* Tells it that the other end says nothing more. */
+/* Signals to it that the other end sends nothing more. */
 void relay_end_finish(struct relay_end *to);
 /* From one end to the other until one of them has enough. False: the connection is broken. */
 bool relay_end_pump(struct relay_end *from);

@@ -93,7 +93,7 @@ static void unwatch(struct relay *r, struct relay_end *e)
     e->watched = RELAY_NOT_WATCHED;
 }
 
-/* `tag` is the address that tells its events from those of connections. */
+/* `tag` is the address that distinguishes its events from those of connections. */
 static bool watch_own(struct relay *r, int op, const int *tag, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = (void *) (uintptr_t) tag};
@@ -145,7 +145,7 @@ static void kill_conn(struct relay *r, struct relay_conn *c)
     set_state(r, c, DEAD);
 }
 
-static void bury(struct relay *r)
+static void free_dead(struct relay *r)
 {
     while (!list_is_empty(&r->lists[DEAD]))
         set_state(r, first(r, DEAD), FREE);
@@ -216,7 +216,7 @@ static void on_served(struct relay *r, struct relay_end *e, uint32_t events)
         set_left(r, c, RESTING);
     }
     if (relay_end_wanted(e) == 0) {
-        unwatch(r, e); /* hung up: would be told for ever */
+        unwatch(r, e); /* hung up: would be reported for ever */
         settle(r, c, e->is_box || (events & EPOLLERR) == 0);
         return;
     }
@@ -253,7 +253,7 @@ static bool serve(struct relay *r, struct relay_conn *c)
         return true;
     }
     c->ends[1].fd = fd;
-    /* Only slower without. What is no TCP socket is told by it. */
+    /* Without it the connection is only slower. The result also shows whether it is a TCP socket. */
     c->ends[0].is_tcp =
         setsockopt(c->ends[0].fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0;
     set_state(r, c, SERVED);
@@ -361,7 +361,7 @@ static int next_timeout(const struct relay *r, uint64_t now)
     return due <= now ? 0 : (int) MIN_OF(due - now, (uint64_t) SILENT_MS);
 }
 
-/* A slow caller can have taken something that epoll does not tell: it waits for much more room. */
+/* A slow caller can have taken something that epoll does not report: it waits for much more room. */
 static bool has_moved(struct relay *r, struct relay_conn *c, uint64_t now)
 {
     if (c->state != RESTING)
@@ -424,10 +424,10 @@ static void run(struct relay *r)
             return;
         for (int i = 0; i < n; i++)
             on_event(r, &events[i]);
-        bury(r);
+        free_dead(r);
         on_time(r, proc_now_ms());
         serve_waiting(r);
-        bury(r);
+        free_dead(r);
         if (r->retry_ms == 0 && r->lists[WAITING].len < r->new_max / 4)
             resume_taking(r);
         watch_end(r);

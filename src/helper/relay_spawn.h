@@ -12,7 +12,7 @@
 enum { RELAY_FDS_MAX = 5 };
 
 /* In a child: this program again, with `argv` and only these descriptors, from 3 on; the last one is
- * where a failure is told. */
+ * where a failure is reported. */
 NORETURN void relay_exec(const char *const *argv, const int *fds, size_t count);
 /* What it said before it closed its end: "." when all is well. */
 MUST_CHECK int relay_read_report(int fd, const char *who, struct err *err);

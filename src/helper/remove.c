@@ -1,5 +1,5 @@
 /* remove.c - ends a box: its processes, what the runtime knows of it, its cgroups, its files, in
- * this order, so that whatever stops us halfway leaves a directory that tells of the rest. */
+ * this order, so that whatever stops us halfway leaves a directory that leads to the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ static int wait_for_loop(const struct plan *p, const struct box_dir *d, struct e
     }
 }
 
-/* The first error of several steps is told, the steps are all taken. */
+/* The first error of several steps is reported; all steps are taken. */
 static void keep_first(int *rc, struct err *err, int step_rc, const struct err *step_err)
 {
     if (*rc == SP_OK && step_rc != SP_OK) {

@@ -165,7 +165,7 @@ static int wait_ready(struct wait *w, const struct plan *p, struct err *err)
         uint64_t now = proc_now_ms();
 
         if (start_is_stopped())
-            return err_set(err, SP_CANCELLED, "told to stop");
+            return err_set(err, SP_CANCELLED, "stopped by a signal");
         if (now >= w->deadline)
             return err_set(err, SP_TIMEOUT, "the agent was not ready within %d s", READY_MS / 1000);
         if (poll(fds, 2, (int) (w->deadline - now)) < 0)

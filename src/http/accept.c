@@ -68,8 +68,8 @@ static struct conn *conn_new(struct http_server *s, bool is_tcp)
     return c;
 }
 
-/* Over the cap: answered, not served. When too many are being told already it gets the answer and
- * is closed at once. */
+/* Over the cap: it gets an error and is not served. When too many connections are being refused
+ * already, it gets the error and is closed at once. */
 static void refuse(struct conn *c, const char *why)
 {
     struct http_server *s = c->server;

@@ -1,5 +1,5 @@
 /* answer.c - the handler's side of an answer: whole or streamed. A call on a connection that is
- * gone already does nothing but note that the answer was ended; the connection tells the handler. */
+ * gone already does nothing but note that the answer was ended; the connection notifies the handler. */
 #include <stdio.h>
 #include <string.h>
 

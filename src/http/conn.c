@@ -15,7 +15,7 @@ static void update(struct conn *c);
 /* --- the end --- */
 
 /* What became of the last answer that wants to know. */
-static void tell_taken(struct conn *c, int result)
+static void report_taken(struct conn *c, int result)
 {
     void (*on_taken)(void *, int) = c->on_taken;
 
@@ -30,7 +30,7 @@ static void on_handle_closed(void *ctx)
     struct http_server *s = c->server;
 
     rt_undefer(&s->loop->rt, &c->task);
-    tell_taken(c, SP_OK); /* we closed it: nothing says that the answer was not read */
+    report_taken(c, SP_OK); /* we closed it: nothing says that the answer was not read */
     if (c->ex != NULL) {
         exchange_lost(c->ex);
         exchange_release(c->ex);
@@ -50,7 +50,7 @@ void conn_close(struct conn *c)
     callers_remove(c);
     rt_timer_cancel(&c->server->loop->rt, &c->timer);
     loop_close_handle(&c->u.handle, on_handle_closed, c);
-    conn_defer(c); /* tells the handler */
+    conn_defer(c); /* notifies the handler */
 }
 
 /* The answer is out but the client may still be sending: closing now would reset the connection
@@ -273,7 +273,7 @@ static bool settle(struct conn *c)
     ex->on_sent = NULL;
     if (on_sent != NULL)
         on_sent(ex->sent_ctx, SP_OK);
-    tell_taken(c, SP_OK); /* an answer before this one, to a client that asked ahead */
+    report_taken(c, SP_OK); /* an answer before this one, to a client that asked ahead */
     c->on_taken = ex->on_taken;
     c->taken_ctx = ex->taken_ctx;
     ex->on_taken = NULL;
@@ -396,7 +396,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
     /* A Unix socket is reset only when its peer closed with something unread. TCP may be reset by
      * a client that has read it all, so there it says nothing. */
-    tell_taken(c, n == UV_ECONNRESET && !c->peer.is_tcp ? SP_IO : SP_OK);
+    report_taken(c, n == UV_ECONNRESET && !c->peer.is_tcp ? SP_IO : SP_OK);
     if (n < 0) {
         c->is_eof = true;
         if (n != UV_EOF || c->phase == CONN_LINGER)

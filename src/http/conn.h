@@ -25,7 +25,7 @@ enum {
     CONN_BURST_MAX = 4,                  /* requests of one connection in a turn of the loop */
     CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
     CONN_LINGER_MS = 2000,
-    CONN_REFUSING_MAX = 32,  /* over the cap and still being told so */
+    CONN_REFUSING_MAX = 32,  /* over the cap and still being refused */
     CONN_OPERATORS_MAX = 64, /* over the cap, for operators */
     REPLY_MAX = 256 * 1024 * 1024,
     EXCHANGE_POOL_MAX = 64,
@@ -135,7 +135,7 @@ struct http_exchange {
     bool is_chunked;    /* streamed answer */
     bool is_sized;      /* streamed answer with a length */
     bool is_paused;     /* handler wants no body now */
-    bool wants_drain;   /* handler was told to wait */
+    bool wants_drain;   /* the handler was asked to wait */
     bool must_close;    /* after the answer */
     bool must_linger;   /* the client may still be sending */
     bool may_repeat;    /* http_may_repeat() */
@@ -233,9 +233,9 @@ void conn_send_buf(struct conn *c, struct buf *out);
 /* Bytes the kernel has not taken. 0 while sending: taken, but libuv has not said so yet. */
 size_t conn_unsent(const struct conn *c);
 bool conn_is_sending(const struct conn *c);
-/* Grows when the reader takes something. The kernel tells that a socket can be written again only
+/* Grows when the reader takes something. The kernel reports that a socket can be written again only
  * when most of its queue is gone, so what it still holds counts as not taken. Its count includes
- * overhead: good for telling apart, not for bytes. */
+ * overhead: it shows a change, not a number of bytes. */
 uint64_t conn_taken(const struct conn *c);
 void conn_drop_flight(struct conn *c);
 
@@ -247,7 +247,7 @@ void exchange_free(struct http_exchange *ex);
 void exchange_start(struct http_exchange *ex);
 /* The body is complete. */
 void exchange_finish_body(struct http_exchange *ex);
-/* Answers with an error by itself and closes after it; a handler that has it is told first. */
+/* Answers with an error by itself and closes after it; a handler that has it is notified first. */
 void exchange_refuse(struct http_exchange *ex, int code, const char *message,
                      uint64_t retry_after_ms);
 /* on_gone() or on_sent(SP_IO), once. */

@@ -93,7 +93,7 @@ size_t http_server_cut_unread(struct http_server *s)
         count++;
     }
     for (struct list_node *n = list_first(&s->refusing); n != NULL; n = list_next(&s->refusing, n))
-        conn_close(container_of(n, struct conn, link)); /* they were told, or do not listen */
+        conn_close(container_of(n, struct conn, link)); /* they were refused, or do not read */
     return count;
 }
 

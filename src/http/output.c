@@ -54,8 +54,8 @@ static struct flight *need_flight(struct conn *c)
     return c->flight;
 }
 
-/* The writer was told to wait and now may go on. */
-static void tell_drained(struct conn *c)
+/* The writer was asked to wait and may now go on. */
+static void notify_drained(struct conn *c)
 {
     struct http_exchange *ex = c->ex;
 
@@ -86,7 +86,7 @@ static void on_written(uv_write_t *req, int status)
         f->next = empty;
         fly(c);
     }
-    tell_drained(c);
+    notify_drained(c);
     conn_run(c);
 }
 

@@ -15,7 +15,7 @@ struct reply_head {
     enum reply_framing framing;
     size_t length;             /* for REPLY_LENGTH */
     bool is_closing;           /* Connection: close */
-    bool says_keep_alive;      /* HTTP/1.0 must be told */
+    bool says_keep_alive;      /* HTTP/1.0 needs the header */
     const struct buf *headers; /* more of them, each with its CRLF */
 };
 

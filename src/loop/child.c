@@ -1,4 +1,4 @@
-/* child.c - a child process on the loop: vfork and exec, its pidfd tells of its end. Not uv_spawn():
+/* child.c - a child process on the loop: vfork and exec; its pidfd reports its end. Not uv_spawn():
  * that forks, which takes the longer the more memory we have, and needs SIGCHLD. */
 #include "loop/child.h"
 
@@ -113,7 +113,7 @@ static void on_ended(struct run *r)
     struct child *c = r->child;
     siginfo_t info = {0};
 
-    /* Where SIGCHLD is ignored the kernel has buried it, and nobody knows how it ended. */
+    /* Where SIGCHLD is ignored the kernel has reaped it, and its exit status is lost. */
     if (waitid(P_PID, (id_t) r->pid, &info, WEXITED | WNOHANG) != 0 ? errno != ECHILD
                                                                     : info.si_pid == 0)
         return;

@@ -1,4 +1,4 @@
-/* fdwatch.h - tells once when a descriptor becomes readable, for example the pidfd of a process
+/* fdwatch.h - one notification when a descriptor becomes readable, for example the pidfd of a process
  * that ended. */
 #ifndef LOOP_FDWATCH_H
 #define LOOP_FDWATCH_H

@@ -43,17 +43,17 @@ struct httpc_request {
      * It cannot be sent twice, so it always goes over a new connection. */
     bool is_body_streamed;
     int64_t body_size; /* of a streamed body; -1: not known, sent in chunks */
-    /* Told from the loop when all that was written has been taken; may be NULL. Never after
+    /* Called from the loop when all that was written has been taken; may be NULL. Never after
      * on_done() was entered. */
     void (*on_body_drain)(struct httpc_request *r);
     bool want_headers;   /* fill response_headers */
     size_t response_max; /* a longer body fails with SP_TOO_BIG; one of chunks with long extensions
                           * with SP_PROTOCOL */
     bool want_fresh;     /* do not reuse a connection */
-    /* For answers without an end; may be NULL. Told from the loop when the header is there (with
+    /* For answers without an end; may be NULL. Called from the loop when the header is there (with
      * `status`) and after every piece of the body: it takes what it can use out of `response` with
      * buf_consume(), and response_max bounds what it leaves, unless it pauses. What it left is in
-     * `response` in on_done(). Never told after on_done() was entered. */
+     * `response` in on_done(). Never called after on_done() was entered. */
     void (*on_data)(struct httpc_request *r);
     /* filled in by on_done() with SP_OK (whatever the status) */
     int status;
@@ -89,8 +89,8 @@ struct httpc_request {
     bool is_status_line; /* the next header line is one */
     bool is_header_done; /* of the final answer */
     bool is_paused;
-    bool is_recv_held; /* libcurl keeps a piece until it is told to go on */
-    bool is_send_held; /* libcurl waits to be told that there is more of the body */
+    bool is_recv_held; /* libcurl keeps a piece until it is resumed */
+    bool is_send_held; /* libcurl waits for a resume: there is no more of the body yet */
     bool is_body_ended;
     bool is_answer_over; /* libcurl reads no more, though the body is not sent */
     bool is_answer_whole;
@@ -117,8 +117,8 @@ void httpc_close(struct httpc *c, void (*on_closed)(void *ctx), void *ctx);
  * HTTP), SP_TOO_BIG, SP_TIMEOUT, SP_CANCELLED, SP_BAD_REQUEST (url). */
 void httpc_start(struct httpc *c, struct httpc_request *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
-/* After the pause on_data() is not told and the server is slowed by TCP, until the resume, which tells
- * it anew. May be called from on_data(). An answer that had arrived in full ends in spite of it; a
+/* After the pause on_data() is not called and the server is slowed by TCP, until the resume, which calls
+ * it again. May be called from on_data(). An answer that had arrived in full ends in spite of it; a
  * server that hangs up is noticed after the resume. Deadline and cancel work as ever. */
 void httpc_pause(struct httpc_request *r);
 void httpc_resume(struct httpc_request *r);

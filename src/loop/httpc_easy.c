@@ -207,7 +207,7 @@ static bool add_headers(struct httpc_request *r)
 }
 
 /* libcurl keeps connections and addresses by host name, and a name may move or mean several places. So
- * the connection is made to a host whose name is its addresses, and which libcurl is told of; the name of
+ * the connection is made to a host whose name is its addresses, and which is given to libcurl; the name of
  * the URL stays what the server sees and what its certificate is checked for. */
 static bool add_target(struct httpc_request *r)
 {

@@ -1,5 +1,5 @@
 /* httpc_stream.c - the bytes of one transfer: bounds of what the peer sends, back-pressure both ways.
- * A callback of libcurl only copies or says "pause"; libcurl is told to go on from the loop, by
+ * A callback of libcurl only copies or returns "pause"; libcurl is resumed from the loop, by
  * on_wake(), never from inside it. */
 #include "loop/httpc_stream.h"
 
@@ -84,7 +84,7 @@ static void on_data_task(struct rt_task *task)
 }
 
 /* Deferred: no code of a caller runs inside libcurl. A completion is deferred too, and later. */
-static void tell_data(struct httpc_request *r)
+static void notify_data(struct httpc_request *r)
 {
     r->has_news = true;
     if (r->on_data != NULL && !r->is_paused)
@@ -102,7 +102,7 @@ static size_t take_chunks(struct httpc_request *r, const char *data, size_t len)
     if (!is_good || r->is_too_big)
         return 0;
     if (r->response.len > before)
-        tell_data(r);
+        notify_data(r);
     return len;
 }
 
@@ -126,7 +126,7 @@ size_t httpc_stream_on_body(char *data, size_t size, size_t count, void *arg)
         return 0;
     }
     buf_append(&r->response, data, len);
-    tell_data(r);
+    notify_data(r);
     return buf_failed(&r->response) ? 0 : len;
 }
 
@@ -140,7 +140,7 @@ static void end_header(struct httpc_request *r)
         return; /* the answer proper comes behind it */
     r->status = (int) status;
     r->is_header_done = true;
-    tell_data(r);
+    notify_data(r);
 }
 
 /* One line without its end; a folded one is joined to the one before. What could pass for a line's
@@ -344,7 +344,7 @@ void httpc_resume(struct httpc_request *r)
         return;
     r->is_paused = false;
     if (r->has_news || r->response.len > 0)
-        tell_data(r);
+        notify_data(r);
     wake(r);
 }
 

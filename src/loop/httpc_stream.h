@@ -6,7 +6,7 @@
 
 /* Before a start: buffers empty, nothing known of the answer. */
 void httpc_stream_reset(struct httpc_request *r);
-/* The transfer is over: nobody is told of anything but the data that came before, if `is_ok`. */
+/* The transfer is over: no callback is called, except for the data that came before, if `is_ok`. */
 void httpc_stream_stop(struct httpc_request *r, bool is_ok);
 /* libcurl said what it wants to hear about a socket of this transfer. */
 void httpc_stream_polled(struct httpc_request *r, int fd, int what);

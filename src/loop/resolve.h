@@ -1,4 +1,4 @@
-/* resolve.h - looks a host name up on a thread, as an operation. A cancel or a deadline is heard at once;
+/* resolve.h - looks a host name up on a thread, as an operation. A cancel or a deadline ends it at once;
  * the thread finishes its work alone (a loop that is closed meanwhile waits for it). What was found is
  * remembered for a few seconds. */
 #ifndef LOOP_RESOLVE_H

@@ -1,5 +1,5 @@
 /* work.h - a function on another thread as an operation: for file system calls that may take long.
- * It cannot be stopped; a cancel is heard only while it still waits for a thread. */
+ * It cannot be stopped; a cancel has an effect only while it still waits for a thread. */
 #ifndef LOOP_WORK_H
 #define LOOP_WORK_H
 

@@ -166,7 +166,7 @@ static void create_box(struct http_exchange *ex, const struct json *body)
         return;
     }
     if (!str_is_empty(error)) {
-        http_reply_error(ex, sp_error_from_name(error), "the simulated machine was told to fail",
+        http_reply_error(ex, sp_error_from_name(error), "the simulated machine was asked to fail",
                          0);
         return;
     }
@@ -238,7 +238,7 @@ static void handle_destroy(struct http_exchange *ex)
         return;
     }
     rt_refresh(&m->loop.rt);
-    /* A create that was overtaken by this call must not leave a box behind: told to the world. */
+    /* A create that was overtaken by this call must not leave a box behind, so the world is asked as well. */
     if (world_find(&m->world, box_id) == NULL)
         reply_destroyed(ex, world_destroy(&m->world, box_id));
     else if (machine_find_box(ex) == NULL)
@@ -304,7 +304,7 @@ static void update_box(struct http_exchange *ex, const struct json *body)
     p->err.code = SP_OK;
     if (!str_is_empty(error))
         (void) err_set(&p->err, sp_error_from_name(error),
-                       "the simulated machine was told to fail");
+                       "the simulated machine was asked to fail");
     buf_init(&text, WIRE_UPDATE_MAX);
     if (extras != NULL)
         json_print(extras, &text);
@@ -394,7 +394,7 @@ static void bind_box(struct http_exchange *ex, const struct json *body)
         return;
     }
     if (machine_take_fault(&m->fail_binds)) {
-        http_reply_error(ex, SP_BACKEND_FAILED, "the simulated machine was told to fail", 0);
+        http_reply_error(ex, SP_BACKEND_FAILED, "the simulated machine was asked to fail", 0);
         return;
     }
     labels.spec.box_id = box->box_id;

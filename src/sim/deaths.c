@@ -28,14 +28,14 @@ void deaths_init(struct deaths *d, struct rt *rt)
     d->count = 0;
     d->ring = xcalloc(DEATHS_KEPT, sizeof(struct death));
     list_init(&d->waiting);
-    d->tell.link.prev = NULL;
-    d->tell.link.next = NULL;
+    d->notify.link.prev = NULL;
+    d->notify.link.next = NULL;
 }
 
 void deaths_fini(struct deaths *d)
 {
     assert(list_is_empty(&d->waiting));
-    rt_undefer(d->rt, &d->tell);
+    rt_undefer(d->rt, &d->notify);
     free(d->ring);
     d->ring = NULL;
 }
@@ -94,9 +94,9 @@ static void on_patience(struct rt_timer *timer)
     answer_waiter(container_of(timer, struct waiter, patience));
 }
 
-static void tell_waiters(struct rt_task *task)
+static void notify_waiters(struct rt_task *task)
 {
-    struct deaths *d = container_of(task, struct deaths, tell);
+    struct deaths *d = container_of(task, struct deaths, notify);
 
     while (!list_is_empty(&d->waiting))
         answer_waiter(container_of(list_first(&d->waiting), struct waiter, link));
@@ -109,7 +109,7 @@ void deaths_add(struct deaths *d, uint64_t box_id, const char *reason)
     death->box_id = box_id;
     str_copy_cut(death->reason, sizeof(death->reason), reason);
     if (!list_is_empty(&d->waiting))
-        rt_defer(d->rt, &d->tell, tell_waiters);
+        rt_defer(d->rt, &d->notify, notify_waiters);
 }
 
 static uint64_t query_u64(const struct http_exchange *ex, const char *name, uint64_t max)

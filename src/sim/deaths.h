@@ -1,4 +1,4 @@
-/* deaths.h - tells clients which boxes died: the last deaths in a ring, and clients that wait for
+/* deaths.h - reports to clients which boxes died: the last deaths in a ring, and clients that wait for
  * the next (GET /watch).
  *
  * Deaths are numbered from 1 within one life of the process, which `epoch` names. A client asks for
@@ -21,7 +21,7 @@ struct deaths {
     uint64_t count; /* number of the last death */
     struct death *ring;
     struct list waiting;
-    struct rt_task tell;
+    struct rt_task notify;
 };
 
 void deaths_init(struct deaths *d, struct rt *rt);

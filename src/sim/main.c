@@ -1,4 +1,4 @@
-/* main.c - sandpool-sim: starts the simulated machine, says so in one line, runs until it is told
+/* main.c - sandpool-sim: starts the simulated machine, prints one line, runs until it gets a signal
  * to stop. Its boxes are gone when it ends: to the daemon that is a machine that was switched off. */
 #include <errno.h>
 #include <getopt.h>

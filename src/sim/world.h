@@ -2,7 +2,7 @@
  *
  * The world is passive. It reads the clock of the rt it was given and sets no timer: a call says
  * when its answer is due, and whoever asked waits until then. A box exists from the moment it was
- * asked for, as in a real engine: an answer that is never heard does not make it go away. */
+ * asked for, as in a real engine: an answer that nobody reads does not make it go away. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -104,7 +104,7 @@ void world_init(struct world *w, struct rt *rt, size_t max,
 void world_fini(struct world *w);
 
 /* Makes a box, or finds the one that has this id already. *ret_answer_ns is when the answer is
- * due, for failures too; RT_NEVER: it never comes. *ret_is_new tells whether this call made it.
+ * due, for failures too; RT_NEVER: it never comes. *ret_is_new is set when this call made it.
  * SP_BACKEND_FAILED by chance, or when the id was destroyed before its create came; SP_TOO_BIG when
  * the machine is full. */
 MUST_CHECK int world_create(struct world *w, const struct world_spec *spec,

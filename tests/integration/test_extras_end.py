@@ -17,10 +17,10 @@ class TestFailure(ExtrasCase):
         for code, status in (("backend_failed", 502), ("forbidden", 403), ("invalid_field", 422)):
             answer = client.acquire("t1", envs=failing(code))
             self.assertCode(answer, status, code)
-            self.assertIn("told to fail", answer.json["error"]["message"])
+            self.assertIn("asked to fail", answer.json["error"]["message"])
         answer = client.acquire("t1", envs=failing("spec_conflict"))
         self.assertCode(answer, 409, "spec_conflict")
-        self.assertEqual(answer.json["error"]["message"], "the simulated machine was told to fail")
+        self.assertEqual(answer.json["error"]["message"], "the simulated machine was asked to fail")
         self.assertCode(client.acquire("t1", envs=failing("sandbox_lost")), 410, "sandbox_lost")
         self.assertCode(client.acquire("t1", envs=failing("not_found")), 502, "backend_failed")
         self.assertCode(client.acquire("t1", envs=failing("io")), 502, "backend_failed")

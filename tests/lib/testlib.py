@@ -138,7 +138,7 @@ class TimedResult(unittest.TextTestResult):
 
 
 def main():
-    """Runs the tests of the file. Exit code 77 tells ctest that nothing was tested."""
+    """Runs the tests of the file. Exit code 77 means for ctest that nothing was tested."""
     runner = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult)
     done = unittest.main(verbosity=2, testRunner=runner, exit=False).result
     tests = [getattr(test, "test_case", test) for test, _ in done.skipped]  # of a part: the whole

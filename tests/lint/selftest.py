@@ -40,6 +40,9 @@ CASES = (
     ("banned", "src/base/a.c", "/* . */\ntypedef struct a b;\n", 2, "typedef"),
     ("words", "src/base/a.c", f"\n/* {MARK}: later */\n", 2, MARK),
     ("words", "docs/a.md", f"a\nb {MARK}\n", 2, MARK),
+    ("words", "src/base/a.c", "int a;\n/* The caller is told. */\n", 2, "'told': say 'report"),
+    ("words", "src/base/a.h", "int a;\nvoid a_tell(void);\n", 2, "'tell': say 'report"),
+    ("words", "store/a.c", "/* Events are\n * Worked off here. */\n", 2, "say 'process'"),
     ("links", "docs/a.md", "a\n[b](c.md)\n", 2, "not there"),
     ("links", "docs/a.md", "# Title\n[b](#other)\n", 2, "no heading"),
     ("format", "src/base/a.c", "int a;\nint   b;\n", 2, "format"),
@@ -54,6 +57,7 @@ HARMLESS = (
     ("layers", "src/agent/aio/a.c", '#include "agent/aio/envelope.h"\n#include "agent/file/job.h"\n'),
     ("banned", "src/base/a.c", '/* atoi() */\nconst char *a = "strcpy(a, b) // c";\nint my_atoi(int);\n'),
     ("length", "src/base/a.c", "int f(void)\n{\n" + "    f();\n" * 60 + "}\n"),
+    ("words", "src/base/a.c", "/* The teller recommends a heartbeat. */\n"),
     ("links", "docs/a.md", "# A title\n[b](#a-title) [c](../src/base/ok.c) [d](https://example.org/x.md)\n"),
 )
 

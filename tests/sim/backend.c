@@ -149,7 +149,7 @@ void backend_appear(struct world *w, size_t index)
     b->is_exempt |= known == NULL || known->state != POOL_CREATING;
 }
 
-static void tell_death(struct world *w, const struct world_box *b)
+static void report_death(struct world *w, const struct world_box *b)
 {
     struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 5));
 
@@ -383,7 +383,7 @@ void backend_kill_one(struct world *w)
             continue;
         b->is_running = false;
         if (rand_below(&w->rand, 2) == 0)
-            tell_death(w, b);
+            report_death(w, b);
         return;
     }
 }

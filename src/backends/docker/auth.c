@@ -1,4 +1,4 @@
-/* auth.c - what a registry is told of who pulls: read from a config.json of Docker's client. The secret
+/* auth.c - the credentials a registry gets: read from a config.json of Docker's client. The secret
  * goes into one header and nowhere else. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* bind.c - whose a box is, told to the engine: a volume whose labels name the owner, then the
+/* bind.c - the owner of a box, recorded in the engine: a volume whose labels name the owner, then the
  * container's name. Binds of one box go one after the other: a later owner must not be overwritten
  * by an earlier one. */
 #include <stdio.h>
@@ -216,7 +216,7 @@ static void on_cancel(struct op *op)
     struct binding *b = container_of(op, struct backend_bind, op)->priv;
     struct docker *d = b->docker;
 
-    answer(b, SP_CANCELLED, NULL); /* what the engine was told goes on to its end */
+    answer(b, SP_CANCELLED, NULL); /* the call that the engine has goes on to its end */
     if (b->is_begun)
         return;
     list_remove(&d->bindings, &b->link);

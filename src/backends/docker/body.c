@@ -1,4 +1,4 @@
-/* body.c - what the engine is told of a new container. Hardened unless the profile says otherwise: no
+/* body.c - the request for a new container. Hardened unless the profile says otherwise: no
  * new privileges, few capabilities, the engine's own seccomp list, which the agent narrows, limits, no
  * swap beyond the memory. */
 #include <stdio.h>

@@ -52,7 +52,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     bool is_local = !str_is_empty(d->socket);
     int rc = SP_OK;
 
-    m->has_wish = r->extras != NULL;
+    m->has_extras = r->extras != NULL;
     if (d->is_podman && !str_is_empty(p->runtime))
         return err_set(err, SP_CONFIG,
                        "Podman would ignore `runtime: %.60s`: make it the default of its service "
@@ -154,13 +154,13 @@ static void leave_image(struct making *m)
     m->pull = NULL;
 }
 
-/* Just before the deadline, which could not tell what was waited for. */
+/* Just before the deadline, whose error could not name what was waited for. */
 static void on_patience(struct rt_timer *timer)
 {
     struct making *m = container_of(timer, struct making, patience);
     struct err err;
 
-    docker_image_tell(m->pull, &err);
+    docker_image_describe(m->pull, &err);
     leave_image(m);
     making_finish(m, err.code, &err);
 }

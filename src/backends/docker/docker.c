@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-void docker_tell(struct docker *d, const struct backend_notice *n)
+void docker_notify(struct docker *d, const struct backend_notice *n)
 {
     if (!d->closing.is_closing && d->events != NULL && d->events->on_notice != NULL)
         d->events->on_notice(d->events->ctx, n);

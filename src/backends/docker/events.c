@@ -1,5 +1,5 @@
-/* events.c - deaths as the engine tells them: one answer without an end, a JSON object per line. When it
- * breaks it is asked for again from where it ended, and the engine of the pool is told to list: the
+/* events.c - deaths as the engine reports them: one response without an end, a JSON object per line. When
+ * it breaks it is requested again from where it ended, and the engine of the pool is asked to list: the
  * Docker engine remembers only some hundred events. */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void resync(struct docker *d)
         d->events->on_resync(d->events->ctx);
 }
 
-static void tell_death(struct docker_box *b, const struct json *attributes)
+static void report_death(struct docker_box *b, const struct json *attributes)
 {
     const char *code = json_str(json_get(attributes, "exitCode"));
     char reason[96];
@@ -43,7 +43,7 @@ static void tell_death(struct docker_box *b, const struct json *attributes)
     docker_box_died(b, reason);
 }
 
-/* Told once per while: a box may run into its limit over and over. */
+/* Reported once in a while: a box may reach its limit again and again. */
 static void on_oom(struct docker_box *b)
 {
     struct backend_notice n = {.kind = BACKEND_BOX_OOM, .box_id = b->entry.id, .text = ""};
@@ -52,7 +52,7 @@ static void on_oom(struct docker_box *b)
 
     b->oom_ns = now_ns;
     if (is_news && b->entry.state == BOX_RUNNING)
-        docker_tell(b->docker, &n);
+        docker_notify(b->docker, &n);
 }
 
 static void on_kill(struct docker_box *b, const struct json *attributes)
@@ -85,7 +85,7 @@ static void on_end(struct docker *d, struct docker_box *b, const char *container
     if (is_old && (b->entry.state == BOX_RUNNING || str_is_empty(b->container)))
         resync(d); /* it was listed as running: it still ends, or was started again */
     else
-        tell_death(b, attributes);
+        report_death(b, attributes);
 }
 
 /* By its labels, or as a container of another program that we know. */
@@ -219,7 +219,7 @@ static void on_ended(struct op *op)
 static void put_filters(struct docker *d, struct buf *out)
 {
     char instance[BACKEND_LABEL_MAX + 32];
-    /* Podman tells "die" to those who ask for "died", and "remove" for "destroy". */
+    /* Podman sends "die" when asked for "died", and "remove" for "destroy". */
     static const char *const actions[] = {"create", "die",  "died",  "oom",    "destroy",
                                           "remove", "kill", "pause", "unpause"};
     struct json_out j;
@@ -264,8 +264,8 @@ static void ask(struct docker *d)
     rt_timer_set(&d->loop->rt, &w->pause, rt_after(rt_now(&d->loop->rt), QUIET_NS), on_quiet);
 }
 
-/* No event tells of a volume: of one that a daemon had asked for when it died, and that came after our
- * first listing, or of one that we could not make or remove. */
+/* No event reports a volume: neither one that a daemon had requested when it died, and that came after
+ * our first listing, nor one that we could not make or remove. */
 static void on_second_look(struct rt_timer *timer)
 {
     struct docker *d = container_of(timer, struct docker, watch.second_look);

@@ -30,23 +30,23 @@ static const char *text_of(const struct json *v, const char *key)
     return text != NULL ? text : "?";
 }
 
-static void tell_engine(struct backend_exam *r, const struct docker *d, const struct json *info)
+static void report_engine(struct backend_exam *r, const struct docker *d, const struct json *info)
 {
     static const struct {
         const char *key;
         const char *what;
     } limits[] = {{"MemoryLimit", "memory"}, {"CpuCfsQuota", "cpus"}, {"PidsLimit", "pids"}};
 
-    backend_tell(r, BACKEND_FINDING_OK, "engine", "%.100s: version %.40s, API %s, storage %.40s",
-                 d->address, text_of(info, "ServerVersion"), d->version, text_of(info, "Driver"));
+    backend_report(r, BACKEND_FINDING_OK, "engine", "%.100s: version %.40s, API %s, storage %.40s",
+                   d->address, text_of(info, "ServerVersion"), d->version, text_of(info, "Driver"));
     for (size_t i = 0; i < ARRAY_LEN(limits); i++)
         if (!json_bool(json_get(info, limits[i].key)))
-            backend_tell(r, BACKEND_FINDING_WARN, "limits", "the engine cannot limit %s",
-                         limits[i].what);
-    backend_tell(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
-                 text_of(info, "DefaultRuntime"));
-    backend_tell(r, BACKEND_FINDING_WARN, "disk limits",
-                 "limits.disk has no effect on containers: a box can fill the engine's disk");
+            backend_report(r, BACKEND_FINDING_WARN, "limits", "the engine cannot limit %s",
+                           limits[i].what);
+    backend_report(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
+                   text_of(info, "DefaultRuntime"));
+    backend_report(r, BACKEND_FINDING_WARN, "disk limits",
+                   "limits.disk has no effect on containers: a box can fill the engine's disk");
 }
 
 static void finish(struct examining *x, int rc, const struct err *err)
@@ -78,7 +78,7 @@ static int address_origin(const char *device)
 
 /* A bridge whose address nobody has set has the lowest of its ports', and so another one when that
  * container goes. What the others send to the old one is lost until they ask anew. */
-static void tell_bridge(struct backend_exam *r, const struct json *network)
+static void report_bridge(struct backend_exam *r, const struct json *network)
 {
     const char *driver = json_str(json_get(network, "Driver"));
     const char *id = json_str(json_get(network, "Id"));
@@ -95,7 +95,7 @@ static void tell_bridge(struct backend_exam *r, const struct json *network)
     }
     origin = address_origin(name);
     if (origin != 0 && origin != ADDRESS_SET)
-        backend_tell(
+        backend_report(
             r, BACKEND_FINDING_WARN, "network",
             "the hardware address of the bridge %.15s changes when containers come and go, "
             "and answers of others are late by seconds then: `ip link set dev %.15s "
@@ -111,7 +111,7 @@ static void on_networks(struct op *op)
     int rc = docker_call_json(&x->call, &doc, &err);
 
     for (size_t i = 0; rc == SP_OK && i < MIN_OF(json_len(json_root(doc)), NETWORKS_MAX); i++)
-        tell_bridge(x->request, json_at(json_root(doc), i));
+        report_bridge(x->request, json_at(json_root(doc), i));
     (void) json_doc_free(doc);
     finish(x, rc, &err);
 }
@@ -128,24 +128,24 @@ static void on_info(struct op *op)
     int rc = docker_call_json(&x->call, &doc, &err);
 
     if (rc == SP_OK)
-        tell_engine(r, d, json_root(doc));
+        report_engine(r, d, json_root(doc));
     else if (r->op.state == OP_RUNNING)
-        backend_tell(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
+        backend_report(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
     (void) json_doc_free(doc);
     if (!str_is_empty(d->agent))
-        backend_tell(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
+        backend_report(r, BACKEND_FINDING_OK, "agent", "%.200s", d->agent);
     else
-        backend_tell(r, BACKEND_FINDING_FAIL, "agent",
-                     "there is no sandpool-agent beside the daemon");
+        backend_report(r, BACKEND_FINDING_FAIL, "agent",
+                       "there is no sandpool-agent beside the daemon");
     if (docker_mount_check(d, &err) == SP_OK)
-        backend_tell(r, BACKEND_FINDING_OK, "mounts", "boxes that run take more, by %.200s",
-                     d->helper);
+        backend_report(r, BACKEND_FINDING_OK, "mounts", "boxes that run take more, by %.200s",
+                       d->helper);
     else
-        backend_tell(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
+        backend_report(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
     if (str_is_empty(d->socket))
-        backend_tell(r, BACKEND_FINDING_WARN, "network",
-                     "over TCP only `network: nat` can be used%s",
-                     d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
+        backend_report(
+            r, BACKEND_FINDING_WARN, "network", "over TCP only `network: nat` can be used%s",
+            d->is_tls ? "" : ", and without TLS whoever reaches the engine is root there");
     if (rc != SP_OK || r->op.state != OP_RUNNING || str_is_empty(d->socket)) {
         finish(x, rc, &err);
         return;

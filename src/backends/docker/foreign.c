@@ -142,7 +142,7 @@ static bool is_found(const struct docker_list *l, uint64_t id)
     return false;
 }
 
-/* A list shows only those that run. Of one that nobody had claimed nothing is left to be seen to. */
+/* A list shows only those that run. For one that nobody had claimed there is nothing left to do. */
 void docker_foreign_keep_up(struct docker_list *l)
 {
     struct docker *d = l->docker;

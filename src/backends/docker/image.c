@@ -10,7 +10,7 @@
 #include "loop/work.h"
 
 #define PULL_NS (30 * 60 * NS_PER_S)
-#define TELL_NS (5 * NS_PER_S)   /* between two notices about one pull */
+#define NOTIFY_NS (5 * NS_PER_S) /* between two notices about one pull */
 #define FRESH_NS (60 * NS_PER_S) /* with `pull: always`: the registry is not asked again */
 
 enum {
@@ -41,7 +41,7 @@ struct docker_pull {
     bool is_pulling;
     bool was_pulled;
     bool is_ended;
-    uint64_t told_ns;
+    uint64_t notified_ns;
     char status[64];
     char failure[512]; /* what the engine said in the middle of its answer */
     struct layer layers[LAYERS_MAX];
@@ -63,7 +63,7 @@ bool docker_source_equal(const struct docker_source *a, const struct docker_sour
            strcmp(a->auth_file, b->auth_file) == 0;
 }
 
-/* --- telling --- */
+/* --- notices --- */
 
 static void sum_up(const struct docker_pull *p, uint64_t *ret_done, uint64_t *ret_total)
 {
@@ -75,16 +75,16 @@ static void sum_up(const struct docker_pull *p, uint64_t *ret_done, uint64_t *re
     }
 }
 
-static void tell(struct docker_pull *p, enum backend_notice_kind kind, const char *text)
+static void notify(struct docker_pull *p, enum backend_notice_kind kind, const char *text)
 {
     struct backend_notice n = {.kind = kind, .image = p->source.image, .text = text};
 
-    p->told_ns = rt_now(&p->docker->loop->rt);
+    p->notified_ns = rt_now(&p->docker->loop->rt);
     sum_up(p, &n.done_bytes, &n.total_bytes);
-    docker_tell(p->docker, &n);
+    docker_notify(p->docker, &n);
 }
 
-void docker_image_tell(const struct docker_pull *p, struct err *err)
+void docker_image_describe(const struct docker_pull *p, struct err *err)
 {
     uint64_t done;
     uint64_t total;
@@ -95,7 +95,7 @@ void docker_image_tell(const struct docker_pull *p, struct err *err)
                        p->source.image, (unsigned long long) (done / 1000000),
                        (unsigned long long) (total / 1000000));
     else
-        (void) err_set(err, SP_TIMEOUT, "the engine has not told of image '%.120s'",
+        (void) err_set(err, SP_TIMEOUT, "the engine has not answered about image '%.120s'",
                        p->source.image);
 }
 
@@ -128,8 +128,9 @@ static void end(struct docker_pull *p, int rc, const struct err *err)
     p->result = rc;
     if (rc != SP_OK) {
         p->err = *err;
+        /* Else the engine is away, which is reported elsewhere. */
         if (rc == SP_BACKEND_FAILED || rc == SP_CONFIG || p->is_pulling)
-            tell(p, BACKEND_IMAGE_FAILED, err->msg); /* else the engine is away: said elsewhere */
+            notify(p, BACKEND_IMAGE_FAILED, err->msg);
     }
     p->is_ended = true;
     list_remove(&d->pulls, &p->link); /* who comes now begins anew */
@@ -188,8 +189,8 @@ static void take_line(struct docker_pull *p, const char *line, size_t len)
     if (status != NULL) {
         take_layer(p, root, status);
         str_copy_cut(p->status, sizeof(p->status), status);
-        if (rt_now(&p->docker->loop->rt) >= rt_after(p->told_ns, TELL_NS))
-            tell(p, BACKEND_IMAGE_PULLING, p->status);
+        if (rt_now(&p->docker->loop->rt) >= rt_after(p->notified_ns, NOTIFY_NS))
+            notify(p, BACKEND_IMAGE_PULLING, p->status);
     }
     (void) json_doc_free(doc);
 }
@@ -243,7 +244,7 @@ static void on_pulled(struct op *op)
     p->is_pulling = false;
     p->was_pulled = true;
     note_fetched(p);
-    tell(p, BACKEND_IMAGE_PULLED, "");
+    notify(p, BACKEND_IMAGE_PULLED, "");
     inspect(p);
 }
 
@@ -286,7 +287,7 @@ static void on_auth(struct op *op)
 static void pull(struct docker_pull *p)
 {
     p->is_pulling = true;
-    tell(p, BACKEND_IMAGE_PULLING, "begins");
+    notify(p, BACKEND_IMAGE_PULLING, "begins");
     if (str_is_empty(p->source.auth_file)) {
         send_pull(p);
         return;

@@ -2,13 +2,13 @@
  *
  *   docker.c  open, close, the vtable              create.c  creates as they come in
  *   setup.c   the agent, a place to meet it        make.c    one box from nothing (making.h)
- *   address.c where the engine is                  body.c    what the engine is told of it
+ *   address.c where the engine is                  body.c    the request for its container
  *   call.c    one call to the engine               relay.c    its listening socket
  *   table.c   boxes in memory                      tar.c     files for an upload
  *   label.c   labels, to and from JSON             image.c   images, pulled when missing
  *   list.c    what is there, leftovers removed     remove.c  destroys, one per box
- *   auth.c    what registries are told             prefetch.c images before they are needed
- *   read.c    alive, list, discover                events.c  deaths as the engine tells them
+ *   auth.c    credentials for registries           prefetch.c images before they are needed
+ *   read.c    alive, list, discover                events.c  deaths as the engine reports them
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
  *   foreign.c containers of other programs         group.c   where relays belong */
@@ -129,7 +129,7 @@ void docker_source_of(const struct config_profile *p, struct docker_source *ret)
 bool docker_source_equal(const struct docker_source *a, const struct docker_source *b);
 
 /* The image is asked for, and pulled where the source says so; `w` is resumed when that has ended,
- * never from inside: then docker_image_result() tells. One job for all who want the same. */
+ * never from inside: then docker_image_result() returns the result. One job for all who want the same. */
 struct docker_pull;
 struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
                                      struct waiter *w);
@@ -138,7 +138,7 @@ MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_im
                                    struct err *err);
 void docker_image_leave(struct docker_pull *p, struct waiter *w);
 /* "image 'a' is still being pulled (3 of 10 MB)". */
-void docker_image_tell(const struct docker_pull *p, struct err *err);
+void docker_image_describe(const struct docker_pull *p, struct err *err);
 void docker_images_cancel(struct docker *d);
 
 /* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
@@ -159,12 +159,12 @@ struct docker_box {
     char container[DOCKER_CONTAINER_MAX + 1]; /* "": not known */
     char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
     char owner[DOCKER_NAME_MAX + 1];          /* the volume that names its owner; "": none known */
-    bool has_died;                            /* told while it was being made */
+    bool has_died;                            /* reported while it was being made */
     bool is_paused;
     bool is_foreign;     /* see foreign.c */
     bool is_known;       /* its row names a container of this engine */
-    bool was_never_made; /* the engine has not heard of it */
-    uint64_t oom_ns;     /* when it was last told to be out of memory */
+    bool was_never_made; /* the engine does not know it */
+    uint64_t oom_ns;     /* when it was last reported to be out of memory */
     uint64_t kill_ns;    /* when somebody last sent it a signal, */
     char signal[16];     /* and which */
     uint64_t grace_s;    /* to end by itself before it is removed */
@@ -182,8 +182,8 @@ void docker_box_pause(struct docker_box *b, bool is_paused);
 /* The engine says that this container has ended. */
 void docker_box_died(struct docker_box *b, const char *reason);
 
-/* The Docker engine tells that a container has ended some 50 ms before its lists show it. So what is
- * told is kept for a while, and a list that calls one of them running is not believed: inspect waits
+/* The Docker engine reports that a container has ended some 50 ms before its lists show it. So what is
+ * reported is kept for a while, and a list that calls one of them running is not believed: inspect waits
  * for the engine to be done with it. */
 void docker_ended_add(struct docker *d, const char *container);
 void docker_ended_remove(struct docker *d, const char *container);
@@ -253,11 +253,11 @@ struct docker_events {
     bool is_look_due;
     uint64_t backoff_ns;
     uint64_t since_ns;   /* wall clock of the engine: the last that was seen */
-    uint64_t started_ns; /* likewise: what is older is history, and told for docker_ended_add() */
+    uint64_t started_ns; /* likewise: what is older is history, and only for docker_ended_add() */
     bool is_on;
     bool is_lost;
     bool is_connected;
-    bool is_wide;  /* told of all containers, not only of ours */
+    bool is_wide;  /* gets events of all containers, not only of ours */
     bool is_ended; /* on purpose: to be asked anew */
 };
 
@@ -326,7 +326,7 @@ static inline struct docker *docker_of_call(const struct call *c)
 }
 
 /* For the audit trail; nothing while closing. */
-void docker_tell(struct docker *d, const struct backend_notice *n);
+void docker_notify(struct docker *d, const struct backend_notice *n);
 
 /* setup.c, address.c */
 MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,
@@ -336,7 +336,7 @@ MUST_CHECK int docker_take_address(struct docker *d, const struct config_profile
                                    struct err *err);
 void docker_put_key(const struct config_profile *p, char *dst, size_t cap);
 
-/* body.c: what POST /containers/create is told. */
+/* body.c: the body of POST /containers/create. */
 struct docker_plan {
     const struct config_profile *profile;
     const struct backend_extras *extras; /* of the caller it is made for; NULL: none */
@@ -359,7 +359,7 @@ void docker_create(struct backend *b, struct backend_create *r, uint64_t deadlin
                    void (*on_done)(struct op *));
 void docker_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
-/* Removes whatever is left of a box; those in b->entry.removers are told. The entry is dropped. */
+/* Removes whatever is left of a box; those in b->entry.removers are notified. The entry is dropped. */
 void docker_remove_box(struct docker_box *b);
 /* A volume that names nobody's owner any more; nobody waits. */
 void docker_remove_volume(struct docker *d, const char *name);
@@ -405,9 +405,9 @@ MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
 /* events.c */
 void docker_events_start(struct docker *d);
 void docker_events_stop(struct docker *d);
-/* Asks anew when what is to be told has changed. */
+/* Asks again when the set of wanted events has changed. */
 void docker_events_renew(struct docker *d);
-/* Has the engine of the pool list in a while: something may be left that no event tells of. */
+/* Has the engine of the pool list in a while: something may be left that no event reports. */
 void docker_look_later(struct docker *d);
 
 #endif

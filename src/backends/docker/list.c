@@ -267,7 +267,7 @@ static void on_inspected(struct op *op)
         end(l, rc, &err);
         return;
     }
-    /* Told of another end meanwhile: perhaps this one's, and after the engine's answer. */
+    /* Not when another end was reported meanwhile: it may be this one's, after the engine's answer. */
     if (f->is_running && l->deaths == d->ended.count)
         docker_ended_remove(d, f->box.ref);
     resolve_doubts(l);

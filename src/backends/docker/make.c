@@ -67,7 +67,7 @@ static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UN
 {
     struct making *m = container_of(w, struct making, undo);
 
-    m->box = NULL; /* gone, or dead and seen to by the next look */
+    m->box = NULL; /* gone, or dead and handled by the next look */
     making_finish(m, m->result, &m->err);
 }
 
@@ -153,7 +153,7 @@ static void on_seen(struct op *op)
         rc = err_set(&err, SP_BACKEND_FAILED, "the container ended at once");
     if (rc == SP_OK && str_is_empty(f.box.url))
         rc = err_set(&err, SP_BACKEND_FAILED,
-                     "the engine has published no port and tells no address");
+                     "the engine has published no port and reports no address");
     if (rc == SP_OK)
         m->made = f.box;
     if (m->box == NULL) { /* it existed */
@@ -371,7 +371,7 @@ static void on_created(struct op *op)
         find_out(m);
         return;
     }
-    if (m->call.http.status == 400 && m->has_wish) /* the profile's own part has been made before */
+    if (m->call.http.status == 400 && m->has_extras) /* the profile's own part was made before */
         rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
         undo(m, rc == SP_SPEC_CONFLICT || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);

@@ -7,7 +7,7 @@
  *                                    found: continue, adopt, or remove and create again
  *
  * A call that the engine has is never cut off by a caller that leaves: its end is awaited, so that
- * what it made can be removed. No answer is no end either: then inspect tells what became of it. */
+ * what it made can be removed. No answer is no end either: then inspect shows what became of it. */
 #ifndef DOCKER_MAKING_H
 #define DOCKER_MAKING_H
 
@@ -50,12 +50,12 @@ struct making {
     bool is_taken;
     bool is_second;
     bool has_waited;
-    bool may_exist; /* the engine may have heard of it */
-    bool has_wish;  /* it is made with extras of its caller */
+    bool may_exist;  /* the engine may know it */
+    bool has_extras; /* it is made with extras of its caller */
     char name[DOCKER_NAME_MAX + 1];
 };
 
-/* Tells the caller, if there still is one. */
+/* Answers the caller, if there still is one. */
 void making_answer(struct making *m, int rc, const struct err *err);
 /* The end: nothing of it is with the engine, or all is well. */
 void making_finish(struct making *m, int rc, const struct err *err);

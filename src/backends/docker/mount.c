@@ -1,5 +1,5 @@
 /* mount.c - directories of the host for a container that runs. No engine can do that, so it is done past
- * it: the engine tells the container's first process, and sandpool-helper attaches them in its mount
+ * it: the engine reports the container's first process, and sandpool-helper attaches them in its mount
  * namespace. For that the daemon must be root on the engine's machine. They go with the container. */
 #include <stdlib.h>
 #include <string.h>

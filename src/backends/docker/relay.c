@@ -52,7 +52,7 @@ struct docker_relay {
     const char *argv[3];
     struct buf plan;
     bool is_given; /* the agent has its channel */
-    bool is_told;
+    bool is_reported;
     bool is_freed; /* but the helper has not ended yet */
     void (*on_taken)(void *ctx, int rc, const struct err *err);
     void *ctx;
@@ -175,13 +175,13 @@ static int lock_dir(const char *dir)
 
 /* --- channel and agent: the one that comes second ends it --- */
 
-/* Whoever is told may free it. */
-static void tell(struct docker_relay *h, int rc, const struct err *err)
+/* The callback may free it. */
+static void report(struct docker_relay *h, int rc, const struct err *err)
 {
-    bool was_told = h->is_told;
+    bool was_reported = h->is_reported;
 
-    h->is_told = true;
-    if (!was_told)
+    h->is_reported = true;
+    if (!was_reported)
         h->on_taken(h->ctx, rc, err);
 }
 
@@ -197,7 +197,7 @@ static void give(struct docker_relay *h)
         rc = err_sys(&err, SP_IO, errno, "hand the channel to the agent");
     (void) close(TAKE_FD(h->channel_fd)); /* the agent's is the only one now */
     (void) close(TAKE_FD(h->asked_fd));
-    tell(h, rc, &err);
+    report(h, rc, &err);
 }
 
 static void on_asked(void *ctx)
@@ -207,7 +207,7 @@ static void on_asked(void *ctx)
 
     h->asked_fd = accept4(h->meet_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (h->asked_fd < 0)
-        tell(h, err_sys(&err, SP_IO, errno, "the agent asked for its channel"), &err);
+        report(h, err_sys(&err, SP_IO, errno, "the agent asked for its channel"), &err);
     else
         give(h);
 }
@@ -231,7 +231,7 @@ static void on_relay(struct op *op)
     if (rc == SP_OK)
         give(h);
     else
-        tell(h, rc, &err);
+        report(h, rc, &err);
 }
 
 /* It gets the box's socket and the leash and gives a channel, all through one socket of its own. Its number is one

@@ -39,7 +39,7 @@ void docker_box_pause(struct docker_box *b, bool is_paused)
         return;
     b->is_paused = is_paused;
     if (b->entry.state == BOX_RUNNING) /* one being made is probed before anybody gets it */
-        docker_tell(b->docker, &n);
+        docker_notify(b->docker, &n);
 }
 
 void docker_box_died(struct docker_box *b, const char *reason)
@@ -53,7 +53,7 @@ void docker_box_died(struct docker_box *b, const char *reason)
         return;
     }
     if (b->entry.state != BOX_RUNNING)
-        return; /* our own doing, or told before */
+        return; /* our own doing, or reported before */
     boxes_set(&b->entry, BOX_DEAD);
     if (!b->docker->closing.is_closing && events != NULL && events->on_died != NULL)
         events->on_died(events->ctx, b->entry.id, reason);

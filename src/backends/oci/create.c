@@ -1,6 +1,6 @@
 /* create.c - one box from nothing: a runtime, a base, a socket, then sandpool-helper does it. The steps
  * wait for each other through oci_wake(); whatever fails or is cancelled after sandpool-helper was
- * started is removed again before the caller hears of it. */
+ * started is removed again before the caller is notified. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +76,7 @@ static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UN
 {
     struct making *m = container_of(w, struct making, undo);
 
-    m->box = NULL; /* gone, or dead and seen to by the next look */
+    m->box = NULL; /* gone, or dead and handled by the next look */
     finish(m, m->result, &m->err);
 }
 

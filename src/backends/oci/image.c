@@ -321,7 +321,7 @@ static void on_cancel(struct op *op)
     struct run *run = r->priv;
 
     if (run == NULL)
-        return; /* it has ended and waits to be told */
+        return; /* it has ended and its end waits to be reported */
     if (run->is_waiting) {
         rt_timer_cancel(&run->loop->rt, &run->again);
         run->result = SP_CANCELLED;

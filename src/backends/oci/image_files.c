@@ -331,7 +331,7 @@ static struct json_doc *read_blob(const struct image_files *f, const struct json
 
     if (digest == NULL || !has_prefix(digest, "sha256:") ||
         !str_is_name(digest + strlen("sha256:"), 64, "")) {
-        (void) err_set(err, SP_BACKEND_FAILED, "its layout makes no sense");
+        (void) err_set(err, SP_BACKEND_FAILED, "its layout is malformed");
         return NULL;
     }
     (void) snprintf(path, sizeof(path), "%s/layout/blobs/sha256/%s", f->tmp,

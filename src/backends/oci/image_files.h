@@ -11,7 +11,7 @@
 struct image_files {
     /* What is wanted. */
     char reference[CONFIG_PATH_MAX + 32]; /* as skopeo wants it */
-    char source[CONFIG_PATH_MAX + 32];    /* the file that tells of a change; "": a registry */
+    char source[CONFIG_PATH_MAX + 32];    /* the file that shows a change; "": a registry */
     char dir[400];                        /* <cache_dir>/images */
     char user[CONFIG_NAME_MAX + 1];
     unsigned user_id;

@@ -4,7 +4,7 @@
  *   setup.c    directories, base, first look      remove.c   destroys and sweeps, one per box
  *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
  *   pull.c     images, in the background          scan.c     what is there: the boxes directory
- *   plan.c     what sandpool-helper is told
+ *   plan.c     the plan for sandpool-helper
  *   helper.c    sandpool-helper as an operation       table.c    boxes in memory, their deaths
  *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
@@ -200,8 +200,8 @@ void oci_avoid_living(struct oci *o, const struct oci_living *l);
 struct oci_box *oci_box_find(struct oci *o, uint64_t id);
 struct oci_box *oci_box_add(struct oci *o, uint64_t id, enum box_state state);
 void oci_box_drop(struct oci_box *b);
-/* Takes the descriptors of f. The box is running from here on; its death will be told. One whose network, or the guard
- * of whose sockets, ends is ended: its owner is to know. */
+/* Takes the descriptors of f. The box is running from here on; its death will be reported. When its network ends, or the
+ * guard of its sockets, the box is ended as well, so that its owner is notified. */
 MUST_CHECK int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err);
 /* A found box that is not in the table yet is put there. */
 void oci_box_adopt(struct oci *o, struct oci_found *f);
@@ -275,7 +275,7 @@ struct oci {
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
     char pasta[OCI_PATH_MAX]; /* likewise */
 
-    bool is_name_taken;   /* another daemon has the instance's name: was told */
+    bool is_name_taken;   /* another daemon has the instance's name: reported */
     size_t foreign_count; /* boxes of another instance in our directory, at the last look */
     char foreign_instance[BACKEND_LABEL_MAX + 1];
 };
@@ -331,7 +331,7 @@ void oci_create(struct backend *b, struct backend_create *r, uint64_t deadline_n
 /* remove.c */
 void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
-/* Removes whatever is left of a box; those in b->entry.removers are told. The entry is dropped. */
+/* Removes whatever is left of a box; those in b->entry.removers are notified. The entry is dropped. */
 void oci_remove_box(struct oci_box *b);
 
 /* read.c: is_alive, discover, list, bind */

@@ -1,4 +1,4 @@
-/* plan.c - what sandpool-helper is told, as JSON; the fields are explained in helper/plan.h. */
+/* plan.c - the plan for sandpool-helper, as JSON; the fields are explained in helper/plan.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define FILES_MIN 1024U /* programs expect as many */
 #define NAT_NETWORK \
     "10.0.2.0/25" /* slirp4netns takes no smaller one: neighbours count for the machine */
-#define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta is told to be it */
+#define NAT_RESOLVER "10.0.2.3" /* slirp4netns' own; pasta gets it as an option */
 
 /* The order is the order of the arguments; ends with NULL. */
 static void put_strings(struct json_out *j, const char *key, const char *const *words)

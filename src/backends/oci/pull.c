@@ -17,11 +17,11 @@ struct pull {
     struct oci *oci;
     char name[CONFIG_PATH_MAX + 1];
     char user[CONFIG_NAME_MAX + 1];
-    bool is_told; /* that it takes a while */
+    bool is_slow; /* a notice said that it takes a while */
     bool is_done;
 };
 
-static void tell(struct pull *p, enum backend_notice_kind kind, const char *text)
+static void notify(struct pull *p, enum backend_notice_kind kind, const char *text)
 {
     const struct backend_events *events = p->oci->events;
     struct backend_notice n = {.kind = kind, .image = p->name, .text = text};
@@ -34,8 +34,8 @@ static void on_step(struct oci_image *image, const char *what)
 {
     struct pull *p = container_of(image, struct pull, image);
 
-    p->is_told = true;
-    tell(p, BACKEND_IMAGE_PULLING, what);
+    p->is_slow = true;
+    notify(p, BACKEND_IMAGE_PULLING, what);
 }
 
 void oci_env_free(char **env)
@@ -64,9 +64,9 @@ static void on_pulled(struct op *op)
     struct oci *o = p->oci;
 
     if (op->result != SP_OK)
-        tell(p, BACKEND_IMAGE_FAILED, op->err.msg);
-    else if (p->is_told)
-        tell(p, BACKEND_IMAGE_PULLED, "");
+        notify(p, BACKEND_IMAGE_FAILED, op->err.msg);
+    else if (p->is_slow)
+        notify(p, BACKEND_IMAGE_PULLED, "");
     p->is_done = true;
     oci_wake(o);
     list_remove(&o->pulls, &p->link);

@@ -53,7 +53,7 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     struct check *c;
 
     op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
-    if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have told */
+    if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have reported its end */
         r->verdict = BACKEND_ALIVE;
         closing_finish(&o->closing, &r->op, SP_OK, NULL);
         return;

@@ -100,7 +100,7 @@ int oci_record_read(int dir_fd, struct oci_record *ret, struct err *err)
     doc = json_parse(text, (size_t) len, sizeof(text), err);
     is_good = doc != NULL && decode(json_root(doc), ret);
     (void) json_doc_free(doc);
-    return is_good ? SP_OK : err_set(err, SP_NOT_FOUND, "box.json makes no sense");
+    return is_good ? SP_OK : err_set(err, SP_NOT_FOUND, "box.json is malformed");
 }
 
 static bool write_all(int fd, const char *data, size_t len)

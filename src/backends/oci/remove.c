@@ -1,5 +1,5 @@
 /* remove.c - the end of a box, whoever asks for it: one removal per box at a time, and everybody who
- * wants the box gone hears of its end. A caller that leaves does not stop it. */
+ * wants the box gone is notified of its end. A caller that leaves does not stop it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -219,7 +219,7 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
         if (rc == SP_OK || rc == SP_STARTING)
             return rc;
         if ((*ret)->trial != OCI_FAILED)
-            continue; /* not installed: no reason to tell */
+            continue; /* not installed: no reason to report */
         (void) snprintf(all.msg + len, sizeof(all.msg) - len, "%s%.80s", len > 0 ? "; " : "",
                         one.msg);
         len = strlen(all.msg);
@@ -229,7 +229,7 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
                        "no OCI runtime is installed: apt-get install %s",
                        o->is_cgroup_v2 ? "crun (or runc)" : "runc");
     return err_set(err, SP_BACKEND_UNAVAILABLE,
-                   "no OCI runtime works, `sandpool doctor` tells why: %.180s", all.msg);
+                   "no OCI runtime works, `sandpool doctor` shows why: %.180s", all.msg);
 }
 
 /* What its trial has shown, or that it is not there; no trial is begun. */

@@ -278,7 +278,7 @@ static bool has_any(const struct numbers *n, uint32_t first, uint32_t count)
 }
 
 /* Allows the call when its last condition is met by a number of `n` from `first` on: `count` is a power
- * of two and divides `first`, so that one mask tells. */
+ * of two and divides `first`, so that one mask is enough. */
 static void put_but(struct json_out *o, const char *name, struct condition *conditions, size_t len,
                     const struct numbers *n, uint32_t first, uint32_t count)
 {
@@ -461,7 +461,7 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *guard,
     if (guard != NULL)
         json_put_str(o, "listenerPath", guard);
     json_begin_arr(o, "syscalls");
-    /* Those with EPERM are covered by the default, and runtimes refuse to be told twice. First, because
+    /* Those with EPERM are covered by the default, and runtimes refuse duplicate rules. First, because
      * for 32-bit x86 libseccomp turns rules about sockets into rules about socketcall, too, and finds
      * that two of them disagree if the whole call is not refused already. */
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {

@@ -330,7 +330,7 @@ static void put_resources(struct json_out *o, const struct oci_spec *s)
     json_end(o);
 }
 
-/* Tells about, or reaches, the machine and its other tenants. What is not there is skipped. */
+/* These show or reach the machine and its other tenants. A path that does not exist is skipped. */
 static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
 {
     static const char *const masked[] = {
@@ -376,12 +376,12 @@ static void put_masked_paths(struct json_out *o, const struct oci_spec *s)
     json_begin_arr(o, "maskedPaths");
     for (size_t i = 0; i < ARRAY_LEN(masked); i++)
         json_put_str(o, NULL, masked[i]);
-    /* Heat tells what the neighbours compute. */
+    /* Heat shows what the neighbours compute. */
     for (unsigned i = 0; i < s->host_cpus; i++) {
         (void) snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/thermal_throttle", i);
         json_put_str(o, NULL, path);
     }
-    /* Each disk has counters of its own there, which tell what the neighbours read and write. */
+    /* Each disk has counters of its own there, which show what the neighbours read and write. */
     for (unsigned i = 0; i < s->disk_bus_count; i++) {
         (void) snprintf(path, sizeof(path), "/sys/devices/%s", s->disk_buses[i]);
         json_put_str(o, NULL, path);

@@ -1,4 +1,4 @@
-/* table.c - the boxes in memory: which exist, which user ids they have, and the pidfd that tells of
+/* table.c - the boxes in memory: which exist, which user ids they have, and the pidfd that reports
  * their death. Small on purpose: what a box is like stays in its box.json. */
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* body.c - what a create tells the provisioner: the id, whose it is, and what shall be mounted. */
+/* body.c - what a create sends to the provisioner: the id, the owner, and what shall be mounted. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 enum { OWNER_MAX = 64, DIGEST_LEN = 16 };
 
-/* The provisioner takes letters, digits, _ and - only. What is more is replaced, and told apart by a
- * digest, as DeerFlow does with names of users. */
+/* The provisioner takes letters, digits, _ and - only. Other characters are replaced, and a digest keeps names
+ * distinct, as DeerFlow does with names of users. */
 static void put_owner(struct json_out *j, const char *key, const char *name)
 {
     char safe[OWNER_MAX + 1];

@@ -6,7 +6,7 @@
  *   joins -> post -> taken: Pending or Running
  *             | no answer, 5xx          | 409 still terminating      | dead leftover of the id
  *             v                         v                            v
- *            look (GET) until it tells  pause, post                  delete, post
+ *            look (GET) until known     pause, post                  delete, post
  *
  * When a box of this name was deleted a short while ago, what is taken must be another one: by its
  * container_id; else it is Pending, which one that has run never is again; else by its life, which it
@@ -110,7 +110,7 @@ static void on_paused(struct op *op)
         m->again(m);
 }
 
-/* The deadline would come without a word of what went wrong: that is told here. */
+/* The deadline would not report what went wrong: that is done here. */
 static void give_up(struct making *m)
 {
     struct err err = m->err;
@@ -292,7 +292,7 @@ static void on_posted(struct op *op)
     } else if (word == REMOTE_FAILED || word == REMOTE_NO_ANSWER) {
         m->has_failed = word == REMOTE_FAILED;
         look(m);
-    } else { /* refused, unheard, or an answer that makes no sense */
+    } else { /* refused, not sent, or a malformed response */
         end(m, m->err.code == SP_NOT_FOUND ? SP_BACKEND_FAILED : m->err.code, &m->err);
     }
 }

@@ -51,13 +51,13 @@ static void on_capabilities(struct op *op)
         if (json_is_bool(value) && json_bool(value))
             buf_printf(&text, "%s%.40s", text.len > 0 ? ", " : "", key);
     if (doc != NULL)
-        backend_tell(x->request, BACKEND_FINDING_OK, "capabilities", "%.240s",
-                     text.len > 0 ? buf_str(&text) : "none beyond boxes");
+        backend_report(x->request, BACKEND_FINDING_OK, "capabilities", "%.240s",
+                       text.len > 0 ? buf_str(&text) : "none beyond boxes");
     else if (word == REMOTE_MISSING)
-        backend_tell(x->request, BACKEND_FINDING_OK, "capabilities",
-                     "an older provisioner, which tells none");
+        backend_report(x->request, BACKEND_FINDING_OK, "capabilities",
+                       "an older provisioner, which reports none");
     else
-        backend_tell(x->request, BACKEND_FINDING_WARN, "capabilities", "%.240s", err.msg);
+        backend_report(x->request, BACKEND_FINDING_WARN, "capabilities", "%.240s", err.msg);
     buf_fini(&text);
     (void) json_doc_free(doc);
     end(x);
@@ -81,13 +81,13 @@ static void on_list(struct op *op)
         ours += name != NULL && remote_name_is_ours(x->remote, name, &id) ? 1 : 0;
     }
     if (is_list)
-        backend_tell(x->request, BACKEND_FINDING_OK, "key",
-                     "accepted; it has %zu boxes, %zu of them under ids of this daemon",
-                     json_len(boxes), ours);
+        backend_report(x->request, BACKEND_FINDING_OK, "key",
+                       "accepted; it has %zu boxes, %zu of them under ids of this daemon",
+                       json_len(boxes), ours);
     else
-        backend_tell(x->request, BACKEND_FINDING_FAIL, "key", "%.240s",
-                     word == REMOTE_DONE ? "what it lists makes no sense: is this a provisioner?"
-                                         : err.msg);
+        backend_report(x->request, BACKEND_FINDING_FAIL, "key", "%.240s",
+                       word == REMOTE_DONE ? "its list is malformed: is this a provisioner?"
+                                           : err.msg);
     (void) json_doc_free(doc);
     if (is_list)
         ask(x, "/api/capabilities", on_capabilities);
@@ -109,16 +109,16 @@ static void on_health(struct op *op)
     enum remote_word word = remote_call_word(&x->call, &err);
 
     if (word != REMOTE_DONE && word != REMOTE_MISSING) {
-        backend_tell(x->request, BACKEND_FINDING_FAIL, "provisioner", "%.280s", err.msg);
+        backend_report(x->request, BACKEND_FINDING_FAIL, "provisioner", "%.280s", err.msg);
         end(x);
         return;
     }
-    backend_tell(x->request, BACKEND_FINDING_OK, "provisioner", "%.240s answers", r->url);
+    backend_report(x->request, BACKEND_FINDING_OK, "provisioner", "%.240s answers", r->url);
     if (str_is_empty(r->key))
-        backend_tell(x->request, BACKEND_FINDING_WARN, "key", "none is configured");
+        backend_report(x->request, BACKEND_FINDING_WARN, "key", "none is configured");
     else if (strncmp(r->url, "http://", 7) == 0 && !is_near(r->url))
-        backend_tell(x->request, BACKEND_FINDING_WARN, "key",
-                     "it is sent unencrypted: use https, or a network that nobody else reads");
+        backend_report(x->request, BACKEND_FINDING_WARN, "key",
+                       "it is sent unencrypted: use https, or a network that nobody else reads");
     ask(x, "/api/sandboxes", on_list);
 }
 

@@ -64,7 +64,7 @@ void remote_gone_note(struct remote *r, const struct remote_box *b)
 
     if (remote_name_is_ours(r, b->name, &id)) /* never used again */
         return;
-    if (str_is_empty(b->uid) && str_is_empty(b->box.life)) /* nothing to tell it by */
+    if (str_is_empty(b->uid) && str_is_empty(b->box.life)) /* nothing to recognize it by */
         return;
     remote_gone_forget(r, b->name);
     drop_old(r);

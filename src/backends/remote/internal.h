@@ -1,7 +1,7 @@
 /* internal.h - what the files of the `remote` backend share.
  *
  *   remote.c  open, close, the vtable        create.c  one box from nothing, lost answers found again
- *   setup.c   address, key, time limits      body.c    what a create tells the provisioner
+ *   setup.c   address, key, time limits      body.c    what a create sends to the provisioner
  *   name.c    ids and refs                   remove.c  deleting until it is gone
  *   call.c    one call and its meaning       read.c    alive, discover
  *   answer.c  a box as it is described       list.c    which are there
@@ -28,7 +28,7 @@ enum {
 
 static_assert(REMOTE_NAME_MAX + 1 + REMOTE_UID_MAX <= BACKEND_REF_MAX, "a ref has room for both");
 
-#define REMOTE_REMOVE_NS (60 * NS_PER_S) /* then those who wait are told that it failed */
+#define REMOTE_REMOVE_NS (60 * NS_PER_S) /* then a failure is reported to those who wait */
 #define REMOTE_AWAY_NS (2 * NS_PER_S)
 #define REMOTE_CLOSE_NS (5 * NS_PER_S) /* what is under way may take this long at the end */
 
@@ -82,10 +82,10 @@ enum remote_status {
 
 struct remote_seen {
     char name[REMOTE_NAME_MAX + 1];
-    char uid[REMOTE_UID_MAX + 1]; /* container_id; "": not told */
+    char uid[REMOTE_UID_MAX + 1]; /* container_id; "": not given */
     char url[BACKEND_URL_MAX + 1];
     enum remote_status status;
-    uint64_t sessions; /* max_shell_sessions; 0: not told */
+    uint64_t sessions; /* max_shell_sessions; 0: not given */
 };
 
 const char *remote_status_name(enum remote_status s);
@@ -126,7 +126,7 @@ struct remote_box {
     char name[REMOTE_NAME_MAX + 1];
     char uid[REMOTE_UID_MAX + 1];
     struct backend_box box; /* while it is made or runs */
-    bool was_never_made;    /* the provisioner has refused it, or has not heard of it */
+    bool was_never_made;    /* the provisioner has refused it, or does not know it */
     bool is_stray;          /* dead, of our name, and nobody has asked for its end */
     uint64_t listing;       /* that has shown the stray */
 };
@@ -194,11 +194,11 @@ MUST_CHECK int remote_setup(struct remote *r, const struct config *c,
 /* After a reload: a new key, new time limits. */
 void remote_prepare(struct backend *b, const struct config_profile *p);
 
-/* body.c: what POST /api/sandboxes is told. */
+/* body.c: the body of POST /api/sandboxes. */
 MUST_CHECK int remote_put_body(const struct backend_create *c, const char *name, struct buf *out,
                                struct err *err);
 
-/* remove.c: deletes whatever is there of a box; those in b->entry.removers are told. */
+/* remove.c: deletes whatever is there of a box; those in b->entry.removers are notified. */
 void remote_remove_box(struct remote_box *b);
 
 void remote_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,

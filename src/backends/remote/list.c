@@ -1,4 +1,4 @@
-/* list.c - which boxes are there. Ours are told by their ids; what this process has made or is deleting
+/* list.c - which boxes are there. Ours are known by their ids; what this process has made or is deleting
  * has its labels in memory; anything else is reported by its id alone, and the pool knows whether a row
  * has it. An answer that is not whole is no listing.
  *
@@ -14,7 +14,7 @@
 enum {
     ENTRIES_MAX = 50000,
     STRAYS_AT_ONCE = 16, /* deleted; the next listing shows the rest again */
-    TOLD_MAX = 5,        /* entries that make no sense; then only how many there were */
+    REPORTED_MAX = 5,    /* malformed entries; then only how many there were */
 };
 
 /* `priv` of the request. */
@@ -160,12 +160,12 @@ static int read_list(struct listing *l, const struct json *answer, struct err *e
         struct remote_seen seen;
         struct err why;
 
-        if (remote_read_seen(v, &seen, &why) != SP_OK && ++bad <= TOLD_MAX)
+        if (remote_read_seen(v, &seen, &why) != SP_OK && ++bad <= REPORTED_MAX)
             log_warn("remote.bad_entry", LF_STR("id", seen.name), LF_STR("reason", why.msg));
         if (!str_is_empty(seen.name)) /* it is there, whatever else is wrong with it */
             take(l, &seen, count);
     }
-    if (bad > TOLD_MAX)
+    if (bad > REPORTED_MAX)
         log_warn("remote.bad_entries", LF_U64("count", bad), LF_U64("of", count));
     forget_strays(l);
     return SP_OK;

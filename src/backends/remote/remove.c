@@ -1,6 +1,6 @@
 /* remove.c - the end of a box, whoever asks for it: deleted, then looked for, again and again until the
  * provisioner says that it is gone. One removal per box at a time, and everybody who wants the box gone
- * hears of its end. A caller that leaves does not stop it. */
+ * is notified of its end. A caller that leaves does not stop it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +127,8 @@ static bool is_absent(struct removal *m)
     bool is_gone = is_good && (!json_bool(exists) || is_replaced(m, uid != NULL ? uid : ""));
 
     if (doc != NULL && !is_good)
-        (void) err_set(&m->err, SP_PROTOCOL, "the provisioner's word on presence makes no sense");
+        (void) err_set(&m->err, SP_PROTOCOL,
+                       "malformed response of the provisioner about presence");
     else if (is_good)
         (void) err_set(&m->err, SP_BACKEND_FAILED, "deleted, but the provisioner still has it");
     (void) json_doc_free(doc);
@@ -159,7 +160,7 @@ static void on_deleted(struct op *op)
     if (word == REMOTE_REFUSED) { /* our key, most likely: somebody must see to it */
         end(m, m->err.code, &m->err);
     } else if (word == REMOTE_UNSENT && rt_now(&m->remote->loop->rt) >= m->away_ns) {
-        end(m, m->err.code, &m->err); /* nobody is there: whoever waits hears of it now */
+        end(m, m->err.code, &m->err); /* nobody is there: reported now to those who wait */
     } else if (word != REMOTE_DONE && word != REMOTE_MISSING) {
         try_again(m);
     } else if (m->remote->has_no_presence) {

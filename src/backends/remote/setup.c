@@ -1,5 +1,5 @@
 /* setup.c - what the backend needs before the first call: where the provisioner is, its key, and how our
- * boxes are told from others' there. */
+ * boxes are distinguished from others' there. */
 #include <stdio.h>
 #include <string.h>
 

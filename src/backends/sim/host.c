@@ -119,14 +119,14 @@ static void host_create(struct backend *b, struct backend_create *r, uint64_t de
 {
     struct sim_call *c =
         sim_call_new(host_of(b), &r->op, deadline_ns, on_create_cancel, on_done, on_created);
-    struct sim_update_manners wish = {0};
+    struct sim_update_manners update = {0};
     struct world_manners manners;
     struct world_spec spec;
     struct json_out o;
 
     r->priv = c;
     if (r->extras != NULL)
-        sim_update_manners(r->extras, &wish);
+        sim_update_manners(r->extras, &update);
     sim_spec_from_labels(&r->labels, r->token, &spec);
     sim_manners_from_profile(r->profile, &manners);
     json_out_init(&o);
@@ -135,8 +135,8 @@ static void host_create(struct backend *b, struct backend_create *r, uint64_t de
     wire_put_manners(&o, &manners);
     if (r->extras != NULL)
         sim_put_extras(&o, "extras", r->extras);
-    if (wish.error != NULL)
-        json_put_str(&o, "error", wish.error);
+    if (update.error != NULL)
+        json_put_str(&o, "error", update.error);
     json_end(&o);
     json_out_finish(&o, &c->body);
     buf_puts(&c->url, "/boxes");
@@ -419,12 +419,12 @@ static void on_examined(struct sim_call *c)
         return;
     }
     if (rc == SP_OK)
-        backend_tell(r, BACKEND_FINDING_OK, "sandpool-sim", "answers at %s", c->host->socket);
+        backend_report(r, BACKEND_FINDING_OK, "sandpool-sim", "answers at %s", c->host->socket);
     else
-        backend_tell(r, BACKEND_FINDING_FAIL, "sandpool-sim", "%s; start it with --socket",
-                     err.msg);
-    backend_tell(r, BACKEND_FINDING_WARN, "simulated boxes",
-                 "nothing runs in them: only for trying things out");
+        backend_report(r, BACKEND_FINDING_FAIL, "sandpool-sim", "%s; start it with --socket",
+                       err.msg);
+    backend_report(r, BACKEND_FINDING_WARN, "simulated boxes",
+                   "nothing runs in them: only for trying things out");
     sim_call_end(c, SP_OK, NULL);
 }
 

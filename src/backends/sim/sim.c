@@ -19,7 +19,7 @@ struct sim {
     struct world world;
     struct list ops;
     struct list deaths;
-    struct rt_task tell;
+    struct rt_task report;
     bool is_closing;
     struct rt_task closed;
     void (*on_closed)(void *ctx);
@@ -55,7 +55,7 @@ static void on_closed_task(struct rt_task *task)
 
     while (!list_is_empty(&s->deaths))
         free(container_of(list_pop_front(&s->deaths), struct sim_death, link));
-    rt_undefer(s->rt, &s->tell);
+    rt_undefer(s->rt, &s->report);
     world_fini(&s->world);
     free(s);
     on_closed(ctx);
@@ -71,9 +71,9 @@ static void finish(struct sim *s, struct op *op, int result, const struct err *e
 
 /* --- deaths --- */
 
-static void tell_deaths(struct rt_task *task)
+static void report_deaths(struct rt_task *task)
 {
-    struct sim *s = container_of(task, struct sim, tell);
+    struct sim *s = container_of(task, struct sim, report);
 
     while (!list_is_empty(&s->deaths) && !s->is_closing) {
         struct sim_death *d = container_of(list_pop_front(&s->deaths), struct sim_death, link);
@@ -92,7 +92,7 @@ static void on_died(void *ctx, uint64_t box_id, const char *reason)
     d->box_id = box_id;
     str_copy_cut(d->reason, sizeof(d->reason), reason);
     list_push_back(&s->deaths, &d->link);
-    rt_defer(s->rt, &s->tell, tell_deaths);
+    rt_defer(s->rt, &s->report, report_deaths);
 }
 
 bool sim_kill(struct backend *b, uint64_t box_id, const char *reason)
@@ -392,7 +392,7 @@ static void sim_update(struct backend *b, struct backend_update *r, uint64_t dea
     r->priv = w;
     if (manners.error != NULL)
         w->result = err_set(&w->err, sp_error_from_name(manners.error),
-                            "the simulated machine was told to fail");
+                            "the simulated machine was asked to fail");
 }
 
 static void sim_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
@@ -401,8 +401,8 @@ static void sim_examine(struct backend *b, struct backend_exam *r, uint64_t dead
     struct sim *s = sim_of(b);
 
     op_begin(&r->op, s->rt, &s->ops, deadline_ns, NULL, on_done);
-    backend_tell(r, BACKEND_FINDING_WARN, "simulated boxes",
-                 "nothing runs in them, and they end with the daemon");
+    backend_report(r, BACKEND_FINDING_WARN, "simulated boxes",
+                   "nothing runs in them, and they end with the daemon");
     finish(s, &r->op, SP_OK, NULL);
 }
 

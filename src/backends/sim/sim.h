@@ -29,7 +29,7 @@ struct sim_update_manners {
     uint64_t update_ms;
     const char *error; /* NULL: it goes well */
 };
-/* SP_OK, or the code a create with these extras (NULL: none) is told to fail with. */
+/* SP_OK, or the code a create with these extras (NULL: none) shall fail with. */
 MUST_CHECK int sim_check_extras(const struct backend_extras *extras, struct err *err);
 void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret);
 /* BACKEND_LATE_* of a profile. */

@@ -41,7 +41,7 @@ int sim_check_extras(const struct backend_extras *extras, struct err *err)
     if (manners.error == NULL)
         return SP_OK;
     return err_set(err, sp_error_from_name(manners.error),
-                   "the simulated machine was told to fail");
+                   "the simulated machine was asked to fail");
 }
 
 unsigned sim_late_of(const struct config_profile *profile)

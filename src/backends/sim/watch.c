@@ -1,5 +1,5 @@
-/* watch.c - learns of deaths from sandpool-sim by a long poll that is always asked again. When
- * a poll failed, deaths may have been missed: the engine is told to list again as soon as
+/* watch.c - gets deaths from sandpool-sim by a long poll that is always repeated. When
+ * a poll failed, deaths may have been missed: the engine is asked to list again as soon as
  * sandpool-sim answers. */
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static void on_answer(struct op *op);
 static void ask(struct sim_host *h)
 {
     struct sim_watch *w = &h->watch;
-    /* The first answer, and the first after a loss, tells where we are: it must come at once. */
+    /* The first answer, and the first after a loss, shows where we are: it must come at once. */
     uint64_t wait_ms = w->is_lost || str_is_empty(w->epoch) ? 0 : WAIT_MS;
     uint64_t deadline_ns = rt_after(rt_now(h->rt), wait_ms * NS_PER_MS + SLACK_NS);
 
@@ -41,7 +41,7 @@ static void on_pause(struct rt_timer *timer)
     ask(container_of(timer, struct sim_host, watch.pause));
 }
 
-static void tell_deaths(struct sim_host *h, const struct json *deaths)
+static void report_deaths(struct sim_host *h, const struct json *deaths)
 {
     for (size_t i = 0; i < json_len(deaths) && !h->is_closing; i++) {
         const struct json *death = json_at(deaths, i);
@@ -74,7 +74,7 @@ static int take_answer(struct sim_host *h, const struct json *answer, struct err
         return err_set(err, SP_PROTOCOL, "the answer has no epoch");
     str_copy_cut(w->epoch, sizeof(w->epoch), epoch);
     w->since = since;
-    tell_deaths(h, json_get(answer, "deaths"));
+    report_deaths(h, json_get(answer, "deaths"));
     if ((want_resync || w->is_lost) && !h->is_closing && h->events != NULL &&
         h->events->on_resync != NULL)
         h->events->on_resync(h->events->ctx);
@@ -114,7 +114,7 @@ static void on_answer(struct op *op)
     if (!h->is_closing)
         rc = read_answer(h, &err);
     httpc_request_fini(&w->request);
-    if (h->is_closing) { /* maybe by what it just told */
+    if (h->is_closing) { /* maybe because of what it just reported */
         sim_host_settle(h);
         return;
     }

@@ -320,8 +320,8 @@ static void op_update(struct backend *base, struct backend_update *r, uint64_t d
 
 static void do_examine(struct deed *d, bool is_done UNUSED, bool is_reported UNUSED)
 {
-    backend_tell(container_of(d->op, struct backend_exam, op), BACKEND_FINDING_OK, "walk",
-                 "goes on");
+    backend_report(container_of(d->op, struct backend_exam, op), BACKEND_FINDING_OK, "walk",
+                   "goes on");
 }
 
 static void op_examine(struct backend *base, struct backend_exam *r, uint64_t deadline_ns,

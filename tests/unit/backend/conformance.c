@@ -251,7 +251,7 @@ void conformance_many_at_once(void **state)
     test_free(gone);
 }
 
-void conformance_death_is_told(void **state)
+void conformance_death_is_reported(void **state)
 {
     struct rig *rig = *state;
     struct backend_create doomed;

@@ -14,7 +14,7 @@ void conformance_cancelled_create(void **state);
 void conformance_late_create(void **state);
 void conformance_cancelled_reads(void **state);
 void conformance_many_at_once(void **state);
-void conformance_death_is_told(void **state);
+void conformance_death_is_reported(void **state);
 void conformance_other_instance(void **state);
 void conformance_update(void **state);
 void conformance_update_that_ends_early(void **state);
@@ -34,7 +34,7 @@ void conformance_close_in_flight(void **state);
         CONFORMANCE_TEST(late_create, set_up, tear_down),            \
         CONFORMANCE_TEST(cancelled_reads, set_up, tear_down),        \
         CONFORMANCE_TEST(many_at_once, set_up, tear_down),           \
-        CONFORMANCE_TEST(death_is_told, set_up, tear_down),          \
+        CONFORMANCE_TEST(death_is_reported, set_up, tear_down),      \
         CONFORMANCE_TEST(other_instance, set_up, tear_down),         \
         CONFORMANCE_TEST(update, set_up, tear_down),                 \
         CONFORMANCE_TEST(update_that_ends_early, set_up, tear_down), \

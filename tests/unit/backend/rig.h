@@ -44,7 +44,7 @@ void rig_close_backend(struct rig *rig, struct backend *b);
 /* Runs until everything that was started is done. */
 void rig_wait(struct rig *rig);
 void rig_pause(struct rig *rig, uint64_t ms);
-/* Waits until on_died() has told of this box; false after `ms`. */
+/* Waits until on_died() has reported this box; false after `ms`. */
 bool rig_wait_death(struct rig *rig, uint64_t box_id, uint64_t ms);
 uint64_t rig_deadline(struct rig *rig, uint64_t ms);
 /* Ten seconds from now. */

@@ -96,7 +96,7 @@ static void test_cancelled_destroy_removes_nothing(void **state)
     assert_true(rig_is_listed(rig, r.labels.box_id));
 }
 
-static void test_deaths_untold_at_close(void **state)
+static void test_deaths_not_reported_at_close(void **state)
 {
     struct rig *rig = *state;
     struct backend_create r;
@@ -124,7 +124,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failing_machine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hanging_machine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cancelled_destroy_removes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_deaths_untold_at_close, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deaths_not_reported_at_close, set_up, tear_down),
         cmocka_unit_test(test_names),
     };
 

@@ -239,7 +239,7 @@ static void test_sim_killed_and_restarted(void **state)
     assert_int_equal(rig_check(rig, &r.box, &verdict), SP_OK);
     assert_int_equal(verdict, BACKEND_DEAD); /* the machine was switched off: its boxes are gone */
     assert_false(rig_is_listed(rig, r.labels.box_id));
-    conformance_death_is_told(state); /* the watch works again */
+    conformance_death_is_reported(state); /* the watch works again */
 }
 
 static void test_second_sim_is_refused(void **state)

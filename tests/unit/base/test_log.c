@@ -275,7 +275,7 @@ static void test_dead_sink(void **state)
     uint64_t dropped;
 
     (void) state;
-    fill_pipe(); /* full and without a reader: only the error tells */
+    fill_pipe(); /* full and without a reader: only the error shows it */
     close(sink[0]);
     sink[0] = open("/dev/null", O_RDONLY);
     dropped = log_dropped();

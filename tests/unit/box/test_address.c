@@ -1,4 +1,4 @@
-/* Where boxes are found: the capability does not tell the token and differs with all it is made of;
+/* Where boxes are found: the capability does not reveal the token and differs with all it is made of;
  * the host is one a caller can use. */
 #include <setjmp.h>
 #include <stdarg.h>

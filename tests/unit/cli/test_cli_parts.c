@@ -127,7 +127,7 @@ static void test_wrong_arguments(void **state)
          "--timeout must be a time like 500ms, 30s or 5m, not 'x'"},
         {{"sandpool", "run", "--tty=1", "ls"}, "--tty takes no value"},
         {{"sandpool", "doctor", "x"}, "'x' is one argument too many"},
-        /* the first mistake is the one that is told */
+        /* the first mistake is the one that is reported */
         {{"sandpool", "ls", "--nope", "--limit", "x"}, "unknown option '--nope'"},
     };
 

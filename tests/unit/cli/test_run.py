@@ -266,7 +266,7 @@ class Command(RunTest):
                              "--", "sh", "-c", 'echo "$A|$B|$PWD|$1"', "sh", "--help")
         self.assertEqual(out, b"two words||/usr|--help\n")
 
-    def test_asks_for_the_box_it_is_told(self):
+    def test_asks_for_the_box_it_is_given(self):
         self.run_it("--thread", "t1", "--user", "ana", "--profile", "big", "true")
         self.assertEqual(self.leases.acquired(),
                          [{"thread_id": "t1", "user_id": "ana", "profile": "big"}])

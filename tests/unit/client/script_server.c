@@ -29,7 +29,7 @@ struct script_server {
     char seen[REQUESTS_MAX][REQUEST_MAX];
 };
 
-/* True when `fd` can be read; false when told to stop or after WAIT_MS. */
+/* True when `fd` can be read; false when asked to stop or after WAIT_MS. */
 static bool wait_readable(const struct script_server *s, int fd)
 {
     struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = s->stop[0], .events = POLLIN}};

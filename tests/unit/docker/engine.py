@@ -26,7 +26,7 @@ STOP_S = 40
 
 # Everything an engine makes outside its own directories goes with these namespaces, also when the test is killed:
 # processes, mounts, bridges, packet filter. In a shared /run/netns another Podman removes what this one has. The shell is
-# their first process and buries orphans.
+# their first process and reaps orphans.
 ISOLATION = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation",
              "private", "/bin/sh", "-c", 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && mkdir -p /run/netns && '
              'mount -t tmpfs tmpfs /run/netns && "$@"; exit $?', "sh"]
@@ -258,7 +258,7 @@ class Engine:
         self.process.wait(STOP_S)
 
     def volumes(self):
-        """Without those whose labels the engine lost when it was killed: nobody can tell whose they were."""
+        """Without those whose labels the engine lost when it was killed: nobody knows whose they were."""
         return [v for v in self.json("GET", "/volumes")["Volumes"] or [] if v["Labels"]]
 
     def left(self):

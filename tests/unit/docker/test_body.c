@@ -1,4 +1,4 @@
-/* What an engine is told of a new container, by profile. GPUs above all: no engine here has any, so this is
+/* The request for a new container, by profile. GPUs above all: no engine here has any, so this is
  * all that can be tried of them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What a registry is told, from config.json files as Docker's client writes them. */
+/* The credentials for a registry, from config.json files as Docker's client writes them. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #define HEADER "X-Registry-Auth: "
 
 /* The JSON in the header, "" when there is none, or the error. */
-static const char *told(const char *file, const char *image)
+static const char *auth_for(const char *file, const char *image)
 {
     static char text[512];
     char path[] = "/tmp/sandpool-auth-XXXXXX";
@@ -56,12 +56,12 @@ static void test_password(void **state)
     /* ann:s3:cret?>~ */
     const char *file = "{\"auths\":{\"ghcr.io\":{\"auth\":\"YW5uOnMzOmNyZXQ/Pn4=\"}}}";
 
-    assert_string_equal(told(file, "ghcr.io/a/b:1"),
+    assert_string_equal(auth_for(file, "ghcr.io/a/b:1"),
                         "{\"username\":\"ann\",\"password\":\"s3:cret?>~\",\"serveraddress\":"
                         "\"ghcr.io\"}");
-    assert_string_equal(told(file, "quay.io/a/b:1"), "");
-    assert_string_equal(told(file, "a/b"), "");
-    assert_string_equal(told(file, "debian:12"), "");
+    assert_string_equal(auth_for(file, "quay.io/a/b:1"), "");
+    assert_string_equal(auth_for(file, "a/b"), "");
+    assert_string_equal(auth_for(file, "debian:12"), "");
 }
 
 static void test_usual_registry(void **state)
@@ -70,10 +70,10 @@ static void test_usual_registry(void **state)
     const char *file = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"YTpi\"},"
                        "\"localhost:5000\":{\"auth\":\"Yzpk\"}}}";
 
-    assert_non_null(strstr(told(file, "debian:12"), "\"username\":\"a\""));
-    assert_non_null(strstr(told(file, "someone/image"), "\"username\":\"a\""));
-    assert_non_null(strstr(told(file, "localhost:5000/x"), "\"username\":\"c\""));
-    assert_string_equal(told(file, "localhost/x"), "");
+    assert_non_null(strstr(auth_for(file, "debian:12"), "\"username\":\"a\""));
+    assert_non_null(strstr(auth_for(file, "someone/image"), "\"username\":\"a\""));
+    assert_non_null(strstr(auth_for(file, "localhost:5000/x"), "\"username\":\"c\""));
+    assert_string_equal(auth_for(file, "localhost/x"), "");
 }
 
 static void test_token(void **state)
@@ -81,7 +81,7 @@ static void test_token(void **state)
     (void) state;
     const char *file = "{\"auths\":{\"r.io\":{\"auth\":\"YTpi\",\"identitytoken\":\"tok\"}}}";
 
-    assert_string_equal(told(file, "r.io/x"),
+    assert_string_equal(auth_for(file, "r.io/x"),
                         "{\"identitytoken\":\"tok\",\"serveraddress\":\"r.io\"}");
 }
 
@@ -91,15 +91,17 @@ static void test_what_cannot_be_used(void **state)
     struct buf out;
     struct err err;
 
-    assert_non_null(strstr(told("{\"credHelpers\":{\"r.io\":\"gcloud\"}}", "r.io/x"),
+    assert_non_null(strstr(auth_for("{\"credHelpers\":{\"r.io\":\"gcloud\"}}", "r.io/x"),
                            "credential helper 'gcloud'"));
-    assert_non_null(strstr(told("{\"auths\":{\"r.io\":{}},\"credsStore\":\"desktop\"}", "r.io/x"),
-                           "credential helper 'desktop'"));
     assert_non_null(
-        strstr(told("{\"auths\":{\"r.io\":{\"auth\":\"c2VjcmV0\"}}}", "r.io/x"), "no readable"));
-    assert_null(strstr(told("{\"auths\":{\"r.io\":{\"auth\":\"c2VjcmV0\"}}}", "r.io/x"), "secret"));
-    assert_non_null(strstr(told("not json", "r.io/x"), "not a JSON object"));
-    assert_non_null(strstr(told("[]", "r.io/x"), "not a JSON object"));
+        strstr(auth_for("{\"auths\":{\"r.io\":{}},\"credsStore\":\"desktop\"}", "r.io/x"),
+               "credential helper 'desktop'"));
+    assert_non_null(strstr(auth_for("{\"auths\":{\"r.io\":{\"auth\":\"c2VjcmV0\"}}}", "r.io/x"),
+                           "no readable"));
+    assert_null(
+        strstr(auth_for("{\"auths\":{\"r.io\":{\"auth\":\"c2VjcmV0\"}}}", "r.io/x"), "secret"));
+    assert_non_null(strstr(auth_for("not json", "r.io/x"), "not a JSON object"));
+    assert_non_null(strstr(auth_for("[]", "r.io/x"), "not a JSON object"));
     buf_init(&out, 1024);
     assert_int_equal(docker_auth_read("/nowhere/auth.json", "x", &out, &err), SP_CONFIG);
     assert_int_equal(docker_auth_read("/tmp", "x", &out, &err), SP_CONFIG);

@@ -14,7 +14,7 @@
 struct reader {
     struct journal_subscriber subscriber;
     struct journal *journal;
-    unsigned told;
+    unsigned notified;
     bool wants_out;
 };
 
@@ -118,12 +118,12 @@ static void on_event(struct journal_subscriber *s)
 {
     struct reader *r = container_of(s, struct reader, subscriber);
 
-    r->told++;
+    r->notified++;
     if (r->wants_out)
         journal_unsubscribe(r->journal, s);
 }
 
-static void test_subscribers_may_leave_when_told(void **state)
+static void test_subscribers_may_leave_when_notified(void **state)
 {
     struct journal *j = *state;
     struct reader a = {.subscriber.on_event = on_event, .journal = j, .wants_out = true};
@@ -132,12 +132,12 @@ static void test_subscribers_may_leave_when_told(void **state)
     journal_subscribe(j, &a.subscriber);
     journal_subscribe(j, &b.subscriber);
     add(j, 3);
-    assert_int_equal(a.told, 1);
-    assert_int_equal(b.told, 3);
+    assert_int_equal(a.notified, 1);
+    assert_int_equal(b.notified, 3);
     journal_unsubscribe(j, &b.subscriber);
     journal_unsubscribe(j, &b.subscriber); /* twice is harmless */
     add(j, 1);
-    assert_int_equal(b.told, 3);
+    assert_int_equal(b.notified, 3);
 }
 
 int main(void)
@@ -148,7 +148,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restore_continues_the_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
         cmocka_unit_test_setup_teardown(test_skip, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_subscribers_may_leave_when_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_subscribers_may_leave_when_notified, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ class Run(HelperTest):
         self.assertTrue(wait_until(lambda: self.cgroups(f"/{name}") and (self.state / "boxes" / name / "pid").exists()))
         stop(p)
         self.assertEqual(p.wait(WAIT_S), 1)
-        self.assertIn("told to stop", p.stderr.read())
+        self.assertIn("stopped by a signal", p.stderr.read())
         p.stdout.close()
         p.stderr.close()
         self.assertFalse((self.state / "boxes" / name).exists())

@@ -1,4 +1,4 @@
-/* client.c - a client that sends exactly the bytes it is told to. */
+/* client.c - a client that sends exactly the bytes it is given. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

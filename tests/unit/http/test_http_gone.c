@@ -51,7 +51,7 @@ static void test_hang_up_while_pending(void **state)
     assert_int_equal(http_server_connections(fx.server), 0);
 }
 
-/* A client that only shuts its sending side counts as gone, too: on a socket nobody can tell. */
+/* A client that only shuts its sending side counts as gone, too: a socket does not show the difference. */
 static void test_half_close_while_pending(void **state)
 {
     struct client c;
@@ -179,7 +179,7 @@ static void test_hang_up_in_answer(void **state)
     assert_int_equal(fx.sent_ok, 0);
 }
 
-/* Closing the server tells the handlers, and only afterwards comes on_closed. */
+/* Closing the server notifies the handlers, and only afterwards comes on_closed. */
 static void test_server_close(void **state)
 {
     struct client c;
@@ -229,7 +229,7 @@ static void test_server_stop(void **state)
     buf_fini(&text);
 }
 
-/* Many clients that leave at random moments; nothing is told twice and nothing is left. */
+/* Many clients that leave at random moments; nothing is reported twice and nothing is left. */
 static void test_random_departures(void **state)
 {
     static const char *const requests[] = {

@@ -148,7 +148,7 @@ static void test_body_size(void **state)
     buf_fini(&text);
 }
 
-/* A streamed body that breaks a rule: the handler is told, the client is too. */
+/* A streamed body that breaks a rule: the handler is notified, and so is the client. */
 static void test_streamed_body(void **state)
 {
     static const char long_chunk[] =

@@ -233,7 +233,7 @@ static void test_early_answer(void **state)
     buf_fini(&text);
 }
 
-/* Who takes nothing is dropped after the write timeout, and the handler is told. */
+/* Who takes nothing is dropped after the write timeout, and the handler is notified. */
 static void test_slow_reader_of_stream(void **state)
 {
     struct client c;
@@ -323,7 +323,7 @@ static void test_abort(void **state)
     assert_non_null(strstr(buf_str(&c.in), "\r\n\r\n4\r\nhalf\r\n"));
     assert_null(strstr(buf_str(&c.in), "0\r\n\r\n"));
     fixture_until(&fx, fx.sent_io == 1);
-    assert_int_equal(fx.gone, 0); /* it was the handler's own wish */
+    assert_int_equal(fx.gone, 0); /* the handler closed it itself */
     client_close(&c);
 }
 

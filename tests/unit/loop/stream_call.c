@@ -99,7 +99,7 @@ void stream_on_data(struct httpc_request *r)
 
     assert_int_equal(s->call.done, 0);
     assert_int_not_equal(r->status, 0);
-    s->told++;
+    s->calls++;
     if (r->response.len > s->left_max)
         s->left_max = r->response.len;
     if (s->is_leaving)

@@ -13,7 +13,7 @@ struct stream {
     uint64_t size; /* of the body that is sent; UINT64_MAX: without end */
     uint64_t sent;
     uint64_t got;
-    unsigned told;
+    unsigned calls;
     size_t left_max; /* the most that on_data() found */
     size_t rss_max;
     bool is_pausing; /* after every piece, for a moment */

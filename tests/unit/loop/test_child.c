@@ -105,7 +105,7 @@ static void test_input_that_nobody_reads(void **state)
     free(input);
 }
 
-/* Ended, be it buried by init or not yet. */
+/* Ended, whether init has reaped it or not yet. */
 static bool has_ended(int pid)
 {
     char path[64];

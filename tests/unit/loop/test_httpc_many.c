@@ -119,7 +119,7 @@ static void on_done_restart(struct op *op)
     assert_false(call->f->is_closed);
     assert_int_equal(op->result, SP_CANCELLED);
     call->done++;
-    if (call->done == 1) /* an owner that retries while the client closes is told so */
+    if (call->done == 1) /* an owner that retries while the client closes gets an error */
         httpc_start(call->f->client, r, RT_NEVER, on_done_restart);
 }
 

@@ -13,7 +13,7 @@
 
 /* --- the answer in pieces --- */
 
-static void test_told_of_header_and_pieces(void **state)
+static void test_header_and_pieces_are_reported(void **state)
 {
     struct fixture *f = *state;
     struct stream s = {.is_leaving = true};
@@ -21,7 +21,7 @@ static void test_told_of_header_and_pieces(void **state)
     prepare_call(f, &s.call, "/slow");
     s.call.http.on_data = stream_on_data;
     assert_int_equal(run_call(&s.call), SP_OK);
-    assert_true(s.told >= 2);                  /* the header is told of before the body is there */
+    assert_true(s.calls >= 2);                 /* the header is reported before the body is there */
     stream_assert_answer(&s, 200, "ssssssss"); /* what was left is there at the end */
 }
 
@@ -88,7 +88,7 @@ static void slow_reader(struct fixture *f, const char *kind)
     httpc_pause(&s.call.http);
     while (!s.call.http.is_recv_held)
         stream_rest(f, 20);
-    assert_int_equal(s.told, 0);
+    assert_int_equal(s.calls, 0);
     cpu = stream_cpu_us();
     stream_rest(f, 400);
     assert_in_range(stream_cpu_us() - cpu, 0, 200000); /* it does not spin */
@@ -129,15 +129,15 @@ static void test_deadline_and_cancel_while_paused(void **state)
     while (!s[1].call.http.is_recv_held)
         (void) loop_run_once(&f->loop);
     cancel_call(&s[1].call);
-    httpc_resume(&s[1].call.http); /* too late: nobody is told */
+    httpc_resume(&s[1].call.http); /* too late: nobody is notified */
     loop_run(&f->loop);
     assert_int_equal(s[1].call.result, SP_CANCELLED);
-    assert_int_equal(s[0].told + s[1].told, 0);
+    assert_int_equal(s[0].calls + s[1].calls, 0);
 }
 
 static void pause_at_once(struct httpc_request *r)
 {
-    stream_of(r)->told++;
+    stream_of(r)->calls++;
     httpc_pause(r);
 }
 
@@ -149,7 +149,7 @@ static void test_whole_answer_ends_in_spite_of_a_pause(void **state)
     prepare_call(f, &s.call, "/ok");
     s.call.http.on_data = pause_at_once;
     start_call(&s.call, 10000);
-    while (s.told == 0 || s.call.http.is_recv_held || s.call.done == 0) {
+    while (s.calls == 0 || s.call.http.is_recv_held || s.call.done == 0) {
         (void) loop_run_once(&f->loop);
         if (s.call.http.is_recv_held) { /* the body came apart from the header */
             s.call.http.on_data = on_slow_data;
@@ -220,7 +220,7 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        STREAM_TEST(test_told_of_header_and_pieces),
+        STREAM_TEST(test_header_and_pieces_are_reported),
         STREAM_TEST(test_bound_is_for_what_is_left),
         STREAM_TEST(test_headers),
         STREAM_TEST(test_slow_reader),

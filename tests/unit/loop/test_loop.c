@@ -192,7 +192,7 @@ static void test_work_of_a_close_callback_does_not_sleep(void **state)
     assert_string_equal(f->order, "ctz");
 }
 
-static void test_run_once_tells_when_idle(void **state)
+static void test_run_once_reports_idle(void **state)
 {
     struct fixture *f = *state;
 
@@ -328,7 +328,7 @@ static void sleep_again(struct rt_timer *timer)
     rt_timer_set(&f->loop.rt, timer, rt_now(&f->loop.rt) + 5 * NS_PER_MS, stop_from_timer);
 }
 
-static void test_slow_turn_is_told(void **state)
+static void test_slow_turn_is_reported(void **state)
 {
     struct fixture *f = *state;
     char text[4096] = "";
@@ -387,12 +387,12 @@ int main(void)
         LOOP_TEST(test_stop_before_run),
         LOOP_TEST(test_work_of_an_io_callback_runs_in_the_same_turn),
         LOOP_TEST(test_work_of_a_close_callback_does_not_sleep),
-        LOOP_TEST(test_run_once_tells_when_idle),
+        LOOP_TEST(test_run_once_reports_idle),
         LOOP_TEST(test_wake_from_a_thread),
         LOOP_TEST(test_clock_is_fresh_after_a_sleep),
         LOOP_TEST(test_signals),
         LOOP_TEST(test_bad_signal),
-        LOOP_TEST(test_slow_turn_is_told),
+        LOOP_TEST(test_slow_turn_is_reported),
         LOOP_TEST(test_stuck_log_is_retried),
     };
 

@@ -1,4 +1,4 @@
-/* bench.c - the `remote` backend beside a provisioner that does as it is told. */
+/* bench.c - the `remote` backend beside a provisioner that the test controls. */
 #include "tests/unit/remote/bench.h"
 
 #include <setjmp.h>

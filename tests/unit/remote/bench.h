@@ -17,7 +17,7 @@ struct bench {
 int bench_set_up(void **state);
 int bench_tear_down(void **state);
 
-/* Sets switches (JSON, single quotes for double ones) and gives back what the provisioner tells. */
+/* Sets switches (JSON, single quotes for double ones) and returns what the provisioner reports. */
 struct json_doc *bench_control(struct rig *rig, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void bench_set(struct rig *rig, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* The provisioner has a box of this name. */

@@ -14,14 +14,14 @@ Switches, by POST /control:
   {"ready": true}          those that are Pending run now
   {"lingers_s": 2}         deleted ones are Terminating for so long
   {"serves_ending": true}  a Service leads to its Pod also while that ends
-  {"unreadable": true}     no Pod can be read: every box is told as NotFound, with 200
+  {"unreadable": true}     no Pod can be read: every box is reported as NotFound, with 200
   {"has_agent": false}     boxes are those of another image: no X-Sandbox-Life, but files can be read
   {"restart": "..."}       the container of a box is started again in its Pod: all is lost that was in it
   {"lose_pod": "..."}      the Pod is deleted behind everybody's back, its Service stays
   {"sessions": 5}          max_shell_sessions that new boxes have
   {"box": {"id": "...", "status": "Failed", "uid": "..."}}                changes one
   {"add": {"id": "..."}}   one that somebody else has made; with "deaf": true it does not answer
-GET /control tells what is there and what was asked."""
+GET /control returns what is there and what was asked."""
 
 import http.server
 import json
@@ -285,9 +285,9 @@ class World:
                 pod.end(self.lingers_s)
             if "lose" in change:
                 self.drop(change["lose"])
-            return self.tell()
+            return self.report()
 
-    def tell(self):
+    def report(self):
         self.sweep()
         return {"boxes": {b.name: {**b.describe(), "request": b.request, "env": b.pod.env, "uid": b.pod.uid,
                                    "life": b.pod.life, "ends": b.pod.gone_at is not None} for b in self.boxes.values()},
@@ -353,7 +353,7 @@ class ApiHandler(Handler):
         if word == "status":  # nothing is done
             status, _, text = rest.partition(" ")
             self.answer(int(status), {"detail": text or "it went wrong"})
-        elif word == "done_status":  # done, and told otherwise
+        elif word == "done_status":  # done, but reported as not done
             work()
             self.answer(int(rest), {"detail": "it went wrong after all"})
         elif word == "echo_key":
@@ -538,7 +538,7 @@ def main():
     env = dict(os.environ, SANDPOOL_TEST_PROVISIONER=f"http://127.0.0.1:{server.server_address[1]}")
     code = subprocess.run(sys.argv[1:], env=env, check=False).returncode
     with server.world.lock:
-        left = list(server.world.tell()["boxes"])
+        left = list(server.world.report()["boxes"])
     if left:
         print(f"left with the provisioner: {left}", file=sys.stderr)
         code = code or 1

@@ -166,7 +166,7 @@ static void test_too_few_sessions(void **state)
     assert_string_equal(r.op.err.msg,
                         "the box has 3 shell sessions, remote.max_shell_sessions asks for 7");
     bench_destroy(rig, &r);
-    bench_set(rig, "{'old': true}"); /* one that does not tell is believed */
+    bench_set(rig, "{'old': true}"); /* one that does not report it is believed */
     assert_int_equal(rig_create(rig, &r, &rig->slow), SP_OK);
     bench_destroy(rig, &r);
 }

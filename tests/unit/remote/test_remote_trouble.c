@@ -170,7 +170,7 @@ static void same_name_twice(struct rig *rig, bool is_old)
     rig_wait(rig);
     assert_int_equal(gone.op.result, SP_TIMEOUT);
     assert_int_equal(second.op.result, SP_OK);
-    if (!is_old) /* else nobody could tell one from the other */
+    if (!is_old) /* else nobody could distinguish them */
         assert_string_not_equal(first.box.ref, second.box.ref);
     rig_start_destroy(rig, &gone, &first.box, rig_soon(rig)); /* asked again, of what is gone */
     rig_wait(rig);
@@ -207,7 +207,7 @@ static void test_delete_until_gone(void **state)
                       "'do': 'status:500'}, {'on': 'presence', 'do': 'unset:exists'}]}",
                       ways[i]);
             bench_destroy(rig, &r);
-            if (old == 0) /* an older one forgets a box before its Pod is gone: none can tell */
+            if (old == 0) /* an older one forgets a box before its Pod is gone: nobody can know */
                 assert_false(bench_has(rig, bench_name(&r.box)));
         }
         bench_set(rig, "{'rules': []}");

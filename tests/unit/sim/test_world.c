@@ -171,7 +171,7 @@ static void test_overtaken_create_leaves_nothing(void **state)
     assert_int_equal(world_create(&f->world, &spec, &m, &at_ns, &is_new, NULL), SP_OK);
 }
 
-static void test_killed_box_is_told(void **state)
+static void test_killed_box_is_reported(void **state)
 {
     struct fixture *f = *state;
     const struct world_manners m = {0};
@@ -337,7 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failures_follow_the_seed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hanging_create_leaves_a_box, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_overtaken_create_leaves_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed_box_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_box_is_reported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bind_moves_the_sandbox_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_listing_misses_none_that_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_full_machine_refuses, set_up, tear_down),

@@ -99,7 +99,7 @@ static int count_leases(struct fixture *f)
     return count;
 }
 
-/* Callers that hang up before they are told: one box after the other is leased and blank again, or
+/* Callers that hang up before they get an answer: one box after the other is leased and blank again, or
  * leased to the next at once. */
 static void test_undone_leases_are_bounded(void **state)
 {

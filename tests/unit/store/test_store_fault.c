@@ -98,7 +98,7 @@ static bool survive(unsigned calls, int rc, uint64_t nth, bool is_persistent, bo
     failures = settle_round(&f, l, puts);
     is_hit = vfs_fault_count() > 0;
     if (failures > 0) {
-        assert_true(f.downs >= 1); /* told before the writes that failed */
+        assert_true(f.downs >= 1); /* reported before the writes that failed */
         assert_non_null(strstr(f.reason, "cannot be written"));
     }
     if (is_persistent && failures > 0) {
@@ -213,7 +213,7 @@ static void test_close_while_down(void **state)
     vfs_fault_disarm();
 }
 
-/* The loop is busy: it goes on submitting without having been told. None of that may succeed. */
+/* The loop is busy: it goes on submitting without having been notified. None of that may succeed. */
 static void test_nothing_succeeds_behind_a_failure(void **state)
 {
     struct fixture *f = *state;
@@ -353,7 +353,7 @@ static void test_a_failing_checkpoint_loses_nothing(void **state)
 
 /* The engine submits the same struct again after a failure: what a write says in the end must come
  * from this commit and not from the one before. */
-static void test_writes_behind_a_wrong_one_tell_the_truth(void **state)
+static void test_writes_behind_a_wrong_one_are_right(void **state)
 {
     struct fixture *f = *state;
     struct put puts[8];
@@ -479,7 +479,7 @@ int main(void)
         TEST(test_a_replaced_file_is_opened_again),
         TEST(test_a_failing_checkpoint_loses_nothing),
         TEST(test_a_disk_that_hangs),
-        TEST(test_writes_behind_a_wrong_one_tell_the_truth),
+        TEST(test_writes_behind_a_wrong_one_are_right),
         cmocka_unit_test(test_a_batch_that_fails_apart_fails_whole),
     };
 
