@@ -12,8 +12,8 @@
  *
  * Until DONE the daemon keeps a copy of every socket and of the lock, and goes on by itself when its
  * successor ends. */
-#ifndef DAEMON_BATON_H
-#define DAEMON_BATON_H
+#ifndef DAEMON_UPGRADE_PACKET_H
+#define DAEMON_UPGRADE_PACKET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* upgrade_send.h - what the running daemon sends to its successor, packet by packet (packet.h). */
+/* upgrade_send.h - what the running daemon sends to its successor, packet by packet (upgrade_packet.h). */
 #ifndef DAEMON_UPGRADE_SEND_H
 #define DAEMON_UPGRADE_SEND_H
 

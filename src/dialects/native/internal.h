@@ -12,8 +12,7 @@
 
 enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a caller may ask for */
 
-/* Who asks. A uid for callers on the Unix socket; for a token a number made from its name, with
- * the highest bit set so that it is never a uid. */
+/* Who asks: see front/principal.h. */
 struct api_caller {
     uint64_t principal;
     bool is_operator;

@@ -1,11 +1,10 @@
 /* pass.c - /s/{sandbox_id}/...: who may send requests to a box through this listener, and what its address is. */
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
 
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
 #include "front/pass.h"
+#include "front/principal.h"
 
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX])
@@ -26,12 +25,9 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
 
 static bool has_token(struct http_exchange *ex, const char *token)
 {
-    static const char scheme[] = "Bearer ";
-    const char *given = http_header(ex, "Authorization");
+    const char *given = front_bearer(ex);
 
-    return given != NULL && !str_is_empty(token) &&
-           strncasecmp(given, scheme, strlen(scheme)) == 0 &&
-           str_equal_secret(given + strlen(scheme), token);
+    return given != NULL && !str_is_empty(token) && str_equal_secret(given, token);
 }
 
 static const struct pool_box *find(void *ctx, const char *sandbox_id)

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
 #include "front/pass.h"
+#include "front/principal.h"
 
 enum { KEY_MIN = 16, DETAIL_MAX = 512 };
 
@@ -172,7 +173,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     p->loop = l;
     p->engine = e;
     /* The names of tokens have no colon, so that none of them hashes to this one. */
-    p->principal = hash_str(":provisioner") | 1ULL << 63;
+    p->principal = front_principal(":provisioner");
     r = provisioner_read_key(c, p->key, err);
     if (r == SP_OK)
         r = box_proxy_new(&to_boxes, &p->proxy, err);

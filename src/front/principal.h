@@ -1,0 +1,22 @@
+/* principal.h - who a caller is to the pool: a uid on the Unix socket; for a token, and for a dialect as a whole, a
+ * number made from its name, with the highest bit set so that it is never a uid. */
+#ifndef FRONT_PRINCIPAL_H
+#define FRONT_PRINCIPAL_H
+
+#include "config/config.h"
+#include "http/http.h"
+
+struct front_caller {
+    uint64_t principal;
+    bool is_operator; /* root, the daemon's own uid, and those the configuration names */
+};
+
+uint64_t front_principal(const char *name);
+/* The token of "Authorization: Bearer <token>"; NULL: the request has none. */
+const char *front_bearer(const struct http_exchange *ex);
+void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret);
+/* By its uid on the Unix socket, by a token of tcp.tokens otherwise. False when a TCP caller has no valid one. */
+bool front_identify(const struct http_exchange *ex, const struct config *c,
+                    struct front_caller *ret);
+
+#endif
