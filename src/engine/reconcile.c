@@ -128,7 +128,7 @@ static void post_part(struct list_op *l, struct pool_event *ev)
     struct pool_seen *seen = part > 0 ? xcalloc(part, sizeof(*seen)) : NULL;
     size_t count = 0;
 
-    /* One that cannot be told from another is left out: if it has a row, its backend is asked for it. */
+    /* One that cannot be distinguished from another is left out: if it has a row, its backend is asked for it. */
     for (size_t i = 0; i < part; i++)
         count += seen_from_backend(&l->list.boxes[l->shown + i], &seen[count]) ? 1 : 0;
     ev->u.listed.is_later = l->shown + l->looked > 0;

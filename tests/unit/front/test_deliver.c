@@ -1,4 +1,4 @@
-/* Each way in which the delivery of an acquire can end, and what the pool hears of it: nothing when the answer was
+/* Each way in which the delivery of an acquire can end, and which event the pool gets: nothing when the answer was
  * taken, an abandon while it waits, an undelivered once when a promised box did not reach its caller. */
 #include <setjmp.h>
 #include <stdarg.h>
