@@ -35,7 +35,7 @@ int sp_box_step(struct sp_box *b, struct sp_failure *failure);
 int sp_box_wait(struct sp_box *b, uint64_t timeout_ms, struct sp_failure *failure);
 /* The collected answer of the last call, until the next begins; "" for none. */
 const char *sp_box_answer(const struct sp_box *b);
-/* Where the answer's bytes begin in what they are a part of; 0 when it is not told. */
+/* Where the answer's bytes begin in what they are a part of; 0 when it is not known. */
 uint64_t sp_box_offset(const struct sp_box *b);
 /* Hangs up. */
 void sp_box_close(struct sp_box *b);

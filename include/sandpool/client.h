@@ -21,7 +21,7 @@ struct sp_client;
 struct sp_failure {
     int code;                /* enum sp_error */
     int http_status;         /* 0 when there was no answer */
-    uint64_t retry_after_ms; /* 0: not told */
+    uint64_t retry_after_ms; /* 0: not given */
     char message[512];
 };
 

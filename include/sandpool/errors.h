@@ -43,7 +43,7 @@
     X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are spoken")          \
     /* below: never sent by the daemon, met by its clients and inside it */                       \
     X(CONNECT_FAILED, "connect_failed", 0, true, "the daemon cannot be reached")                  \
-    X(PROTOCOL, "protocol", 0, false, "the peer's answer makes no sense")                         \
+    X(PROTOCOL, "protocol", 0, false, "the peer's response is malformed")                         \
     X(TOO_BIG, "too_big", 0, false, "a limit was exceeded")                                       \
     X(NO_MEMORY, "no_memory", 503, true, "not enough memory for this request")                    \
     X(CONFIG, "config", 0, false, "the configuration is wrong")                                   \

@@ -156,7 +156,7 @@ class Answer:
             length = "0"
         if not self._is_chunked and length is not None:
             if not re.fullmatch("[0-9]{1,18}", length) or int(length) > BODY_MAX:
-                raise ProtocolError("protocol", "the answer's length makes no sense")
+                raise ProtocolError("protocol", "the length of the response is malformed")
             self._left = int(length)
         elif not self._is_chunked:
             self.is_reusable = False
