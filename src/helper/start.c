@@ -119,10 +119,8 @@ static int read_output(struct wait *w, struct err *err)
 
     if (n > 0)
         take_output(w, chunk, (size_t) n);
-    else if (n == 0 && w->is_ready)
-        w->is_ended = true; /* the agent writes no more */
     else if (n == 0)
-        return err_set(err, SP_BACKEND_FAILED, "the box ended before its agent was ready");
+        w->is_ended = true; /* nobody writes any more */
     else if (errno != EINTR && errno != EAGAIN)
         return err_sys(err, SP_IO, errno, "read what the runtime writes");
     return SP_OK;
@@ -179,6 +177,9 @@ static int wait_ready(struct wait *w, const struct plan *p, struct err *err)
             rc = read_output(w, err);
         if (w->is_ended)
             fds[0].fd = -1;
+        /* Files of a process are closed a moment before its end is seen: how the runtime ended says more. */
+        if (rc == SP_OK && w->is_ended && w->is_exited && !w->is_ready)
+            rc = err_set(err, SP_BACKEND_FAILED, "the box ended before its agent was ready");
     }
     return rc;
 }

@@ -50,6 +50,7 @@ class AioImage(Conversation, ContainerCase):
     profile_fields = {"image": "aio:1", "agent": "image", "network": "nat", "docker": {"port": PORT}, "ready_timeout_s": 60}
     test_conversation = test_directories_are_the_users = test_a_link_that_a_box_has_left = None
     test_what_the_gateway_made_as_root = test_extra_mounts_beside_it = test_names_that_would_lead_elsewhere = None
+    test_extra_mounts_of_others = None
 
     @classmethod
     def setUpClass(cls):
