@@ -5,7 +5,9 @@
 
 #include "base/compiler.h"
 
-#define AGAIN_NS (NS_PER_S / 10)
+#define TICK_NS (20 * NS_PER_MS)
+
+static void arm(struct closing *c);
 
 static bool is_idle(const struct closing *c)
 {
@@ -20,22 +22,32 @@ static void on_task(struct rt_task *task)
 
     if (!is_idle(c))
         return; /* a completion that was under way has begun something: its end comes back here */
-    rt_timer_cancel(c->rt, &c->limit);
-    if (c->free_owner(c))
+    rt_timer_cancel(c->rt, &c->tick);
+    if (c->free_owner(c)) {
         on_closed(ctx);
-}
-
-static void on_limit_timer(struct rt_timer *timer)
-{
-    struct closing *c = container_of(timer, struct closing, limit);
-
-    if (c->on_limit != NULL) {
-        c->on_limit(c);
         return;
     }
-    /* Whoever does the work is stuck. What comes of it in the end is found by the next start. */
-    op_cancel_all(&c->inner);
-    closing_extend(c, AGAIN_NS);
+    c->limit_ns = RT_NEVER; /* what it has begun has a deadline of its own */
+    arm(c);
+}
+
+static void on_tick(struct rt_timer *timer)
+{
+    struct closing *c = container_of(timer, struct closing, tick);
+
+    arm(c);
+    if (rt_now(c->rt) >= c->limit_ns) {
+        if (c->on_limit != NULL)
+            c->on_limit(c);
+        else /* whoever does the work is stuck: what comes of it is found by the next start */
+            op_cancel_all(&c->inner);
+    }
+    closing_settle(c);
+}
+
+static void arm(struct closing *c)
+{
+    rt_timer_set(c->rt, &c->tick, rt_after(rt_now(c->rt), TICK_NS), on_tick);
 }
 
 void closing_init(struct closing *c, struct rt *rt, bool (*free_owner)(struct closing *c))
@@ -47,7 +59,7 @@ void closing_init(struct closing *c, struct rt *rt, bool (*free_owner)(struct cl
 
 void closing_extend(struct closing *c, uint64_t limit_ns)
 {
-    rt_timer_set(c->rt, &c->limit, rt_after(rt_now(c->rt), limit_ns), on_limit_timer);
+    c->limit_ns = rt_after(rt_now(c->rt), limit_ns);
 }
 
 void closing_begin(struct closing *c, uint64_t limit_ns, void (*on_closed)(void *ctx), void *ctx)
@@ -58,6 +70,7 @@ void closing_begin(struct closing *c, uint64_t limit_ns, void (*on_closed)(void 
     c->ctx = ctx;
     op_cancel_all(&c->ops);
     closing_extend(c, limit_ns);
+    arm(c);
     closing_settle(c);
 }
 

@@ -17,7 +17,8 @@ struct closing {
     void (*on_closed)(void *ctx);
     void *ctx;
     struct rt_task task;
-    struct rt_timer limit;
+    struct rt_timer tick;
+    uint64_t limit_ns; /* what still runs then is cancelled */
 };
 
 void closing_init(struct closing *c, struct rt *rt, bool (*free_owner)(struct closing *c));
@@ -25,7 +26,8 @@ void closing_init(struct closing *c, struct rt *rt, bool (*free_owner)(struct cl
 void closing_begin(struct closing *c, uint64_t limit_ns, void (*on_closed)(void *ctx), void *ctx);
 /* Sets the limit anew, for on_limit(). */
 void closing_extend(struct closing *c, uint64_t limit_ns);
-/* Whatever ends calls this, or closing_finish(): the last one lets the close go on. */
+/* Whatever ends calls this, or closing_finish(): the last one lets the close go on at once. An end that does not (that of
+ * a child or a thread that nobody waits for any more) is noticed a moment later. */
 void closing_settle(struct closing *c);
 /* Ends an operation of the backend. */
 void closing_finish(struct closing *c, struct op *op, int result, const struct err *err);

@@ -250,6 +250,24 @@ static void test_what_is_stuck_is_cancelled_at_the_limit(void **state UNUSED)
     tear_down(&w);
 }
 
+/* That of a child that nobody waits for any more, for example. */
+static void test_an_end_that_nobody_reports_is_noticed(void **state UNUSED)
+{
+    struct world w;
+    struct inner i = {.world = &w};
+
+    set_up(&w);
+    op_begin(&i.op, &w.rt, &w.closing.inner, RT_NEVER, on_inner_cancel, on_inner_done);
+    closing_begin(&w.closing, NS_PER_S, on_closed, &w);
+    op_finish(&i.op, SP_OK, NULL);
+    rt_run(&w.rt);
+    assert_int_equal(i.done, 1);
+    rt_advance(&w.rt, NS_PER_S / 10);
+    rt_run(&w.rt);
+    assert_int_equal(w.closed, 1);
+    tear_down(&w);
+}
+
 static void test_an_owner_that_is_not_done_is_asked_again(void **state UNUSED)
 {
     struct world w;
@@ -276,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_a_failed_removal_reports_its_cause),
         cmocka_unit_test(test_the_end_comes_after_the_last_completion),
         cmocka_unit_test(test_what_is_stuck_is_cancelled_at_the_limit),
+        cmocka_unit_test(test_an_end_that_nobody_reports_is_noticed),
         cmocka_unit_test(test_an_owner_that_is_not_done_is_asked_again),
     };
 
