@@ -57,6 +57,9 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 23, box->made_with);
     sql_bind_u64(db, q, 24, box->is_stale ? 1 : 0);
     sql_bind_str(db, q, 25, box->life);
+    sql_bind_u64(db, q, 26, db->stamp);
+    db->is_stamp_missing = false;
+    db->stamped_id = box->id;
     return sql_run(db, q);
 }
 
@@ -106,6 +109,10 @@ static int forget(struct db *db, const struct store_write *w)
     rc = sql_run(db, SQL_FORGET_LEASE);
     if (rc != SQLITE_OK)
         return rc;
+    if (w->u.box.id == db->stamped_id || db->stamped_id == 0) {
+        db->is_stamp_missing = true;
+        db->stamped_id = 0;
+    }
     sql_bind_u64(db, SQL_FORGET_BOX, 1, w->u.box.id);
     return sql_run(db, SQL_FORGET_BOX);
 }

@@ -54,10 +54,13 @@ enum sql_stmt {
 struct db {
     sqlite3 *conn; /* NULL while it cannot be opened */
     sqlite3_stmt *stmts[SQL_STMT_COUNT];
-    bool is_full;        /* synchronous is FULL, not NORMAL */
-    uint64_t ended;      /* leases ended because their box went on under another id */
-    unsigned wal_pages;  /* of the last commit */
-    unsigned ckpt_pages; /* size of the log at which the next checkpoint is due */
+    bool is_full;          /* synchronous is FULL, not NORMAL */
+    uint64_t ended;        /* leases ended because their box went on under another id */
+    unsigned wal_pages;    /* of the last commit */
+    unsigned ckpt_pages;   /* size of the log at which the next checkpoint is due */
+    uint64_t stamp;        /* see stamp.c; each row of a box that is written gets it */
+    uint64_t stamped_id;   /* the box whose row got it last; 0: not known */
+    bool is_stamp_missing; /* no row that this transaction leaves is known to have it */
 };
 
 struct store {
@@ -191,8 +194,9 @@ MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
 /* --- stamp.c: whether the database is the last one --- */
 
 MUST_CHECK int stamp_at_open(struct store *s, struct err *err);
-/* The next number, in the transaction of a batch; and in the files, before the commit is reported:
- * in the one beside the database only if `want_file`. */
+/* At the begin of a batch's transaction, which gets the next number if `want_next`; at its end; and, before the
+ * commit is reported, in the files: in the one beside the database only if `want_file`. */
+void stamp_begin(struct store *s, bool want_next);
 MUST_CHECK int stamp_in_batch(struct store *s);
 void stamp_after_commit(struct store *s, bool want_file);
 void stamp_close(struct store *s);

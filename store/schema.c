@@ -70,6 +70,7 @@ static const struct migration migrations[] = {
     {2, "ALTER TABLE boxes ADD COLUMN made_with INTEGER NOT NULL DEFAULT 0;"},
     {3, "ALTER TABLE boxes ADD COLUMN is_stale INTEGER NOT NULL DEFAULT 0;"},
     {4, "ALTER TABLE boxes ADD COLUMN life TEXT NOT NULL DEFAULT '';"},
+    {5, "ALTER TABLE boxes ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -2,6 +2,10 @@
  * database, and in two files that are written after the commit: so a file is never ahead of the
  * database it belongs to, and a database that is behind a file is not the last one.
  *
+ * In the database it is the highest of those in the rows of boxes, each of which has the one that was
+ * current when it was written, and of one in `meta`. A batch with a lease writes a box's row anyway,
+ * so the number costs it nothing; only where no row is left that has it does it go into `meta`.
+ *
  * The number grows at each open and with each batch that has a lease in it. The file beside the database
  * gets it at each open and with leases whose owner is recorded nowhere else. It is synced at open only:
  * a crash of the process loses nothing of it, and a power cut only makes it smaller, so that a copy
@@ -135,7 +139,9 @@ static int commit_stamp(struct store *s, uint64_t stamp)
 
 int stamp_at_open(struct store *s, struct err *err)
 {
-    static const char sql[] = "SELECT value FROM meta WHERE key = '" STORE_META_STAMP "'";
+    static const char sql[] = "SELECT max(coalesce((SELECT CAST(value AS INTEGER) FROM meta "
+                              "WHERE key = '" STORE_META_STAMP "'), 0), "
+                              "coalesce((SELECT max(stamp) FROM boxes), 0))";
     char path[STORE_PATH_MAX];
     int64_t in_db = 0;
     uint64_t in_file = 0;
@@ -174,14 +180,22 @@ int stamp_at_open(struct store *s, struct err *err)
     return SP_OK;
 }
 
+void stamp_begin(struct store *s, bool want_next)
+{
+    s->db.stamp = s->stamp + (want_next ? 1 : 0);
+    s->db.is_stamp_missing = want_next;
+}
+
 int stamp_in_batch(struct store *s)
 {
-    return put_meta(s, s->stamp + 1);
+    return s->config.want_stamp && s->db.is_stamp_missing ? put_meta(s, s->db.stamp) : SQLITE_OK;
 }
 
 void stamp_after_commit(struct store *s, bool want_file)
 {
-    s->stamp++;
+    if (s->db.stamp == s->stamp)
+        return;
+    s->stamp = s->db.stamp;
     put_file(s->boot_fd, s->stamp);
     if (want_file)
         put_file(s->stamp_fd, s->stamp);

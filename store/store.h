@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 4
+#define STORE_SCHEMA_VERSION 5
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {

@@ -33,19 +33,6 @@ static bool is_own_fault(int rc)
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
 }
 
-static int begin(struct store *s, bool want_power)
-{
-    int moved = 0;
-    int rc;
-
-    /* SQLite would go on writing to a file that has been removed, and we would promise on it. */
-    (void) sqlite3_file_control(s->db.conn, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    if (moved != 0)
-        return SQLITE_READONLY_DBMOVED;
-    rc = upkeep_set_full(&s->db, want_power);
-    return rc == SQLITE_OK ? sql_run(&s->db, SQL_BEGIN) : rc;
-}
-
 static bool wants_file(const struct store *s, const struct list *batch)
 {
     for (struct list_node *n = list_first(batch); s->config.want_stamp && n != NULL;
@@ -65,13 +52,39 @@ static bool has_lease(const struct list *batch)
     return false;
 }
 
+static bool wants_power(const struct list *batch)
+{
+    for (struct list_node *n = list_first(batch); n != NULL; n = list_next(batch, n)) {
+        if (write_of(n)->want_power)
+            return true;
+    }
+    return false;
+}
+
+static int begin(struct store *s, bool want_power)
+{
+    int moved = 0;
+    int rc;
+
+    /* SQLite would go on writing to a file that has been removed, and we would promise on it. */
+    (void) sqlite3_file_control(s->db.conn, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    if (moved != 0)
+        return SQLITE_READONLY_DBMOVED;
+    rc = upkeep_set_full(&s->db, want_power);
+    return rc == SQLITE_OK ? sql_run(&s->db, SQL_BEGIN) : rc;
+}
+
+static int begin_batch(struct store *s, const struct list *batch)
+{
+    stamp_begin(s, wants_file(s, batch) || (s->boot_fd >= 0 && has_lease(batch)));
+    return begin(s, wants_power(batch));
+}
+
 static int commit(struct store *s, const struct list *batch)
 {
-    bool want_file = wants_file(s, batch);
-    bool want_stamp = want_file || (s->boot_fd >= 0 && has_lease(batch));
     uint64_t started = now_ns();
     uint64_t took;
-    int rc = want_stamp ? stamp_in_batch(s) : SQLITE_OK;
+    int rc = stamp_in_batch(s);
 
     if (rc != SQLITE_OK)
         return rc;
@@ -80,8 +93,7 @@ static int commit(struct store *s, const struct list *batch)
     rc = sql_run(&s->db, SQL_COMMIT);
     if (rc != SQLITE_OK)
         return rc;
-    if (want_stamp)
-        stamp_after_commit(s, want_file);
+    stamp_after_commit(s, wants_file(s, batch));
     FAULT_POINT("store.after_commit");
     took = now_ns() - started;
     count(&s->commits, 1);
@@ -94,19 +106,10 @@ static int commit(struct store *s, const struct list *batch)
     return SQLITE_OK;
 }
 
-static bool wants_power(const struct list *batch)
-{
-    for (struct list_node *n = list_first(batch); n != NULL; n = list_next(batch, n)) {
-        if (write_of(n)->want_power)
-            return true;
-    }
-    return false;
-}
-
 /* All or nothing; the usual way. */
 static int commit_together(struct store *s, struct list *batch)
 {
-    int rc = begin(s, wants_power(batch));
+    int rc = begin_batch(s, batch);
 
     for (struct list_node *n = list_first(batch); n != NULL && rc == SQLITE_OK;
          n = list_next(batch, n)) {
@@ -122,7 +125,7 @@ static int commit_together(struct store *s, struct list *batch)
 static int commit_apart(struct store *s, struct list *batch)
 {
     struct db *db = &s->db;
-    int rc = begin(s, wants_power(batch));
+    int rc = begin_batch(s, batch);
 
     for (struct list_node *n = list_first(batch); n != NULL && rc == SQLITE_OK;
          n = list_next(batch, n)) {
@@ -142,6 +145,8 @@ static int commit_apart(struct store *s, struct list *batch)
         if (rc == SQLITE_OK)
             rc = sql_run(db, SQL_SAVE_END);
     }
+    db->is_stamp_missing = true; /* the row that had it may have been undone */
+    db->stamped_id = 0;
     return rc == SQLITE_OK ? commit(s, batch) : rc;
 }
 
@@ -178,6 +183,7 @@ static int try_batch(struct store *s, struct list *batch, struct err *err)
     if (rc != SQLITE_OK) {
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
+        s->db.stamped_id = 0;
     }
     return rc;
 }

@@ -71,6 +71,25 @@ static void test_fresh(void **state)
     }
 }
 
+/* The row that had the highest number goes; the number stays. */
+static void test_fresh_after_a_forget(void **state)
+{
+    struct fixture *f = *state;
+    struct put put = put_lease(1, "a", 1);
+    struct put other = put_lease(2, "b", 1);
+    struct put gone = put_forget(1);
+
+    put.w.want_stamp = true;
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &other), SP_OK);
+    assert_int_equal(fixture_write(f, &put), SP_OK);
+    assert_int_equal(fixture_write(f, &gone), SP_OK);
+    fixture_close(f);
+    fixture_start(f);
+    assert_true(store_is_fresh(f->store));
+    fixture_close(f);
+}
+
 /* Nothing was handed out, but the store has been open since. */
 static void test_copy_of_an_earlier_run(void **state)
 {
@@ -219,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_fresh, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_fresh_after_a_forget, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_an_earlier_run, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_rows_of_a_copy, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_the_same_run, setup, fixture_teardown),
