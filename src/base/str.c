@@ -4,7 +4,8 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+enum { DAY_S = 24 * 60 * 60 };
 
 bool str_copy_n(char *dst, size_t cap, const char *src, size_t len)
 {
@@ -206,13 +207,37 @@ bool str_equal_secret(const char *a, const char *b)
     return diff == 0;
 }
 
+/* Writes `n` with that many digits and what follows them; the end is returned. */
+static char *put_digits(char *dst, uint64_t n, int digits, char next)
+{
+    for (int i = digits - 1; i >= 0; i--, n /= 10)
+        dst[i] = (char) ('0' + n % 10);
+    dst[digits] = next;
+    return dst + digits + 1;
+}
+
+/* By hand: strftime() and snprintf() took a twentieth of the time of a warm acquire. */
 void str_iso8601(char *dst, uint64_t wall_ms)
 {
-    time_t seconds = (time_t) (wall_ms / 1000);
-    struct tm tm;
-    size_t len;
+    uint64_t seconds = wall_ms / 1000;
+    uint64_t in_day = seconds % DAY_S;
+    /* Years that begin in March have their leap day last. 719,468 days lie between March of the year 0
+     * and 1970; 146,097 make 400 years, after which the calendar repeats. */
+    uint64_t days = seconds / DAY_S + 719468;
+    uint64_t in_era = days % 146097;
+    uint64_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+    uint64_t in_year = in_era - (365 * year + year / 4 - year / 100);
+    uint64_t from_march =
+        (5 * in_year + 2) / 153; /* months of 31, 30, 31, 30, 31 days: 153 for five */
+    uint64_t month = from_march < 10 ? from_march + 3 : from_march - 9;
 
-    (void) gmtime_r(&seconds, &tm);
-    len = strftime(dst, 32, "%Y-%m-%dT%H:%M:%S", &tm);
-    (void) snprintf(dst + len, 32 - len, ".%03uZ", (unsigned) (wall_ms % 1000));
+    year += days / 146097 * 400 + (month <= 2 ? 1 : 0);
+    dst = put_digits(dst, year % 10000, 4, '-');
+    dst = put_digits(dst, month, 2, '-');
+    dst = put_digits(dst, in_year - (153 * from_march + 2) / 5 + 1, 2, 'T');
+    dst = put_digits(dst, in_day / 3600, 2, ':');
+    dst = put_digits(dst, in_day / 60 % 60, 2, ':');
+    dst = put_digits(dst, in_day % 60, 2, '.');
+    dst = put_digits(dst, wall_ms % 1000, 3, 'Z');
+    *dst = '\0';
 }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -196,6 +197,24 @@ static void test_iso8601(void **state)
     assert_true(strlen(text) < sizeof(text));
 }
 
+/* A second before and after each midnight from 1970 to 2500. */
+static void test_iso8601_every_day(void **state)
+{
+    char text[32];
+    char expected[32];
+    struct tm tm;
+
+    (void) state;
+    for (time_t s = 0; s < (time_t) 530 * 366 * 86400; s += 86400) {
+        for (time_t at = s > 0 ? s - 1 : 0; at <= s + 1; at += 2) {
+            assert_non_null(gmtime_r(&at, &tm));
+            assert_true(strftime(expected, sizeof(expected), "%Y-%m-%dT%H:%M:%S.007Z", &tm) > 0);
+            str_iso8601(text, (uint64_t) at * 1000 + 7);
+            assert_string_equal(text, expected);
+        }
+    }
+}
+
 static void test_err(void **state)
 {
     struct err err = {0};
@@ -245,11 +264,17 @@ static void test_error_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),  cmocka_unit_test(test_parse_u64),
-        cmocka_unit_test(test_hex64), cmocka_unit_test(test_parse_size),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_equal_secret),
-        cmocka_unit_test(test_utf8),  cmocka_unit_test(test_iso8601),
-        cmocka_unit_test(test_err),   cmocka_unit_test(test_error_table),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_parse_u64),
+        cmocka_unit_test(test_hex64),
+        cmocka_unit_test(test_parse_size),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_equal_secret),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_iso8601),
+        cmocka_unit_test(test_err),
+        cmocka_unit_test(test_error_table),
+        cmocka_unit_test(test_iso8601_every_day),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
