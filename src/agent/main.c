@@ -1,6 +1,6 @@
-/* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves connections that
- * come through an inherited socket, or on one that it binds, reaps exited orphans when it is the box's init, and keeps its token and its
- * descriptors out of what it starts. */
+/* main.c - sandpool-agent: runs inside a box, as root there and for a user. It serves connections
+ * that arrive through an inherited socket, or on one that it binds. It reaps exited orphans when it
+ * is the box's init, and hides its token and its descriptors from what it starts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -42,19 +42,19 @@ static const char usage_text[] =
     "\n"
     "  --listen ADDRESS   IPv4 address or [IPv6 address] to bind (default 127.0.0.1)\n"
     "  --port N           TCP port (default 8080; 0: any)\n"
-    "  --channel-fd N     serve the connections that come through this inherited socket instead;\n"
-    "                     end when no more can come\n"
-    "  --channel-from PATH  the same with a socket that is handed out at this Unix socket\n"
+    "  --channel-fd N     serve the connections that arrive through this inherited socket\n"
+    "                     instead; end when no more can arrive\n"
+    "  --channel-from PATH  the same with a socket that is received from this Unix socket\n"
     "  --unix PATH        serve on a Unix socket instead; only the agent's own user may connect\n"
     "  --token-file FILE  holds the bearer token; else SANDPOOL_AGENT_TOKEN\n"
-    "  --open             without a token, serve everybody who reaches the port: anybody there can\n"
+    "  --open             without a token, serve every caller that reaches the port: all of them can\n"
     "                     run commands and read files; else SANDPOOL_AGENT_OPEN=1\n"
-    "  --user NAME        who commands and file operations are (default: who runs it)\n"
-    "  --workdir DIR      where commands begin and relative paths lead (default: the home)\n"
-    "  --detach-stdio     after the ready line, leave the standard streams\n"
-    "  --refuse-programs  refuse filters of sockets and of system calls, its own is the last one\n"
+    "  --user NAME        the user of commands and file operations (default: the agent's)\n"
+    "  --workdir DIR      directory of commands and of relative paths (default: the home)\n"
+    "  --detach-stdio     after the ready line, replace the standard streams by /dev/null\n"
+    "  --refuse-programs  refuse socket filters and system call filters after the agent's own\n"
     "  --spill-dir DIR    where long outputs are kept (default /var/tmp, else /tmp)\n"
-    "  --stop-grace S     seconds what runs may take to end after a SIGTERM (default 0)\n"
+    "  --stop-grace S     seconds that processes may take to end after a SIGTERM (default 0)\n"
     "  --version          print the version\n"
     "  --help             this text\n";
 
@@ -131,7 +131,7 @@ static bool take_option(int c, const char *value, struct options *ret)
     }
 }
 
-/* Exits for --help, --version and mistakes. */
+/* Exits for --help, --version and wrong options. */
 static void parse_options(int argc, char **argv, struct options *ret)
 {
     static const struct option longs[] = {{"listen", required_argument, NULL, 'l'},
@@ -188,7 +188,7 @@ static int read_token_file(struct agent *a, const char *path, struct err *err)
     return SP_OK;
 }
 
-/* The variable is wiped where it lies, so that /proc does not show it to the box's programs. */
+/* The variable is wiped in place, so that /proc does not show it to the box's programs. */
 static int read_token(struct agent *a, const char *path, struct err *err)
 {
     char *env = getenv("SANDPOOL_AGENT_TOKEN");
@@ -207,7 +207,8 @@ static int read_token(struct agent *a, const char *path, struct err *err)
     return SP_OK;
 }
 
-/* For images that somebody else starts, who hands out no token. Where there is one, it is asked for. */
+/* For images that are started by another program, which sets no token. If there is a token, it is
+ * required. */
 static void choose_access(struct agent *a, bool want_open)
 {
     const char *env = getenv("SANDPOOL_AGENT_OPEN");
@@ -260,7 +261,7 @@ static int fetch_channel(struct options *options, struct err *err)
     return rc;
 }
 
-/* What was inherited is for the agent alone. */
+/* What was inherited is only for the agent. */
 static void keep_descriptors(void)
 {
     if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
@@ -312,7 +313,7 @@ static void on_alone(void *ctx)
     stop(ctx);
 }
 
-/* Whoever signals twice is in a hurry. */
+/* A second signal: end at once. */
 static void on_signal(void *ctx, int signum)
 {
     struct program *p = ctx;

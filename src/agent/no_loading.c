@@ -25,7 +25,7 @@ void __gconv_release_shlib(void *handle)
     (void) handle;
 }
 
-/* The same: where libraries would be looked for. Every static program calls it at its start. */
+/* The same: where libraries would be looked for. Every static program calls it when it starts. */
 void _dl_init_paths(const char *paths, const char *source, const char *prepend, const char *mask);
 
 void _dl_init_paths(const char *paths, const char *source, const char *prepend, const char *mask)
@@ -36,7 +36,7 @@ void _dl_init_paths(const char *paths, const char *source, const char *prepend, 
     (void) mask;
 }
 
-/* libuv asks for functions that the C library may lack, and does without. */
+/* libuv looks up functions that the C library may lack, and works without them. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     (void) handle;

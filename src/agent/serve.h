@@ -1,4 +1,5 @@
-/* serve.h - what the agent serves inside its box: all interfaces, and what they keep between requests. */
+/* serve.h - what the agent serves inside its box: all interfaces, and their state between
+ * requests. */
 #ifndef AGENT_SERVE_H
 #define AGENT_SERVE_H
 

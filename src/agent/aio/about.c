@@ -1,4 +1,4 @@
-/* about.c - the system that the box is, as /v1/sandbox shows it. */
+/* about.c - describes the system of the box, for /v1/sandbox. */
 #include "agent/aio/about.h"
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ static void find_timezone(char *dst, const char *variable)
 
 /* --- ports --- */
 
-/* Marks the local ports of the sockets that listen. */
+/* Marks the local ports of listening sockets. */
 static void mark_ports(const char *path, unsigned char *is_used)
 {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -92,7 +92,7 @@ static void mark_ports(const char *path, unsigned char *is_used)
 
     if (file == NULL)
         return;
-    (void) TAKE_FD(fd); /* it is the stream's now */
+    (void) TAKE_FD(fd); /* the stream owns it now */
     while (seen < SOCKETS_TEXT_MAX && fgets(line, sizeof(line), file) != NULL) {
         unsigned port;
         unsigned state;

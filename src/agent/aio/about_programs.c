@@ -1,5 +1,6 @@
-/* about_programs.c - which programs a box has, by their names in the directories of $PATH. A version is
- * what a name says (python3.11, or a link to it), or a file beside it: nothing is run to ask for more. */
+/* about_programs.c - which programs a box has, found by name in the directories of $PATH. A version
+ * is taken from the name (python3.11, or a link to it) or from a file beside it: no program is run
+ * to find it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -163,8 +164,9 @@ static bool number_of(const char *text, const char *what, unsigned *ret)
     return at != NULL && sscanf(at + strlen(line), "%5u", ret) == 1;
 }
 
-/* Node is installed with its headers, one of which says it; Debian has them in a package of their own. Not a
- * named pipe or the like, which the box's root could put there. */
+/* Node is installed with its headers, one of which contains the version; Debian has them in a
+ * separate package. Only a regular file is read, because the box's root could put a named pipe
+ * there. */
 static void read_node_version(const char *real, struct found *f)
 {
     const char *name = strrchr(real, '/');
@@ -190,7 +192,7 @@ static void read_node_version(const char *real, struct found *f)
                         v[2] % 1000);
 }
 
-/* No name of it has a version: what it is a link to may. */
+/* No name of it has a version, but the target of the link may have one. */
 static void follow(struct found *f)
 {
     char real[PATH_MAX];

@@ -1,5 +1,5 @@
-/* api_bash.c - /v1/bash/...: commands with stdout and stderr apart. A command is a process of its
- * own; a request that waits for one holds a watch on it and nothing else. */
+/* api_bash.c - /v1/bash/...: commands with separate stdout and stderr. Each command is a process; a
+ * request that waits for one holds only a watch on it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { OUTPUT_DEFAULT = 50000, OUTPUT_MAX = 8 * 1024 * 1024, POLL_MAX = 1024 * 1024 };
 
-/* A request that waits: an exec for the end, an output for anything new. */
+/* A waiting request: an exec waits for the end, an output request for anything new. */
 struct call {
     struct agent *agent;
     struct http_exchange *ex;
@@ -24,7 +24,7 @@ struct call {
     uint64_t max_output;
     uint64_t from[PROCESS_STREAM_COUNT];
     bool is_poll;
-    bool is_implicit; /* nobody else knows the session: it goes with its caller */
+    bool is_implicit; /* the session was made for this request only, and ends with it */
 };
 
 static void call_free(struct call *c)
@@ -219,7 +219,7 @@ static int start_command(struct agent *a, const struct exec_fields *f, struct ba
     launch_set_shell(&l, f->command);
     l.request.session = s->session.id;
     l.request.timeout_ns = f->hard_timeout_ns;
-    /* Input can be written only by a caller who learns of the command before it ends. */
+    /* Input can be written only when the caller receives the command's id before it ends. */
     l.request.spawn.want_stdin = f->is_async || f->timeout_ns > 0 || f->session_id != NULL;
     if (exec_dir == NULL && !str_is_empty(s->exec_dir))
         exec_dir = s->exec_dir;
@@ -402,7 +402,7 @@ static void put_session(struct json_out *o, struct agent *a, const struct bash_s
     aio_put_session(o, &s->session, &a->loop.rt,
                     str_is_empty(s->exec_dir) ? agent_directory(a, &a->user) : s->exec_dir,
                     p != NULL && process_is_running(p) ? p->command : NULL);
-    json_put_str(o, "status", "ready"); /* one that is closed is not there any more */
+    json_put_str(o, "status", "ready"); /* a closed session is not in the table any more */
     json_put_u64(o, "command_count", s->command_count);
 }
 

@@ -3,7 +3,7 @@
  *
  * Paths are absolute, or relative to the agent's directory ("~" is the home). There is no list of
  * allowed places: the user's own rights are the limit, or those of the box's root for a JSON request
- * with "sudo": true. What is made belongs to whom it was made for. Regular files and directories are served,
+ * with "sudo": true. A new file belongs to the user it was made for. Regular files and directories are served,
  * nothing else, and nothing below /proc/<pid> (core/plain.h).
  *
  * Answers are envelopes. A failed operation has success false, data {path, operation, message,

@@ -1,6 +1,6 @@
-/* api_file_editor.c - /v1/file/str_replace_editor: view, create, str_replace and insert, as tools for
- * language models call them. Lines are counted from 1 here. There is no undo: what an edit replaced
- * is in its answer. In the helper. */
+/* api_file_editor.c - /v1/file/str_replace_editor: view, create, str_replace and insert, as tools
+ * for language models call them. Lines are counted from 1 here. There is no undo; the answer to an
+ * edit contains the text that was replaced. Runs in the helper. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static int need(struct request *r, const void *value, const char *key)
     return err_set(&r->edit.job->err, SP_INVALID_FIELD, "'%s' is required for this command", key);
 }
 
-/* What is around byte `at` after an edit that made `len` bytes there. */
+/* The text around byte `at` after an edit that wrote `len` bytes there. */
 static void print_snippet(struct request *r, size_t at, size_t len)
 {
     uint64_t first = file_count_lines(buf_str(&r->edit.after), at);

@@ -1,4 +1,4 @@
-/* api_file_find.c - /v1/file/find, glob and list: names below a directory. In the helper. */
+/* api_file_find.c - /v1/file/find, glob and list: names below a directory. Runs in the helper. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void put_found(struct json_out *o, const struct file_found *n, bool want_
 
 /* --- find and glob --- */
 
-/* A glob that names the root itself is for what is below it. */
+/* A glob that names the root itself means everything below it. */
 static int read_glob(struct file_find *f, const struct json *req, const char *key, unsigned flags,
                      struct glob *ret)
 {

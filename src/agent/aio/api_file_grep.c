@@ -1,4 +1,4 @@
-/* api_file_grep.c - /v1/file/grep: the lines below a directory that match. In the helper. */
+/* api_file_grep.c - /v1/file/grep: the matching lines below a directory. Runs in the helper. */
 #include "agent/aio/envelope.h"
 #include "agent/aio/file_call.h"
 #include "agent/file/grep.h"
@@ -32,7 +32,7 @@ static int read_globs(struct grep_globs *g, const struct json *req, const char *
     return rc;
 }
 
-/* A word for a kind of files. */
+/* The name of a file type, such as "py". */
 static int read_type(struct grep_globs *g, const struct json *req, struct err *err)
 {
     const char *name = NULL;
@@ -45,7 +45,7 @@ static int read_type(struct grep_globs *g, const struct json *req, struct err *e
     return grep_globs_add_type(g, name, err);
 }
 
-/* Bytes as a number, or "1M". */
+/* A size in bytes, as a number or like "1M". */
 static int read_size(uint64_t *ret, const struct json *req, const char *key, struct err *err)
 {
     const struct json *v = json_get(req, key);

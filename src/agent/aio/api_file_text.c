@@ -1,5 +1,5 @@
-/* api_file_text.c - /v1/file/read, write, replace and search: one text file. In the helper. Lines count from
- * 0. */
+/* api_file_text.c - /v1/file/read, write, replace and search: one text file. Runs in the helper.
+ * Lines are counted from 0. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* api_sandbox.c - GET /v1/sandbox: readiness, and what the box is like. The form is fixed by the clients that
- * exist: success, message, data, and the box's system beside them. */
+/* api_sandbox.c - GET /v1/sandbox: readiness, and a description of the box. Existing clients fix
+ * the form: success, message, data, and beside them the members that describe the system. */
 #include <string.h>
 
 #include "agent/aio/about.h"
@@ -53,7 +53,8 @@ static void reply_less(struct http_exchange *ex, int status, const char *message
     reply_system(ex);
 }
 
-/* The ports and programs are for those who may use the box, and not for probes, who say so. */
+/* Ports and programs are only for callers that may use the box. Probes do not need them, and say so
+ * in the request. */
 static void handle_sandbox(struct http_exchange *ex)
 {
     static const struct file_handler handler = {.choose = choose, .run = run, .refuse = reply_less};

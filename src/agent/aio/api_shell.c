@@ -1,5 +1,6 @@
-/* api_shell.c - /v1/shell/...: commands in living shells. A request that waits holds a watch on its
- * session; its timeouts end the waiting, only the hard one ends the command. */
+/* api_shell.c - /v1/shell/...: commands in shells that stay open between requests. A waiting
+ * request holds a watch on its session. Its timeouts end the waiting; only the hard timeout ends
+ * the command. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,11 @@ struct call {
     struct rt_timer no_change;
     uint64_t no_change_ns;
     uint64_t seen; /* end of the output when it last changed */
-    uint64_t sent; /* events: what the client has */
+    uint64_t sent; /* events: output already sent to the client */
     size_t max_output;
     bool is_events;
-    bool is_full; /* the reader of the events is slow: it gets both ends of what it missed */
+    bool is_full; /* the reader of the events is slow: it gets the start and the end of what it
+                   * missed */
 };
 
 static void call_free(struct call *c)
@@ -104,7 +106,7 @@ static void write_event(struct call *c, const char *name, struct json_out *o)
     buf_fini(&text);
 }
 
-/* New output as an event; no more than the reader takes. */
+/* Sends new output as an event; no more than the reader accepts. */
 static void write_output(struct call *c)
 {
     const struct shell_session *s = c->watch.session;
@@ -139,7 +141,7 @@ static void finish(struct call *c, const char *status)
     const struct shell_session *s = c->watch.session;
     struct json_out o;
 
-    c->is_full = false; /* the last words are bounded */
+    c->is_full = false; /* the last output is bounded */
     write_output(c);
     envelope_ok_begin(&o, NULL);
     if (c->kind == CALL_EXEC)
@@ -285,7 +287,7 @@ static int run_exec(struct http_exchange *ex, const struct json *root, struct er
     if (r == SP_OK && f.exec_dir != NULL) {
         r = shell_dir_pick(http_server_ctx(ex), f.exec_dir, f.keep_links, dir, err);
         f.exec_dir = r == SP_OK ? dir : NULL;
-        r = f.want_strict ? r : SP_OK; /* else where the session is */
+        r = f.want_strict ? r : SP_OK; /* otherwise the directory of the session */
     }
     if (r == SP_OK)
         r = pick_session(http_server_ctx(ex), f.id, &s, err);

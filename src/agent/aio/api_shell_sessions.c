@@ -1,4 +1,4 @@
-/* api_shell_sessions.c - /v1/shell/sessions: opening, showing and closing living shells. */
+/* api_shell_sessions.c - /v1/shell/sessions: opens, shows and closes shell sessions. */
 #include <stdio.h>
 
 #include "agent/aio/envelope.h"

@@ -1,5 +1,5 @@
-/* envelope.c - answers of the sandbox API. Its clients look at "success" first, so that every
- * refusal made here has it, whatever its status. */
+/* envelope.c - answers of the sandbox API. Its clients check "success" first, so every error answer
+ * made here has it, whatever the status. */
 #include "agent/aio/envelope.h"
 
 #include "base/str.h"

@@ -25,8 +25,8 @@ void envelope_fail_err(struct http_exchange *ex, const struct err *err);
 /* The same as text, without an answer; the status that goes with it. */
 int envelope_print_err(struct buf *out, const struct err *err);
 
-/* The body as an object; an empty body is an empty object. When it is none, the answer has been
- * given and NULL is returned. Free it with json_doc_free(). */
+/* The body as an object; an empty body is an empty object. If it is not an object, the error has
+ * been answered and NULL is returned. Free it with json_doc_free(). */
 struct json_doc *envelope_read(struct http_exchange *ex);
 
 /* A number of seconds, whole or not, from 0 to a week. Absent or null: *ret_ns is left alone. */
@@ -36,8 +36,9 @@ MUST_CHECK int envelope_field_seconds(const struct json *obj, const char *key, u
 MUST_CHECK int envelope_need_str(const struct json *obj, const char *key, size_t max_len,
                                  const char **ret, struct err *err);
 
-/* One field of a request: exactly one of the places to put it is given. Absent or null leaves the
- * place alone, unless it is needed: then, and for an empty text, SP_INVALID_FIELD. */
+/* One field of a request; exactly one of the places to store it is set. A field that is absent or
+ * null leaves the place unchanged. If it is required, an absent, null or empty one is
+ * SP_INVALID_FIELD. */
 struct envelope_field {
     const char *key; /* NULL: the end of a list */
     const char **text;
@@ -48,12 +49,12 @@ struct envelope_field {
     uint64_t max; /* of a text's length, of a number */
     bool is_needed;
 };
-/* In their order; stops at the first that is wrong. */
+/* Reads them in order; stops at the first wrong one. */
 MUST_CHECK int envelope_fields(const struct json *obj, const struct envelope_field *fields,
                                struct err *err);
 
-/* Reads the body and hands it to `run`, which answers and returns SP_OK; any other outcome is answered
- * here. The body is gone when this returns. */
+/* Reads the body and calls `run` with it, which answers and returns SP_OK; any other code is
+ * answered here. The body is freed when this returns. */
 void envelope_call(struct http_exchange *ex,
                    int (*run)(struct http_exchange *ex, const struct json *root, struct err *err));
 

@@ -14,7 +14,7 @@ struct aio_file_call {
     bool is_long;
 };
 
-/* `call` is static. The answer comes by itself. */
+/* `call` is static. Sends the answer itself. */
 void aio_file_start(struct http_exchange *ex, const struct aio_file_call *call);
 /* For run(): the required path field, made absolute, to job->path. */
 MUST_CHECK int aio_file_path(struct file_job *job, const struct json *req, const char *field);

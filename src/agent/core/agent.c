@@ -1,4 +1,4 @@
-/* agent.c - who may call, and where what is asked for happens. */
+/* agent.c - who may call, and the default directory. */
 #include "agent/core/agent.h"
 
 #include <string.h>
@@ -25,10 +25,10 @@ int agent_guard(struct http_exchange *ex, const struct http_route *route, struct
     const struct agent *a = http_server_ctx(ex);
 
     if (agent_has_token(a, ex)) {
-        http_prove(ex); /* whoever has no token cannot keep it from its box by many connections */
+        http_prove(ex); /* many connections without a token cannot push this one out */
         return SP_OK;
     }
-    if (a->is_open && str_is_empty(a->token)) { /* nobody can prove anything */
+    if (a->is_open && str_is_empty(a->token)) { /* no token is set: no caller can prove anything */
         http_prove(ex);
         return SP_OK;
     }

@@ -1,5 +1,5 @@
-/* agent.h - what all parts of the agent share: who is served, as whom, where, and the tables of the parts.
- * The parts see each other's tables only through their own headers. */
+/* agent.h - what all parts of the agent share: who may call, which user and directory are used, and
+ * the tables of the parts. A part uses another part's table only through that part's header. */
 #ifndef AGENT_CORE_AGENT_H
 #define AGENT_CORE_AGENT_H
 
@@ -19,16 +19,16 @@ struct agent {
     struct loop loop;
     struct http_server *server;
     char token[AGENT_TOKEN_MAX + 1]; /* "": everything but health is refused */
-    bool is_open;                    /* the token is not asked for */
-    char life[AGENT_LIFE_LEN + 1];   /* another one after each start: distinguishes a box from its
-                                        successor */
-    struct identity user;            /* who commands and file operations are */
-    struct identity root;          /* who they are on request; `user` where that is not possible */
-    char work_dir[AGENT_PATH_MAX]; /* where they are; "": at home */
-    struct env_table env;          /* of what is started */
+    bool is_open;                    /* no token is required */
+    char life[AGENT_LIFE_LEN + 1];   /* new at each start: distinguishes a box from its successor */
+    struct identity user;            /* the user of commands and file operations */
+    struct identity root;            /* their user if root is requested; `user` where that is not
+                                    * possible */
+    char work_dir[AGENT_PATH_MAX];   /* their directory; "": the home */
+    struct env_table env;            /* environment of what is started */
     uint64_t started_ns;
     bool is_init; /* process 1 of its box */
-    /* Of the parts; they live as long as the agent. */
+    /* Tables of the parts; they live as long as the agent. */
     struct helper_table *helpers;    /* core/helper.h */
     struct process_table *processes; /* process/process.h */
     struct file_lanes *files;        /* file/lane.h */
@@ -37,15 +37,15 @@ struct agent {
     size_t shell_sessions_max;
 };
 
-/* The default directory of what `id` does: the one that was configured, or its home, or the top,
- * the first of them that is there. Lives as long as `a` and `id`. */
+/* The default directory of `id`: the configured one, else its home, else the root directory; the
+ * first one that exists. Lives as long as `a` and `id`. */
 const char *agent_directory(const struct agent *a, const struct identity *id);
 
-/* The request has the token of this box. */
+/* Whether the request has the token of this box. */
 bool agent_has_token(const struct agent *a, struct http_exchange *ex);
-/* The guard of the server: health is open, everything else wants the token, unless the box was
- * opened; then only what is about the agent itself does (HTTP_OPERATOR). Without a token that can be
- * sent (--open) nothing does. */
+/* The guard of the server. Health needs no token. Everything else needs it, unless the box was
+ * opened: then only routes about the agent itself (HTTP_OPERATOR) need it. If the agent has no
+ * token at all and runs with --open, nothing needs one. */
 int agent_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
 
 #endif

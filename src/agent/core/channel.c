@@ -1,5 +1,6 @@
-/* channel.c - takes connections as descriptors, a few in each turn of the loop: what they say is heard
- * before more of them come, so a crowd cannot push out one that has just proven who it is. */
+/* channel.c - accepts connections as descriptors, a few in each turn of the loop. Data of accepted
+ * connections is read before more are accepted, so that many new connections cannot push out one
+ * that has just been authenticated. */
 #include "agent/core/channel.h"
 
 #include <errno.h>
@@ -34,10 +35,10 @@ static void on_event(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 
         if (fd >= 0) {
             if (http_server_take(c->server, fd, &err) != SP_OK)
-                errno = 0; /* that connection is lost; the next is another one */
+                errno = 0; /* that connection is lost; try the next one */
         } else if (errno == EAGAIN || errno == EINTR) {
             return;
-        } else if (errno != EBADMSG) { /* else it came, but there was no room for it */
+        } else if (errno != EBADMSG) { /* otherwise it arrived, but there was no room for it */
             (void) uv_poll_stop(poll); /* cannot fail on an initialised handle */
             c->on_end(c->ctx);
             return;
@@ -62,7 +63,7 @@ int channel_open(struct loop *l, int fd, struct http_server *server, void (*on_e
     else
         rc = uv_poll_init(&l->uv, &c->poll, fd); /* it is non-blocking from here on */
     if (rc != 0) {
-        (void) close(fd); /* nothing to do about it here */
+        (void) close(fd); /* nothing can be done about it here */
         free(c);
         return err_sys(err, SP_CONFIG, -rc, "descriptor %d is no channel", fd);
     }
@@ -77,7 +78,7 @@ void channel_close(struct channel *c)
     if (c == NULL)
         return;
     (void) uv_poll_stop(&c->poll); /* cannot fail on an initialised handle */
-    (void) close(c->fd);           /* nothing to do about it here */
+    (void) close(c->fd);           /* nothing can be done about it here */
     loop_close_handle((uv_handle_t *) &c->poll, free, c);
 }
 
@@ -93,5 +94,5 @@ int channel_fetch(const char *path, int *ret_fd, struct err *err)
         connect(fd, (const struct sockaddr *) &address, sizeof(address)) != 0)
         return err_sys(err, SP_IO, errno, "--channel-from '%.100s'", path);
     *ret_fd = fdpass_receive(fd);
-    return *ret_fd >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "--channel-from: none came");
+    return *ret_fd >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "--channel-from: no socket received");
 }

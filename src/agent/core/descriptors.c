@@ -1,5 +1,5 @@
-/* descriptors.c - by close_range(2), else by the list that /proc has, read without the C library's help:
- * a process that shares the agent's memory must not allocate. */
+/* descriptors.c - closes by close_range(2), else by the list in /proc. That list is read without
+ * the C library, because a process that shares the agent's memory must not allocate. */
 #include "agent/core/descriptors.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ struct entry {
     char name[];
 };
 
-/* How many of these were closed. */
+/* Returns how many of these were closed. */
 static unsigned close_listed(const char *list, size_t len, int first, int own)
 {
     unsigned count = 0;
@@ -47,7 +47,7 @@ bool descriptors_close_from(int first)
     dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return false;
-    while (closed > 0) { /* until a whole look finds none: closing changes what is listed */
+    while (closed > 0) { /* until a complete pass finds none: closing changes the list */
         long n;
 
         closed = 0;

@@ -1,5 +1,5 @@
-/* env_table.c - names and values, with limits. Changes are made on a copy that takes the place of
- * the table when all of them fit. */
+/* env_table.c - names and values, with limits. Changes are made on a copy, which replaces the table
+ * if all of them fit. */
 #include "agent/core/env_table.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static size_t bytes_of(const struct env_table *t)
     return bytes;
 }
 
-/* What a shell can use as a name. */
+/* A name that a shell can use. */
 static bool is_name(const char *name)
 {
     return (name[0] < '0' || name[0] > '9') && str_is_name(name, 256, "_");
@@ -123,7 +123,7 @@ static int apply_unset(struct env_table *t, const struct json *unset, struct err
     return SP_OK;
 }
 
-/* What the agent was started with may be more; it may only not grow then. */
+/* The agent may have been started with more; such a table may only not grow. */
 static int check_size(const struct env_table *before, const struct env_table *after,
                       struct err *err)
 {

@@ -1,5 +1,6 @@
-/* helper.c - the agent's side: starting a helper, its socket, its end. A helper's memory is freed when
- * nobody uses it, its handle has closed and it was reaped, whichever comes last. */
+/* helper.c - the agent's side: starts a helper, talks to it over a socket, and ends it. A helper's
+ * memory is freed when nobody uses it, its handle is closed and it was reaped, whichever comes
+ * last. */
 #include "agent/core/helper.h"
 
 #include <errno.h>
@@ -187,7 +188,7 @@ static pid_t fork_child(struct helper_table *t, const struct helper_job *job, in
 
     (void) sigfillset(&all);
     (void) pthread_sigmask(SIG_SETMASK, &all, &before);
-    oom_score_raise(t->score); /* it is to die before the agent */
+    oom_score_raise(t->score); /* it must die before the agent */
     pid = fork();
     if (pid == 0)
         helper_child(job, t->null_fd, fd);

@@ -1,7 +1,7 @@
 /* helper.h - the agent's own children: one process for one file call.
  *
  * The agent opens no path that a caller names. A helper does: it is forked for the one call, has no
- * descriptor of the agent but its end of one socket, is the user (or the box's root) for good, and can start
+ * descriptor of the agent but its end of one socket, runs as the user (or the box's root) for good, and can start
  * nothing. So a file call reaches what a command of the same user reaches and nothing of the agent, and
  * when it hangs or crashes it is only that call which fails. fork() without exec costs a tenth of what a
  * program start costs; the agent has no threads, so that the copy is whole.
@@ -32,11 +32,11 @@ struct helper_table {
 };
 
 struct helper_job {
-    /* In the child, when it has nothing of the agent any more but its rights: who it becomes. */
+    /* Called in the child when it has only the agent's privileges left: which user it becomes. */
     const struct identity *(*choose)(void *ctx);
-    /* In the child: talks with the agent on `fd`, returns at its end. */
+    /* Called in the child: talks with the agent on `fd`, and returns when it is finished. */
     void (*run)(void *ctx, int fd);
-    /* Here. None comes from inside a function of this header. */
+    /* Called in the agent, never from inside a function of this header. */
     void (*on_data)(void *ctx, const char *data, size_t len);
     void (*on_end)(void *ctx);                 /* nothing more comes */
     void (*on_written)(void *ctx, bool is_ok); /* the last helper_write() is done */
@@ -45,28 +45,28 @@ struct helper_job {
 };
 
 void helper_table_init(struct helper_table *t, struct loop *l, const struct oom_score *score);
-/* When the loop has ended. */
+/* Call it when the loop has ended. */
 void helper_table_fini(struct helper_table *t);
 
 /* NULL and errno: EAGAIN when there are too many, or no process can be made. */
 struct helper *helper_start(struct helper_table *t, const struct helper_job *job);
-/* Whether on_data() comes; it does from the start. */
+/* Whether on_data() is called; on at the start. */
 void helper_read(struct helper *h, bool is_on);
 /* One at a time; both pieces stay as they are until on_written(). */
 void helper_write(struct helper *h, const char *head, size_t head_len, const char *data,
                   size_t len);
-/* The caller is done with it: no callback comes any more. One that still runs gets a TERM, and after
- * a grace a KILL. */
+/* The caller needs it no longer: no callback is called after this. If it still runs, it gets a
+ * SIGTERM, and after a grace period a SIGKILL. */
 void helper_leave(struct helper *h);
 
 bool helper_is_mine(const struct helper_table *t, pid_t pid);
-/* For reap.c: `pid` is dead and will be reaped. False: it is none of these. */
+/* For reap.c: `pid` is dead and will be reaped. False: it is not a helper. */
 bool helper_reaped(struct helper_table *t, pid_t pid);
 
 /* --- in the child --- */
-/* The agent wants it to end. */
+/* Whether the agent has asked it to end. */
 bool helper_must_stop(void);
-/* False: the agent has gone, or wants it to end. */
+/* False: the agent is gone, or has asked it to end. */
 bool helper_send(int fd, const void *data, size_t len);
 MUST_CHECK bool helper_receive(int fd, void *dst, size_t len);
 

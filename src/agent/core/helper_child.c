@@ -1,5 +1,6 @@
-/* helper_child.c - in the helper: giving up what the agent has, then the work, then the end. Whatever of
- * it fails ends the helper: it must not work with more than it should have. */
+/* helper_child.c - in the helper: gives up what it inherited from the agent, does its work, exits.
+ * Any failure on the way ends the helper: it must not work with more privileges than it should
+ * have. */
 #include "agent/core/helper_child.h"
 
 #include <errno.h>
@@ -88,7 +89,7 @@ static bool keep_socket(int null_fd, int fd)
     return descriptors_close_from(SOCKET_FD + 1);
 }
 
-/* Root of the box needs its rights over files here, and no others. */
+/* The root of the box needs its privileges over files here, and no others. */
 static bool drop_capabilities(void)
 {
     static const uint32_t kept = 1U << CAP_CHOWN | 1U << CAP_DAC_OVERRIDE |
@@ -124,7 +125,8 @@ void helper_child(const struct helper_job *job, int null_fd, int fd)
         identity_become(job->choose(job->ctx)) != 0 || !drop_capabilities())
         _exit(1);
     (void) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);        /* nobody looks into the agent's copy */
+    (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);        /* nobody may read this copy of the agent's
+                                                       * memory */
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* after the change of ids, which clears it */
     if (getppid() != agent)
         _exit(1);

@@ -1,5 +1,5 @@
-/* identity.c - users of the box, and becoming one of them. The files are read here because a static
- * program cannot load the modules that the C library would ask. */
+/* identity.c - finds users of the box, and switches to one of them. The files are read here because
+ * a static program cannot load the C library's lookup modules. */
 #include "agent/core/identity.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 enum { LINE_LEN = 4096, FALLBACK_ID = 1000 };
 static const char fallback_name[] = "user";
 
-/* Cuts the line at its colons; the number of fields. */
+/* Splits the line at its colons; returns the number of fields. */
 static size_t split(char *line, char **fields, size_t max)
 {
     size_t count = 0;
@@ -48,7 +48,7 @@ static FILE *open_in(const char *dir, const char *name)
     return file;
 }
 
-/* The next line that is whole; the rest of a longer one is passed over. */
+/* The next complete line; the rest of a longer one is skipped. */
 static bool next_line(FILE *file, char *line)
 {
     while (fgets(line, LINE_LEN, file) != NULL) {
@@ -190,7 +190,7 @@ int identity_share_groups(const struct identity *id, struct err *err)
     return err_sys(err, SP_CONFIG, errno, "groups of user '%s'", id->name);
 }
 
-/* Nothing to do for somebody whom the agent is already. */
+/* Nothing to do if the agent is this user already. */
 static bool is_other(const struct identity *id)
 {
     return id->must_set && (id->uid != getuid() || id->gid != getgid());
@@ -228,7 +228,7 @@ void identity_leave(const struct identity *id)
 {
     bool is_back = !is_other(id) || (set_uid(getuid()) && set_gid(getgid()));
 
-    assert(is_back); /* a process may always be who it is */
+    assert(is_back); /* a process may always switch to its own ids */
 }
 
 /* Not by the C library: it would make the agent's other threads follow. */

@@ -139,7 +139,7 @@ void oom_score_close(struct oom_score *s)
         (void) close(TAKE_FD(s->fd));
 }
 
-/* Where it cannot be set, all have the same chances. */
+/* Where it cannot be set, all processes have the same score. */
 static void set_score(int fd, int score)
 {
     char text[16];

@@ -1,5 +1,5 @@
-/* oom.h - who ran out of memory: the kernel's count of its kills in the agent's memory group, and
- * making the agent the last one that it takes. */
+/* oom.h - out of memory: the kernel's count of its kills in the agent's memory group, and making
+ * the agent the last process that the kernel kills. */
 #ifndef AGENT_CORE_OOM_H
 #define AGENT_CORE_OOM_H
 
@@ -12,9 +12,9 @@ int oom_open(const char *root);
 /* Processes killed so far; 0 for -1. */
 uint64_t oom_count(int fd);
 
-/* What is started has a higher score than the agent, so that it dies before: the agent has that score
- * while it forks. Neither way needs a privilege, but the file has to be opened before the agent hides
- * its memory. */
+/* What is started has a higher score than the agent, so that it is killed first: the agent has that
+ * score while it forks. Setting it needs no privilege, but the file has to be opened before the
+ * agent hides its memory. */
 struct oom_score {
     int fd; /* -1: cannot be set */
     int own;

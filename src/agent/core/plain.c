@@ -1,5 +1,5 @@
-/* plain.c - openat2(2) where the kernel has it. gVisor and old kernels do not: there plain_walk.c does what it
- * does. */
+/* plain.c - uses openat2(2) where the kernel has it. gVisor and old kernels do not: there
+ * plain_walk.c does the same. */
 #include "agent/core/plain.h"
 
 #include <ctype.h>
@@ -74,7 +74,7 @@ static bool is_process(int fd)
     return is_proc && has_number(name);
 }
 
-/* A loop of links and a magic one are the same error: which was it? */
+/* A loop of links and a magic link give the same error: find out which it was. */
 static int explain(int dir, const char *path, int flags, int sys)
 {
     int fd;
@@ -131,7 +131,7 @@ int plain_open_file(int dir, const char *path, int flags, mode_t mode, struct st
     struct stat st;
     int sys = 0;
 
-    /* Opening a FIFO would already wake who waits for a reader or a writer. */
+    /* Opening a FIFO would already wake up a process that waits for a reader or a writer. */
     if ((flags & O_NOFOLLOW) != 0
             ? fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode)
             : plain_stat(dir, path, &st) == 0)

@@ -1,9 +1,9 @@
-/* plain.h - opening a path that somebody else may have named or changed.
+/* plain.h - opens a path that another user may have named or changed.
  *
- * The kernel's magic links (/proc/<pid>/fd, exe, cwd, root, ...) lead to what a process has open, not
- * to what a name says, and the other files below /proc/<pid> are the inside of a process. Neither is a
- * file, and the process that opens them would be the agent or one of its helpers: both are refused with
- * EPERM. Nothing waits: a FIFO or a terminal is opened at once or not at all. */
+ * The kernel's magic links (/proc/<pid>/fd, exe, cwd, root, ...) lead to what a process has open,
+ * not to a name, and the other files below /proc/<pid> show the inside of a process. Neither is a
+ * file, and the process that opens them would be the agent or one of its helpers: both are refused
+ * with EPERM. Nothing blocks: a FIFO or a terminal is opened at once or not at all. */
 #ifndef AGENT_CORE_PLAIN_H
 #define AGENT_CORE_PLAIN_H
 

@@ -1,5 +1,5 @@
-/* plain_walk.c - a path, part by part. Links are read and followed here, by their text, so that one of the
- * kernel's, which leads elsewhere than its text says, never is. */
+/* plain_walk.c - follows a path part by part. Links are read and followed here, by their text. So a
+ * magic link of the kernel, which leads elsewhere than its text says, is never followed. */
 #include "agent/core/plain_walk.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static bool go(struct walk *w, const char *name)
     return true;
 }
 
-/* Takes the next part off; false and errno when it is too long. At the end it is ".". */
+/* Takes the next part from the path; false and errno if it is too long. At the end it is ".". */
 static bool take_part(struct walk *w)
 {
     const char *start = w->todo + strspn(w->todo, "/");
@@ -48,7 +48,7 @@ static bool take_part(struct walk *w)
     return true;
 }
 
-/* What the link says comes before the rest. */
+/* The target of the link is put before the rest. */
 static bool follow(struct walk *w, const char *link)
 {
     char rest[PATH_MAX];

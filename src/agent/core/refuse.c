@@ -1,8 +1,8 @@
-/* refuse.c - the kernel has one amount of memory for compiled programs (net.core.bpf_jit_limit), for
- * everybody on the machine: when a box has taken it all, no engine can load the filter of a new
- * container. An engine's own list of system calls lets containers attach filters to sockets and load
- * system call filters, as many as they like; so the agent refuses them, and the other options of sockets
- * that take from the whole machine (base/sockopts.h). */
+/* refuse.c - the kernel has one limit of memory for compiled filter programs
+ * (net.core.bpf_jit_limit), for the whole machine: when a box has used it up, no engine can load
+ * the filter of a new container. The engines' default seccomp profiles allow containers to attach
+ * filters to sockets and to load system call filters without a limit. So the agent refuses these
+ * calls, and the other socket options that use resources of the whole machine (base/sockopts.h). */
 #include "agent/core/refuse.h"
 
 #include <errno.h>
@@ -51,11 +51,11 @@
 #define IF_EQUAL(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) (value), 0, (skip))
 #define IF_AT_LEAST(value, skip) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t) (value), 0, (skip))
 
-/* Each rule looks for itself. The kernel finds out once for which calls all of them let through
- * whatever the arguments are, and asks no more for those. */
+/* Each rule is independent. The kernel determines once for which calls all rules allow every
+ * argument, and does not run the filter for those. */
 #define REFUSE(table, number, errnum) \
     LOAD(DATA(arch)), IF_EQUAL(table, 3), LOAD(DATA(nr)), IF_EQUAL(number, 1), FAIL(errnum)
-/* Arguments are integers there: the kernel does not look at the upper half. */
+/* These arguments are integers: the kernel ignores the upper half. */
 #define REFUSE_IF(table, number, i, value, errnum)                                           \
     LOAD(DATA(arch)), IF_EQUAL(table, 5), LOAD(DATA(nr)), IF_EQUAL(number, 3), LOAD(ARG(i)), \
         IF_EQUAL(value, 1), FAIL(errnum)
@@ -66,7 +66,8 @@
     REFUSE_OPTION(NATIVE, SYS_setsockopt, level, option, errnum), \
         REFUSE_OPTION(OTHER, OTHER_SETSOCKOPT, level, option, errnum),
 
-/* Errors as in a kernel without filters: programs that would narrow their rights go on without. */
+/* Errors as in a kernel without filters: programs that want to restrict themselves continue
+ * without. */
 static const struct sock_filter program[] = {
     SOCKOPTS(REFUSE_IN_BOTH) REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE_IF(OTHER, OTHER_PRCTL, 0, PR_SET_SECCOMP, EINVAL),
@@ -76,7 +77,8 @@ static const struct sock_filter program[] = {
     REFUSE(NATIVE, ANY_IO_URING_SETUP, ENOSYS),
     REFUSE(OTHER, ANY_IO_URING_SETUP, ENOSYS),
 #if defined(__x86_64__)
-    /* Keeps the option in memory where no filter can look; there are direct calls since Linux 4.3. */
+    /* It keeps the option in memory where no filter can look; direct calls exist since Linux
+     * 4.3. */
     REFUSE(OTHER, OTHER_SOCKETCALL, ENOSYS),
     /* A third table, which nothing uses. */
     LOAD(DATA(arch)),

@@ -1,5 +1,5 @@
-/* session.h - what sessions of both kinds (shell/) have in common: a name in
- * a table, and when they were used. It is their first part. */
+/* session.h - what both kinds of sessions (shell/) have in common: a name in a table, and the time
+ * of last use. Must be their first member. */
 #ifndef AGENT_CORE_SESSION_H
 #define AGENT_CORE_SESSION_H
 
@@ -16,7 +16,7 @@ struct session {
     uint64_t used_ns;
 };
 
-/* NULL is fine: one will be made up. */
+/* NULL is fine: an id will be generated. */
 MUST_CHECK int session_check_id(const char *id, struct err *err);
 /* Names a new one and puts it into the table. */
 void session_add(struct session *s, struct list *table, const struct rt *rt, const char *id);

@@ -1,4 +1,5 @@
-/* byte_range.c - one range of bytes. What is not understood is ignored, as the protocol wants it. */
+/* byte_range.c - one range of bytes. A header that is not understood is ignored, as the protocol
+ * requires. */
 #include "agent/file/byte_range.h"
 
 #include <string.h>

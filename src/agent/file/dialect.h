@@ -1,5 +1,5 @@
-/* dialect.h - how an interface writes what becomes of its file calls. The engines here know files and
- * failures; the form of an answer is known to the interface that was called. */
+/* dialect.h - how an interface formats the results of its file calls. The engines here produce data
+ * and errors; the called interface chooses the form of the answer. */
 #ifndef AGENT_FILE_DIALECT_H
 #define AGENT_FILE_DIALECT_H
 
@@ -7,7 +7,7 @@
 #include "http/http.h"
 
 struct file_dialect {
-    /* In the agent: answer without having done it. */
+    /* In the agent: answers without starting a helper. */
     void (*refuse)(struct http_exchange *ex, int status, const char *message);
     void (*refuse_err)(struct http_exchange *ex, const struct err *err);
     /* In the helper: the body of an answer. */

@@ -1,4 +1,4 @@
-/* dirs.c - directories for the box's user, where only root could make them. */
+/* dirs.c - makes directories for the box's user where only root can make them. */
 #include "agent/file/dirs.h"
 
 #include <errno.h>
@@ -10,8 +10,9 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* A new one is the user's. So is one of root's that is there already on the file system of the directory
- * above: it was made to hold a mount. What is mounted, and what somebody else owns, stays as it is. */
+/* A new one belongs to the user. An existing one of root's on the same file system as its parent is
+ * given to the user, too: it was made as a mount point. Mounted ones, and those of other owners,
+ * are left unchanged. */
 static int give(int at, int above, bool is_made, const struct identity *user)
 {
     struct stat st;

@@ -1,6 +1,7 @@
-/* download.c - a helper opens the file and sends it; while the client is slow the helper is not read,
- * so that a slow reader costs one buffer. Once the headers are out, that a file got shorter (or changed, when
- * the caller wants to know) can only be shown by breaking the connection. */
+/* download.c - a helper opens the file and sends it. While the client is slow, nothing is read from
+ * the helper, so that a slow reader costs one buffer. Once the headers are sent, breaking the
+ * connection is the only way to report that a file got shorter (or changed, if the caller wants to
+ * know). */
 #include "agent/file/download.h"
 
 #include <errno.h>
@@ -140,7 +141,7 @@ static void send_error(const struct download *d, int fd)
     buf_fini(&text);
 }
 
-/* What goes wrong before the head is sent is answered, afterwards it only ends. */
+/* A failure before the head is sent is answered; afterwards the helper only exits. */
 static void send_file(struct download *d, int fd)
 {
     uint64_t len = d->bytes.end - d->bytes.start;
@@ -200,7 +201,7 @@ static void on_gone(void *ctx)
     free_download(ctx);
 }
 
-/* The file's name for the client to save it under, in the form that takes every character. */
+/* The file name that the client saves it under, in the form that allows every character. */
 static void add_disposition(const struct download *d)
 {
     const char *slash = strrchr(d->path, '/');
@@ -350,6 +351,6 @@ void file_download_start(struct http_exchange *ex, const struct file_download *r
     str_copy_cut(d->path, sizeof(d->path), request->path);
     file_result_init(&d->result, true);
     if (range != NULL && !str_copy(d->range, sizeof(d->range), range))
-        d->range[0] = '\0'; /* a long list of ranges: the whole file is a right answer, too */
+        d->range[0] = '\0'; /* a long list of ranges: the whole file is a correct answer, too */
     start(d);
 }

@@ -1,5 +1,5 @@
-/* editor.h - edits of one UTF-8 text file: it is read, changed in memory and put back as a whole. What
- * returns a code returns SP_OK, or SP_IO and job->error. It blocks. */
+/* editor.h - edits of one UTF-8 text file: it is read, changed in memory and written back as a
+ * whole. Functions that return a code return SP_OK, or SP_IO and job->error. It blocks. */
 #ifndef AGENT_FILE_EDITOR_H
 #define AGENT_FILE_EDITOR_H
 
@@ -17,11 +17,11 @@ void file_edit_init(struct file_edit *e, struct file_job *job);
 void file_edit_fini(struct file_edit *e);
 
 MUST_CHECK int file_edit_load(struct file_edit *e);
-/* Only where nothing is yet, not even a link. */
+/* Only if nothing is there, not even a link. */
 MUST_CHECK int file_edit_create(struct file_edit *e, const char *text);
 
 /* After file_edit_load(): */
-/* How often `what` is in it, and where first and last; it is not empty. */
+/* How often `what` occurs in it, and where first and last; `what` is not empty. */
 uint64_t file_edit_find(const struct file_edit *e, const char *what, size_t *first, size_t *last);
 /* `old` is at byte `at`. */
 MUST_CHECK int file_edit_replace_at(struct file_edit *e, size_t at, const char *old,
@@ -29,7 +29,7 @@ MUST_CHECK int file_edit_replace_at(struct file_edit *e, size_t at, const char *
 MUST_CHECK int file_edit_replace_all(struct file_edit *e, const char *old, const char *new);
 /* The byte after line `line`, counted from 1; 0 is the start. False when there are fewer lines. */
 MUST_CHECK bool file_edit_line_end(const struct file_edit *e, uint64_t line, size_t *ret_at);
-/* As lines of their own, at what file_edit_line_end() said. */
+/* Inserts it as separate lines, at the byte from file_edit_line_end(). */
 MUST_CHECK int file_edit_insert(struct file_edit *e, size_t at, const char *lines);
 
 /* The lines first to last of the text, counted from 1, each with its number. */

@@ -1,5 +1,5 @@
-/* error.c - errno as HTTP status and error type, in one table. What is not in it is the
- * machine's failure: 500. */
+/* error.c - errno as HTTP status and error type, in one table. Any other errno is a failure of the
+ * machine: 500. */
 #include "agent/file/error.h"
 
 #include <errno.h>

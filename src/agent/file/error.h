@@ -1,4 +1,4 @@
-/* error.h - how a file operation failed: what, on which path, and the HTTP status that says so. */
+/* error.h - how a file operation failed: which, on which path, and its HTTP status. */
 #ifndef AGENT_FILE_ERROR_H
 #define AGENT_FILE_ERROR_H
 

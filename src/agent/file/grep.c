@@ -1,5 +1,5 @@
-/* grep.c - the lines below a directory that match. Hits are kept apart until the end, because the lines after
- * one may be hits themselves. */
+/* grep.c - the matching lines below a directory. Hits are kept separately until the end, because
+ * the lines after one may be hits themselves. */
 #include "agent/file/grep.h"
 
 #include <errno.h>
@@ -84,7 +84,7 @@ static void add_hit(struct file_grep *g, const char *file, uint64_t number, cons
     g->bytes += sizeof(*h) + strlen(file) + h->text.len + h->before.len;
 }
 
-/* Gives the line to the hits that want it after them. */
+/* Adds the line to the hits that still need lines after them. */
 static void add_after(struct file_grep *g, const char *line, size_t len)
 {
     while (g->open < g->count && g->hits[g->open].after_left == 0)
@@ -106,7 +106,8 @@ static bool is_full(const struct file_grep *g)
     return g->count >= g->req.max_results || g->bytes > FILE_RESULT_MAX;
 }
 
-/* Full, and no hit waits for lines: there is, or may be, one more match than can be answered. */
+/* Full, and no hit needs more lines: there is, or may be, one more match than fits in the
+ * answer. */
 static bool wants_more(const struct file_grep *g)
 {
     for (size_t i = g->open; i < g->count; i++) {
@@ -217,8 +218,8 @@ static bool has_match(struct file_grep *g, const struct whole *w, size_t first, 
     return file_regex_match(&g->regex, buf_str(&w->text) + w->starts[first], len);
 }
 
-/* The fewest lines in [*first, *end), which have a match, that still have it. More lines do not take
- * a match away, so that both ends can be searched by halves. */
+/* The fewest lines in [*first, *end), which have a match, that still have it. More lines do not
+ * remove a match, so both ends can be found by binary search. */
 static void narrow(struct file_grep *g, const struct whole *w, size_t *first, size_t *end)
 {
     size_t low = *first + 1;
@@ -278,8 +279,8 @@ static bool take_lines(struct file_grep *g, const char *file, const struct whole
     return true;
 }
 
-/* Windows of FILE_LINE_MAX, each half over the one before: a match of half of that is always found,
- * and what one look costs is bounded as for lines. */
+/* Windows of FILE_LINE_MAX, each overlapping half of the previous one: a match of half that size is
+ * always found, and the cost of one search is bounded as for lines. */
 static void search_lines(struct file_grep *g, const char *file, const struct whole *w)
 {
     size_t first = 0;
@@ -344,7 +345,7 @@ static enum file_walk_next visit(void *ctx, const struct file_entry *e)
     if (e->is_dir)
         return FILE_WALK_ON;
     if (e->is_link || !grep_request_includes(&g->req, e->rel, e->name))
-        return FILE_WALK_ON; /* what a link names is found where it is, or is elsewhere */
+        return FILE_WALK_ON; /* the target of a link is found where it is, or is outside */
     search_file(g, e->dir_fd, e->name, e->full);
     return g->is_truncated ? FILE_WALK_STOP : FILE_WALK_ON;
 }

@@ -1,4 +1,4 @@
-/* grep_request.h - what a search below a directory is asked for. */
+/* grep_request.h - the options of a search below a directory. */
 #ifndef AGENT_FILE_GREP_REQUEST_H
 #define AGENT_FILE_GREP_REQUEST_H
 
@@ -39,9 +39,9 @@ struct grep_request {
 
 /* Everything below the root, with the usual limits. */
 void grep_request_init(struct grep_request *r);
-/* SP_INVALID_FIELD: it is no glob, or there are too many. */
+/* SP_INVALID_FIELD: it is not a valid glob, or there are too many. */
 MUST_CHECK int grep_globs_add(struct grep_globs *g, const char *text, struct err *err);
-/* The globs of a kind of files by its name ("py", "make"), which must be one. */
+/* The globs of a file type by its name ("py", "make"), which must exist. */
 bool grep_is_type(const char *name);
 MUST_CHECK int grep_globs_add_type(struct grep_globs *g, const char *name, struct err *err);
 void grep_request_fini(struct grep_request *r);

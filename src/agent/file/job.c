@@ -1,5 +1,5 @@
-/* job.c - from the request to a helper and back. A job is freed exactly once: when it was answered, or
- * its client has gone. */
+/* job.c - from the request to a helper and back. A job is freed exactly once: when it was answered,
+ * or its client has disconnected. */
 #include "agent/file/job.h"
 
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void run(void *ctx, int fd)
 
 /* --- in the agent --- */
 
-/* The next one that can be started takes the place. */
+/* Starts the next one that can be started. */
 static void free_job(struct file_job *job)
 {
     struct file_lane *lane = job->lane;

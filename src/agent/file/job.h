@@ -1,9 +1,9 @@
-/* job.h - one request about files as one job of a helper (core/helper.h). The helper has its own copy
- * of the agent's memory and with it the request; it writes its answer to its socket. When the client
- * goes away, the helper is asked to stop.
+/* job.h - one request about files as one job of a helper (core/helper.h). The helper has its own
+ * copy of the agent's memory, which contains the request; it writes its answer to its socket. When
+ * the client disconnects, the helper is stopped.
  *
- * The handler belongs to the interface that was called: it reads the request, calls the engines, and
- * writes the answer. Engines take the job for its path, its deadline and the error they fill. */
+ * The handler belongs to the interface that was called: it reads the request, calls the engines,
+ * and writes the answer. Engines use the job for its path, its deadline and the error they fill. */
 #ifndef AGENT_FILE_JOB_H
 #define AGENT_FILE_JOB_H
 
@@ -28,12 +28,12 @@ struct file_job;
 
 struct file_handler {
     /* In the helper, which is still root but has nothing of the agent open: reads the request and
-     * returns who it is done as. What is wrong with the request goes to job->err, for run(). */
+     * returns the user to run it as. An error in the request goes to job->err, for run(). */
     const struct identity *(*choose)(struct file_job *job);
-    /* In the helper, which is that user from now on: does it, prints the whole answer, and returns its
-     * HTTP status. It sees the job and nothing else of the agent. */
+    /* In the helper, which runs as that user from now on: does the work, prints the whole answer,
+     * and returns its HTTP status. It uses the job and nothing else of the agent. */
     int (*run)(struct file_job *job, struct buf *reply);
-    /* In the agent: no helper could be had, or it gave no answer. */
+    /* In the agent: no helper could be started, or it gave no answer. */
     void (*refuse)(struct http_exchange *ex, int status, const char *message);
 };
 
@@ -54,8 +54,8 @@ struct file_job {
     struct rt_timer hard;  /* the helper does not come to an end by itself */
     struct file_result result;
     /* These live as long as the agent. */
-    const struct identity *user; /* who it is done as */
-    const struct identity *root; /* or, when the request asks for it, as */
+    const struct identity *user; /* the user to run it as */
+    const struct identity *root; /* or, if the request asks for it, as this one */
     const char *base;            /* of relative paths */
     const struct env_table *env; /* of commands */
     uint64_t deadline_ns;
@@ -66,11 +66,11 @@ struct file_job {
     struct err err;           /* of those that return another code */
 };
 
-/* Starts the job; the answer comes by itself. */
+/* Starts the job, which sends the answer itself. */
 void file_job_start(struct http_exchange *ex, const struct file_call *call);
 
 /* --- in the helper --- */
-/* The client has gone or the time is over: come to an end. */
+/* Whether to stop: the client has disconnected, or the time is over. */
 bool file_job_is_over(const struct file_job *job);
 /* `path`, made absolute, to job->path. False when it does not fit. */
 MUST_CHECK bool file_job_set_path(struct file_job *job, const char *path);

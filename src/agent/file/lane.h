@@ -1,5 +1,5 @@
-/* lane.h - how many file calls run at once, each in a process of its own. Long ones (walks,
- * searches) have a lane of their own, so that they cannot keep short ones waiting. */
+/* lane.h - how many file calls run at once, each in its own process. Long ones (walks, searches)
+ * have a separate lane, so that they cannot keep short ones waiting. */
 #ifndef AGENT_FILE_LANE_H
 #define AGENT_FILE_LANE_H
 

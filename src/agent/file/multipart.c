@@ -1,6 +1,7 @@
-/* multipart.c - a boundary may be cut anywhere by the network, so its bytes are counted as they
- * match and given back as data when they turn out to be none. CR occurs only at the delimiter's
- * start, therefore a mismatch can only start anew at the byte that did not fit. */
+/* multipart.c - parses multipart/form-data. The network may split a boundary anywhere. So its bytes
+ * are counted while they match, and passed on as data if they are not a boundary. CR occurs only at
+ * the start of the delimiter, so after a mismatch a new match can start only at the byte that did
+ * not fit. */
 #include "agent/file/multipart.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* multipart.h - multipart/form-data as it arrives, in pieces of any size. What a part holds is
- * handed on at once; nothing grows with the body. */
+/* multipart.h - multipart/form-data as it arrives, in pieces of any size. The content of a part is
+ * passed on at once; memory does not grow with the body. */
 #ifndef AGENT_FILE_MULTIPART_H
 #define AGENT_FILE_MULTIPART_H
 
@@ -41,7 +41,7 @@ struct multipart {
 /* Takes the boundary from the Content-Type; SP_INVALID_FIELD when it is no multipart/form-data. */
 MUST_CHECK int multipart_init(struct multipart *m, const char *content_type, struct err *err);
 void multipart_fini(struct multipart *m);
-/* SP_OK or SP_BAD_REQUEST; after an error nothing more may be fed. */
+/* SP_OK or SP_BAD_REQUEST; after an error do not call it again. */
 MUST_CHECK int multipart_feed(struct multipart *m, const char *data, size_t len, struct err *err);
 /* The body is over: SP_BAD_REQUEST when the last boundary has not come. */
 MUST_CHECK int multipart_finish(const struct multipart *m, struct err *err);

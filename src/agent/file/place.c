@@ -1,5 +1,5 @@
 /* place.c - from a path to a directory and a name in it. Each step is opened by plain.h, so that no
- * link of the kernel's is followed, and a link at the end is followed here, by its text. */
+ * magic link of the kernel is followed; a link at the end is followed here, by its text. */
 #include "agent/file/place.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { LINKS_MAX = 40 };
 
-/* Makes what is missing of `path`, part by part. -1 and errno. */
+/* Makes the missing parts of `path`, one by one. -1 and errno. */
 static int make_dir(int base, char *path)
 {
     AUTO_CLOSE int dir = plain_open(path[0] == '/' ? AT_FDCWD : base, path[0] == '/' ? "/" : ".",
@@ -33,7 +33,7 @@ static int make_dir(int base, char *path)
     return TAKE_FD(dir);
 }
 
-/* The directory of `path`, which begins in `base`. The name is cut off. -1 and errno. */
+/* The directory of `path`, which starts in `base`. The name is cut off. -1 and errno. */
 static int open_parent(int base, char *path, char *name)
 {
     char *slash = strrchr(path, '/');

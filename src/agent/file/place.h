@@ -1,4 +1,5 @@
-/* place.h - a name in an open directory: what a path means at this moment, for good. */
+/* place.h - a name in an open directory: what a path means at this moment. Later changes of the
+ * path do not affect it. */
 #ifndef AGENT_FILE_PLACE_H
 #define AGENT_FILE_PLACE_H
 
@@ -8,7 +9,7 @@ enum { FILE_NAME_MAX = 256 };
 
 struct file_place {
     int dir;                  /* -1: none */
-    char name[FILE_NAME_MAX]; /* there, or to be made there; it is no link */
+    char name[FILE_NAME_MAX]; /* exists there, or is to be made there; it is not a link */
 };
 
 /* Links are followed, also those at the end that lead to nothing yet; directories above are made. 0 or

@@ -1,4 +1,4 @@
-/* receive.c - in a helper. The frames come from the agent, which is believed. */
+/* receive.c - runs in a helper. The frames come from the agent, which is trusted. */
 #include "agent/file/receive.h"
 
 #include <errno.h>

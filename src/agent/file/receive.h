@@ -1,5 +1,5 @@
-/* receive.h - the helper's side of an upload: frames in, a file in its place. It appears under its
- * name only when it is complete; when the agent goes away before, nothing stays. */
+/* receive.h - the helper's side of an upload: reads frames and writes a file. The file appears
+ * under its name only when it is complete; if the agent goes away before, nothing is left. */
 #ifndef AGENT_FILE_RECEIVE_H
 #define AGENT_FILE_RECEIVE_H
 

@@ -1,6 +1,6 @@
-/* regex.c - translates a pattern to what regcomp() takes, and counts what it would cost: the
- * library copies a part for each repetition, and keeps every state it ever met. So the copies are
- * limited before it is asked, and the machine is built anew after some text. */
+/* regex.c - translates a pattern to what regcomp() accepts, and computes its cost: the library
+ * copies a part for each repetition, and keeps every state it has met. So the copies are limited
+ * before it is called, and the automaton is rebuilt after some text. */
 #include "agent/file/regex.h"
 
 #include <ctype.h>
@@ -360,7 +360,7 @@ static int translate(struct file_regex *r, const char *pattern, struct err *err)
         r->flags |= REGEX_ICASE;
         t.p += 4;
     }
-    /* Anchored, so that the library goes over the line once and not anew from each byte. */
+    /* Anchored, so that the library scans the line once, not again from each byte. */
     buf_puts(&r->text, (r->flags & REGEX_LINES) != 0 ? "\\`(.|\n)*(" : "^[^\n]*(");
     while (rc == SP_OK && *t.p != '\0')
         rc = put_next(&t);

@@ -1,7 +1,7 @@
-/* regex.h - patterns for lines. The syntax is that of the machine's extended expressions plus
- * what people write out of habit: \d \w \s \b \t, escapes inside brackets, (?:...), (?i) at the
- * start, lazy quantifiers. Look-around and back-references are refused, the latter because they make
- * time explode. Bytes are compared: `.` is one byte, and case means ASCII.
+/* regex.h - patterns for lines. The syntax is that of POSIX extended expressions plus common
+ * additions: \d \w \s \b \t, escapes inside brackets, (?:...), (?i) at the start, lazy
+ * quantifiers. Look-around and back-references are refused, the latter because matching them can
+ * take exponential time. Bytes are compared: `.` is one byte, and case means ASCII.
  *
  * A match cannot be interrupted. What bounds it: lines of FILE_LINE_MAX, patterns of REGEX_LEN_MAX
  * that repeat their parts at most REGEX_COST_MAX times in all. */
@@ -25,7 +25,7 @@ struct file_regex {
     regex_t re;
     struct buf text; /* translated, or the fixed text */
     unsigned flags;
-    size_t budget; /* bytes until the machine is built anew */
+    size_t budget; /* bytes until the automaton is rebuilt */
     size_t budget_max;
     bool is_built;
 };

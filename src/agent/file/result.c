@@ -1,4 +1,4 @@
-/* result.c - the agent and its helper are one program: the head goes over the socket as it lies in
+/* result.c - the agent and its helper are one program: the head is sent over the socket as it is in
  * memory. */
 #include "agent/file/result.h"
 

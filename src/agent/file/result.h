@@ -1,5 +1,5 @@
-/* result.h - what a helper answers: a head, then the bytes it announces. The agent believes nothing
- * of it: a helper works on files of somebody else, and its answer is checked as a stranger's. */
+/* result.h - the answer of a helper: a head, then the bytes it announces. The agent does not trust
+ * it: a helper works on another user's files, so its answer is checked like untrusted input. */
 #ifndef AGENT_FILE_RESULT_H
 #define AGENT_FILE_RESULT_H
 
@@ -34,7 +34,8 @@ struct file_result {
 
 void file_result_init(struct file_result *r, bool is_stream);
 void file_result_fini(struct file_result *r);
-/* Takes what came. The bytes to pass on at once, of a stream; 0 otherwise. is_bad: it is no answer. */
+/* Takes the received bytes. Returns the bytes of a stream to pass on at once, else 0. is_bad: it is
+ * not a valid answer. */
 size_t file_result_feed(struct file_result *r, const char *data, size_t len, const char **ret);
 static inline bool file_result_has_head(const struct file_result *r)
 {
@@ -47,7 +48,7 @@ static inline bool file_result_is_done(const struct file_result *r)
 
 /* --- in the helper --- */
 void file_head_init(struct file_head *h, int status, uint64_t len);
-/* The text as the whole answer; when nobody listens, nothing is to be done. */
+/* Sends the text as the whole answer; if nobody reads it, nothing can be done. */
 void file_result_send(int fd, int status, const struct buf *text);
 
 #endif

@@ -21,7 +21,7 @@ static void init(struct file_store *s)
     s->fd = -1;
 }
 
-/* A new file with a name nobody guesses in `dir`. */
+/* A new file with an unpredictable name in `dir`. */
 static int make_temp(struct file_store *s, int dir)
 {
     uint64_t id;
@@ -49,7 +49,7 @@ static int open_in_place(struct file_store *s)
     return ftruncate(s->fd, 0) == 0 ? 0 : errno;
 }
 
-/* Owner and mode; false when the owner cannot be given: then it would become another's file. */
+/* Sets owner and mode; false if the owner cannot be set: then the file would get another owner. */
 static bool copy_rights(int fd, const struct stat *st)
 {
     struct stat own;
@@ -69,7 +69,7 @@ static void drop_temp(struct file_store *s)
     s->temp[0] = '\0';
 }
 
-/* What is there decides. */
+/* Decides by what is there. */
 static int open_beside(struct file_store *s)
 {
     struct stat st;
@@ -81,7 +81,7 @@ static int open_beside(struct file_store *s)
     if (is_there && faccessat(s->target.dir, s->target.name, W_OK, 0) != 0)
         return errno; /* renaming would get around the file's own permissions */
     if (is_there && st.st_nlink > 1)
-        return open_in_place(s); /* other names must go on naming the same file */
+        return open_in_place(s); /* other hard links must still name the same file */
     sys = make_temp(s, s->target.dir);
     if (sys == EACCES || sys == EPERM)
         return open_in_place(s);

@@ -1,6 +1,6 @@
-/* store.h - putting bytes in place. A file that is replaced is never seen half written: the new
- * one is made beside it and renamed. Directories are held open, so that what was looked at is what is
- * changed. For helpers: all of it blocks. */
+/* store.h - writes files. A file that is replaced is never seen half written: the new one is made
+ * beside it and renamed. Directories are held open, so that the file that was checked is the one
+ * that is changed. For helpers: all of it blocks. */
 #ifndef AGENT_FILE_STORE_H
 #define AGENT_FILE_STORE_H
 

@@ -1,5 +1,5 @@
-/* text.c - reading. Nothing is mapped into memory: a file that shrinks under a mapping kills the
- * process. */
+/* text.c - reads files. Nothing is mapped into memory: a file that shrinks under a mapping kills
+ * the process. */
 #include "agent/file/text.h"
 
 #include <errno.h>
@@ -90,7 +90,7 @@ static bool fill(struct file_lines *l)
     return true;
 }
 
-/* Drops what is left of a line that was cut. */
+/* Drops the rest of a line that was cut. */
 static void skip_rest(struct file_lines *l)
 {
     while (l->is_skipping) {

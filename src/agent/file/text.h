@@ -8,8 +8,8 @@
 #include "agent/file/job.h"
 
 enum {
-    FILE_LINE_MAX = 32 * 1024, /* of a line this much is looked at */
-    FILE_LINE_SHOWN = 4 * 1024 /* and this much of it is answered */
+    FILE_LINE_MAX = 32 * 1024, /* of a line, this many bytes are searched */
+    FILE_LINE_SHOWN = 4 * 1024 /* and this many are in the answer */
 };
 
 /* A regular file for reading; a device or a FIFO is refused instead of waited for. -1 and

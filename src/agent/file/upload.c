@@ -1,5 +1,5 @@
-/* upload.c - a helper writes the file (receive.c). One buffer is sent to it while the next fills; when
- * both are full the client is paused. */
+/* upload.c - a helper writes the file (receive.c). One buffer is sent to it while the next one
+ * fills; if both are full, the client is paused. */
 #include "agent/file/upload.h"
 
 #include <errno.h>
@@ -156,7 +156,7 @@ static void on_sent(void *ctx, bool is_ok)
     }
 }
 
-/* False: it was answered that there is none. */
+/* False: an error was answered. */
 static bool start_helper(struct upload *u)
 {
     const struct helper_job work = {.choose = choose,
@@ -178,7 +178,7 @@ static bool start_helper(struct upload *u)
     return true;
 }
 
-/* What has come, or when all has been sent, the end. */
+/* Sends what has arrived or, when all has been sent, the end. */
 static void send_next(struct upload *u)
 {
     struct buf empty = u->flight;

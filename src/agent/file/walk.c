@@ -1,5 +1,5 @@
-/* walk.c - one open directory per level on a stack of our own; no recursion, no path is
- * resolved twice. */
+/* walk.c - walks a directory tree: one open directory per level, on an explicit stack; no
+ * recursion, and no path is resolved twice. */
 #include "agent/file/walk.h"
 
 #include <dirent.h>

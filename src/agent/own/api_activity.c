@@ -1,12 +1,12 @@
-/* api_activity.c - /v1/agent/activity: whether anything is at work in the box. Whoever would end it for
- * being idle asks here, because not all use of a box passes through the daemon. Neither this call nor a probe
- * of health is use. */
+/* api_activity.c - /v1/agent/activity: whether anything is at work in the box. The daemon asks this
+ * before it ends an idle box, because not all use of a box passes through the daemon. Neither this
+ * call nor a health probe counts as use. */
 #include "agent/core/agent.h"
 #include "agent/core/helper.h"
 #include "agent/own/routes.h"
 #include "agent/shell/shell_session.h"
 
-/* A shell of a session that waits for its next command does nothing; a file call is a request that is
+/* A session's shell that waits for its next command does nothing; a file call is a request that is
  * being served. */
 static bool is_spared(pid_t pid, void *ctx)
 {

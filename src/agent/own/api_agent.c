@@ -1,4 +1,4 @@
-/* api_agent.c - /v1/agent: the agent itself, and whether it asks for the token; /healthz. */
+/* api_agent.c - /v1/agent: the agent itself, and whether it requires the token; /healthz. */
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ static void handle_agent(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-/* For a caller that cannot send the token. Whoever reaches the port has the box from then on. */
+/* For a caller that cannot send the token. From then on everybody who can reach the port can use
+ * the box. */
 static void handle_access(struct http_exchange *ex)
 {
     static const char *const known[] = {"open", NULL};

@@ -1,5 +1,6 @@
-/* api_directories.c - /v1/agent/directories: directories for the box's user, where only root could make them.
- * The daemon asks for those that a client expects. Requests and answers have the form of the file API. */
+/* api_directories.c - /v1/agent/directories: makes directories for the box's user where only root
+ * can make them. The daemon requests those that a client expects. Requests and answers have the
+ * form of the file API. */
 #include <string.h>
 
 #include "agent/aio/file_call.h"

@@ -1,5 +1,5 @@
-/* api_process.c - /v1/agent/processes: the agent's own interface to processes, for what the
- * sandbox API lacks. Answers are plain objects and errors have the form of the daemon's. */
+/* api_process.c - /v1/agent/processes: the agent's own interface to processes, for what the sandbox
+ * API lacks. Answers are plain objects; errors have the same form as the daemon's. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,7 +298,7 @@ static void on_timer(struct rt_timer *timer)
     finish_wait(container_of(timer, struct waiter, timer));
 }
 
-/* Answers when it is dead, at the latest after timeout_ns (RT_NEVER: none). */
+/* Answers when it has ended, at the latest after timeout_ns (RT_NEVER: no limit). */
 static void wait_for(struct http_exchange *ex, struct process *p, uint64_t timeout_ns)
 {
     struct agent *a = http_server_ctx(ex);

@@ -1,6 +1,7 @@
-/* process_stream.c - output to a reader, from an offset and on as it comes. Every reader has its
- * own position and takes its own time; one that is overtaken by the limits of the record gets an
- * event for the gap, or is cut off (bytes), never given a stream with a hole. */
+/* process_stream.c - sends output to a reader, from an offset on, and continues as it is written.
+ * Every reader has its own position and speed. If the record has dropped bytes that a reader still
+ * needs, it gets an event for the gap, or is disconnected (bytes): it never gets a stream with a
+ * hole. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +172,7 @@ static void pump(struct reader *r)
         end(r, false);
     else if (r->is_full)
         rt_timer_cancel(rt, &r->next_turn);
-    else if (n > 0) /* not at once: tasks and timers run before the others' input */
+    else if (n > 0) /* not at once: tasks and timers run before other connections are read */
         rt_timer_set(rt, &r->next_turn, rt_after(rt_now(rt), NS_PER_MS), on_next_turn);
     else if (!r->want_follow || !process_is_running(r->watch.process))
         end(r, true);
@@ -211,7 +212,7 @@ static bool read_offset(struct http_exchange *ex, const char *name, uint64_t *re
     return !http_query(ex, name, text, sizeof(text)) || str_parse_u64(text, 0, INT64_MAX, ret);
 }
 
-/* What the query asks for; false when it is malformed. */
+/* What the query requests; false if it is malformed. */
 static bool read_query(struct http_exchange *ex, struct reader *r)
 {
     const char *accept = http_header(ex, "accept");

@@ -1,5 +1,5 @@
-/* launch.h - from a request's fields to what process_start() takes. Strings of the request are
- * borrowed until launch_fini(). */
+/* launch.h - from the fields of a request to the arguments of process_start(). Strings of the
+ * request are borrowed until launch_fini(). */
 #ifndef AGENT_PROCESS_LAUNCH_H
 #define AGENT_PROCESS_LAUNCH_H
 
@@ -23,16 +23,17 @@ struct launch {
 /* As the agent's user, in its directory. */
 void launch_init(struct launch *l, const struct agent *a);
 void launch_fini(struct launch *l);
-/* Runs `command` by bash, or by sh where there is none. */
+/* Runs `command` by bash, or by sh where there is no bash. */
 void launch_set_shell(struct launch *l, const char *command);
 /* A list of strings. */
 MUST_CHECK int launch_set_argv(struct launch *l, const struct json *args, struct err *err);
-/* As somebody else: see identity_find(). */
+/* As another user: see identity_find(). */
 MUST_CHECK int launch_set_user(struct launch *l, const char *name, struct err *err);
-/* `dir` is absolute, or below the default directory; NULL is that itself. After the user. */
+/* `dir` is absolute, or relative to the default directory; NULL is the default directory. Call it
+ * after setting the user. */
 MUST_CHECK int launch_set_cwd(struct launch *l, const char *dir, struct err *err);
-/* The agent's table with `env` (an object or NULL) over it; HOME, USER and LOGNAME are the user's
- * unless somebody has set them. After the user. */
+/* The agent's table, overridden by `env` (an object or NULL); HOME, USER and LOGNAME are the user's
+ * unless a caller has set them. Call it after setting the user. */
 MUST_CHECK int launch_set_env(struct launch *l, const struct json *env, struct err *err);
 const char *launch_shell_path(void);
 

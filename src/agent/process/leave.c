@@ -1,5 +1,5 @@
-/* leave.c - the end of a box that has time for it: everybody gets a SIGTERM, and the agent waits for
- * them. Who leads a terminal is hung up when it has nothing to do, not before: all that runs at the terminal
+/* leave.c - a graceful end of the box: all processes get a SIGTERM, and the agent waits for them.
+ * The leader of a terminal gets a SIGHUP only when it is idle: everything that runs at the terminal
  * would notice its end. */
 #include "agent/process/leave.h"
 
@@ -21,7 +21,7 @@ static bool has_children(void)
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-/* Without the kernel's list of children it is not known: then it counts as idle. */
+/* Without the kernel's list of children this is not known: then it counts as idle. */
 static bool is_idle(pid_t pid)
 {
     char path[64];
@@ -66,7 +66,7 @@ void leave_look(struct leave *l)
     l->on_alone(l->ctx);
 }
 
-/* A file call that has begun is to end by itself. */
+/* A file call that has begun should end by itself. */
 static bool is_spared(pid_t pid, void *ctx)
 {
     const struct process_table *t = ctx;

@@ -1,10 +1,10 @@
-/* leave.h - the end of a box that has time for it. */
+/* leave.h - a graceful end of the box. */
 #ifndef AGENT_PROCESS_LEAVE_H
 #define AGENT_PROCESS_LEAVE_H
 
 #include "agent/process/process.h"
 
-/* on_alone: nobody is left, or the time is over. Zeroed but for it and ctx. */
+/* on_alone: no process is left, or the time is over. Zeroed except for it and ctx. */
 struct leave {
     void (*on_alone)(void *ctx);
     void *ctx;
@@ -16,9 +16,9 @@ struct leave {
 
 /* SIGTERM to everything in the box. */
 void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns);
-/* A child has ended: perhaps it was the last. */
+/* A child has ended: it may have been the last. */
 void leave_look(struct leave *l);
-/* Not on is fine. */
+/* Calling it when not started is fine. */
 void leave_end(struct leave *l);
 
 #endif

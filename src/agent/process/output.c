@@ -1,5 +1,5 @@
-/* output.c - a bounded record of a stream. Writing never fails and never waits for a reader: when
- * the disk refuses, the end is kept in memory instead. */
+/* output.c - a bounded record of a stream. Writing never fails and never waits for a reader: if the
+ * disk fails, the end is kept in memory instead. */
 #include "agent/process/output.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ void output_init(struct output *o, struct output_disk *disk)
 void output_fini(struct output *o)
 {
     if (o->fd >= 0) {
-        (void) close(o->fd); /* it has no name: the disk is free again */
+        (void) close(o->fd); /* it has no name: this frees the disk space */
         o->disk->used -= o->ring;
     }
     o->fd = -1;
@@ -31,7 +31,7 @@ void output_fini(struct output *o)
     buf_fini(&o->head);
 }
 
-/* A file that nobody else can open and that goes with its descriptor. */
+/* A file that nobody else can open and that is deleted when its descriptor is closed. */
 static int make_file(const char *dir)
 {
     char path[256];

@@ -1,6 +1,6 @@
-/* output.h - what one stream of a process wrote, by byte offset. Its beginning stays in memory,
- * the rest goes to a file without a name. The file grows up to a limit and is then used as a ring,
- * so that the beginning and a long end are kept and what lies between is lost (and counted). */
+/* output.h - what one stream of a process wrote, by byte offset. Its beginning stays in memory, the
+ * rest goes to a file without a name. The file grows up to a limit and is then used as a ring: the
+ * beginning and a long end are kept, what lies between is lost (and counted). */
 #ifndef AGENT_PROCESS_OUTPUT_H
 #define AGENT_PROCESS_OUTPUT_H
 
@@ -37,7 +37,7 @@ struct output {
 void output_init(struct output *o, struct output_disk *disk);
 void output_fini(struct output *o);
 void output_append(struct output *o, const char *data, size_t len);
-/* No more will come: gives back memory that was reserved. */
+/* The stream has ended: frees memory that was reserved. */
 void output_finish(struct output *o);
 
 /* The first kept offset at or after `offset`. */

@@ -1,6 +1,6 @@
-/* process.c - life of the processes: start, kill, timeout, forgetting. The leader of a group is
- * reaped in reap.c only, after its group has been dealt with, so that a group's number is never
- * signalled when it may belong to somebody else. */
+/* process.c - life of the processes: start, kill, timeout, removal. The leader of a group is reaped
+ * only in reap.c, after its group was handled, so that a group id is never signalled when another
+ * group may have it. */
 #include "agent/process/process.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ const char *process_outcome_name(enum process_outcome o)
     return names[o];
 }
 
-/* What is kept of outputs must leave the box's programs room on a small disk. */
+/* Recorded outputs must leave room for the box's programs on a small disk. */
 static void limit_disk(struct output_disk *d)
 {
     struct statvfs fs;
@@ -68,8 +68,8 @@ static void closed_if_empty(struct process_table *t)
     on_closed(t->closed_ctx);
 }
 
-/* After its death its group's number is used only while its streams are held, most likely by it,
- * and nobody else of ours has it. */
+/* After the leader's death its group id is used only while its streams are held, most likely by
+ * that group, and no other process of ours has the id. */
 static bool has_holders(const struct process *p)
 {
     return (process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR)) &&
@@ -82,7 +82,7 @@ static void drop(struct process *p)
 
     assert(!process_is_running(p) && list_is_empty(&p->watches));
     if (t->on_closed != NULL && has_holders(p))
-        strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing is to stay */
+        strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing may be left */
     p->is_dropped = true;
     t->closing++;
     list_remove(&t->finished, &p->link);
@@ -231,7 +231,7 @@ int process_start(struct process_table *t, const struct process_request *r, stru
 
 static struct process *find_in(const struct list *l, uint64_t id)
 {
-    /* From the youngest: that is the one most calls are about. */
+    /* From the newest: most calls are about that one. */
     for (struct list_node *n = list_last(l); n != NULL && n != &l->head; n = n->prev) {
         struct process *p = container_of(n, struct process, link);
 

@@ -104,8 +104,8 @@ struct process {
     unsigned handles;
 };
 
-/* Is called, soon and never from inside a call, when there is output, an end of a stream, or a death.
- * One call may stand for many events. */
+/* Called soon, never from inside a call, when there is output, an end of a stream, or a death. One
+ * call may stand for several events. */
 struct process_watch {
     struct process *process;
     struct list_node link;
@@ -130,7 +130,7 @@ void process_table_reap(struct process_table *t);
 
 MUST_CHECK int process_start(struct process_table *t, const struct process_request *r,
                              struct process **ret, struct err *err);
-/* NULL when there is none (any more). */
+/* NULL if there is none (any more). */
 struct process *process_find(const struct process_table *t, uint64_t id);
 /* The running one with this number; NULL when there is none. */
 struct process *process_by_pid(const struct process_table *t, pid_t pid);
@@ -152,8 +152,8 @@ MUST_CHECK int process_close_stdin(struct process *p, struct err *err);
 MUST_CHECK int process_resize(struct process *p, uint16_t cols, uint16_t rows, struct err *err);
 /* To the whole group. */
 MUST_CHECK int process_signal(struct process *p, int signum, struct err *err);
-/* TERM, after the grace KILL; the outcome will be `killed`. When it is dead and others hold its
- * streams: KILL to what is left of its group. */
+/* SIGTERM, after the grace period SIGKILL; the outcome will be `killed`. If it is dead and others
+ * hold its streams: SIGKILL to the rest of its group. */
 void process_kill(struct process *p);
 
 /* process_io.c, for process.c and reap.c */

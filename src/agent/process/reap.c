@@ -1,5 +1,6 @@
-/* reap.c - reaping exited children: those that were started here, and orphans that an init inherits.
- * A leader is looked at before it is reaped: until then its number, and its group's, is taken. */
+/* reap.c - reaps exited children: processes that were started here, and orphans that an init
+ * inherits. A leader is handled before it is reaped: until then nobody else can get its pid or its
+ * group id. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* spawn.c - vfork and exec. Until it execs the child runs in our memory while we stand still: it
+/* spawn.c - vfork and exec. Until it execs, the child runs in our memory while we are suspended: it
  * may only make system calls, and reports why it failed by writing into the plan. */
 #include "agent/process/spawn.h"
 
@@ -72,14 +72,14 @@ NORETURN static void fail_child(struct plan *p, enum stage stage)
     _exit(127);
 }
 
-/* All signals are blocked and all handlers are ours: back to what a program expects. */
+/* All signals are blocked and all handlers are ours: restores what a program expects. */
 static void reset_signals(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigset_t none;
 
     for (int signum = 1; signum < NSIG; signum++)
-        (void) sigaction(signum, &action, NULL); /* some cannot be set, and are right as they are */
+        (void) sigaction(signum, &action, NULL); /* some cannot be set, and need not be */
     (void) sigemptyset(&none);
     (void) pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
@@ -99,7 +99,7 @@ static bool place_descriptors(struct plan *p)
     for (int i = 0; i < count; i++)
         if (dup2(high[i], i) < 0)
             return false;
-    /* Before the directory and the program are looked for: a caller may name them by /proc/self/fd. */
+    /* Before the directory and the program are opened: a caller may name them by /proc/self/fd. */
     return descriptors_close_from(count);
 }
 

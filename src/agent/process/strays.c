@@ -1,5 +1,5 @@
-/* strays.c - the tree of processes as /proc shows it. It is stopped piece by piece before anything
- * dies, because a child of the dead is nobody's. */
+/* strays.c - the tree of processes as /proc shows it. It is stopped step by step before any process
+ * is killed, because the children of a dead process lose their place in the tree. */
 #include "agent/process/strays.h"
 
 #include <dirent.h>
@@ -134,7 +134,7 @@ static void mark(struct tree *t, pid_t top, bool has_session)
     }
 }
 
-/* Signals it, and nothing else that has its number by now. False: it has gone. */
+/* Signals this process, and no other that has got its pid since. False: it is gone. */
 static bool signal_one(const struct stray *one, int signum)
 {
     int fd = (int) syscall(SYS_pidfd_open, one->pid, 0);
@@ -175,7 +175,8 @@ static void remember(struct strays *s, const struct stray *one)
     s->list[s->count++] = *one;
 }
 
-/* Stops those that are not known yet, outside of the group of `top` where it has one; how many. */
+/* Stops those that are not known yet, outside of the group of `top` if it has one; returns how
+ * many. */
 static size_t stop_new(const struct tree *t, struct strays *s, pid_t top, bool has_group)
 {
     size_t count = 0;
@@ -194,7 +195,7 @@ static size_t stop_new(const struct tree *t, struct strays *s, pid_t top, bool h
     return count;
 }
 
-/* Until none is new: what is stopped makes no others. */
+/* Until no new one is found: stopped processes fork no others. */
 static void stop_all(struct strays *s, pid_t top, bool has_group)
 {
     struct tree t = {0};

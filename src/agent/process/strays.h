@@ -7,7 +7,7 @@
  * died, and a number that is used again is not signalled.
  *
  * What is not found: a process that made a session of its own and whose parent died before the
- * search (a daemon). It belongs to the box then, and goes with the box. Nor more than STRAYS_MAX, nor
+ * search (a daemon). It then ends only with the box. Nor more than STRAYS_MAX, nor
  * what still forks after 16 rounds; a box limits the number of its processes. */
 #ifndef AGENT_PROCESS_STRAYS_H
 #define AGENT_PROCESS_STRAYS_H
@@ -20,7 +20,7 @@ enum { STRAYS_MAX = 4096 };
 
 struct stray {
     pid_t pid;
-    unsigned long long started; /* ticks since the machine did */
+    unsigned long long started; /* in ticks since the machine started */
 };
 
 struct strays {
@@ -32,7 +32,7 @@ struct strays {
 /* Signals the group of `leader`, which leads its session too and is not reaped, and all that is found
  * outside of the group; that is remembered. Stopped ones go on. */
 void strays_signal(struct strays *s, pid_t leader, int signum);
-/* Kills those that are remembered, and forgets them. */
+/* Kills the remembered ones, and forgets them. */
 void strays_kill(struct strays *s);
 /* Forgets them. */
 void strays_forget(struct strays *s);

@@ -1,5 +1,5 @@
-/* bash_session.h - sessions of the bash API: a name and a directory. Commands are processes of
- * their own that carry the session's id; nothing of them lasts but their output. */
+/* bash_session.h - sessions of the bash API: a name and a directory. Each command is a separate
+ * process that carries the session's id; only its output is kept. */
 #ifndef AGENT_SHELL_BASH_SESSION_H
 #define AGENT_SHELL_BASH_SESSION_H
 
@@ -18,7 +18,8 @@ struct bash_session {
 
 /* NULL when there is none. Counts as use. */
 struct bash_session *bash_session_find(struct agent *a, const char *id);
-/* `id` NULL: one is made up. The oldest idle one makes room; SP_QUEUE_FULL when all are busy. */
+/* `id` NULL: it is generated. The oldest idle session is closed to make room; SP_QUEUE_FULL if all
+ * are busy. */
 MUST_CHECK int bash_session_open(struct agent *a, const char *id, const char *exec_dir,
                                  struct bash_session **ret, struct err *err);
 /* Kills what runs in it. */

@@ -1,6 +1,7 @@
-/* dir.c - looks at a directory as the user will, before a shell is sent there: a process
- * becomes the user, goes there and returns where it is. It runs in our memory while we stand still, so it
- * only makes system calls; /proc/self is that process, which has nothing of ours open. */
+/* dir.c - checks as the user that a directory can be entered, before a shell is started there: a
+ * process switches to the user, enters it and returns its path. It runs in our memory while we are
+ * suspended, so it only makes system calls; /proc/self is that process, which has none of our
+ * descriptors open. */
 #include "agent/shell/dir.h"
 
 #include <pthread.h>

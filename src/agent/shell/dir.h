@@ -6,8 +6,8 @@
 
 enum { SHELL_DIR_MAX = 1024 };
 
-/* An absolute directory that the user can enter, to dst (of SHELL_DIR_MAX): without links, or as it
- * was named. SP_INVALID_FIELD when it is none. */
+/* Writes an absolute directory that the user can enter to dst (of SHELL_DIR_MAX): without links, or
+ * as it was named. SP_INVALID_FIELD if there is no such directory. */
 MUST_CHECK int shell_dir_pick(const struct agent *a, const char *dir, bool keep_links, char *dst,
                               struct err *err);
 

@@ -63,7 +63,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     if (n > 0) {
         buf_append(&p->text, chunk, (size_t) n);
         if (buf_failed(&p->text))
-            buf_reset(&p->text); /* nothing that a shell of ours reports */
+            buf_reset(&p->text); /* not a report that a shell of ours would write */
         report(p);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         (void) uv_poll_stop(poll); /* the shell is dead or closed it: its death is noticed */

@@ -1,7 +1,7 @@
-/* shell_session.c - commands in a living shell. A command is put into a file in memory and a line
- * on a pipe makes the shell source it, so that it is neither echoed nor limited by the terminal.
- * When it is over the shell prints a mark that nobody can guess, which shows that all output before
- * it has arrived, and reports status and directory on another pipe. */
+/* shell_session.c - commands in a shell that stays open. A command is written to a file in memory,
+ * and a line on a pipe makes the shell source it, so that it is neither echoed nor limited by the
+ * terminal. At its end the shell prints a mark that nobody can guess, which shows that all output
+ * before it has arrived, and reports status and directory on another pipe. */
 #include "agent/shell/shell_session.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static const char bash_loop[] = "exec 251<&3 252<&4 253>&5 254>&1 3<&- 4<&- 5>&-
                                 "builtin printf '\\036%s' \"$__mark\" >&254\n"
                                 "builtin printf '%s %s\\0' \"$__code\" \"$PWD\" >&253\n"
                                 "done\n";
-/* A plain sh knows one-digit descriptors only. */
+/* A plain sh supports only one-digit descriptors. */
 static const char sh_loop[] = "exec 6>&1 7<&3 8<&4 9>&5 3<&- 4<&- 5>&-\n"
                               "trap : INT\n"
                               "while IFS= command read -r __mark <&8; do\n"
@@ -159,7 +159,7 @@ static bool find_mark(struct shell_session *s)
         size_t n = 0;
         const char *found;
 
-        /* Pieces of the record meet at its seams; some may be lost. */
+        /* Parts of the record are read one by one; some may be lost. */
         while (n < sizeof(chunk) && output_seek(o, at + n) == at + n) {
             size_t got = output_read(o, at + n, chunk + n, sizeof(chunk) - n);
 

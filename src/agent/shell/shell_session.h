@@ -68,7 +68,8 @@ void shell_unwatch(struct shell_watch *w);
 
 const char *shell_status_name(enum shell_status s);
 struct shell_session *shell_session_find(struct agent *a, const char *id);
-/* `id` NULL: one is made up. The oldest idle one makes room; SP_QUEUE_FULL when all are busy. */
+/* `id` NULL: it is generated. The oldest idle session is closed to make room; SP_QUEUE_FULL if all
+ * are busy. */
 /* `cwd` and `exec_dir` below: from shell_dir_pick(), or NULL. */
 MUST_CHECK int shell_session_open(struct agent *a, const char *id, const char *cwd,
                                   struct shell_session **ret, struct err *err);
@@ -84,7 +85,7 @@ MUST_CHECK int shell_session_write(struct shell_session *s, const char *data, si
 void shell_session_kill(struct shell_session *s);
 /* The end of the command's output so far. */
 uint64_t shell_session_end(const struct shell_session *s);
-/* What it printed from `from` on: whole, or at most `max` bytes of it with a note in the middle. */
+/* The output from `from` on: complete, or at most `max` bytes of it with a note in the middle. */
 void shell_session_text(const struct shell_session *s, uint64_t from, size_t max, struct buf *dst);
 
 #endif
