@@ -152,7 +152,7 @@ static void test_token_of_the_environment(void **state)
     assert_int_equal(get(f, "/v1/agent", "s3cret-tokens", NULL), 401);
     assert_int_equal(get(f, "/v1/sandbox", NULL, NULL), 200);
 
-    /* Nobody in the box can read it there. */
+    /* No other process in the box can read it there. */
     (void) snprintf(path, sizeof(path), "/proc/%d/environ", (int) f->agent.pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_int_equal(fd >= 0, geteuid() == 0); /* it is hidden from its own user */
@@ -239,7 +239,7 @@ static void leave_orphan(void)
     _exit(0);
 }
 
-static void test_init_buries_orphans(void **state)
+static void test_init_reaps_orphans(void **state)
 {
     struct fixture *f = *state;
     int own_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_token_of_a_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_token_file_is_fatal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_options, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_init_buries_orphans, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_init_reaps_orphans, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

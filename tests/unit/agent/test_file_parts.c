@@ -463,14 +463,14 @@ static void test_result_that_is_none(void **state)
     assert_int_equal(give(&r, &good, sizeof(good)), 0);
     assert_int_equal(give(&r, "abcd", 4), 4);
     assert_true(file_result_is_done(&r));
-    assert_int_equal(give(&r, "e", 1), 0); /* more than was said */
+    assert_int_equal(give(&r, "e", 1), 0); /* more than announced */
     assert_true(r.is_bad);
     file_result_fini(&r);
     file_head_init(&good, 200, FILE_RESULT_BODY_MAX + 1);
     file_result_init(&r, false);
     assert_int_equal(give(&r, &good, sizeof(good)), 0);
     assert_true(r.is_bad);
-    assert_int_equal(r.body.cap, 0); /* nothing is reserved for what is only said */
+    assert_int_equal(r.body.cap, 0); /* nothing is reserved for bytes that are only announced */
     file_result_fini(&r);
 }
 

@@ -150,16 +150,16 @@ static void test_count_v2(void **state)
     assert_int_equal(oom_open(f->dir), -1);
     put(f, "sys/fs/cgroup/memory.events", events);
     check_count(f, 3);
-    /* The host's path, which the box does not see. */
+    /* The host's path, which does not exist in the box. */
     put(f, "proc/self/cgroup", "0::/sandpool/box\n");
     check_count(f, 3);
-    /* The host's path, which is there. */
+    /* The host's path, which exists. */
     put(f, "sys/fs/cgroup/sandpool/box/memory.events", "oom 1\noom_kill 1\noom_group_kill 4\n");
     check_count(f, 5);
     /* Above the top of the namespace. */
     put(f, "proc/self/cgroup", "0::/../other\n");
     check_count(f, 3);
-    /* Nothing is told: what is mounted. */
+    /* No group is listed: what is mounted is used. */
     put(f, "proc/self/cgroup", "");
     check_count(f, 3);
 }

@@ -1,4 +1,5 @@
-/* Opening paths that lead into the kernel's own files, by openat2(2) and by the walk that stands in for it. */
+/* Opening paths that lead into the kernel's own files, by openat2(2) and by the walk that replaces
+ * it on kernels without it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
