@@ -1,6 +1,6 @@
-/* box.h - client of the agent in a box, for programs that poll(2). One object is one connection
- * that carries one call at a time; nothing here waits but sp_box_wait(), so that a program can
- * stream from one and write to another. */
+/* box.h - client of the agent in a box, for programs that use poll(2). One object is one connection
+ * that carries one call at a time. Only sp_box_wait() blocks, so that a program can stream from one
+ * object and write to another. */
 #ifndef SANDPOOL_BOX_H
 #define SANDPOOL_BOX_H
 
@@ -13,7 +13,8 @@ struct sp_box_call {
     const char *target; /* escaped, "/v1/..." */
     const void *body;   /* copied; NULL: none */
     size_t len;
-    /* NULL: the answer is collected. Else a 2xx's body goes here as it comes; false: enough. */
+    /* NULL: the answer is collected. Else the body of a 2xx answer goes here as it arrives; return
+     * false to stop. */
     bool (*on_data)(void *ctx, const char *data, size_t len);
     void *ctx;
 };
@@ -22,22 +23,22 @@ struct sp_box_call {
 struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failure);
 void sp_box_free(struct sp_box *b); /* NULL is fine */
 
-/* Begins a call; one that is under way is given up, with its connection. */
+/* Begins a call; a call that is under way is aborted, and its connection closed. */
 int sp_box_begin(struct sp_box *b, const struct sp_box_call *call, struct sp_failure *failure);
 bool sp_box_is_busy(const struct sp_box *b);
 /* What to poll for while it is busy. */
 int sp_box_fd(const struct sp_box *b);
 short sp_box_events(const struct sp_box *b);
-/* Goes on as far as it can without waiting, and reads at most one piece. SP_OK: see
+/* Continues as far as possible without waiting, and reads at most one piece. SP_OK: see
  * sp_box_is_busy(); else the call has failed and is over. */
 int sp_box_step(struct sp_box *b, struct sp_failure *failure);
-/* The rest of the call, waiting. */
+/* Completes the call, and waits for it. */
 int sp_box_wait(struct sp_box *b, uint64_t timeout_ms, struct sp_failure *failure);
 /* The collected answer of the last call, until the next begins; "" for none. */
 const char *sp_box_answer(const struct sp_box *b);
-/* Where the answer's bytes begin in what they are a part of; 0 when it is not known. */
+/* Offset of the answer's first byte in the whole stream or file; 0 if it is not known. */
 uint64_t sp_box_offset(const struct sp_box *b);
-/* Hangs up. */
+/* Closes the connection. */
 void sp_box_close(struct sp_box *b);
 
 #endif

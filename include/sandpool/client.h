@@ -31,7 +31,8 @@ void sp_client_free(struct sp_client *c); /* NULL is fine */
 const char *sp_client_socket(const struct sp_client *c);
 /* How long one call may take; 0 is the default of 60 s. An acquire may take its wait_ms more. */
 void sp_client_set_timeout(struct sp_client *c, uint64_t timeout_ms);
-/* A call that waits while `fd` becomes readable hangs up and fails with SP_CANCELLED; -1: none. */
+/* If `fd` becomes readable while a call waits, the call closes its connection and fails with
+ * SP_CANCELLED; -1: none. */
 void sp_client_set_interrupt(struct sp_client *c, int fd);
 
 /* One call. `body` NULL: none. The answer's body (NUL-terminated, from malloc, the caller frees) is put in
@@ -61,7 +62,7 @@ struct sp_acquire {
     const char *user_id;    /* NULL: "default" */
     const char *profile;    /* NULL: the thread's own, else `default` */
     const char *sandbox_id; /* NULL: computed by the daemon */
-    const char *request_id; /* NULL: none; by it GET /v1/waiting finds it while it waits */
+    const char *request_id; /* NULL: none; GET /v1/waiting finds the acquire by it while it waits */
     bool has_wait;
     uint64_t wait_ms; /* with has_wait; else the daemon's default */
     uint64_t ttl_s;   /* 0: the profile's */
@@ -88,7 +89,7 @@ struct sp_lease {
 
 int sp_acquire(struct sp_client *c, const struct sp_acquire *a, struct sp_lease *ret,
                struct sp_failure *failure);
-/* generation 0: whatever it is. */
+/* generation 0: any. */
 int sp_release(struct sp_client *c, const char *sandbox_id, uint64_t generation, bool want_destroy,
                struct sp_failure *failure);
 

@@ -14,7 +14,7 @@
     X(NOT_FOUND, "not_found", 404, false, "no such sandbox")                                      \
     X(NO_ROUTE, "no_route", 404, false, "no such path")                                           \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, false,                                       \
-      "the path exists, the method does not")                                                     \
+      "this path does not support the method")                                                    \
     X(REQUEST_TIMEOUT, "request_timeout", 408, true, "the request did not arrive in time")        \
     X(SPEC_CONFLICT, "spec_conflict", 409, false, "the thread holds a box of another profile")    \
     X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")  \
@@ -23,13 +23,14 @@
     X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                \
     X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")              \
     X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                 \
-    X(EXPECTATION_FAILED, "expectation_failed", 417, false, "only 100-continue can be expected")  \
+    X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
+      "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
-    X(INTERNAL, "internal", 500, false, "the daemon made a mistake")                              \
+    X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \
     X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                       \
     X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")               \
     X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")               \
@@ -40,8 +41,8 @@
     X(PAUSED, "paused", 503, true, "the pool is paused")                                          \
     X(STARTING, "starting", 503, true, "the daemon is still starting")                            \
     X(TIMEOUT, "timeout", 504, true, "the operation did not finish in time")                      \
-    X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are spoken")          \
-    /* below: never sent by the daemon, met by its clients and inside it */                       \
+    X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are supported")       \
+    /* below: never sent by the daemon, only used by its clients and inside it */                 \
     X(CONNECT_FAILED, "connect_failed", 0, true, "the daemon cannot be reached")                  \
     X(PROTOCOL, "protocol", 0, false, "the peer's response is malformed")                         \
     X(TOO_BIG, "too_big", 0, false, "a limit was exceeded")                                       \

@@ -127,7 +127,7 @@ static void refuse_route(struct http_exchange *ex)
     router_allow(ex->match.allowed, &allow);
     http_add_header(ex, "Allow", buf_str(&allow));
     buf_fini(&allow);
-    http_reply_error(ex, SP_METHOD_NOT_ALLOWED, "the path exists, the method does not", 0);
+    http_reply_error(ex, SP_METHOD_NOT_ALLOWED, "this path does not support the method", 0);
 }
 
 static bool keep_body(struct parse *p, const char *data, size_t len)

@@ -171,7 +171,7 @@ static int check_framing(struct parse *p, const llhttp_t *s)
     p->content_length = coding != NULL ? 0 : s->content_length;
     if (expect != NULL && p->is_http11) {
         if (strcasecmp(expect, "100-continue") != 0)
-            return refuse(p, SP_EXPECTATION_FAILED, "only 100-continue can be expected");
+            return refuse(p, SP_EXPECTATION_FAILED, "only 'Expect: 100-continue' is supported");
         p->wants_continue = p->has_body;
     }
     return 0;
@@ -182,7 +182,7 @@ static int on_version_complete(llhttp_t *s)
     struct parse *p = s->data;
 
     if (s->http_major != 1 || s->http_minor > 1)
-        return refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are spoken");
+        return refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are supported");
     p->is_version_done = true;
     return 0;
 }
@@ -296,7 +296,7 @@ static enum parse_result fail(struct parse *p, llhttp_errno_t e)
     bool is_version = e == HPE_INVALID_VERSION && !p->is_version_done;
 
     if (p->error == SP_OK && (is_version || e == HPE_PAUSED_H2_UPGRADE))
-        (void) refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are spoken");
+        (void) refuse(p, SP_HTTP_VERSION, "only HTTP/1.0 and HTTP/1.1 are supported");
     else if (p->error == SP_OK)
         (void) refuse(p, SP_BAD_REQUEST, llhttp_get_error_reason(state_of(p)));
     return PARSE_BAD;
