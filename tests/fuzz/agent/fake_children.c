@@ -1,5 +1,6 @@
-/* fake_children.c - defines the functions of spawn.c, strays.c, helper.c and helper_child.c, so that the linker does
- * not take those. What is between them and the callers is the agent's own. */
+/* fake_children.c - defines the functions of spawn.c, strays.c, helper.c and helper_child.c, so
+ * that the linker does not take those. The code between them and their callers is the real code of
+ * the agent. */
 #include "fake_children.h"
 
 #include <errno.h>
@@ -267,7 +268,7 @@ bool helper_reaped(struct helper_table *t, pid_t pid)
     return false;
 }
 
-/* --- spawn.c: `cat` for who wants input, else a process that has ended --- */
+/* --- spawn.c: `cat` for a process with input, else a process that has ended --- */
 
 int spawn_resize(int fd, uint16_t cols, uint16_t rows, struct err *err)
 {

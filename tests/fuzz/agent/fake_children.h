@@ -1,5 +1,5 @@
-/* fake_children.h - stands in for what the agent does by other processes: commands are `cat` or nothing, and file
- * calls run in this process, on a small tree that is the whole file system to them. */
+/* fake_children.h - replaces what the agent does by other processes: commands are `cat` or nothing,
+ * and file calls run in this process, on a small tree that is their whole file system. */
 #ifndef FUZZ_FAKE_CHILDREN_H
 #define FUZZ_FAKE_CHILDREN_H
 
@@ -8,9 +8,9 @@
 
 /* Once, at the start. */
 void fake_children_init(void);
-/* Before each input: the tree as it was; `seed` decides how answers are cut. */
+/* Before each input: restores the tree; `seed` decides how answers are split. */
 void fake_children_begin(uint64_t seed);
-/* Whether a file call still has something to say. */
+/* Whether a file call has more output. */
 bool fake_children_are_busy(void);
 
 #endif

@@ -145,7 +145,7 @@ static void begin(struct world *w)
         abort();
 }
 
-/* An answer begins as one. */
+/* An answer must begin with a status line. */
 static void look(struct world *w, const char *data, size_t len)
 {
     static const char begins[] = "HTTP/1.1 ";
@@ -155,7 +155,7 @@ static void look(struct world *w, const char *data, size_t len)
     w->status_len += n;
 }
 
-/* True when something went over the connection. */
+/* True if something was sent or received. */
 static bool exchange(struct world *w)
 {
     char data[4096];

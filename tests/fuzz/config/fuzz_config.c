@@ -1,5 +1,5 @@
-/* Any bytes as a configuration file: refused with a sentence, or loaded; what was loaded prints to
- * a file that loads again to the same. */
+/* Any bytes as a configuration file: refused with an error message, or loaded. A loaded
+ * configuration is printed to a file that loads again to the same configuration. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void check_round_trip(const struct config *c)
     struct config *again = NULL;
     struct buf text;
 
-    /* Hidden values do not come back. */
+    /* Hidden values are not restored. */
     for (unsigned i = 0; i < c->profile_count; i++) {
         (void) config_spec_hash(&c->profiles[i]);
         if (c->profiles[i].env.count > 0)

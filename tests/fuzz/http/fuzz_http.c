@@ -1,6 +1,6 @@
-/* fuzz_http.c - bytes to the HTTP parser. The first two bytes seed how the rest is cut and when
- * the body is paused. Besides not crashing: requests are served one after the other as a
- * connection does it, limits hold, and the cuts must not change what was understood. */
+/* fuzz_http.c - feeds bytes to the HTTP parser. The first two bytes seed how the rest is split and
+ * when the body is paused. Checked besides crashes: requests are served one after the other as in a
+ * connection, limits hold, and the splits must not change the result. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct run {
     struct parse parse;
     struct rand *random; /* NULL: all at once, never paused */
-    uint64_t digest;     /* of everything understood, in order */
+    uint64_t digest;     /* of everything parsed, in order */
     uint64_t complete;   /* the same up to the last whole request */
     uint64_t body;       /* bytes of this one */
     bool is_bad;
-    bool is_uncertain; /* refused by a rule that looks at what has arrived so far */
+    bool is_uncertain; /* refused by a rule that checks what has arrived so far */
 };
 
 static void handle(struct http_exchange *ex)
@@ -78,7 +78,7 @@ static void understand(struct run *r)
         digest(r, value, strlen(value));
 }
 
-/* True when the connection would go on behind it. */
+/* True if the connection would continue after it. */
 static bool step(struct run *r, const char *data, size_t len, size_t *used)
 {
     struct parse *p = &r->parse;
@@ -153,6 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     whole = run_over(text, size - 2, NULL);
     if (!cut.is_uncertain && !whole.is_uncertain &&
         (cut.complete != whole.complete || cut.is_bad != whole.is_bad))
-        abort(); /* the cuts changed the meaning; which of two faults is named first may differ */
+        abort(); /* the splits changed the result; which of two errors is reported first may
+                  * differ */
     return 0;
 }

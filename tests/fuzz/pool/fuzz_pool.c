@@ -1,6 +1,6 @@
-/* fuzz_pool.c - bytes become events, sensible and senseless ones: answers nobody asked for, wrong
- * epochs, listings of strangers. Whatever comes, the invariants hold and nothing is left in limbo.
- * Effects are kept in a table, so that the bytes can also answer them properly. */
+/* fuzz_pool.c - turns bytes into events, valid and invalid ones: answers without a request, wrong
+ * epochs, listings of unknown boxes. Whatever arrives, the invariants hold and no request stays
+ * without an end. Effects are kept in a table, so that the bytes can also answer them properly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
