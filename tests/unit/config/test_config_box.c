@@ -285,7 +285,7 @@ static void test_bad_boxes(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         expect_error(cases[i].text, cases[i].message);
-    /* the last that fits; and who makes no such boxes needs no ids */
+    /* the last one that fits; a configuration without such boxes needs no ids */
     (void) config_free(load("oci: {id_base: 2147418112}\npool: {max_boxes: 32768}\n"));
     (void) config_free(load("pool: {max_boxes: 100000}\nprofiles: {default: {backend: sim}}\n"));
 }

@@ -144,7 +144,7 @@ static void test_others(void **state)
            "docker.stop_grace_s (30) is more than what destroy_timeout_s leaves (29)");
 }
 
-/* Of another backend they do not matter. */
+/* With another backend they do not matter. */
 static void test_not_docker(void **state)
 {
     (void) state;

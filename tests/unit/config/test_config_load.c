@@ -1,5 +1,5 @@
-/* Files that load, files that do not and the exact place and sentence of the refusal, and the
- * environment in values. */
+/* Files that load; files that do not, with the exact position and text of the error; and
+ * environment variables in values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,7 +187,7 @@ static const struct {
      "t.yaml:1:21: tcp.tokens.bob must have at least 16 characters"},
     {"tcp: {operators: [[a]]}\n", "t.yaml:1:19: tcp.operators must be a list of words"},
     {"tcp: {operators: {a: b}}\n", "t.yaml:1:22: tcp.operators must be a list of words"},
-    /* YAML that is not for us */
+    /* YAML features that are not supported */
     {"log: &a {level: info}\n", "t.yaml:1:6: anchors are not supported: write the value out"},
     {"instance: &a x\n", "t.yaml:1:11: anchors are not supported: write the value out"},
     {"log: *a\n", "t.yaml:1:6: aliases are not supported: write the value out"},
@@ -311,7 +311,7 @@ static void test_several_problems(void **state)
     buf_fini(&text);
 }
 
-static void test_secrets_are_not_told(void **state)
+static void test_secrets_are_not_shown(void **state)
 {
     (void) state;
     static const char text[] = "tcp: {tokens: {bob: hunter2}}\n";
@@ -427,7 +427,7 @@ static void test_backend_names(void **state)
     for (unsigned i = 0; config_backends[i] != NULL; i++) {
         char text[160];
 
-        /* what the two need besides is not the point */
+        /* the other requirements of the two are not tested here */
         (void) snprintf(text, sizeof(text),
                         "profiles: {a: {backend: %s, image: 'docker://x', "
                         "remote: {provisioner_url: 'http://x'}}}",
@@ -451,7 +451,7 @@ int main(void)
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_socket_path_limit),
         cmocka_unit_test(test_several_problems),
-        cmocka_unit_test(test_secrets_are_not_told),
+        cmocka_unit_test(test_secrets_are_not_shown),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_files),

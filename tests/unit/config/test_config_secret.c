@@ -88,7 +88,7 @@ static void test_no_file(void **state)
     assert_int_equal(config_read_secret("a.key_file", "/", 3, key, CAP, &err), SP_CONFIG);
     assert_string_equal(err.msg, "a.key_file '/' is not a file");
     (void) snprintf(name, sizeof(name), "%s.pipe", path);
-    assert_int_equal(mkfifo(name, 0600), 0); /* nobody writes: it must not wait */
+    assert_int_equal(mkfifo(name, 0600), 0); /* nobody writes to it: reading must not wait */
     assert_int_equal(config_read_secret("a.key_file", name, 3, key, CAP, &err), SP_CONFIG);
     assert_non_null(strstr(err.msg, "is not a file"));
     assert_int_equal(unlink(name), 0);

@@ -1,6 +1,6 @@
 /* The table against everything made from it: each key goes through a file and back, the example is
- * the table, reload and hash follow the flags. What is expected of which key is written out here
- * a second time where it matters (reload, spec), so that a slip in the table is seen. */
+ * the table, reload and hash follow the flags. Where it matters (reload, spec), the expected flags
+ * of the keys are written here a second time, so that a mistake in the table is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static const struct {
     {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
 };
 
-/* A value other than the default that passes alone. */
+/* A value other than the default that is valid by itself. */
 static const char *other_value(const struct config_key *k)
 {
     for (size_t i = 0; i < ARRAY_LEN(special); i++) {
@@ -107,7 +107,7 @@ static const char *backend_of(const struct config_key *k)
     return "";
 }
 
-/* What the section of such a key needs beside it. */
+/* Other keys that the section of such a key requires. */
 static const char *section_rest(const struct config_key *k)
 {
     if (strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0)
@@ -118,13 +118,13 @@ static const char *section_rest(const struct config_key *k)
     return "";
 }
 
-/* What a key cannot be without, as the rest of the file. */
+/* Keys that this key requires, as the rest of the file. */
 static const char *companions(const struct config_key *k)
 {
     return strcmp(k->path, "profiles.*.mounts") == 0 ? "mounts: {allow: [/srv/a]}, " : "";
 }
 
-/* What such a file is without the key. */
+/* Such a file without the key. */
 static struct config *load_without(const struct config_key *k)
 {
     char text[256];
@@ -136,7 +136,7 @@ static struct config *load_without(const struct config_key *k)
     return load(text);
 }
 
-/* A file that sets only this key (and what it cannot be without). */
+/* A file that sets only this key (and the keys it requires). */
 static struct config *load_with(const struct config_key *k, const char *value)
 {
     const char *name = config_key_name(k);
@@ -175,7 +175,7 @@ static void test_each_key_goes_through(void **state)
 
         if (config_value_equal(k, object_of(k, c), object_of(k, plain)))
             fail_msg("%s was not set", k->path);
-        /* nothing else was */
+        /* no other key was */
         for (const struct config_key *o = config_key_next(NULL); o != NULL;
              o = config_key_next(o)) {
             if (o == k || strcmp(o->path, "tcp.tokens") == 0)
@@ -442,7 +442,7 @@ static void test_spec_hash(void **state)
         (void) config_free(c);
         (void) config_free(without);
     }
-    /* written down, because boxes outlive the daemon that hashed them */
+    /* fixed values, because boxes outlive the daemon that computed their hash */
     assert_true(plain == 0xe3b0c44298fc1c14ULL);
     assert_true(hash_of("env: {A: b, C: d}") == hash_of("env: {C: d, A: b}"));
     assert_true(hash_of("env: {A: bc}") != hash_of("env: {Ab: c}"));
