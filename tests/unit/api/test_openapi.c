@@ -1,5 +1,5 @@
-/* docs/openapi.json against the code, both ways: what the router serves is documented and what is
- * documented is served; the error codes are the table's; no reference points nowhere. */
+/* docs/openapi.json against the code, both ways: every route is documented and every documented
+ * path is served; the error codes are those of the table; all references exist. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -182,7 +182,7 @@ static void error_codes_are_the_table(void **state)
         assert_int_equal(status, info->http_status);
         assert_int_equal(has_str(retryable, info->name), info->is_retryable);
     }
-    /* Each code of the table is there; as many as the table has: so nothing else is. */
+    /* Each code of the table is there, and their number is the same: so there are no others. */
     assert_int_equal(json_len(codes), count);
     assert_int_equal(json_len(statuses), count);
     for (size_t i = 0; i < json_len(retryable); i++)

@@ -1,5 +1,5 @@
-/* The public id of a thread is a promise to other programs that compute it themselves: known
- * vectors, and no two owners that share one by moving the colon's neighbours. */
+/* The public id of a thread is part of the interface: other programs compute it themselves. Known
+ * vectors, and no two owners get the same id by moving characters across the colon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
