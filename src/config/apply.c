@@ -1,5 +1,6 @@
-/* apply.c - tree to configuration: finds the key of each node, puts the environment in, sets the
- * value. It goes on after a problem, so that one run of --check shows as many as fit. */
+/* apply.c - from the tree to the configuration: finds the key of each node, replaces environment
+ * variables, sets the value. It continues after a problem, so that one run of --check shows as many
+ * problems as fit. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ struct scope {
     void *object; /* struct config or struct config_profile */
     bool is_profile;
     char prefix[NAME_MAX_LEN]; /* "" or a section of the object */
-    char shown[NAME_MAX_LEN];  /* the same for people: "profiles.small.warm." */
+    char shown[NAME_MAX_LEN];  /* the same in messages: "profiles.small.warm." */
 };
 
 static void apply_scalar(const struct scope *s, const struct config_key *k,

@@ -1,5 +1,5 @@
-/* config.c - loading, freeing, comparing. A configuration is built whole and never changed after:
- * a reload makes a new one and the daemon swaps the pointer. */
+/* config.c - loads, frees, compares. A configuration is built completely and never changed
+ * afterwards: a reload makes a new one and the daemon swaps the pointer. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
     return r;
 }
 
-/* One byte more than allowed is enough to know that it is too large. */
+/* Reading one byte more than allowed is enough to detect a file that is too large. */
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
     /* Not blocking: a reload happens on the loop, and the path may have become a pipe. */
@@ -243,7 +243,7 @@ uint64_t config_spec_hash(const struct config_profile *p)
     return v;
 }
 
-/* A provisioner's Pods are made by others: what it takes are calls, and they are short. */
+/* A provisioner's Pods are made by the cluster: for us a create is only a short call. */
 uint64_t config_create_concurrency(const struct config_profile *p)
 {
     enum { USUAL = 4, REMOTE = 16 };
@@ -267,7 +267,7 @@ void config_backend_key(const struct config_profile *p, char *dst, size_t cap)
         buf_printf(&key, ":%s", (const char *) p + k->offset);
     }
     bool is_whole = str_copy(dst, cap, buf_str(&key));
-    assert(is_whole); /* a cut key would make two backends one */
+    assert(is_whole); /* a truncated key would merge two backends */
     buf_fini(&key);
 }
 

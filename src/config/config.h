@@ -18,7 +18,7 @@
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
 
-/* All backends there are; the sections that only one of them has are named after it. */
+/* All backends; the sections that only one of them has are named after it. */
 #define CONFIG_BACKEND_OCI "oci"
 #define CONFIG_BACKEND_DOCKER "docker"
 #define CONFIG_BACKEND_REMOTE "remote"
@@ -51,7 +51,7 @@ enum config_network {
 /* Which sockets a box may make. */
 enum config_sockets { CONFIG_SOCKETS_ANY, CONFIG_SOCKETS_UNIX, CONFIG_SOCKETS_COUNT };
 
-/* How a box comes to serve the API. */
+/* Which program serves the API in a box. */
 enum config_agent { CONFIG_AGENT_INJECT, CONFIG_AGENT_IMAGE, CONFIG_AGENT_COUNT };
 
 enum config_inject {
@@ -61,10 +61,10 @@ enum config_inject {
     CONFIG_INJECT_COUNT
 };
 
-/* When the engine is told to fetch a profile's image. */
+/* When the engine has to fetch a profile's image. */
 enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, CONFIG_PULL_COUNT };
 
-/* Where a container is reached that has a network of its own. */
+/* At which address a container with its own network is reached. */
 enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT };
 
 /* How callers of the provisioner reach their boxes. */
@@ -222,7 +222,7 @@ struct config {
         char profile[CONFIG_NAME_MAX + 1];
         char thread_data[CONFIG_PATH_MAX + 1]; /* "": a thread's data is in its box */
         enum config_boxes boxes;
-        char advertise_host[CONFIG_NAME_MAX + 1]; /* "": as the caller says it */
+        char advertise_host[CONFIG_NAME_MAX + 1]; /* "": the host that the caller used */
         uint64_t wait_ms;
         uint64_t ttl_s;          /* 0: never */
         uint64_t idle_timeout_s; /* 0: never */
@@ -235,58 +235,58 @@ struct config {
     struct config_profile *profiles; /* sorted by name; `default` always exists */
 };
 
-/* Reads a file (or text) into a complete, validated configuration. Errors carry file:line:column
- * and a "did you mean" where one is near; several problems are joined in err->msg as far as they fit (the
- * first is always whole). `path` NULL: all defaults. ${NAME} and ${NAME:-default} in values are taken from the
- * environment; $$ is a dollar. */
+/* Reads a file (or text) into a complete, validated configuration. Errors have file:line:column,
+ * and a "did you mean" if a similar key exists; several problems are joined in err->msg as far as
+ * they fit (the first is always complete). `path` NULL: all defaults. ${NAME} and ${NAME:-default}
+ * in values are taken from the environment; $$ is a dollar. */
 MUST_CHECK int config_load(const char *path, struct config **ret, struct err *err);
 MUST_CHECK int config_parse(const char *name, const char *text, size_t len, struct config **ret,
                             struct err *err);
 struct config *config_free(struct config *c); /* NULL is fine; returns NULL */
 
-/* SP_CONFIG naming the first key that differs and cannot change while running. */
+/* SP_CONFIG with the first key that differs and cannot change while the daemon runs. */
 MUST_CHECK int config_can_reload(const struct config *from, const struct config *to,
                                  struct err *err);
 
 const struct config_profile *config_find_profile(const struct config *c, const char *name);
-/* What a box of this profile is made from: a box with another hash has drifted. Sizes, timeouts
- * and pool settings do not count. */
+/* Hash of what a box of this profile is made from: a box with another hash has drifted. Sizes,
+ * timeouts and pool settings do not count. */
 uint64_t config_spec_hash(const struct config_profile *p);
 /* Profiles with the same key share one backend object, e.g. "sim:/run/sim.sock". */
 void config_backend_key(const struct config_profile *p, char *dst, size_t cap);
-/* The other way: a profile with nothing but the backend of that key. False when it is none. */
+/* The reverse: a profile with only the backend of that key. False if it is not a valid key. */
 MUST_CHECK bool config_profile_at(const char *key, struct config_profile *ret);
-/* create.concurrency, or what is usual for the profile's backend. */
+/* create.concurrency, or the default of the profile's backend. */
 uint64_t config_create_concurrency(const struct config_profile *p);
-/* mounts.c: by their text alone; whoever mounts checks links again.
- * An absolute path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control
- * characters. */
+/* mounts.c: checks only the text of paths; the code that mounts checks links again. An absolute
+ * path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control characters. */
 bool config_path_is_plain(const char *path);
 /* A plain path that is, or is below, one of mounts.allow. */
 bool config_mount_is_allowed(const struct config *c, const char *host_path);
-/* A plain path in a box that is not the box's own: not /, /proc, /sys, /dev, /.sandpool. */
+/* A plain path in a box that is not reserved: not /, /proc, /sys, /dev, /.sandpool. */
 bool config_box_path_is_free(const char *box_path);
-/* provisioner.thread_data: NULL, or what is wrong with it as the rest of a sentence. */
+/* provisioner.thread_data: NULL, or the reason why it is wrong, as the rest of a sentence. */
 const char *config_thread_data_problem(const char *template);
-/* The directory of one thread. False when a name is none, or it would be longer than CONFIG_PATH_MAX.
- * *ret_base: the length of what is the same for all threads. */
+/* The directory of one thread. False if a name is not valid, or the path would be longer than
+ * CONFIG_PATH_MAX. *ret_base: the length of the part that is the same for all threads. */
 MUST_CHECK bool config_thread_path(const char *template, const char *user, const char *thread,
                                    char ret[CONFIG_PATH_MAX + 1], size_t *ret_base);
-/* What of it is the same for all threads, and so holds the data of all; false: there is none. */
+/* The part of it that is the same for all threads, and so holds the data of all; false: there is
+ * none. */
 MUST_CHECK bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1]);
-/* A plain path that is in that, or that has it in it, as far as the text tells. */
+/* Whether a plain path is inside that part, or contains it, judged by its text only. */
 bool config_mount_is_closed(const struct config *c, const char *host_path);
-/* Whether a box of this thread may have a plain path although it is: when it is in the thread's own part of it, or in one of
- * its user's that has no threads. *ret_own: the length of the name of that part. */
+/* Whether a box of this thread may mount such a path: it is in the thread's own directory, or in
+ * one of its user's that has no threads. *ret_own: the length of the name of that directory. */
 MUST_CHECK bool config_thread_owns(const struct config *c, const char *user, const char *thread,
                                    const char *host_path, size_t *ret_own);
-/* http:// or https://, a host, perhaps a port and a path; no user, query or fragment in it. */
+/* http:// or https://, a host, optionally a port and a path; no user, query or fragment. */
 bool config_is_url(const char *url);
-/* secret.c: the first line of the file that the setting `name` gives, of `min` to cap - 1 printable
+/* secret.c: the first line of the file that the setting `name` names, of `min` to cap - 1 printable
  * characters without spaces. SP_CONFIG otherwise. */
 MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
                                   size_t cap, struct err *err);
-/* The name of a variable. */
+/* A valid name of a variable. */
 bool config_is_env_name(const char *name);
 
 /* docker_options.c: an entry of docker.volumes. NULL, or the reason as the rest of a sentence. */

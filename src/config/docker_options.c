@@ -1,5 +1,5 @@
-/* docker_options.c - the forms of texts below docker.*: checked when the configuration is read, taken
- * apart again when a container is described to the engine. */
+/* docker_options.c - the formats of texts below docker.*: checked when the configuration is read,
+ * parsed again when a container is described to the engine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ bool config_list_next(const char **list, char *word, size_t cap)
     if (**list == '\0')
         return false;
     is_whole = str_copy_n(word, cap, *list, len);
-    assert(is_whole); /* no word is longer than its list */
+    assert(is_whole); /* no word is longer than the list */
     *list += (*list)[len] == ',' ? len + 1 : len;
     return true;
 }
@@ -179,12 +179,12 @@ const char *config_docker_problem(const struct config_profile *p, char why[CONFI
     const char *gpus = gpus_problem(p->docker.gpus);
 
     if (p->docker.reach == CONFIG_REACH_ADDRESS && !has_network)
-        return problem("docker.reach", "address needs `network: nat`: else a box has no address",
-                       why);
+        return problem("docker.reach",
+                       "address needs `network: nat`: otherwise a box has no address", why);
     if (!has_network && (strstr(p->runtime, "runsc") != NULL || strstr(p->runtime, "kata") != NULL))
         return problem(
             "network",
-            "must be nat with backend docker and this runtime: no socket can be handed in", why);
+            "must be nat with backend docker and this runtime: no socket can be passed in", why);
     if (p->docker.shm_size > 0 && p->docker.shm_size < SHM_LEAST)
         return problem("docker.shm_size", "must be 0 (as the engine does) or at least 64k", why);
     if (gpus != NULL)

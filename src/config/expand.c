@@ -1,5 +1,5 @@
-/* expand.c - environment variables in values. Only ${NAME}, ${NAME:-default} and $$ mean something;
- * any other dollar is an error, so that "$HOME" is not taken for what it is not. */
+/* expand.c - environment variables in values. Only ${NAME}, ${NAME:-default} and $$ have a meaning;
+ * any other dollar is an error, so that nobody expects "$HOME" to be replaced. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool is_variable(const char *s, size_t len, char *name, size_t cap)
            !(name[0] >= '0' && name[0] <= '9');
 }
 
-/* `s` is after "${"; returns what follows the "}", NULL with the reason. */
+/* `s` is after "${"; returns what follows the "}", or NULL with the reason. */
 static const char *expand_one(const char *s, struct buf *out, char why[CONFIG_WHY_MAX])
 {
     const char *end = strchr(s, '}');
@@ -47,7 +47,7 @@ static const char *expand_one(const char *s, struct buf *out, char why[CONFIG_WH
     return end + 1;
 }
 
-/* Variables hold any bytes; what comes out of here ends up in JSON. */
+/* Variables can contain any bytes, but the result is used in JSON. */
 static bool is_utf8(const unsigned char *s)
 {
     while (*s != '\0') {

@@ -1,4 +1,4 @@
-/* forms.c - texts that have a form. */
+/* forms.c - checks the format of texts. */
 #include <arpa/inet.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* mounts.c - which paths may be mounted where, as far as their text tells. Links are not looked at:
- * they can change, so whoever mounts checks again with the directory open in its hands. */
+/* mounts.c - which paths may be mounted where, judged by their text only. Links are not checked
+ * here: they can change, so the code that mounts checks again with the directory open. */
 #include <string.h>
 
 #include "base/str.h"
@@ -68,7 +68,8 @@ static bool is_word(const char *part, size_t len, const char *word)
     return len == strlen(word) && strncmp(part, word, len) == 0;
 }
 
-/* Names that are whole parts of the path keep threads apart: "{user_id}-{thread_id}" would not. */
+/* Names that are complete parts of the path keep threads separate: "{user_id}-{thread_id}" would
+ * not. */
 const char *config_thread_data_problem(const char *template)
 {
     unsigned users = 0;
@@ -90,11 +91,11 @@ const char *config_thread_data_problem(const char *template)
     if (users != 1 || threads != 1)
         return "must have {user_id} and {thread_id}, each once";
     if (template[1] == '{')
-        return "must begin with a directory that is there";
+        return "must begin with an existing directory";
     return NULL;
 }
 
-/* Callers choose them. */
+/* These names are chosen by callers. */
 static bool is_name(const char *name)
 {
     return str_is_name(name, CONFIG_PATH_MAX, "._-") && strcmp(name, ".") != 0 &&
@@ -144,8 +145,8 @@ bool config_mount_is_closed(const struct config *c, const char *host_path)
                                            is_within(base, host_path, strlen(host_path)));
 }
 
-/* Part by part beside the template. Where a name of another user or thread stands, or where the path ends before the
- * thread's part begins, it has what is not this thread's. */
+/* Compared with the template part by part. If it has the name of another user or thread, or ends
+ * before the thread's part begins, it contains data of other threads. */
 bool config_thread_owns(const struct config *c, const char *user, const char *thread,
                         const char *host_path, size_t *ret_own)
 {

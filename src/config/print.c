@@ -11,15 +11,15 @@ enum { WIDTH = 98 };
 
 static const char example_head[] =
     "# The configuration of sandpoold, complete: every key with its default, so that this file is\n"
-    "# usable as it is and a shorter one needs only what it wants different. Check one with\n"
-    "# `sandpoold --check --config FILE`; `--print` shows what it amounts to.\n"
+    "# usable as it is; a shorter one needs only the keys that differ. Check one with\n"
+    "# `sandpoold --check --config FILE`; `--print` shows the result.\n"
     "#\n"
     "# - Unknown and repeated keys are errors. Times have their unit in the name. Sizes may be\n"
     "#   written 512, 64k, 1M, 2G.\n"
     "# - In values ${NAME} is that environment variable, ${NAME:-text} has a default, $$ is a\n"
     "#   dollar.\n"
-    "# - SIGHUP or `sandpool reload` reads the file again and applies it whole or, when anything\n"
-    "#   is wrong or a key that says \"reload: no\" differs, not at all.\n"
+    "# - SIGHUP or `sandpool reload` reads the file again and applies all of it or, if anything\n"
+    "#   is wrong or a key with \"reload: no\" differs, nothing.\n"
     "\n";
 
 static bool is_plain(const char *s)
@@ -31,8 +31,8 @@ static bool is_plain(const char *s)
     return str_is_name(s, CONFIG_TEXT_MAX, "_./-");
 }
 
-/* One character beyond ASCII as an escape (some of them are line breaks to YAML); returns its
- * length. The text is valid UTF-8: config_expand() saw to it. */
+/* One non-ASCII character as an escape (some of them are line breaks in YAML); returns its length.
+ * The text is valid UTF-8: config_expand() has checked it. */
 static size_t print_escape(const unsigned char *s, struct buf *out)
 {
     size_t len = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
@@ -159,7 +159,7 @@ static void print_map(const struct config_key *k, const void *object, unsigned d
     }
 }
 
-/* That there is a secret may be seen. */
+/* The output may show that there is a secret. */
 static void print_scalar(const struct config_key *k, const void *object, struct buf *out)
 {
     const char *text = (const char *) object + k->offset;
@@ -213,7 +213,7 @@ static void print_section(const struct config_key *k, size_t len, unsigned depth
     buf_puts(out, ":\n");
 }
 
-/* All keys of one object; sections are at most one deep. */
+/* All keys of one object; sections are nested at most once. */
 static void print_object(bool is_profile, const void *object, bool want_help, struct buf *out)
 {
     unsigned base = is_profile ? 2 : 0;

@@ -1,5 +1,5 @@
-/* problem.c - collects what is wrong with a file into one error. The first problem is always there
- * whole, others follow as far as they fit: people fix the first one first. */
+/* problem.c - collects the problems of a file into one error. The first problem is always complete,
+ * others follow as far as they fit: users fix the first one first. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "config/schema.h"
 
 enum {
-    FILE_NAME_MAX = 60, /* of the error's 240 bytes; the end of a path says most */
+    FILE_NAME_MAX = 60, /* of the error's 240 bytes; the end of a path is the most useful part */
     ROOM_FOR_COUNT = 20,
 };
 

@@ -1,5 +1,5 @@
-/* schema.c - the table of configuration keys, from its parts: schema_*.c have one each. A key that is
- * there is parsed, validated, printed, documented and compared at reload; nothing else in the tree
+/* schema.c - the table of configuration keys, from its parts: schema_*.c have one each. A key in it
+ * is parsed, validated, printed, documented and compared at reload; no other place in the tree
  * lists keys. */
 #include "config/schema.h"
 
@@ -29,7 +29,7 @@ const struct config_section config_sections[] = {
     {"http", "Limits of the API's server, for both kinds of socket."},
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
-    {"mounts", "What of this machine may be mounted into boxes."},
+    {"mounts", "Which directories of this machine may be mounted into boxes."},
     {"oci", "For backend oci."},
     {"provisioner", "The daemon as the provisioner of DeerFlow, on a TCP listener of its own."},
     {"profiles",
@@ -40,8 +40,8 @@ const struct config_section config_sections[] = {
     {"profiles.*.limits", "What a box may use."},
     {"profiles.*.docker", "Only for backend docker."},
     {"profiles.*.remote",
-     "Only for backend remote. What a box is like is the provisioner's business: image, user, "
-     "network, limits and env of the profile mean nothing to it; mounts are passed on."},
+     "Only for backend remote. The provisioner decides how a box is made: image, user, network, "
+     "limits and env of the profile have no effect; mounts are passed on."},
     {"profiles.*.sim", "Only for backend sim."},
     {NULL, NULL},
 };

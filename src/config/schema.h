@@ -24,7 +24,7 @@ enum {
     CONFIG_RELOADABLE = 1, /* may change while the daemon runs */
     CONFIG_SECRET = 2,     /* values are never printed */
     CONFIG_SPEC = 4,       /* a box is made from it: counts for config_spec_hash() */
-    CONFIG_ADDRESS = 8,    /* tells one backend object from another: config_backend_key() */
+    CONFIG_ADDRESS = 8,    /* distinguishes one backend object from another: config_backend_key() */
     CONFIG_OF_BACKEND =
         16, /* its section is named after the backend it is for, ignored by others */
 };
@@ -136,16 +136,16 @@ const struct config_node *config_node_get(const struct config_node *n, const cha
 
 /* apply.c: tree to configuration. */
 void config_apply(struct config *c, const struct config_node *root, struct config_problems *p);
-/* validate*.c: what one key alone cannot tell. */
+/* validate*.c: checks that need more than one key. */
 void config_validate(const struct config *c, const struct config_node *root,
                      struct config_problems *p);
-/* docker_options.c: the first thing that is wrong below docker.*, or with what depends on it: the key
- * and the rest of a sentence. NULL: nothing is. */
+/* docker_options.c: the first problem below docker.*, or with what depends on it: the key and the
+ * rest of a sentence. NULL: there is none. */
 const char *config_docker_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX]);
 /* expand.c: ${NAME} and $$; false with the reason. */
 MUST_CHECK bool config_expand(const char *text, struct buf *out, char why[CONFIG_WHY_MAX]);
-/* suggest.c: the key or section that was probably meant; false when nothing is near. `prefix` is
- * where in the file we are: "", "http", "warm". */
+/* suggest.c: the key or section that was probably meant; false if none is similar. `prefix` is the
+ * position in the file: "", "http", "warm". */
 bool config_suggest(bool is_profile, const char *prefix, const char *word, struct buf *out);
 /* config.c */
 struct config *config_new(void);

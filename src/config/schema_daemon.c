@@ -10,8 +10,8 @@ static_assert(sizeof(enum log_level) == sizeof(unsigned), "value.c stores enums 
 
 static const struct config_key keys[] = {
     GLOBAL(instance, STRING, 0, 0, CONFIG_NAME_MAX, "",
-           "Name of this daemon. Its boxes carry it, and boxes of other instances are "
-           "never touched. Empty: made up at the first start and kept in the state "
+           "Name of this daemon. Its boxes are labelled with it, and boxes of other instances "
+           "are never touched. Empty: generated at the first start and kept in the state "
            "directory."),
     GLOBAL(state_dir, PATH, 0, 1, CONFIG_PATH_MAX, "/var/lib/sandpool",
            "Directory of the database and the lock. One daemon per directory."),
@@ -19,8 +19,8 @@ static const struct config_key keys[] = {
            "User ids that may operate the pool (pause, drain, reload, see and destroy "
            "the boxes of others) over the Unix socket, beside root and the daemon's own."),
 
-    CHOICE(log.level, RELOAD, level_names, "info", "What is logged: this level and worse."),
-    CHOICE(log.format, RELOAD, format_names, "logfmt", "How a line looks."),
+    CHOICE(log.level, RELOAD, level_names, "info", "The lowest level that is logged."),
+    CHOICE(log.format, RELOAD, format_names, "logfmt", "The format of a log line."),
 
     GLOBAL(socket.path, PATH, 0, 1, CONFIG_PATH_MAX, "/run/sandpool/sandpool.sock",
            "Where the API listens. At most 107 bytes: the kernel's limit for socket "

@@ -15,41 +15,42 @@ static const struct config_key keys[] = {
             "Where the engine listens: unix:///path or tcp://host:port. Empty: $DOCKER_HOST, else "
             "unix:///var/run/docker.sock."),
     PROFILE(docker.tls_ca, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
-            "For tcp://: the authority (PEM) that vouches for the engine. With any of the three "
-            "the engine is spoken to over TLS only. None of them: when $DOCKER_TLS_VERIFY is set, "
-            "ca.pem, cert.pem and key.pem of $DOCKER_CERT_PATH. Of several profiles of one engine "
-            "the first counts."),
+            "For tcp://: the certificate authority (PEM) that signed the engine's certificate. "
+            "If any of the three is set, only TLS is used. None of them: when $DOCKER_TLS_VERIFY "
+            "is set, ca.pem, cert.pem and key.pem of $DOCKER_CERT_PATH. Of several profiles of "
+            "one engine the first counts."),
     PROFILE(docker.tls_cert, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "The certificate (PEM) that this daemon shows to the engine."),
     PROFILE(docker.tls_key, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "The key (PEM) of that certificate."),
     PROFILE_CHOICE(docker.pull, CONFIG_OF_BACKEND, pull_names, "missing",
                    "When the image is fetched, at the daemon's start and before a box is made. "
-                   "missing: when the engine does not have it. always: its registry is asked for "
-                   "a newer one, at most once a minute. never: it must be there."),
+                   "missing: when the engine does not have it. always: its registry is checked "
+                   "for a newer one, at most once a minute. never: the engine must have it."),
     PROFILE(docker.auth_file, PATH, CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "A config.json of Docker with the user names and passwords of registries (`auths`), "
             "read at each pull. Credential helpers are not run."),
     PROFILE(docker.adopt_prefix, STRING, CONFIG_OF_BACKEND, 0, 40, "",
-            "Adopts what another process runs: a running container called by this, a dash and a "
-            "sandbox's id, without labels of any sandpool, is given to the first who acquires "
-            "that id, when it answers at its published docker.port. It has no token. From then "
-            "on it is that owner's like any other box and ends by the same rules. Until then it "
-            "is not touched: it may be in use. Needs `discover: true`. Of several profiles with "
-            "the same prefix on one engine the first counts. When the prefix is taken away, those "
-            "that were adopted are given up at the next start, but not ended. Empty: nothing is "
-            "adopted."),
+            "Adopts containers of other processes: a running container whose name is this "
+            "prefix, a dash and a sandbox's id, without labels of any sandpool, is leased to the "
+            "first caller that acquires that id, if it answers at its published docker.port. It "
+            "has no token. From then on it belongs to that owner like any other box and ends by "
+            "the same rules. Until then it is not touched: it may be in use. Needs `discover: "
+            "true`. Of several profiles with the same prefix on one engine the first counts. If "
+            "the prefix is removed, adopted containers are no longer managed after the next "
+            "start, but they keep running. Empty: nothing is adopted."),
     PROFILE(docker.container_prefix, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 40, "sandpool",
-            "Containers are called by this, a dash and the sandbox's id."),
+            "The name of a container is this prefix, a dash and the sandbox's id."),
     PROFILE(docker.user, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_NAME_MAX, "",
-            "Who everything in the container runs as: name or number, with :group. Empty: the "
-            "image's own user."),
+            "The user of everything in the container: name or number, optionally with :group. "
+            "Empty: the image's own user."),
     PROFILE(docker.network, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, CONFIG_NAME_MAX, "bridge",
-            "The engine's network that `network: nat` means."),
+            "The engine's network that is used for `network: nat`."),
     PROFILE_CHOICE(docker.inject, CONFIG_OF_BACKEND, inject_names, "auto",
-                   "How the agent comes into the container. mount: this machine's file is mounted "
-                   "read-only, which costs nothing but needs an engine on this machine. upload: "
-                   "copied into each container. auto: mount over a Unix socket, else upload."),
+                   "How the agent is put into the container. mount: this machine's file is "
+                   "mounted read-only, which costs nothing but needs an engine on this machine. "
+                   "upload: copied into each container. auto: mount over a Unix socket, else "
+                   "upload."),
     PROFILE(docker.port, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 1, 65535, "8080",
             "Port in the container that an image with `agent: image` serves."),
     PROFILE_CHOICE(
@@ -65,18 +66,19 @@ static const struct config_key keys[] = {
             "Address under which published ports are reached from here: for an engine elsewhere, "
             "or a daemon that runs in a container itself."),
     PROFILE(docker.call_timeout_s, U64, CONFIG_OF_BACKEND, 1, 3600, "30",
-            "Seconds one call to the engine may take; then the engine is asked what became of "
-            "it. Of several profiles of one engine the first counts."),
+            "Seconds one call to the engine may take; after that the engine is asked for the "
+            "result. Of several profiles of one engine the first counts."),
     PROFILE(docker.creates, U64, CONFIG_OF_BACKEND, 1, 64, "8",
             "Containers that are made at once on one engine, by all its profiles. Of several "
             "the first counts."),
     PROFILE(docker.volumes, LIST, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_TEXT_MAX, "",
-            "Named volumes of the engine in every box: name:/there, name:/there:ro. All boxes see "
-            "the same one, so what a box can write another can read. Never removed by us."),
+            "Named volumes of the engine in every box: name:/there, name:/there:ro. All boxes "
+            "share the same volume, so a box can read what another wrote. Never removed by "
+            "sandpool."),
     PROFILE(docker.tmpfs, MAP, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
-            "File systems in memory, which counts as the box's: path in the box to options among "
-            "size=64m, mode=1777, uid=, gid=, nr_inodes= and exec, separated by commas. Always "
-            "nosuid and nodev, and noexec without exec."),
+            "File systems in memory, which counts as memory of the box: path in the box to "
+            "options among size=64m, mode=1777, uid=, gid=, nr_inodes= and exec, separated by "
+            "commas. Always nosuid and nodev, and noexec without exec."),
     PROFILE(docker.shm_size, SIZE, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, TIB, "0",
             "Size of /dev/shm, which browsers and databases need. 0: what the engine gives, "
             "mostly 64M."),
@@ -84,12 +86,13 @@ static const struct config_key keys[] = {
             "Graphics processors: all, how many, or which: device=0,1. The engine needs the "
             "vendor's container toolkit. Empty: none."),
     PROFILE(docker.cap_add, LIST, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_TEXT_MAX, "",
-            "Capabilities of a box by name, like NET_RAW. Without: a box that runs as root has "
+            "Capabilities of a box by name, like NET_RAW. Empty: a box that runs as root has "
             "CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID and, for our agent, KILL, any other has "
-            "none. The engine's own seccomp list stays on, and no program gains rights by setuid. "
-            "Some, like SYS_ADMIN, open the way out of the container."),
+            "none. The engine's own seccomp list stays on, and no program gains privileges by "
+            "setuid. Some capabilities, like SYS_ADMIN, make it possible to escape from the "
+            "container."),
     PROFILE(docker.stop_grace_s, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, 600, "0",
-            "Seconds that what runs in a box has to end by itself, after a SIGTERM, when it is "
+            "Seconds that the processes of a box have to end after a SIGTERM when it is "
             "destroyed. Less than destroy_timeout_s. 0: killed at once."),
 };
 

@@ -15,23 +15,23 @@ static const struct config_key keys[] = {
            "of them is closed. Applies to the provisioner's listener too."),
 
     GLOBAL(tcp.public_url, STRING, RELOAD, 0, CONFIG_NAME_MAX, "",
-           "What callers on TCP reach this listener as, like https://pool.example.com when a proxy "
-           "stands before it; their sandbox_url begins with it. Empty: what they send as Host."),
+           "The URL at which callers on TCP reach this listener, like https://pool.example.com "
+           "behind a proxy; their sandbox_url begins with it. Empty: the Host that they send."),
     GLOBAL(
         tcp.max_requests, U64, 0, 1, 65536, "512",
         "Requests to boxes that may pass through this listener at once; one more is answered 503."),
     GLOBAL(tcp.max_requests_per_box, U64, RELOAD, 1, 65536, "64",
            "The same for one box; one more is answered 429."),
     GLOBAL(tcp.request_idle_s, U64, RELOAD, 1, DAY, "900",
-           "Seconds such a request may stand still before it is given up."),
+           "Seconds without data after which such a request is aborted."),
 
     GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
-           "Open connections; one more is answered 503 and closed. Operators on the Unix "
-           "socket get in all the same."),
+           "Open connections; one more is answered 503 and closed. Operators on the Unix socket "
+           "can always connect."),
     GLOBAL(http.share_percent, U64, RELOAD, 1, 100, "90",
-           "Of the connections that it has and that are free, one caller (a user id, or a "
-           "token's name) may use this part, and TCP this part of all. The rest is kept "
-           "for others."),
+           "One caller (a user id, or a token's name) may use this part of its own and the free "
+           "connections together, and TCP this part of all connections. The rest is kept for "
+           "others."),
     GLOBAL(http.max_header_bytes, SIZE, RELOAD, KIB, MIB, "16k",
            "Longest request line and headers together; more is answered 431."),
     GLOBAL(http.max_body_bytes, SIZE, RELOAD, KIB, 1024 * MIB, "1M",

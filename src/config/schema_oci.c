@@ -3,8 +3,8 @@
 
 static const struct config_key keys[] = {
     GLOBAL(oci.id_base, U64, 0, 65536, 0x7fff0000, "1610612736",
-           "First of the user and group ids that boxes get, 65536 each, so that no box shares "
-           "one with another or with this machine. The range must be free."),
+           "First of the user and group ids of boxes, 65536 for each box, so that no box shares "
+           "an id with another box or with this machine. The range must be free."),
     GLOBAL(oci.agent, PATH, 0, 0, CONFIG_PATH_MAX, "",
            "The sandpool-agent that is put into boxes, those of docker too. Empty: the one beside "
            "the daemon."),

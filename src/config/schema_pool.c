@@ -12,14 +12,14 @@ static const struct config_key keys[] = {
     GLOBAL(pool.max_waiters, U64, 0, 1, 1000000, "4096",
            "Callers that may wait for a box at once; one more is answered 429."),
     GLOBAL(pool.share_percent, U64, 0, 1, 100, "90",
-           "Of the places in the queue that it has and that are free, one caller (a user "
-           "id, or a token's name) may use this part. The rest is kept for other callers."),
+           "One caller (a user id, or a token's name) may use this part of its own and the free "
+           "places in the queue together. The rest is kept for other callers."),
     GLOBAL(pool.default_wait_ms, U64, RELOAD, 0, 3600000, "30000",
-           "How long an acquire waits for a box when it does not say."),
+           "How long an acquire without wait_ms waits for a box."),
     GLOBAL(pool.max_wait_ms, U64, RELOAD, 0, 3600000, "600000",
            "The longest wait an acquire may ask for."),
     GLOBAL(pool.reconcile_interval_s, U64, RELOAD, 1, DAY, "60",
-           "Seconds between two comparisons of what the backends run with what is "
+           "Seconds between two comparisons of the boxes that the backends run with what is "
            "recorded."),
 
     CHOICE(store.durability, 0, durability_names, "auto",

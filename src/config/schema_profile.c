@@ -20,25 +20,26 @@ static const struct config_key keys[] = {
             "that can start a box here; `sandpool doctor` shows which and why. For docker: a "
             "runtime the engine knows by this name (Podman: none); empty: the engine's default."),
     PROFILE(rootfs, STRING, CONFIG_SPEC, 1, CONFIG_PATH_MAX, "host",
-            "What a box sees as its file system, under a layer of its own. host: this machine's "
-            "/usr and a few files of /etc, nothing of homes, root, run or var. Or the path of a "
-            "directory that holds a whole system."),
+            "The file system of a box, below a writable layer of its own. host: this machine's "
+            "/usr and a few files of /etc, but not /home, /root, /run or /var. Or the path of a "
+            "directory with a complete system."),
     PROFILE(image, STRING, CONFIG_SPEC, 0, CONFIG_PATH_MAX, "",
             "Instead of rootfs: an OCI layout (oci:/path[:tag]), a docker archive "
             "(docker-archive:/path.tar) or a registry's image (docker://name), unpacked once by "
             "skopeo and umoci. For docker: a name as the engine knows it (debian:12), required, "
             "pulled when it is missing."),
     PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
-            "Who runs commands and owns files in a box unless a caller says otherwise. For docker "
-            "see docker.user."),
+            "The user that runs commands and owns files in a box, unless a caller names another. "
+            "For docker see docker.user."),
     PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
                    "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
                    "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
     PROFILE_CHOICE(
         sockets, CONFIG_SPEC, sockets_names, "any",
-        "Only for oci with `network: none`. unix: a box makes Unix sockets only, no connections even "
-        "to itself: those of the internet hold memory that the kernel charges to nobody (SECURITY.md)."),
+        "Only for oci with `network: none`. unix: a box makes Unix sockets only, no connections "
+        "even to itself: internet sockets use memory that the kernel does not count for the box "
+        "(SECURITY.md)."),
     PROFILE(
         limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
         "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
@@ -47,24 +48,24 @@ static const struct config_key keys[] = {
     PROFILE(limits.pids, U64, CONFIG_SPEC, 0, 4194304, "512",
             "Processes and threads of a box. 0: no limit."),
     PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
-            "Space a box may fill. 0: no limit. Needs loop devices; without them there is none, "
-            "and `sandpool doctor` says so. Not for docker."),
+            "Disk space of a box. 0: no limit. Needs loop devices; without them there is no "
+            "limit, and `sandpool doctor` reports it. Not for docker."),
     PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
             "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
             "Only from below mounts.allow."),
     PROFILE_CHOICE(agent, CONFIG_SPEC, agent_names, "inject",
                    "Only for docker. inject: sandpool-agent is put into the container and serves "
-                   "it, so that any image will do. image: the image serves the API itself; its "
-                   "key is in SANDBOX_API_KEY. image needs `network: nat`."),
+                   "the API, so that any image can be used. image: the image serves the API "
+                   "itself; its key is in SANDBOX_API_KEY. image needs `network: nat`."),
     PROFILE(warm.min, U64, 0, 0, 100000, "2", "Ready boxes that are always kept."),
     PROFILE(warm.max, U64, 0, 0, 100000, "8",
-            "Ready boxes that are kept under load: the number in between follows the "
-            "arrivals."),
+            "Ready boxes that are kept under load: the number between min and max follows the "
+            "rate of acquires."),
     PROFILE(warm.shrink_after_s, U64, 0, 1, DAY, "60",
-            "Seconds without need after which a surplus box is removed."),
+            "Seconds after which a box that is no longer needed is removed."),
     PROFILE(warm.check_s, U64, 0, 0, DAY, "30",
-            "A ready box that has not answered for this many seconds is asked before it is handed "
-            "out; each is asked twice in this time. 0: never."),
+            "A ready box that has not answered for this many seconds is probed before it is "
+            "leased; each is probed twice in this time. 0: never."),
     PROFILE(
         create.concurrency, U64, 0, 0, 1000, "0",
         "Boxes that are made at once. For remote: creates that the provisioner has not answered "
@@ -79,7 +80,7 @@ static const struct config_key keys[] = {
     PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
             "Seconds a new box may take to answer; then it is destroyed."),
     PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
-            "Seconds a destroy may take; then 202 is answered, and it is tried again."),
+            "Seconds a destroy may take; then the answer is 202, and the daemon tries again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
@@ -91,13 +92,13 @@ static const struct config_key keys[] = {
             "never."),
     PROFILE(
         check_after_s, U64, 0, 0, DAY, "1",
-        "Only for remote, whose provisioner does not tell of deaths: a box that has not answered "
-        "for this many seconds is asked before it is handed out, ready, parked or kept. 0: "
-        "always. The other backends tell of a death at once."),
+        "Only for remote, whose provisioner does not report deaths: a box that has not answered "
+        "for this many seconds is probed before it is leased or returned to its owner. 0: "
+        "always. The other backends report a death at once."),
     PROFILE(discover, BOOL, 0, 0, 0, "false",
-            "Whether an acquire first asks the backend for a box that another process made "
-            "under the thread's id. Costs every new thread a question to the backend; the "
-            "daemon's own boxes are known without it."),
+            "Whether an acquire first asks the backend for a box that another process made under "
+            "the thread's id. Every new thread costs a call to the backend; the daemon's own "
+            "boxes are known without it."),
     PROFILE(personal, BOOL, 0, 0, 0, "false",
             "Whether each box is made for the thread that asks, under its id and user. None are "
             "kept warm then, whatever warm says. For provisioners that mount a thread's own data."),

@@ -15,14 +15,14 @@ static const struct config_key keys[] = {
     PROFILE(sim.destroy_ms, U64, CONFIG_OF_BACKEND, 0, 3600000, "10",
             "How long destroying one takes."),
     PROFILE(sim.fail_percent, U64, CONFIG_OF_BACKEND, 0, 100, "0",
-            "How many creates of a hundred fail."),
+            "Percentage of creates that fail."),
     PROFILE(sim.hang_percent, U64, CONFIG_OF_BACKEND, 0, 100, "0",
-            "How many creates of a hundred never answer."),
+            "Percentage of creates that never answer."),
     PROFILE(sim.seed, U64, CONFIG_OF_BACKEND, 0, UINT64_MAX, "1",
-            "Start of the random numbers: the same seed, the same run."),
+            "Seed of the random numbers: the same seed gives the same run."),
     PROFILE(sim.late, BOOL, CONFIG_OF_BACKEND, 0, 0, "true",
-            "Whether a box takes envs, mounts and limits while it runs. false: only when it is "
-            "made, so one is made for each caller that brings some."),
+            "Whether envs, mounts and limits can be applied to a running box. false: only when "
+            "it is made, so a box is made for each caller that requests some."),
 };
 
 const struct config_table config_table_sim = {keys, ARRAY_LEN(keys)};

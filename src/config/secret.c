@@ -1,4 +1,4 @@
-/* secret.c - a key that lies in a file of its own. What is in the file is never shown. */
+/* secret.c - a key that is stored in a separate file. The content of the file is never shown. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "config/config.h"
 
-enum { FILE_MAX = 4096 }; /* the key, and what somebody wrote behind it */
+enum { FILE_MAX = 4096 }; /* the key, and any text after it */
 
 static int check(const char *name, const char *key, size_t min, struct err *err)
 {

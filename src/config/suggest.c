@@ -1,11 +1,11 @@
-/* suggest.c - "did you mean": the nearest name at the same place of the file, else the same name at
- * another place. */
+/* suggest.c - "did you mean": the most similar name at the same place of the file, else the same
+ * name at another place. */
 #include <string.h>
 
 #include "base/str.h"
 #include "config/schema.h"
 
-/* The part of `name` that would stand in section `prefix`; NULL when it does not live there. */
+/* The part of `name` below section `prefix`; NULL if it is not in that section. */
 static const char *member_of(const char *name, const char *prefix, size_t *ret_len)
 {
     size_t len = strlen(prefix);

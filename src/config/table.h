@@ -1,5 +1,5 @@
-/* table.h - how the keys of a section are written down; only for the schema_*.c. The field of struct
- * config and the path in the file have the same name, so each entry says it once. */
+/* table.h - how the keys of a section are written; only for the schema_*.c. The field of struct
+ * config and the path in the file have the same name, so each entry has it once. */
 #ifndef CONFIG_TABLE_H
 #define CONFIG_TABLE_H
 

@@ -1,4 +1,4 @@
-/* validate.c - what one key alone cannot tell: relations between keys, and texts that have a form.
+/* validate.c - checks that need more than one key: relations between keys, and formats of texts.
  * Runs on a configuration whose keys are each in range; validate_*.c have one section each. */
 #include "config/validate.h"
 
@@ -21,7 +21,7 @@ static const struct config_node *descend(const struct config_node *n, const char
     return n;
 }
 
-/* A profile's name may have dots in it, so it is a step of its own. */
+/* A profile's name may contain dots, so it is a separate step. */
 void check_complain(const struct check *k, const struct config_profile *p, const char *path,
                     const char *text)
 {

@@ -1,4 +1,4 @@
-/* validate.h - what the validate_*.c share: how a problem is reported, and forms of texts. */
+/* validate.h - what the validate_*.c share: how a problem is reported, and formats of texts. */
 #ifndef CONFIG_VALIDATE_H
 #define CONFIG_VALIDATE_H
 
@@ -10,13 +10,14 @@ struct check {
     struct config_problems *problems;
 };
 
-/* validate.c. Points at the key in the file, or at the nearest thing above it that is there. `p` is NULL
- * for a key outside profiles; `text` is the rest of a sentence that begins with the key. */
+/* validate.c. Points at the key in the file, or at the nearest existing section above it. `p` is
+ * NULL for a key outside profiles; `text` is the rest of a sentence that begins with the key. */
 void check_complain(const struct check *k, const struct config_profile *p, const char *path,
                     const char *text);
 void check_complain_more(const struct check *k, const struct config_profile *p, const char *path,
                          uint64_t value, const char *other, uint64_t limit);
-/* Calls for each word of a comma separated text; stops when the callback refuses, with the word. */
+/* Calls `check` for each word of a comma separated text; stops when it returns false, with that
+ * word in ret_bad. */
 bool check_each_word(const char *list, bool (*check)(const struct config *c, const char *word),
                      const struct config *c, char *ret_bad, size_t cap);
 

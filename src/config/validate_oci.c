@@ -1,4 +1,4 @@
-/* validate_oci.c - what only boxes of backend oci have. */
+/* validate_oci.c - keys of backend oci. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static bool is_runtime(const char *s)
            strcmp(s, "runsc") == 0;
 }
 
-/* "debian:12" names an image of an engine; skopeo wants to know where an image is. */
+/* "debian:12" names an image of an engine; skopeo also needs to know where the image is. */
 static bool has_transport(const char *image)
 {
     static const char *const known[] = {"oci:",      "oci-archive:",   "docker-archive:",
@@ -41,7 +41,7 @@ void check_oci(const struct check *k, const struct config_profile *p)
                        "docker-archive:/file.tar");
 }
 
-/* Ids near the end of 32 bits have meanings of their own. */
+/* Ids near the end of 32 bits have special meanings. */
 void check_oci_ids(const struct check *k)
 {
     const struct config *c = k->c;

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "config/validate.h"
 
-#define LIMIT_LEAST (16ULL * 1024 * 1024) /* less, and not even the agent starts */
+#define LIMIT_LEAST (16ULL * 1024 * 1024) /* with less, not even the agent starts */
 
 const char *const config_backends[] = {CONFIG_BACKEND_OCI, CONFIG_BACKEND_DOCKER,
                                        CONFIG_BACKEND_REMOTE, CONFIG_BACKEND_SIM, NULL};
@@ -28,7 +28,7 @@ static void check_backend(const struct check *k, const struct config_profile *p)
     check_complain(k, p, "backend", text);
 }
 
-/* "/here:/there", with ":ro" or ":rw" behind it. */
+/* "/here:/there", with ":ro" or ":rw" after it. */
 static const char *mount_problem(const struct config *c, char *word)
 {
     char *there = strchr(word, ':');

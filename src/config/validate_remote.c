@@ -1,4 +1,4 @@
-/* validate_remote.c - what only boxes of a provisioner have. */
+/* validate_remote.c - keys of backend remote. */
 #include <string.h>
 
 #include "base/str.h"

@@ -1,5 +1,5 @@
 /* value.c - one value of the configuration by its key's type: from text, to text, compared, freed.
- * A reason for a refusal never repeats the value of a secret. */
+ * An error message never repeats the value of a secret. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

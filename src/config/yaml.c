@@ -1,6 +1,7 @@
-/* yaml.c - the only file that sees the YAML library: text to a small tree of nodes with places.
- * What a configuration does not need is refused here, so that nobody has to think about it later:
- * anchors and aliases, tags, several documents, duplicate keys, deep or wide trees. */
+/* yaml.c - the only file that uses the YAML library: from text to a small tree of nodes with
+ * positions. Features that a configuration does not need are refused here, so that later code need
+ * not handle them: anchors and aliases, tags, several documents, duplicate keys, deep or wide
+ * trees. */
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -44,7 +45,7 @@ const struct config_node *config_node_get(const struct config_node *n, const cha
     return NULL;
 }
 
-/* Always false, so that a refusal is one line. */
+/* Always false, so that a caller can report and return in one line. */
 static bool refuse(struct reader *r, const yaml_mark_t *mark, const char *text)
 {
     config_problem(r->problems, (unsigned) mark->line + 1, (unsigned) mark->column + 1, "%s", text);

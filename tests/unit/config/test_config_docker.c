@@ -131,11 +131,11 @@ static void test_others(void **state)
            "docker.cap_add entry 'ALL' is no capability: give names like NET_RAW, without CAP_");
     expect("network: nat, docker: {reach: address}", NULL);
     expect("docker: {reach: address}",
-           "docker.reach address needs `network: nat`: else a box has no address");
+           "docker.reach address needs `network: nat`: otherwise a box has no address");
     expect("network: nat, runtime: runsc", NULL);
     expect("runtime: runsc",
            "network must be nat with backend docker and this runtime: no socket can "
-           "be handed in");
+           "be passed in");
     expect("docker: {shm_size: 64k}", NULL);
     expect("docker: {shm_size: 1k}",
            "docker.shm_size must be 0 (as the engine does) or at least 64k");
