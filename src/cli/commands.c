@@ -148,7 +148,7 @@ const struct cli_command cli_commands[] = {
      "sandpool release thread-1                    # by its thread: keep it for that thread\n"
      "sandpool release fe0dc8182dec7b77 --destroy  # by its id: it is not needed again\n",
      cmd_release},
-    {"renew", "ID", 1, 1, "ID", "push a lease's deadline", NULL, renew_options,
+    {"renew", "ID", 1, 1, "ID", "extend a lease", NULL, renew_options,
      "sandpool renew fe0dc8182dec7b77 --ttl 2h\n", cmd_renew},
     {"get", "ID", 1, 1, "ID", "show one sandbox", NULL, get_options,
      "sandpool get fe0dc8182dec7b77 --alive\n"

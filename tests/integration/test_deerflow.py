@@ -71,7 +71,7 @@ class Settings(ProvisionerCase):
         return answer.json["detail"]
 
     def test_mounts_that_no_setting_allows(self):
-        self.assertIn("mounts.allow of sandpool's configuration is empty: list there what boxes may have",
+        self.assertIn("mounts.allow of sandpool's configuration is empty: list the directories that boxes may mount",
                       self.detail({}, 400))
         self.assertIn("'/srv/x'", self.detail({}, 400))
         self.assertIn("host_path is not below any of mounts.allow of sandpool's configuration: list it there",

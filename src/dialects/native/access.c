@@ -1,7 +1,7 @@
 /* access.c - who is calling and what they may do. On the Unix socket the file's mode and group
- * let a caller in and its uid names it; on TCP a bearer token does both. Operators (root, the
- * daemon's own uid, and those the configuration names) may act on every box; others only on
- * boxes they acquired. Nobody but its owner is shown a box's token. */
+ * decide who can connect, and the uid identifies the caller; on TCP a bearer token does both.
+ * Operators (root, the daemon's own uid, and those named in the configuration) may act on every
+ * box; others only on boxes they acquired. A box's token is shown only to its owner. */
 #include "dialects/native/internal.h"
 #include "front/principal.h"
 
@@ -28,7 +28,7 @@ bool api_is_operator(void *ctx, const struct http_peer *peer)
     return who.is_operator;
 }
 
-/* On TCP: its connections are its own from here on, and no longer a stranger's. */
+/* On TCP: from here on the connection counts for this caller, and no longer as unauthenticated. */
 static void prove(struct http_exchange *ex, const struct api_caller *caller)
 {
     if (!http_peer(ex)->is_tcp)

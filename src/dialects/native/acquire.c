@@ -1,5 +1,5 @@
-/* acquire.c - POST /v1/acquire. The promise is made by the pool after its commit; if the answer
- * cannot be handed to the caller whole, the box is parked for its thread or destroyed. */
+/* acquire.c - POST /v1/acquire. The pool grants the lease after its commit; if the complete answer
+ * cannot be delivered to the caller, the box is parked for its thread or destroyed. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +23,11 @@ struct acquire {
     uint64_t started_ns;
     char *metadata;
     struct map_node by_request;
-    char request_id[POOL_ID_MAX + 1]; /* its caller's name of it; "": none */
+    char request_id[POOL_ID_MAX + 1]; /* the id that the caller gave this request; "": none */
 };
 
-/* The body; what points, points into its document. */
-struct wishes {
+/* The decoded body; pointers point into its document. */
+struct request_body {
     const char *user;
     const char *thread;
     const char *id;
@@ -41,7 +41,7 @@ struct wishes {
     struct api_members members;
 };
 
-/* --- by the caller's own name of it --- */
+/* --- acquires by the request id of their caller --- */
 
 struct request_key {
     const char *id;
@@ -103,62 +103,62 @@ static void acquire_free(struct acquire *a)
 {
     request_forget(a);
     free(a->metadata);
-    free(a->delivery.call.extras); /* NULL when the engine has taken it */
+    free(a->delivery.call.extras); /* NULL once the engine owns it */
     free(a);
 }
 
 /* Fills in who the box is for; the public id follows from it unless the caller names one. */
-static void set_identity(const struct wishes *w, struct pool_acquire *ret)
+static void set_identity(const struct request_body *b, struct pool_acquire *ret)
 {
-    /* an id of the caller's own is its thread */
-    const char *thread = str_is_empty(w->thread) ? w->id : w->thread;
+    /* an id chosen by the caller is its thread */
+    const char *thread = str_is_empty(b->thread) ? b->id : b->thread;
     uint64_t random_id;
 
-    str_copy_cut(ret->user, sizeof(ret->user), w->user);
+    str_copy_cut(ret->user, sizeof(ret->user), b->user);
     str_copy_cut(ret->thread, sizeof(ret->thread), thread);
-    if (!str_is_empty(w->id)) {
-        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), w->id);
+    if (!str_is_empty(b->id)) {
+        str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), b->id);
     } else if (!str_is_empty(thread)) {
-        api_sandbox_id(w->user, thread, ret->sandbox_id);
+        api_sandbox_id(b->user, thread, ret->sandbox_id);
     } else {
         rand_secure(&random_id, sizeof(random_id));
         str_hex64(ret->sandbox_id, random_id);
     }
 }
 
-static int set_profile(struct api *api, const struct wishes *w, struct pool_acquire *ret,
+static int set_profile(struct api *api, const struct request_body *b, struct pool_acquire *ret,
                        struct err *err)
 {
-    const char *name = w->profile != NULL ? w->profile : "default";
+    const char *name = b->profile != NULL ? b->profile : "default";
     int index = pool_profile_index(engine_pool(api->engine), name);
 
     if (index < 0 || config_find_profile(engine_config(api->engine), name) == NULL)
         return err_set(err, SP_INVALID_FIELD, "there is no profile '%s'", name);
-    ret->is_profile_named = w->profile != NULL;
+    ret->is_profile_named = b->profile != NULL;
     ret->profile = (unsigned) index;
     return SP_OK;
 }
 
-static void set_times(struct api *api, const struct wishes *w, struct pool_acquire *ret)
+static void set_times(struct api *api, const struct request_body *b, struct pool_acquire *ret)
 {
     struct rt *rt = engine_rt(api->engine);
 
     rt_refresh(rt);
-    ret->deadline_ns = rt_after(rt_now(rt), w->wait_ms * NS_PER_MS);
-    ret->ttl_ns = w->ttl_s * NS_PER_S;
-    ret->idle_ns = w->idle_s * NS_PER_S;
+    ret->deadline_ns = rt_after(rt_now(rt), b->wait_ms * NS_PER_MS);
+    ret->ttl_ns = b->ttl_s * NS_PER_S;
+    ret->idle_ns = b->idle_s * NS_PER_S;
 }
 
-static int set_metadata(const struct wishes *w, struct acquire *a, struct err *err)
+static int set_metadata(const struct request_body *b, struct acquire *a, struct err *err)
 {
     struct buf text;
 
-    if (w->snapshot != NULL)
+    if (b->snapshot != NULL)
         return err_set(err, SP_UNSUPPORTED, "the backend cannot apply 'snapshot_id'");
-    if (w->metadata == NULL)
+    if (b->metadata == NULL)
         return SP_OK;
     buf_init(&text, METADATA_MAX);
-    json_print(w->metadata, &text);
+    json_print(b->metadata, &text);
     if (buf_failed(&text)) {
         buf_fini(&text);
         return err_set(err, SP_INVALID_FIELD, "'metadata' is longer than %d bytes", METADATA_MAX);
@@ -188,7 +188,7 @@ static void reply_failure(struct acquire *a, const struct pool_fx *fx)
 {
     bool was_served = fx->u.reply.source != POOL_SRC_NONE;
 
-    /* There was a box; what could not be done to it is said by the backend's own words. */
+    /* There was a box; the message of the backend says what could not be applied to it. */
     if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
         http_reply_error(a->delivery.ex, fx->u.reply.code, fx->reason, 0);
     else
@@ -211,7 +211,8 @@ static void on_end(struct front_delivery *d)
     acquire_free(container_of(d, struct acquire, delivery));
 }
 
-/* The profile of the box it will get, as far as that is known: the engine looks again at the box. */
+/* The profile of the box it will get, as far as that is known: the engine checks again with the
+ * box. */
 static unsigned likely_profile(const struct acquire *a, const struct pool_acquire *acquire)
 {
     const struct pool_box *box =
@@ -223,10 +224,10 @@ static unsigned likely_profile(const struct acquire *a, const struct pool_acquir
     return box->profile;
 }
 
-#define AT(member) .at = offsetof(struct wishes, member)
+#define AT(member) .at = offsetof(struct request_body, member)
 
-static int decode_wishes(const struct config *c, const struct json *body, struct wishes *ret,
-                         struct err *err)
+static int decode_body(const struct config *c, const struct json *body, struct request_body *ret,
+                       struct err *err)
 {
     const struct front_field fields[] = {
         {"user_id", FRONT_NAME, AT(user), .max = POOL_OWNER_MAX, .extra = API_USER_EXTRA},
@@ -246,30 +247,30 @@ static int decode_wishes(const struct config *c, const struct json *body, struct
         {"mounts", FRONT_LIST, AT(members.mounts)},
         {.name = NULL}};
 
-    *ret = (struct wishes){.user = "default",
-                           .thread = "",
-                           .id = "",
-                           .request_id = "",
-                           .wait_ms = c->pool.default_wait_ms};
+    *ret = (struct request_body){.user = "default",
+                                 .thread = "",
+                                 .id = "",
+                                 .request_id = "",
+                                 .wait_ms = c->pool.default_wait_ms};
     return front_decode_strict(body, fields, ret, err);
 }
 
 static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
                   struct err *err)
 {
-    struct wishes w;
-    int r = decode_wishes(engine_config(a->api->engine), body, &w, err);
+    struct request_body b;
+    int r = decode_body(engine_config(a->api->engine), body, &b, err);
 
     if (r != SP_OK)
         return r;
-    set_identity(&w, ret);
-    set_times(a->api, &w, ret);
-    str_copy_cut(a->request_id, sizeof(a->request_id), w.request_id);
-    r = set_profile(a->api, &w, ret, err);
+    set_identity(&b, ret);
+    set_times(a->api, &b, ret);
+    str_copy_cut(a->request_id, sizeof(a->request_id), b.request_id);
+    r = set_profile(a->api, &b, ret, err);
     if (r == SP_OK)
-        r = set_metadata(&w, a, err);
+        r = set_metadata(&b, a, err);
     if (r == SP_OK)
-        r = api_decode_extras(a->api, &a->caller, &w.members, likely_profile(a, ret),
+        r = api_decode_extras(a->api, &a->caller, &b.members, likely_profile(a, ret),
                               &a->delivery.call.extras, err);
     return r;
 }
@@ -302,7 +303,7 @@ void api_acquire(struct http_exchange *ex)
         return;
     a = xcalloc(1, sizeof(*a));
     a->api = api_of(ex);
-    (void) api_identify(ex, &a->caller); /* the guard has let it in */
+    (void) api_identify(ex, &a->caller); /* always set: the guard has accepted the caller */
     if (decode(a, json_root(doc), &ev.u.acquire, &err) != SP_OK) {
         http_reply_err(ex, &err);
         acquire_free(a);

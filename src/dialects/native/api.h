@@ -11,7 +11,7 @@ struct api {
     struct engine *engine;
     uint64_t started_ns;
     struct list destroys;    /* calls that wait for the end of a box; list_init() first */
-    struct map requests;     /* acquires that their callers have named, not yet answered */
+    struct map requests;     /* acquires with a request id, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
@@ -28,11 +28,11 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 
 /* Sets api->proxy; api_close_proxy() before the engine is closed. */
 MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);
-/* Whether there was one, whose end is told then. */
+/* Whether there was one, whose end is then reported. */
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
-/* The proxy is the caller's from now on, to be left; NULL: there is none. */
+/* The proxy belongs to the caller from now on, which has to end it; NULL: there is none. */
 struct box_proxy *api_take_proxy(struct api *api);
-/* Answers callers that wait for the end of a destroy which is recorded: it goes on without them. */
+/* Answers callers that wait for the end of a recorded destroy: it continues without them. */
 void api_end_destroys(struct api *api);
 
 #endif

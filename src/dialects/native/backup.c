@@ -1,5 +1,6 @@
-/* backup.c - GET /v1/backup: the whole database as a file, of one moment, while it is in use. It goes to the
- * caller, who stores it: the daemon, which may be root, writes nothing where a caller says. */
+/* backup.c - GET /v1/backup: the whole database as a file, of one moment, while it is in use. It is
+ * sent to the caller, who stores it: the daemon, which may be root, writes to no path that a caller
+ * names. */
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* codec.c - between JSON and the pool's words. */
+/* codec.c - between JSON and the types of the pool. */
 #include <stdio.h>
 #include <string.h>
 
@@ -143,7 +143,7 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
         str_copy_cut(message, sizeof(message),
                      "the sandbox of this thread belongs to another caller (another uid or token): "
                      "choose another thread_id or user_id");
-    else if (strncmp(fx->reason, text, strlen(text)) == 0) /* says it, and more */
+    else if (strncmp(fx->reason, text, strlen(text)) == 0) /* the box's own message says more */
         str_copy_cut(message, sizeof(message), fx->reason);
     else if (!str_is_empty(fx->reason))
         (void) snprintf(message, sizeof(message), "%s: %s", text, fx->reason);

@@ -1,6 +1,6 @@
-/* events.c - GET /v1/events: server-sent events, live from the journal, older ones from the database. Each
- * stream has its own position and takes what its reader takes; one that falls behind the journal's ring
- * reads on from the database, and is told of what is not there either. */
+/* events.c - GET /v1/events: server-sent events, live from the journal, older ones from the
+ * database. Each stream has its own position and speed. One that falls behind the journal's ring
+ * continues from the database, and gets a notice for events that are not there either. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void stream_free(struct stream *s)
     free(s);
 }
 
-/* No more is written. The memory stays as long as somebody uses it. */
+/* No more is written. The memory is kept until its last user is done. */
 static void leave(struct stream *s)
 {
     s->is_gone = true;
@@ -76,7 +76,7 @@ static void write_text(struct stream *s, const struct buf *text)
         s->is_full = true;
 }
 
-/* Who looks for some only does not want to know of others that are missing. */
+/* A reader with a filter does not need a notice about other missing events. */
 static void write_gap(struct stream *s, uint64_t next_id)
 {
     struct buf text;
@@ -166,7 +166,7 @@ static void read_past(struct stream *s, uint64_t first)
 
 /* --- all of it --- */
 
-/* A token that a reload has taken away, or an operator that is none any more. */
+/* The token was removed by a reload, or the caller is no longer an operator. */
 static bool is_let_in(struct stream *s)
 {
     struct api_caller caller;
@@ -203,7 +203,7 @@ static void pump(struct stream *s)
     if (s->is_reading)
         return;
     if (!is_let_in(s)) {
-        http_abort(s->ex); /* a stream that ended in order would be taken up again */
+        http_abort(s->ex); /* a client would resume a stream that ended in order */
         leave(s);
         return;
     }
@@ -221,9 +221,9 @@ static void pump(struct stream *s)
     }
 }
 
-/* --- what is asked for --- */
+/* --- the parameters --- */
 
-/* The position after the last event the client has seen; without one, only what comes from now. */
+/* The position after the last event that the client has seen; without one, only new events. */
 static bool start_position(struct http_exchange *ex, struct stream *s, const struct journal *j)
 {
     const char *last = http_header(ex, "Last-Event-ID");
@@ -238,8 +238,8 @@ static bool start_position(struct http_exchange *ex, struct stream *s, const str
         return true;
     if (!str_parse_u64(last, 0, INT64_MAX, &id))
         return false;
-    /* An id from before the ring is read back from the database. An id that was never given out comes from
-     * another store: start over. */
+    /* An id from before the ring is read from the database. An id above the newest one comes from
+     * another store: start from the first event. */
     s->next_id = id > journal_newest(j) ? 1 : id + 1;
     return true;
 }

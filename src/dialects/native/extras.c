@@ -1,6 +1,5 @@
-/* extras.c - envs, mounts and limits of an acquire: what is applied to a box that runs already, or what
- * one is made with. All of it is checked here, as far as texts tell, and copied into one piece of
- * memory. */
+/* extras.c - envs, mounts and limits of an acquire: applied to a running box, or used to make one.
+ * All of it is checked here, as far as its text allows, and copied into one piece of memory. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@ enum { ENVS_MAX = 64, ENVS_BYTES_MAX = 32 * 1024, MOUNTS_MAX = 16, PIDS_MAX = 41
 #define CPUS_MIN 0.01
 #define CPUS_MAX 1024.0
 
-/* What is empty is as good as absent. */
+/* Empty is the same as absent. */
 static void drop_empty(struct api_members *m)
 {
     if (json_len(m->envs) == 0)
@@ -107,7 +106,7 @@ static int check_mount(const struct config *c, const struct json *mounts, size_t
     if (config_mount_is_closed(c, m.host_path))
         return err_set(
             err, SP_FORBIDDEN,
-            "'%.80s' is, or has in it, data of threads (provisioner.thread_data), which only "
+            "'%.80s' is, or contains, data of threads (provisioner.thread_data), which only "
             "the provisioner's boxes have",
             m.host_path);
     return SP_OK;
@@ -180,7 +179,7 @@ static struct backend_extras *copy(const struct config *c, const struct api_memb
 
     x.envs = envs;
     x.mounts = mounts;
-    x.env_count = json_len(m->envs); /* no more than there is room for: checked before */
+    x.env_count = json_len(m->envs); /* no more than fit: checked before */
     x.mount_count = json_len(m->mounts);
     for (size_t i = 0; i < x.env_count && json_member(m->envs, i, &envs[i].name, &value); i++)
         envs[i].value = json_str(value);
@@ -193,7 +192,7 @@ static struct backend_extras *copy(const struct config *c, const struct api_memb
     return backend_extras_copy(&x);
 }
 
-/* The name of what the profile's boxes cannot have; NULL: they can have it all. */
+/* The name of the first extra that the profile's boxes do not support; NULL: they support all. */
 static const char *find_unsupported(const struct api_members *m, unsigned can)
 {
     if (m->envs != NULL && (can & BACKEND_LATE_ENVS) == 0)

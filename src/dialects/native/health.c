@@ -1,4 +1,4 @@
-/* health.c - is the process alive, can it serve, what is it. */
+/* health.c - whether the process is alive, whether it can serve, and what it is. */
 #include <unistd.h>
 
 #include "dialects/native/internal.h"
@@ -37,8 +37,8 @@ static void put_profiles(struct json_out *o, struct api *api)
     json_end(o);
 }
 
-/* Ready is who can serve the profile that callers get when they name none. What there is besides is shown
- * to callers with a name only. */
+/* Ready means that the profile `default` can be served. Other profiles are shown to authenticated
+ * callers only. */
 void api_readyz(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);

@@ -6,17 +6,17 @@
 #include "box/address.h"
 #include "dialects/native/api.h"
 
-/* What names may have beside letters and digits. */
+/* Characters that names may have besides letters and digits. */
 #define API_USER_EXTRA "_.@-"
 #define API_THREAD_EXTRA "_.-"
 
 enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a caller may ask for */
 
-/* Who asks: see front/principal.h. */
+/* Who calls: see front/principal.h. */
 struct api_caller {
     uint64_t principal;
     bool is_operator;
-    char base[BOX_ADDRESS_MAX]; /* on TCP: what it reaches us as; "" on the Unix socket */
+    char base[BOX_ADDRESS_MAX]; /* on TCP: the URL at which it reaches us; "" on the Unix socket */
 };
 
 static inline struct api *api_of(const struct http_exchange *ex)
@@ -24,7 +24,7 @@ static inline struct api *api_of(const struct http_exchange *ex)
     return http_server_ctx(ex);
 }
 
-/* access.c: false when a TCP caller has no valid token. */
+/* access.c: false if a TCP caller has no valid token. */
 bool api_identify(struct http_exchange *ex, struct api_caller *ret);
 
 /* codec.c */
@@ -34,35 +34,35 @@ struct json_doc *api_parse_body(struct http_exchange *ex);
  * token then to its owner only. */
 void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
                  const struct pool_box *box);
-/* What a caller may know of a state; the steps in between are the daemon's own business. */
+/* The state as shown to callers; intermediate steps are internal to the daemon. */
 const char *api_state_name(enum pool_state state);
 void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns);
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
-/* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the
- * id that follows from them. Answers and returns false when bad. */
+/* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for
+ * the id computed from them. Answers and returns false if it is not valid. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
 /* SHA-256 of "user:thread", first 16 hex digits. */
-/* The id that this caller's acquire of this name waits for (acquire.c). */
+/* The id that this caller's acquire with this request id waits for (acquire.c). */
 bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
                       char ret[POOL_ID_MAX + 1]);
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
-/* Of the body of an acquire; NULL: absent. */
+/* From the body of an acquire; NULL: absent. */
 struct api_members {
     const struct json *envs;   /* an object */
     const struct json *mounts; /* a list */
     const struct json *limits; /* an object */
 };
-/* extras.c: *ret is NULL when nothing is asked for, else the caller frees it. */
+/* extras.c: *ret is NULL if none are requested, else the caller frees it. */
 MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
                                  const struct api_members *members, unsigned profile,
                                  struct backend_extras **ret, struct err *err);
 
 /* pass.c */
-/* Fills in `base` of a caller on TCP. */
+/* Sets `base` of a caller on TCP. */
 void api_set_base(struct http_exchange *ex, struct api_caller *caller);
-/* Where this caller finds the box. */
+/* The URL of the box for this caller. */
 void api_box_url(const struct api_caller *caller, const struct pool_box *box,
                  char ret[2 * BOX_ADDRESS_MAX]);
 void api_pass(struct http_exchange *ex);

@@ -1,5 +1,5 @@
-/* lease.c - what an owner does with a box it has: release, renew, destroy. All three wait for the
- * pool's reply, which follows its commit. */
+/* lease.c - what an owner does with its box: release, renew, destroy. All three wait for the pool's
+ * reply, which follows its commit. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +110,7 @@ static void start(struct http_exchange *ex, struct pool_event *ev, bool want_rep
     c->ex = ex;
     c->want_report = want_report;
     c->call.on_reply = on_reply;
-    (void) api_identify(ex, &c->caller); /* the guard has let it in */
+    (void) api_identify(ex, &c->caller); /* always set: the guard has accepted the caller */
     ev->u.on.principal = c->caller.principal;
     ev->u.on.is_operator = c->caller.is_operator;
     http_set_ctx(ex, c, on_gone);
@@ -119,23 +119,23 @@ static void start(struct http_exchange *ex, struct pool_event *ev, bool want_rep
     engine_call_start(c->api->engine, &c->call, ev);
 }
 
-struct wishes {
+struct request_body {
     uint64_t generation;
     uint64_t ttl_s;
     bool want_destroy;
 };
 
-#define GENERATION                                                                       \
-    {                                                                                    \
-        "generation", FRONT_NUMBER, .at = offsetof(struct wishes, generation), .min = 1, \
-                                    .max = INT64_MAX                                     \
+#define GENERATION                                                                             \
+    {                                                                                          \
+        "generation", FRONT_NUMBER, .at = offsetof(struct request_body, generation), .min = 1, \
+                                    .max = INT64_MAX                                           \
     }
 
-/* Answers and returns false when the request is not good. */
+/* Answers and returns false if the request is not valid. */
 static bool decode(struct http_exchange *ex, const struct front_field *fields,
                    struct pool_event *ev)
 {
-    struct wishes w = {0};
+    struct request_body b = {0};
     struct json_doc *doc;
     struct err err;
     int r;
@@ -145,10 +145,10 @@ static bool decode(struct http_exchange *ex, const struct front_field *fields,
     doc = api_parse_body(ex);
     if (doc == NULL)
         return false;
-    r = front_decode_strict(json_root(doc), fields, &w, &err);
-    ev->u.on.generation = w.generation;
-    ev->u.on.want_destroy = w.want_destroy;
-    ev->u.on.ttl_ns = w.ttl_s * NS_PER_S;
+    r = front_decode_strict(json_root(doc), fields, &b, &err);
+    ev->u.on.generation = b.generation;
+    ev->u.on.want_destroy = b.want_destroy;
+    ev->u.on.ttl_ns = b.ttl_s * NS_PER_S;
     (void) json_doc_free(doc);
     if (r != SP_OK)
         http_reply_err(ex, &err);
@@ -159,7 +159,7 @@ void api_release(struct http_exchange *ex)
 {
     static const struct front_field fields[] = {
         GENERATION,
-        {"destroy", FRONT_FLAG, .at = offsetof(struct wishes, want_destroy)},
+        {"destroy", FRONT_FLAG, .at = offsetof(struct request_body, want_destroy)},
         {.name = NULL}};
     struct pool_event ev = {.kind = POOL_EV_RELEASE};
 
@@ -171,8 +171,8 @@ void api_renew(struct http_exchange *ex)
 {
     static const struct front_field fields[] = {GENERATION,
                                                 {"ttl_s", FRONT_NUMBER,
-                                                 .at = offsetof(struct wishes, ttl_s), .min = 1,
-                                                 .max = API_TTL_MAX_S},
+                                                 .at = offsetof(struct request_body, ttl_s),
+                                                 .min = 1, .max = API_TTL_MAX_S},
                                                 {.name = NULL}};
     struct pool_event ev = {.kind = POOL_EV_RENEW};
 

@@ -1,6 +1,7 @@
-/* pass.c - /s/{sandbox_id}/...: boxes for callers that cannot reach them themselves. Whoever came over TCP is
- * given an address below the daemon's own; requests to it are passed on with the box's token. Its path has a
- * capability that only the owner is shown; without it the caller's own token will do. */
+/* pass.c - /s/{sandbox_id}/...: boxes for callers that cannot reach them directly. A caller on TCP
+ * gets a URL below the daemon's own; requests to it are passed on with the box's token. The URL
+ * contains a capability that is shown only to the owner; without it the caller needs its own
+ * token. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* pool.c - the pool as a whole: its state, and what an operator can tell it to do. */
+/* pool.c - the pool as a whole: its state, and the commands of operators. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -27,7 +27,7 @@ static void put_breaker(struct json_out *o, const struct rt *rt,
                         const struct pool_profile_view *view)
 {
     json_begin_obj(o, "breaker");
-    /* Nobody is refused while blank boxes are there, whatever becomes of new ones. */
+    /* No caller is refused while there are blank boxes, even if new ones cannot be made. */
     json_put_bool(o, "open", view->is_open && view->by_state[POOL_BLANK] == 0);
     json_put_u64(o, "failures", view->failures);
     json_put_str(o, "reason", str_is_empty(view->reason) ? NULL : view->reason);
@@ -82,7 +82,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_end(o);
 }
 
-/* Operators see the largest boxes, other callers which of theirs are among them. */
+/* Operators see the largest boxes, other callers only their own among these. */
 static void put_disk(struct json_out *o, struct api *api, const struct api_caller *caller)
 {
     const struct engine_disk *d = engine_disk(api->engine);
@@ -139,7 +139,7 @@ void api_pool(struct http_exchange *ex)
     struct pool_stats stats;
     struct json_out o;
 
-    (void) api_identify(ex, &caller); /* the guard has let it in */
+    (void) api_identify(ex, &caller); /* always set: the guard has accepted the caller */
     rt_refresh(engine_rt(api->engine));
     pool_get_stats(engine_pool(api->engine), &stats);
     json_out_init(&o);
@@ -165,7 +165,8 @@ void api_pool(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-/* A call that outlives its caller: it is answered when the daemon knows, if anybody still asks. */
+/* A call that outlives its caller: it is answered when the result is known, if the caller is still
+ * there. */
 struct later {
     struct http_exchange *ex; /* NULL: the caller has gone */
     struct api *api;
@@ -175,7 +176,7 @@ static void on_later_gone(void *ctx)
 {
     struct later *l = ctx;
 
-    l->ex = NULL; /* the work goes on; its end frees */
+    l->ex = NULL; /* the work continues; its end frees the memory */
 }
 
 static struct later *answer_later(struct http_exchange *ex)

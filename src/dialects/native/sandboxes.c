@@ -31,7 +31,7 @@ static bool may_see(const struct api_caller *caller, const struct pool_box *box)
 
 /* --- one --- */
 
-/* The backend may not have heard of it yet, and must not be taken at its word that it is dead. */
+/* The backend may not know it yet, so its answer that the box is dead would be wrong. */
 static bool is_being_made(const struct pool_box *box)
 {
     return box->state == POOL_INTENT || box->state == POOL_CREATING;

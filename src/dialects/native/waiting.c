@@ -43,7 +43,7 @@ void api_waiting(struct http_exchange *ex)
     bool is_found;
     int profile;
 
-    (void) api_identify(ex, &caller); /* the guard has let it in */
+    (void) api_identify(ex, &caller); /* always set: the guard has accepted the caller */
     if (decode(ex, caller.principal, sandbox_id, &profile, &err) != SP_OK) {
         http_reply_err(ex, &err);
         return;

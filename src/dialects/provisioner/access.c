@@ -1,5 +1,5 @@
-/* access.c - what the agent of a box is told before its caller has it: which directories to make, and with
- * `boxes: open` to serve without its token. */
+/* access.c - what the agent of a box has to do before the caller gets the box: make directories,
+ * and with `boxes: open` serve without its token. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void on_called(struct op *op)
     if (op->result == SP_OK && a->call.status != 200)
         (void) err_set(&err, SP_BACKEND_FAILED, "the box answered %d", a->call.status);
     httpc_request_fini(&a->call);
-    a->on_done(a, &err); /* it may be gone from here on */
+    a->on_done(a, &err); /* it may be freed from here on */
 }
 
 static void call(struct provisioner *p, struct provisioner_access *a, const struct pool_box *box,

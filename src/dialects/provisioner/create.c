@@ -25,16 +25,16 @@ struct create {
     struct pool_acquire acquire;
     struct pool_box box; /* after the lease */
     unsigned tries;
-    bool had_box;    /* before it came */
+    bool had_box;    /* the id, before this call */
     bool is_deleted; /* the id, by another call */
     char metadata[64];
-    struct provisioner_wishes wishes;
+    struct provisioner_options options;
 };
 
 static void create_free(struct create *c)
 {
     map_remove(&c->p->creates, &c->node);
-    free(c->delivery.call.extras); /* NULL when the engine has taken it */
+    free(c->delivery.call.extras); /* NULL once the engine owns it */
     (void) json_doc_free(c->doc);
     free(c);
 }
@@ -61,7 +61,7 @@ static void reply_running(struct create *c)
 
 static void reply_deleted(struct create *c)
 {
-    front_disown(&c->delivery); /* whoever deleted it sees to it */
+    front_disown(&c->delivery); /* the delete of the box cleans up */
     settle(c);
     provisioner_refuse(c->delivery.ex, 409, 0,
                        "Sandbox '%s' was deleted while it was being created",
@@ -77,7 +77,7 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
     int status = sp_error_info(code)->http_status;
     uint64_t retry_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
     bool was_served = fx->u.reply.source != POOL_SRC_NONE;
-    const char *thread_data = strstr(fx->reason, "thread_data: "); /* so says helper/source.c */
+    const char *thread_data = strstr(fx->reason, "thread_data: "); /* of helper/source.c */
 
     settle(c);
     if (was_served && thread_data != NULL) {
@@ -136,7 +136,7 @@ static void open_or_reply(struct create *c)
     }
 }
 
-/* A box without them can be used all the same. */
+/* A box without them can still be used. */
 static void on_prepared(struct provisioner_access *a, const struct err *err)
 {
     struct create *c = container_of(a, struct create, access);
@@ -161,15 +161,15 @@ static bool is_backend(const struct engine *e, const char *name)
     return p != NULL && strcmp(p->backend, name) == 0;
 }
 
-/* Whether our own agent is to make the directories. In a container it need not be root: where they can be
- * made from outside, they were (want_dirs). */
+/* Whether our own agent has to make the directories. In a container it may not be root: if they can
+ * be made from outside, they already were (want_dirs). */
 static bool must_prepare(const struct create *c)
 {
     const struct config *config = engine_config(c->p->engine);
     const struct config_profile *p = config_find_profile(config, config->provisioner.profile);
 
     return p != NULL && p->agent == CONFIG_AGENT_INJECT && !str_is_empty(c->box.token) &&
-           !c->wishes.want_dirs &&
+           !c->options.want_dirs &&
            (is_backend(c->p->engine, "oci") || is_backend(c->p->engine, "docker"));
 }
 
@@ -179,7 +179,7 @@ static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
     int code = fx->u.reply.code;
 
     if (code == SP_SANDBOX_LOST && c->tries < TRIES_MAX) {
-        start(c); /* it died between lease and answer: there are others */
+        start(c); /* it died between lease and answer: try another */
     } else if (code != SP_OK) {
         reply_failure(c, fx);
     } else {
@@ -192,23 +192,23 @@ static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
     }
 }
 
-/* Asks the pool, again after a loss. */
+/* Asks the pool, and again after a loss. */
 static void start(struct create *c)
 {
     const struct config *config = engine_config(c->p->engine);
     struct pool_event ev = {.kind = POOL_EV_ACQUIRE, .u.acquire = c->acquire};
     int profile = pool_profile_index(engine_pool(c->p->engine), config->provisioner.profile);
 
-    if (profile >= 0) /* a reload may have given its place to another one */
+    if (profile >= 0) /* a reload may have put another profile at this index */
         ev.u.acquire.profile = (unsigned) profile;
     c->tries++;
     c->delivery.call.deadline_ns = c->acquire.deadline_ns;
     if (c->delivery.call.extras == NULL)
-        c->delivery.call.extras = provisioner_extras(&c->wishes);
+        c->delivery.call.extras = provisioner_extras(&c->options);
     front_ask(&c->delivery, &ev);
 }
 
-/* on_prepared() or on_opened() comes all the same. */
+/* on_prepared() or on_opened() is called in any case. */
 static void on_cancel(struct front_delivery *d)
 {
     op_cancel(&container_of(d, struct create, delivery)->access.call.op);
@@ -219,7 +219,7 @@ static void on_end(struct front_delivery *d)
     create_free(container_of(d, struct create, delivery));
 }
 
-/* --- others that ask --- */
+/* --- other creates of the same id --- */
 
 static struct create *create_of(const struct map_node *node)
 {
@@ -233,7 +233,7 @@ static bool is_create_of(const struct map_node *node, const void *key)
     return !c->is_deleted && strcmp(c->request.sandbox_id, key) == 0;
 }
 
-/* Of an id that had nothing before. */
+/* For an id that had no box before. */
 static bool is_first_create_of(const struct map_node *node, const void *key)
 {
     return !create_of(node)->had_box && is_create_of(node, key);
@@ -259,7 +259,7 @@ void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
     }
 }
 
-/* --- the beginning --- */
+/* --- start --- */
 
 static uint64_t seconds_or_never(uint64_t s)
 {
@@ -292,15 +292,16 @@ static void fill_acquire(struct create *c)
     }
 }
 
-/* What the box is to have, with the thread's data if it is on this machine. False: it has been answered. */
-static bool find_wishes(struct http_exchange *ex, const struct provisioner_request *request,
-                        unsigned profile, struct provisioner_wishes *ret)
+/* What the box gets, including the thread's data if it is on this machine. False: an error was
+ * answered. */
+static bool find_options(struct http_exchange *ex, const struct provisioner_request *request,
+                         unsigned profile, struct provisioner_options *ret)
 {
     struct engine *e = provisioner_of(ex)->engine;
     const struct config *config = engine_config(e);
     const char *template = config->provisioner.thread_data;
 
-    *ret = (struct provisioner_wishes){.mounts = request->mounts};
+    *ret = (struct provisioner_options){.mounts = request->mounts};
     provisioner_find_own(config, request, ret);
     ret->want_dirs =
         is_backend(e, "docker") && (engine_can_apply_late(e, profile) & BACKEND_LATE_MOUNTS) != 0;
@@ -324,7 +325,7 @@ static bool find_wishes(struct http_exchange *ex, const struct provisioner_reque
     return false;
 }
 
-/* False: it has been answered. */
+/* False: an error was answered. */
 static bool check_profile(struct http_exchange *ex, const struct provisioner_request *request,
                           int profile)
 {
@@ -351,14 +352,14 @@ void provisioner_create(struct http_exchange *ex)
     int profile = pool_profile_index(engine_pool(p->engine), config->provisioner.profile);
     struct provisioner_request request;
     struct json_doc *doc = provisioner_parse(ex, &request);
-    struct provisioner_wishes wishes;
+    struct provisioner_options options;
     const struct pool_box *box;
     struct create *c;
 
     if (doc == NULL)
         return;
     if (!check_profile(ex, &request, profile) ||
-        !find_wishes(ex, &request, (unsigned) profile, &wishes)) {
+        !find_options(ex, &request, (unsigned) profile, &options)) {
         (void) json_doc_free(doc);
         return;
     }
@@ -366,7 +367,7 @@ void provisioner_create(struct http_exchange *ex)
     c->p = p;
     c->doc = doc;
     c->request = request;
-    c->wishes = wishes;
+    c->options = options;
     box = provisioner_find(p, request.sandbox_id);
     c->had_box =
         box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);

@@ -1,5 +1,6 @@
-/* hold.c - a create whose caller was gone before it took the answer leaves its box parked, for nobody can say
- * whether the caller knows of it. One who asks for the box or uses it does: it is leased again, as by a create. */
+/* hold.c - a create whose caller was gone before it received the answer leaves its box parked,
+ * because it is not known whether the caller has the id. A caller that asks for the box or uses it
+ * has it: then the box is leased again, as by a create. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "dialects/provisioner/internal.h"
 #include "front/deliver.h"
 
-enum { HOLDS_MAX = 64 }; /* at once; the next use of a box tries again */
+enum { HOLDS_MAX = 64 }; /* at the same time; the next use of a box tries again */
 
 struct hold {
     struct front_delivery delivery; /* nobody waits for an answer */

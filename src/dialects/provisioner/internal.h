@@ -34,7 +34,7 @@ struct provisioner_request {
     char sandbox_id[POOL_ID_MAX + 1];
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
-    bool has_thread;             /* it was named: `thread` is not only the id */
+    bool has_thread;             /* the caller named it: `thread` is more than the id */
     uint64_t max_shell_sessions; /* 0: not asked for */
     const struct json *mounts;   /* checked; NULL: none */
 };
@@ -49,20 +49,22 @@ bool provisioner_has_key(struct http_exchange *ex);
 /* request.c */
 /* NULL: the error has been answered. What `ret` points to lives as long as the document. */
 struct json_doc *provisioner_parse(struct http_exchange *ex, struct provisioner_request *ret);
-/* What the box gets beside itself. */
-struct provisioner_wishes {
+/* What the box gets in addition. */
+struct provisioner_options {
     const struct json *mounts;              /* of the request */
-    char thread_path[CONFIG_PATH_MAX + 1];  /* of the thread's data; "": it stays in the box */
-    size_t base_len;                        /* of what it has in common with other threads' */
-    char closed[CONFIG_PATH_MAX + 1];       /* what holds all threads' data; "": nothing does */
+    char thread_path[CONFIG_PATH_MAX + 1];  /* path of the thread's data; "": it stays in the box */
+    size_t base_len;                        /* length of the part that is the same for all
+                                             * threads */
+    char closed[CONFIG_PATH_MAX + 1];       /* directory of all threads' data; "": none */
     size_t own_len[PROVISIONER_MOUNTS_MAX]; /* of each of `mounts`: see struct backend_mount */
-    bool want_dirs;                         /* the backend makes what DeerFlow's agents work in */
+    bool want_dirs;                         /* the backend makes the directories that DeerFlow's
+                                             * agents use */
 };
-/* Fills `closed` and `own_len`: whose the mounts of a request are. */
+/* Fills `closed` and `own_len`: which mounts of a request belong to its thread. */
 void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
-                          struct provisioner_wishes *ret);
+                          struct provisioner_options *ret);
 /* From malloc, in one piece; NULL when there are none. */
-struct backend_extras *provisioner_extras(const struct provisioner_wishes *w);
+struct backend_extras *provisioner_extras(const struct provisioner_options *o);
 
 /* pass.c */
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
@@ -70,7 +72,7 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
 void provisioner_pass(struct http_exchange *ex);
 
 /* hold.c */
-/* Somebody uses the box of this id: it is leased again if it is parked. A step of the pool. */
+/* The box of this id is used: it is leased again if it is parked. A step of the pool. */
 void provisioner_hold(struct provisioner *p, const char *sandbox_id);
 void provisioner_end_holds(struct provisioner *p);
 
@@ -92,9 +94,9 @@ struct provisioner_access {
     char body[512];
     void (*on_done)(struct provisioner_access *a, const struct err *err); /* code SP_OK: done */
 };
-/* Where DeerFlow's agents work; ends with NULL. */
+/* Directories that DeerFlow's agents use; ends with NULL. */
 extern const char *const provisioner_dirs[];
-/* Has them made by the agent, for the box's user. */
+/* Makes them by the agent, for the box's user. */
 void provisioner_make_dirs(struct provisioner *p, struct provisioner_access *a,
                            const struct pool_box *box,
                            void (*on_done)(struct provisioner_access *a, const struct err *err));
@@ -106,9 +108,9 @@ void provisioner_open_box(struct provisioner *p, struct provisioner_access *a,
 /* sandboxes.c */
 /* The bound box of this id, if it is ours; NULL otherwise. */
 const struct pool_box *provisioner_find(const struct provisioner *p, const char *sandbox_id);
-/* The youngest one of this id that is being destroyed. */
+/* The newest one of this id that is being destroyed. */
 const struct pool_box *provisioner_find_ending(const struct provisioner *p, const char *sandbox_id);
-/* One SandboxResponse into the object that is open. `box` NULL: there is none yet. */
+/* Writes one SandboxResponse into the open object. `box` NULL: there is none yet. */
 void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const char *sandbox_id,
                              const struct pool_box *box, const char *status);
 void provisioner_get(struct http_exchange *ex);

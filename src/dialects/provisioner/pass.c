@@ -1,4 +1,5 @@
-/* pass.c - /s/{sandbox_id}/...: who may send requests to a box through this listener, and what its address is. */
+/* pass.c - /s/{sandbox_id}/...: who may send requests to a box through this listener, and its
+ * URL. */
 #include <stdio.h>
 
 #include "base/str.h"

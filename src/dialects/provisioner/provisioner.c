@@ -1,4 +1,4 @@
-/* provisioner.c - life of the listener, its routes, who may call, how errors are said. */
+/* provisioner.c - life of the listener, its routes, who may call, and the form of errors. */
 #include "dialects/provisioner/provisioner.h"
 
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void put_detail(struct buf *out, const char *text)
     json_out_finish(&o, out);
 }
 
-/* What the server itself refuses. */
+/* Errors of the server itself. */
 static const char *put_error(struct buf *out, int code, const char *message)
 {
     if (code == SP_UNAUTHORIZED) {
@@ -80,7 +80,7 @@ bool provisioner_has_key(struct http_exchange *ex)
 static int guard(struct http_exchange *ex, const struct http_route *route, struct err *err)
 {
     if (provisioner_has_key(ex))
-        http_prove(ex); /* whoever has no key cannot keep DeerFlow out by many connections */
+        http_prove(ex); /* many connections without a key cannot push out DeerFlow's */
     else if ((route->flags & HTTP_OPEN) == 0)
         return err_set(err, SP_UNAUTHORIZED, "Unauthorized");
     return SP_OK;
@@ -106,7 +106,7 @@ static void handle_health(struct http_exchange *ex)
     http_reply(ex, 200, json_type, body, sizeof(body) - 1);
 }
 
-/* Those images are for a tool of DeerFlow's that pods bring along; boxes do not. */
+/* Those images are for a tool of DeerFlow that runs in pods only; boxes do not have it. */
 static void handle_capabilities(struct http_exchange *ex)
 {
     static const char body[] = "{\"lark_cli_init_image\":false,\"lark_cli_broker_image\":false}";
@@ -172,7 +172,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     list_init(&p->holds);
     p->loop = l;
     p->engine = e;
-    /* The names of tokens have no colon, so that none of them hashes to this one. */
+    /* The names of tokens have no colon, so that none of them has the same hash. */
     p->principal = front_principal(":provisioner");
     r = provisioner_read_key(c, p->key, err);
     if (r == SP_OK)
@@ -225,5 +225,5 @@ void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void
         on_proxy_closed(p);
         return;
     }
-    box_proxy_close(p->proxy, on_proxy_closed, p); /* what still runs ends before */
+    box_proxy_close(p->proxy, on_proxy_closed, p); /* what still runs ends first */
 }

@@ -1,6 +1,6 @@
-/* provisioner.h - the daemon as the provisioner of DeerFlow: another program's HTTP API, field for
- * field, on a TCP listener of its own. Boxes come from the pool like all others; they belong to a
- * principal of their own, so that neither side sees what the other one holds. */
+/* provisioner.h - the daemon as the provisioner of DeerFlow: implements that program's HTTP API on
+ * its own TCP listener. Boxes come from the pool like all others; they belong to a separate
+ * principal, so that callers of one API do not see boxes of the other. */
 #ifndef PROVISIONER_PROVISIONER_H
 #define PROVISIONER_PROVISIONER_H
 
@@ -12,20 +12,21 @@
 
 struct provisioner;
 
-/* What the configuration gives as the key, "" for none. Reads the file when there is one. */
+/* The configured key, "" for none. Reads the file if there is one. */
 MUST_CHECK int provisioner_read_key(const struct config *c, char ret[PROVISIONER_KEY_MAX + 1],
                                     struct err *err);
 
-/* `limits` as the native API has them; connections and key are the provisioner's own. Its server is
- * the caller's: to be given a listener, and to be closed before the provisioner is. */
+/* `limits` as in the native API; connections and key are the provisioner's own. Its server belongs
+ * to the caller, which gives it a listener, and closes it before the provisioner. */
 MUST_CHECK int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
                                struct provisioner **ret, struct http_server **ret_server,
                                struct err *err);
 /* After a reload. */
 void provisioner_set(struct provisioner *p, const struct http_limits *limits, const char *key);
-/* The proxy to boxes is the caller's from now on, to be left; before provisioner_close(). */
+/* The proxy to boxes belongs to the caller from now on, which has to end it; call it before
+ * provisioner_close(). */
 struct box_proxy *provisioner_take_proxy(struct provisioner *p);
-/* Ends what is still under way to boxes, then frees. */
+/* Ends requests to boxes that are still under way, then frees. */
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx);
 
 #endif

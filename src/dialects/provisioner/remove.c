@@ -1,5 +1,5 @@
-/* remove.c - DELETE: ends what is under way for the id, destroys its box and waits until it is gone;
- * not longer than the caller does. What was begun goes on behind its back. */
+/* remove.c - DELETE: ends what is under way for the id, destroys its box and waits until it is
+ * gone, but not longer than the caller waits. The destroy continues after that. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
 
-#define DELETE_WAIT_NS (12 * NS_PER_S) /* DeerFlow's client gives it 15 */
+#define DELETE_WAIT_NS (12 * NS_PER_S) /* DeerFlow's client waits 15 s */
 
 struct removal {
     struct engine_call call;

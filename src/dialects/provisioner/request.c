@@ -1,5 +1,5 @@
-/* request.c - the body of a create. What is wrong with it is said as the original says it: 422 with
- * a list of places for wrong types and forms, 400 with a sentence for mounts that are refused. */
+/* request.c - the body of a create. Errors have the same form as in the original: 422 with a list
+ * of places for wrong types and formats, 400 with a sentence for mounts that are refused. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "dialects/provisioner/internal.h"
 #include "front/body.h"
 
-static const char user_data[] = "/mnt/user-data"; /* where DeerFlow's agents work */
+static const char user_data[] = "/mnt/user-data"; /* directory that DeerFlow's agents use */
 
 /* body.field, or body.field[index].member */
 struct place {
@@ -170,7 +170,7 @@ static void get_mounts(struct problems *p, const struct json *body, struct field
     (void) !front_decode(body, list, ret, on_problem, p);
     for (size_t i = 0; i < json_len(ret->mounts); i++) {
         const struct json *m = json_at(ret->mounts, i);
-        struct backend_mount unused; /* mount_at() reads it when all are good */
+        struct backend_mount unused; /* mount_at() reads it when all are valid */
 
         p->inside = (struct place){.field = "extra_mounts", .index = i, .has_index = true};
         if (json_is_obj(m))
@@ -234,13 +234,13 @@ static bool check_mounts(struct http_exchange *ex, const struct provisioner_requ
             else if (!config_mount_is_allowed(c, m.host_path))
                 why =
                     str_is_empty(c->mounts.allow)
-                        ? "mounts.allow of sandpool's configuration is empty: list there what "
-                          "boxes may have of its machine, like DeerFlow's home; host_path"
+                        ? "mounts.allow of sandpool's configuration is empty: list the "
+                          "directories that boxes may mount, like DeerFlow's home; host_path"
                         : "host_path is not below any of mounts.allow of sandpool's configuration: "
                           "list it there";
             else if (config_mount_is_closed(c, m.host_path) &&
                      !config_thread_owns(c, request->user, request->thread, m.host_path, &own_len))
-                why = "host_path is, or has in it, data of other threads "
+                why = "host_path is, or contains, data of other threads "
                       "(provisioner.thread_data)";
         }
         if (why != NULL) {
@@ -260,7 +260,7 @@ static bool is_asked_for(const struct json *mounts, const char *box_path)
 }
 
 void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
-                          struct provisioner_wishes *ret)
+                          struct provisioner_options *ret)
 {
     if (!config_thread_base(c, ret->closed))
         ret->closed[0] = '\0';
@@ -274,32 +274,32 @@ void provisioner_find_own(const struct config *c, const struct provisioner_reque
 }
 
 /* In this order: a later one may be in an earlier one. */
-struct backend_extras *provisioner_extras(const struct provisioner_wishes *w)
+struct backend_extras *provisioner_extras(const struct provisioner_options *o)
 {
     struct backend_mount all[PROVISIONER_MOUNTS_MAX + 16];
     struct backend_extras x = {.mounts = all};
     char base[CONFIG_PATH_MAX + 1];
 
-    if (!str_is_empty(w->thread_path) && !is_asked_for(w->mounts, user_data) &&
-        str_copy_n(base, sizeof(base), w->thread_path, w->base_len))
-        all[x.mount_count++] = (struct backend_mount){.host_path = w->thread_path,
+    if (!str_is_empty(o->thread_path) && !is_asked_for(o->mounts, user_data) &&
+        str_copy_n(base, sizeof(base), o->thread_path, o->base_len))
+        all[x.mount_count++] = (struct backend_mount){.host_path = o->thread_path,
                                                       .box_path = user_data,
                                                       .base = base,
                                                       .parts = "workspace,uploads,outputs"};
-    for (const char *const *dir = provisioner_dirs; w->want_dirs && *dir != NULL; dir++)
+    for (const char *const *dir = provisioner_dirs; o->want_dirs && *dir != NULL; dir++)
         all[x.mount_count++] = (struct backend_mount){.host_path = "", .box_path = *dir};
-    for (size_t i = 0; i < json_len(w->mounts); i++) {
+    for (size_t i = 0; i < json_len(o->mounts); i++) {
         assert(x.mount_count < ARRAY_LEN(all)); /* checked */
-        all[x.mount_count] = mount_at(w->mounts, i);
-        all[x.mount_count].closed = str_is_empty(w->closed) ? NULL : w->closed;
-        all[x.mount_count++].own_len = w->own_len[i];
+        all[x.mount_count] = mount_at(o->mounts, i);
+        all[x.mount_count].closed = str_is_empty(o->closed) ? NULL : o->closed;
+        all[x.mount_count++].own_len = o->own_len[i];
     }
     return x.mount_count > 0 ? backend_extras_copy(&x) : NULL;
 }
 
 /* --- all of it --- */
 
-/* The document, whatever it holds; NULL with a problem. */
+/* The document, whatever it contains; NULL with a problem. */
 static struct json_doc *read_body(struct http_exchange *ex, struct problems *p)
 {
     struct place at = {.field = NULL};

@@ -1,5 +1,5 @@
-/* sandboxes.c - looking at sandboxes. Answers come from the pool's memory; only for a box whose end its
- * backend would not tell by itself the backend is asked. Boxes of other callers do not exist here. */
+/* sandboxes.c - shows sandboxes. Answers come from the pool's memory; the backend is asked only for
+ * a box whose death it would not report by itself. Boxes of other callers are not shown. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,8 @@ void provisioner_put_sandbox(struct json_out *o, struct http_exchange *ex, const
     char url[BOX_ADDRESS_MAX] = "";
     char hex[17];
 
-    if (box != NULL && pool_is_shown(box)) /* an address is a password: of a committed lease only */
+    if (box != NULL && pool_is_shown(box)) /* the URL works like a password: only for a committed
+                                            * lease */
         provisioner_url(ex, box, url);
     if (box != NULL)
         str_hex64(hex, box->id.v);
@@ -71,7 +72,7 @@ static const char *status_of(const struct provisioner *p, const struct pool_box 
     if (is_ending(box))
         return "Terminating";
     if (!pool_is_shown(box) || provisioner_is_pending(p, box->sandbox_id))
-        return "Pending"; /* its caller has not been told of it */
+        return "Pending"; /* its caller has not got the answer yet */
     return "Running";
 }
 
@@ -114,7 +115,7 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
     const struct pool_box *box =
         k->ex != NULL ? provisioner_find(provisioner_of(k->ex), k->sandbox_id) : NULL;
 
-    /* The pool is told of a death, too, but later. */
+    /* The pool is notified of a death, too, but later. */
     if (verdict == POOL_DEAD && box != NULL && box->id.v == k->box.v)
         provisioner_refuse(k->ex, 404, 0, "Sandbox '%s' not found", k->sandbox_id);
     else if (k->ex != NULL) {

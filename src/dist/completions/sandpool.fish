@@ -38,7 +38,7 @@ complete -c sandpool -n '__fish_seen_subcommand_from release' -a '(sandpool ls -
 complete -c sandpool -n '__fish_seen_subcommand_from release' -l user -s u -x -d 'ID is a thread of this user'
 complete -c sandpool -n '__fish_seen_subcommand_from release' -l generation -s g -x -d 'only when the id is still bound to this box'
 complete -c sandpool -n '__fish_seen_subcommand_from release' -l destroy -s d -d 'destroy it instead of keeping it for its thread'
-complete -c sandpool -n __fish_use_subcommand -a renew -d 'push a lease\'s deadline'
+complete -c sandpool -n __fish_use_subcommand -a renew -d 'extend a lease'
 complete -c sandpool -n '__fish_seen_subcommand_from renew' -a '(sandpool ls --quiet 2>/dev/null)'
 complete -c sandpool -n '__fish_seen_subcommand_from renew' -l user -s u -x -d 'ID is a thread of this user'
 complete -c sandpool -n '__fish_seen_subcommand_from renew' -l generation -s g -x -d 'only when the id is still bound to this box'
