@@ -1,5 +1,5 @@
-/* backend.c - the backends: they fail, hang, answer late or twice, and boxes die under them. What
- * runs is always true here, whatever the answers say. */
+/* backend.c - the backends: they fail, hang, answer late or twice, and boxes die. The list of
+ * running boxes here is always true, whatever the answers say. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static void create(struct world *w, const struct pool_fx *fx)
     if (away_is_held(w, fx->snapshot.backend))
         world_fail(w, "a backend that does not answer is asked for one more box");
     is_hanging = away_is(w, fx->snapshot.backend);
-    if (is_hanging) /* it may do what it was asked for when it is back */
+    if (is_hanging) /* it may execute the request when it is back */
         took_ns += w->back_ns[fx->snapshot.backend] - w->now_ns;
     if (!is_hanging && world_chance(w, 12)) {
         answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns,
@@ -122,7 +122,7 @@ static void create(struct world *w, const struct pool_fx *fx)
     snprintf(b->seen.ref, sizeof(b->seen.ref), "ref-%zu", w->box_count);
     snprintf(b->seen.url, sizeof(b->seen.url), "http://127.0.0.1/%zu", w->box_count);
     memcpy(b->seen.token, fx->snapshot.token, sizeof(b->seen.token));
-    if (!is_hanging && world_chance(w, 10)) { /* then the box may come much later */
+    if (!is_hanging && world_chance(w, 10)) { /* then the box may appear much later */
         is_hanging = true;
         took_ns = world_ms(w, 1, 400);
     }
@@ -157,7 +157,8 @@ static void report_death(struct world *w, const struct world_box *b)
     p->ev.box = b->seen.id;
 }
 
-/* Without its row only when the store could not take it, and somebody asked for the end. */
+/* Without its row only if the store could not be written and the owner or an operator requested the
+ * end. */
 static bool may_destroy(struct world *w, const struct pool_fx *fx)
 {
     struct world_row *row = rows_find(w, fx->box.v);
@@ -172,7 +173,7 @@ static bool may_destroy(struct world *w, const struct pool_fx *fx)
         b->is_unrecorded = is_excused;
     if (row != NULL)
         row->is_unrecorded = is_excused;
-    else if (b == NULL) /* not even its intent was written, so there is nothing yet */
+    else if (b == NULL) /* not even its intent was written, so there is no box yet */
         return true;
     return is_excused || (row != NULL && row->box.state == POOL_DOOMED);
 }
@@ -181,7 +182,7 @@ static void destroy(struct world *w, const struct pool_fx *fx)
 {
     struct world_box *b = backend_find(w, fx->box.v);
     bool is_done = !world_chance(w, 12);
-    bool is_told = !world_chance(w, 12);
+    bool is_reported = !world_chance(w, 12);
 
     if (fx->epoch != 0 && !may_destroy(w, fx))
         world_fail(w, "a destroy without a committed `deleting`");
@@ -194,7 +195,7 @@ static void destroy(struct world *w, const struct pool_fx *fx)
         b->is_unwanted = true;
     }
     answer_failure(w, fx, POOL_EV_DESTROYED, world_ms(w, 1, 20),
-                   is_done && is_told ? SP_OK : SP_BACKEND_FAILED);
+                   is_done && is_reported ? SP_OK : SP_BACKEND_FAILED);
     if (world_chance(w, 5))
         answer_failure(w, fx, POOL_EV_DESTROYED, world_ms(w, 1, 200), SP_BACKEND_FAILED);
 }
@@ -224,7 +225,7 @@ static enum pool_verdict verdict_on(struct world *w, struct world_box *b, const 
         return POOL_DEAD;
     if (b->stopped_ns == 0)
         return POOL_ALIVE;
-    /* A backend that cannot look says that it is not there; not for ever. */
+    /* A backend that cannot look says that the box is not there; but not for ever. */
     return world_chance(w, 30) && b->absent < 2 ? POOL_ABSENT : POOL_SILENT;
 }
 
@@ -257,7 +258,7 @@ static enum pool_use use_of(struct world *w, const struct world_box *b)
     return b->is_at_work ? POOL_USE_BUSY : POOL_USE_NONE;
 }
 
-/* What is true when it is asked; the answer may be late. */
+/* The state at the time of the question; the answer may be late. */
 static void ask_use(struct world *w, const struct pool_fx *fx)
 {
     struct world_box *b = backend_find(w, fx->box.v);
@@ -296,7 +297,8 @@ static void bind(struct world *w, const struct pool_fx *fx)
     if (b == NULL)
         return;
     b->is_unlabelled = away_is(w, b->backend) ||
-                       world_chance(w, 10); /* nobody hears of a label that could not be set */
+                       world_chance(w, 10); /* nobody is notified of a label that could not be
+                                             * set */
     if (!b->is_unlabelled)
         label(b, &fx->snapshot);
 }
@@ -333,8 +335,8 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
     }
 }
 
-/* Percentage of the boxes that a listing leaves out although it looks clean. Of three in a row one is
- * right: what is never shown and never answers may be given up. */
+/* Percentage of the boxes that a listing leaves out although it looks clean. One of three in a row
+ * is right: a box that is never shown and never answers may be given up. */
 static unsigned wrong_listing(struct world *w, unsigned backend)
 {
     if (!world_chance(w, 20) || w->wrong_listings[backend] >= 2) {
@@ -359,8 +361,7 @@ void backend_list(struct world *w, unsigned backend)
             bool is_hidden = rand_below(&w->rand, 100) < hidden;
 
             seen[count] = w->boxes[i].seen;
-            seen[count].is_absent =
-                is_hidden; /* its name is known, and no more; or not even that */
+            seen[count].is_absent = is_hidden; /* only its name is known, or not even that */
             count += !is_hidden || rand_below(&w->rand, 2) == 0 ? 1 : 0;
         }
     p->ev.kind = POOL_EV_LISTED;
@@ -421,7 +422,7 @@ void backend_work(struct world *w)
     }
 }
 
-/* In its place: the backend sees nothing of it. */
+/* In its place: the backend does not notice it. */
 void backend_restart_one(struct world *w)
 {
     size_t from = rand_below(&w->rand, w->box_count + 1);
@@ -437,7 +438,7 @@ void backend_restart_one(struct world *w)
     }
 }
 
-/* Something another process, or an earlier life with another store, has left behind. */
+/* A box left behind by another process, or by an earlier life with another store. */
 void backend_add_orphan(struct world *w)
 {
     unsigned profile = (unsigned) rand_below(&w->rand, w->config.profile_count);
@@ -458,7 +459,7 @@ void backend_add_orphan(struct world *w)
     memcpy(b->seen.thread, c->thread, sizeof(b->seen.thread));
     b->seen.generation = c->generation + rand_below(&w->rand, 3);
     b->seen.principal = clients_principal(c);
-    if (rand_below(&w->rand, 4) == 0) /* somebody else who chose the same names */
+    if (rand_below(&w->rand, 4) == 0) /* another program that uses the same names */
         b->seen.principal++;
     b->seen_by = b->seen.principal;
 }

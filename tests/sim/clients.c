@@ -1,5 +1,5 @@
-/* clients.c - those who ask, and what they have been told. An acknowledged lease is sacred: it ends
- * by its owner's wish, by its deadline, or because the box is really dead. */
+/* clients.c - the callers, and the answers they got. An acknowledged lease must be kept: it ends by
+ * its owner's request, by its deadline, or because the box is really dead. */
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static bool has_open(const struct world *w, size_t client)
     return false;
 }
 
-/* Until it is answered, the deadline may be what it asks for, or what it was. */
+/* Until it is answered, the deadline may be the requested one, or the previous one. */
 static void may_move_deadline(struct world *w, struct client *c, struct request *r, uint64_t ttl_ns)
 {
     r->until_ns = w->now_ns + (ttl_ns != 0 ? ttl_ns : WORLD_TTL_NS);
@@ -188,7 +188,7 @@ void clients_act(struct world *w)
         hang_up(w);
 }
 
-/* Never a blank one; and one that was made with the same as it asked for. */
+/* Never a blank one, and one that was made with the requested extras. */
 static void check_special(struct world *w, const struct pool_fx *fx, const struct request *r,
                           const struct world_box *real)
 {
@@ -213,7 +213,7 @@ static bool is_restarted(const struct world_box *real, const struct pool_box *b)
     return b->life[0] != '\0' && strcmp(b->life, life) != 0;
 }
 
-/* What its owner had in it is lost, and a question would have shown it. */
+/* Its owner's data in it is lost, and a check would have shown it. */
 static void check_life(struct world *w, const struct pool_fx *fx, const struct world_box *real)
 {
     const struct pool_box *b = &fx->snapshot;
@@ -254,7 +254,7 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         world_fail(w, "a box was given that was never seen ready");
     check_special(w, fx, r, real);
     is_delivered =
-        !world_chance(w, w->steps / 100 % 6 == 5 ? 60 : 6); /* now and then all is lost */
+        !world_chance(w, w->steps / 100 % 6 == 5 ? 60 : 6); /* now and then all replies are lost */
     observer_reply(w, fx, is_delivered);
     if (!is_delivered) {
         struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
@@ -279,7 +279,8 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
     c->active_ns = b->active_ns;
 }
 
-/* Its row is of an older copy and could not be written again: a listing has to show the box first. */
+/* Its row comes from an older copy and could not be written again: a listing has to show the box
+ * first. */
 static bool is_excused(struct world *w, const struct client *c, int code)
 {
     const struct world_row *row = rows_find(w, c->box);
@@ -289,7 +290,8 @@ static bool is_excused(struct world *w, const struct client *c, int code)
     if (code == SP_BACKEND_UNAVAILABLE && real != NULL &&
         (!real->is_running || real->absent > 0 ||
          (real->shown_ns != 0 && w->now_ns - real->shown_ns <= CHECK_DELAY_MS * NS_PER_MS)))
-        return true; /* it does not answer, and its backend does not know it, as far as is known */
+        return true; /* it does not answer, and its backend does not know it, as far as the pool
+                      * knows */
     return code == SP_BACKEND_UNAVAILABLE && row != NULL && row->box.is_stale;
 }
 
@@ -301,7 +303,7 @@ static void refused(struct world *w, const struct pool_fx *fx, const struct requ
 
     w->replies_refused++;
     if (r->kind == POOL_EV_RENEW && c->last_req == fx->req.v)
-        c->last_req = r->prev_req; /* it has moved nothing */
+        c->last_req = r->prev_req; /* it has not changed the deadline */
     w->by_code[-code]++;
     if (fx->reason[0] == '\0')
         world_fail(w, "a refusal without a reason");
@@ -333,7 +335,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     r->is_open = false;
     if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
         c->in_doubt--;
-        /* A commit that was given up for a caller may still succeed. */
+        /* A commit may still succeed after its caller was answered. */
         if (is_ok || (fx->u.reply.code == SP_STORE_UNAVAILABLE && !holds_lease(w, c)))
             c->is_acked = false;
     }
@@ -351,7 +353,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
         c->promised_ns = r->until_ns;
 }
 
-/* Its agent has said so a moment ago, or there is none, or it was asked several times in vain. */
+/* Its agent has reported so just before, or there is none, or it did not answer several times. */
 static bool is_idle(struct world *w, const struct world_box *real, uint64_t idle_ns)
 {
     if (real == NULL || real->has_no_agent)
@@ -363,7 +365,7 @@ static bool is_idle(struct world *w, const struct world_box *real, uint64_t idle
             real->worked_ns + WORLD_PROBE_NS >= w->now_ns);
 }
 
-/* Whether the end the pool gives is true. */
+/* Whether the end that the pool reports is true. */
 static bool is_justified(struct world *w, const struct pool_fx *fx, const struct client *c)
 {
     const struct pool_box *b = &fx->snapshot;
@@ -415,13 +417,13 @@ void clients_fact(struct world *w, const struct pool_fx *fx)
     }
 }
 
-/* Nobody will hear of what was under way. What was acknowledged must still be there. */
+/* Requests that were under way are not answered. What was acknowledged must still be there. */
 void clients_crashed(struct world *w)
 {
     for (uint64_t i = 1; i <= w->req; i++)
         w->requests[i].is_open = false;
     for (size_t i = 0; i < w->box_count; i++) {
-        w->boxes[i].is_told = false;
+        w->boxes[i].is_reported = false;
         w->boxes[i].is_proven = false;
     }
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
@@ -429,7 +431,7 @@ void clients_crashed(struct world *w)
 
         if (c->in_doubt > 0)
             c->is_acked = false;
-        if (c->is_acked) { /* the idle clock goes on from what the store knew */
+        if (c->is_acked) { /* the idle clock continues from what is in the store */
             const struct pool_box *row = &rows_find(w, c->box)->box;
 
             if (row->idle_ns != POOL_NEVER)

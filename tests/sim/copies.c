@@ -1,5 +1,5 @@
-/* copies.c - somebody keeps a copy of the database, and puts it back after a crash. What callers were told
- * since may be forgotten then, but nobody gets what somebody else has seen. */
+/* copies.c - an operator keeps a copy of the database, and restores it after a crash. Newer leases
+ * may then be lost, but nobody gets a box that somebody else has seen. */
 #include <string.h>
 
 #include "world.h"
@@ -31,8 +31,8 @@ static bool names_an_owner(const struct world *w, uint64_t id)
     return false;
 }
 
-/* The copy names an owner from before, and the labels not the one it has: the daemon tries a bind again, so
- * both are wrong only when the copy comes in the same moment. */
+/* The copy names an earlier owner, and the labels do not name the present one: the daemon repeats a
+ * bind, so both are wrong only if the copy is made at the same moment. */
 static bool is_one_misnamed(const struct world *w)
 {
     for (size_t i = 0; i < w->box_count; i++)
@@ -51,7 +51,8 @@ bool copies_put_back(struct world *w)
         w->rows[i].box.is_stale = true;
     w->past_count = w->copy_past_count;
     forget_promises(w);
-    for (size_t i = 0; i < w->box_count; i++) /* the pool cannot count what it does not know of */
+    for (size_t i = 0; i < w->box_count; i++) /* the pool cannot count boxes that it does not
+                                               * know */
         w->boxes[i].is_exempt |= rows_find(w, w->boxes[i].seen.id.v) == NULL;
     return true;
 }

@@ -1,5 +1,5 @@
 /* main.c - random walks over the pool, one per seed. A seed that fails is printed with the command
- * that replays it, and belongs into seeds.txt for ever. */
+ * that replays it; add it to seeds.txt permanently. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* observer.c - who has seen the token and the address of which box: in a reply, also one that was not
- * delivered to its end, and in what the views show. Whoever has seen them once may use them for ever, so
+/* observer.c - who has seen the token and the address of which box: in a reply, even if its
+ * delivery failed, and in the views. A caller that has seen them once may use them for ever, so
  * nobody else may get that box. */
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ void observer_held(struct world *w, uint64_t box)
         real->is_held = true;
 }
 
-/* Somebody may still get it, or the pool will hear that nobody did. */
+/* Somebody may still get it, or the pool will be notified that nobody did. */
 static bool is_on_its_way(const struct world *w, const struct pool_box *b)
 {
     for (size_t i = 0; i < WORLD_PENDING; i++)
@@ -66,7 +66,7 @@ static void check_lease(struct world *w, const struct pool_box *b)
         world_fail(w, "a box is leased and nobody knows it");
 }
 
-/* Everybody lists his boxes after every step. */
+/* All callers list their boxes after every step. */
 void observer_look(struct world *w)
 {
     for (size_t i = 0; i < pool_slot_count(w->pool); i++) {
@@ -80,7 +80,7 @@ void observer_look(struct world *w)
             check_lease(w, b);
         }
         if (b->state != POOL_BLANK ||
-            b->is_unseen) /* an old row may say so, until a listing came */
+            b->is_unseen) /* an old row may say so, until the first listing */
             continue;
         real = backend_find(w, b->id.v);
         if (real != NULL && (real->seen_by != 0 || real->owner[0] != '\0'))

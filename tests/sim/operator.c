@@ -1,5 +1,5 @@
 /* operator.c - what happens to the daemon from outside: configuration, modes, crashes, a disk that
- * fails, listings, boxes that die, boxes of others. */
+ * fails, listings, boxes that die, boxes of other programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -95,7 +95,7 @@ void operator_act(struct world *w)
     uint64_t dice = rand_below(&w->rand, 1000);
 
     if (w->crash_step != 0 && w->steps >= w->crash_step)
-        rows_crash(w); /* what is known of the copy must not be forgotten */
+        rows_crash(w); /* facts about the copy must not be lost */
     else if (dice < 30)
         backend_list(w, (unsigned) rand_below(&w->rand, WORLD_BACKENDS));
     else if (dice < 45)

@@ -1,5 +1,5 @@
-/* rows.c - the store: a queue of writes, one commit after the other, the answer a moment after the
- * commit. In a crash the queue is lost from some point on, and the rows are all that remains. */
+/* rows.c - the store: a queue of writes, one commit after the other, the answer shortly after the
+ * commit. In a crash the end of the queue is lost, and only the rows remain. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static void note_outcome(struct world *w, const struct pending *p, bool is_ok)
         b->has_failed = !is_ok;
 }
 
-static void tell_state(struct world *w, bool is_up, uint64_t delay_ns)
+static void report_state(struct world *w, bool is_up, uint64_t delay_ns)
 {
     struct pending *p = world_later(w, PENDING_EVENT, delay_ns);
 
@@ -108,15 +108,15 @@ static void tell_state(struct world *w, bool is_up, uint64_t delay_ns)
     p->ev.u.is_store_up = is_up;
 }
 
-/* The disk hangs: nothing fails, it only takes long. The store notices after a while. */
+/* The disk hangs: nothing fails, it only takes long. The store notices it after a while. */
 static void hang(struct world *w, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + world_ms(w, 100, 3 * WORLD_HANG_NS / NS_PER_MS);
 
     w->store_free_ns = end_ns;
     if (end_ns > w->now_ns + WORLD_HANG_NS) {
-        tell_state(w, false, WORLD_HANG_NS);
-        tell_state(w, true, end_ns - w->now_ns);
+        report_state(w, false, WORLD_HANG_NS);
+        report_state(w, true, end_ns - w->now_ns);
     }
 }
 
@@ -137,7 +137,7 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
     p->ev.epoch = fx->epoch;
     p->ev.u.stored.write = fx->u.store.write;
     p->ev.u.stored.expires_ns = fx->snapshot.expires_ns;
-    if (world_chance(w, 1)) { /* too many wait: refused at once, before those that wait */
+    if (world_chance(w, 1)) { /* too many wait: refused at once, before the waiting ones */
         p->kind = PENDING_EVENT;
         p->ev.kind = POOL_EV_STORE_FAILED;
         p->at_ns = w->now_ns;
@@ -213,7 +213,7 @@ static void lose_pending(struct world *w)
     }
 }
 
-/* A newer configuration may have forgotten the profile of a row; its place is kept all the same. */
+/* A newer configuration may no longer have the profile of a row; its index is kept anyway. */
 static void restore(struct world *w)
 {
     for (size_t i = 0; i < w->past_count; i++)

@@ -1,4 +1,4 @@
-/* seeds.c - which walks are walked. */
+/* seeds.c - selects the walks to run. */
 #include "seeds.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool parse_one(struct seeds *s, const char *name, const char *value)
         s->file = value;
         return true;
     }
-    s->count = 1; /* one, and no others */
+    s->count = 1; /* only one */
     s->file = NULL;
     return strcmp(name, "--seed") == 0 && str_parse_u64(value, 0, UINT64_MAX, &s->start);
 }

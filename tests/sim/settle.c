@@ -1,5 +1,6 @@
-/* settle.c - the end of a walk: faults stop, nobody asks any more, and after a while everything must
- * be in order: nobody waits, the targets are met, and the backends, the pool and the store agree. */
+/* settle.c - the end of a walk: faults stop, no new requests are made, and after a while everything
+ * must be in order: nobody waits, the targets are met, and the backends, the pool and the store
+ * agree. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* trace.c - what goes into the pool and what comes out of it, in words. */
+/* trace.c - events and effects of the pool as text. */
 #include "trace.h"
 
 #include <stdio.h>

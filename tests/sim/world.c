@@ -1,4 +1,4 @@
-/* world.c - time, the answers on their way, and the step that performs effects and judges. */
+/* world.c - time, pending answers, and the step that performs effects and checks the pool. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,8 +99,8 @@ static void perform(struct world *w, const struct pool_fx *fx)
     }
 }
 
-/* Whatever callers do, a profile has no more blank boxes than its target, those who wait, and what
- * was being made for some who have left. */
+/* Whatever callers do, a profile has no more blank boxes than its target, its waiters, and boxes
+ * that were being made for callers who have left. */
 static void check_blank(struct world *w)
 {
     struct pool_stats stats;
@@ -111,7 +111,7 @@ static void check_blank(struct world *w)
 
         pool_get_profile(w->pool, w->now_ns, i, &v);
         if (v.by_state[POOL_BLANK] > WORLD_WARM_MAX + v.waiting + 2 * WORLD_CREATE_MAX)
-            world_fail(w, "a profile has many more blank boxes than anybody wants");
+            world_fail(w, "a profile has many more blank boxes than needed");
     }
 }
 
@@ -132,11 +132,11 @@ void world_check(struct world *w)
         if (b->is_special && known != NULL && known->sandbox_id[0] != '\0' &&
             strcmp(known->sandbox_id, b->owner) != 0)
             world_fail(w, "a box made for one caller is somebody else's");
-        if (b->is_running && b->is_told && known == NULL)
-            world_fail(w, "a box runs that the pool was told of and has forgotten");
+        if (b->is_running && b->is_reported && known == NULL)
+            world_fail(w, "a box runs that was reported to the pool, which has forgotten it");
     }
     if (w->leased != 0)
-        world_fail(w, "a box became leased and nobody was told");
+        world_fail(w, "a box became leased and nobody got a reply");
     if (running > w->config.max_boxes)
         world_fail(w, "more boxes run than max_boxes");
     observer_look(w);
@@ -177,7 +177,7 @@ static void note_proof(struct world *w, const struct pool_event *ev)
 
     if (b == NULL)
         return;
-    b->is_told |= ev->kind == POOL_EV_CREATED;
+    b->is_reported |= ev->kind == POOL_EV_CREATED;
     b->is_vouched |= ev->kind == POOL_EV_CREATED && ev->u.created.is_ready;
     b->is_proven |= (ev->kind == POOL_EV_CREATED && ev->u.created.is_ready) ||
                     (ev->kind == POOL_EV_PROBED && ev->u.failed.code == SP_OK);

@@ -1,6 +1,6 @@
-/* world.h - the world around one pool in a random walk: what the backends really run, what the store
- * has really committed, who asked for what and was told what. The pool is judged by it after every
- * step. Everything follows from one seed. */
+/* world.h - the world around one pool in a random walk: what the backends really run, what the
+ * store has really committed, the requests of callers and their answers. The pool is checked
+ * against it after every step. Everything follows from one seed. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -23,7 +23,7 @@
 #define WORLD_REQS 16384
 
 /* A box as the backend sees it. */
-enum { CHECK_DELAY_MS = 10 }; /* at most, until the pool hears the answer to a check */
+enum { CHECK_DELAY_MS = 10 }; /* at most, until the pool gets the answer to a check */
 
 struct world_box {
     struct pool_seen seen; /* its labels */
@@ -31,29 +31,29 @@ struct world_box {
     bool is_running;
     bool is_unrecorded;    /* its owner wanted it gone while the store could not be written */
     bool has_failed;       /* the last write of it, also when it has no row yet */
-    bool is_vouched;       /* its backend said that it is ready */
+    bool is_vouched;       /* its backend reported that it is ready */
     uint64_t stopped_ns;   /* its agent does not answer since; 0: it does */
-    bool is_at_work;       /* by what does not pass through the daemon */
-    uint64_t worked_ns;    /* when that last went on */
+    bool is_at_work;       /* used by something that does not pass through the daemon */
+    uint64_t worked_ns;    /* time of the last such use */
     uint64_t silent_ns;    /* since when no question about it was answered; 0: the last was */
-    bool has_no_agent;     /* nobody can be asked */
+    bool has_no_agent;     /* it has no agent */
     unsigned life;         /* how often it was started again */
-    uint64_t restarted_ns; /* the last time; what its owner had in it is lost */
-    uint64_t doubted_ns;   /* a check of it came to nothing */
+    uint64_t restarted_ns; /* the last time; its owner's data in it is lost */
+    uint64_t doubted_ns;   /* a check of it had no result */
     unsigned absent;       /* checks in a row that say so, though it runs */
-    uint64_t
-        shown_ns;   /* when a check was answered that it is there again; the pool hears it later */
-    bool is_exempt; /* came to life after the pool had given it up, or was put there by others */
-    bool is_told;   /* this life of the pool has heard that it exists */
-    bool is_proven; /* this life of the pool has seen it ready */
-    bool is_unwanted;   /* destroyed before it appeared */
-    bool is_special;    /* made for `owner` alone: never blank */
+    uint64_t shown_ns; /* when a check was answered that it is there again; the pool gets the answer
+                     * later */
+    bool is_exempt;    /* appeared after the pool had given it up, or was put there by others */
+    bool is_reported;  /* this life of the pool was notified that it exists */
+    bool is_proven;    /* this life of the pool has seen it ready */
+    bool is_unwanted;  /* destroyed before it appeared */
+    bool is_special;   /* made for `owner` alone: never blank */
     bool is_unlabelled; /* its last bind was lost */
     uint64_t made_with;
-    char owner[POOL_ID_MAX + 1]; /* the id it was handed out as: nobody else may have it */
+    char owner[POOL_ID_MAX + 1]; /* the id it was leased under: nobody else may have it */
     uint64_t seen_by;            /* the principal that may know its token; 0: nobody */
-    uint64_t lease_epoch;        /* of its last lease somebody was told of */
-    bool is_held;                /* somebody has got the reply, or may act as if */
+    uint64_t lease_epoch;        /* of its last lease that a caller got a reply for */
+    bool is_held;                /* a caller has got the reply, or may act as if it had */
 };
 
 #define WORLD_PULSE_NS \
@@ -100,12 +100,12 @@ struct client {
     char sandbox_id[POOL_ID_MAX + 1];
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
-    bool is_acked;     /* was told that it holds `box`, and nothing since ended that */
+    bool is_acked;     /* got a reply that it holds `box`, and nothing since ended that */
     unsigned in_doubt; /* requests under way that may end it */
     uint64_t box;
     uint64_t generation;
     uint64_t active_ns;
-    uint64_t promised_ns; /* it was told that the lease lasts until then at least */
+    uint64_t promised_ns; /* a reply promised that the lease lasts until then at least */
     uint64_t last_req;    /* newest request that may move the deadline */
     unsigned busy;
 };
@@ -136,10 +136,11 @@ struct world {
 
     struct world_box boxes[WORLD_BOXES];
     size_t box_count;
-    unsigned wrong_listings[WORLD_BACKENDS]; /* in a row */
-    uint64_t back_ns[WORLD_BACKENDS];        /* it hears nothing and says nothing until then */
-    struct box_id unheard[WORLD_BACKENDS];   /* the pool has heard that its create had no answer */
-    uint64_t absences;                       /* of backends, for long */
+    unsigned wrong_listings[WORLD_BACKENDS];  /* in a row */
+    uint64_t back_ns[WORLD_BACKENDS];         /* it receives and answers nothing until then */
+    struct box_id unanswered[WORLD_BACKENDS]; /* box whose create had no answer, as the pool was
+                                              * notified */
+    uint64_t absences;                        /* of backends, for long */
     struct world_row rows[WORLD_ROWS];
     struct world_past pasts[WORLD_PASTS];
     size_t past_count;
@@ -162,11 +163,11 @@ struct world {
     uint64_t oldest; /* request that may be open */
 
     uint64_t tokens; /* made so far */
-    uint64_t leased; /* box that became leased in this step, until somebody is told */
+    uint64_t leased; /* box that became leased in this step, until a caller gets a reply */
     uint64_t replies_ok;
     uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
-    uint64_t uses[POOL_USE_COUNT]; /* what agents have said */
+    uint64_t uses[POOL_USE_COUNT]; /* how often agents were asked */
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
 

@@ -1,5 +1,6 @@
-/* agents.c - the programs in the boxes, asked over HTTP, in place of src/loop/httpc.c: is it ready, which start of it is
- * this, is anything at work? They answer, are silent, or are not there. */
+/* agents.c - the programs in the boxes, called over HTTP, in place of src/loop/httpc.c: is it
+ * ready, which start of it is this, is anything at work? They answer, are silent, or are not
+ * there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static struct walk_box *box_at(const char *url)
     walk_fail("a box is asked that never existed");
 }
 
-/* Whoever gets a token that is not its own knows one of another box. */
+/* A box that gets the token of another box could use that box. */
 static void judge_token(const struct httpc_request *r, const struct walk_box *b)
 {
     static const char name[] = "Authorization: Bearer ";
@@ -62,7 +63,7 @@ static int answer_use(struct httpc_request *r, struct walk_box *b)
     return 200;
 }
 
-/* SILENCE until the deadline; REFUSED: nobody is there. */
+/* SILENCE until the deadline; REFUSED: nothing listens there. */
 static int answer(struct httpc_request *r)
 {
     struct walk_box *b = box_at(r->url);

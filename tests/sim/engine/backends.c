@@ -1,5 +1,6 @@
-/* backends.c - the backends by name, in place of src/backends/registry.c: what an operation does, and how it ends. It
- * succeeds, fails, hangs until it is cancelled, does its work in spite of a cancel or of a failure that it reports. */
+/* backends.c - the backends by name, in place of src/backends/registry.c: what an operation does,
+ * and how it ends. It succeeds, fails, hangs until it is cancelled, or does its work in spite of a
+ * cancel or of a failure that it reports. */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -82,7 +83,8 @@ static void op_create(struct backend *base, struct backend_create *r, uint64_t d
 
 static const struct deed *update_of(const struct walk_box *b);
 
-/* Without its row only when the store could not take it, and somebody asked for the end. */
+/* Without its row only if the store could not be written and the owner or an operator requested the
+ * end. */
 static bool may_destroy(uint64_t id)
 {
     struct walk_row *row = disk_row(id);
@@ -156,7 +158,7 @@ static void do_check(struct deed *d, bool is_done, bool is_reported UNUSED)
 
     r->verdict =
         is_done ? verdict_on(box_of(&r->box), d->backend->base.ops->is_watched) : BACKEND_UNKNOWN;
-    str_copy_cut(r->status, sizeof(r->status), walk_one_in(3) ? "the walk says so" : "");
+    str_copy_cut(r->status, sizeof(r->status), walk_one_in(3) ? "simulated" : "");
 }
 
 static void op_is_alive(struct backend *base, struct backend_check *r, uint64_t deadline_ns,
@@ -188,8 +190,8 @@ static void op_discover(struct backend *base, struct backend_discover *r, uint64
     deed_plan(deed_start(of(base), &r->op, deadline_ns, on_done, do_discover), 0, 200);
 }
 
-/* Percentage of the boxes that a listing leaves out although it looks clean. Of three in a row one is right: what is
- * never shown and never answers may be given up. */
+/* Percentage of the boxes that a listing leaves out although it looks clean. One of three in a row
+ * is right: a box that is never shown and never answers may be given up. */
 static unsigned wrong_listing(unsigned backend)
 {
     if (!walk_chance(15) || walk.wrong_listings[backend] >= 2) {
@@ -213,7 +215,7 @@ static void do_list(struct deed *d, bool is_done, bool is_reported)
         const struct walk_box *b = &walk.boxes[i];
         bool is_hidden;
 
-        /* Only what ran when it was asked: the rest is left alone anyway. */
+        /* Only boxes that ran when it was asked: the others are ignored anyway. */
         if (!b->is_running || b->backend != d->backend->index)
             continue;
         is_hidden = rand_below(&walk.rand, 100) < hidden;
@@ -246,7 +248,7 @@ static void op_bind(struct backend *base, struct backend_bind *r, uint64_t deadl
     deed_plan(deed_start(of(base), &r->op, deadline_ns, on_done, do_bind), 0, 300);
 }
 
-/* The number of the acquire that is in its extras; 0: none is. */
+/* The number of the acquire in its extras; 0: there is none. */
 static uint64_t mark_of(const struct backend_extras *x)
 {
     uint64_t mark = x->memory > WALK_MARK ? x->memory - WALK_MARK : 0;
@@ -291,7 +293,7 @@ bool backends_is_updating(const struct walk_box *b)
     return update_of(b) != NULL;
 }
 
-/* What a caller wants is a secret of its own: from now on the box is nobody else's. */
+/* The extras of a caller are secret: from now on nobody else may get the box. */
 static void op_update(struct backend *base, struct backend_update *r, uint64_t deadline_ns,
                       void (*on_done)(struct op *))
 {
@@ -349,7 +351,7 @@ static void put_key(const struct config_profile *p, char *dst, size_t cap)
     .destroy = op_destroy, .is_alive = op_is_alive, .list = op_list, .trouble = op_trouble, \
     .examine = op_examine, .at_create = BACKEND_LATE_ALL
 
-/* As the oci, docker and remote backends are, and one that only some configurations name. */
+/* Like the backends oci, docker and remote, and one that only some configurations name. */
 static const struct backend_ops all[WALK_BACKENDS] = {
     {COMMON, .name = "near", .is_local = true, .is_watched = true, .can_bind = true,
      .bind = op_bind, .late = BACKEND_LATE_ALL, .update = op_update},

@@ -1,5 +1,5 @@
-/* boxes.c - the boxes as they really are: they appear, die, hang, are started again, and work, whether the daemon lives
- * or not. */
+/* boxes.c - the boxes as they really are: they appear, die, hang, are restarted, and work, whether
+ * the daemon runs or not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "walk.h"
 
-/* Appears though nobody waits for it any more. */
+/* Appears although nobody waits for it any more. */
 struct coming {
     struct list_node link;
     struct rt_timer timer;
@@ -173,10 +173,10 @@ void boxes_calm(void)
     }
 }
 
-/* The machine has started anew: its boxes are gone. */
+/* The machine has restarted: its boxes are gone. */
 void boxes_reboot(void)
 {
-    walk_say("--- the machine starts anew");
+    walk_say("--- the machine restarts");
     disk_set_meta("boot_id", "another start");
     for (size_t i = 0; i < walk.box_count; i++)
         if (backends_is_local(walk.boxes[i].backend))

@@ -1,6 +1,6 @@
-/* callers.c - those who ask: several threads of three principals, and some without a thread. They ask for boxes, with
- * extras or without, keep, renew, release and destroy them, hang up while they wait, and do not read what they asked for.
- * They use the engine as src/dialects/native does. */
+/* callers.c - the callers: several threads of three principals, and some without a thread. They
+ * acquire boxes, with extras or without, keep, renew, release and destroy them, disconnect while
+ * they wait, and do not read the answer. They use the engine as src/dialects/native does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +60,11 @@ void callers_end(struct walk_request *r)
 {
     rt_timer_cancel(&walk.rt, &r->taken);
     list_remove(&walk.requests, &r->link);
-    free(r->call.extras); /* NULL when the engine has taken it */
+    free(r->call.extras); /* NULL once the engine owns it */
     free(r);
 }
 
-/* Until it is answered, the deadline may be what it asks for, or what it was. */
+/* Until it is answered, the deadline may be the requested one, or the previous one. */
 static void may_move_deadline(struct walk_client *c, struct walk_request *r, uint64_t ttl_ns)
 {
     r->until_ns = walk_now() + (ttl_ns != 0 ? ttl_ns : TTL_NS);
@@ -75,8 +75,8 @@ static void may_move_deadline(struct walk_client *c, struct walk_request *r, uin
 
 /* --- acquire --- */
 
-/* What it asks for beside the box. What can be applied late has its number in it; what a box can only be made with is of
- * few kinds, so that one fits again. */
+/* What it requests in addition to the box. Extras that can be applied late contain its number;
+ * those that a box can only be made with are of few kinds, so that a box can match again. */
 static void add_extras(struct walk_request *r, unsigned profile)
 {
     unsigned can = engine_can_apply(walk.engine, profile);
@@ -223,7 +223,7 @@ static void activity(size_t index)
     engine_post(walk.engine, &ev);
 }
 
-/* --- gone --- */
+/* --- disconnects --- */
 
 static void abandon(struct walk_request *r)
 {
@@ -257,7 +257,7 @@ void callers_leave(void)
 {
     struct list_node *next;
 
-    if (walk_one_in(2)) { /* the successor is asked again */
+    if (walk_one_in(2)) { /* it asks the successor again */
         for (struct list_node *n = list_first(&walk.requests); n != NULL; n = next) {
             struct walk_request *r = request_of(n);
 
@@ -292,7 +292,8 @@ void callers_hang_up(void)
     }
 }
 
-/* What was acknowledged must still be there after a start; the idle clock goes on from what the store knew. */
+/* What was acknowledged must still be there after a start; the idle clock continues from what is in
+ * the store. */
 void callers_crashed(void)
 {
     for (size_t i = 0; i < WALK_CLIENTS; i++) {
@@ -319,7 +320,7 @@ void callers_forget(void)
         walk.clients[i].is_acked = false;
 }
 
-/* More often than not one that has a box. */
+/* More often than not a caller that has a box. */
 static size_t any_owner(void)
 {
     size_t index = rand_below(&walk.rand, WALK_CLIENTS);

@@ -1,5 +1,6 @@
-/* checks.c - what must be true after every turn of the loop, whatever has happened. Whoever has seen token and address of
- * a box once may use them for ever, so nobody else may get that box. */
+/* checks.c - what must be true after every turn of the loop, whatever has happened. A caller that
+ * has seen token and address of a box once may use them for ever, so nobody else may get that
+ * box. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ void checks_saw(const struct pool_box *b)
     str_copy_cut(real->owner, sizeof(real->owner), b->sandbox_id);
 }
 
-/* Somebody may still get it, or the pool will hear that nobody did. */
+/* Somebody may still get it, or the pool will be notified that nobody did. */
 static bool is_on_its_way(const struct pool_box *b)
 {
     for (struct list_node *n = list_first(&walk.requests); n != NULL;
@@ -33,7 +34,8 @@ static bool is_on_its_way(const struct pool_box *b)
         if (is_same && (!r->is_answered || (r->is_lost && r->box == b->id.v)))
             return true;
     }
-    return backends_is_updating(boxes_find(b->id.v)); /* its caller has hung up meanwhile */
+    return backends_is_updating(boxes_find(b->id.v)); /* its caller has disconnected in the
+                                                       * meantime */
 }
 
 /* None of its replies was delivered: it would stay until its deadline, if it has one. */
@@ -56,7 +58,7 @@ static void check_metadata(const struct pool_box *b)
         walk_fail("a box has the metadata of somebody else");
 }
 
-/* Everybody lists his boxes. */
+/* All callers list their boxes. */
 static void check_shown(void)
 {
     const struct pool *pool = engine_pool(walk.engine);
@@ -73,7 +75,7 @@ static void check_shown(void)
             check_metadata(b);
         }
         if (b->state != POOL_BLANK || b->is_unseen)
-            continue; /* an old row may say so, until a listing came */
+            continue; /* an old row may say so, until the first listing */
         real = boxes_find(b->id.v);
         if (real != NULL && (real->seen_by != 0 || real->owner[0] != '\0'))
             walk_fail("a used box is blank");

@@ -1,5 +1,5 @@
-/* deeds.c - how operations of backends end: well, badly, late, after a cancel, or in spite of it; and what a backend
- * reports by itself. */
+/* deeds.c - how operations of backends end: with success, with an error, late, after a cancel, or
+ * in spite of it; and the notifications of a backend. */
 #include "deeds.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void on_end(struct rt_timer *timer)
         rt_defer(&walk.loop.rt, &b->closed, on_closed);
 }
 
-/* A cancel only asks: it is heard, or it is too late, or both. */
+/* A cancel is only a request: it takes effect, or comes too late, or both. */
 static void on_cancel(struct op *op)
 {
     static const enum fate fates[] = {FATE_FAIL, FATE_FAIL, FATE_SUCCEED, FATE_SECRET};
@@ -143,7 +143,7 @@ bool backends_are_closed(void)
     return true;
 }
 
-/* What was under way goes on at the other side, or not; nobody hears of it. */
+/* What was under way may continue at the other side; its end is not reported. */
 void backends_freeze(void)
 {
     for (unsigned i = 0; i < WALK_BACKENDS; i++) {
@@ -161,7 +161,7 @@ void backends_freeze(void)
     }
 }
 
-/* --- what they report by themselves --- */
+/* --- notifications --- */
 
 struct news {
     struct rt_timer timer;

@@ -36,7 +36,8 @@ struct deed {
     void (*act)(struct deed *d, bool is_done, bool is_reported);
 };
 
-/* Begins the operation; deed_plan() says when it ends. Of a dead daemon it ends at once, without a plan. */
+/* Begins the operation; deed_plan() decides when it ends. With a dead daemon it ends at once,
+ * without a plan. */
 struct deed *deed_start(struct walk_backend *b, struct op *op, uint64_t deadline_ns,
                         void (*on_done)(struct op *),
                         void (*act)(struct deed *d, bool is_done, bool is_reported));

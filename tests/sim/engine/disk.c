@@ -117,7 +117,7 @@ static void on_commit(struct rt_timer *timer)
     begin_commit(s);
 }
 
-/* The process is killed: a transaction that was being written is there whole or not at all. */
+/* The process is killed: a transaction that was being written is complete or does not exist. */
 void disk_freeze(void)
 {
     struct store *s = walk.store;
@@ -212,7 +212,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
     } else {
         watch(s);
         list_push_back(&s->in, &w->queue_link);
-        if (s->is_down) /* the loop has not heard of it yet */
+        if (s->is_down) /* the loop has not been notified yet */
             answer_all(s, &s->in, &s->reason);
         begin_commit(s);
     }

@@ -1,5 +1,6 @@
-/* effects.c - what goes into the real pool and what comes out of it. The linker puts these functions between the engine
- * and the pool: every effect that wants an answer gets exactly one, and no later than it may. */
+/* effects.c - events into the real pool and effects out of it. The linker puts these functions
+ * between the engine and the pool: every effect that needs an answer gets exactly one, before its
+ * deadline. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static void note_effect(const struct pool_fx *fx)
     struct walk_effect *e = &walk.effects[walk.effect_count];
 
     if (!wants_answer(fx->kind) || (walk.is_closing && fx->kind != POOL_FX_STORE))
-        return; /* whoever closes asks nobody any more */
+        return; /* a closing engine sends no more requests */
     if (walk.effect_count == WALK_EFFECTS)
         walk_fail("too many effects under way for the tables");
     walk.effect_count++;

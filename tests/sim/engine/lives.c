@@ -1,5 +1,5 @@
-/* lives.c - the daemon starts, stops, is replaced by another one, or is killed; what is on the disk and in the backends
- * stays. When an engine has been closed nothing of it is left. */
+/* lives.c - the daemon starts, stops, is replaced by another one, or is killed; the state of disk
+ * and backends stays. After an engine was closed, nothing of it is left. */
 #include <stdio.h>
 
 #include "loop/httpc.h"
@@ -114,7 +114,7 @@ static void destroy_all(void)
     bool is_over = false;
 
     callers_forget();
-    walk.modes++; /* it is paused meanwhile */
+    walk.modes++; /* it is paused in the meantime */
     engine_destroy_all(walk.engine, walk_now() + 15 * NS_PER_S, on_destroyed, &is_over);
     if (!walk_run_to(&is_over,
                      walk_now() + 15 * NS_PER_S + WALK_STORE_S * NS_PER_S + WALK_GRACE_NS))
@@ -163,5 +163,5 @@ void lives_crash(void)
 void lives_end(void)
 {
     stop();
-    walk_run(walk_now() + NS_PER_S); /* news that nobody hears */
+    walk_run(walk_now() + NS_PER_S); /* notifications that nobody receives */
 }

@@ -1,5 +1,5 @@
-/* machine.c - what the machine does for the engine: wake-ups of the loop, functions on threads, randomness, free
- * space. Stands in for src/loop/wake.c and work.c, rand_secure() and statvfs(). */
+/* machine.c - what the machine does for the engine: wake-ups of the loop, functions on threads,
+ * randomness, free space. Replaces src/loop/wake.c and work.c, rand_secure() and statvfs(). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -9,7 +9,7 @@
 #include "loop/work.h"
 #include "walk.h"
 
-/* The linker's names of what it replaces. */
+/* The names that the linker gives to the replaced functions. */
 void __wrap_rand_secure(void *dst, size_t len);
 int __wrap_statvfs(const char *path, struct statvfs *ret);
 int __wrap_statvfs64(const char *path, struct statvfs *ret);
@@ -43,7 +43,7 @@ int wake_init(struct wake *w, struct loop *l UNUSED, void (*on_wake_fn)(void *ct
 void wake_send(struct wake *w)
 {
     if (w != waker.wake)
-        walk_fail("a wake-up of somebody who sleeps for ever");
+        walk_fail("a wake-up of a closed loop");
     rt_timer_set(&walk.rt, &waker.timer, walk_now() + rand_below(&walk.rand, 300 * NS_PER_US),
                  on_wake);
 }

@@ -1,5 +1,5 @@
-/* main.c - random walks over the engine, one per seed. A seed that fails is printed with the command that replays it,
- * and belongs into seeds.txt for ever. */
+/* main.c - random walks over the engine, one per seed. A seed that fails is printed with the
+ * command that replays it; add it to seeds.txt permanently. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

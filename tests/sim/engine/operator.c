@@ -1,5 +1,5 @@
-/* operator.c - what happens to the daemon from outside: configurations, modes, questions, a disk that fails or hangs or is
- * full, restarts. */
+/* operator.c - what happens to the daemon from outside: configurations, modes, requests, a disk
+ * that fails or hangs or is full, restarts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +114,7 @@ void operator_reload(bool is_final)
         walk_fail("a good configuration was refused");
 }
 
-/* --- questions, each answered once --- */
+/* --- requests, each answered once --- */
 
 struct question {
     struct list_node link;
@@ -207,14 +207,15 @@ static void on_backup(void *ctx, const struct err *err)
     answered(q);
 }
 
-/* Of the store: also a disk that hangs is answered for, except where the copy itself is waited for. */
+/* Requests to the store: they are answered even if the disk hangs, except where the copy itself is
+ * waited for. */
 static void ask_store(void)
 {
     struct question *q = ask(RT_NEVER / 4);
 
     if (walk_one_in(2)) {
         q->backup = engine_backup_start(walk.engine, on_backup, q);
-        if (walk_one_in(3)) { /* nobody wants it any more */
+        if (walk_one_in(3)) { /* the result is not needed any more */
             engine_backup_close(q->backup);
             answered(q);
         }
@@ -260,7 +261,7 @@ static void look(void)
     (void) engine_disk(walk.engine);
 }
 
-/* --- orders --- */
+/* --- commands --- */
 
 static void set_mode(enum pool_mode mode)
 {
@@ -302,7 +303,7 @@ void operator_hang_up(void)
     }
 }
 
-/* By the box's own name, whoever has it. */
+/* By the box's own id, whoever owns it. */
 static void destroy_one(void)
 {
     const struct pool_box *b = any_box();

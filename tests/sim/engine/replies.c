@@ -1,5 +1,6 @@
-/* replies.c - the answers that callers get. An acknowledged lease is sacred: it ends by its owner's wish, by its deadline, or
- * because the box is really dead. Nothing is promised that is not on the disk. */
+/* replies.c - the answers that callers get. An acknowledged lease must be kept: it ends by its
+ * owner's request, by its deadline, or because the box is really dead. Nothing is acknowledged that
+ * is not on the disk. */
 #include <stdio.h>
 #include <string.h>
 
@@ -102,7 +103,7 @@ static void acquired(const struct pool_fx *fx, struct walk_request *r, struct wa
 
 /* --- other replies --- */
 
-/* Then an end goes without its row. */
+/* Then a box is destroyed without its row. */
 static bool is_unwritable(const struct walk_row *row)
 {
     struct pool_stats stats;
@@ -143,7 +144,7 @@ static void released(const struct pool_fx *fx)
         walk_fail("a release was confirmed before it was committed");
 }
 
-/* A listing has to show the box first, or it does not answer as far as is known. */
+/* A listing has to show the box first, or it does not answer as far as the pool knows. */
 static bool is_excused(const struct walk_client *c, int code)
 {
     const struct walk_box *real = boxes_find(c->box);
@@ -177,7 +178,7 @@ static void refused(const struct pool_fx *fx, const struct walk_request *r, stru
     walk.replies_refused++;
     walk.by_code[-code]++;
     if (r->kind == POOL_EV_RENEW && c->last_req == r->number)
-        c->last_req = r->prev; /* it has moved nothing */
+        c->last_req = r->prev; /* it has not changed the deadline */
     if (fx->reason[0] == '\0')
         walk_fail("a refusal without a reason");
     if (code == SP_SANDBOX_LOST)
@@ -228,7 +229,7 @@ void replies_take(struct engine_call *call, const struct pool_fx *fx)
         return;
     if (r->may_end) {
         c->in_doubt--;
-        /* A commit that was given up for a caller may still succeed. */
+        /* A commit may still succeed after its caller was answered. */
         if (is_ok || (fx->u.reply.code == SP_STORE_UNAVAILABLE && !holds_lease(c)))
             c->is_acked = false;
     }
@@ -242,7 +243,7 @@ void replies_take(struct engine_call *call, const struct pool_fx *fx)
 
 /* --- leases that end --- */
 
-/* Its agent has said so a moment ago, or there is none, or it was asked several times in vain. */
+/* Its agent has reported so just before, or there is none, or it did not answer several times. */
 static bool is_idle(const struct walk_box *real, uint64_t idle_ns)
 {
     if (real == NULL || real->has_no_agent || !real->is_running)
@@ -254,7 +255,7 @@ static bool is_idle(const struct walk_box *real, uint64_t idle_ns)
             real->worked_ns + WALK_PROBE_NS >= walk_now());
 }
 
-/* Whether the end the pool gives is true. */
+/* Whether the end that the pool reports is true. */
 static bool is_justified(const struct pool_fx *fx, const struct walk_client *c)
 {
     const struct pool_box *b = &fx->snapshot;

@@ -1,4 +1,4 @@
-/* walk.c - virtual time, chance and the trace. */
+/* walk.c - virtual time, random decisions and the trace. */
 #include "walk.h"
 
 #include <stdarg.h>
@@ -21,7 +21,7 @@ void walk_fail(const char *why)
                    (double) (walk_now() - START_NS) / 1e6, why);
     (void) fprintf(stderr, "replay: sim_engine --seed %llu --verbose\n",
                    (unsigned long long) walk.seed);
-    _exit(1); /* no leak check: nothing was given back */
+    _exit(1); /* no leak check: nothing was freed */
 }
 
 void walk_say(const char *fmt, ...)
@@ -67,7 +67,7 @@ static void set_clock(uint64_t now_ns)
     walk.loop.rt.now_ns = now_ns;
 }
 
-/* All that is due now. Returns when the next thing is. */
+/* Runs all that is due now. Returns when the next thing is due. */
 static uint64_t turn(void)
 {
     for (unsigned spins = 0;; spins++) {

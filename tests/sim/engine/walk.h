@@ -36,7 +36,7 @@ enum {
 #define WALK_DESTROY_NS (60 * NS_PER_S) /* an end that waits for the disk and for the backend */
 #define WALK_PROBE_NS (100 * NS_PER_MS) /* an agent that answers takes no longer */
 
-/* A box as it really is, whatever anybody says of it. */
+/* A box as it really is, whatever callers, backends or the pool say. */
 struct walk_box {
     struct backend_labels labels;
     char token[BACKEND_TOKEN_MAX + 1];
@@ -55,15 +55,15 @@ struct walk_box {
     unsigned absent;    /* checks in a row that say so, though it runs */
     uint64_t doubt_ns;  /* the last of them */
     bool is_special;    /* made for `owner` alone */
-    bool is_exempt;     /* from max_boxes: came when nobody expected it any more */
-    bool is_reported;   /* this life of the engine has heard that it exists */
+    bool is_exempt;     /* not counted for max_boxes: appeared when nobody expected it any more */
+    bool is_reported;   /* this life of the engine was notified that it exists */
     bool is_unrecorded; /* its end could not be written */
     bool has_failed;    /* the last write of it */
     char owner[POOL_ID_MAX + 1];
     uint64_t seen_by;     /* the principal that may know its token; 0: nobody */
-    uint64_t lease_epoch; /* of its last lease that the pool has promised to somebody */
-    uint64_t shown_epoch; /* likewise, and that one has got the answer */
-    uint64_t held_epoch;  /* likewise, and has got the reply, or may act as if */
+    uint64_t lease_epoch; /* of the last lease that the pool has granted */
+    uint64_t shown_epoch; /* likewise, and its caller has got the answer */
+    uint64_t held_epoch;  /* likewise, and its caller has got the reply, or may act as if it had */
     uint64_t mark;        /* of the acquire whose extras were applied last */
     bool is_half;         /* an update has failed since */
 };
@@ -225,7 +225,7 @@ struct walk {
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
 
-/* One at a time: functions that stand in for others have no place for a context. */
+/* One at a time: functions that replace others have no argument for a context. */
 extern struct walk walk;
 
 /* walk.c */
@@ -290,7 +290,7 @@ void callers_leave(void);   /* the daemon stops: those that wait are refused, or
 void callers_hang_up(void); /* all of them */
 bool callers_are_gone(void);
 void callers_crashed(void);
-void callers_forget(void); /* nobody counts on an answer he got */
+void callers_forget(void); /* no caller relies on an earlier answer */
 void callers_end(struct walk_request *r);
 bool callers_has_open(size_t client);
 uint64_t callers_principal(const struct walk_client *c);
