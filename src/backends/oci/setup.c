@@ -94,7 +94,7 @@ int oci_base_ready(struct oci *o, struct err *err)
     }
     if (!o->is_base_asked)
         start_base(o);
-    return SP_STARTING;
+    return ERR_NOT_READY;
 }
 
 /* --- the rest --- */
