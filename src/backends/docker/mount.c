@@ -150,7 +150,7 @@ int docker_mount_check(const struct docker *d, struct err *err)
         return err_set(err, SP_UNSUPPORTED,
                        "mounts into a running box need root, and the daemon does not run as root");
     if (str_is_empty(d->helper))
-        return err_set(err, SP_UNSUPPORTED, "there is no sandpool-helper: set oci.helper");
+        return err_set(err, SP_UNSUPPORTED, "there is no sandpool-helper: set helper.path");
     return SP_OK;
 }
 
