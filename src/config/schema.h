@@ -146,6 +146,8 @@ const char *config_docker_problem(const struct config_profile *p, char why[CONFI
 MUST_CHECK bool config_expand(const char *text, struct buf *out, char why[CONFIG_WHY_MAX]);
 /* suggest.c: the key or section that was probably meant; false when nothing is near. `prefix` is
  * where in the file we are: "", "http", "warm". */
+/* What a key of an earlier version is called now; NULL: there was none. `path` is that of a key outside profiles. */
+const char *config_renamed(const char *path);
 bool config_suggest(bool is_profile, const char *prefix, const char *word, struct buf *out);
 /* config.c */
 struct config *config_new(void);

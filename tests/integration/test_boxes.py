@@ -291,9 +291,9 @@ class Trial(BoxCase):
         cls.hold = cls.home / "hold"
         helper = cls.home / "helper"
         helper.write_text(f'#!/bin/sh\nif [ "$1" = remove ]; then while [ -e {cls.hold} ]; do sleep 0.05; done; fi\n'
-                          f'exec {config["oci"]["helper"]} "$@"\n')
+                          f'exec {config["helper"]["path"]} "$@"\n')
         helper.chmod(0o755)
-        return {**config, "oci": {**config["oci"], "helper": str(helper)}}
+        return {**config, "helper": {"path": str(helper)}}
 
     def trials(self):
         records = [p.read_text() for p in (self.server.state / "oci" / "boxes").glob("*/box.json")]
