@@ -33,7 +33,7 @@ def config(engine):
     upload = {**common, "network": "nat", "docker": {**common["docker"], "inject": "upload"}}
     # The instance is named: it must find its own containers again without its database.
     return json.dumps({"instance": "bench", "log": {"level": "warn"}, "pool": {"max_boxes": 400, "reconcile_interval_s": 3600},
-                       "oci": {"agent": AGENT},
+                       "agent": {"path": AGENT},
                        "profiles": {"default": common, "nat": {**common, "network": "nat"}, "upload": upload}})
 
 

@@ -3,6 +3,7 @@
  * slot is not used again within the step that freed it. */
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
 #include "pool/internal.h"
 
@@ -97,6 +98,7 @@ void emit_refusal(struct pool *p, struct req_id req, const struct refusal *why, 
 {
     struct fx_rec *r = push(p, POOL_FX_REPLY, NULL);
 
+    assert(!err_is_inner(why->code));
     r->code = why->code;
     r->end = (unsigned char) why->lost;
     r->a = req.v;

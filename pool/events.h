@@ -105,7 +105,7 @@ struct pool_event {
             unsigned backend; /* that made it */
         } created;
         struct {
-            int code; /* enum sp_error; SP_OK for success where the event has both */
+            int code; /* enum sp_error, never an inner one; SP_OK for success where the event has both */
             char reason[POOL_REASON_MAX + 1];
         } failed;                  /* CREATE_FAILED, PROBED, DESTROYED, STORE_FAILED */
         enum pool_verdict verdict; /* CHECKED */

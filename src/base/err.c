@@ -1,9 +1,48 @@
 /* err.c - building error values. */
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+static_assert((int) ERR_INNER_END < -(int) SP_ERROR_INDEX_COUNT,
+              "an inner result has a number of the public table");
+
+static const struct inner_result {
+    int outer;
+    const char *text;
+} inner_results[] = {
+#define X(name, outer, text) {SP_##outer, text},
+    ERR_INNER_TABLE(X)
+#undef X
+};
+
+static const struct inner_result *inner_of(int code)
+{
+    return code > (int) ERR_INNER_TOP && code < (int) ERR_INNER_END
+               ? &inner_results[code - (int) ERR_INNER_TOP - 1]
+               : NULL;
+}
+
+bool err_is_inner(int code)
+{
+    return inner_of(code) != NULL;
+}
+
+int err_for_caller(int code)
+{
+    const struct inner_result *i = inner_of(code);
+
+    return i != NULL ? i->outer : code;
+}
+
+const char *err_text(int code)
+{
+    const struct inner_result *i = inner_of(code);
+
+    return i != NULL ? i->text : sp_error_info(code)->text;
+}
 
 int err_set(struct err *err, int code, const char *fmt, ...)
 {

@@ -62,10 +62,10 @@ void op_finish(struct op *op, int result, const struct err *err)
     if (err != NULL && result != SP_OK)
         op->err = *err;
     else if (result != SP_OK)
-        (void) err_set(&op->err, result, "%s", sp_error_info(result)->text);
+        (void) err_set(&op->err, result, "%s", err_text(result));
     if (result != SP_OK && op->state == OP_CANCELING) {
         op->result = op->cause;
-        (void) err_set(&op->err, op->cause, "%s", sp_error_info(op->cause)->text);
+        (void) err_set(&op->err, op->cause, "%s", err_text(op->cause));
     }
     op->state = OP_FINISHED;
     rt_defer(op->rt, &op->finish, on_finish);

@@ -97,10 +97,16 @@ static void apply_key(const struct scope *s, const struct config_key *k,
         apply_scalar(s, k, n, name);
 }
 
-static void report_unknown(const struct scope *s, const struct config_node *n)
+static void report_unknown(const struct scope *s, const struct config_node *n, const char *path)
 {
+    const char *now = s->is_profile ? NULL : config_renamed(path);
     struct buf near;
 
+    if (now != NULL) {
+        config_problem(s->problems, n->key_line, n->key_column, "'%s' is called '%s' now", path,
+                       now);
+        return;
+    }
     buf_init(&near, NAME_MAX_LEN);
     if (config_suggest(s->is_profile, s->prefix, n->key, &near))
         config_problem(s->problems, n->key_line, n->key_column,
@@ -142,7 +148,7 @@ static void apply_members(const struct scope *s, const struct config_node *mappi
             if (expect_mapping(s->problems, n, name))
                 apply_members(&inner, n);
         } else {
-            report_unknown(s, n);
+            report_unknown(s, n, path);
         }
     }
 }

@@ -210,9 +210,13 @@ struct config {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
     struct {
-        uint64_t id_base;                 /* first host uid and gid given to boxes */
-        char agent[CONFIG_PATH_MAX + 1];  /* "": beside the daemon */
-        char helper[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
+        char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
+    } agent;
+    struct {
+        char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
+    } helper;
+    struct {
+        uint64_t id_base; /* first host uid and gid given to boxes */
     } oci;
     struct {
         bool enabled;

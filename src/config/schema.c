@@ -30,6 +30,8 @@ const struct config_section config_sections[] = {
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},
+    {"agent", "The program in each box, sandpool-agent."},
+    {"helper", "sandpool-helper, the program that does what needs root for the daemon."},
     {"oci", "For backend oci."},
     {"provisioner", "The daemon as the provisioner of DeerFlow, on a TCP listener of its own."},
     {"profiles",

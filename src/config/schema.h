@@ -144,6 +144,9 @@ void config_validate(const struct config *c, const struct config_node *root,
 const char *config_docker_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX]);
 /* expand.c: ${NAME} and $$; false with the reason. */
 MUST_CHECK bool config_expand(const char *text, struct buf *out, char why[CONFIG_WHY_MAX]);
+/* The new name of a key of an earlier version; NULL: there was none. `path` is that of a key outside
+ * profiles. */
+const char *config_renamed(const char *path);
 /* suggest.c: the key or section that was probably meant; false if none is similar. `prefix` is the
  * position in the file: "", "http", "warm". */
 bool config_suggest(bool is_profile, const char *prefix, const char *word, struct buf *out);

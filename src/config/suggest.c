@@ -26,6 +26,22 @@ static const char *last_part(const char *path)
     return dot != NULL ? dot + 1 : path;
 }
 
+static const struct {
+    const char *old;
+    const char *now;
+} renamed[] = {
+    {"oci.agent", "agent.path"},
+    {"oci.helper", "helper.path"},
+};
+
+const char *config_renamed(const char *path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(renamed); i++)
+        if (strcmp(renamed[i].old, path) == 0)
+            return renamed[i].now;
+    return NULL;
+}
+
 bool config_suggest(bool is_profile, const char *prefix, const char *word, struct buf *out)
 {
     size_t word_len = strlen(word);

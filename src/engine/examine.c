@@ -119,7 +119,7 @@ static void on_examined(struct op *op)
 
     if (op->result != SP_OK)
         backend_report(&o->exam, BACKEND_FINDING_FAIL, "examination", "did not come to its end: %s",
-                       str_is_empty(op->err.msg) ? sp_error_info(op->result)->text : op->err.msg);
+                       str_is_empty(op->err.msg) ? err_text(op->result) : op->err.msg);
     one_less(o->examiner);
     engine_op_ended(e);
 }

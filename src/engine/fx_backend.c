@@ -24,7 +24,7 @@ static void on_destroyed(struct op *op)
     struct pool_event ev = {.kind = POOL_EV_DESTROYED, .box = box, .epoch = d->epoch};
 
     FAULT_POINT("engine.after_destroy");
-    ev.u.failed.code = op->result;
+    ev.u.failed.code = err_for_caller(op->result);
     if (op->result != SP_OK) {
         str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
         log_warn("box.destroy_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));

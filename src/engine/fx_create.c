@@ -48,7 +48,7 @@ static void on_created(struct op *op)
         ev.u.created.backend = c->backend;
         engine_post(e, &ev);
     } else if (!is_cut_short(e, op)) {
-        post_failure(e, box, c->epoch, op->result, op->err.msg);
+        post_failure(e, box, c->epoch, err_for_caller(op->result), op->err.msg);
     }
     config_ref_put(c->config);
     free(c->extras);

@@ -220,10 +220,9 @@ void special_mark(struct engine *e, struct engine_call *call, struct pool_acquir
 void special_intent(struct engine *e, const struct pool_box *box);
 /* ... and taken by its create; NULL: nothing. */
 struct backend_extras *special_take(struct engine *e, struct box_id box);
-/* Leaves in `extras` what is still to be applied to the box. SP_SPEC_CONFLICT when it was not made with
- * the rest. */
-MUST_CHECK int special_settle(struct engine *e, const struct pool_box *box,
-                              struct backend_extras *extras);
+/* Leaves in `extras` what is still to be applied to the box. False when it was not made with the rest. */
+MUST_CHECK bool special_settle(struct engine *e, const struct pool_box *box,
+                               struct backend_extras *extras);
 
 /* reconcile.c */
 void reconcile_backend(struct engine *e, unsigned backend);

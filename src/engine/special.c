@@ -77,13 +77,13 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
     return x != NULL ? TAKE_PTR(x->extras) : NULL;
 }
 
-int special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
+bool special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
 {
     unsigned late = late_of(e->backends[box->backend].ops, profiles_of_box(e, box));
     uint64_t rest = backend_extras_hash(extras, ~late);
 
     if (rest != 0 && rest != box->made_with)
-        return SP_SPEC_CONFLICT;
+        return false;
     backend_extras_keep(extras, late);
-    return SP_OK;
+    return true;
 }

@@ -8,6 +8,7 @@
  *
  * Updates of one box wait in line. A fresh box that was reported to another caller of its thread is no
  * longer fresh. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -142,6 +143,7 @@ static void answer(struct engine_update *u, int code, const char *reason)
         update_free(u);
         return;
     }
+    assert(!err_is_inner(code));
     call->update = NULL;
     if (code != SP_OK) {
         u->fx.u.reply.code = code;
@@ -178,6 +180,7 @@ static void answer_lost(struct engine_update *u)
 
 static int code_for_caller(const struct engine *e, int result)
 {
+    result = err_for_caller(result);
     if (result == SP_CANCELLED && e->is_closing)
         return SP_DRAINING;
     if (result == SP_NOT_FOUND || result == SP_CANCELLED || result == SP_INTERNAL ||
@@ -344,7 +347,7 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
         answer(u, SP_FORBIDDEN, err.msg);
         return;
     }
-    if (special_settle(e, &fx->snapshot, u->extras) != SP_OK) {
+    if (!special_settle(e, &fx->snapshot, u->extras)) {
         refuse(u, SP_SPEC_CONFLICT,
                "the thread has a box already, and a box of this backend takes such envs, mounts or "
                "limits only when it is made: destroy it first, or ask for what it was made with");

@@ -45,7 +45,7 @@ static int check_program(const struct plan *p, struct err *err)
     (void) snprintf(path, sizeof(path), "/proc/%d/exe", p->pid);
     len = readlink(path, program, sizeof(program) - 1);
     if (len < 0)
-        return err_sys(err, SP_SANDBOX_LOST, errno, "the box does not run");
+        return err_sys(err, ERR_BOX_DEAD, errno, "the box does not run");
     program[len] = '\0';
     if (strcmp(program, p->program) != 0)
         return err_set(err, SP_UNSUPPORTED,
@@ -63,12 +63,12 @@ int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
     int rc;
 
     if (fd < 0)
-        return err_sys(err, SP_SANDBOX_LOST, errno, "the box does not run");
+        return err_sys(err, ERR_BOX_DEAD, errno, "the box does not run");
     if (text == NULL)
         return err_set(err, SP_NO_MEMORY, "no memory");
     if (!proc_is_inner_init(p->pid) || !proc_read(p->pid, "cgroup", text, PROC_TEXT_MAX) ||
         strstr(text, p->container) == NULL)
-        return err_set(err, SP_SANDBOX_LOST,
+        return err_set(err, ERR_BOX_DEAD,
                        "process %d is not the container's: the daemon must see the processes of "
                        "the engine's machine",
                        p->pid);
@@ -77,9 +77,9 @@ int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
     if (!proc_read(p->pid, "status", text, PROC_TEXT_MAX) || !read_base(p->pid, &p->id_base) ||
         !read_effective(text, "\nUid:", &p->owner_uid) ||
         !read_effective(text, "\nGid:", &p->owner_gid))
-        return err_set(err, SP_SANDBOX_LOST, "process %d does not show its ids", p->pid);
+        return err_set(err, ERR_BOX_DEAD, "process %d does not show its ids", p->pid);
     if (poll(&end, 1, 0) != 0) /* else all that was read may be another's */
-        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+        return err_set(err, ERR_BOX_DEAD, "the box does not run");
     *ret_pid_fd = TAKE_FD(fd);
     return SP_OK;
 }

@@ -291,7 +291,7 @@ static int exit_status(int rc)
         return HELPER_EXIT_INVALID;
     if (rc == SP_UNSUPPORTED)
         return HELPER_EXIT_UNABLE;
-    if (rc == SP_OWNER_CONFLICT)
+    if (rc == ERR_TAKEN)
         return HELPER_EXIT_TAKEN;
     return start_was_killed() ? HELPER_EXIT_KILLED : HELPER_EXIT_FAILED;
 }

@@ -39,21 +39,21 @@ static int open_box(const struct plan *p, int *ret_pid_fd, struct err *err)
     int rc;
 
     if (fd < 0)
-        return err_sys(err, SP_SANDBOX_LOST, errno, "the box does not run");
+        return err_sys(err, ERR_BOX_DEAD, errno, "the box does not run");
     rc = box_dir_open(p->dir, &d, err);
     if (rc == SP_NOT_FOUND)
-        return err_set(err, SP_SANDBOX_LOST, "the box does not exist");
+        return err_set(err, ERR_BOX_DEAD, "the box does not exist");
     if (rc != SP_OK)
         return rc;
     rc = box_dir_lock(&d, 0, err);
     box_dir_numbers(&d, "init", seen);
     box_dir_close(&d);
     if (rc == SP_OK)
-        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+        return err_set(err, ERR_BOX_DEAD, "the box does not run");
     if (rc != SP_LOCKED)
         return rc;
     if (seen[0] != (unsigned long long) p->pid || seen[1] != proc_start_time(p->pid))
-        return err_set(err, SP_SANDBOX_LOST, "process %d is not the box's", p->pid);
+        return err_set(err, ERR_BOX_DEAD, "process %d is not the box's", p->pid);
     *ret_pid_fd = TAKE_FD(fd);
     return SP_OK;
 }
@@ -74,7 +74,7 @@ static int compare(int target, const struct source *s, const char *to, struct er
     if (st.st_dev == s->dev && st.st_ino == s->ino &&
         (there.f_flag & ST_RDONLY) == (here.f_flag & ST_RDONLY))
         return SP_OK;
-    return err_set(err, SP_OWNER_CONFLICT, "something else is mounted at '%.100s' in the box", to);
+    return err_set(err, ERR_TAKEN, "something else is mounted at '%.100s' in the box", to);
 }
 
 static int attach(struct work *w, int root, size_t i, struct err *err)

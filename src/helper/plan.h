@@ -101,7 +101,7 @@
 #ifndef HELPER_PLAN_H
 #define HELPER_PLAN_H
 
-#include "sandpool/errors.h"
+#include "base/err.h"
 
 enum {
     HELPER_EXIT_FAILED = 1,
@@ -114,12 +114,12 @@ enum {
     HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
 };
 
-/* What an exit status of `mount` means to a caller. */
+/* The result of a `mount` that ended with this status. */
 static inline int helper_code(int exit_code)
 {
     switch (exit_code) {
     case HELPER_EXIT_TAKEN:
-        return SP_SPEC_CONFLICT;
+        return ERR_TAKEN;
     case HELPER_EXIT_REFUSED:
         return SP_FORBIDDEN;
     case HELPER_EXIT_INVALID:

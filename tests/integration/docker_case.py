@@ -44,7 +44,7 @@ class DockerCase(TestCase):
         copy_program(engines.static_agent(BIN), self.agent)
         copy_program(BIN / "sandpool-helper", self.helper)
         daemon = Daemon(self.directory, {
-            "instance": INSTANCE, "oci": {"agent": str(self.agent), "helper": str(self.helper)},
+            "instance": INSTANCE, "agent": {"path": str(self.agent)}, "helper": {"path": str(self.helper)},
             "profiles": {"default": self.profile(**profile), **(profiles or {})}, **(config or {})})
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon

@@ -42,7 +42,7 @@ class EngineCase(TestCase):
     def daemon_on(self, profiles, start=True, env=None, **config):
         daemon = Daemon(self.directory, {
             "instance": "t" + self.id().rsplit(".", 1)[1][:50], "profiles": profiles,
-            "oci": {"agent": str(AGENT)}, **config}, env=env)
+            "agent": {"path": str(AGENT)}, **config}, env=env)
         self.addCleanup(self.end, daemon)
         return daemon.start() if start else daemon
 

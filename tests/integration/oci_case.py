@@ -324,8 +324,8 @@ class BoxCase(TestCase):
         profiles = {name: {"backend": "oci", "runtime": RUNTIME, "park_timeout_s": 600, **profile}
                     for name, profile in cls.profiles.items()}
         return {"instance": cls.instance, "profiles": profiles, **cls.config,
-                "oci": {"agent": str(cls.home / "bin" / "sandpool-agent"),
-                        "helper": str(cls.home / "bin" / "sandpool-helper")}}
+                "agent": {"path": str(cls.home / "bin" / "sandpool-agent")},
+                "helper": {"path": str(cls.home / "bin" / "sandpool-helper")}}
 
     @classmethod
     def on_term(cls, *_):

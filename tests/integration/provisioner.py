@@ -2,11 +2,33 @@
 
 import http.client
 import json
+import re
 import threading
 
 from harness import WAIT_S, Answer, TestCase, free_port
 
 KEY = "provisioner-key-of-the-tests"
+ID = "fe0dc8182dec7b77"  # user default, thread thread-1
+ANY_URL = re.compile(r"http://127\.0\.0\.1:\d+/s/[A-Za-z0-9._-]+/[0-9a-f]{32}")
+ANY_BOX = re.compile(r"[0-9a-f]{16}")
+
+
+def matches(want, have):
+    """Equal, with patterns in place of texts that differ from run to run."""
+    if isinstance(want, re.Pattern):
+        return isinstance(have, str) and want.fullmatch(have) is not None
+    if isinstance(want, dict):
+        return (isinstance(have, dict) and list(want) == list(have) and
+                all(matches(want[k], have[k]) for k in want))
+    if isinstance(want, list):
+        return (isinstance(have, list) and len(want) == len(have) and
+                all(matches(w, h) for w, h in zip(want, have)))
+    return type(want) is type(have) and want == have
+
+
+def sandbox(sandbox_id=ID, status="Running", sessions=None):
+    return {"sandbox_id": sandbox_id, "sandbox_url": ANY_URL, "status": status,
+            "max_shell_sessions": sessions, "container_id": ANY_BOX, "lark_cli_broker": False}
 
 
 class Caller:

@@ -28,9 +28,9 @@ class SlowDestroy(BoxCase):
         cls.log = cls.home / "removals"
         cls.log.write_text("")
         helper = cls.home / "helper"
-        helper.write_text(HELPER.format(log=cls.log, hang=cls.hang, real=config["oci"]["helper"]))
+        helper.write_text(HELPER.format(log=cls.log, hang=cls.hang, real=config["helper"]["path"]))
         helper.chmod(0o755)
-        config["oci"]["helper"] = str(helper)
+        config["helper"]["path"] = str(helper)
         return config
 
     def setUp(self):

@@ -49,8 +49,8 @@ class OptionsCase(DockerCase):
                     for name, fields in {"default": {}, **cls.profiles}.items()}
         cls.server = Daemon(cls.home, {
             "instance": INSTANCE, "profiles": profiles, "mounts": {"allow": [str(cls.home / "share")]},
-            "oci": {"agent": str(engines.static_agent(BIN)),
-                    "helper": str((BIN / "sandpool-helper").resolve())}})
+            "agent": {"path": str(engines.static_agent(BIN))},
+            "helper": {"path": str((BIN / "sandpool-helper").resolve())}})
 
     @classmethod
     def end_server(cls):

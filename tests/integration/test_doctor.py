@@ -39,7 +39,7 @@ class Doctor(TestCase):
 
     def test_backend_that_cannot_work(self):
         done = self.examine({"default": {"backend": "oci"}}, program="sandpoold", status=1,
-                            oci={"agent": "/no/such/agent"})
+                            agent={"path": "/no/such/agent"})
         answer = json.loads(done.stdout)
         self.assertFalse(answer["ok"])
         self.assertIn("/no/such/agent", " ".join(f["text"] for b in answer["backends"]

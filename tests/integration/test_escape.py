@@ -4,167 +4,27 @@ where it is cheap it makes them on the host, too, to show that a missing protect
 (SANDPOOL_TEST_RUNTIME) a call of the box ends in a kernel of its own, and only what could reach the host is tried."""
 
 import hashlib
-import http.client
-import json
 import os
 import pathlib
 import secrets
-import shutil
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-import unittest
 
-from harness import BIN, IS_SANITIZED, SLOW, Daemon, at_most, main, make_directory, skip, wait_until
-
-RUNTIME, PYTHON = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc"), "/usr/bin/python3"
-PROBE = pathlib.Path(__file__).with_name("escape_probe.py").read_text()
-REFUSED = {"EPERM", "EACCES", "EROFS", "ENOSYS"}
-UNREACHED = {"ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH"}
-WHO = ("root", "user")
-PROCESSES, TCP_TOKEN = "/v1/agent/processes", "escape-" + secrets.token_hex(16)
-world = None
-COMMAND_MS = int(50000 * SLOW)  # for one attempt
-HOLD_S = 3 * min(SLOW, 4)  # what one box holds, for others to try
-on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
-
-
-class Box:
-    def __init__(self, lease):
-        self.id = lease["sandbox_id"]
-        self.token = lease["token"]
-        self.address = lease["sandbox_url"].removeprefix("http://")
-        self.port = int(self.address.split(":")[1])
-        self.dir = world.daemon.state / "oci" / "boxes" / lease["box_id"]
-
-    @property
-    def pid(self):
-        return int((self.dir / "pid").read_text())
-
-    def call(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.address, timeout=60 * SLOW)
-        try:
-            headers = {"Authorization": f"Bearer {self.token}"} if headers is None else headers
-            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-            response = connection.getresponse()
-            return response.status, response.read().decode(errors="replace")
-        finally:
-            connection.close()
-
-    def start(self, user, argv):
-        status, text = self.call("POST", PROCESSES, {"argv": argv, "user": user, "timeout_ms": COMMAND_MS})
-        assert status in (200, 201), text
-        return json.loads(text)["id"]
-
-    def output(self, ident):
-        return self.call("GET", f"{PROCESSES}/{ident}/output")[1]
-
-    def finish(self, ident):
-        self.call("POST", f"{PROCESSES}/{ident}/wait", {"timeout_ms": COMMAND_MS})
-        return self.output(ident)
-
-    def run(self, user, *argv):
-        return self.finish(self.start(user, argv))
-
-    def start_probe(self, user, *probes):
-        return self.start(user, [PYTHON, "-c", PROBE, *map(json.dumps, probes)])
-
-    def probe(self, user, *probe):
-        return results(self.finish(self.start_probe(user, probe)))[0]
-
-
-def results(text):
-    last = text.rstrip("\n").rsplit("\n", 1)[-1]
-    assert last.startswith("["), text[-3000:]
-    return json.loads(last)
-
-
-def on_host(*probe):
-    """The same attempt where nothing hinders it."""
-    ran = subprocess.run([PYTHON, "-c", PROBE, json.dumps(probe)], capture_output=True, text=True, timeout=60 * SLOW)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return results(ran.stdout)[0]
-
-
-class World:
-    """One daemon and two boxes for all tests; making them costs more than most attempts."""
-
-    def __init__(self):
-        self.directory = tempfile.mkdtemp(prefix="sandpool-test-")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        profile = {"backend": "oci", "runtime": RUNTIME, "warm": {"min": 0, "max": 1}, "idle_timeout_s": 7200,
-                   "limits": {"disk": 0, "memory": "256m"}}
-        config = {"profiles": {"default": profile, "disk": {**profile, "limits": {"disk": "64m"}}},
-                  "tcp": {"listen": f"127.0.0.1:{self.port}", "tokens": {"escape": TCP_TOKEN}}}
-        self.daemon = Daemon(self.directory, config, args=["--destroy-on-exit"])
-        self.client = self.daemon.client(60 * SLOW)
-
-    def start(self):
-        self.daemon.start()
-        self.a, self.b = self.box("a"), self.box("b")
-
-    def box(self, thread, **fields):
-        self.client.close()  # one that was not used for minutes is closed by the daemon
-        answer = self.client.acquire(thread, **fields)
-        assert answer.status == 200, (answer, self.daemon.process.output()[-3000:])
-        return Box(answer.json)
-
-    def destroy(self, box):
-        self.client.close()
-        answer = self.client.delete(f"/v1/sandboxes/{box.id}")
-        assert answer.status in (200, 202, 204), answer
-        wait_until(lambda: not box.dir.exists(), "the box is gone", 60 * SLOW)
-
-    def stop(self):
-        self.client.close()
-        if self.daemon.process is not None:
-            self.daemon.process.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "boxes are made by root here"
-    if IS_SANITIZED:  # it keeps a copy of its environment, for one
-        return "an instrumented agent is another program"
-    for program in (RUNTIME, PYTHON):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
-    return None
+import escape_case
+from escape_case import HOLD_S, PROCESSES, PYTHON, REFUSED, TCP_TOKEN, UNREACHED, WHO, Attempt, on_host, on_this_kernel, results
+from harness import BIN, at_most, main, make_directory, wait_until
 
 
 def setUpModule():
-    global world
-    reason = why_not()
-    if reason is not None:
-        skip(reason)
-    world = World()
-    unittest.addModuleCleanup(world.stop)
-    world.start()
-    Attempt.a, Attempt.b = world.a, world.b
-
-
-class Attempt(unittest.TestCase):
-    def assertRefused(self, seen, allowed=REFUSED):
-        """Each of these attempts, told by name."""
-        self.assertEqual({k: v for k, v in seen.items() if v not in allowed}, {})
-
-    def plant(self, directory, mode=0o600):
-        """A file of the host with a secret in it."""
-        secret = secrets.token_hex(16)
-        path = pathlib.Path(directory) / f"sandpool-escape-{secrets.token_hex(8)}"
-        path.touch(mode)
-        self.addCleanup(path.unlink)
-        path.write_text(secret)
-        return str(path), secret
+    escape_case.setUpModule()
 
 
 class Files(Attempt):
     def test_secrets_of_the_host(self):
-        places = ["/root", "/home", "/var", "/run", "/tmp", "/etc", "/opt", str(world.daemon.state), "/usr/local"]
+        places = ["/root", "/home", "/var", "/run", "/tmp", "/etc", "/opt", str(self.world.daemon.state), "/usr/local"]
         for place in places:
             # In /usr the file is seen: it must be its mode that counts, with the owner the host knows.
             path, secret = self.plant(place, 0o600 if place == "/usr/local" else 0o644)
@@ -190,7 +50,7 @@ class Files(Attempt):
         for user in WHO:
             text = self.a.run(user, "cat", "/proc/self/mountinfo", "/proc/mounts", "/proc/self/mountstats")
             self.assertIn("overlay", text)
-            for name in (str(world.daemon.state), world.directory, "/oci/boxes/"):
+            for name in (str(self.world.daemon.state), self.world.directory, "/oci/boxes/"):
                 self.assertNotIn(name, text)
 
     @on_this_kernel
@@ -246,7 +106,7 @@ class Processes(Attempt):
         self.assertEqual(set(on_host("touch_process", child.pid).values()), {"done"})
         for user in WHO:
             self.assertEqual(self.a.probe(user, "sees_process", mark), [])
-            for pid in (child.pid, world.daemon.process.pid, self.b.pid, self.a.pid):
+            for pid in (child.pid, self.world.daemon.process.pid, self.b.pid, self.a.pid):
                 self.assertLessEqual(set(self.a.probe(user, "touch_process", pid).values()), {"ESRCH", "ENOSYS"}, pid)
             self.assertEqual(self.a.probe(user, "sees_process", "sandpoold"), [])
 
@@ -271,8 +131,8 @@ class Processes(Attempt):
         # Nor where others on the host could read it.
         lines = subprocess.run(["ps", "axww", "-o", "args="], capture_output=True, text=True).stdout
         self.assertNotIn(self.a.token, lines)
-        self.assertNotIn(self.a.token, world.daemon.process.output())
-        self.assertEqual(world.daemon.state.stat().st_mode & 0o077, 0)
+        self.assertNotIn(self.a.token, self.world.daemon.process.output())
+        self.assertEqual(self.world.daemon.state.stat().st_mode & 0o077, 0)
         for name in ("box.json", "config.json", "lock"):
             self.assertEqual((self.a.dir / name).stat().st_mode & 0o077, 0, name)
 
@@ -301,12 +161,12 @@ class Processes(Attempt):
 
     @on_this_kernel
     def test_lock_and_processes_end_with_the_box(self):
-        box = world.box("doomed")
+        box = self.world.box("doomed")
         mark = f"escape-{secrets.token_hex(8)}"
         box.run("root", "sh", "-c", f"trap '' HUP TERM; for i in 1 2 3; do setsid -f sh -c \"trap '' HUP TERM; exec"
                                     f" {PYTHON} -c 'import time; time.sleep(1000)' {mark}\" >/dev/null 2>&1; done")
         wait_until(lambda: len(on_host("sees_process", mark)) >= 3, "they run")
-        world.destroy(box)
+        self.world.destroy(box)
         self.assertEqual(on_host("sees_process", mark), [])
 
 
@@ -423,13 +283,13 @@ class Network(Attempt):
 
     def test_daemon_and_neighbours(self):
         line = f"GET /v1/pool HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TCP_TOKEN}\r\nConnection: close\r\n\r\n"
-        self.assertIn("200", on_host("connect", "tcp", ["127.0.0.1", world.port], line)[:20])
+        self.assertIn("200", on_host("connect", "tcp", ["127.0.0.1", self.world.port], line)[:20])
         agent = f"GET /v1/agent HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.b.token}\r\nConnection: close\r\n\r\n"
         self.assertIn("200", on_host("connect", "tcp", ["127.0.0.1", self.b.port], agent)[:20])
         for user in WHO:
-            for target, text in ((world.port, line), (self.b.port, agent), (self.a.port, agent)):
+            for target, text in ((self.world.port, line), (self.b.port, agent), (self.a.port, agent)):
                 self.assertEqual(self.a.probe(user, "connect", "tcp", ["127.0.0.1", target], text), "ECONNREFUSED")
-            self.assertIn(self.a.probe(user, "connect", "unix", str(world.daemon.socket)), ("ENOENT", "EACCES"))
+            self.assertIn(self.a.probe(user, "connect", "unix", str(self.world.daemon.socket)), ("ENOENT", "EACCES"))
 
     @on_this_kernel
     def test_sockets(self):
@@ -498,12 +358,12 @@ class Removal(Attempt):
         outside = make_directory(self, "sandpool-escape-")
         (outside / "kept").write_text("kept")
         for profile, depth, count in (("default", 1000, 10000), ("disk", 100, 500)):
-            box = world.box(f"litter-{profile}", profile=profile)
+            box = self.world.box(f"litter-{profile}", profile=profile)
             for user, where in (("user", "/workspace"), ("root", "/root")):
                 seen = box.probe(user, "litter", where, str(outside), depth, count)
                 self.assertRefused(seen, {"EPERM", "ENOTTY", "ENOTSUP"})
             start = time.monotonic()
-            world.destroy(box)
+            self.world.destroy(box)
             self.assertLess(time.monotonic() - start, at_most(20))
             self.assertEqual((outside / "kept").read_text(), "kept")
         self.assertEqual(self.a.call("GET", "/healthz")[0], 200)

@@ -1,17 +1,18 @@
 """Attempts to reach the agent of a box through its own file calls, as the user and with sudo: the agent is process 1, and
 what it has open leads to the host. The same boxes as those of test_escape.py."""
 
+import http.client
 import json
 import os
 import pathlib
 
-import test_escape
-from harness import main
-from test_escape import Attempt, on_this_kernel
+import escape_case
+from escape_case import Attempt, on_this_kernel
+from harness import main, wait_until
 
 
 def setUpModule():
-    test_escape.setUpModule()
+    escape_case.setUpModule()
 
 
 class FileCalls(Attempt):
@@ -53,12 +54,12 @@ class FileCalls(Attempt):
     def test_it_is_another_process(self):
         """While a call works: it has one socket that is not the agent's, and no file of the agent's."""
         self.a.run("user", "truncate", "-s", "1T", "/workspace/sparse")
-        connection = test_escape.http.client.HTTPConnection(self.a.address, timeout=60)
+        connection = http.client.HTTPConnection(self.a.address, timeout=60)
         self.addCleanup(connection.close)
         own = self.inodes()
         connection.request("POST", "/v1/file/search", json.dumps({"file": "/workspace/sparse", "regex": "x"}),
                            {"Authorization": f"Bearer {self.a.token}"})
-        held = test_escape.wait_until(self.helper, "a helper with the file open", 30)
+        held = wait_until(self.helper, "a helper with the file open", 30)
         self.assertEqual(len([h for h in held if h.startswith("socket:")]), 1, held)
         self.assertFalse({h for h in held if h.startswith(("socket:", "pipe:", "anon_inode:"))} & own, held)
         self.assertFalse([h for h in held if h.endswith("/lock")], held)

@@ -27,7 +27,8 @@ profiles:
 """
 SLOW = os.environ.get("SANDPOOL_TEST_SLOW", "5")  # of the tests of boxes
 ALICE = "runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/$(id -u alice) HOME=/home/alice"
-BOX_TESTS = ("test_boxes_limits", "test_boxes_sockets", "test_boxes_kernel", "test_escape", "test_boxes")  # the longest last
+BOX_TESTS = ("test_boxes_limits", "test_boxes_sockets", "test_boxes_kernel", "test_escape", "test_boxes_kinds",
+             "test_boxes_restart", "test_boxes")  # the longest last
 # With runc, by which `./dev test` makes all of its boxes, not all of them again: what the control groups, this kernel
 # and the runtime's own part of a box (namespaces, filter, guard) could make different. Each takes minutes here.
 RUNC_CASES = {"test_boxes_limits": (), "test_boxes_sockets": ("Floods",), "test_boxes_kernel": ("PerUser", "Netlink"),
@@ -314,7 +315,7 @@ def steps_of(walk, wanted):
             yield name[5:], method.__doc__, getattr(walk, name)
     tests = [(name, ()) for name in wanted if ":" in name]
     if not tests:
-        tests = [(f"{name}:crun", ()) for name in BOX_TESTS] + [(f"{n}:runc", RUNC_CASES[n]) for n in BOX_TESTS]
+        tests = [(f"{name}:crun", ()) for name in BOX_TESTS] + [(f"{n}:runc", cases) for n, cases in RUNC_CASES.items()]
     for name, cases in tests:
         test, runtime = name.split(":")
         sentence = f"the project's own {test} with {runtime}{', of it ' + ', '.join(cases) if cases else ''}"

@@ -173,7 +173,7 @@ static int status_code(int status)
         return SP_OK;
     if (status == 404)
         return SP_NOT_FOUND;
-    return status == 409 ? SP_SPEC_CONFLICT : SP_BACKEND_FAILED;
+    return status == 409 ? ERR_TAKEN : SP_BACKEND_FAILED;
 }
 
 int docker_call_result(const struct call *c, struct err *err)

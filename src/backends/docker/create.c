@@ -59,7 +59,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                        "(--runtime) and leave `runtime` empty",
                        p->runtime);
     if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
-        return err_set(err, SP_CONFIG, "there is no sandpool-agent: set oci.agent");
+        return err_set(err, SP_CONFIG, "there is no sandpool-agent: set agent.path");
     if (p->network != CONFIG_NETWORK_NAT && !is_local)
         return err_set(err, SP_CONFIG,
                        "`network: none` and `host` need an engine on this machine, at a Unix "

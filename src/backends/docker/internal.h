@@ -57,7 +57,7 @@ void docker_call_start_long(struct call *c, uint64_t extra_ns, uint64_t deadline
                             void (*on_done)(struct op *));
 /* It has failed, and nothing of it can have come to the engine. */
 bool docker_call_is_unsent(const struct call *c);
-/* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, SP_SPEC_CONFLICT for 409, else SP_BACKEND_FAILED,
+/* SP_OK for 2xx and 304; SP_NOT_FOUND for 404, ERR_TAKEN for 409, else SP_BACKEND_FAILED,
  * each with the engine's own words; SP_BACKEND_UNAVAILABLE when it did not answer. */
 MUST_CHECK int docker_call_result(const struct call *c, struct err *err);
 /* As above, and the answer must be JSON; *ret is for json_doc_free(). */
@@ -378,7 +378,7 @@ void docker_update(struct backend *b, struct backend_update *r, uint64_t deadlin
 void docker_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
 
-/* mount.c: all of extras->mounts or none. SP_SPEC_CONFLICT: something else is mounted at one of the
+/* mount.c: all of extras->mounts or none. ERR_TAKEN: something else is mounted at one of the
  * places; SP_FORBIDDEN, SP_INVALID_FIELD: of a path; SP_UNSUPPORTED: not here. */
 struct docker_mounting {
     struct op op; /* zeroed, but for these two: */

@@ -366,15 +366,15 @@ static void on_created(struct op *op)
         rc = err_set(&err, SP_PROTOCOL, "the engine named no container");
     (void) json_doc_free(doc);
     if (rc != SP_OK && is_name_taken(&m->call))
-        rc = SP_SPEC_CONFLICT;
-    if ((rc == SP_SPEC_CONFLICT || is_lost(op)) && !m->is_second) {
+        rc = ERR_TAKEN;
+    if ((rc == ERR_TAKEN || is_lost(op)) && !m->is_second) {
         find_out(m);
         return;
     }
     if (m->call.http.status == 400 && m->has_extras) /* the profile's own part was made before */
         rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
-        undo(m, rc == SP_SPEC_CONFLICT || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
+        undo(m, rc == ERR_TAKEN || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
         return;
     }
     str_copy_cut(m->made.ref, sizeof(m->made.ref), m->box->container);

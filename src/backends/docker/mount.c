@@ -85,12 +85,12 @@ static int read_pid(const struct call *c, uint64_t *ret, struct err *err)
     int rc = docker_call_json(c, &doc, err);
 
     if (rc == SP_NOT_FOUND)
-        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+        return err_set(err, ERR_BOX_DEAD, "the box does not run");
     if (rc != SP_OK)
         return rc;
     state = json_get(json_root(doc), "State");
     if (!json_u64(json_get(state, "Pid"), ret) || *ret < 2)
-        rc = err_set(err, SP_SANDBOX_LOST, "the box does not run");
+        rc = err_set(err, ERR_BOX_DEAD, "the box does not run");
     else if (docker_is_other_kernel(
                  json_str(json_get(json_get(json_root(doc), "HostConfig"), "Runtime"))) ||
              docker_is_other_kernel(json_str(json_get(json_root(doc), "OCIRuntime"))))
@@ -150,7 +150,7 @@ int docker_mount_check(const struct docker *d, struct err *err)
         return err_set(err, SP_UNSUPPORTED,
                        "mounts into a running box need root, and the daemon does not run as root");
     if (str_is_empty(d->helper))
-        return err_set(err, SP_UNSUPPORTED, "there is no sandpool-helper: set oci.helper");
+        return err_set(err, SP_UNSUPPORTED, "there is no sandpool-helper: set helper.path");
     return SP_OK;
 }
 

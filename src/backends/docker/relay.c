@@ -244,7 +244,7 @@ static int start_relay(struct docker *d, struct docker_relay *h, uint64_t box_id
     int ends[2];
 
     if (str_is_empty(d->helper))
-        return err_set(err, SP_CONFIG, "there is no sandpool-helper: set oci.helper");
+        return err_set(err, SP_CONFIG, "there is no sandpool-helper: set helper.path");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return err_sys(err, SP_IO, errno, "socketpair");
     h->tie_fd = ends[0];

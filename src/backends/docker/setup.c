@@ -55,8 +55,8 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     gate_init(&d->stops, DOCKER_STOPS_MAX);
     gate_init(&d->mounts, DOCKER_MOUNTS_MAX);
     str_copy_cut(d->allow, sizeof(d->allow), env->config->mounts.allow);
-    find_program(env->config->oci.agent, "sandpool-agent", d->agent);
-    find_program(env->config->oci.helper, "sandpool-helper", d->helper);
+    find_program(env->config->agent.path, "sandpool-agent", d->agent);
+    find_program(env->config->helper.path, "sandpool-helper", d->helper);
     d->id_base = env->config->oci.id_base;
     make_dir(d, env->state_dir);
     docker_relay_sweep(d);

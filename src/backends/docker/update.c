@@ -78,7 +78,7 @@ static void mount_all(struct updating *u)
         return;
     }
     if (b == NULL || b->entry.state != BOX_RUNNING) {
-        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
         return;
     }
     u->mounting.extras = &r->extras;
@@ -104,7 +104,7 @@ static void on_limited(struct op *op)
     if (rc == SP_NOT_FOUND && u->docker->is_podman && !has_cause(&u->call))
         rc = err_set(&err, SP_UNSUPPORTED, "Podman before 4.3 cannot change limits");
     else if (rc == SP_NOT_FOUND)
-        rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
+        rc = err_set(&err, ERR_BOX_DEAD, "the box does not run");
     if (rc != SP_OK)
         finish(u, rc, &err);
     else if (u->request->op.state == OP_CANCELING)
@@ -191,7 +191,7 @@ void docker_update(struct backend *backend, struct backend_update *r, uint64_t d
     u->request = r;
     r->priv = u;
     if (b == NULL || b->entry.state != BOX_RUNNING)
-        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
     else if (x->mount_count > 0 && docker_mount_check(d, &err) != SP_OK)
         finish(u, err.code, &err);
     else if (x->env_count > 0 &&

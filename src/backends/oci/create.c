@@ -277,7 +277,7 @@ static void begin(struct making *m)
     }
     if (rc == SP_OK)
         run(m, runtime, lower);
-    else if (rc == SP_STARTING)
+    else if (rc == ERR_NOT_READY)
         wait_in(m, &m->oci->waiters);
     else
         finish(m, rc, &err);

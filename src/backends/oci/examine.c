@@ -229,11 +229,11 @@ static void go_on(struct waiter *w)
     struct oci *o = x->oci;
     struct oci_runtime *unused;
     struct err err;
-    bool is_trying = oci_base_ready(o, &err) == SP_STARTING;
+    bool is_trying = oci_base_ready(o, &err) == ERR_NOT_READY;
 
     x->is_waiting = false;
     for (unsigned i = 0; i < o->runtime_count && !is_trying; i++)
-        is_trying = oci_runtime_for(o, o->runtimes[i].name, &unused, &err) == SP_STARTING;
+        is_trying = oci_runtime_for(o, o->runtimes[i].name, &unused, &err) == ERR_NOT_READY;
     if (is_trying && x->request->op.state == OP_RUNNING) {
         x->is_waiting = true;
         list_push_back(&o->waiters, &w->link);

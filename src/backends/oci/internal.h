@@ -80,7 +80,7 @@ struct oci_runtime {
     unsigned kills;  /* of trials in a row */
 };
 
-/* A runtime for a profile that says `name` ("": any). SP_OK: *ret works. SP_STARTING: it is being
+/* A runtime for a profile that says `name` ("": any). SP_OK: *ret works. ERR_NOT_READY: it is being
  * tried, wait for oci_wake(). Else err says what was tried and why it is no good. */
 MUST_CHECK int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret,
                                struct err *err);
@@ -93,7 +93,7 @@ void oci_runtimes_init(struct oci *o);
 
 /* The directory of a profile's image, made ready in the background: unpacking may take longer than
  * the create that asked for it may wait. SP_OK: rootfs and env are copied (the caller frees env by
- * oci_env_free()). SP_STARTING: wait for oci_wake(). Else why not. */
+ * oci_env_free()). ERR_NOT_READY: wait for oci_wake(). Else why not. */
 MUST_CHECK int oci_pull(struct oci *o, const struct config_profile *p, char rootfs[OCI_PATH_MAX],
                         char ***ret_env, struct err *err);
 void oci_env_free(char **env); /* NULL is fine */
@@ -295,7 +295,7 @@ MUST_CHECK int oci_rootless_setup(struct oci *o, struct err *err);
 /* At the end, with no box left: parts of the base belong to ids of the range, and whoever owns
  * state_dir could not remove them. True: under way, oci_settle() follows. */
 bool oci_rootless_clean(struct oci *o);
-/* SP_OK when `rootfs: host` has its base; SP_STARTING: being made; else why not. */
+/* SP_OK when `rootfs: host` has its base; ERR_NOT_READY: being made; else why not. */
 MUST_CHECK int oci_base_ready(struct oci *o, struct err *err);
 
 /* plan.c: JSON for sandpool-helper. */

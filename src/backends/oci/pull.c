@@ -111,7 +111,7 @@ int oci_pull(struct oci *o, const struct config_profile *profile, char rootfs[OC
     if (p == NULL)
         start(o, profile);
     if (p == NULL || !p->is_done)
-        return SP_STARTING;
+        return ERR_NOT_READY;
     if (p->image.op.result != SP_OK) {
         *err = p->image.op.err;
         return p->image.op.result;

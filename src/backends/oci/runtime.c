@@ -172,7 +172,7 @@ static void try_runtime(struct oci *o, struct oci_runtime *r)
     oci_create_trial(o, &t->create, r, rt_after(rt_now(&o->loop->rt), TRIAL_NS), on_tried);
 }
 
-/* SP_OK, SP_STARTING, or why this one is no good. */
+/* SP_OK, ERR_NOT_READY, or why this one is no good. */
 static int ask(struct oci *o, struct oci_runtime *r, struct err *err)
 {
     if (r->trial == OCI_FAILED && rt_now(&o->loop->rt) - r->tried_ns > OCI_RETRY_NS)
@@ -184,9 +184,9 @@ static int ask(struct oci *o, struct oci_runtime *r, struct err *err)
     switch (r->trial) {
     case OCI_UNTRIED:
         try_runtime(o, r);
-        return SP_STARTING;
+        return ERR_NOT_READY;
     case OCI_TRYING:
-        return SP_STARTING;
+        return ERR_NOT_READY;
     case OCI_WORKS:
         return SP_OK;
     case OCI_FAILED:
@@ -216,7 +216,7 @@ int oci_runtime_for(struct oci *o, const char *name, struct oci_runtime **ret, s
 
         *ret = find(o, usual[i]);
         rc = ask(o, *ret, &one);
-        if (rc == SP_OK || rc == SP_STARTING)
+        if (rc == SP_OK || rc == ERR_NOT_READY)
             return rc;
         if ((*ret)->trial != OCI_FAILED)
             continue; /* not installed: no reason to report */

@@ -94,7 +94,7 @@ int oci_base_ready(struct oci *o, struct err *err)
     }
     if (!o->is_base_asked)
         start_base(o);
-    return SP_STARTING;
+    return ERR_NOT_READY;
 }
 
 /* --- the rest --- */
@@ -285,10 +285,10 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
     if (rc == SP_OK)
         rc = make_dir(o->boxes_dir, err);
     if (rc == SP_OK)
-        rc =
-            find_program(env->config->oci.agent, "sandpool-agent", o->agent, sizeof(o->agent), err);
+        rc = find_program(env->config->agent.path, "sandpool-agent", o->agent, sizeof(o->agent),
+                          err);
     if (rc == SP_OK)
-        rc = find_program(env->config->oci.helper, "sandpool-helper", o->helper, sizeof(o->helper),
+        rc = find_program(env->config->helper.path, "sandpool-helper", o->helper, sizeof(o->helper),
                           err);
     if (rc == SP_OK)
         rc = find_stage(o, err);

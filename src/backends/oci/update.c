@@ -91,7 +91,7 @@ static void mount_all(struct updating *u)
         return;
     }
     if (b == NULL || b->entry.state != BOX_RUNNING) {
-        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
         return;
     }
     if (b->runtime != NULL && b->runtime->flavour == OCI_RUNSC) {
@@ -174,7 +174,7 @@ static int run_limits(struct work *w, struct err *err)
     if (rc != SP_OK)
         return rc;
     if (!u->found.is_running || u->found.is_unsettled || !u->found.has_record)
-        return err_set(err, SP_SANDBOX_LOST, "the box does not run");
+        return err_set(err, ERR_BOX_DEAD, "the box does not run");
     if (x->memory > 0)
         rc = limit_memory(u, x->memory, err);
     if (rc == SP_OK && x->cpus > 0)

@@ -52,7 +52,7 @@ void remote_update(struct backend *backend, struct backend_update *r, uint64_t d
     u->request = r;
     r->priv = u;
     if (b != NULL && b->entry.state != BOX_RUNNING)
-        finish(u, err_set(&err, SP_SANDBOX_LOST, "the box does not run"), &err);
+        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
     else if (x->mount_count > 0)
         finish(u, err_set(&err, SP_UNSUPPORTED, "a provisioner mounts nothing into a running box"),
                &err);

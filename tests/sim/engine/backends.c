@@ -270,7 +270,7 @@ static void do_update(struct deed *d, bool is_done, bool is_reported)
     if (is_done)
         b->mark = mark_of(&r->extras);
     if (!b->is_running)
-        d->code = SP_SANDBOX_LOST;
+        d->code = ERR_BOX_DEAD;
     b->is_half = !is_done || !is_reported;
     walk.updates += is_done ? 1 : 0;
 }

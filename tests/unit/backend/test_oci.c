@@ -57,10 +57,10 @@ static int set_up(void **state)
     str_copy_cut(h->dir, sizeof(h->dir), "/tmp/sandpool-test-XXXXXX");
     assert_non_null(mkdtemp(h->dir));
     assert_int_equal(config_load(NULL, &h->config, NULL), SP_OK);
-    (void) snprintf(h->config->oci.agent, sizeof(h->config->oci.agent), "%.200s/sandpool-agent",
+    (void) snprintf(h->config->agent.path, sizeof(h->config->agent.path), "%.200s/sandpool-agent",
                     bin);
-    (void) snprintf(h->config->oci.helper, sizeof(h->config->oci.helper), "%.200s/sandpool-helper",
-                    bin);
+    (void) snprintf(h->config->helper.path, sizeof(h->config->helper.path),
+                    "%.200s/sandpool-helper", bin);
     rig->ops = &oci_ops;
     rig->state_dir = h->dir;
     rig->config = h->config;

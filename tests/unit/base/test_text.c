@@ -261,6 +261,28 @@ static void test_error_table(void **state)
     assert_int_equal(sp_error_from_name("no such error"), SP_INTERNAL);
 }
 
+/* Answers are written from sp_error_info(): an inner result that came so far would be called "internal". */
+static void test_inner_results(void **state)
+{
+    (void) state;
+    for (int code = ERR_INNER_TOP + 1; code < (int) ERR_INNER_END; code++) {
+        assert_true(err_is_inner(code));
+        assert_int_equal(sp_error_info(code)->code, SP_INTERNAL);
+        assert_false(err_is_inner(err_for_caller(code)));
+        assert_true(sp_error_info(err_for_caller(code))->http_status >= 400);
+        assert_string_not_equal(err_text(code), sp_error_info(code)->text);
+    }
+    for (int i = 0; i < (int) SP_ERROR_INDEX_COUNT; i++) {
+        assert_false(err_is_inner(-i));
+        assert_int_equal(err_for_caller(-i), -i);
+        assert_string_equal(err_text(-i), sp_error_info(-i)->text);
+    }
+    assert_false(err_is_inner(ERR_INNER_TOP));
+    assert_false(err_is_inner(ERR_INNER_END));
+    assert_int_equal(err_for_caller(ERR_BOX_DEAD), SP_SANDBOX_LOST);
+    assert_int_equal(err_for_caller(ERR_TAKEN), SP_SPEC_CONFLICT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_err),
         cmocka_unit_test(test_error_table),
         cmocka_unit_test(test_iso8601_every_day),
+        cmocka_unit_test(test_inner_results),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,6 +139,8 @@ static const struct {
 } errors[] = {
     /* keys */
     {"pool:\n  max_box: 3\n", "t.yaml:2:3: unknown key 'pool.max_box', did you mean 'max_boxes'?"},
+    {"oci:\n  agent: /a\n", "t.yaml:2:3: 'oci.agent' is called 'agent.path' now"},
+    {"oci: {helper: /h}\n", "t.yaml:1:7: 'oci.helper' is called 'helper.path' now"},
     {"htpp: {}\n", "t.yaml:1:1: unknown key 'htpp', did you mean 'http'?"},
     {"profile: {}\n", "t.yaml:1:1: unknown key 'profile', did you mean 'profiles'?"},
     {"max_boxes: 3\n", "t.yaml:1:1: unknown key 'max_boxes', did you mean 'pool.max_boxes'?"},

@@ -15,10 +15,10 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
 from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, make_directory, skip, wait_until  # noqa: E402
 
-__all__ = ["AGENT", "BIN", "HANDS", "ID_BASE", "IS_SANITIZED", "TOKEN", "WAIT_S", "Box", "Failure", "HelperTest", "at_most",
+__all__ = ["AGENT", "BIN", "HELPER", "ID_BASE", "IS_SANITIZED", "TOKEN", "WAIT_S", "Box", "Failure", "HelperTest", "at_most",
            "descriptors", "is_alive", "kill", "loops", "main", "make_directory", "processes", "skip", "wait_until", "why_not"]
 
-HANDS = str(BIN / "sandpool-helper")
+HELPER = str(BIN / "sandpool-helper")
 AGENT = str(BIN / "sandpool-agent")
 TOKEN = "test-token"
 ID_BASE = 1610612736
@@ -159,7 +159,7 @@ class HelperTest(unittest.TestCase):
     @staticmethod
     def run_helper(verb, plan, **args):
         text = plan if isinstance(plan, str) else json.dumps(plan)
-        return subprocess.run([HANDS, verb], input=text, capture_output=True, text=True, timeout=WAIT_S,
+        return subprocess.run([HELPER, verb], input=text, capture_output=True, text=True, timeout=WAIT_S,
                               check=False, **args)
 
     def hands(self, verb, plan, **args):
@@ -236,7 +236,7 @@ class HelperTest(unittest.TestCase):
         """`sandpool-helper run` with a listening socket as descriptor 3."""
         s = self.listen()
         p = subprocess.Popen(
-            ["bash", "-c", f'exec "$0" run 3<&{s.fileno()}', HANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            ["bash", "-c", f'exec "$0" run 3<&{s.fileno()}', HELPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, pass_fds=[s.fileno()])
         p.port = s.getsockname()[1]
         p.socket = s

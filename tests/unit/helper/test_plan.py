@@ -6,7 +6,7 @@ import pathlib
 import stat
 import subprocess
 
-from helper_client import HANDS, HelperTest, main
+from helper_client import HELPER, HelperTest, main
 
 
 class Plans(HelperTest):
@@ -51,7 +51,7 @@ class Plans(HelperTest):
 
     def test_options(self):
         for args, status in ((["--version"], 0), (["--help"], 0), ([], 2), (["fly"], 2), (["run", "x"], 2)):
-            done = subprocess.run([HANDS, *args], capture_output=True, text=True, timeout=10, check=False,
+            done = subprocess.run([HELPER, *args], capture_output=True, text=True, timeout=10, check=False,
                                   stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, status)
         self.assertIn("usage", done.stderr)

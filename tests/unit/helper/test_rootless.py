@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from helper_client import AGENT, HANDS, WAIT_S, Box, Failure, HelperTest, main, wait_until
+from helper_client import AGENT, HELPER, WAIT_S, Box, Failure, HelperTest, main, wait_until
 
 NOBODY = 65534
 AS_NOBODY = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -33,7 +33,7 @@ class Rootless(HelperTest):
         # The program may lie where only we may go.
         cls.bin = cls.state / "bin"
         cls.bin.mkdir()
-        for path in (HANDS, AGENT):
+        for path in (HELPER, AGENT):
             shutil.copy(path, cls.bin)
         cls.base_plan = {"dir": str(cls.state / "base"), "user": "user", "user_id": 1000}
         cls.base = cls.state / "base" / json.loads(cls.run_helper("base", cls.base_plan).stdout)["digest"]

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 
-from helper_client import (HANDS, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HelperTest, descriptors, is_alive, kill, loops, main, processes,
+from helper_client import (HELPER, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HelperTest, descriptors, is_alive, kill, loops, main, processes,
                           wait_until)
 
 
@@ -182,7 +182,7 @@ class Run(HelperTest):
         parent = subprocess.Popen(
             [sys.executable, "-c",
              "import subprocess, sys\n"
-             f"p = subprocess.Popen(['bash', '-c', 'exec \"$0\" run 3<&{s.fileno()}', {HANDS!r}],\n"
+             f"p = subprocess.Popen(['bash', '-c', 'exec \"$0\" run 3<&{s.fileno()}', {HELPER!r}],\n"
              f"                     stdin=subprocess.PIPE, pass_fds=[{s.fileno()}], stderr=subprocess.DEVNULL)\n"
              "p.stdin.write(sys.stdin.buffer.read())\np.stdin.close()\np.wait()\n"],
             stdin=subprocess.PIPE, pass_fds=[s.fileno()])
