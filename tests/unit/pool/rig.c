@@ -1,5 +1,5 @@
-/* rig.c - performs effects at once, or keeps those the test holds. The invariants are checked after
- * every step, whatever the test is about. */
+/* rig.c - performs effects at once, or keeps those that the test holds. The invariants are checked
+ * after every step. */
 #include "rig.h"
 
 #include <stdio.h>

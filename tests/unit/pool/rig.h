@@ -1,5 +1,5 @@
-/* rig.h - a pool on a workbench: a world where everything succeeds at once unless the test says
- * otherwise. Effects are kept, so that a test can hold one back and answer it later. */
+/* rig.h - a pool with a simple world around it: everything succeeds at once unless the test
+ * requests otherwise. Effects are kept, so that a test can hold one back and answer it later. */
 #ifndef TEST_POOL_RIG_H
 #define TEST_POOL_RIG_H
 
@@ -34,7 +34,7 @@ struct rig {
     bool fail_store;
     bool fail_create;
     enum pool_verdict verdict;
-    enum pool_use use; /* what agents say */
+    enum pool_use use; /* the answer of agents */
     uint64_t used_ns;  /* and since when */
     uint64_t req;
     struct pool_fx held[RIG_FX_MAX];

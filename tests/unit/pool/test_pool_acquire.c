@@ -209,7 +209,7 @@ static void test_check_before_kept(void **state)
     rig_advance(&rig, 20 * NS_PER_S);
     rig.verdict = POOL_UNKNOWN;
     a = rig_acquire(&rig, "u", "t1", 0);
-    assert_int_equal(rig_code(&rig, a), SP_OK); /* a failed check says nothing */
+    assert_int_equal(rig_code(&rig, a), SP_OK); /* a failed check proves nothing */
     assert_int_equal(rig.effects[POOL_FX_CHECK], 1);
     old = rig_box(&rig, "t1")->id.v;
     rig.verdict = POOL_DEAD;
@@ -272,7 +272,7 @@ static void test_discovered(void **state)
     assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
 }
 
-/* User and thread are names; whose the box is says the principal in its labels. */
+/* User and thread are only names; the principal in the labels decides whose box it is. */
 static void test_discovered_of_another(void **state)
 {
     struct pool_acquire caller = {.principal = 1001};
@@ -287,7 +287,7 @@ static void test_discovered_of_another(void **state)
     send_seen("t1", (struct box_id){77}, 1002, false);
     assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
     a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &caller);
-    send_seen("t1", (struct box_id){77}, 0, false); /* no label: root's */
+    send_seen("t1", (struct box_id){77}, 0, false); /* no label: it belongs to root */
     assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
     assert_null(rig_box(&rig, "t1"));
     a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &operator_);
@@ -298,7 +298,8 @@ static void test_discovered_of_another(void **state)
     send_seen("t2", (struct box_id){78}, 1001, false);
     assert_int_equal(rig_code(&rig, a), SP_OK);
     a = rig_acquire_with(&rig, "u", "t3", NS_PER_S, &caller);
-    send_seen("t3", (struct box_id){79}, 0, true); /* another program's: the first to ask */
+    send_seen("t3", (struct box_id){79}, 0, true); /* of another program: goes to the first caller
+                                                    * that asks */
     assert_int_equal(rig_code(&rig, a), SP_OK);
     assert_true(rig_box(&rig, "t3")->principal == 1001);
 }

@@ -1,5 +1,5 @@
-/* test_pool_away.c - a backend that does not answer: what it was asked to make may exist and counts, but it
- * does not fill the pool, whoever else makes boxes there. */
+/* test_pool_away.c - a backend that does not answer: the boxes it was asked to make may exist and
+ * count, but they do not fill the pool. */
 #include <stdio.h>
 #include <string.h>
 
@@ -112,7 +112,7 @@ static void test_it_answers_again(void **state)
     assert_false(view().is_open);
 }
 
-/* One that cannot be destroyed stops nobody where the backend does answer. */
+/* A box that cannot be destroyed blocks nobody if the backend does answer. */
 static void test_a_listing_is_an_answer(void **state)
 {
     (void) state;
@@ -125,7 +125,7 @@ static void test_a_listing_is_an_answer(void **state)
     assert_int_equal(rig_count(&rig, POOL_BLANK), 2);
 }
 
-/* What callers asked for stops boxes of its own kind only, and soon. */
+/* Boxes with a caller's extras block only their own kind, and soon. */
 static void test_boxes_of_callers(void **state)
 {
     uint64_t plain;
@@ -149,7 +149,7 @@ static void test_boxes_of_callers(void **state)
     assert_int_equal(rig_code(&rig, plain), SP_OK);
 }
 
-/* Boxes that cannot be destroyed: a backend has its part of the places, and no more. */
+/* Boxes that cannot be destroyed: a backend has its share of the places, and no more. */
 static void test_a_backend_has_its_part(void **state)
 {
     const struct pool_acquire other = {.profile = 1, .is_profile_named = true};
@@ -175,7 +175,7 @@ static void test_a_backend_has_its_part(void **state)
     assert_int_equal(rig_code(&rig, a), SP_OK);
 }
 
-/* A daemon that is killed again and again meanwhile. */
+/* A daemon that is killed repeatedly in the meantime. */
 static void test_restarts_add_nothing(void **state)
 {
     struct pool_box row = {.id = {77}, .state = POOL_DESTROYING, .end = POOL_END_CREATE_FAILED};

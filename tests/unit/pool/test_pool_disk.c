@@ -1,5 +1,5 @@
-/* test_pool_disk.c - a disk without space, and one that cannot be written: what exists can go, what is
- * new has to wait, and callers are told why. */
+/* test_pool_disk.c - a disk without space, and one that cannot be written: existing boxes can be
+ * destroyed, new ones have to wait, and callers get the reason. */
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +88,7 @@ static void test_intents_are_given_up(void **state)
     assert_int_equal(rig_count(&rig, POOL_INTENT), 0);
 }
 
-/* Whoever destroys its box gets rid of it, also when nothing can be recorded. */
+/* A caller can destroy its box even if nothing can be recorded. */
 static void test_destroy_without_a_store(void **state)
 {
     uint64_t a;
@@ -132,7 +132,8 @@ static void test_release_to_destroy_without_a_store(void **state)
     assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
 }
 
-/* The box is not gone when the store is back: its row is put right before its id can be used again. */
+/* The box still exists when the store is back: its row is corrected before its id can be used
+ * again. */
 static void test_the_row_follows(void **state)
 {
     (void) state;
@@ -150,7 +151,7 @@ static void test_the_row_follows(void **state)
     assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
 }
 
-/* What nobody asked for waits: a box whose time is over stays until that is recorded. */
+/* An end that nobody requested waits: an expired box stays until its end is recorded. */
 static void test_other_ends_wait_for_the_store(void **state)
 {
     (void) state;
@@ -165,7 +166,7 @@ static void test_other_ends_wait_for_the_store(void **state)
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
 }
 
-/* A disk that hangs: nobody waits longer than it wanted to. */
+/* A disk that hangs: no caller waits longer than it requested. */
 static void test_a_commit_that_hangs(void **state)
 {
     uint64_t a;
@@ -184,7 +185,8 @@ static void test_a_commit_that_hangs(void **state)
     assert_int_equal(rig_code(&rig, a), -1000);
     rig_advance(&rig, 2 * NS_PER_S);
     assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
-    /* The commits succeed in the end, for nobody: as if the callers had hung up. */
+    /* The commits succeed in the end, but nobody waits for them: as if the callers had
+     * disconnected. */
     rig.hold.store = false;
     rig_answer_all(&rig, POOL_FX_STORE, true);
     assert_null(rig_box(&rig, "t1"));
@@ -192,7 +194,7 @@ static void test_a_commit_that_hangs(void **state)
     assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t3", 0)), SP_OK);
 }
 
-/* Kept leases stay what they are, with the deadline that is known to be stored. */
+/* Kept leases stay unchanged, with the deadline that is known to be stored. */
 static void test_a_kept_lease_while_the_disk_hangs(void **state)
 {
     uint64_t a;
@@ -213,7 +215,8 @@ static void test_a_kept_lease_while_the_disk_hangs(void **state)
     assert_true(rig_box(&rig, "t1")->expires_ns > was_ns);
 }
 
-/* The store says that the disk hangs: everybody is answered then, also who gave no deadline. */
+/* The store reports that the disk hangs: all callers are answered then, also those without a
+ * deadline. */
 static void test_nobody_waits_for_a_store_that_hangs(void **state)
 {
     struct pool_event down = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = false};
@@ -246,7 +249,8 @@ static void test_nobody_waits_for_a_store_that_hangs(void **state)
     assert_int_equal(rig_count(&rig, POOL_FORGETTING), 0);
 }
 
-/* The box is given back before the renewal is stored, and a parked box does not end by the lease's deadline. */
+/* The box is released before the renewal is stored, and a parked box does not end by the lease's
+ * deadline. */
 static void test_a_renewal_that_a_release_follows(void **state)
 {
     struct pool_event ev = {.kind = POOL_EV_RENEW};
@@ -272,7 +276,8 @@ static void test_a_renewal_that_a_release_follows(void **state)
     assert_int_equal(rig_code(&rig, renewed), SP_OK);
 }
 
-/* Its reply was not delivered, so it is parked; but a crash brings the lease back as long as the row says so. */
+/* Its reply was not delivered, so it is parked; but a crash restores the lease while it is in the
+ * row. */
 static void test_a_release_of_a_box_that_is_parked_already(void **state)
 {
     struct pool_event ev = {.kind = POOL_EV_UNDELIVERED};

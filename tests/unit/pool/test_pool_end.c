@@ -47,7 +47,7 @@ static void test_idle_clock_holds_while_busy(void **state)
     assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_IDLE);
 }
 
-/* The store is never behind by more than a quarter of the idle limit, at a few rows' price. */
+/* The store is never behind by more than a quarter of the idle limit, and gets only a few rows. */
 static void test_activity_reaches_the_store(void **state)
 {
     unsigned writes;
@@ -169,12 +169,12 @@ static void test_late_create(void **state)
     assert_string_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.ref, "late");
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
     assert_null(pool_find_box(rig.pool, late.box));
-    /* After it was forgotten: known again, long enough to be destroyed. */
+    /* After it was forgotten: known again until it is destroyed. */
     rig_send(&rig, &late);
     assert_string_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.ref, "late");
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
     assert_null(pool_find_box(rig.pool, late.box));
-    /* One nobody has ever heard of, on another backend than that of the first profile. */
+    /* One that was never known, on another backend than that of the first profile. */
     late.box.v = 12345;
     late.u.created.backend = 1;
     rig_send(&rig, &late);
@@ -182,7 +182,7 @@ static void test_late_create(void **state)
     assert_int_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.backend, 1);
 }
 
-/* Its owner has come back and only waits for the backend to say that the box lives. */
+/* Its owner has come back and only waits for the backend to answer that the box is alive. */
 static void test_no_eviction_of_a_box_its_owner_waits_for(void **state)
 {
     uint64_t a;
@@ -208,8 +208,8 @@ static void test_no_eviction_of_a_box_its_owner_waits_for(void **state)
     assert_int_equal(rig_code(&rig, b), -1000);
 }
 
-/* Whoever waits for the end of a box that cannot be destroyed is answered when that has taken too long:
- * recorded, or that it could not be. */
+/* A caller that waits for the end of a box that cannot be destroyed is answered after a limited
+ * time: recorded, or that it could not be. */
 static void test_destroy_that_takes_too_long(void **state)
 {
     uint64_t a;

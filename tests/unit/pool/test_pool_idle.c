@@ -62,7 +62,7 @@ static void test_use_that_the_daemon_did_not_see(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
-/* Its claim of the future is not believed. */
+/* A time in the future is not accepted. */
 static void test_an_agent_that_lies(void **state)
 {
     (void) state;
@@ -123,7 +123,7 @@ static void test_an_agent_that_does_not_answer(void **state)
     assert_int_equal(end_of_t1(), POOL_END_IDLE);
 }
 
-/* An answer in between begins the count anew. */
+/* An answer in between resets the count. */
 static void test_an_agent_that_answers_late(void **state)
 {
     (void) state;
@@ -166,7 +166,7 @@ static void test_use_while_it_is_asked(void **state)
     assert_non_null(rig_box(&rig, "t1"));
 }
 
-/* The answer to a question of an earlier lease says nothing about this one. */
+/* The answer to a question of an earlier lease does not apply to this one. */
 static void test_an_answer_from_before(void **state)
 {
     (void) state;
@@ -184,7 +184,7 @@ static void test_an_answer_from_before(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
-/* Many at once are asked in turn, also when the first do not answer for a while. */
+/* Many are asked in turn, even if the first do not answer for a while. */
 static void test_many_at_once(void **state)
 {
     (void) state;

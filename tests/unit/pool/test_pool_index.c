@@ -89,7 +89,8 @@ static void test_by_owner(void **state)
     assert_null(pool_find_ending(rig.pool, "s-c"));
 }
 
-/* A blank box that gets an owner moves to the end: whoever reads page after page does not miss it. */
+/* A blank box that gets an owner moves to the end: a caller that reads page after page does not
+ * miss it. */
 static void test_bound_boxes_come_last(void **state)
 {
     struct pool_config config;
@@ -109,7 +110,7 @@ static void test_bound_boxes_come_last(void **state)
     assert_string_equal(boxes_of(1, 0), "ab");
 }
 
-/* The order is kept in an array that is made small again when gaps fill it. */
+/* The order is kept in an array that is compacted when gaps fill it. */
 static void test_many_changes(void **state)
 {
     (void) state;

@@ -61,7 +61,7 @@ static void test_generations(void **state)
     assert_true(rig_box(&rig, "t1")->generation == 3);
 }
 
-/* What the ring pushes out leaves its generation behind. */
+/* An entry that is pushed out of the ring keeps its generation from being used again. */
 static void test_generation_floor(void **state)
 {
     (void) state;
@@ -132,7 +132,8 @@ static void test_abandoned_in_commit(void **state)
     assert_true(rig_box(&rig, "t1")->generation == 2);
 }
 
-/* Without labels a copy of the database that was made just then would give it to the one who left. */
+/* Without labels, a copy of the database made at that moment would give it to the caller who
+ * left. */
 static void test_abandoned_without_labels(void **state)
 {
     uint64_t a;
@@ -253,7 +254,7 @@ static void test_undelivered_of_several(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
 }
 
-/* A reply of an earlier lease of the same box says nothing about this one. */
+/* A reply of an earlier lease of the same box does not count for this one. */
 static void test_undelivered_late(void **state)
 {
     uint64_t a;
@@ -286,7 +287,8 @@ static void test_undelivered_after_work(void **state)
     assert_int_equal(rig_box(&rig, "t2")->state, POOL_LEASED);
 }
 
-/* A fresh box that was half changed for its owner is of no use; what the thread has of its own stays. */
+/* A fresh box that was half changed for its owner cannot be used; a box that the thread already had
+ * is kept. */
 static void test_spoiled(void **state)
 {
     uint64_t a;
@@ -311,7 +313,8 @@ static void test_spoiled(void **state)
     rig_store(&rig, true);
     rig_advance(&rig, 10 * NS_PER_S);
     rig_answer_all(&rig, POOL_FX_DESTROY, true);
-    /* somebody else of the thread was told of it: it stays until that comes back, too */
+    /* another caller of the thread got a reply for it: it stays until that one is undelivered,
+     * too */
     a = rig_acquire(&rig, "u", "t1", NS_PER_S);
     b = rig_acquire(&rig, "u", "t1", 0);
     send_back(a, true);
@@ -327,7 +330,7 @@ static void test_spoiled(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
 }
 
-/* The disk takes longer than the lease, or its idle time, was to last: no promise of a doomed box. */
+/* The disk takes longer than the lease, or its idle time, lasts: no reply with a doomed box. */
 static void test_commit_slower_than_the_lease(void **state)
 {
     struct pool_acquire more = {.ttl_ns = 2 * NS_PER_S};
@@ -344,7 +347,7 @@ static void test_commit_slower_than_the_lease(void **state)
     rig_answer_all(&rig, POOL_FX_STORE, true);
     assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
     assert_null(rig_box(&rig, "t1"));
-    /* The same for a deadline that is pushed: the caller gets another box. */
+    /* The same for a deadline that is extended: the caller gets another box. */
     a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
     assert_int_equal(rig_code(&rig, a), SP_OK);
     rig.hold.store = true;
@@ -355,7 +358,7 @@ static void test_commit_slower_than_the_lease(void **state)
     assert_int_equal(rig_code(&rig, a), SP_OK);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
     assert_true(rig_box(&rig, "t1")->id.v == rig_reply(&rig, a)->box.v);
-    /* The idle time begins when the owner is told. */
+    /* The idle time begins with the reply to the owner. */
     more = (struct pool_acquire){.idle_ns = 2 * NS_PER_S};
     rig.hold.store = true;
     a = rig_acquire_with(&rig, "u", "t2", NS_PER_S, &more);

@@ -1,5 +1,5 @@
-/* test_pool_listing.c - a clean listing that does not show what runs is a question, not an answer: each
- * box that is missing is asked for before it counts as dead. */
+/* test_pool_listing.c - a clean listing that does not show a running box proves nothing: the
+ * backend is asked for each missing box before it counts as dead. */
 #include <stdio.h>
 #include <string.h>
 
@@ -97,7 +97,7 @@ static void test_empty_but_all_run(void **state)
     assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
 }
 
-/* The machine was started anew: all of them are really gone, and it does not take long. */
+/* The machine was restarted: all of them are really gone, and it does not take long. */
 static void test_empty_and_all_dead(void **state)
 {
     (void) state;
@@ -126,7 +126,7 @@ static void test_part_of_them(void **state)
     assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
 }
 
-/* Only the last part says that there are no more; what changes between the parts is left alone. */
+/* Only the last part shows that there are no more; what changes between the parts is left alone. */
 static void test_in_parts(void **state)
 {
     struct pool_seen seen[3] = {seen_of(1), seen_of(2), seen_of(3)};
@@ -170,8 +170,8 @@ static void list_later(const struct pool_seen *seen, size_t count)
     rig_list(&rig, true, seen, count);
 }
 
-/* A check that fails says nothing, however often; but a box that three listings in a row do not show and
- * that never answers is given up. */
+/* A failed check proves nothing, however often; but a box that three listings in a row do not show
+ * and that never answers is given up. */
 static void test_unknown_keeps(void **state)
 {
     struct pool_seen seen = seen_of(1);
@@ -186,7 +186,8 @@ static void test_unknown_keeps(void **state)
     list_later(NULL, 0);
     rig_list(&rig, false, NULL, 0);
     list_later(NULL, 0);
-    for (unsigned i = 0; i < 10; i++) /* one wrong listing after the other: as good as one */
+    for (unsigned i = 0; i < 10; i++) /* several wrong listings shortly after each other count as
+                                       * one */
         rig_list(&rig, true, NULL, 0);
     assert_int_equal(rig_count(&rig, POOL_LEASED), 1);
     list_later(NULL, 0);
@@ -229,7 +230,7 @@ static void test_what_a_listing_leaves_open(void **state)
     assert_true(pool_is_settled(rig.pool, 0));
 }
 
-/* Its owner is told nothing of it before the backend has answered. */
+/* Its owner gets no answer about it before the backend has answered. */
 static void test_owner_waits_for_the_answer(void **state)
 {
     uint64_t a;
@@ -268,7 +269,7 @@ static void test_blank_is_not_given_meanwhile(void **state)
     assert_int_equal(rig.facts[POOL_FACT_LOST], 4);
 }
 
-/* The first listing after a start: nobody has seen the boxes yet. */
+/* The first listing after a start: no box has been seen yet. */
 static void test_after_a_restart(void **state)
 {
     struct pool_seen seen[4];
@@ -341,7 +342,7 @@ static void test_missing_while_it_is_parked(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
-/* It died while it started, and nobody said so: its probe would wait for a minute. */
+/* It died while it started, and nobody reported it: its probe would wait for a minute. */
 static void test_missing_while_it_starts(void **state)
 {
     (void) state;

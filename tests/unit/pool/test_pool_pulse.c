@@ -1,5 +1,5 @@
-/* test_pool_pulse.c - blank boxes are asked now and then, and one that does not answer is given to
- * nobody. */
+/* test_pool_pulse.c - blank boxes are checked now and then, and one that does not answer is not
+ * leased. */
 #include "rig.h"
 
 static struct rig rig;
@@ -83,7 +83,7 @@ static void test_a_box_that_answers_late(void **state)
     assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", 0)), SP_OK);
 }
 
-/* Time has passed without any answer: it is asked before somebody gets it. */
+/* Time has passed without any answer: it is checked before a caller gets it. */
 static void test_a_stale_box_is_asked_first(void **state)
 {
     uint64_t a;

@@ -183,14 +183,15 @@ static void test_breaker(void **state)
     assert_true(v.is_open);
     assert_string_equal(v.reason, "no such image");
     assert_int_equal(rig.facts[POOL_FACT_BREAKER_OPEN], 1);
-    /* Told when the circuit opened, long before its deadline; nobody waits, so nothing is tried. */
+    /* Refused when the circuit opened, long before its deadline; nobody waits, so nothing is
+     * tried. */
     assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
     assert_int_equal(rig.effects[POOL_FX_CREATE], 3);
-    /* The next try is due: whoever comes first waits for it, and is told when it fails. */
+    /* The next try is due: the first caller waits for it, and is refused when it fails. */
     a = rig_acquire(&rig, "u", "t2", 60 * NS_PER_S);
     assert_int_equal(rig.effects[POOL_FX_CREATE], 4);
     assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
-    /* Hopeless until the next try: told at once, and when to come back. */
+    /* Impossible until the next try: refused at once, with the time to come back. */
     a = rig_acquire(&rig, "u", "t3", 60 * NS_PER_S);
     assert_int_equal(rig.effects[POOL_FX_CREATE], 4);
     assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);

@@ -1,5 +1,5 @@
-/* test_pool_reload.c - profiles come and go while acquires of theirs wait: nobody gets a box of another
- * profile because the place of its own was given away. */
+/* test_pool_reload.c - profiles are added and removed while their acquires wait: nobody gets a box
+ * of another profile because the index of its own was reused. */
 #include <stdio.h>
 
 #include "rig.h"
@@ -80,7 +80,7 @@ static void test_while_a_box_is_waited_for(void **state)
     assert_int_equal(rig_code(&rig, b), SP_NOT_FOUND);
 }
 
-/* The place is used again when nobody is left who means the old profile. */
+/* The index is reused when no acquire refers to the old profile any more. */
 static void test_places_are_used_again(void **state)
 {
     (void) state;

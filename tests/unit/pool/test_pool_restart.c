@@ -1,5 +1,5 @@
-/* test_pool_restart.c - one test per row of the table of a restart: what the store says, what the
- * backend says, what is done. */
+/* test_pool_restart.c - one test per row of the table of a restart: what the store has, what the
+ * backend reports, what is done. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +91,8 @@ static void test_leased_and_running(void **state)
     assert_int_equal(rig.effects[POOL_FX_CHECK], 0);
 }
 
-/* By the backend's own name: another box under a known id is not ours; a name that says more is. */
+/* By the backend's own name: another box under a known id is not ours; a name that extends it
+ * is. */
 static void test_another_under_its_id(void **state)
 {
     struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(0, "t3"),
@@ -123,7 +124,7 @@ static void test_another_under_its_id(void **state)
     assert_int_not_equal(state_of(4), POOL_LEASED); /* it was not in the list */
 }
 
-/* The labels are the second record: a bind that was lost is done again. */
+/* The labels are the second record: a bind that was lost is repeated. */
 static void test_labels_that_name_nobody(void **state)
 {
     struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2"), seen_of(3, "t3")};
@@ -142,7 +143,7 @@ static void test_labels_that_name_nobody(void **state)
     assert_int_equal(rig.effects[POOL_FX_BIND], 2);
 }
 
-/* Before any listing has shown it, a box is asked for before it is promised. */
+/* Before any listing has shown it, a box is checked before a caller gets it. */
 static void test_leased_and_not_listed_yet(void **state)
 {
     uint64_t a;
@@ -270,7 +271,7 @@ static void test_listing_failed(void **state)
     assert_int_equal(state_of(3), POOL_INTENT);
 }
 
-/* A listing that began before the box did says nothing about it. */
+/* A listing that began before the box was made proves nothing about it. */
 static void test_listing_is_older(void **state)
 {
     struct pool_event ev = {.kind = POOL_EV_LISTED};
@@ -355,7 +356,7 @@ static void test_labels_win(void **state)
     assert_true(rig_reply(&rig, a)->box.v > 9);
 }
 
-/* Rows that may be old, and labels that say nothing: nobody gets such a box. */
+/* Rows that may be old, and labels without an owner: nobody gets such a box. */
 static void test_stale_rows(void **state)
 {
     struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(3, "t3"),
@@ -419,7 +420,7 @@ static void test_past_its_idle_time(void **state)
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
 }
 
-/* A crash fell between the end of an old box and its row. */
+/* A crash happened between the end of an old box and its row. */
 static void test_two_rows_with_one_id(void **state)
 {
     struct pool_box old = row_of(1, POOL_LEASED, "t1");

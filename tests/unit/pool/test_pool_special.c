@@ -1,4 +1,4 @@
-/* test_pool_special.c - boxes made for one caller: under its name from the intent on, for nobody
+/* test_pool_special.c - boxes made for one caller: bound to its id from the intent on, for nobody
  * else, and never blank. */
 #include <stdio.h>
 #include <string.h>
@@ -110,7 +110,7 @@ static void test_acquires_of_a_thread_share_it(void **state)
     assert_int_equal(total(), 1);
 }
 
-/* What it may share while it waits in line: a box like its own. */
+/* What it may share while it waits in line: a box with the same extras. */
 static void test_who_joins_whom(void **state)
 {
     struct pool_acquire other = {.is_special = true, .made_with = 9};
@@ -131,7 +131,7 @@ static void test_who_joins_whom(void **state)
     assert_int_equal(rig_code(&rig, b), -1000);
 }
 
-/* The heir of a special one is special if there is one; else it takes what is there. */
+/* The heir of a special one is special if there is one; else it takes any box. */
 static void test_heirs(void **state)
 {
     struct pool_acquire plain = {.profile = 0};
@@ -236,7 +236,7 @@ static void test_deadline_while_it_starts(void **state)
     assert_int_equal(total(), 0);
 }
 
-/* It was to look again, and found that its time was over. */
+/* It was to be dispatched again, and its time was over. */
 static void test_deadline_met_on_the_way(void **state)
 {
     uint64_t a;
@@ -306,7 +306,7 @@ static void test_cap_and_eviction(void **state)
     assert_int_equal(rig_code(&rig, a), SP_OK);
 }
 
-/* One place, three that want it: the one who waits longest, whatever it wants. */
+/* One place, three acquires: the one that has waited longest gets it, whatever its kind. */
 static void test_lines_and_turns(void **state)
 {
     uint64_t reqs[4];
@@ -356,8 +356,9 @@ static void test_failures_open_the_circuit(void **state)
     assert_int_equal(rig.facts[POOL_FACT_BREAKER_CLOSED], 1);
 }
 
-/* A wish that cannot be fulfilled is answered at once, and does not count against the profile. */
-static void test_a_wish_that_cannot_be_had(void **state)
+/* A request that cannot be fulfilled is answered at once, and does not count against the
+ * profile. */
+static void test_a_request_that_cannot_be_fulfilled(void **state)
 {
     struct pool_acquire with = {.is_special = true, .made_with = 7};
     struct pool_event ev = {.kind = POOL_EV_CREATE_FAILED};
@@ -423,7 +424,8 @@ static struct pool_box intent_of(uint64_t id, const char *who, bool is_anonymous
     return row;
 }
 
-/* Its thread gets it, an unknown caller's is destroyed, one that never came to be is forgotten. */
+/* Its thread gets it, the box of an unknown caller is destroyed, one that was never made is
+ * forgotten. */
 static void test_intents_after_a_crash(void **state)
 {
     struct pool_box rows[] = {intent_of(1, "t1", false), intent_of(2, "-x", true),
@@ -472,7 +474,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cap_and_eviction, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lines_and_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_wish_that_cannot_be_had, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_that_cannot_be_fulfilled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_modes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_intents_after_a_crash, setup, teardown),
     };

@@ -59,7 +59,7 @@ static enum pool_state state_of(uint64_t id)
     return b != NULL ? b->state : POOL_FREE;
 }
 
-/* An owner whose lease came to nothing is in the old row, another one in the labels. */
+/* The old row has an owner whose lease was undone, the labels have another one. */
 static void test_stale_lease(void **state)
 {
     struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, "t9")};

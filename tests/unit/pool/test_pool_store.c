@@ -111,7 +111,7 @@ static void test_down(void **state)
     assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)),
                      SP_STORE_UNAVAILABLE);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
-    /* A death is a fact all the same; its row follows when the store is back. */
+    /* A death is reported in any case; its row follows when the store is back. */
     rig_died(&rig, rig_box(&rig, "t2")->id);
     assert_int_equal(rig_count(&rig, POOL_DOOMED), 1);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
@@ -176,8 +176,8 @@ static uint64_t renew(const char *who, uint64_t ttl_ns)
     return rig.req;
 }
 
-/* A renewal that is refused takes nothing away from one that was committed before it, whether its
- * caller is still there or not. */
+/* A renewal that is refused does not change one that was committed before it, whether its caller is
+ * still there or not. */
 static void test_committed_renewal_stays(void **state)
 {
     uint64_t a;
@@ -266,7 +266,8 @@ static void test_renewal_confirmed_while_parking(void **state)
     assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
 }
 
-/* Many boxes end at once: the rows follow the pace of the store, and a caller is not behind all of them. */
+/* Many boxes end at once: the rows are written at the speed of the store, and a caller does not
+ * wait for all of them. */
 static void test_mass_end_does_not_fill_the_queue(void **state)
 {
     uint64_t a;
@@ -299,7 +300,7 @@ static void test_mass_end_does_not_fill_the_queue(void **state)
     assert_int_equal(rig_count(&rig, POOL_DOOMED), 0);
 }
 
-/* The mode changes while the store is down: the answer to an older write does not settle it. */
+/* The mode changes while the store is down: the answer to an older write does not confirm it. */
 static void test_mode_is_not_settled_by_an_older_write(void **state)
 {
     (void) state;

@@ -1,5 +1,5 @@
-/* test_pool_trouble.c - boxes made with what one caller asked for, and failing: that is the trouble of
- * this caller, and of nobody else. */
+/* test_pool_trouble.c - boxes made with one caller's extras, and failing: that affects this caller
+ * only. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static struct pool_profile_view view(void)
     return v;
 }
 
-/* It is tried again, with pauses, and then told; the profile knows nothing of it. */
+/* It is tried again, with pauses, and then refused; the failures are not counted for the
+ * profile. */
 static void test_the_breaker_stays_closed(void **state)
 {
     uint64_t a[6];
@@ -78,7 +79,7 @@ static void test_the_reason_at_the_deadline(void **state)
     assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
 }
 
-/* Who joins it, and takes its place when it leaves, takes over the pause too. */
+/* A caller that joins it, and takes its place when it leaves, takes over the pause too. */
 static void test_heirs_pause(void **state)
 {
     uint64_t a;
@@ -111,7 +112,7 @@ static void open_breaker(void)
     assert_true(view().is_open);
 }
 
-/* A box with extras says nothing about the plain ones when it works, either. */
+/* Success with extras is not counted for plain boxes, either. */
 static void test_success_does_not_close_it(void **state)
 {
     uint64_t a;
@@ -172,7 +173,8 @@ static void test_a_create_is_left_for_plain_ones(void **state)
     fail_msg("all creates are for one caller");
 }
 
-/* The last caller is refused because it does not start: then it ends once, for whatever reason. */
+/* The last caller is refused because the box does not start: then the box ends once, whatever the
+ * reason. */
 static void test_the_last_try_does_not_start(void **state)
 {
     struct pool_acquire with = {.is_special = true, .made_with = 7};
@@ -225,7 +227,7 @@ static void test_exhausted_is_said_once(void **state)
     assert_true(pool_next_wake(rig.pool) > rig.now_ns + 60 * NS_PER_S); /* nothing is left to do */
 }
 
-/* What can be evicted, or is on its way, is not in use. */
+/* Boxes that can be evicted, or are being made, are not in use. */
 static void test_full_is_not_exhausted(void **state)
 {
     (void) state;

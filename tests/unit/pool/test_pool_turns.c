@@ -73,7 +73,7 @@ static void end(const struct ask *a)
     rig_send(&rig, &ev);
 }
 
-/* The only box ends, and somebody else is served; who? */
+/* The only box ends, and another caller is served; which? */
 static struct ask *next(struct ask *holder)
 {
     struct ask *served = NULL;
@@ -98,7 +98,7 @@ static struct ask *begin(void)
     return ask(1, 0, 0, false);
 }
 
-/* Names that a caller makes up do not give it more turns. */
+/* Invented names do not give a caller more turns. */
 static void test_many_users_of_one_principal(void **state)
 {
     struct ask *holder = begin();
@@ -113,7 +113,7 @@ static void test_many_users_of_one_principal(void **state)
     assert_ptr_equal(next(holder), victim);
 }
 
-/* Waiting for boxes of another kind does not either, when it is the room that lacks. */
+/* Waiting for boxes of another kind does not either, if there is no room. */
 static void test_many_in_another_profile(void **state)
 {
     struct ask *holder = begin();
@@ -150,7 +150,7 @@ static void test_users_of_a_principal_take_turns(void **state)
     assert_int_equal(order[3], 7);
 }
 
-/* Whoever waits is passed over once by each other principal of its line, at most. */
+/* A waiter is passed over at most once by each other principal of its line. */
 static void note_pass(struct ask *served)
 {
     for (unsigned i = 0; i < ask_count; i++) {
@@ -241,8 +241,9 @@ static void test_one_alone_may_fill_a_small_queue(void **state)
     assert_int_equal(rig_code(&rig, ask(1, 0, 0, false)->req), SP_QUEUE_FULL);
 }
 
-/* What a box has to be made with depends on what its profile's backend can do later: a hash that was made for one profile
- * is not taken to another one with the turn of somebody who has left. */
+/* The extras that a box is made with depend on what its profile's backend can apply later: a hash
+ * computed for one profile is not used for another one when a waiter takes over the turn of one
+ * that has left. */
 static void test_heir_keeps_its_profile(void **state)
 {
     struct pool_acquire with = {.is_special = true, .made_with = 7};
