@@ -1,6 +1,6 @@
 /* acquire.c - the order in which an acquire is served: the thread's leased box, its parked box, a
- * box the backend already runs under this id, a blank box (unless it is special), the queue. A waiter may come through
- * here several times: whenever what it waited for has changed. */
+ * box the backend already runs under this id, a blank box (unless it is special), the queue. A
+ * waiter may pass here several times: whenever what it waited for has changed. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -13,11 +13,11 @@
 static const struct refusal queue_full = {SP_QUEUE_FULL, "too many callers are waiting",
                                           RETRY_AFTER_MIN_NS, POOL_END_NONE};
 static const struct refusal share_full = {
-    SP_QUEUE_FULL, "this caller has its share of the queue, the rest is kept for other callers",
+    SP_QUEUE_FULL, "this caller has used its share of the queue, the rest is kept for others",
     RETRY_AFTER_MIN_NS, POOL_END_NONE};
 
-/* An older copy of the database may name an owner whose lease came to nothing, after which somebody else
- * got the box: the labels tell. */
+/* An older copy of the database may name an owner whose lease was undone before another caller got
+ * the box. The labels show which. */
 static const struct refusal not_listed = {SP_BACKEND_UNAVAILABLE,
                                           "the backend has not shown yet whose box it is", NS_PER_S,
                                           POOL_END_NONE};
@@ -33,7 +33,7 @@ static void refuse(struct pool *p, struct waiter *w, int code, const char *reaso
     waiter_refuse(p, w, &r);
 }
 
-/* Why nothing can be had now, and when it may be worth asking again. */
+/* Why no box is available now, and when to try again. */
 struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
@@ -75,8 +75,7 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
             r.retry_after_ns = f->retry_ns - p->now_ns;
     } else if (w->phase != WAITER_BOX && away_holds(p, f)) {
         r.code = SP_BACKEND_UNAVAILABLE;
-        r.reason =
-            "the backend has not answered yet what became of the boxes it was asked to make or destroy";
+        r.reason = "the backend has not answered earlier requests to make or destroy boxes";
     } else {
         r.code = SP_ACQUIRE_TIMEOUT;
         r.reason = "no box became ready in time";
@@ -84,8 +83,8 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     return r;
 }
 
-/* True when there is a place in the queue for it; else it has been refused. Those who joined it have
- * theirs already. */
+/* True if there is a place in the queue for it; else it has been refused. Acquires that joined it
+ * have their places already. */
 static bool has_place(struct pool *p, struct waiter *w)
 {
     if (p->waiting >= p->max_waiters)
@@ -101,9 +100,9 @@ static bool has_place(struct pool *p, struct waiter *w)
 static bool may_wait(struct pool *p, struct waiter *w)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
-    /* Else it may wait for the trial, or for a blank box that is asked whether it still answers. */
+    /* Otherwise it may wait for the trial, or for a blank box that is being verified. */
     bool is_hopeless =
-        f->hearing == 0 && (p->is_space_low || (f->is_open && p->now_ns < f->retry_ns));
+        f->verifying == 0 && (p->is_space_low || (f->is_open && p->now_ns < f->retry_ns));
 
     if (w->acquire.deadline_ns <= p->now_ns || (is_hopeless && p->total < p->max_boxes)) {
         struct refusal r = acquire_refusal(p, w);
@@ -130,7 +129,8 @@ static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
     }
 }
 
-/* A question to the backend takes no longer than the caller waits, but has a moment in any case. */
+/* A question to the backend takes no longer than the caller waits, but always has a short minimum
+ * time. */
 static uint64_t question_deadline(const struct pool *p, const struct waiter *w, uint64_t limit_ns)
 {
     uint64_t at_ns = MIN_OF(time_after(p->now_ns, limit_ns), w->acquire.deadline_ns);
@@ -146,8 +146,8 @@ static bool needs_check(struct pool *p, const struct slot *s, const struct waite
         return false;
     if (s->box.is_unseen || s->is_missing)
         return true;
-    /* A listing that shows it says nothing of what is in it. */
-    return !box_is_watched(p, s) && time_after(s->heard_ns, c->check_after_ns) < p->now_ns;
+    /* A listing that shows the box does not prove that the same one still runs in it. */
+    return !box_is_watched(p, s) && time_after(s->answered_ns, c->check_after_ns) < p->now_ns;
 }
 
 static void check_first(struct pool *p, struct waiter *w, struct slot *s)
@@ -156,7 +156,7 @@ static void check_first(struct pool *p, struct waiter *w, struct slot *s)
     box_check(p, s, question_deadline(p, w, POOL_CHECK_NS));
 }
 
-/* Those who wait for the answer are served, or wait on until it is asked again. */
+/* Acquires that wait for the answer are served, or keep waiting for the next check. */
 static void serve_checked(struct pool *p, struct slot *s, enum pool_verdict verdict)
 {
     struct list_node *next = list_first(&s->waiters);
@@ -168,7 +168,7 @@ static void serve_checked(struct pool *p, struct slot *s, enum pool_verdict verd
         if (w->phase != WAITER_CHECKING && w->phase != WAITER_BOX)
             continue;
         w->silences++;
-        w->is_checked = hear_is_enough(p, s, w, verdict);
+        w->is_checked = recheck_is_enough(p, s, w, verdict);
         if (w->is_checked)
             waiter_enter(p, w, WAITER_REDO);
         else
@@ -186,14 +186,14 @@ void acquire_checked(struct pool *p, const struct pool_event *ev)
         return;
     }
     s->is_checking = false;
-    verdict = hear_answered(p, s, ev);
+    verdict = recheck_answered(p, s, ev);
     doubt_answered(p, s, verdict);
     serve_checked(p, s, verdict);
-    acquire_redo(p); /* before its time, or somebody else's need, can end it */
+    acquire_redo(p); /* before its own deadline or an eviction can end it */
     box_rank(p, s);
 }
 
-/* SP_OK when this caller may have that box. */
+/* SP_OK if this caller may have that box. */
 static int check_owner(const struct pool_acquire *a, const char *user, const char *thread,
                        uint64_t principal, unsigned profile)
 {
@@ -264,7 +264,7 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
     }
 }
 
-/* Another acquire of this thread waits already: one box for both, if it is right for both. */
+/* Another acquire of this thread waits already: both share one box, if it fits both. */
 static void join_thread(struct pool *p, struct waiter *w, struct waiter *primary)
 {
     const struct pool_acquire *a = &primary->acquire;
@@ -291,13 +291,13 @@ static void discover_first(struct pool *p, struct waiter *w)
     emit_discover(p, w, question_deadline(p, w, DISCOVER_NS));
 }
 
-/* A blank box, or a place in line. */
+/* A blank box, or a place in the queue. */
 static void serve_new(struct pool *p, struct waiter *w)
 {
     struct profile *f = &p->profiles[w->acquire.profile];
     struct slot *s = w->acquire.is_special ? NULL : lease_find_blank(p, w->acquire.profile);
 
-    if (!w->is_counted && !w->acquire.is_special) { /* blank boxes are kept for the others */
+    if (!w->is_counted && !w->acquire.is_special) { /* blank boxes are for other acquires */
         admit_count_arrival(p, f);
         w->is_counted = true;
     }
@@ -334,7 +334,7 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
 
         waiter_refuse(p, w, &r);
     } else if (f->conf.want_discover && !w->is_discovered && w->acquire.thread[0] != '\0') {
-        /* the random id of an anonymous box cannot be there already */
+        /* a random id cannot exist already */
         discover_first(p, w);
     } else {
         serve_new(p, w);

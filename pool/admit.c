@@ -1,6 +1,6 @@
-/* admit.c - who gets the places there are; runs at the end of every step. Waiting acquires come
- * first, principals in turn, for whatever box; warm targets take what is left. Boxes are
- * evicted for acquires only, and only as many as are not dying already. */
+/* admit.c - who gets the free places; runs at the end of every step. Waiting acquires come first,
+ * principals in turn, for any kind of box; warm targets take the rest. Boxes are evicted only for
+ * acquires, and only as many as are not dying already. */
 #include "pool/internal.h"
 
 #define RETARGET_NS (5 * NS_PER_S) /* the arrival rate decays without events */
@@ -43,7 +43,7 @@ static unsigned dying(const unsigned *by_state)
 
 static struct refill_view view_of(const struct pool *p, const struct profile *f)
 {
-    /* The trial of a profile that fails is over when its box is ready, wherever that is. */
+    /* The trial of a failing profile is over when its box is ready. */
     bool is_waited = f->conf.is_elsewhere && !f->is_open;
     unsigned in_flight = f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] +
                          (is_waited ? 0 : f->by_state[POOL_STARTING]);
@@ -70,7 +70,7 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
     };
 }
 
-/* Blank boxes to those who wait. */
+/* Gives blank boxes to waiting acquires. */
 static void serve_waiters(struct pool *p, unsigned index)
 {
     struct profile *f = &p->profiles[index];
@@ -86,7 +86,7 @@ static void serve_waiters(struct pool *p, unsigned index)
     }
 }
 
-/* The one whose turn it is, among the heads of the lines a box may be made for. */
+/* The next one in turn, among the heads of the lines that a box may be made for. */
 static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
 {
     struct waiter *best = NULL;
@@ -112,7 +112,7 @@ static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
     return best;
 }
 
-/* A box of its own, or one more that will be blank. */
+/* A box made for this acquire, or one more that will be blank. */
 static bool make_for(struct pool *p, struct waiter *w)
 {
     turn_made(p, w);

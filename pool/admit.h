@@ -1,4 +1,4 @@
-/* admit.h - who gets the places there are; runs at the end of every step. */
+/* admit.h - who gets the free places; runs at the end of every step. */
 #ifndef POOL_ADMIT_H
 #define POOL_ADMIT_H
 

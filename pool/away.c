@@ -1,8 +1,8 @@
-/* away.c - a backend that does not answer must not fill the pool. A create without an answer may have made
- * a box, so its row stays and counts until the box is known to be gone. Every further one would only add
- * such a row: none is made on that backend until it has said what became of the first, or has answered a
- * listing since. And where there are other backends, boxes that cannot be destroyed take no more than one
- * backend's part of the places. */
+/* away.c - a backend that does not answer must not fill the pool. A create without an answer may
+ * have made a box, so its row stays and counts until the box is known to be gone. Every further
+ * create would only add such a row: no box is made on that backend until it has reported the result
+ * of the first create, or has answered a later listing. And if there are other backends, boxes that
+ * cannot be destroyed take no more than one backend's share of the places. */
 #include "pool/internal.h"
 
 static_assert(POOL_BACKENDS_MAX >= 2 * POOL_PROFILES_MAX, "also those that only rows name");
@@ -13,9 +13,9 @@ bool away_is_silence(int code)
            code == SP_CONNECT_FAILED || code == SP_IO;
 }
 
-bool away_is_unheard(const struct slot *s)
+bool away_is_unknown(const struct slot *s)
 {
-    return s->is_unheard && (s->box.state == POOL_DOOMED || s->box.state == POOL_DESTROYING);
+    return s->is_create_unknown && (s->box.state == POOL_DOOMED || s->box.state == POOL_DESTROYING);
 }
 
 void away_count(struct pool *p, const struct slot *s, bool is_in)
@@ -25,10 +25,10 @@ void away_count(struct pool *p, const struct slot *s, bool is_in)
 
     if (backend >= POOL_BACKENDS_MAX)
         return;
-    if (away_is_unheard(s) && s->box.made_with != 0)
-        p->away.unheard_own[backend] += one;
-    else if (away_is_unheard(s))
-        p->away.unheard[backend] += one;
+    if (away_is_unknown(s) && s->box.made_with != 0)
+        p->away.unknown_own[backend] += one;
+    else if (away_is_unknown(s))
+        p->away.unknown[backend] += one;
     if (s->tries > 0)
         p->away.stuck[backend] += one;
 }
@@ -58,7 +58,7 @@ bool away_holds(const struct pool *p, const struct profile *f)
     unsigned backend = f->conf.backend;
 
     return backend < POOL_BACKENDS_MAX &&
-           (p->away.unheard[backend] > 0 || has_its_part(p, backend));
+           (p->away.unknown[backend] > 0 || has_its_part(p, backend));
 }
 
 bool away_holds_special(const struct pool *p, const struct profile *f)
@@ -66,33 +66,33 @@ bool away_holds_special(const struct pool *p, const struct profile *f)
     unsigned backend = f->conf.backend;
 
     return away_holds(p, f) ||
-           (backend < POOL_BACKENDS_MAX && p->away.unheard_own[backend] >= POOL_UNHEARD_OWN_MAX);
+           (backend < POOL_BACKENDS_MAX && p->away.unknown_own[backend] >= POOL_UNKNOWN_OWN_MAX);
 }
 
-void away_heard(struct pool *p, struct slot *s)
+void away_answered(struct pool *p, struct slot *s)
 {
     away_count(p, s, false);
-    s->is_unheard = false;
+    s->is_create_unknown = false;
     away_count(p, s, true);
 }
 
-static void hear_all(struct pool *p, const struct list *dying, unsigned backend,
-                     uint64_t started_ns)
+static void mark_answered(struct pool *p, const struct list *dying, unsigned backend,
+                          uint64_t started_ns)
 {
     for (struct list_node *n = list_first(dying); n != NULL; n = list_next(dying, n)) {
         struct slot *s = slot_of(n);
 
-        if (s->box.backend == backend && s->is_unheard && s->changed_ns < started_ns)
-            away_heard(p, s);
+        if (s->box.backend == backend && s->is_create_unknown && s->changed_ns < started_ns)
+            away_answered(p, s);
     }
 }
 
-/* It does answer. That one of its boxes cannot be destroyed is no reason to make no others. */
+/* The backend does answer. One box that cannot be destroyed is no reason to make no others. */
 void away_listed(struct pool *p, unsigned backend, uint64_t started_ns)
 {
     if (backend >= POOL_BACKENDS_MAX ||
-        p->away.unheard[backend] + p->away.unheard_own[backend] == 0)
+        p->away.unknown[backend] + p->away.unknown_own[backend] == 0)
         return;
-    hear_all(p, &p->lists[POOL_DOOMED], backend, started_ns);
-    hear_all(p, &p->lists[POOL_DESTROYING], backend, started_ns);
+    mark_answered(p, &p->lists[POOL_DOOMED], backend, started_ns);
+    mark_answered(p, &p->lists[POOL_DESTROYING], backend, started_ns);
 }

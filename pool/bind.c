@@ -1,5 +1,5 @@
-/* bind.c - which public id belongs to which box. An id is bound to one box at most, and is free
- * again the moment that box is doomed, so that its thread need not wait for the destruction. */
+/* bind.c - which public id belongs to which box. An id is bound to at most one box, and is free
+ * again when that box is doomed, so that its thread need not wait until the box is destroyed. */
 #include <string.h>
 
 #include "pool/internal.h"

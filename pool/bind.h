@@ -11,6 +11,6 @@ void bind_owner(struct pool *p, struct slot *s, const struct pool_acquire *a);
 void bind_link(struct pool *p, struct slot *s);
 void bind_cut(struct pool *p, struct slot *s); /* the id is free again, the box keeps its text */
 void bind_clear(struct pool *p, struct slot *s);
-void bind_claim(struct pool *p, struct slot *s); /* waiters of the id turn to the found box */
+void bind_claim(struct pool *p, struct slot *s); /* waiters of the id now wait for the found box */
 
 #endif

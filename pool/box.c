@@ -58,11 +58,11 @@ bool box_is_making(const struct slot *s)
     if (s->box.sandbox_id[0] != '\0')
         return false;
     return state == POOL_INTENT || state == POOL_CREATING || state == POOL_STARTING ||
-           box_is_hearing(s) ||
+           box_is_verifying(s) ||
            (state == POOL_BLANK && (s->box.is_unseen || s->is_missing) && !s->is_silent);
 }
 
-/* Those of an earlier life are not: whoever waited for them is gone. */
+/* Boxes of an earlier life are not: their callers are gone. */
 bool box_is_special(const struct slot *s)
 {
     enum pool_state state = s->box.state;
@@ -88,7 +88,7 @@ bool box_is_watched(const struct pool *p, const struct slot *s)
     return c->is_watched && c->backend == s->box.backend;
 }
 
-bool box_is_hearing(const struct slot *s)
+bool box_is_verifying(const struct slot *s)
 {
     return s->box.state == POOL_BLANK && s->is_mute && s->unanswered == 0;
 }
@@ -141,7 +141,7 @@ static void count_in(struct pool *p, struct slot *s)
     p->by_state[s->box.state]++;
     f->by_state[s->box.state]++;
     f->making += box_is_making(s) ? 1 : 0;
-    f->hearing += box_is_hearing(s) ? 1 : 0;
+    f->verifying += box_is_verifying(s) ? 1 : 0;
     f->flying += is_flying(s) ? 1 : 0;
     f->landing += is_landing(s) ? 1 : 0;
     p->stuck += s->tries > 0 ? 1 : 0;
@@ -158,15 +158,16 @@ static void count_out(struct pool *p, struct slot *s)
     p->by_state[s->box.state]--;
     f->by_state[s->box.state]--;
     f->making -= box_is_making(s) ? 1 : 0;
-    f->hearing -= box_is_hearing(s) ? 1 : 0;
+    f->verifying -= box_is_verifying(s) ? 1 : 0;
     f->flying -= is_flying(s) ? 1 : 0;
     f->landing -= is_landing(s) ? 1 : 0;
     p->stuck -= s->tries > 0 ? 1 : 0;
     away_count(p, s, false);
 }
 
-/* Rule 3, in the one place every state passes. From LEASED on the box is shown to callers, and with an
- * owner its labels may name one: the next owner of a blank box must be the first. */
+/* Rule 3, in the one place that every state change passes. From LEASED on the box is shown to
+ * callers, and once it has an owner its labels may name it: the next owner of a blank box must be
+ * its first. */
 static void check_use(struct slot *s)
 {
     if (pool_is_shown(&s->box) || (s->box.sandbox_id[0] != '\0' && s->box.state != POOL_LEASING))
@@ -184,7 +185,7 @@ static void put_on_list(struct pool *p, struct slot *s)
     box_rank(p, s);
 }
 
-/* One that is being checked is spared: its owner may have come back for it. */
+/* A box that is being checked is skipped: its owner may have come back for it. */
 void box_rank(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_PARKED && !s->is_checking)
@@ -225,13 +226,14 @@ void box_enter(struct pool *p, struct slot *s, enum pool_state state)
     s->box.epoch = p->epoch;
     s->box.state = state;
     s->changed_ns = p->now_ns;
-    hear_begin(p, s);
+    recheck_begin(p, s);
     map_insert(&p->ids, &s->by_id, hash_u64(s->box.id.v));
     put_on_list(p, s);
     count_in(p, s);
 }
 
-/* One that was found and could not be recorded runs on: the next question or listing finds it again. */
+/* One that was found and could not be recorded keeps running: the next discovery or listing finds
+ * it again. */
 static void leave_pool(struct pool *p, struct slot *s, bool is_gone)
 {
     struct recent *r = &p->recent[p->recent_next];
@@ -282,10 +284,10 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
         pulse_begin(p, s);
     if (next == POOL_LEASED)
         idle_begin(s);
-    hear_begin(p, s);
+    recheck_begin(p, s);
     put_on_list(p, s);
     count_in(p, s);
-    if (next != POOL_CREATING && next != POOL_STARTING) /* else there is nothing new for them */
+    if (next != POOL_CREATING && next != POOL_STARTING) /* otherwise nothing has changed for them */
         waiter_redo_all(p, s);
     if (next == POOL_FREE)
         leave_pool(p, s, !was_leasing);
@@ -293,7 +295,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
 
 void box_take_owner(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
-    count_out(p, s); /* with an owner it is no longer one of those that will be blank */
+    count_out(p, s); /* with an owner it is no longer counted as a future blank box */
     memcpy(s->box.sandbox_id, seen->sandbox_id, sizeof(s->box.sandbox_id));
     memcpy(s->box.user, seen->user, sizeof(s->box.user));
     memcpy(s->box.thread, seen->thread, sizeof(s->box.thread));
@@ -344,7 +346,7 @@ void box_recycle_freed(struct pool *p)
     }
 }
 
-/* The pause after a failed write is always the same, so the list of those that wait is in order. */
+/* The pause after a failed write is constant, so the list of waiting rows is in order. */
 void box_mark_dirty(struct pool *p, struct slot *s, uint64_t not_before_ns)
 {
     box_unmark_dirty(p, s);
@@ -366,7 +368,7 @@ void box_unmark_dirty(struct pool *p, struct slot *s)
 
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
-    box_unmark_dirty(p, s); /* this write says it all */
+    box_unmark_dirty(p, s); /* this write contains all changes */
     s->last_write = emit_store(p, what, s);
     s->open_writes++;
     s->is_reverted = false;

@@ -1,10 +1,10 @@
-/* breaker.c - what follows when boxes cannot be made: creates pause longer and longer, and after
- * enough failures in a row the circuit opens: callers are refused at once, and one box at a time is
- * tried. */
+/* breaker.c - what happens when boxes cannot be made: the pauses between creates become longer, and
+ * after enough failures in a row the circuit opens: callers are refused at once, and one box at a
+ * time is tried. */
 #include "base/str.h"
 #include "pool/internal.h"
 
-/* Made with what a caller asked for: how that ends says nothing about the profile. */
+/* Made with a caller's extras: its success or failure is not counted for the profile. */
 static bool has_own_recipe(const struct slot *s)
 {
     return box_is_special(s) && s->box.made_with != 0;
@@ -25,7 +25,7 @@ void breaker_count_success(struct pool *p, struct slot *s)
     f->retry_ns = 0;
 }
 
-/* When to try again after this many failures before the present one. */
+/* When to try again after this many earlier failures. */
 static uint64_t next_try(struct pool *p, const struct pool_profile *c, unsigned failures)
 {
     uint64_t max_ns = MAX_OF(c->backoff_max_ns, c->backoff_min_ns);
@@ -34,7 +34,8 @@ static uint64_t next_try(struct pool *p, const struct pool_profile *c, unsigned 
     return time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
 }
 
-/* Those who asked for such a box try again, each after its own pauses, as often as opens a circuit. */
+/* Acquires of such a box try again, each after its own pauses, as often as it takes to open a
+ * circuit. */
 static void fail_callers(struct pool *p, struct slot *s, const char *reason)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -76,7 +77,7 @@ static void open_circuit(struct pool *p, struct slot *s)
         f->is_open = true;
         emit_event(p, POOL_FACT_BREAKER_OPEN, s, f->reason);
     }
-    if (f->is_open && f->hearing == 0) /* told now, not at their deadlines */
+    if (f->is_open && f->verifying == 0) /* refused now, not at their deadlines */
         for (unsigned i = 0; i < LINE_COUNT; i++)
             turn_refuse_all(p, f, i, NULL);
 }

@@ -1,4 +1,4 @@
-/* breaker.h - what follows when boxes cannot be made. */
+/* breaker.h - what happens when boxes cannot be made. */
 #ifndef POOL_BREAKER_H
 #define POOL_BREAKER_H
 

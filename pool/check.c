@@ -1,5 +1,5 @@
-/* check.c - every invariant of the pool, as sentences. Tests call it after every step; it costs a
- * walk over everything, so the daemon does not. */
+/* check.c - every invariant of the pool, with a sentence for each. Tests call it after every step;
+ * it visits everything, so the daemon does not call it. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -17,7 +17,7 @@ static const struct list *list_for(const struct pool *p, const struct slot *s)
     return &p->lists[s->box.state];
 }
 
-/* Somebody owes it an answer, or time moves it, or it may rest where it is. */
+/* An answer is pending, or time changes it, or it may stay in this state. */
 static bool is_stuck(const struct slot *s)
 {
     bool is_dirty = list_is_linked(&s->dirty_link);
@@ -121,7 +121,7 @@ static const char *check_counters(const struct pool *p)
     unsigned by_state[POOL_STATE_COUNT] = {0};
     unsigned by_profile[POOL_PROFILES_MAX][POOL_STATE_COUNT] = {{0}};
     unsigned making[POOL_PROFILES_MAX] = {0};
-    unsigned hearing[POOL_PROFILES_MAX] = {0};
+    unsigned verifying[POOL_PROFILES_MAX] = {0};
     unsigned total = 0;
     unsigned stuck = 0;
     unsigned asking = 0;
@@ -138,7 +138,7 @@ static const char *check_counters(const struct pool *p)
         by_state[s->box.state]++;
         by_profile[s->box.profile][s->box.state]++;
         making[s->box.profile] += box_is_making(s) ? 1 : 0;
-        hearing[s->box.profile] += box_is_hearing(s) ? 1 : 0;
+        verifying[s->box.profile] += box_is_verifying(s) ? 1 : 0;
         stuck += s->tries > 0 ? 1 : 0;
         asking += s->is_asking ? 1 : 0;
         flushing += s->flush_write != 0 ? 1 : 0;
@@ -159,7 +159,7 @@ static const char *check_counters(const struct pool *p)
         memcmp(by_state, p->by_state, sizeof(by_state)) != 0)
         return "the counters differ from a recount";
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
-        if (making[i] != p->profiles[i].making || hearing[i] != p->profiles[i].hearing ||
+        if (making[i] != p->profiles[i].making || verifying[i] != p->profiles[i].verifying ||
             memcmp(by_profile[i], p->profiles[i].by_state, sizeof(by_profile[i])) != 0)
             return "the counters of a profile differ from a recount";
     if (p->total > p->max_boxes && p->total > p->adopted_high)
@@ -177,10 +177,10 @@ static const char *check_away(const struct pool *p)
         if (s->box.state == POOL_FREE)
             continue;
         found.stuck[s->box.backend] += s->tries > 0 ? 1 : 0;
-        if (away_is_unheard(s) && s->box.made_with != 0)
-            found.unheard_own[s->box.backend]++;
-        else if (away_is_unheard(s))
-            found.unheard[s->box.backend]++;
+        if (away_is_unknown(s) && s->box.made_with != 0)
+            found.unknown_own[s->box.backend]++;
+        else if (away_is_unknown(s))
+            found.unknown[s->box.backend]++;
     }
     return memcmp(&found, &p->away, sizeof(found)) == 0
                ? NULL
@@ -193,8 +193,8 @@ static bool same_thread(const struct pool_box *a, const struct pool_box *b)
            strcmp(a->user, b->user) == 0;
 }
 
-/* Threads have one id each, so two boxes of a thread would be two ids of it: the caller's mistake,
- * unless one of them is dying. Small pools only: it compares every pair. */
+/* Threads have one id each, so two boxes of a thread would be two ids of it: an error of the
+ * caller, unless one of them is dying. Small pools only: it compares every pair. */
 static const char *check_threads(const struct pool *p)
 {
     if (p->slot_count > 256)

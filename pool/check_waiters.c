@@ -1,5 +1,5 @@
-/* check_waiters.c - the part of the invariants about requests: each waits in one place, for
- * something that will come, and nobody waits while a box is free for them. */
+/* check_waiters.c - the invariants of requests: each waits in one place, for something that will
+ * happen, and none waits while a box is free for it. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -10,7 +10,7 @@ static bool is_waiting(enum waiter_phase phase)
            phase == WAITER_DISCOVERING || phase == WAITER_PAUSED;
 }
 
-/* The state of the box makes an answer certain. */
+/* In this state of the box an answer is certain. */
 static bool will_be_answered(const struct waiter *w)
 {
     const struct slot *s = w->slot;
@@ -20,7 +20,7 @@ static bool will_be_answered(const struct waiter *w)
         return s->box.state == POOL_INTENT || s->box.state == POOL_CREATING ||
                s->box.state == POOL_STARTING || s->box.state == POOL_PARKING ||
                s->box.state == POOL_PARKED ||
-               (s->box.state == POOL_LEASED && (s->is_checking || s->hear_ns != POOL_NEVER));
+               (s->box.state == POOL_LEASED && (s->is_checking || s->recheck_ns != POOL_NEVER));
     case WAITER_CHECKING:
         return s->is_checking;
     case WAITER_COMMIT:
@@ -117,7 +117,7 @@ static const char *check_line(const struct pool *p, const struct profile *f, enu
     if (waiting != f->waiting[line])
         return "the number of waiters differs from a recount";
     if (line == LINE_BLANK && waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
-        f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0 && f->hearing <= waiting)
+        f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0 && f->verifying <= waiting)
         return "an acquire waits while a box is free for it";
     if (waiting > 0 && (!p->is_store_up || p->mode == POOL_DRAINING || f->conf.is_retired))
         return "an acquire waits for a box that nobody will make";

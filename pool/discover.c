@@ -1,10 +1,10 @@
-/* discover.c - the backend's answer to "do you already run a box under this id?". Only a box that is
- * not ours yet counts: one we are destroying still runs under its id for a moment. */
+/* discover.c - the backend's answer to "do you already run a box under this id?". Only a box that
+ * is not ours yet counts: a box that we destroy may still run under its id for a moment. */
 #include <string.h>
 
 #include "pool/internal.h"
 
-/* A box of ours that the answer may be about, whatever its id is called there. */
+/* A box of ours that the answer may be about, whatever its id is at the backend. */
 static bool is_ours(const struct pool *p, const struct pool_seen *seen)
 {
     if (seen->id.v != 0 && (box_find(p, seen->id) != NULL || orphan_recent(p, seen->id) != NULL))
@@ -18,14 +18,14 @@ static int check_found(struct pool *p, const struct waiter *w, const struct pool
     const struct pool_acquire *a = &w->acquire;
     int profile = pool_profile_index(p, seen->profile);
 
-    /* The backend that was asked runs it, whatever its labels say. */
+    /* The backend that answered runs it, whatever its labels say. */
     if (profile >= 0 && p->profiles[profile].conf.backend != p->profiles[a->profile].conf.backend)
         profile = -1;
     *ret_profile = profile >= 0 ? (unsigned) profile : a->profile;
     if ((seen->user[0] != '\0' && strcmp(seen->user, a->user) != 0) ||
         (seen->thread[0] != '\0' && strcmp(seen->thread, a->thread) != 0))
         return SP_OWNER_CONFLICT;
-    /* User and thread are names that anybody can choose. Without a label it is root's. */
+    /* User and thread are names that any caller can choose. Without a label it belongs to root. */
     if (!seen->is_foreign && seen->principal != a->principal && !a->is_operator)
         return SP_FORBIDDEN;
     if (a->is_profile_named && *ret_profile != a->profile)
@@ -66,7 +66,7 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     memcpy(s->box.url, seen->url, sizeof(s->box.url));
     memcpy(s->box.token, seen->token, sizeof(s->box.token));
     memcpy(s->box.life, seen->life, sizeof(s->box.life));
-    s->heard_ns = p->now_ns;
+    s->answered_ns = p->now_ns;
     index_set_ref(p, s, seen->ref);
     lease_begin(p, s, w, POOL_SRC_DISCOVERED);
     if (!seen->is_foreign) /* an operator does not take it away from its owner */

@@ -1,11 +1,11 @@
 /* doom.c - the end of a box: its `deleting` row is committed, then the backend destroys it, then
- * its row is removed. A destroy that fails is tried for ever, with pauses; the box counts until it
- * is gone. */
+ * its row is removed. A failed destroy is repeated without limit, with pauses; the box counts until
+ * it is gone. */
 #include <string.h>
 
 #include "pool/internal.h"
 
-/* Those who waited for a box that will not come. Acquires look for another one. */
+/* Requests that waited for a box that will not come. Acquires look for another one. */
 static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 {
     bool is_loss = pool_end_is_loss(end);
@@ -23,7 +23,7 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
         else if (w->kind == POOL_EV_RENEW || (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
             waiter_refuse(p, w, &r);
         else if (w->phase == WAITER_COMMIT)
-            waiter_attach(p, w, s, WAITER_DELETED, 0); /* a release: given back all the more */
+            waiter_attach(p, w, s, WAITER_DELETED, 0); /* a release: it has succeeded in any case */
     }
 }
 
@@ -40,7 +40,7 @@ void doom_box(struct pool *p, struct slot *s, enum pool_end end)
     box_mark_dirty(p, s, 0);
 }
 
-/* The backend says so, or a clean listing does not show it. */
+/* The backend reports it, or a clean listing does not show it. */
 void doom_died(struct pool *p, struct slot *s, enum pool_end end)
 {
     switch (s->box.state) {
@@ -63,7 +63,7 @@ void doom_died(struct pool *p, struct slot *s, enum pool_end end)
         break;
     case POOL_FREE:
     case POOL_INTENT:
-    case POOL_CREATING: /* the create will say it */
+    case POOL_CREATING: /* the answer to the create will show it */
     case POOL_DOOMED:
     case POOL_DESTROYING:
     case POOL_FORGETTING:
@@ -86,10 +86,10 @@ void doom_stored(struct pool *p, struct slot *s)
     doom_destroy(p, s);
 }
 
-/* Its owner or an operator wants it gone and the store cannot be written. Cleaning up must not wait
- * for that, so the box goes before its row: after a crash the row names a box that is not there,
- * which ends the lease as lost. Whoever asked is answered when the box is gone, because until then
- * nothing proves that it will be. */
+/* Its owner or an operator wants to destroy it and the store cannot be written. This must not wait
+ * for the store, so the box is destroyed before its row is written: after a crash the row names a
+ * box that does not exist, which ends the lease as lost. The caller is answered when the box is
+ * gone, because until then nothing guarantees that it will be. */
 void doom_unrecorded(struct pool *p, struct slot *s)
 {
     struct list_node *next;
@@ -107,12 +107,12 @@ void doom_unrecorded(struct pool *p, struct slot *s)
 
 void doom_failed(struct pool *p, struct slot *s)
 {
-    if (!list_is_empty(&s->waiters)) /* somebody has asked for its end */
+    if (!list_is_empty(&s->waiters)) /* a caller has requested its end */
         doom_unrecorded(p, s);
     box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
 }
 
-/* A new try has a new epoch: the answer to an older one must not end this one. */
+/* A new try has a new epoch: the answer to an older one must not end it. */
 void doom_destroy(struct pool *p, struct slot *s)
 {
     p->epoch++;
@@ -136,13 +136,13 @@ void doom_gone(struct pool *p, struct slot *s)
     box_mark_dirty(p, s, 0);
 }
 
-/* Somebody who waits for the end of a box that could not be destroyed yet is not kept for ever. */
+/* A caller that waits for the end of a box that cannot be destroyed is answered after a limited
+ * time. */
 void doom_answer(struct pool *p, struct waiter *w)
 {
     static const struct refusal unrecorded = {
         .code = SP_STORE_UNAVAILABLE,
-        .reason =
-            "the box is not destroyed yet, and that it shall be cannot be recorded: ask again",
+        .reason = "the box is not destroyed yet, and the request cannot be recorded: try again",
         .retry_after_ns = POOL_REWRITE_NS};
     const struct slot *s = w->slot;
 
@@ -177,9 +177,9 @@ static void retry_later(struct pool *p, struct slot *s, const struct pool_event 
     s->is_asked = false;
     s->retry_ns = time_after(p->now_ns, rand_between(&p->rand, pause_ns / 2, pause_ns));
     expiry_update(p, s);
-    if (s->is_unheard && away_is_silence(ev->u.failed.code))
+    if (s->is_create_unknown && away_is_silence(ev->u.failed.code))
         breaker_still_failing(p, s, ev->u.failed.reason);
-    /* On this machine the next try will mostly do. */
+    /* On this machine the next try usually succeeds. */
     if (c->is_elsewhere || time_after(s->changed_ns, c->destroy_timeout_ns) <= p->now_ns)
         answer_waiting(p, s);
 }
@@ -194,7 +194,7 @@ void doom_destroyed(struct pool *p, const struct pool_event *ev)
     }
     map_expect(&p->refs, &s->by_ref);
     if (ev->u.failed.code == SP_OK) {
-        if (s->is_unheard && s->tries > 0) /* it answers again: the next try need not wait */
+        if (s->is_create_unknown && s->tries > 0) /* it answers again: the next try need not wait */
             profile_of(p, s)->retry_ns = 0;
         doom_gone(p, s);
     } else {
@@ -223,8 +223,7 @@ static void doom_unknown(struct pool *p, const struct pool_event *ev)
     box_mark_dirty(p, s, 0);
 }
 
-/* A create that was given up has made a box after all. Whatever the destroy has achieved so far
- * was not for this one. */
+/* A create that was given up has made a box after all. Earlier destroys were not for this box. */
 void doom_late_created(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
@@ -234,9 +233,9 @@ void doom_late_created(struct pool *p, const struct pool_event *ev)
         doom_unknown(p, ev);
         return;
     }
-    if (!box_is_dying(s)) /* told twice: it is the box we have */
+    if (!box_is_dying(s)) /* reported twice: it is the box we have */
         return;
-    away_heard(p, s);
+    away_answered(p, s);
     memcpy(s->box.url, ev->u.created.url, sizeof(s->box.url));
     index_set_ref(p, s, ev->u.created.ref);
     if (s->box.state == POOL_DESTROYING) {

@@ -15,7 +15,8 @@ void doom_failed(struct pool *p, struct slot *s);
 void doom_destroy(struct pool *p, struct slot *s);
 void doom_destroyed(struct pool *p, const struct pool_event *ev);
 void doom_gone(struct pool *p, struct slot *s);
-void doom_answer(struct pool *p, struct waiter *w); /* 202, or why not, before the box is gone */
+void doom_answer(struct pool *p, struct waiter *w); /* answers 202, or the reason, before the box is
+                                                     * gone */
 void doom_late_created(struct pool *p, const struct pool_event *ev);
 
 #endif

@@ -1,25 +1,27 @@
-/* doubt.c - boxes that the pool holds and that a clean listing does not show. One wrong listing must not
- * end every lease, so the backend is asked for each of them, a few at a time. Dead ends it; alive ends
- * the doubt; no answer keeps it, unless that happens at several listings in a row. Until then nobody
- * is given the box. */
+/* doubt.c - boxes that the pool holds and that a clean listing does not show. One wrong listing
+ * must not end every lease, so the backend is asked for each of them, a few at a time. If it is
+ * dead, its lease ends; if it is alive, it is no longer in doubt; without an answer the doubt
+ * stays, unless that happens at several listings in a row. Until then nobody gets the box. */
 #include <stdio.h>
 
 #include "pool/internal.h"
 
-#define MISSES_MAX 3                /* listings without it, and no answer each time: it has died */
+#define MISSES_MAX \
+    3                               /* after so many listings without it and without an answer, it
+                                     * counts as dead */
 #define MISS_GAP_NS (10 * NS_PER_S) /* listings closer together than this count as one */
 
 bool doubt_concerns(const struct slot *s)
 {
     switch (s->box.state) {
-    case POOL_STARTING: /* its probe would only give up at its deadline */
+    case POOL_STARTING: /* its probe would fail only at its deadline */
     case POOL_BLANK:
     case POOL_LEASING:
     case POOL_LEASED:
     case POOL_PARKING:
     case POOL_PARKED:
         return true;
-    case POOL_INTENT: /* else its create will tell */
+    case POOL_INTENT: /* otherwise the answer to its create will show it */
         return s->box.is_unseen;
     case POOL_DESTROYING:
         return s->tries > 0 && !s->is_asked;
@@ -45,10 +47,10 @@ void doubt_clear(struct pool *p, struct slot *s)
         box_set_doubt(p, s, false, false);
 }
 
-/* It is known not to be there. */
+/* It is known that it does not exist. */
 static void end(struct pool *p, struct slot *s)
 {
-    if (s->box.state == POOL_INTENT) { /* it never came to be */
+    if (s->box.state == POOL_INTENT) { /* it was never made */
         bind_cut(p, s);
         box_set_state(p, s, POOL_FORGETTING);
         box_mark_dirty(p, s, 0);
@@ -59,8 +61,8 @@ static void end(struct pool *p, struct slot *s)
     }
 }
 
-/* Only a listing shows the labels: before that, one without an owner cannot be told from one whose
- * owner the row does not name. */
+/* Only a listing shows the labels: before that, a box without an owner and a box whose owner is
+ * missing in the row look the same. */
 static void is_alive(struct pool *p, struct slot *s)
 {
     bool is_owned = s->box.state == POOL_LEASED || s->box.state == POOL_PARKED;
@@ -78,7 +80,8 @@ static void is_alive(struct pool *p, struct slot *s)
 
 void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict)
 {
-    bool was_asked = s->is_asking && s->is_missing; /* else a listing has shown it meanwhile */
+    bool was_asked = s->is_asking && s->is_missing; /* otherwise a listing has shown it in the
+                                                     * meantime */
     bool is_apart = s->misses == 0 || p->now_ns - s->missed_ns >= MISS_GAP_NS;
 
     doubt_stop(p, s);
@@ -123,16 +126,17 @@ void doubt_ask(struct pool *p)
 
         s->is_asking = true;
         p->asking++;
-        /* perhaps its owner waits for the same answer already */
+        /* its owner may wait for the same answer already */
         box_check(p, s, time_after(p->now_ns, POOL_CHECK_NS));
     }
 }
 
-void doubt_tell(struct pool *p, unsigned missing, unsigned known)
+void doubt_report(struct pool *p, unsigned missing, unsigned known)
 {
     if (missing == 0)
         return;
     (void) snprintf(p->reason, sizeof(p->reason),
-                    "a listing does not show %u of %u boxes: each is asked for", missing, known);
+                    "a listing does not show %u of %u boxes: the backend is asked for each",
+                    missing, known);
     emit_event(p, POOL_FACT_MISSING, NULL, p->reason);
 }

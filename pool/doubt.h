@@ -1,5 +1,5 @@
-/* doubt.h - is a box still there? Boxes that a listing does not show, and owned ones of backends that tell of
- * no deaths. */
+/* doubt.h - is a box still there? Boxes that a listing does not show, and owned boxes of backends
+ * that do not report deaths. */
 #ifndef POOL_DOUBT_H
 #define POOL_DOUBT_H
 
@@ -9,11 +9,11 @@
 struct slot;
 struct waiter;
 
-#define POOL_ASKS_MAX 16 /* boxes that a listing does not show are asked for, this many at once */
+#define POOL_ASKS_MAX 16 /* questions about boxes that a listing does not show, at the same time */
 #define POOL_ABSENT_GAP_NS (2 * NS_PER_S) /* between two times that it was found absent */
 
 /* doubt.c: boxes a clean listing does not show. */
-bool doubt_concerns(const struct slot *s); /* a clean listing should say whether it is there */
+bool doubt_concerns(const struct slot *s); /* a clean listing should show whether it exists */
 void doubt_box(struct pool *p, struct slot *s);
 void doubt_clear(struct pool *p, struct slot *s);
 void doubt_answered(struct pool *p, struct slot *s, enum pool_verdict verdict);
@@ -21,17 +21,17 @@ void doubt_stop(struct pool *p, struct slot *s); /* its state changes */
 bool doubt_is_waiting(const struct slot *s);
 void doubt_enlist(struct pool *p, struct slot *s);
 void doubt_ask(struct pool *p);
-void doubt_tell(struct pool *p, unsigned missing, unsigned known);
+void doubt_report(struct pool *p, unsigned missing, unsigned known);
 
-/* hear.c: owned boxes of backends that do not tell of deaths. */
-void hear_begin(struct pool *p, struct slot *s); /* it has a new state */
-uint64_t hear_due(const struct slot *s);
-void hear_ask(struct pool *p, struct slot *s);
-void hear_hint(struct pool *p, struct slot *s); /* it is asked now */
-/* The answer to a check; what follows from it. */
-enum pool_verdict hear_answered(struct pool *p, struct slot *s, const struct pool_event *ev);
-/* An owner who waits is served after this answer; else it is asked again. */
-bool hear_is_enough(const struct pool *p, const struct slot *s, const struct waiter *w,
-                    enum pool_verdict verdict);
+/* recheck.c: owned boxes of backends that do not report deaths. */
+void recheck_begin(struct pool *p, struct slot *s); /* it has a new state */
+uint64_t recheck_due(const struct slot *s);
+void recheck_ask(struct pool *p, struct slot *s);
+void recheck_hint(struct pool *p, struct slot *s); /* it is asked now */
+/* The answer to a check; returns the conclusion. */
+enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct pool_event *ev);
+/* Whether an owner that waits is served after this answer; else the box is checked again. */
+bool recheck_is_enough(const struct pool *p, const struct slot *s, const struct waiter *w,
+                       enum pool_verdict verdict);
 
 #endif

@@ -1,6 +1,6 @@
-/* emit.c - the queue of effects. Records are small; what an effect says of its box is copied out when
- * it is taken, which is sound because all effects of a step are taken before the next one and a
- * slot is not used again within the step that freed it. */
+/* emit.c - the queue of effects. Records are small; the data of the box is copied when an effect is
+ * taken. That is correct because all effects of a step are taken before the next one, and a slot is
+ * not reused within the step that freed it. */
 #include <string.h>
 
 #include "base/err.h"
@@ -133,7 +133,7 @@ static void fill_discover(const struct fx_rec *r, struct pool_fx *ret)
     memcpy(ret->snapshot.thread, a->thread, sizeof(ret->snapshot.thread));
 }
 
-/* A box may go on within the step, but the fact is of the moment. */
+/* A box may change again within the step, but the event describes this moment. */
 static void fill_event(const struct fx_rec *r, struct pool_fx *ret)
 {
     ret->epoch = r->a;

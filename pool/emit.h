@@ -7,8 +7,8 @@
 struct slot;
 struct waiter;
 
-/* An effect in the queue: small, because a listing can make several per box. What it says of its
- * box is filled in when it is taken. */
+/* An effect in the queue: small, because a listing can make several per box. The data of its box is
+ * filled in when it is taken. */
 struct fx_rec {
     unsigned char kind;
     unsigned char what; /* enum pool_write, enum pool_fact or enum pool_source */

@@ -12,9 +12,9 @@ enum pool_event_kind {
     POOL_EV_RELEASE,
     POOL_EV_RENEW,
     POOL_EV_DESTROY,
-    POOL_EV_ABANDON,     /* the caller of `req` hung up: no reply wanted */
-    POOL_EV_UNDELIVERED, /* an acquire reply on `box`, of its epoch, could not be given: undo when
-                          * nobody else was told */
+    POOL_EV_ABANDON,     /* the caller of `req` disconnected: no reply wanted */
+    POOL_EV_UNDELIVERED, /* an acquire reply on `box`, of its epoch, could not be delivered: undo if
+                          * no other reply names it */
     POOL_EV_ACTIVITY,    /* u.activity.delta: +1 work starts, -1 ends, 0 a touch */
     /* answers of backends */
     POOL_EV_CREATED,
@@ -24,10 +24,10 @@ enum pool_event_kind {
     POOL_EV_DISCOVERED,
     POOL_EV_USED,      /* u.used */
     POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
-    POOL_EV_DIED,      /* told by the backend, no epoch */
+    POOL_EV_DIED,      /* reported by the backend, no epoch */
     POOL_EV_NETLESS,   /* likewise; ended because its network had */
     POOL_EV_UNGUARDED, /* likewise; because the guard of its sockets had */
-    POOL_EV_ABSENT, /* somebody else has found that it neither answers nor is known to its backend */
+    POOL_EV_ABSENT, /* another part has found that it neither answers nor is known to its backend */
     POOL_EV_LISTED, /* what a backend runs, to be compared with what the pool knows: u.listed */
     /* answers of the store */
     POOL_EV_STORED,
@@ -52,12 +52,12 @@ struct pool_acquire {
     uint64_t deadline_ns;  /* absolute; now: do not wait */
     uint64_t ttl_ns;       /* 0: the profile's */
     uint64_t idle_ns;      /* 0: the profile's */
-    /* Not served by a blank box: one is made for it, whose intent names its owner. */
+    /* Not served by a blank box: one is made for it, with its owner in the intent. */
     bool is_special;
-    uint64_t made_with; /* what that box is to have from birth, as a hash; the pool only keeps it */
+    uint64_t made_with; /* hash of the extras that box is made with; the pool only keeps it */
 };
 
-/* What a backend says about one box it runs. */
+/* What a backend reports about one box it runs. */
 struct pool_seen {
     struct box_id id;
     char sandbox_id[POOL_ID_MAX + 1];
@@ -71,7 +71,7 @@ struct pool_seen {
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
     char life[POOL_LIFE_MAX + 1]; /* if it was asked */
-    bool is_foreign;              /* made by somebody else: only an acquire of its id takes it */
+    bool is_foreign;              /* made by another program: only an acquire of its id takes it */
     bool is_absent;               /* the backend has its name and does not know whether it runs */
 };
 
@@ -96,12 +96,12 @@ struct pool_event {
             int delta;
         } activity;
         struct {
-            bool is_spoiled; /* a fresh box is half changed: it is of no use to its owner either */
+            bool is_spoiled; /* a fresh box is half changed: its owner cannot use it either */
         } undelivered;
         struct {
             char url[POOL_URL_MAX + 1];
             char ref[POOL_REF_MAX + 1];
-            bool is_ready;    /* the backend vouches for readiness: no probe */
+            bool is_ready;    /* the backend guarantees readiness: no probe */
             unsigned backend; /* that made it */
         } created;
         struct {
@@ -115,7 +115,7 @@ struct pool_event {
         } used;
         struct {
             bool is_found;
-            bool is_unknown; /* the question itself failed */
+            bool is_unknown; /* the request itself failed */
             struct pool_seen seen;
         } discovered;
         struct {
@@ -124,9 +124,9 @@ struct pool_event {
             uint64_t started_ns; /* boxes that changed after this are left alone */
             const struct pool_seen *seen;
             size_t count;
-            /* A long listing comes in parts, of one listing at a time, so that no step is long: those that show
-             * boxes, then those that only look for boxes that were not shown, at `look` slots each, then the last
-             * one, which looks at the rest. */
+            /* A long listing comes in parts, one listing at a time, so that no step takes long:
+             * first parts that show boxes, then parts that only look for boxes that were not shown,
+             * at `look` slots each, then the last one, which looks at the rest. */
             bool is_later;   /* not its first part */
             bool is_partial; /* more parts follow */
             size_t look;
@@ -158,7 +158,7 @@ enum pool_fx_kind {
     POOL_FX_ASK_USE,  /* ask the agent whether anything is at work in the box; answer USED */
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
-    POOL_FX_BIND, /* tell the backend the owner (labels, name), and try until it is done; no answer */
+    POOL_FX_BIND,  /* set its owner at the backend (labels, name); repeated until done; no answer */
     POOL_FX_REPLY, /* answer `req` */
     POOL_FX_EVENT, /* audit trail and live events; no answer */
     POOL_FX_COUNT
@@ -187,10 +187,11 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_BREAKER_OPEN,
                  POOL_FACT_BREAKER_CLOSED,
                  POOL_FACT_MODE,
-                 POOL_FACT_MISSING, /* a clean listing does not show boxes: each is asked for */
+                 POOL_FACT_MISSING, /* a clean listing does not show boxes: the backend is asked for
+                                     * each */
                  POOL_FACT_DISK_LOW,
                  POOL_FACT_DISK_OK,
-                 POOL_FACT_EXHAUSTED,    /* all boxes are in use, and somebody wants one */
+                 POOL_FACT_EXHAUSTED,    /* all boxes are in use, and a caller wants one */
                  POOL_FACT_AVAILABLE,    /* that has been over for a while */
                  POOL_FACT_IDLE_UNKNOWN, /* its agent did not answer: taken as idle */
                  POOL_FACT_COUNT

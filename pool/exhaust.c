@@ -1,12 +1,13 @@
-/* exhaust.c - all boxes are in use and somebody wants one: an event when it begins and one when it has been
- * over for a while, not one for every caller. */
+/* exhaust.c - all boxes are in use and a caller wants one: one event when this begins and one when
+ * it has been over for a while, not one for every caller. */
 #include <stdio.h>
 
 #include "pool/internal.h"
 
 #define EXHAUST_RELIEF_NS (5 * NS_PER_S)
 
-/* How many wait for a box that nobody makes yet; -1 and less: so many come for whoever is next. */
+/* How many acquires wait for a box that is not being made yet; negative: so many boxes are being
+ * made in advance. */
 static int unserved(const struct pool *p)
 {
     int count = 0;
@@ -46,7 +47,7 @@ const char *exhaust_text(struct pool *p)
     return p->exhaust.text;
 }
 
-static void tell(struct pool *p)
+static void report(struct pool *p)
 {
     p->exhaust.is_on = true;
     emit_event(p, POOL_FACT_EXHAUSTED, NULL, exhaust_text(p));
@@ -59,7 +60,7 @@ void exhaust_update(struct pool *p)
     bool is_now = (is_wanted || x->is_on) && pool_is_exhausted(p);
 
     if (!x->is_on && is_now)
-        tell(p);
+        report(p);
     x->was_refused = false;
     if (!x->is_on)
         return;
@@ -75,5 +76,5 @@ void exhaust_update(struct pool *p)
     }
     x->is_on = false;
     x->relief_ns = 0;
-    emit_event(p, POOL_FACT_AVAILABLE, NULL, "boxes can be had again");
+    emit_event(p, POOL_FACT_AVAILABLE, NULL, "boxes are available again");
 }

@@ -1,5 +1,5 @@
-/* expiry.c - what time alone does to a box. Each box is in one heap by its next due moment, which
- * its state decides; reaching it too early is harmless, because everything is compared again. */
+/* expiry.c - what time alone does to a box. Each box is in one heap by its next due time, which its
+ * state decides; an early call is harmless, because everything is compared again. */
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
@@ -7,11 +7,11 @@ uint64_t expiry_due(const struct pool *p, const struct slot *s)
 {
     switch (s->box.state) {
     case POOL_LEASED:
-        return MIN_OF(MIN_OF(idle_due(s), s->box.expires_ns), hear_due(s));
+        return MIN_OF(MIN_OF(idle_due(s), s->box.expires_ns), recheck_due(s));
     case POOL_PARKED:
         if (s->is_checking)
             return POOL_NEVER;
-        return MIN_OF(hear_due(s),
+        return MIN_OF(recheck_due(s),
                       time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns));
     case POOL_BLANK:
         return s->box.is_unseen ? POOL_NEVER : MIN_OF(s->age_ns, pulse_due(p, s));
@@ -45,8 +45,8 @@ static void expire_box(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_DESTROYING)
         doom_destroy(p, s);
-    else if (s->box.state != POOL_BLANK && hear_due(s) <= p->now_ns)
-        hear_ask(p, s);
+    else if (s->box.state != POOL_BLANK && recheck_due(s) <= p->now_ns)
+        recheck_ask(p, s);
     else if (s->box.state == POOL_BLANK && s->age_ns > p->now_ns)
         pulse_ask(p, s);
     else if (s->box.state == POOL_BLANK)

@@ -1,10 +1,11 @@
-/* expiry.h - what time alone does to boxes, and the question that comes before an idle one is destroyed. */
+/* expiry.h - what time alone does to boxes, and the question to the agent before an idle box is
+ * destroyed. */
 #ifndef POOL_EXPIRY_H
 #define POOL_EXPIRY_H
 
 #include "pool/pool.h"
 
-#define POOL_IDLE_ASKS_MAX 64 /* agents that are asked at once */
+#define POOL_IDLE_ASKS_MAX 64 /* questions to agents at the same time */
 
 struct slot;
 
@@ -18,7 +19,7 @@ void idle_begin(struct slot *s);                /* it becomes leased */
 void idle_stop(struct pool *p, struct slot *s); /* its state changes */
 uint64_t idle_due(const struct slot *s);
 void idle_enlist(struct pool *p, struct slot *s); /* its idle time is over */
-void idle_ask(struct pool *p);                    /* those that are on the list */
+void idle_ask(struct pool *p);                    /* asks those on the list */
 void idle_answered(struct pool *p, const struct pool_event *ev);
 
 #endif

@@ -1,7 +1,8 @@
-/* idle.c - before a leased box is destroyed for being idle, its agent is asked. Its owner may use it at its
- * own address, or have started something that still runs: of that only the agent knows. A box that is at
- * work gets its whole idle time again. No answer is no proof: it is asked again a few times, then its time
- * is over, and an event says why. The deadline of the lease holds in any case. */
+/* idle.c - before a leased box is destroyed for being idle, its agent is asked. Its owner may use
+ * it at its own address, or have started a process that still runs: only the agent knows that. A
+ * box that is at work gets its whole idle time again. No answer proves nothing: the agent is asked
+ * again a few times, then the idle time is over, and an event gives the reason. The deadline of the
+ * lease holds in any case. */
 #include "pool/internal.h"
 
 #define IDLE_ASK_NS (5 * NS_PER_S)
@@ -29,7 +30,7 @@ uint64_t idle_due(const struct slot *s)
 {
     if (s->box.idle_ns == POOL_NEVER)
         return POOL_NEVER;
-    if (s->box.busy > 0) /* at work: only the store must hear of it */
+    if (s->box.busy > 0) /* at work: only the store must be updated */
         return time_after(s->saved_ns, s->box.idle_ns / 4 + 1);
     if (s->is_asked || list_is_linked(&s->idle_link))
         return POOL_NEVER;
@@ -46,7 +47,7 @@ void idle_ask(struct pool *p)
     while (p->idle_asks < POOL_IDLE_ASKS_MAX && !list_is_empty(&p->idlers)) {
         struct slot *s = container_of(list_pop_front(&p->idlers), struct slot, idle_link);
 
-        if (is_over(p, s)) { /* else it was used while it stood in line */
+        if (is_over(p, s)) { /* otherwise it was used while it waited */
             s->is_asked = true;
             p->idle_asks++;
             emit_backend(p, POOL_FX_ASK_USE, s, time_after(p->now_ns, IDLE_ASK_NS));
@@ -87,7 +88,7 @@ void idle_answered(struct pool *p, const struct pool_event *ev)
     s->is_known = s->is_known || use == POOL_USE_BUSY;
     if (use == POOL_USE_BUSY)
         lease_touch(p, s, p->now_ns);
-    else if (use == POOL_USE_NONE) /* nobody was served in the future */
+    else if (use == POOL_USE_NONE) /* a time in the future is not possible */
         lease_touch(p, s, MIN_OF(ev->u.used.active_ns, p->now_ns));
     if (is_over(p, s))
         doom_box(p, s, POOL_END_IDLE);

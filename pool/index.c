@@ -1,6 +1,6 @@
-/* index.c - how boxes are found by something other than their ids, without looking at all of them: in the
- * order of listings, by the principal that owns them, by the backend's name, and those that are ending
- * by the public id they had. */
+/* index.c - finds boxes by something other than their ids, without looking at all of them: in the
+ * order of listings, by the principal that owns them, by the backend's name, and ending ones by the
+ * public id they had. */
 #include <string.h>
 
 #include "base/str.h"

@@ -1,4 +1,4 @@
-/* index.h - finding boxes by something other than their ids, without looking at all of them. */
+/* index.h - finds boxes by something other than their ids, without looking at all of them. */
 #ifndef POOL_INDEX_H
 #define POOL_INDEX_H
 

@@ -1,6 +1,7 @@
-/* lease.c - a box meets its owner. The lease row is committed before anybody is told; a commit that
- * fails, or callers that are gone by then, take the box back to where it came from. Once it was
- * committed the box is used: if no reply can be delivered, it is parked for its thread or destroyed. */
+/* lease.c - a box gets its owner. The lease row is committed before a caller gets a reply; if the
+ * commit fails, or all callers have left meanwhile, the box returns to its previous state. Once
+ * committed, the box is used: if no reply can be delivered, it is parked for its thread or
+ * destroyed. */
 #include "pool/internal.h"
 #include "pool/pulse.h"
 
@@ -23,7 +24,7 @@ struct slot *lease_find_blank(struct pool *p, unsigned profile)
     return NULL;
 }
 
-/* It was ready when it was asked for, though it had to be asked whether it still is. */
+/* It was ready when it was requested, though it had to be verified. */
 enum pool_source lease_source(const struct slot *s, const struct waiter *w)
 {
     bool was_ready = !w->was_queued || s->box.ready_ns < w->since_ns;
@@ -57,7 +58,7 @@ void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_sou
     s->box.expires_ns = deadline_of(p, a->ttl_ns, f->conf.ttl_ns);
     s->box.idle_ns = idle_limit_of(a->idle_ns, f->conf.idle_ns);
     s->box.busy = 0;
-    s->told = 0;
+    s->reply_count = 0;
     s->is_known = false;
     s->is_spoiled = false;
     if (s->lease_from == POOL_FREE) {
@@ -81,7 +82,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
     uint64_t write;
 
     s->box.expires_ns = deadline_of(p, ttl_ns, profile_of(p, s)->conf.ttl_ns);
-    s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns); /* a restart may have been generous */
+    s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns); /* a restart may have extended it */
     expiry_update(p, s);
     write = box_write(p, s, POOL_WRITE_LEASE);
     waiter_attach(p, w, s, WAITER_COMMIT, write);
@@ -100,7 +101,8 @@ void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
     lease_extend(p, s, w, w->acquire.ttl_ns);
 }
 
-/* Somebody waits for a later deadline: the row of that must not be followed by one that takes it back. */
+/* A caller waits for a later deadline: the row with it must not be overwritten by one with the old
+ * deadline. */
 static bool is_extended_after(const struct slot *s, const struct waiter *w)
 {
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
@@ -109,8 +111,8 @@ static bool is_extended_after(const struct slot *s, const struct waiter *w)
     return false;
 }
 
-/* The store takes too long: the lease stands, with the deadline that is known to be stored. If the
- * write succeeds in the end, its deadline counts after all. */
+/* The store takes too long: the lease stays, with the deadline that is known to be stored. If the
+ * write succeeds later, its deadline counts after all. */
 void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
 {
     if (!is_extended_after(s, w)) {
@@ -124,8 +126,8 @@ void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
         waiter_ok(p, w, s, POOL_SRC_KEPT);
 }
 
-/* Another one has been made in its place already: a caller that asks and hangs up must not fill the
- * pool with boxes that nobody wants. */
+/* Another box has been made in its place already: a caller that asks and disconnects must not fill
+ * the pool with boxes that nobody needs. */
 static bool is_surplus(struct pool *p, const struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
@@ -150,9 +152,10 @@ static void undo_parked(struct pool *p, struct slot *s, bool is_unused)
     box_mark_dirty(p, s, 0);
 }
 
-/* Nobody holds the lease. As long as it is LEASING no call has shown the box, and a blank one is as good
- * as new; not without labels, because a copy of the database may have the row. Later its caller may know the token all the same (a reply that was not read to its end, a
- * list on another connection), so it is kept for its thread or destroyed. */
+/* The lease has no owner. While it is LEASING no call has shown the box, and a blank one is as good
+ * as new; but not without labels, because a copy of the database may contain the row. Later its
+ * caller may know the token in spite of the failed reply (it was partly read, or a list on another
+ * connection showed it), so the box is kept for its thread or destroyed. */
 static void undo(struct pool *p, struct slot *s)
 {
     bool is_shown = s->box.state == POOL_LEASED;
@@ -163,7 +166,7 @@ static void undo(struct pool *p, struct slot *s)
         profile_of(p, s)->conf.can_bind)
         undo_blank(p, s);
     else if (is_fresh && is_unused && (!is_shown || s->is_spoiled))
-        doom_box(p, s, POOL_END_RELEASED); /* nobody has work in it yet */
+        doom_box(p, s, POOL_END_RELEASED); /* nobody has data in it yet */
     else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0)
         undo_parked(p, s, is_unused);
     else
@@ -178,17 +181,17 @@ static void refuse_all(struct pool *p, struct slot *s)
 
 void lease_stored(struct pool *p, struct slot *s)
 {
-    if (s->box.expires_ns <= p->now_ns) /* the disk took longer than the lease was to last */
+    if (s->box.expires_ns <= p->now_ns) /* the disk took longer than the duration of the lease */
         refuse_all(p, s);
     past_drop(p, s->box.sandbox_id);
-    if (list_is_empty(&s->waiters)) { /* or everyone who wanted it hung up */
+    if (list_is_empty(&s->waiters)) { /* or all its callers disconnected */
         undo(p, s);
         return;
     }
     s->committed_ns = s->box.expires_ns;
     box_set_state(p, s, POOL_LEASED);
-    lease_touch(p, s, p->now_ns); /* the idle time begins when its owner is told */
-    if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else it knows them */
+    lease_touch(p, s, p->now_ns); /* the idle time begins with the reply to its owner */
+    if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else they are set */
         emit_backend(p, POOL_FX_BIND, s, 0);
     emit_event(p, POOL_FACT_LEASED, s, pool_source_name(s->source));
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_first(&s->waiters))
@@ -202,7 +205,7 @@ void lease_failed(struct pool *p, struct slot *s)
         box_set_state(p, s, POOL_FREE);
         return;
     }
-    if (s->lease_from == POOL_STARTING) { /* made for those who were just refused */
+    if (s->lease_from == POOL_STARTING) { /* made for the callers that were just refused */
         doom_box(p, s, POOL_END_RELEASED);
         return;
     }
@@ -216,21 +219,23 @@ void lease_undelivered(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
-    if (s == NULL || s->box.state != POOL_LEASED || s->box.epoch != ev->epoch || s->told == 0)
+    if (s == NULL || s->box.state != POOL_LEASED || s->box.epoch != ev->epoch ||
+        s->reply_count == 0)
         return;
-    s->told--;
+    s->reply_count--;
     s->is_spoiled = s->is_spoiled || ev->u.undelivered.is_spoiled;
     lease_left(p, s);
 }
 
 void lease_left(struct pool *p, struct slot *s)
 {
-    if (s->box.state == POOL_LEASED && s->told == 0 && !s->is_known && list_is_empty(&s->waiters))
+    if (s->box.state == POOL_LEASED && s->reply_count == 0 && !s->is_known &&
+        list_is_empty(&s->waiters))
         undo(p, s);
 }
 
-/* The idle clock must survive a restart, but not at the price of a row per command: the store may be
- * behind by a quarter of the limit, and a restart forgives as much. */
+/* The idle clock must survive a restart, but without a row per command: the store may be behind by
+ * a quarter of the limit, and a restart adds as much. */
 void lease_touch(struct pool *p, struct slot *s, uint64_t at_ns)
 {
     s->box.active_ns = MAX_OF(s->box.active_ns, at_ns);

@@ -16,7 +16,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 void lease_stored(struct pool *p, struct slot *s);
 void lease_failed(struct pool *p, struct slot *s);
 void lease_undelivered(struct pool *p, const struct pool_event *ev);
-void lease_left(struct pool *p, struct slot *s); /* somebody who waited for it has left */
+void lease_left(struct pool *p, struct slot *s); /* a waiter of this box has left */
 void lease_touch(struct pool *p, struct slot *s, uint64_t at_ns); /* its owner was at work */
 void lease_activity(struct pool *p, const struct pool_event *ev);
 

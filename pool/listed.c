@@ -1,11 +1,12 @@
-/* listed.c - what a backend runs, joined with what the pool knows. A listing that failed says
- * nothing; a box that changed after the listing began is left alone; a box that a clean listing does
- * not show is asked for. */
+/* listed.c - compares what a backend runs with what the pool knows. A failed listing proves
+ * nothing; a box that changed after the listing began is left alone; the backend is asked for a box
+ * that a clean listing does not show. */
 #include <string.h>
 
 #include "pool/internal.h"
 
-/* A ref names one making of a box: another under the same id is not it. One that says more of it is. */
+/* A ref names one instance of a box: another one under the same id is not it. A ref that extends it
+ * is. */
 static bool is_same(const struct slot *s, const struct pool_seen *seen)
 {
     size_t a = strlen(s->box.ref);
@@ -14,7 +15,7 @@ static bool is_same(const struct slot *s, const struct pool_seen *seen)
     return strncmp(s->box.ref, seen->ref, MIN_OF(a, b)) == 0;
 }
 
-/* Backends that do not carry our box ids are matched by public id, then by their own name. */
+/* Backends that do not store our box ids are matched by public id, then by their own name. */
 static struct slot *match(struct pool *p, const struct pool_seen *seen)
 {
     struct slot *s;
@@ -23,7 +24,7 @@ static struct slot *match(struct pool *p, const struct pool_seen *seen)
         return box_find(p, seen->id);
     s = seen->sandbox_id[0] != '\0' ? bind_find(p, seen->sandbox_id) : NULL;
     if (s != NULL && !is_same(s, seen))
-        s = NULL; /* the thread has another box, and this is somebody else's */
+        s = NULL; /* the thread has another box, and this belongs to somebody else */
     return s != NULL ? s : index_find_ref(p, seen->ref);
 }
 
@@ -35,7 +36,7 @@ static bool take_text(char *dst, size_t cap, const char *src)
     return true;
 }
 
-/* The backend knows best where the box is. */
+/* The backend has the right address of the box. */
 void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
     bool is_new = take_text(s->box.url, sizeof(s->box.url), seen->url);
@@ -61,7 +62,7 @@ static void start_probing(struct pool *p, struct slot *s)
 void listed_adopt(struct pool *p, struct slot *s)
 {
     if (s->box.is_stale && s->box.sandbox_id[0] == '\0') {
-        doom_box(p, s, POOL_END_ORPHAN); /* somebody may have had it since the row was written */
+        doom_box(p, s, POOL_END_ORPHAN); /* it may have had an owner since the row was written */
         return;
     }
     switch (s->box.state) {
@@ -77,9 +78,9 @@ void listed_adopt(struct pool *p, struct slot *s)
     case POOL_LEASED:
     case POOL_PARKED:
         s->box.is_unseen = false;
-        if (s->box.is_stale) /* its row is right, and says so from now on */
+        if (s->box.is_stale) /* its row is right, and is marked so from now on */
             box_mark_dirty(p, s, 0);
-        hear_begin(p, s);
+        recheck_begin(p, s);
         expiry_update(p, s);
         emit_event(p, POOL_FACT_ADOPTED, s, NULL);
         break;
@@ -96,8 +97,8 @@ void listed_adopt(struct pool *p, struct slot *s)
     }
 }
 
-/* Labels that do not name the owner the row names: a bind was lost, with the daemon that had to try it
- * again, for example. */
+/* The labels do not name the owner of the row: a bind was lost, for example because the daemon
+ * ended before it could repeat it. */
 static bool is_mislabelled(const struct pool *p, const struct slot *s, const struct pool_seen *seen)
 {
     const struct pool_box *b = &s->box;
@@ -117,8 +118,8 @@ static bool is_claimed(const struct slot *s, const struct pool_seen *seen)
 }
 
 /* The labels name an owner that the row does not: an older copy of the database was restored. The
- * labels are right, so it is that owner's, if the id is free. It may become free with this listing,
- * which does not show the id's old box: then the next one decides. */
+ * labels are right, so it belongs to that owner if the id is free. The id may become free by this
+ * listing, if it does not show the id's old box: then the next listing decides. */
 static void give_to_claimant(struct pool *p, struct slot *s, const struct pool_seen *seen,
                              bool was_listed)
 {
@@ -150,7 +151,8 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
         listed_adopt(p, s);
 }
 
-/* It answers again: what had been put off is tried now. A circuit stays open until the try succeeds. */
+/* The backend answers again: postponed work is tried now. A circuit stays open until the try
+ * succeeds. */
 static void is_back(struct pool *p, unsigned backend)
 {
     const struct list *dying = &p->lists[POOL_DESTROYING];
@@ -242,7 +244,8 @@ static void join_shown(struct pool *p, const struct pool_event *ev)
         }
         if (s->box.backend != ev->u.listed.backend || !is_same(s, seen))
             continue;
-        if (seen->is_absent && !box_is_dying(s)) /* as good as not shown: it is asked for */
+        if (seen->is_absent && !box_is_dying(s)) /* counts as not shown: the backend is asked for
+                                                  * it */
             continue;
         was_listed = s->listing != 0;
         s->listing = p->listing;
@@ -267,6 +270,6 @@ void listed_step(struct pool *p, const struct pool_event *ev)
     join_absent(p, ev, ev->u.listed.is_partial ? ev->u.listed.look : p->slot_count);
     if (ev->u.listed.is_partial)
         return;
-    doubt_tell(p, p->joining.missing, p->joining.known);
+    doubt_report(p, p->joining.missing, p->joining.known);
     orphan_forget_unseen(p, ev->u.listed.backend);
 }

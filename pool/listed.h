@@ -1,4 +1,4 @@
-/* listed.h - what a backend runs, joined with what the pool knows. */
+/* listed.h - compares what a backend runs with what the pool knows. */
 #ifndef POOL_LISTED_H
 #define POOL_LISTED_H
 
@@ -9,7 +9,7 @@ struct slot;
 #define POOL_ORPHANS_MAX 64 /* unknown boxes remembered until a second listing shows them */
 #define POOL_RECENT_MAX 256 /* boxes gone a moment ago: late answers and stale listings name them */
 
-/* The listing whose parts come in. */
+/* The listing whose parts are arriving. */
 struct joining {
     size_t next; /* slot that is looked at next */
     unsigned known;
@@ -17,7 +17,7 @@ struct joining {
     unsigned open; /* neither shown nor known to be gone */
 };
 
-/* Runs, and nobody knows it. */
+/* It runs, and no row knows it. */
 struct orphan {
     struct box_id id;
     uint64_t listing; /* that showed it last; 0: entry not in use */

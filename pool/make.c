@@ -1,5 +1,5 @@
-/* make.c - making boxes, from the intent until they are ready. Every one that fails is destroyed,
- * because it may exist all the same; what else follows from a failure is in breaker.c. */
+/* make.c - makes boxes, from the intent until they are ready. Every one that fails is destroyed,
+ * because it may exist in spite of the error; breaker.c does the rest after a failure. */
 #include <string.h>
 
 #include "base/str.h"
@@ -8,7 +8,7 @@
 
 #define STORE_PAUSE_NS (100 * NS_PER_MS) /* no creates after a lost intent */
 
-/* For `special` alone, if given: it is bound before its row is written. */
+/* For `special` only, if given: it is bound before its row is written. */
 bool make_box(struct pool *p, unsigned profile, struct waiter *special)
 {
     const struct pool_profile *c = &p->profiles[profile].conf;
@@ -80,7 +80,7 @@ static void become_ready(struct pool *p, struct slot *s)
 
     s->box.ready_ns = p->now_ns;
     s->box.seen_ns = p->now_ns;
-    s->heard_ns = p->now_ns;
+    s->answered_ns = p->now_ns;
     s->box.is_unseen = false;
     s->age_ns = POOL_NEVER;
     if (c->max_age_ns > 0) /* not all at once */
@@ -141,8 +141,8 @@ static bool is_callers_fault(int code)
            code == SP_SPEC_CONFLICT || code == SP_OWNER_CONFLICT;
 }
 
-/* What they asked of their own box cannot be had. That says nothing about the profile, and asking
- * again would not help. Others of the thread, who did not ask for it, look for another box. */
+/* The extras they requested are not possible. That is not counted for the profile, and trying again
+ * would not help. Other acquires of the thread, without these extras, look for another box. */
 static void refuse_callers(struct pool *p, struct slot *s, const struct pool_event *ev)
 {
     struct refusal r = {.code = ev->u.failed.code, .reason = p->reason};
@@ -170,7 +170,7 @@ void make_create_failed(struct pool *p, const struct pool_event *ev)
         refuse_callers(p, s, ev);
     else
         breaker_count_failure(p, s, ev->u.failed.reason);
-    s->is_unheard = away_is_silence(ev->u.failed.code);
+    s->is_create_unknown = away_is_silence(ev->u.failed.code);
     doom_box(p, s, POOL_END_CREATE_FAILED);
 }
 

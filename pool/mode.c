@@ -2,7 +2,7 @@
  * operator decided. */
 #include "pool/internal.h"
 
-/* Whoever waits for a box that the old mode held back looks again. */
+/* Acquires that wait because of the old mode are dispatched again. */
 static void redo_held(struct pool *p)
 {
     for (size_t i = 0; i < p->waiter_count; i++)
@@ -24,7 +24,7 @@ void mode_step(struct pool *p, const struct pool_event *ev)
     redo_held(p);
 }
 
-/* Nothing that is not leased outlives the drain. */
+/* Only leased boxes outlive the drain. */
 void mode_drain(struct pool *p)
 {
     for (unsigned i = 0; i < p->profile_count; i++)

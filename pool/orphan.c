@@ -1,6 +1,6 @@
-/* orphan.c - boxes that run under our labels and that no row knows. One that fits is adopted, and
- * probed before anyone gets it; any other is destroyed, but only when a second listing shows it
- * again: the first may have been older than our own destroy. */
+/* orphan.c - boxes that run with our labels and have no row. One that fits is adopted, and probed
+ * before a caller gets it; any other is destroyed, but only if a second listing shows it again: the
+ * first may have been older than our own destroy. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -50,8 +50,8 @@ bool orphan_may_bind(const struct pool *p, const struct pool_seen *seen, unsigne
            seen->generation >= past_next_generation(p, seen->sandbox_id);
 }
 
-/* One without an owner in its labels is not taken for blank: its row is lost, and with it the proof that
- * nobody had it before the labels could be written. */
+/* One without an owner in its labels is not taken as blank: its row is lost, and with it the proof
+ * that nobody had it before the labels could be written. */
 static bool may_adopt(const struct pool *p, const struct pool_seen *seen, unsigned profile)
 {
     return orphan_recent(p, seen->id) == NULL && orphan_may_bind(p, seen, profile);
@@ -108,7 +108,7 @@ static bool was_seen(struct pool *p, const struct pool_seen *seen, unsigned back
     return false;
 }
 
-/* A profile for its place in the pool, if possible one that reaches the backend it runs on. */
+/* A profile for its place in the pool, if possible one of the backend it runs on. */
 static int profile_for(const struct pool *p, const struct pool_seen *seen, unsigned backend)
 {
     int named = pool_profile_index(p, seen->profile);

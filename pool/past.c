@@ -1,5 +1,5 @@
-/* past.c - how ids ended that are bound no longer, in a bounded ring. What is pushed out leaves its
- * generation behind in the floor, so a generation can never come twice. */
+/* past.c - how bindings of ids ended, in a bounded ring. An entry that is pushed out raises the
+ * floor to its generation, so no generation is used twice. */
 #include <string.h>
 
 #include "base/str.h"

@@ -1,4 +1,4 @@
-/* past.h - ids that were bound once: how that ended. */
+/* past.h - ids that were bound earlier: how the binding ended. */
 #ifndef POOL_PAST_H
 #define POOL_PAST_H
 

@@ -1,5 +1,6 @@
-/* place.c - where in line an acquire stands, for whoever waits for it. Turns go round between callers and then
- * between their users, so the place is what it is if nobody comes or leaves; no walk is longer than PLACE_WALK. */
+/* place.c - the place in line of a waiting acquire, for its caller. Turns go round between callers
+ * and then between their users, so the place is right if nobody comes or leaves; at most PLACE_WALK
+ * entries are visited. */
 #include "pool/internal.h"
 
 enum { PLACE_WALK = 256 };

@@ -1,15 +1,15 @@
-/* pool.c - birth and death of the pool. The only file that allocates: everything a step will ever
- * need is made here from the configured maxima. */
+/* pool.c - makes and frees the pool. The only file that allocates: everything a step will ever need
+ * is allocated here from the configured maxima. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "pool/internal.h"
 
-#define SPARE_SLOTS 64 /* for boxes found running that the cap has no room for */
+#define SPARE_SLOTS 64 /* for running boxes that are found when the pool is full */
 
 /* A box makes at most this many effects in one step (a listing: adopted, row, probe; a death: lost,
- * doomed, row; the same slot is not used again before the next step). */
+ * doomed, row; a slot is not reused before the next step). */
 #define FX_PER_SLOT 6
 #define FX_PER_PROFILE 4
 
@@ -37,8 +37,8 @@ static void init_slots(struct pool *p, unsigned restore_max)
     }
 }
 
-/* Requests that wait for a commit have room of their own: a full queue must not stop the releases
- * that would empty it. */
+/* Requests that wait for a commit have separate room: a full queue must not block the releases that
+ * would empty it. */
 static void init_waiters(struct pool *p)
 {
     p->waiter_max = (size_t) p->max_waiters * 2 + 64;

@@ -59,8 +59,9 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret);
 /* When POOL_EV_WAKE is due; POOL_NEVER when nothing waits for time. */
 uint64_t pool_next_wake(const struct pool *p);
 
-/* Whether the listings of this backend have left nothing open: a restored box that none has shown, one
- * that is missing, one that no row knows. Otherwise another listing is wanted soon. Looks at all boxes. */
+/* Whether the listings of this backend have left nothing open: a restored box that none has shown,
+ * one that is missing, one that has no row. Otherwise another listing is needed soon. Looks at all
+ * boxes. */
 bool pool_is_settled(const struct pool *p, unsigned backend);
 /* The same of the listing whose last part has just come, without looking again. */
 bool pool_is_all_listed(const struct pool *p, unsigned backend);

@@ -1,4 +1,4 @@
-/* profile.h - a profile at work: its lists, counts and failures. */
+/* profile.h - the run-time state of a profile: its lists, counts and failures. */
 #ifndef POOL_PROFILE_H
 #define POOL_PROFILE_H
 
@@ -17,8 +17,9 @@ struct profile {
     unsigned waiting[LINE_COUNT]; /* queued, joined ones not counted */
     unsigned flying;              /* being made for one acquire: bound, and INTENT or CREATING */
     unsigned landing;             /* the same, STARTING */
-    unsigned hearing;             /* blank boxes that are asked before somebody gets them */
-    unsigned meant;               /* by acquires that wait, wherever: its place is theirs */
+    unsigned verifying;           /* blank boxes that are checked before somebody gets them */
+    unsigned meant;               /* waiting acquires of this profile, wherever they wait: they keep
+                                   * its index in use */
     double arrivals;              /* decayed count */
     uint64_t arrivals_ns;
     uint64_t provision_ns;

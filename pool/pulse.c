@@ -1,18 +1,18 @@
-/* pulse.c - do blank boxes still answer? A process that was stopped is not dead, so no backend tells of
- * it. Each blank box is therefore asked now and then, a few at a time and not all at once, so that one
- * which is handed out has answered a short while ago. One that has not is mute: nobody is given it
- * until it answers, and it goes when it does not answer twice. */
+/* pulse.c - do blank boxes still answer? A stopped process is not dead, so no backend reports it.
+ * Therefore each blank box is checked now and then, a few at a time, so that a box has answered a
+ * short while ago when it is leased. One that has not is mute: nobody gets it until it answers, and
+ * it is destroyed if it does not answer twice. */
 #include "pool/pulse.h"
 #include "pool/internal.h"
 
-#define POOL_PULSE_PAUSE_NS (500 * NS_PER_MS) /* before a blank box is asked again */
+#define POOL_PULSE_PAUSE_NS (500 * NS_PER_MS) /* before a blank box is checked again */
 
-/* Asked again at half the time, so that an answer is never older than all of it. */
+/* Checked again at half the time, so that an answer is never older than the whole time. */
 static void plan(struct pool *p, struct slot *s)
 {
     uint64_t every_ns = profile_of(p, s)->conf.blank_check_ns;
 
-    s->pulse_ns = time_after(s->heard_ns, every_ns / 2 + rand_below(&p->rand, every_ns / 4 + 1));
+    s->pulse_ns = time_after(s->answered_ns, every_ns / 2 + rand_below(&p->rand, every_ns / 4 + 1));
 }
 
 void pulse_begin(struct pool *p, struct slot *s)
@@ -40,13 +40,13 @@ static void ask(struct pool *p, struct slot *s)
 
 void pulse_ask(struct pool *p, struct slot *s)
 {
-    if (p->pulses >= POOL_ASKS_MAX) /* its turn comes when others have answered */
+    if (p->pulses >= POOL_ASKS_MAX) /* it is checked when others have answered */
         s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);
     else
         ask(p, s);
 }
 
-/* How old its last answer may be when it is handed out. */
+/* How old its last answer may be when it is leased. */
 static uint64_t limit_of(struct pool *p, const struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
@@ -59,12 +59,12 @@ enum pulse pulse_feel(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
-    if (s->is_vouched || time_after(s->heard_ns, limit_of(p, s)) >= p->now_ns)
+    if (s->is_vouched || time_after(s->answered_ns, limit_of(p, s)) >= p->now_ns)
         return PULSE_FRESH;
-    if (f->hearing > f->waiting[LINE_BLANK])
+    if (f->verifying > f->waiting[LINE_BLANK])
         return PULSE_ENOUGH;
     if (!s->is_asked)
-        ask(p, s); /* somebody waits: bounded by how many do */
+        ask(p, s); /* a caller waits: bounded by the number of waiters */
     box_set_mute(p, s, true, s->unanswered);
     return PULSE_ASKED;
 }
@@ -74,11 +74,12 @@ void pulse_answered(struct pool *p, struct slot *s, bool is_ok, const char *life
     s->is_asked = false;
     p->pulses--;
     if (is_ok) {
-        box_take_life(p, s, life); /* started again it is as blank as before */
+        box_take_life(p, s, life); /* after a restart it is as blank as before */
         s->box.seen_ns = p->now_ns;
-        s->heard_ns = p->now_ns;
+        s->answered_ns = p->now_ns;
         plan(p, s);
-        box_set_mute(p, s, false, 0); /* also to the end of its list: seen last, given first */
+        box_set_mute(p, s, false, 0); /* also moves it to the end of its list: seen last, used
+                                       * first */
         return;
     }
     s->pulse_ns = time_after(p->now_ns, POOL_PULSE_PAUSE_NS);

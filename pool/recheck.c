@@ -1,13 +1,13 @@
-/* hear.c - owned boxes of backends that do not tell of deaths. Each is asked now and then whether it is
- * still there and still the one it was: its container may be gone, or started again and empty. A backend
- * that does not know it may only be unable to look, so a box that is absent and silent is asked again
- * before its lease ends. */
+/* recheck.c - owned boxes of backends that do not report deaths. Each is checked now and then: is
+ * it still there, and still the same? Its container may be gone, or restarted and empty. A backend
+ * that does not know it may only be unable to look, so a box that is absent and silent is checked
+ * again before its lease ends. */
 #include "pool/internal.h"
 
-#define HEAR_NS (30 * NS_PER_S)         /* unwatched: an owned box is asked so often */
-#define ABSENT_MAX 3                    /* times it was found absent, before its lease ends */
-#define SILENT_GAP_NS (250 * NS_PER_MS) /* before a silent one is asked again for its owner, */
-#define SILENT_MAX 4                    /* this many times; then it gets it as it is */
+#define RECHECK_NS (30 * NS_PER_S)      /* unwatched: interval of the checks of an owned box */
+#define ABSENT_MAX 3                    /* times it is found absent before its lease ends */
+#define SILENT_GAP_NS (250 * NS_PER_MS) /* before a silent one is checked again for its owner, */
+#define SILENT_MAX 4                    /* this many times; then the owner gets it as it is */
 
 static bool is_owned(const struct slot *s)
 {
@@ -16,38 +16,38 @@ static bool is_owned(const struct slot *s)
 
 static void plan(struct pool *p, struct slot *s)
 {
-    s->hear_ns = time_after(p->now_ns, HEAR_NS + rand_below(&p->rand, HEAR_NS / 2));
+    s->recheck_ns = time_after(p->now_ns, RECHECK_NS + rand_below(&p->rand, RECHECK_NS / 2));
 }
 
-void hear_begin(struct pool *p, struct slot *s)
+void recheck_begin(struct pool *p, struct slot *s)
 {
     s->absences = 0;
-    s->hear_ns = POOL_NEVER;
+    s->recheck_ns = POOL_NEVER;
     if (is_owned(s) && !s->box.is_unseen && !box_is_watched(p, s))
         plan(p, s);
 }
 
-uint64_t hear_due(const struct slot *s)
+uint64_t recheck_due(const struct slot *s)
 {
-    return s->is_checking ? POOL_NEVER : s->hear_ns;
+    return s->is_checking ? POOL_NEVER : s->recheck_ns;
 }
 
-void hear_ask(struct pool *p, struct slot *s)
+void recheck_ask(struct pool *p, struct slot *s)
 {
-    s->hear_ns = POOL_NEVER; /* until it is answered */
+    s->recheck_ns = POOL_NEVER; /* until it is answered */
     box_check(p, s, time_after(p->now_ns, POOL_CHECK_NS));
 }
 
-/* One that was absent already has its turn. */
-void hear_hint(struct pool *p, struct slot *s)
+/* One that was found absent is checked soon anyway. */
+void recheck_hint(struct pool *p, struct slot *s)
 {
-    if (!is_owned(s) || s->hear_ns == POOL_NEVER || s->absences > 0)
+    if (!is_owned(s) || s->recheck_ns == POOL_NEVER || s->absences > 0)
         return;
-    s->hear_ns = p->now_ns;
+    s->recheck_ns = p->now_ns;
     expiry_update(p, s);
 }
 
-/* True when it was absent often enough: it is gone. */
+/* True if it was absent often enough: it is gone. */
 static bool count_absence(struct pool *p, struct slot *s)
 {
     bool is_apart = s->absences == 0 || p->now_ns - s->absent_ns >= POOL_ABSENT_GAP_NS;
@@ -56,22 +56,22 @@ static bool count_absence(struct pool *p, struct slot *s)
         s->absences++;
         s->absent_ns = p->now_ns;
     }
-    s->hear_ns = time_after(s->absent_ns, POOL_ABSENT_GAP_NS);
+    s->recheck_ns = time_after(s->absent_ns, POOL_ABSENT_GAP_NS);
     return s->absences >= ABSENT_MAX;
 }
 
-enum pool_verdict hear_answered(struct pool *p, struct slot *s, const struct pool_event *ev)
+enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct pool_event *ev)
 {
     enum pool_verdict verdict = ev->u.verdict;
 
     if (verdict == POOL_ALIVE) {
-        s->heard_ns = p->now_ns;
+        s->answered_ns = p->now_ns;
         s->absences = 0;
         box_take_life(p, s, ev->life);
     }
     if (s->box.state == POOL_BLANK) /* nobody has work in it */
         return verdict == POOL_ABSENT ? POOL_DEAD : verdict;
-    if (s->box.state == POOL_INTENT && verdict == POOL_ABSENT) { /* it may be there all the same */
+    if (s->box.state == POOL_INTENT && verdict == POOL_ABSENT) { /* it may still exist */
         bind_cut(p, s);
         doom_box(p, s, POOL_END_ORPHAN);
         return POOL_UNKNOWN;
@@ -83,14 +83,15 @@ enum pool_verdict hear_answered(struct pool *p, struct slot *s, const struct poo
     if (verdict == POOL_SILENT)
         s->absences = 0; /* its backend knows it */
     plan(p, s);
-    if (verdict == POOL_SILENT && !list_is_empty(&s->waiters)) /* its owner is there */
-        s->hear_ns = time_after(p->now_ns, SILENT_GAP_NS);
+    if (verdict == POOL_SILENT && !list_is_empty(&s->waiters)) /* its owner uses it */
+        s->recheck_ns = time_after(p->now_ns, SILENT_GAP_NS);
     return verdict;
 }
 
-/* One that does not answer is its owner's all the same: it may be stopped, or the way to it broken. */
-bool hear_is_enough(const struct pool *p, const struct slot *s, const struct waiter *w,
-                    enum pool_verdict verdict)
+/* One that does not answer still belongs to its owner: it may be stopped, or the connection
+ * broken. */
+bool recheck_is_enough(const struct pool *p, const struct slot *s, const struct waiter *w,
+                       enum pool_verdict verdict)
 {
     if (!is_owned(s) || box_is_watched(p, s))
         return true;

@@ -1,6 +1,6 @@
-/* reconfig.c - profiles change while boxes of theirs live. The index of a profile never changes; one
- * that is gone from the configuration is retired and keeps its place while boxes of it remain, or
- * acquires that mean it. */
+/* reconfig.c - profiles change while their boxes exist. The index of a profile never changes; one
+ * that was removed from the configuration is retired and keeps its index while there are boxes of
+ * it, or acquires that refer to it. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -28,7 +28,7 @@ static bool is_empty(const struct profile *f)
     return boxes == 0 && f->meant == 0;
 }
 
-/* Blank boxes of the old recipe have drifted, or have become right again. */
+/* Blank boxes of the old recipe have drifted, or match again. */
 static void sort_blanks(struct pool *p, struct profile *f)
 {
     for (int k = BLANK_FRESH; k <= BLANK_DRIFTED; k++) {
@@ -60,7 +60,7 @@ static void update(struct pool *p, struct profile *f, const struct pool_profile 
     f->conf = *conf;
     if (is_changed) {
         sort_blanks(p, f);
-        f->failures = 0; /* the new recipe may do better */
+        f->failures = 0; /* the new recipe may work */
         f->retry_ns = 0;
         f->is_open = false;
     }

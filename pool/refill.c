@@ -1,4 +1,4 @@
-/* refill.c - how many boxes a profile should make or give up now. Pure arithmetic: no pool, no
+/* refill.c - how many boxes a profile should make or destroy now. Pure arithmetic: no pool, no
  * clock, so every rule can be tested with a table. */
 #include "pool/internal.h"
 
@@ -66,7 +66,7 @@ static void plan_drift(const struct refill_view *v, unsigned allowed, struct ref
         ret->doom_drifted = 1;
 }
 
-/* Boxes for one caller leave a create to the others, and the trial of a profile that fails. */
+/* Boxes for one caller leave one create to the others, and the trial of a failing profile. */
 static unsigned special_allowed(const struct refill_view *v)
 {
     bool is_short = v->waiting + v->target > v->fresh + v->drifted + v->making;

@@ -1,4 +1,5 @@
-/* refill.h - how many boxes a profile should make or give up now: pure arithmetic, without the pool. */
+/* refill.h - how many boxes a profile should make or destroy now: pure arithmetic, without the
+ * pool. */
 #ifndef POOL_REFILL_H
 #define POOL_REFILL_H
 
@@ -11,7 +12,7 @@ struct refill_view {
     unsigned fresh;
     unsigned drifted;
     unsigned making;
-    unsigned in_flight; /* INTENT CREATING, and STARTING unless they are merely waited for */
+    unsigned in_flight; /* INTENT CREATING, and STARTING unless they only have to become ready */
     unsigned flying;    /* of them: made for one acquire */
     unsigned dying;
     unsigned target;

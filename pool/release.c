@@ -1,5 +1,5 @@
-/* release.c - what the owner of a box asks for: give it back, keep it longer, destroy it. A stale
- * generation or a wrong caller is refused before anything changes. */
+/* release.c - requests of the owner of a box: release, renew, destroy. A stale generation or a
+ * wrong caller is refused before anything changes. */
 #include "pool/internal.h"
 
 static void refuse(struct pool *p, struct req_id req, int code)
@@ -12,7 +12,7 @@ static void refuse(struct pool *p, struct req_id req, int code)
     emit_refusal(p, req, &r, 0);
 }
 
-/* The id is bound no longer: tell how it ended, to whom it belonged. */
+/* The id is no longer bound: its former owner gets the reason of the end. */
 static void refuse_unbound(struct pool *p, const struct pool_event *ev)
 {
     const struct past *past = past_find(p, ev->u.on.sandbox_id);
@@ -41,7 +41,7 @@ static struct slot *find_by_name(struct pool *p, const struct pool_event *ev)
     return box != NULL ? box_find(p, box->id) : s;
 }
 
-/* The box the event is about, or NULL and a refusal. */
+/* The box of the event, or NULL after a refusal. */
 static struct slot *find_target(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = ev->box.v != 0 ? box_find(p, ev->box) : find_by_name(p, ev);
@@ -76,7 +76,7 @@ static struct waiter *wait_for(struct pool *p, const struct pool_event *ev, stru
     return w;
 }
 
-/* An acquire that was about to be told "kept" must not be told of a box given back meanwhile. */
+/* An acquire must not be answered with a box (`kept`) that was released in the meantime. */
 static void redo_kept(struct pool *p, struct slot *s)
 {
     struct list_node *next;
@@ -113,7 +113,8 @@ static void doom_for(struct pool *p, const struct pool_event *ev, struct slot *s
         doom_unrecorded(p, s);
 }
 
-/* One whose reply was not delivered is parked at once, and its row follows: until then a crash would bring the lease back. */
+/* One whose reply was not delivered is parked at once, and its row is written later: until then a
+ * crash would restore the lease. */
 static bool is_stored(const struct slot *s)
 {
     return !list_is_linked(&s->dirty_link) && s->open_writes == 0;

@@ -1,4 +1,4 @@
-/* release.h - a box is given back. */
+/* release.h - a box is released. */
 #ifndef POOL_RELEASE_H
 #define POOL_RELEASE_H
 

@@ -1,19 +1,19 @@
-/* restore.c - rows of the store become slots again. Rows are believed: leases stand and deadlines
- * run, but blank boxes wait for a listing and a probe before anyone gets one. Nothing is asked of
- * anybody here; the first step does that. */
+/* restore.c - makes slots from rows of the store. Rows are trusted: leases continue and deadlines
+ * run, but blank boxes wait for a listing and a probe before a caller gets one. Nothing is
+ * requested here; the first step does that. */
 #include <string.h>
 
 #include "pool/internal.h"
 
-/* The newer one may be an intent that came to nothing: then this was the id's last generation. */
+/* The newer one may be an intent that failed: then this was the id's last generation. */
 static void remember_replaced(struct pool *p, const struct pool_box *b, const struct slot *by)
 {
     if (b->generation < by->box.generation)
         past_remember(p, b->sandbox_id, b->generation, POOL_END_ORPHAN, b->principal);
 }
 
-/* A binding that a newer one of the same id has replaced: a crash fell between the end of the old
- * box and its row. */
+/* A binding that was replaced by a newer one of the same id: a crash happened between the end of
+ * the old box and its row. */
 static void doom_replaced(struct pool *p, struct slot *s)
 {
     bind_cut(p, s);
@@ -28,8 +28,8 @@ static bool is_promised(const struct slot *s)
     return s->box.state == POOL_LEASED || s->box.state == POOL_PARKED;
 }
 
-/* A box that was being made for a thread and came to nothing has used up no generation: the next box of
- * the thread has the same, and the row of the first is still there when its end could not be stored. */
+/* A box that was being made for a thread and failed has used no generation: the next box of the
+ * thread has the same one, and the row of the first still exists if its end could not be stored. */
 static bool is_newer(const struct slot *s, const struct slot *other)
 {
     if (s->box.generation != other->box.generation)
@@ -95,8 +95,8 @@ static bool settled_state(enum pool_state state, enum pool_state *ret)
     return false;
 }
 
-/* Nobody has said whether its create made anything; `was` is the state of its row. */
-static bool is_unheard(const struct slot *s, enum pool_state was)
+/* It is not known whether its create made a box; `was` is the state of its row. */
+static bool is_create_unknown(const struct slot *s, enum pool_state was)
 {
     if (s->box.state == POOL_DOOMED)
         return was == POOL_INTENT || was == POOL_CREATING;
@@ -109,7 +109,7 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
     enum pool_state state = s->box.state;
 
     s->lease_from = POOL_PARKED;
-    s->is_known = true; /* an owner was told of it in an earlier life */
+    s->is_known = true; /* an owner got a reply for it in an earlier life */
     s->committed_ns = s->box.expires_ns;
     if (state == POOL_LEASED && s->box.idle_ns != POOL_NEVER) /* what the row may be behind by */
         s->box.active_ns = time_after(s->box.active_ns, s->box.idle_ns / 4);
@@ -123,7 +123,7 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
     index_set_ref(p, s, s->box.ref);
     if (state == POOL_DOOMED)
         s->box.end = POOL_END_ORPHAN;
-    s->is_unheard = is_unheard(s, was);
+    s->is_create_unknown = is_create_unknown(s, was);
     box_enter(p, s, state);
     s->changed_ns = 0;
     if (state == POOL_DOOMED)

@@ -1,5 +1,5 @@
-/* space.c - no box is made while the disk they would lie on is nearly full. Those that exist go on,
- * and go: only what needs more space has to wait. */
+/* space.c - no box is made while the disk for boxes is nearly full. Existing boxes can be used and
+ * destroyed: only what needs more space has to wait. */
 #include "base/str.h"
 #include "pool/internal.h"
 
@@ -13,6 +13,6 @@ void space_step(struct pool *p, const struct pool_event *ev)
         emit_event(p, p->is_space_low ? POOL_FACT_DISK_LOW : POOL_FACT_DISK_OK, NULL,
                    p->space_reason);
     for (unsigned i = 0; i < p->profile_count && p->is_space_low; i++)
-        for (unsigned line = 0; line < LINE_COUNT; line++) /* told now, not at their deadlines */
+        for (unsigned line = 0; line < LINE_COUNT; line++) /* refused now, not at their deadlines */
             turn_refuse_all(p, &p->profiles[i], line, NULL);
 }

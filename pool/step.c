@@ -1,5 +1,5 @@
-/* step.c - one event in. Whatever it was, the step ends the same way: due times are met, waiters
- * whose box changed look again, free places are given out, rows that changed are written. */
+/* step.c - processes one event. Every step ends the same way: due times are processed, waiters
+ * whose box changed are dispatched again, free places are assigned, changed rows are written. */
 #include "pool/internal.h"
 
 static void abandon(struct pool *p, const struct pool_event *ev)
@@ -18,13 +18,13 @@ static void answer_create(struct pool *p, const struct pool_event *ev)
         make_create_failed(p, ev);
 }
 
-/* What nobody was asked for. */
+/* An answer without a request. */
 static void found_out(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
     if (s != NULL && ev->kind == POOL_EV_ABSENT)
-        hear_hint(p, s);
+        recheck_hint(p, s);
     else if (s != NULL)
         doom_died(p, s,
                   ev->kind == POOL_EV_DIED      ? POOL_END_DIED

@@ -1,6 +1,6 @@
 /* turns.c - who is served next in the two lines of a profile. Principals take turns, the users of a
- * principal take turns among themselves, and a user's requests are served as they came: names that
- * a caller makes up cannot hold up another caller. A principal that is served goes to the end of
+ * principal take turns among themselves, and a user's requests are served in order of arrival: a
+ * caller cannot get more turns by inventing names. A principal that is served goes to the end of
  * every line it waits in, so it is not served again before all others that wait now. */
 #include <string.h>
 
@@ -53,8 +53,8 @@ void party_leave(struct pool *p, const struct waiter *w)
     list_push_front(&p->free_parties, &a->link);
 }
 
-/* Of the places it has and those that are free it may use a part only. Alone it gets nearly all of
- * them, several get equal parts, and one that comes new always finds some. */
+/* It may use only a part of its own and the free places together. Alone it gets nearly all of them,
+ * several get equal parts, and a new one always finds some. */
 bool party_may_wait(const struct pool *p, uint64_t principal)
 {
     const struct party *a = party_find(p, principal);
@@ -173,7 +173,7 @@ static void turn_make(struct pool *p, struct group *g, struct waiter *w)
     w->turn = t;
 }
 
-/* Nearly in the order of arrival: one that comes back after a while, and is not the oldest, is behind. */
+/* Nearly in the order of arrival: a waiter that returns later, and is not the oldest, is behind. */
 static void queue_push(struct profile *f, struct waiter *w)
 {
     const struct list_node *first = list_first(&f->queue);
@@ -256,8 +256,8 @@ struct waiter *turn_head(const struct profile *f, enum line line)
     return waiter_of(list_first(&t->waiters));
 }
 
-/* Boxes are made for principals in turn, whatever their lines, so that one cannot take all the room
- * by waiting in another profile. */
+/* Boxes are made for principals in turn, across all lines, so that one cannot take all the room by
+ * waiting in another profile. */
 bool turn_is_before(const struct profile *f, enum line line, const struct waiter *other)
 {
     const struct group *a = first_group(f, line);

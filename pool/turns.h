@@ -10,7 +10,7 @@
 struct profile;
 struct refusal;
 
-/* A principal of which somebody waits. */
+/* A principal with waiting acquires. */
 struct party {
     uint64_t principal;
     unsigned waiting;      /* its part of pool.waiting */
@@ -52,10 +52,10 @@ void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
 uint64_t turn_oldest_ns(const struct profile *f);
 /* Served next; NULL when nobody waits. */
 struct waiter *turn_head(const struct profile *f, enum line line);
-/* Whether a box is to be made for the head of this line rather than for `other`; NULL is last. */
+/* Whether a box is made for the head of this line rather than for `other`; NULL is last. */
 bool turn_is_before(const struct profile *f, enum line line, const struct waiter *other);
 void turn_made(struct pool *p, const struct waiter *w); /* a box is being made for it */
-/* The head is being served: the others of its line come first from now on. */
+/* The head is being served: from now on the others of its line come first. */
 void turn_rotate(struct pool *p, struct profile *f, enum line line);
 void turn_refuse_all(struct pool *p, struct profile *f, enum line line, const struct refusal *r);
 

@@ -1,4 +1,4 @@
-/* types.h - what a box, a profile and the configuration are to the pool, and the names of states,
+/* types.h - boxes, profiles and the configuration as the pool uses them, and the names of states,
  * sources and ends. Part of pool.h. */
 #ifndef POOL_TYPES_H
 #define POOL_TYPES_H
@@ -21,7 +21,7 @@
 #define POOL_BACKENDS_MAX 128 /* their indexes are below this */
 #define POOL_NEVER UINT64_MAX
 
-/* Ids are structs so that the compiler catches a mix-up. Zero is no id. */
+/* Ids are structs so that the compiler detects a mix-up. Zero is not an id. */
 struct box_id {
     uint64_t v;
 };
@@ -67,7 +67,7 @@ enum pool_end {
     POOL_END_TTL,
     POOL_END_IDLE,
     POOL_END_EVICTED,
-    POOL_END_DIED, /* the backend says it is dead or it is absent from a clean list */
+    POOL_END_DIED, /* the backend reports that it is dead, or a clean listing does not show it */
     POOL_END_AGED,
     POOL_END_DRIFT,
     POOL_END_SHRUNK,
@@ -75,13 +75,13 @@ enum pool_end {
     POOL_END_CREATE_FAILED,
     POOL_END_NOT_READY,
     POOL_END_ORPHAN,
-    POOL_END_NETLESS,   /* what served its network has ended, so the box was, too */
-    POOL_END_RESTARTED, /* died with the machine, which has started anew since */
-    POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was, too */
+    POOL_END_NETLESS,   /* its network process has ended, so the box was ended, too */
+    POOL_END_RESTARTED, /* ended with the machine, which has restarted since */
+    POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was ended, too */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
-/* Whether the owner did not end it itself: its next call is told SP_SANDBOX_LOST. */
+/* Whether it ended without a request of its owner: the next call gets SP_SANDBOX_LOST. */
 bool pool_end_is_loss(enum pool_end end);
 /* Whether nobody ended it. */
 bool pool_end_is_death(enum pool_end end);
@@ -90,17 +90,17 @@ enum pool_verdict {
     POOL_UNKNOWN,
     POOL_ALIVE,
     POOL_DEAD,
-    POOL_SILENT, /* its backend says that it runs, but it does not answer itself */
-    POOL_ABSENT, /* its backend does not know it, and it does not answer: a question, not yet dead */
+    POOL_SILENT, /* its backend reports that it runs, but it does not answer itself */
+    POOL_ABSENT, /* its backend does not know it, and it does not answer: not yet counted as dead */
     POOL_VERDICT_COUNT
 };
 
-/* What the agent of a box says. */
+/* The answer of a box's agent. */
 enum pool_use {
-    POOL_USE_UNKNOWN, /* it was not reached, which says nothing about the box */
-    POOL_USE_NONE,    /* nothing runs; somebody was served last at `active_ns` */
+    POOL_USE_UNKNOWN, /* it was not reached, which proves nothing about the box */
+    POOL_USE_NONE,    /* nothing runs; the last request was served at `active_ns` */
     POOL_USE_BUSY,    /* a request is being served, or what was started through it runs */
-    POOL_USE_CANNOT,  /* the box has no agent that could tell */
+    POOL_USE_CANNOT,  /* the box has no agent that could answer */
     POOL_USE_COUNT
 };
 
@@ -112,11 +112,11 @@ struct pool_profile {
     char name[POOL_NAME_MAX + 1];
     uint64_t spec_hash; /* what a box is made from; a blank box with another hash has drifted */
     unsigned backend;   /* index the engine gave it */
-    bool is_retired;    /* no longer in the config: nothing new, its blanks go */
+    bool is_retired;    /* no longer in the configuration: no new boxes, blank ones are destroyed */
     bool want_discover; /* ask the backend for the id before using a blank box */
-    bool is_watched;    /* the backend tells of deaths by itself, so kept boxes need no check */
+    bool is_watched;    /* the backend reports deaths by itself, so kept boxes need no check */
     bool can_bind;      /* its boxes have labels that name their owner: see POOL_FX_BIND */
-    bool is_elsewhere;  /* a box that starts costs this machine nothing: only calls are counted */
+    bool is_elsewhere;  /* a starting box costs this machine nothing: only calls are counted */
     unsigned warm_min;
     unsigned warm_max;
     unsigned create_max; /* creates in flight; with is_elsewhere those not yet answered, else also
@@ -130,9 +130,10 @@ struct pool_profile {
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;  /* surplus blank boxes are kept this long */
     uint64_t
-        check_after_ns; /* unwatched: a box that has not answered for so long is asked before it
-                              * is given, a blank one too */
-    uint64_t blank_check_ns; /* a blank box unseen this long is asked before it is given; 0 never */
+        check_after_ns; /* unwatched: a box that has not answered for so long is checked before it
+                         * is leased, a blank one too */
+    uint64_t blank_check_ns; /* a blank box unseen this long is checked before it is leased; 0
+                              * never */
     uint64_t backoff_min_ns; /* after a failed create */
     uint64_t backoff_max_ns;
     unsigned breaker_after; /* consecutive failures that open the circuit */
@@ -141,8 +142,8 @@ struct pool_profile {
 struct pool_config {
     unsigned max_boxes;   /* hard cap */
     unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
-    /* Of the places in the queue that it has and that are free, a principal may use this part; 0 or
-     * 100: all of them. */
+    /* A principal may use this part of its own and the free places in the queue together; 0 or 100:
+     * all of them. */
     unsigned share_percent;
     uint64_t seed;        /* ids, jitter */
     unsigned restore_max; /* room for this many restored boxes, when more than max_boxes */
@@ -185,7 +186,7 @@ struct pool_box {
     unsigned busy;       /* commands and streams running: the idle clock holds still */
     enum pool_end end;   /* why it is doomed */
     bool is_unseen;      /* restored, and no listing has shown it yet */
-    bool is_rebooted;    /* restored, of this machine, which has started anew since */
+    bool is_rebooted;    /* restored, of this machine, which has restarted since */
     bool is_stale;       /* restored from what may be an older copy of the rows: without an owner in
                           * row and labels it is destroyed, not blank */
 };

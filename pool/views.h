@@ -1,5 +1,5 @@
-/* views.h - what can be seen of the pool: its boxes, who waits, and all of it in numbers. What these
- * functions return is valid until the next step. Part of pool.h. */
+/* views.h - read access to the pool: its boxes, its waiters, and statistics. What these functions
+ * return is valid until the next step. Part of pool.h. */
 #ifndef POOL_VIEWS_H
 #define POOL_VIEWS_H
 
@@ -9,8 +9,8 @@ struct pool;
 
 /* --- boxes --- */
 
-/* Its lease is committed, by rows that are not in doubt: address and token may be shown to its owner.
- * Whatever shows them of a box in another state lets somebody keep a token that the next owner of a
+/* Its lease is committed, by rows that are not in doubt: address and token may be shown to its
+ * owner. If they were shown in another state, a caller could keep a token that the next owner of a
  * blank box gets. */
 bool pool_is_shown(const struct pool_box *box);
 const struct pool_box *pool_find_box(const struct pool *p, struct box_id id);
@@ -24,15 +24,16 @@ const struct pool_box *pool_find_ending(const struct pool *p, const char *sandbo
  * end. */
 const struct pool_box *pool_first(const struct pool *p, uint64_t after, size_t *ret_at);
 const struct pool_box *pool_next(const struct pool *p, size_t *at);
-/* The same among those that are, or were until their end began, of one principal; and the next one. Costs
- * nothing for the boxes of others. */
+/* The same for boxes that belong, or belonged until their end began, to one principal; and the next
+ * one. Boxes of others cost nothing. */
 const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after);
 const struct pool_box *pool_next_of(const struct pool_box *box);
 const struct pool_box *pool_slot(const struct pool *p, size_t index); /* from 0; or NULL */
 size_t pool_slot_count(const struct pool *p);
 
-/* When time alone ends a leased or parked box, POOL_NEVER for never; *ret_by gets "ttl", "idle", "parked"
- * or "". A box that is idle by then and whose agent says that something is at work in it goes on. */
+/* When time alone ends a leased or parked box, POOL_NEVER for never; *ret_by gets "ttl", "idle",
+ * "parked" or "". An idle box continues if its agent then reports that something is at work in
+ * it. */
 uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by);
 
 /* A box whose end is under way, by the id it had, as callers are shown it: one that was given up on purpose. */
@@ -84,7 +85,7 @@ const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
 /* Index by name; -1 when unknown. */
 int pool_profile_index(const struct pool *p, const char *name);
 
-/* --- who waits --- */
+/* --- waiters --- */
 
 /* An acquire that waits. */
 struct pool_waiting {
@@ -99,7 +100,7 @@ struct pool_waiting {
 bool pool_find_waiting(const struct pool *p, const char *sandbox_id, uint64_t principal,
                        struct pool_waiting *ret);
 
-/* Nothing is free, will be soon, or can be evicted: a new box cannot be had. */
+/* No box is free, will be free soon, or can be evicted: no new box is possible. */
 bool pool_is_exhausted(const struct pool *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* waiter.c - requests that cannot be answered yet. A waiter is in exactly one phase, and the phase
- * says which list, map and heap it is on; waiter_enter() is the one place that changes it. */
+/* waiter.c - requests that cannot be answered yet. A waiter is in exactly one phase, which decides
+ * its list, map and heap; waiter_enter() is the one place that changes it. */
 #include <string.h>
 
 #include "pool/internal.h"
@@ -30,7 +30,7 @@ struct waiter *waiter_find_thread(const struct pool *p, const char *sandbox_id)
     return n != NULL ? container_of(n, struct waiter, by_sandbox) : NULL;
 }
 
-/* One that was used before, if there is one: so only as much memory is touched as was needed. */
+/* One that was used before, if there is one: so no more memory is touched than needed. */
 static struct waiter *take_free(struct pool *p)
 {
     struct list_node *n = list_pop_front(&p->free_waiters);
@@ -43,7 +43,7 @@ static struct waiter *take_free(struct pool *p)
     return &p->waiters[p->waiter_count - 1];
 }
 
-/* As long as somebody means a profile by its index, that index is not given to another profile. */
+/* While an acquire refers to a profile by its index, that index is not given to another profile. */
 static void count_meant(struct pool *p, const struct waiter *w, int delta)
 {
     if (w->kind == POOL_EV_ACQUIRE && w->acquire.profile < POOL_PROFILES_MAX)
@@ -78,8 +78,8 @@ static bool phase_is_waiting(enum waiter_phase phase)
            phase == WAITER_DISCOVERING || phase == WAITER_PAUSED;
 }
 
-/* A discovery and a check have the deadline of their effect. Those who wait for a commit and have no
- * deadline of their own are answered when the disk is known to hang: waiter_store_down(). */
+/* A discovery and a check have the deadline of their effect. Requests that wait for a commit and
+ * have no deadline are answered when the disk is known to hang: waiter_store_down(). */
 static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
 {
     switch (w->phase) {
@@ -89,7 +89,7 @@ static uint64_t phase_deadline(const struct pool *p, struct waiter *w)
         return w->acquire.deadline_ns;
     case WAITER_PAUSED:
         return MIN_OF(w->retry_ns, w->acquire.deadline_ns);
-    case WAITER_COMMIT: /* a box that came at the last moment has to be stored all the same */
+    case WAITER_COMMIT: /* a box that arrives at the last moment must still be stored */
         if (w->kind != POOL_EV_ACQUIRE)
             return POOL_NEVER;
         if (w->commit_ns == 0) /* once, however often it looks for another box */
@@ -153,7 +153,7 @@ static void leave_phase(struct pool *p, struct waiter *w)
     w->phase = WAITER_NEW;
 }
 
-/* An heir comes with the turn it takes over. */
+/* An heir arrives with the turn it takes over. */
 static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase)
 {
     struct list *l;
@@ -166,8 +166,8 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
     if (phase == WAITER_QUEUED && w->turn == NULL)
         turn_push(p, w);
     else if (phase == WAITER_REDO && w->acquire.is_special)
-        list_push_front(l,
-                        &w->link); /* the others of its thread can share its box, not it theirs */
+        list_push_front(l, &w->link); /* the others of its thread can share its box, but it cannot
+                                    * share theirs */
     else if (l != NULL)
         list_push_back(l, &w->link);
     if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING || phase == WAITER_PAUSED)
@@ -188,7 +188,7 @@ void waiter_join(struct pool *p, struct waiter *w, struct waiter *primary)
     leave_phase(p, w);
     w->primary = primary;
     join_phase(p, w, WAITER_JOINED);
-    /* Whoever joined this one waits for the same now. */
+    /* Waiters that joined this one now wait for the same. */
     for (struct list_node *n = list_first(&w->joined); n != NULL; n = list_first(&w->joined)) {
         struct waiter *j = waiter_of(n);
 
@@ -228,7 +228,7 @@ void waiter_redo_all(struct pool *p, struct slot *s)
     }
 }
 
-/* The first who joined `w`, special ones before the others; NULL when nobody did. */
+/* The first waiter that joined `w`, special ones before the others; NULL if there is none. */
 static struct waiter *find_heir(const struct waiter *w)
 {
     struct list_node *first = list_first(&w->joined);
@@ -239,8 +239,8 @@ static struct waiter *find_heir(const struct waiter *w)
     return first != NULL ? waiter_of(first) : NULL;
 }
 
-/* The turn is one for a profile. What a box is to be made with was worked out for the profile that the caller meant: the
- * backend of another one may have to be given more of it at once. */
+/* A turn belongs to one profile. The extras that a box is made with were computed for the profile
+ * that the caller named: the backend of another profile may need more of them at creation. */
 static bool can_take_turn(const struct waiter *w, const struct waiter *heir)
 {
     return w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
@@ -257,7 +257,8 @@ static void hand_over(struct pool *p, struct waiter *w)
     if (heir == NULL)
         return;
     leave_phase(p, heir);
-    if (heir->acquire.is_special && heir->tries < w->tries) { /* the pause is its thread's */
+    if (heir->acquire.is_special && heir->tries < w->tries) { /* the pause is shared by its
+                                                               * thread */
         heir->tries = w->tries;
         heir->retry_ns = w->retry_ns;
         memcpy(heir->reason, w->reason, sizeof(heir->reason));
@@ -303,7 +304,7 @@ void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_sourc
 {
     if (w->kind == POOL_EV_ACQUIRE) {
         p->acquires[source]++;
-        s->told++;
+        s->reply_count++;
     }
     emit_reply_ok(p, w->req, s, source, p->now_ns - w->since_ns);
     waiter_end(p, w);
@@ -335,7 +336,7 @@ void waiter_overdue(struct pool *p, struct waiter *w)
     }
     if (w->phase == WAITER_BOX && w->silences > 0 && !w->is_checked && w->slot->absences == 0 &&
         (w->slot->box.state == POOL_LEASED || w->slot->box.state == POOL_PARKED)) {
-        w->is_checked = true; /* nobody says that it is gone: its owner gets it as it is */
+        w->is_checked = true; /* nobody reports that it is gone: its owner gets it as it is */
         waiter_enter(p, w, WAITER_REDO);
         return;
     }
@@ -343,14 +344,14 @@ void waiter_overdue(struct pool *p, struct waiter *w)
     waiter_refuse(p, w, &r);
 }
 
-/* It is only asked whether it still answers. */
+/* It is only being verified. */
 static bool has_its_box(const struct waiter *w)
 {
     return w->phase == WAITER_BOX && w->slot->box.state == POOL_LEASED;
 }
 
-/* Also when the disk hangs: then nothing will come of their writes for a while. What becomes of these
- * is settled when it is known; a lease nobody was told of is undone. */
+/* Also when the disk hangs: then the writes have no result for a while. They are settled when it is
+ * known; a lease without any reply is undone. */
 void waiter_store_down(struct pool *p)
 {
     for (size_t i = 0; i < p->waiter_count; i++) {

@@ -11,7 +11,7 @@ struct refusal;
 struct slot;
 struct turn;
 
-/* What a queued acquire waits for: any blank box, or a box that is made for it. */
+/* What a queued acquire waits for: any blank box, or a box made for it. */
 enum line { LINE_BLANK, LINE_SPECIAL, LINE_COUNT };
 
 enum waiter_phase {
@@ -73,11 +73,11 @@ struct waiter *waiter_find(const struct pool *p, struct req_id req);
 struct waiter *waiter_find_thread(const struct pool *p, const char *sandbox_id);
 void waiter_enter(struct pool *p, struct waiter *w, enum waiter_phase phase);
 void waiter_join(struct pool *p, struct waiter *w, struct waiter *primary);
-/* To the box, with everyone who joined it. */
+/* Attaches it to the box, with all that joined it. */
 void waiter_attach(struct pool *p, struct waiter *w, struct slot *s, enum waiter_phase phase,
                    uint64_t write);
 void waiter_redo_all(struct pool *p, struct slot *s); /* those that wait for a stable state */
-/* All three end the waiter; who joined it takes its place. */
+/* All three end the waiter; the next one that joined it takes its place. */
 void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source);
 void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r);
 void waiter_end(struct pool *p, struct waiter *w);

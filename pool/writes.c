@@ -1,5 +1,5 @@
-/* writes.c - answers of the store. A box remembers the one commit its state waits for; any other
- * write that fails only leaves its row to be written again. Rows are whole, so the last one that
+/* writes.c - answers of the store. A box remembers the one commit that its state waits for; if any
+ * other write fails, its row is only written again. Rows are complete, so the last one that
  * succeeds is right. */
 #include "pool/internal.h"
 
@@ -37,8 +37,8 @@ static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
     }
 }
 
-/* Older writes that still wait may move the deadline again, and their callers are told so: a row with the
- * old one must not follow them. */
+/* Pending older writes may move the deadline again, and their callers get that deadline: a row with
+ * the old one must not follow them. */
 static bool is_settled(const struct slot *s)
 {
     return !s->is_reverted || s->open_writes == 0;
@@ -54,8 +54,8 @@ static void fall_back(struct pool *p, struct slot *s)
         box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
 }
 
-/* What the store's row says of the deadline. A write that is refused because too many wait is answered
- * before those that wait: then an older one still decides. */
+/* Records the deadline in the store's row. A write that is refused because too many wait is
+ * answered before the waiting ones: then an older one still decides. */
 static void note_deadline(struct pool *p, struct slot *s, const struct pool_event *ev, bool is_ok)
 {
     if (is_ok)
@@ -65,7 +65,8 @@ static void note_deadline(struct pool *p, struct slot *s, const struct pool_even
     fall_back(p, s);
 }
 
-/* Kept acquires and renewals: the lease stands either way, only its deadline depends on it. */
+/* Kept acquires and renewals: the lease stays in both cases, only its deadline depends on the
+ * write. */
 static void extension_answered(struct pool *p, struct slot *s, uint64_t write, bool is_ok)
 {
     struct refusal r = {.code = SP_STORE_UNAVAILABLE,
@@ -80,7 +81,7 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
         if (w->phase != WAITER_COMMIT || w->write != write)
             continue;
         if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
-            continue; /* it ends in this step: they are told that, or look for another box */
+            continue; /* it ends in this step: they get that answer, or look for another box */
         lease_touch(p, s, p->now_ns);
         if (is_ok && w->kind == POOL_EV_RENEW)
             emit_event(p, POOL_FACT_RENEWED, s, NULL);
@@ -105,7 +106,7 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
 
     if (write == p->mode_write && ev->box.v == 0) {
         p->mode_write = 0;
-        if (!is_ok) { /* else it may have changed since, and is to be written again */
+        if (!is_ok) { /* otherwise it may have changed since, and has to be written again */
             p->is_mode_dirty = true;
             p->mode_retry_ns = time_after(p->now_ns, POOL_REWRITE_NS);
         }
@@ -164,7 +165,7 @@ static void write_row(struct pool *p, struct slot *s)
     case POOL_DOOMED:
         s->wait_write = box_write(p, s, POOL_WRITE_DELETING);
         break;
-    case POOL_DESTROYING: /* it went before its row could be written */
+    case POOL_DESTROYING: /* it was destroyed before its row could be written */
         (void) box_write(p, s, POOL_WRITE_DELETING);
         break;
     case POOL_FORGETTING:
@@ -200,8 +201,8 @@ uint64_t writes_flush(struct pool *p)
         }
         box_mark_dirty(p, s, 0);
     }
-    /* Many can end at once: their rows follow the pace of the store, and whoever asks for one comes
-     * first. */
+    /* Many boxes can end at once: their rows are written at the speed of the store, and boxes that
+     * a caller asks for come first. */
     for (n = list_first(&p->dirty); n != NULL; n = list_first(&p->dirty)) {
         struct slot *s = container_of(n, struct slot, dirty_link);
 

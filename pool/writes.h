@@ -6,7 +6,7 @@
 #include "pool/pool.h"
 
 #define POOL_REWRITE_NS (1 * NS_PER_S) /* a row that could not be written, store up */
-#define POOL_FLUSH_MAX 384             /* rows that nobody waits for, in the store's queue */
+#define POOL_FLUSH_MAX 384             /* rows without a waiting caller, in the store's queue */
 
 void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok);
 void writes_store_state(struct pool *p, bool is_up);
