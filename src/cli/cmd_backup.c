@@ -54,7 +54,7 @@ int cmd_backup(struct cli *c)
 
     if (w.fd < 0) {
         (void) fprintf(c->err, "sandpool: '%s' cannot be made: %s%s\n", path, strerror(errno),
-                       errno == EEXIST ? " (name a file that is not there)" : "");
+                       errno == EEXIST ? " (name a file that does not exist)" : "");
         return CLI_FAILED;
     }
     r = sp_stream(c->client, "/v1/backup", NULL, on_data, &w, &failure);
@@ -69,7 +69,7 @@ int cmd_backup(struct cli *c)
         return cli_fail(c, &failure);
     }
     if (w.bytes < sizeof(magic) || memcmp(w.head, magic, sizeof(magic)) != 0)
-        return give_up(c, path, "what the daemon sent is no database");
+        return give_up(c, path, "the daemon did not send a database");
     if (cli_wants_json(c))
         (void) fprintf(c->out, "{\"bytes\":%llu}\n", (unsigned long long) w.bytes);
     else

@@ -121,7 +121,7 @@ static int examine_here(struct cli *c, struct buf *out)
     (void) close(TAKE_FD(far)); /* so that the child's end is the last one */
     if (!read_all(near, out)) {
         (void) kill(pid, SIGKILL); /* ours, and not yet waited for */
-        (void) fprintf(c->err, "sandpool: the examination did not come to its end\n");
+        (void) fprintf(c->err, "sandpool: the checks did not finish in time\n");
     }
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;

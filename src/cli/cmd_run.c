@@ -93,7 +93,7 @@ static void release(struct holder *h, bool want_destroy, int signal_fd)
             r == SP_STALE_GENERATION)
             return;
     } while (run_now_ms() < deadline_ms && !has_signal(signal_fd, RELEASE_PAUSE_MS));
-    (void) fprintf(c->err, "sandpool: the box %s was not given back: ", h->lease.sandbox_id);
+    (void) fprintf(c->err, "sandpool: the box %s was not released: ", h->lease.sandbox_id);
     out_text(c->err, f.message);
     (void) fprintf(c->err, "; 'sandpool destroy %s' does it\n", h->lease.sandbox_id);
 }

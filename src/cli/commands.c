@@ -6,7 +6,7 @@
 const struct cli_option cli_common[] = {
     {"socket", 's', CLI_TEXT, "PATH",
      "the daemon's socket (default: $SANDPOOL_SOCKET, else " SP_DEFAULT_SOCKET ")", NULL},
-    {"json", 'j', CLI_FLAG, NULL, "the daemon's answer as JSON, for machines", NULL},
+    {"json", 'j', CLI_FLAG, NULL, "print the daemon's answer as JSON", NULL},
     {"timeout", 0, CLI_DURATION, "TIME", "how long the daemon may take to answer (default: 60s)",
      NULL},
     {"help", 'h', CLI_FLAG, NULL, "this text", NULL},
@@ -22,76 +22,78 @@ const struct cli_option cli_common[] = {
 static const struct cli_option no_options[] = {END_OPTIONS};
 
 static const struct cli_option acquire_options[] = {
-    {"user", 'u', CLI_TEXT, "USER", "whose thread it is (default: default)", NULL},
-    {"profile", 'p', CLI_TEXT, "NAME", "kind of box (default: the thread's own, else default)",
-     NULL},
+    {"user", 'u', CLI_TEXT, "USER", "user of the thread (default: default)", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME",
+     "profile of the box (default: the thread's own, else default)", NULL},
     {"id", 0, CLI_TEXT, "ID", "use this sandbox id instead of a computed one", NULL},
     {"wait", 'w', CLI_DURATION, "TIME", "wait this long for a box; 0: do not wait", NULL},
     {"ttl", 0, CLI_DURATION, "TIME", "end the lease after this time (default: the profile's)",
      NULL},
     {"idle", 0, CLI_DURATION, "TIME", "destroy it when idle this long (default: the profile's)",
      NULL},
-    {"metadata", 0, CLI_TEXT, "JSON", "an object that is kept with the box", NULL},
+    {"metadata", 0, CLI_TEXT, "JSON", "an object that is stored with the box", NULL},
     {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable in the box; may be repeated", NULL},
-    {"mount", 0, CLI_LIST, "/HERE:/THERE[:ro]", "a path of the daemon's machine; may be repeated",
-     NULL},
+    {"mount", 0, CLI_LIST, "/HERE:/THERE[:ro]",
+     "mount a path of the daemon's machine; may be repeated", NULL},
     {"memory", 0, CLI_TEXT, "SIZE", "memory of the box, like 512M (default: the profile's)", NULL},
     {"cpus", 0, CLI_TEXT, "N", "processors of the box, like 1.5 (default: the profile's)", NULL},
     {"pids", 0, CLI_NUMBER, "N", "processes of the box (default: the profile's)", NULL},
     {"export", 0, CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
-    {"verbose", 'v', CLI_FLAG, NULL, "say what it waits for (without: on a terminal only)", NULL},
+    {"verbose", 'v', CLI_FLAG, NULL, "show what it waits for (default: only on a terminal)", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option run_options[] = {
-    {"profile", 'p', CLI_TEXT, "NAME", "kind of box (default: the thread's own, else default)",
-     NULL},
+    {"profile", 'p', CLI_TEXT, "NAME",
+     "profile of the box (default: the thread's own, else default)", NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "use the box of this thread and keep it for the thread",
      NULL},
-    {"user", 'u', CLI_TEXT, "USER", "whose thread it is (default: default)", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "user of the thread (default: default)", NULL},
     {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable; may be repeated", NULL},
     {"cwd", 'C', CLI_TEXT, "DIR", "directory in the box to start in", NULL},
     {"as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL},
     {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
-    {"keep", 0, CLI_FLAG, NULL, "do not give the box back; its id is printed on stderr", NULL},
+    {"keep", 0, CLI_FLAG, NULL, "do not release the box; its id is printed on stderr", NULL},
     {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
-    {"no-stdin", 0, CLI_FLAG, NULL, "do not pass our input on", NULL},
-    {"verbose", 'v', CLI_FLAG, NULL, "say what it waits for (without: on a terminal only)", NULL},
+    {"no-stdin", 0, CLI_FLAG, NULL, "do not pass standard input to the command", NULL},
+    {"verbose", 'v', CLI_FLAG, NULL, "show what it waits for (default: only on a terminal)", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option doctor_options[] = {
     {"config", 'c', CLI_TEXT, "FILE",
-     "without a daemon: what to examine (default: that of the service)", NULL},
+     "without a daemon: configuration to check (default: that of the service)", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option release_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
+    {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
     {"destroy", 'd', CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option renew_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
-    {"ttl", 0, CLI_DURATION, "TIME", "from now on this long (default: the profile's)", NULL},
+    {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
+    {"ttl", 0, CLI_DURATION, "TIME", "new duration, counted from now (default: the profile's)",
+     NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option get_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it lives", NULL},
+    {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it is alive", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option ls_options[] = {
-    {"state", 0, CLI_TEXT, "STATE", "only those", "starting blank leased parked deleting"},
-    {"profile", 'p', CLI_TEXT, "NAME", "only those", NULL},
-    {"user", 'u', CLI_TEXT, "USER", "only those", NULL},
-    {"thread", 0, CLI_TEXT, "THREAD", "only those", NULL},
+    {"state", 0, CLI_TEXT, "STATE", "only boxes in this state",
+     "starting blank leased parked deleting"},
+    {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "only boxes of this user", NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "only boxes of this thread", NULL},
     {"limit", 'n', CLI_NUMBER, "N", "at most this many (default: all)", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print ids only", NULL},
     END_OPTIONS,
@@ -99,22 +101,22 @@ static const struct cli_option ls_options[] = {
 
 static const struct cli_option destroy_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"generation", 'g', CLI_NUMBER, "N", "only when the id is still bound to this box", NULL},
+    {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
     {"quick", 0, CLI_FLAG, NULL, "do not wait until it is gone", NULL},
     END_OPTIONS,
 };
 
 static const struct cli_option events_options[] = {
     {"since", 0, CLI_TEXT, "ID|TIME",
-     "begin after this event, or so long ago (2h); 0: with the oldest kept", NULL},
-    {"until", 0, CLI_DURATION, "TIME", "end with what happened so long ago", NULL},
-    {"event", 0, CLI_TEXT, "KIND", "only those, like leased or lost", NULL},
-    {"box", 0, CLI_TEXT, "BOX", "only those about this box_id", NULL},
-    {"id", 0, CLI_TEXT, "ID", "only those about this sandbox id", NULL},
-    {"user", 'u', CLI_TEXT, "USER", "only those about boxes of this user", NULL},
-    {"thread", 0, CLI_TEXT, "THREAD", "only those about boxes of this thread", NULL},
-    {"limit", 'n', CLI_NUMBER, "N", "end after this many", NULL},
-    {"no-follow", 0, CLI_FLAG, NULL, "end after what has happened so far", NULL},
+     "start after this event id, or this long ago (2h); 0: at the oldest", NULL},
+    {"until", 0, CLI_DURATION, "TIME", "only events that are at least this old", NULL},
+    {"event", 0, CLI_TEXT, "KIND", "only this kind of event, like leased or lost", NULL},
+    {"box", 0, CLI_TEXT, "BOX", "only events of this box_id", NULL},
+    {"id", 0, CLI_TEXT, "ID", "only events of this sandbox id", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "only events of this user's boxes", NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "only events of this thread's boxes", NULL},
+    {"limit", 'n', CLI_NUMBER, "N", "end after this many events", NULL},
+    {"no-follow", 0, CLI_FLAG, NULL, "end after the events so far", NULL},
     END_OPTIONS,
 };
 
@@ -125,24 +127,25 @@ static const struct cli_option drain_options[] = {
 
 const struct cli_command cli_commands[] = {
     {"acquire", "[THREAD]", 0, 1, NULL, "get a sandbox, warm if possible",
-     "The same thread gets the same box again, as long as it lives. Without a thread the box is "
-     "nobody's but yours, under a random id.",
+     "The same thread gets the same box again, as long as it exists. Without a thread you "
+     "get a box that only you use, with a random id.",
      acquire_options,
      "sandpool acquire thread-1               # id, url and how it was found\n"
-     "sandpool acquire -u ana t7 -p big -w 5s # of a profile, waiting 5 seconds at most\n"
+     "sandpool acquire -u ana t7 -p big -w 5s # with a profile, waits at most 5 seconds\n"
      "sandpool acquire t7 --env LANG=C --mount /srv/sets:/sets:ro --memory 512M\n"
      "eval \"$(sandpool acquire t7 --export)\"  # $SANDBOX_ID, $SANDBOX_URL, $SANDBOX_TOKEN\n",
      cmd_acquire},
     {"run", "COMMAND...", 1, CLI_REST, NULL, "run one command in a box",
-     "Gets a box, runs the command in it with our input and output, gives the box back and exits\n"
-     "as the command did. A box of nobody is destroyed; a thread's box is kept for its thread.\n"
+     "Gets a box, runs the command in it with the input and output of this program, releases the\n"
+     "box and exits with the code of the command. Without --thread the box is destroyed; a\n"
+     "thread's box is kept for its thread.\n"
      "Signals are passed on; a second SIGINT ends everything at once.",
      run_options,
      "sandpool run -- python3 -c 'print(6*7)'\n"
      "tar c . | sandpool run --thread t7 -- tar x   # files into the box of a thread\n"
      "sandpool run -t bash                          # a shell\n",
      cmd_run},
-    {"release", "ID", 1, 1, "ID", "give a sandbox back",
+    {"release", "ID", 1, 1, "ID", "release a sandbox",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,
      "sandpool release thread-1                    # by its thread: keep it for that thread\n"
@@ -165,32 +168,32 @@ const struct cli_command cli_commands[] = {
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
-    {"events", "", 0, 0, NULL, "follow what happens",
-     "One line per event; with --json one object per line. A broken connection is taken up again "
-     "where it ended. Older events are read from the database (store.events_max).",
+    {"events", "", 0, 0, NULL, "follow the events of the pool",
+     "One line per event; with --json one object per line. After a broken connection it "
+     "continues where it ended. Older events are read from the database (store.events_max).",
      events_options,
      "sandpool events                        # from now on\n"
-     "sandpool events --since 0 --no-follow  # all that is kept\n"
+     "sandpool events --since 0 --no-follow  # all stored events\n"
      "sandpool events --since 2h --user ana --thread t7 --no-follow\n",
      cmd_events},
     {"backup", "FILE", 1, 1, NULL, "copy the database to a new file",
-     "Of one moment, while the daemon serves. The file holds the tokens of boxes; to use it, put\n"
-     "it in the place of sandpool.db while no daemon runs.",
+     "A consistent copy, made while the daemon runs. The file contains the tokens of boxes; to use\n"
+     "it, replace sandpool.db by it while no daemon runs.",
      no_options, "sandpool backup /var/backups/sandpool-$(date +%F).db\n", cmd_backup},
-    {"pause", "", 0, 0, NULL, "hold new leases until resume", NULL, no_options, "sandpool pause\n",
+    {"pause", "", 0, 0, NULL, "stop new leases until resume", NULL, no_options, "sandpool pause\n",
      cmd_pause},
     {"resume", "", 0, 0, NULL, "serve again after pause or drain", NULL, no_options,
      "sandpool resume\n", cmd_resume},
     {"drain", "", 0, 0, NULL, "refuse new leases, remove ready boxes",
-     "Leased boxes stay until they are released or run out.", drain_options,
+     "Leased boxes stay until they are released or expire.", drain_options,
      "sandpool drain --evict-parked\n", cmd_drain},
-    {"reconcile", "", 0, 0, NULL, "compare with what the backends run, now", NULL, no_options,
+    {"reconcile", "", 0, 0, NULL, "compare the pool with its backends now", NULL, no_options,
      "sandpool reconcile\n", cmd_reconcile},
     {"reload", "", 0, 0, NULL, "read the configuration again",
-     "It is applied whole, or refused with the reason and nothing changes.", no_options,
+     "All of it is applied; after an error, which is printed, nothing changes.", no_options,
      "sandpool reload\n", cmd_reload},
-    {"doctor", "", 0, 0, NULL, "examine what boxes need on this machine",
-     "Asks the daemon; when none runs, 'sandpoold --doctor' examines. Exits 1 when no box can be\n"
+    {"doctor", "", 0, 0, NULL, "check what boxes need on this machine",
+     "Asks the daemon; if none runs, 'sandpoold --doctor' does the checks. Exits 1 if no box can be\n"
      "made.",
      doctor_options, "sandpool doctor\nsandpool doctor --json | jq .ok\n", cmd_doctor},
     {"version", "", 0, 0, NULL, "show the versions of this program and the daemon", NULL,

@@ -14,12 +14,12 @@ static const struct {
     {SP_NOT_FOUND, "'sandpool ls' shows what there is"},
     {SP_STALE_GENERATION, "'sandpool get' shows the generation it has now"},
     {SP_POOL_EXHAUSTED, "release one ('sandpool ls' shows them) or raise pool.max_boxes"},
-    {SP_ACQUIRE_TIMEOUT, "'sandpool pool' shows what holds it up"},
+    {SP_ACQUIRE_TIMEOUT, "'sandpool pool' shows the reason"},
     {SP_BACKEND_UNAVAILABLE, "'sandpool pool' and 'sandpool doctor' say more"},
     {SP_DRAINING, "'sandpool resume' ends that"},
     {SP_PAUSED, "'sandpool resume' ends that"},
     {SP_TIMEOUT, "--timeout waits longer"},
-    {SP_NO_ROUTE, "the daemon may be of another version, see 'sandpool version'"},
+    {SP_NO_ROUTE, "the daemon may have another version, see 'sandpool version'"},
 };
 
 /* Fields of requests, as the daemon names them, and the options they come from. */

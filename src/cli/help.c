@@ -64,13 +64,13 @@ static void print_run_exit_codes(FILE *out)
                         "  126    the command cannot be run\n"
                         "  127    there is no such command in the box\n"
                         "  128+n  the command was ended by signal n; 137 when memory ran out\n"
-                        "  else   that of the command\n");
+                        "  other  the code of the command\n");
 }
 
 void cli_print_help(FILE *out)
 {
     (void) fprintf(out, "Usage: sandpool COMMAND [OPTION]...\n\n"
-                        "Gets sandboxes from sandpoold and looks after its pool.\n\nCommands:\n");
+                        "Gets sandboxes from sandpoold and manages its pool.\n\nCommands:\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         (void) fprintf(out, "  %-10s %-10s %s\n", c->name, c->operands, c->summary);
     print_options("Options of every command", cli_common, out);

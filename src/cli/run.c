@@ -147,7 +147,7 @@ static void start(struct run *r)
     for (unsigned i = 0; i < r->command->argc; i++) {
         if (!is_utf8(r->command->argv[i])) {
             (void) snprintf(f.message, sizeof(f.message),
-                            "argument %u of the command is no UTF-8 and cannot be passed on", i);
+                            "argument %u of the command is not valid UTF-8", i);
             run_fail(r, &f);
             return;
         }
@@ -170,7 +170,8 @@ static void begin_following(struct run *r)
     const char *text = sp_box_answer(box_of(r));
     struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
     const char *id = json_str(json_get(json_root(doc), "id"));
-    struct sp_failure f = {.code = SP_PROTOCOL, .message = "the box's agent is of another version"};
+    struct sp_failure f = {.code = SP_PROTOCOL,
+                           .message = "the agent of the box has another version"};
     uint64_t now_ms = run_now_ms();
     uint64_t number;
 
@@ -246,7 +247,7 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
                            .message = "the box does not answer; 'sandpool get' shows its state"};
 
     if (r->phase == RUN_FOLLOWING && now_ms >= r->give_up_ms) {
-        say(r, "the command's time is over and the box does not end it");
+        say(r, "the command's time is over and the box cannot end it");
         end(r, CLI_RUN_TIMEOUT);
     } else if (waits_for_answer(r) && now_ms >= r->call_deadline_ms) {
         bool is_late = r->phase == RUN_STARTING && r->command->timeout_ms > 0;

@@ -103,8 +103,8 @@ static int resolve(struct sp_box *b, struct sp_failure *f)
     int r;
 
     if (!split_url(b->url, host, sizeof(host), port, sizeof(port)) || !take_names(b))
-        return client_fail(f, SP_BAD_REQUEST, "the box's address '%s' is no http://host:port/path",
-                           b->url);
+        return client_fail(f, SP_BAD_REQUEST,
+                           "the box's address '%s' is not like http://host:port/path", b->url);
     r = getaddrinfo(host, port, &hints, &found);
     if (r != 0 || found == NULL)
         return client_fail(f, SP_CONNECT_FAILED, "the box's address '%s' is not known: %s", b->url,

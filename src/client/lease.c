@@ -93,7 +93,7 @@ static int decode_lease(const char *text, struct sp_lease *ret, struct sp_failur
               take_str(root, "state", ret->state, sizeof(ret->state));
     (void) json_doc_free(doc);
     if (!is_good)
-        return client_fail(f, SP_PROTOCOL, "the daemon's answer is no lease");
+        return client_fail(f, SP_PROTOCOL, "the daemon's answer is not a lease");
     return SP_OK;
 }
 

@@ -162,7 +162,7 @@ static const char *list_problem(const struct config_profile *p, char why[CONFIG_
     for (const char *list = p->docker.cap_add; config_list_next(&list, word, sizeof(word));) {
         if (!is_capability(word))
             return entry_problem("docker.cap_add", word,
-                                 "is no capability: give names like NET_RAW, without CAP_", why);
+                                 "is not a capability: use names like NET_RAW, without CAP_", why);
     }
     return NULL;
 }

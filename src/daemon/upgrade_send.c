@@ -104,7 +104,7 @@ int give_check_hello(const struct packet *b, struct err *err)
     if (r == SP_OK)
         r = json_field_u64(json_root(doc), "schema", 0, UINT32_MAX, &schema, err);
     if (r == SP_OK && protocol != PACKET_PROTOCOL)
-        r = err_set(err, SP_PROTOCOL, "it speaks another protocol");
+        r = err_set(err, SP_PROTOCOL, "it uses another protocol");
     if (r == SP_OK && schema < STORE_SCHEMA_VERSION)
         r = err_set(err, SP_CONFIG,
                     "the database has schema version %d, the successor knows up to %llu",

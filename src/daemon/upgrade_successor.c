@@ -104,7 +104,8 @@ static int take_offer(struct takeover *t, struct packet *b, struct err *err)
     if (r == SP_OK)
         r = json_field_u64(offer, "schema", 0, UINT32_MAX, &schema, err);
     if (r == SP_OK && protocol != PACKET_PROTOCOL)
-        r = err_set(err, SP_PROTOCOL, "the running daemon hands over in another way: restart it");
+        r = err_set(err, SP_PROTOCOL,
+                    "the running daemon uses another take-over protocol: restart it");
     if (r == SP_OK && schema > STORE_SCHEMA_VERSION)
         r = err_set(err, SP_CONFIG,
                     "the running daemon is newer: its database has schema version %llu, this one "
@@ -226,7 +227,7 @@ int takeover_ask(struct takeover *t, bool *ret_was_there, struct err *err)
     if (r == SP_CONNECT_FAILED)
         return SP_OK; /* nobody runs, or it is too old to be asked: the lock decides */
     if (r == SP_OK && !packet_is_allowed(t->fd, &pid) && geteuid() != 0)
-        r = err_set(err, SP_FORBIDDEN, "the running daemon is another user's");
+        r = err_set(err, SP_FORBIDDEN, "the running daemon belongs to another user");
     if (r != SP_OK)
         return r;
     b = xcalloc(1, sizeof(*b));

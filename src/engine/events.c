@@ -99,7 +99,7 @@ static void log_fact(const struct engine *e, const struct pool_fx *fx)
 static void drop_event(struct engine *e)
 {
     if (e->events_unreported == 0)
-        log_warn("events.dropped", LF_STR("reason", "the store cannot take them"));
+        log_warn("events.dropped", LF_STR("reason", "the store cannot be written"));
     e->events_unreported++;
     e->events_dropped++;
 }

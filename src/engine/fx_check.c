@@ -92,7 +92,7 @@ static void on_asked(struct op *op)
         log_warn("box.started_again", LF_HEX("box", c->check.box.labels.box_id),
                  LF_STR("sandbox_id", c->check.box.labels.sandbox_id),
                  LF_STR("ref", c->check.box.ref),
-                 LF_STR("reason", "what answers is not the box that was handed out"));
+                 LF_STR("reason", "the answer comes from another box than the leased one"));
         finish(c, POOL_DEAD);
     } else if (c->engine->is_closing) { /* its backend may be gone: the next start asks */
         finish(c, c->did_answer ? POOL_ALIVE : POOL_UNKNOWN);

@@ -61,7 +61,7 @@ static int open_parent(int fd, const struct stat *st, int *ret_fd, struct err *e
     name[len < 0 ? 0 : len] = '\0';
     slash = strrchr(name, '/');
     if (slash == NULL)
-        return err_set(err, SP_IO, "it has no place");
+        return err_set(err, SP_IO, "its directory is not known");
     *slash = '\0';
     dir = open(slash == name ? "/" : name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || fstatat(dir, slash + 1, &there, AT_SYMLINK_NOFOLLOW) != 0 ||

@@ -172,7 +172,7 @@ static int attach_loop(int file, char *ret_path, size_t cap, int *ret_number, in
             return err_sys(err, SP_IO, errno, "set up '%s'", ret_path);
         proc_sleep_ms(i < 10 ? 0 : 5);
     }
-    return err_set(err, SP_IO, "no loop device could be had");
+    return err_set(err, SP_IO, "no loop device is available");
 }
 
 static int make_image(const struct plan *p, const struct box_dir *d, int *ret_fd, struct err *err)

@@ -123,7 +123,7 @@ int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *
     if (S_ISREG(st.st_mode))
         return SP_OK;
     (void) close(TAKE_FD(*ret_fd)); /* O_PATH */
-    return err_set(err, SP_NOT_FOUND, "'%.150s' in the box is no file", path);
+    return err_set(err, SP_NOT_FOUND, "'%.150s' in the box is not a file", path);
 }
 
 int inside_write(int root, const char *path, const char *text, uint32_t owner, struct err *err)

@@ -137,7 +137,7 @@ static int check_listening(int fd, struct err *err)
     socklen_t len = sizeof(is_listening);
 
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) != 0 || !is_listening)
-        return err_set(err, SP_BAD_REQUEST, "descriptor %d is no listening socket", fd);
+        return err_set(err, SP_BAD_REQUEST, "descriptor %d is not a listening socket", fd);
     return SP_OK;
 }
 

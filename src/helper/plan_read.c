@@ -458,7 +458,7 @@ int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err
         (rc = need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (!is_user_name(p->user))
-        return err_set(err, SP_INVALID_FIELD, "plan: 'user' is no name of a user: '%.64s'",
+        return err_set(err, SP_INVALID_FIELD, "plan: 'user' is not a valid user name: '%.64s'",
                        p->user);
     return SP_OK;
 }

@@ -88,7 +88,7 @@ static int end_processes(const struct plan *p, struct box_dir *d, struct remove_
         if (rc == SP_LOCKED && p->cgroup != NULL)
             (void) cgroup_kill(p->cgroup); /* counted above */
     }
-    return rc == SP_LOCKED ? err_set(err, SP_TIMEOUT, "the box does not die") : rc;
+    return rc == SP_LOCKED ? err_set(err, SP_TIMEOUT, "the box cannot be killed") : rc;
 }
 
 static bool exists(const char *path)

@@ -179,7 +179,7 @@ static struct conn *conn_open(struct http_server *s, int fd, bool *ret_is_tcp, s
     assert(!s->is_closing && !s->is_stopping);
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) {
         (void) close(fd); /* whatever it is */
-        (void) err_set(err, SP_IO, "a connection that is no socket");
+        (void) err_set(err, SP_IO, "a connection that is not a socket");
         return NULL;
     }
     *ret_is_tcp = domain != AF_UNIX;

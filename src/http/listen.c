@@ -41,7 +41,7 @@ static int clear_place(const struct sockaddr_un *addr, struct err *err)
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? SP_OK : err_sys(err, SP_IO, errno, "look at '%s'", path);
     if (!S_ISSOCK(st.st_mode))
-        return err_set(err, SP_CONFIG, "'%s' exists and is no socket", path);
+        return err_set(err, SP_CONFIG, "'%s' exists and is not a socket", path);
     fd = open_socket(AF_UNIX, err);
     if (fd < 0)
         return fd;
@@ -51,7 +51,7 @@ static int clear_place(const struct sockaddr_un *addr, struct err *err)
     if (errno == ENOENT)
         return SP_OK;
     if (errno != ECONNREFUSED)
-        return err_sys(err, SP_IO, errno, "ask who is on '%s'", path);
+        return err_sys(err, SP_IO, errno, "find out who listens on '%s'", path);
     if (unlink(path) != 0 && errno != ENOENT)
         return err_sys(err, SP_IO, errno, "remove the stale socket '%s'", path);
     return SP_OK;
@@ -142,7 +142,7 @@ int listen_tcp(const char *address, struct err *err)
     int r;
 
     if (!parse_address(address, &ss, &len))
-        return err_set(err, SP_CONFIG, "'%s' is no address like 127.0.0.1:8001", address);
+        return err_set(err, SP_CONFIG, "'%s' is not an address like 127.0.0.1:8001", address);
     fd = open_socket(ss.ss_family, err);
     if (fd < 0)
         return fd;

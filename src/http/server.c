@@ -113,7 +113,7 @@ static int add_listener(struct http_server *s, int fd, const char *path, struct 
 
     assert(!s->is_closing && !s->is_stopping);
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) != 0)
-        return err_sys(err, SP_IO, errno, "descriptor %d is no socket", fd);
+        return err_sys(err, SP_IO, errno, "descriptor %d is not a socket", fd);
     ln = xcalloc(1, sizeof(*ln));
     ln->server = s;
     ln->is_tcp = domain != AF_UNIX;

@@ -150,7 +150,7 @@ static int check_url(struct httpc_request *r, struct err *err)
         code = err_set(err, SP_BAD_REQUEST, "'%.160s' is no HTTP address", r->url);
     else if (r->unix_socket == NULL && !needs_no_resolver(host)) {
         if (!is_name(host))
-            code = err_set(err, SP_BAD_REQUEST, "'%.100s' is no host name", host);
+            code = err_set(err, SP_BAD_REQUEST, "'%.100s' is not a host name", host);
         r->is_named = true;
         snprintf(r->host, sizeof(r->host), "%s", host);
         snprintf(r->port, sizeof(r->port), "%s", port);

@@ -67,7 +67,7 @@ static int make_bytes(struct file_job *job, const struct write_fields *w, struct
         buf_putc(out, '\n');
     if (strcmp(w->encoding, "base64") == 0) {
         if (!base64_decode(w->content, strlen(w->content), out))
-            return err_set(&job->err, SP_INVALID_FIELD, "'content' is no base64");
+            return err_set(&job->err, SP_INVALID_FIELD, "'content' is not valid base64");
     } else if (strcmp(w->encoding, "utf-8") == 0 || strcmp(w->encoding, "raw") == 0) {
         buf_puts(out, w->content);
     } else {

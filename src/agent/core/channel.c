@@ -65,7 +65,7 @@ int channel_open(struct loop *l, int fd, struct http_server *server, void (*on_e
     if (rc != 0) {
         (void) close(fd); /* nothing can be done about it here */
         free(c);
-        return err_sys(err, SP_CONFIG, -rc, "descriptor %d is no channel", fd);
+        return err_sys(err, SP_CONFIG, -rc, "descriptor %d is not a channel", fd);
     }
     rc = uv_poll_start(&c->poll, UV_READABLE, on_event);
     assert(rc == 0); /* only links the watcher */

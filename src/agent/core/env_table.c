@@ -96,7 +96,8 @@ static int apply_set(struct env_table *t, const struct json *set, struct err *er
 
     for (size_t i = 0; json_member(set, i, &name, &value); i++) {
         if (!is_name(name))
-            return err_set(err, SP_INVALID_FIELD, "'set': '%.64s' is no name of a variable", name);
+            return err_set(err, SP_INVALID_FIELD, "'set': '%.64s' is not a valid variable name",
+                           name);
         if (json_str(value) == NULL)
             return err_set(err, SP_INVALID_FIELD, "'set' must map names to strings");
         put(t, name, json_str(value));

@@ -144,7 +144,7 @@ int identity_find_in(const char *dir, const char *name, struct identity *ret, st
 {
     memset(ret, 0, sizeof(*ret));
     if (!str_is_name(name, IDENTITY_NAME_MAX - 1, "-_.$"))
-        return err_set(err, SP_INVALID_FIELD, "this is no name of a user");
+        return err_set(err, SP_INVALID_FIELD, "this is not a valid user name");
     if (!find_user(dir, name, 0, ret)) {
         if (strcmp(name, fallback_name) != 0)
             return err_set(err, SP_INVALID_FIELD, "there is no user '%s' in this box", name);

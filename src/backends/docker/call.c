@@ -84,7 +84,7 @@ static int choose_version(struct docker *d, const char *theirs, struct err *err)
 
     if (theirs == NULL || strncmp(theirs, "1.", 2) != 0 ||
         !str_parse_u64(theirs + 2, 1, 9999, &minor))
-        return err_set(err, SP_PROTOCOL, "what answers at %.100s is no Docker engine", d->address);
+        return err_set(err, SP_PROTOCOL, "the server at %.100s is not a Docker engine", d->address);
     (void) snprintf(d->version, sizeof(d->version), "1.%u",
                     MIN_OF((unsigned) minor, (unsigned) VERSION_MINOR_MAX));
     return SP_OK;

@@ -215,7 +215,7 @@ static void enter(struct waiter *w)
     }
     if (b->entry.state == BOX_DEAD && m->has_waited) {
         making_finish(
-            m, err_set(&err, SP_BACKEND_FAILED, "what is left of the box cannot be removed"), &err);
+            m, err_set(&err, SP_BACKEND_FAILED, "the remains of the box cannot be removed"), &err);
         return;
     }
     m->has_waited = true;

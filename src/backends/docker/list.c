@@ -310,7 +310,7 @@ static int take_foreign(struct docker_list *l, const struct json *list, struct e
     struct docker_found *found;
 
     if (!json_is_arr(list))
-        return err_set(err, SP_PROTOCOL, "the engine's answer is no list of containers");
+        return err_set(err, SP_PROTOCOL, "the engine's answer is not a list of containers");
     if (count == 0)
         return SP_OK;
     found = try_realloc(l->found, count * sizeof(l->found[0]));
@@ -393,7 +393,7 @@ static int take_containers(struct docker_list *l, const struct json *list, struc
     size_t count = json_len(list);
 
     if (!json_is_arr(list))
-        return err_set(err, SP_PROTOCOL, "the engine's answer is no list of containers");
+        return err_set(err, SP_PROTOCOL, "the engine's answer is not a list of containers");
     if (count == 0)
         return SP_OK;
     l->found = try_realloc(NULL, count * sizeof(l->found[0]));

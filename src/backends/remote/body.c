@@ -105,7 +105,7 @@ static int check(const struct backend_create *c, const char *name, size_t mounts
         return err_set(err, SP_INVALID_FIELD, "a provisioner takes %d mounts for a box, not %zu",
                        REMOTE_MOUNTS_MAX, mounts);
     if (x != NULL && (x->memory > 0 || x->cpus > 0 || x->pids > 0))
-        return err_set(err, SP_UNSUPPORTED, "limits of its boxes are the provisioner's business");
+        return err_set(err, SP_UNSUPPORTED, "the provisioner decides the limits of its boxes");
     return SP_OK;
 }
 

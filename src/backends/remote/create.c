@@ -183,7 +183,7 @@ static void on_asked(struct op *op)
         keep(m, &m->seen);
     } else {
         (void) err_set(&m->err, SP_BACKEND_FAILED,
-                       did_answer ? "what answers is still the box of this name that was deleted"
+                       did_answer ? "the deleted box of this name still answers"
                                   : "the box of this name that was deleted may still be ending, "
                                     "and nothing else answers");
         wait_then(m, look);
@@ -350,7 +350,7 @@ static void enter(struct waiter *w)
         return;
     }
     if (b->entry.state == BOX_DEAD && m->has_waited) {
-        end(m, err_set(&m->err, SP_BACKEND_FAILED, "what is left under the id cannot be deleted"),
+        end(m, err_set(&m->err, SP_BACKEND_FAILED, "the remains under this id cannot be deleted"),
             &m->err);
         return;
     }

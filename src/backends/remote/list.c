@@ -148,7 +148,7 @@ static int read_list(struct listing *l, const struct json *answer, struct err *e
     size_t bad = 0;
 
     if (!json_is_arr(boxes))
-        return err_set(err, SP_PROTOCOL, "the provisioner's answer is no list of sandboxes");
+        return err_set(err, SP_PROTOCOL, "the provisioner's answer is not a list of sandboxes");
     if (json_field_u64(answer, "count", 0, UINT64_MAX, &said, err) != SP_OK || said != count)
         return err_set(err, SP_PROTOCOL,
                        "the provisioner's list has %zu entries and says otherwise: it is not whole",

@@ -74,7 +74,7 @@ int remote_setup(struct remote *r, const struct config *c, const struct config_p
     size_t len;
 
     if (!config_is_url(p->remote.provisioner_url))
-        return err_set(err, SP_CONFIG, "remote.provisioner_url is missing or no URL");
+        return err_set(err, SP_CONFIG, "remote.provisioner_url is missing or not a URL");
     str_copy_cut(r->url, sizeof(r->url), p->remote.provisioner_url);
     for (len = strlen(r->url); len > 0 && r->url[len - 1] == '/'; len--)
         r->url[len - 1] = '\0';

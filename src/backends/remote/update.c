@@ -57,8 +57,7 @@ void remote_update(struct backend *backend, struct backend_update *r, uint64_t d
         finish(u, err_set(&err, SP_UNSUPPORTED, "a provisioner mounts nothing into a running box"),
                &err);
     else if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
-        finish(u,
-               err_set(&err, SP_UNSUPPORTED, "limits of its boxes are the provisioner's business"),
+        finish(u, err_set(&err, SP_UNSUPPORTED, "the provisioner decides the limits of its boxes"),
                &err);
     else if (x->env_count == 0)
         finish(u, SP_OK, NULL);

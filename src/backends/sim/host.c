@@ -262,7 +262,7 @@ static int add_page(struct sim_call *c, struct backend_list *r, const struct jso
     struct backend_box *grown;
 
     if (!json_is_arr(boxes) || count > WIRE_PAGE || r->count + count > WORLD_BOXES_MAX)
-        return err_set(err, SP_PROTOCOL, "sandpool-sim's answer is no page of boxes");
+        return err_set(err, SP_PROTOCOL, "sandpool-sim's answer is not a page of boxes");
     if (count == 0)
         return SP_OK;
     grown = try_realloc(r->boxes, (r->count + count) * sizeof(struct backend_box));

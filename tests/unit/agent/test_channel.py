@@ -100,7 +100,7 @@ class Channel(unittest.TestCase):
             agent = self.start("--channel-fd", str(file.fileno()), stderr=subprocess.PIPE, pass_fds=[file.fileno()])
         self.addCleanup(agent.stderr.close)
         self.assertEqual(agent.wait(WAIT_S), 1)
-        self.assertIn(b"is no channel", agent.stderr.read())
+        self.assertIn(b"is not a channel", agent.stderr.read())
 
     def test_fetched_from_a_socket(self):
         with tempfile.TemporaryDirectory(prefix="sandpool-agent-") as directory:

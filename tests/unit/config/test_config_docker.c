@@ -124,11 +124,12 @@ static void test_others(void **state)
 {
     (void) state;
     expect("docker: {cap_add: [NET_RAW, SYS_PTRACE, CHECKPOINT_RESTORE]}", NULL);
-    expect("docker: {cap_add: [CAP_NET_RAW]}",
-           "docker.cap_add entry 'CAP_NET_RAW' is no capability: give names like NET_RAW, without "
-           "CAP_");
+    expect(
+        "docker: {cap_add: [CAP_NET_RAW]}",
+        "docker.cap_add entry 'CAP_NET_RAW' is not a capability: use names like NET_RAW, without "
+        "CAP_");
     expect("docker: {cap_add: [ALL]}",
-           "docker.cap_add entry 'ALL' is no capability: give names like NET_RAW, without CAP_");
+           "docker.cap_add entry 'ALL' is not a capability: use names like NET_RAW, without CAP_");
     expect("network: nat, docker: {reach: address}", NULL);
     expect("docker: {reach: address}",
            "docker.reach address needs `network: nat`: otherwise a box has no address");

@@ -150,7 +150,7 @@ class Remove(HelperTest):
             time.sleep(0.1)
             with self.assertRaises(Failure) as e:
                 self.hands("remove", {"dir": str(path)})
-            self.assertIn("does not die", e.exception.text)
+            self.assertIn("cannot be killed", e.exception.text)
             self.assertTrue(path.exists())
         finally:
             children = pathlib.Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
