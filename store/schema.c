@@ -85,7 +85,7 @@ static int open_error(const struct db *db, int rc, const char *path, struct err 
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
         code = err_set(err, SP_IO,
-                       "'%.100s' is damaged or no database: restore a copy, or move it away to "
+                       "'%.100s' is damaged or not a database: restore a copy, or move it away to "
                        "start empty",
                        path);
         break;

@@ -266,7 +266,7 @@ class Starts(Hostile):
     def test_databases_that_cannot_be(self):
         state = self.make("garbage")
         (state / "sandpool.db").write_bytes(os.urandom(8192))
-        self.refuse("damaged or no database", state=state)
+        self.refuse("damaged or not a database", state=state)
         state = self.make("foreign")
         with sqlite3.connect(state / "sandpool.db") as db:
             db.execute("CREATE TABLE a(b)")

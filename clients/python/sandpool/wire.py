@@ -50,7 +50,7 @@ def parse_address(text: Union[str, Address, None]) -> Address:
         return Address(unix_path=text)
     url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname or url.path not in ("", "/"):
-        raise ValueError(f"{text!r} is no address: use /path, unix:/path or http://host:port")
+        raise ValueError(f"{text!r} is not an address: use /path, unix:/path or http://host:port")
     return Address(None, url.hostname, url.port or (443 if url.scheme == "https" else 80),
                    url.scheme == "https")
 

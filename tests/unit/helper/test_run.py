@@ -261,7 +261,7 @@ class Run(HelperTest):
         plan = self.plan("nosock")
         with self.assertRaises(Failure) as e:
             self.hands("run", plan)
-        self.assertIn("descriptor 3 is no listening socket", e.exception.text)
+        self.assertIn("descriptor 3 is not a listening socket", e.exception.text)
 
 
 class Disk(HelperTest):
