@@ -243,7 +243,7 @@ static int build_pool(struct loader *l, struct err *err)
         const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
-        if (l->boxes[i].is_cut || !pool_restore_box(e->pool, &l->boxes[i].box))
+        if (l->boxes[i].is_cut || !pool_restore_box(e->pool, rt_now(e->rt), &l->boxes[i].box))
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
             extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
