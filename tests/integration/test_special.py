@@ -203,6 +203,7 @@ class FromBirth(Special):
         with contextlib.closing(sqlite3.connect(self.server.state / "sandpool.db")) as db:
             for column in ("made_with", "is_stale", "life"):
                 db.execute(f"ALTER TABLE boxes DROP COLUMN {column}")
+            db.execute("DROP TABLE gone")
             db.execute("PRAGMA user_version=1")
             db.commit()
         self.server.start()
