@@ -261,6 +261,13 @@ struct backend_ops {
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
+    /* Whether the name of a box that is gone may be used again, and then lead to that box for a while: the
+     * store keeps it for recall(). Also called after close(). NULL, like the next two: never. */
+    bool (*may_return)(const char *ref);
+    /* After open(), before any box is made: such a box went `ago_ns` ago, in an earlier life. Oldest first. */
+    void (*recall)(struct backend *b, const char *ref, const char *life, uint64_t ago_ns);
+    /* Whether what has this ref and answers with this life is such a box, or may be. */
+    bool (*is_gone)(struct backend *b, const char *ref, const char *life);
     /* Where the boxes' own disks lie on this machine: <dir>/<box id>/disk. NULL: nowhere. */
     const char *(*disk_dir)(struct backend *b);
     /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.

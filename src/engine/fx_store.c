@@ -146,6 +146,14 @@ static void bind_metadata(struct engine *e, const struct pool_box *box)
         extra_set_metadata(e, box, container_of(n, struct engine_call, pending_node)->metadata);
 }
 
+/* Its name is used again, and a backend of a later life must recognize it. */
+static bool may_return(const struct engine *e, const struct pool_box *box)
+{
+    const struct backend_ops *ops = e->backends[box->backend].ops;
+
+    return ops->may_return != NULL && ops->may_return(box->ref);
+}
+
 void fx_store(struct engine *e, const struct pool_fx *fx)
 {
     static const enum store_kind kinds[POOL_WRITE_COUNT] = {
@@ -168,6 +176,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         pool_get_stats(e->pool, &stats);
         w->write.want_power = false;
         w->write.want_stamp = false;
+        w->write.want_gone = false;
         w->write.u.meta.key = META_MODE;
         w->write.u.meta.value = pool_mode_name(stats.mode);
     } else {
@@ -184,6 +193,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         w->write.want_power = profiles_want_power(e, &w->box);
         w->write.want_stamp =
             w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].ops->can_bind;
+        w->write.want_gone = w->what == POOL_WRITE_FORGET && may_return(e, &w->box);
         fill_row(w);
     }
     engine_op_begun(e);

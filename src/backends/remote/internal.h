@@ -152,6 +152,9 @@ void remote_gone_init(struct remote *r);
 void remote_gone_fini(struct remote *r);
 void remote_gone_note(struct remote *r, const struct remote_box *b);
 void remote_gone_forget(struct remote *r, const char *name);
+bool remote_may_return(const char *ref);
+void remote_recall(struct backend *b, const char *ref, const char *life, uint64_t ago_ns);
+bool remote_is_gone(struct backend *b, const char *ref, const char *life);
 /* NULL: what the name leads to need not be doubted. */
 const struct remote_gone *remote_gone_find(struct remote *r, const char *name);
 

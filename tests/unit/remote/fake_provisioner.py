@@ -283,6 +283,10 @@ class World:
                 pod = self.boxes[change["lose_pod"]].pod
                 pod.is_lost = True
                 pod.end(self.lingers_s)
+            if change.get("finish"):  # Pods that end have ended
+                for pod in [*self.ending.values(), *(b.pod for b in self.boxes.values())]:
+                    if pod.gone_at is not None:
+                        pod.gone_at = 0
             if "lose" in change:
                 self.drop(change["lose"])
             return self.report()
