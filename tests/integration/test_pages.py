@@ -127,8 +127,9 @@ class Pages(ProvisionerCase):
         daemon = self.serve(profile={"warm": {"min": 0, "max": 0}, "sim": {"create_ms": 0}, "create": {"concurrency": 64}},
                             pool={"max_boxes": 2 * BOXES, "reconcile_interval_s": 3600})
         names = {f"s-{i}" for i in range(BOXES)}
+        more = {f"s-{i}".ljust(64, "x") for i in range(BOXES, BOXES + 400)}
 
-        def fill(k):
+        def fill(k, names=frozenset(names)):
             caller = Caller(self.port)
             for name in sorted(names)[k::8]:
                 self.assertEqual(caller.create(name).status, 200)
@@ -147,8 +148,9 @@ class Pages(ProvisionerCase):
 
         in_threads(8, fill)
         self.assertBetween(Crowd(daemon, connect, "/api/sandboxes", f"X-API-Key: {KEY}\r\n"), check)
-        self.check_slow_reader(names)
-        self.check_changes(names)
+        in_threads(8, lambda k: fill(k, more))
+        self.check_slow_reader(names | more)
+        self.check_changes(names | more)
 
     def check_slow_reader(self, names):
         """One that does not read makes nobody wait; what it asked for is there when it does."""
@@ -159,7 +161,7 @@ class Pages(ProvisionerCase):
         slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # the kernel keeps less for it, at the other end, too
         slow.connect(("127.0.0.1", self.port))
         # Its name for the daemon is in every address: more than the kernel takes for it.
-        slow.sendall(request_of("/api/sandboxes", f"X-API-Key: {KEY}\r\n").replace(b"Host: x", b"Host: " + b"x" * 140))
+        slow.sendall(request_of("/api/sandboxes", f"X-API-Key: {KEY}\r\n").replace(b"Host: x", b"Host: " + b"x" * 120))
         self.assertEqual(set(self.caller().ids()), names)
         self.assertEqual({box["sandbox_id"] for box in json.loads(read_body(slow)[0])["sandboxes"]}, names)
 
