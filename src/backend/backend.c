@@ -13,6 +13,37 @@ void backend_list_fini(struct backend_list *r)
     free(r->boxes);
     r->boxes = NULL;
     r->count = 0;
+    r->cap = 0;
+}
+
+bool backend_list_reserve(struct backend_list *r, size_t count)
+{
+    size_t cap = MAX_OF(count, 2 * r->cap);
+    struct backend_box *grown;
+
+    if (count <= r->cap)
+        return true;
+    grown = try_realloc(r->boxes, cap * sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    r->boxes = grown;
+    r->cap = cap;
+    return true;
+}
+
+void backend_list_cut(struct backend_list *r, size_t count)
+{
+    struct backend_box *cut;
+
+    assert(count <= r->count);
+    r->count = count;
+    cut = count > 0 ? try_realloc(r->boxes, count * sizeof(*cut)) : NULL;
+    if (count == 0) {
+        backend_list_fini(r);
+    } else if (cut != NULL) {
+        r->boxes = cut;
+        r->cap = count;
+    }
 }
 
 void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,

@@ -129,6 +129,7 @@ struct backend_list {
     struct op op;              /* SP_OK: a clean and complete listing */
     struct backend_box *boxes; /* from malloc, owned by the request: backend_list_fini() */
     size_t count;
+    size_t cap; /* of those that grow it by backend_list_reserve() */
     void *priv;
 };
 
@@ -298,6 +299,10 @@ const struct backend_ops *backend_by_name(const char *name);
 /* What distinguishes the profile's backend object from others; kept in rows. */
 void backend_key(const struct config_profile *p, char *dst, size_t cap);
 void backend_list_fini(struct backend_list *r);
+/* Room for that many boxes; false: there is no memory. */
+MUST_CHECK bool backend_list_reserve(struct backend_list *r, size_t count);
+/* Forgets the last boxes, from `count` on, and gives their memory back: that of very many at once takes long. */
+void backend_list_cut(struct backend_list *r, size_t count);
 /* One more finding; of too many, the last are left out. */
 void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,
                     const char *fmt, ...) PRINTF_LIKE(4, 5);
