@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "helper/proc.h"
 
 void proc_tail_add(struct proc_tail *t, const char *data, size_t len)
@@ -126,16 +127,9 @@ int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tai
 bool proc_read(pid_t pid, const char *name, char *dst, size_t cap)
 {
     char path[64];
-    AUTO_CLOSE int fd = -1;
-    ssize_t n;
 
     (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, dst, cap - 1);
-    if (n <= 0)
-        return false;
-    dst[n] = '\0';
-    return true;
+    return file_read_start(AT_FDCWD, path, dst, cap) > 0;
 }
 
 uint64_t proc_start_time(pid_t pid)

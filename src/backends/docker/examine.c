@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/docker/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -65,15 +64,13 @@ static void finish(struct examining *x, int rc, const struct err *err)
 static int address_origin(const char *device)
 {
     char path[64];
-    char text[8] = "";
-    AUTO_CLOSE int fd = -1;
+    char text[8];
 
     if (strchr(device, '/') != NULL ||
         (size_t) snprintf(path, sizeof(path), "/sys/class/net/%s/addr_assign_type", device) >=
             sizeof(path))
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? text[0] - '0' : 0;
+    return file_read_start(AT_FDCWD, path, text, sizeof(text)) > 0 ? text[0] - '0' : 0;
 }
 
 /* A bridge whose address nobody has set has the lowest of its ports', and so another one when that

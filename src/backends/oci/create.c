@@ -1,14 +1,10 @@
 /* create.c - one box from nothing: a runtime, a base, a socket, then sandpool-helper does it. The steps
  * wait for each other through oci_wake(); whatever fails or is cancelled after sandpool-helper was
  * started is removed again before the caller is notified. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
@@ -17,8 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "helper/plan.h"
-
-enum { BACKLOG = 512 };
+#include "loop/listen.h"
 
 /* `priv` of the request. */
 struct making {
@@ -171,18 +166,12 @@ static void on_run(struct op *op)
 /* On the host's loopback, served by a relay outside the box: it needs no network to be reached. */
 static int listen_for(struct making *m, struct err *err)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    unsigned port;
+    int rc = listen_loopback(&m->listen_fd, &port, err);
 
-    if (fd < 0)
-        return err_sys(err, SP_IO, errno, "socket of the box");
-    m->listen_fd = fd;
-    if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) != 0 ||
-        listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *) &address, &len) != 0)
-        return err_sys(err, SP_IO, errno, "socket of the box");
-    (void) snprintf(m->record.box.url, sizeof(m->record.box.url), "http://127.0.0.1:%u",
-                    (unsigned) ntohs(address.sin_port));
+    if (rc != SP_OK)
+        return err_wrap(err, "socket of the box");
+    (void) snprintf(m->record.box.url, sizeof(m->record.box.url), "http://127.0.0.1:%u", port);
     return SP_OK;
 }
 

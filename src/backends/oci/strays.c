@@ -1,13 +1,12 @@
 /* strays.c - traces of boxes that no directory leads to: control groups and notes of runtimes, left
  * by a crash between two steps. They carry the box's id in their name. */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
@@ -20,12 +19,10 @@ struct visit {
 static bool is_populated(int parent, const char *name)
 {
     char path[64];
-    char first;
-    AUTO_CLOSE int fd = -1;
+    char first[2];
 
     (void) snprintf(path, sizeof(path), "%.32s/cgroup.procs", name);
-    fd = openat(parent, path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, &first, 1) == 1;
+    return file_read_start(parent, path, first, sizeof(first)) == 1;
 }
 
 static void visit_dir(const struct visit *v, const char *path, int flavour)
