@@ -88,6 +88,23 @@ static bool wait_for(int pid_fd, int out, uint64_t deadline, struct proc_tail *t
     }
 }
 
+pid_t proc_fork(int *ret_in, int *ret_out, struct err *err)
+{
+    int ends[2];
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        (void) err_sys(err, SP_IO, errno, "pipe");
+        return -1;
+    }
+    *ret_in = ends[0];
+    *ret_out = ends[1];
+    pid = fork();
+    if (pid < 0)
+        (void) err_sys(err, SP_IO, errno, "fork");
+    return pid;
+}
+
 int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tail, int *ret_status,
              struct err *err)
 {
@@ -95,18 +112,13 @@ int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tai
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int pid_fd = -1;
     pid_t self = getpid();
-    int ends[2];
     int status = 0;
     bool is_done;
     pid_t pid;
 
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    in = ends[0];
-    out = ends[1];
-    pid = fork();
+    pid = proc_fork(&in, &out, err);
     if (pid < 0)
-        return err_sys(err, SP_IO, errno, "fork");
+        return SP_IO;
     if (pid == 0) {
         proc_die_with(self);
         become(argv, out);
