@@ -1,12 +1,13 @@
 /* internal.h - what the files of the `oci` backend share.
  *
  *   oci.c      open, close, the vtable            create.c   one box from nothing
- *   setup.c    directories, base, first look      remove.c   destroys and sweeps, one per box
+ *   setup.c    directories, base, first look      destroy.c  destroys and sweeps, one per box
  *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
  *   pull.c     images, in the background          scan.c     what is there: the boxes directory
- *   plan.c     the plan for sandpool-helper
- *   helper.c    sandpool-helper as an operation       table.c    boxes in memory, their deaths
- *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
+ *   plan.c     the plan for sandpool-helper       table.c    boxes in memory, their deaths
+ *   helper.c   sandpool-helper as an operation    strays.c   what no directory leads to
+ *   list.c     list, discover                     bind.c     whose a box is
+ *   check.c    is_alive
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user */
 #ifndef OCI_INTERNAL_H
@@ -328,13 +329,13 @@ void oci_create_trial(struct oci *o, struct backend_create *r, struct oci_runtim
 void oci_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
 
-/* remove.c */
+/* destroy.c */
 void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
 /* Removes whatever is left of a box; those in b->entry.removers are notified. The entry is dropped. */
 void oci_remove_box(struct oci_box *b);
 
-/* read.c: is_alive, discover, list, bind */
+/* check.c, list.c, bind.c */
 void oci_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
                   void (*on_done)(struct op *));
 void oci_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,
