@@ -15,12 +15,21 @@
 #include "helper/plan.h"
 #include "loop/listen.h"
 
+enum making_step {
+    MAKING_WAITS, /* for another box of its id, a runtime, a base or an image */
+    MAKING_RUNS,  /* sandpool-helper */
+    MAKING_LOOKS, /* at what it has made, or what was there: to its end, whoever leaves */
+    MAKING_UNDOES,
+    MAKING_STEP_COUNT
+};
+
 /* `priv` of the request. */
 struct making {
     struct oci *oci;
     struct backend_create *request;
     struct oci_box *box;       /* NULL: another create makes it, or it exists */
     struct oci_runtime *trial; /* NULL: the profile decides */
+    enum making_step step;
     struct waiter waiter;
     struct list *waits_in;     /* where `waiter` is linked */
     char rootfs[OCI_PATH_MAX]; /* of the image */
@@ -81,6 +90,7 @@ static void undo(struct making *m, int rc, const struct err *err)
     struct oci_box *b = m->box;
     struct list joined;
 
+    m->step = MAKING_UNDOES;
     m->result = rc;
     m->err = *err;
     m->undo.on_removed = on_undone;
@@ -141,6 +151,7 @@ static void on_seen(struct op *op)
 
 static void start_look(struct making *m)
 {
+    m->step = MAKING_LOOKS;
     m->found.id = m->request->labels.box_id;
     m->look.run = run_look;
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
@@ -217,12 +228,14 @@ static void run(struct making *m, struct oci_runtime *runtime, const char *lower
     oci_plan_run(o, &plan, &m->helper.plan);
     m->helper.verb = "run";
     m->helper.pass_fd = m->listen_fd;
+    m->step = MAKING_RUNS;
     FAULT_POINT("oci.before_run");
     oci_helper_start(o, &m->helper, RT_NEVER, on_run); /* our own deadline cancels it */
 }
 
 static void wait_in(struct making *m, struct list *where)
 {
+    m->step = MAKING_WAITS;
     m->waits_in = where;
     list_push_back(where, &m->waiter.link);
 }
@@ -280,7 +293,6 @@ static void resume(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
 
-    m->waits_in = NULL;
     if (m->request->op.state == OP_CANCELING)
         finish(m, SP_CANCELLED, NULL);
     else if (m->box != NULL)
@@ -325,13 +337,24 @@ static void on_cancel(struct op *op)
     struct backend_create *r = container_of(op, struct backend_create, op);
     struct making *m = r->priv;
 
-    if (m->waits_in != NULL) {
-        list_remove(m->waits_in, &m->waiter.link);
-        m->waits_in = NULL;
-        finish(m, SP_CANCELLED, NULL);
-    } else if (op_is_active(&m->helper.op)) {
-        op_cancel(&m->helper.op);
+    switch (m->step) {
+    case MAKING_WAITS:
+        if (list_is_linked(&m->waiter.link)) { /* else it is being resumed, and will notice */
+            list_remove(m->waits_in, &m->waiter.link);
+            finish(m, SP_CANCELLED, NULL);
+        }
+        return;
+    case MAKING_RUNS:
+        if (op_is_active(&m->helper.op)) /* else its end is under way */
+            op_cancel(&m->helper.op);
+        return;
+    case MAKING_LOOKS:
+    case MAKING_UNDOES:
+        return;
+    case MAKING_STEP_COUNT:
+        break;
     }
+    assert(false && "no such step");
 }
 
 static void start(struct oci *o, struct backend_create *r, struct oci_runtime *trial,
