@@ -185,7 +185,7 @@ static int scan_boxes(struct oci_scan *s, DIR *dir, struct err *err)
 
 /* Found once however many traces of it there are; a note of a runtime says most. Whatever stops us, a
  * directory goes after the processes: those of a living group without one are not ours. */
-static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
+static void on_trace(void *ctx, uint64_t id, int flavour, bool is_living)
 {
     struct oci_scan *s = ctx;
     struct oci_found *f;
@@ -193,8 +193,8 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
     for (size_t i = 0; i < s->count; i++) {
         f = &s->found[i];
         if (f->id == id) {
-            f->is_elsewhere = f->is_stray && flavour < 0 && (f->is_elsewhere || is_living);
-            if (f->is_stray && flavour >= 0)
+            f->is_elsewhere = f->is_trace && flavour < 0 && (f->is_elsewhere || is_living);
+            if (f->is_trace && flavour >= 0)
                 f->flavour = flavour;
             return;
         }
@@ -202,7 +202,7 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
     f = add(s);
     oci_found_init(f);
     f->id = id;
-    f->is_stray = true;
+    f->is_trace = true;
     f->is_elsewhere = is_living;
     f->flavour = flavour;
     s->count++;
@@ -219,7 +219,7 @@ static int run_scan(struct work *w, struct err *err)
     rc = scan_boxes(s, dir, err);
     (void) closedir(dir); /* nothing to do about it here */
     if (rc == SP_OK)
-        oci_strays(s->oci, on_stray, s);
+        oci_traces(s->oci, on_trace, s);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* strays.c - traces of boxes that no directory leads to: control groups and notes of runtimes, left
+/* traces.c - traces of boxes that no directory leads to: control groups and notes of runtimes, left
  * by a crash between two steps. They carry the box's id in their name. */
 #include <dirent.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
 struct visit {
-    void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living);
+    void (*on_trace)(void *ctx, uint64_t id, int flavour, bool is_living);
     void *ctx;
 };
 
@@ -35,7 +35,7 @@ static void visit_dir(const struct visit *v, const char *path, int flavour)
         return;
     for (entry = readdir(dir); entry != NULL; entry = readdir(dir))
         if (entry->d_type == DT_DIR && str_parse_hex64(entry->d_name, &id))
-            v->on_stray(v->ctx, id, flavour,
+            v->on_trace(v->ctx, id, flavour,
                         flavour < 0 && is_populated(dirfd(dir), entry->d_name));
     (void) closedir(dir); /* nothing to do about it here */
 }
@@ -68,10 +68,10 @@ static void visit_cgroup(const char *path, const void *ctx)
     visit_dir(ctx, path, -1);
 }
 
-void oci_strays(const struct oci *o,
-                void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx)
+void oci_traces(const struct oci *o,
+                void (*on_trace)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx)
 {
-    const struct visit v = {.on_stray = on_stray, .ctx = ctx};
+    const struct visit v = {.on_trace = on_trace, .ctx = ctx};
     char path[OCI_PATH_MAX + 32];
 
     if (o->has_cgroups)
