@@ -42,7 +42,7 @@ static const char usage_text[] =
     "  run      make a box and start it; descriptor 3 is its listening socket\n"
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
-    "  relay    start what serves the socket of a box that an engine makes\n"
+    "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
     "  --version  print the version\n"

@@ -29,7 +29,7 @@ static const char *text_of(const struct json *v, const char *key)
     return text != NULL ? text : "?";
 }
 
-static void report_engine(struct backend_exam *r, const struct docker *d, const struct json *info)
+static void report_docker(struct backend_exam *r, const struct docker *d, const struct json *info)
 {
     static const struct {
         const char *key;
@@ -125,7 +125,7 @@ static void on_info(struct op *op)
     int rc = docker_call_json(&x->call, &doc, &err);
 
     if (rc == SP_OK)
-        report_engine(r, d, json_root(doc));
+        report_docker(r, d, json_root(doc));
     else if (r->op.state == OP_RUNNING)
         backend_report(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
     (void) json_doc_free(doc);

@@ -1,4 +1,5 @@
-/* internal.h - what the files of the `docker` backend share.
+/* internal.h - what the files of the `docker` backend share. "The engine" is Docker's or Podman's in all of them, never
+ * our src/engine.
  *
  *   docker.c  open, close, the vtable              create.c  creates as they come in
  *   setup.c   the agent, a place to meet it        make.c    one box from nothing (making.h)
