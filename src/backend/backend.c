@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -62,6 +64,24 @@ void backend_report(struct backend_exam *r, enum backend_finding_level level, co
     va_start(args, fmt);
     (void) vsnprintf(f->text, sizeof(f->text), fmt, args);
     va_end(args);
+}
+
+bool backend_program(const char *configured, const char *name, char *dst, size_t cap)
+{
+    ssize_t len;
+    char *end;
+
+    if (!str_is_empty(configured)) {
+        str_copy_cut(dst, cap, configured);
+        return true;
+    }
+    len = readlink("/proc/self/exe", dst, cap - 1);
+    if (len <= 0)
+        return false;
+    dst[len] = '\0';
+    end = strrchr(dst, '/') + 1;
+    str_copy_cut(end, cap - (size_t) (end - dst), name);
+    return true;
 }
 
 void backend_exam_fini(struct backend_exam *r)

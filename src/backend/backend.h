@@ -307,5 +307,8 @@ void backend_list_cut(struct backend_list *r, size_t count);
 void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,
                     const char *fmt, ...) PRINTF_LIKE(4, 5);
 void backend_exam_fini(struct backend_exam *r);
+/* Where one of our programs is: as configured, else beside the daemon. Whether it is there is not checked. False and
+ * errno: it is not known where the daemon is. */
+bool backend_program(const char *configured, const char *name, char *dst, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
 /* docker_options.c - the forms of texts below docker.*: checked when the configuration is read, taken
- * apart again when a container is described to the engine. */
+ * apart again when a container is described to Docker. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* validate_docker.c - what only containers of an engine have; docker_options.c has the forms. */
+/* validate_docker.c - what only containers of Docker have; docker_options.c has the forms. */
 #include <string.h>
 
 #include "base/str.h"

@@ -275,7 +275,7 @@ static int build_pool(struct loader *l, struct err *err)
         if (l->boxes[i].is_cut || !pool_restore_box(e->pool, rt_now(e->rt), &l->boxes[i].box))
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
-            extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
+            note_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
     }
     if (refused != NULL && refused->box.profile == POOL_PROFILES_MAX)
         return err_set(err, SP_CONFIG,
