@@ -39,15 +39,20 @@ def compare_calls(b, small, huge, leases):
 
 
 def longest_ms(daemon):
-    """The longest answer to /healthz while the boxes are listed."""
-    connection, longest = UnixConnection(daemon.socket), 0
+    """The longest answer to /healthz while the boxes are listed, and in as long a time without."""
+    connection, longest, quiet = UnixConnection(daemon.socket), 0, 0
     listing = threading.Thread(target=call, args=(daemon.socket, "POST", "/v1/pool/reconcile", {}))
+    begin = time.monotonic()
     listing.start()
     while listing.is_alive():
         longest = max(longest, ask_us(connection, "GET", "/healthz", None, 1) / 1000)
     listing.join()
+    took = time.monotonic() - begin
+    begin = time.monotonic()
+    while time.monotonic() < begin + took:
+        quiet = max(quiet, ask_us(connection, "GET", "/healthz", None, 1) / 1000)
     connection.close()
-    return longest
+    return longest, quiet
 
 
 def bench_huge(b):
@@ -66,8 +71,9 @@ def bench_huge(b):
         ratio = statistics.median(ratios)
         b.row(f"acquire of a {title} box at {leases} leases / at {SMALL}", f"{ratio:.2f}", "<= 1.2", ratio <= 1.2)
     compare_calls(b, small, huge, leases)
-    waits = sorted(longest_ms(huge) for _ in range(5))
-    b.row(f"longest /healthz while {leases} boxes are listed, median of 5", f"{waits[2]:.1f} ms", "<= 10 ms", waits[2] <= 10)
+    listed, quiet = (sorted(waits)[2] for waits in zip(*(longest_ms(huge) for _ in range(5))))
+    b.row(f"longest /healthz while {leases} boxes are listed / while nothing is, medians of 5",
+          f"{listed:.1f} / {quiet:.1f} ms", "<= 10 ms", listed <= 10)
     small.process.stop()
     huge.process.stop()
 

@@ -55,6 +55,7 @@ void bind_clear(struct pool *p, struct slot *s)
     s->box.generation = 0;
     s->box.leased_ns = 0;
     s->box.active_ns = 0;
+    s->box.maybe_ns = 0;
     s->box.expires_ns = POOL_NEVER;
     s->box.idle_ns = POOL_NEVER;
     s->box.busy = 0;

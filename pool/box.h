@@ -38,7 +38,7 @@ struct slot {
     uint64_t rewrite_ns;        /* dirty: not written before */
     uint64_t changed_ns;        /* last state change */
     uint64_t age_ns;            /* BLANK: too old from here on */
-    uint64_t saved_ns;          /* last activity that is in the store */
+    uint64_t saved_ns;          /* last activity that is in the store, or being written */
     uint64_t committed_ns;      /* deadline in the row the store has */
     unsigned reply_count;       /* LEASED: replies that name it, minus undelivered ones */
     uint64_t listing;           /* last listing that showed it */

@@ -90,6 +90,8 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
         return "a box is asked for, and nobody will answer";
     if (list_is_linked(&s->idle_link) && (s->box.state != POOL_LEASED || s->is_asked))
         return "a box is to be asked whether it is idle that need not be";
+    if (pool_active_ns(&s->box) > p->now_ns)
+        return "a box was used in the future";
     if (doubt_is_waiting(s) != list_is_linked(&s->doubt_link))
         return "a missing box will not be asked for";
     return NULL;

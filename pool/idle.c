@@ -23,7 +23,7 @@ void idle_stop(struct pool *p, struct slot *s)
 
 static bool is_over(const struct pool *p, const struct slot *s)
 {
-    return s->box.busy == 0 && time_after(s->box.active_ns, s->box.idle_ns) <= p->now_ns;
+    return s->box.busy == 0 && time_after(pool_active_ns(&s->box), s->box.idle_ns) <= p->now_ns;
 }
 
 uint64_t idle_due(const struct slot *s)
@@ -34,7 +34,7 @@ uint64_t idle_due(const struct slot *s)
         return time_after(s->saved_ns, s->box.idle_ns / 4 + 1);
     if (s->is_asked || list_is_linked(&s->idle_link))
         return POOL_NEVER;
-    return MAX_OF(time_after(s->box.active_ns, s->box.idle_ns), s->pulse_ns);
+    return MAX_OF(time_after(pool_active_ns(&s->box), s->box.idle_ns), s->pulse_ns);
 }
 
 void idle_enlist(struct pool *p, struct slot *s)

@@ -136,19 +136,27 @@ void index_owner_leave(struct pool *p, struct slot *s)
     list_push_front(&p->free_owners, &o->link);
 }
 
+/* The last of the page before may be gone. The next one is then looked for from both sides, so that neither many boxes of
+ * this owner before it nor many of others behind it make the search long by themselves. */
 const struct pool_box *pool_first_of(const struct pool *p, uint64_t principal, uint64_t after)
 {
     const struct owner *o = owner_find(p, principal);
     struct list_node *n = o != NULL ? list_first(&o->boxes) : NULL;
     size_t at = after > 0 ? find_after(p, after - 1) : p->ordered.len;
-    struct slot *last = at < p->ordered.len ? p->ordered.at[at].slot : NULL;
 
-    if (o != NULL && last != NULL && last->box.order == after && last->owner == o)
-        n = list_next(&o->boxes,
-                      &last->owner_link); /* the last of the page before is still there */
-    while (n != NULL && container_of(n, struct slot, owner_link)->box.order <= after)
-        n = list_next(&o->boxes, n);
-    return n != NULL ? &container_of(n, struct slot, owner_link)->box : NULL;
+    for (; n != NULL; n = list_next(&o->boxes, n), at++) {
+        struct slot *first = container_of(n, struct slot, owner_link);
+        struct slot *later = at < p->ordered.len ? p->ordered.at[at].slot : NULL;
+
+        if (first->box.order > after)
+            return &first->box;
+        if (later == NULL || later->owner != o)
+            continue;
+        if (later->box.order > after)
+            return &later->box;
+        n = &later->owner_link; /* the last of the page before is still there */
+    }
+    return NULL;
 }
 
 const struct pool_box *pool_next_of(const struct pool_box *box)

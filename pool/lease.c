@@ -82,7 +82,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
     uint64_t write;
 
     s->box.expires_ns = deadline_of(p, ttl_ns, profile_of(p, s)->conf.ttl_ns);
-    s->box.active_ns = MAX_OF(s->box.active_ns, p->now_ns); /* a restart may have extended it */
+    s->box.active_ns = p->now_ns;
     expiry_update(p, s);
     write = box_write(p, s, POOL_WRITE_LEASE);
     waiter_attach(p, w, s, WAITER_COMMIT, write);

@@ -44,8 +44,8 @@ struct pool *pool_free(struct pool *p);
 /* Boot only, before the first step: one call per row of the store. Leased, parked and blank rows
  * stand as they were and are `is_unseen`; intent rows wait for a listing; deleting rows are
  * destroyed again. False when the row does not fit (no slot left, bad profile index). `token` and
- * the rest come from the row. Times are already monotonic, and may lie before `now`. */
-MUST_CHECK bool pool_restore_box(struct pool *p, const struct pool_box *row);
+ * the rest come from the row. Times are already monotonic, and may lie before `now_ns`, the time of the start. */
+MUST_CHECK bool pool_restore_box(struct pool *p, uint64_t now_ns, const struct pool_box *row);
 /* Ended bindings that must not be forgotten: the id's last generation and why it ended. */
 void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generation,
                        enum pool_end end, uint64_t principal);

@@ -104,6 +104,18 @@ static bool is_create_unknown(const struct slot *s, enum pool_state was)
            (s->box.end == POOL_END_CREATE_FAILED || s->box.end == POOL_END_ORPHAN);
 }
 
+/* What the row may be behind by is forgiven, but nobody has used the box in the future. */
+static void restore_use(struct slot *s, uint64_t now_ns)
+{
+    struct pool_box *b = &s->box;
+
+    b->active_ns = MIN_OF(b->active_ns, now_ns);
+    b->maybe_ns = 0;
+    if (b->state == POOL_LEASED && b->idle_ns != POOL_NEVER)
+        b->maybe_ns = MIN_OF(time_after(b->active_ns, b->idle_ns / 4), now_ns);
+    s->saved_ns = b->active_ns;
+}
+
 static void enter(struct pool *p, struct slot *s, enum pool_state was)
 {
     enum pool_state state = s->box.state;
@@ -111,9 +123,6 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
     s->lease_from = POOL_PARKED;
     s->is_known = true; /* an owner got a reply for it in an earlier life */
     s->committed_ns = s->box.expires_ns;
-    if (state == POOL_LEASED && s->box.idle_ns != POOL_NEVER) /* what the row may be behind by */
-        s->box.active_ns = time_after(s->box.active_ns, s->box.idle_ns / 4);
-    s->saved_ns = s->box.active_ns;
     s->age_ns = POOL_NEVER;
     s->box.is_unseen = state != POOL_DOOMED && state != POOL_DESTROYING;
     if (s->box.is_unseen && s->box.sandbox_id[0] != '\0')
@@ -130,7 +139,7 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
         box_mark_dirty(p, s, 0);
 }
 
-bool pool_restore_box(struct pool *p, const struct pool_box *row)
+bool pool_restore_box(struct pool *p, uint64_t now_ns, const struct pool_box *row)
 {
     enum pool_state state = POOL_FREE;
     struct slot *s;
@@ -153,6 +162,7 @@ bool pool_restore_box(struct pool *p, const struct pool_box *row)
     if ((state == POOL_INTENT || state == POOL_STARTING) && s->box.sandbox_id[0] != '\0' &&
         s->box.thread[0] == '\0')
         s->box.state = POOL_DOOMED; /* made for a caller who cannot come back */
+    restore_use(s, now_ns);
     enter(p, s, row->state);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     p->wake_ns = 0;

@@ -91,6 +91,11 @@ int pool_profile_index(const struct pool *p, const char *name)
     return -1;
 }
 
+uint64_t pool_active_ns(const struct pool_box *box)
+{
+    return MAX_OF(box->active_ns, box->maybe_ns);
+}
+
 uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char **ret_by)
 {
     uint64_t idle_ns = POOL_NEVER;
@@ -103,7 +108,7 @@ uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char 
     if (box->state != POOL_LEASED)
         return POOL_NEVER;
     if (box->idle_ns != POOL_NEVER && box->busy == 0) /* its agent is asked then, at the earliest */
-        idle_ns = MAX_OF(time_after(box->active_ns, box->idle_ns), p->now_ns);
+        idle_ns = MAX_OF(time_after(pool_active_ns(box), box->idle_ns), p->now_ns);
     if (MIN_OF(idle_ns, box->expires_ns) != POOL_NEVER)
         *ret_by = idle_ns < box->expires_ns ? "idle" : "ttl";
     return MIN_OF(idle_ns, box->expires_ns);

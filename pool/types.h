@@ -178,8 +178,10 @@ struct pool_box {
     uint64_t ready_ns;
     uint64_t leased_ns;
     uint64_t parked_ns;
-    uint64_t active_ns;  /* last activity of its owner; a row is behind by idle_ns / 4 at most, and
-                          * pool_restore_box() forgives as much */
+    /* Last activity of its owner that is known. A row is behind by idle_ns / 4 at most; so a restored box
+     * may have been used until `maybe_ns`. That is in no row, or every restart would add to it. */
+    uint64_t active_ns;
+    uint64_t maybe_ns;
     uint64_t seen_ns;    /* last proof of life */
     uint64_t expires_ns; /* lease deadline, POOL_NEVER for none */
     uint64_t idle_ns;    /* lease's idle limit, POOL_NEVER for none */

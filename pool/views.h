@@ -82,6 +82,8 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
                       struct pool_profile_view *ret);
 /* What it was configured with; costs nothing, unlike the view. */
 const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
+/* When its owner was active last, or may have been. */
+uint64_t pool_active_ns(const struct pool_box *box);
 /* Index by name; -1 when unknown. */
 int pool_profile_index(const struct pool *p, const char *name);
 

@@ -98,6 +98,22 @@ static int put_deleting(struct db *db, const struct store_write *w)
     return sql_run(db, q);
 }
 
+static int put_gone(struct db *db, const struct store_write *w)
+{
+    const enum sql_stmt q = SQL_PUT_GONE;
+    int rc;
+
+    sql_bind_str(db, q, 1, w->u.box.backend);
+    sql_bind_str(db, q, 2, w->u.box.ref);
+    sql_bind_str(db, q, 3, w->u.box.life);
+    sql_bind_u64(db, q, 4, ended_at(w));
+    rc = sql_run(db, q);
+    if (rc != SQLITE_OK)
+        return rc;
+    sql_bind_u64(db, SQL_PRUNE_GONE, 1, STORE_GONE_MAX);
+    return sql_run(db, SQL_PRUNE_GONE);
+}
+
 /* A lease that still names the box ends with it: left open it would be in no list of the next
  * start, and its generation would be given out again. */
 static int forget(struct db *db, const struct store_write *w)
@@ -114,7 +130,8 @@ static int forget(struct db *db, const struct store_write *w)
         db->stamped_id = 0;
     }
     sql_bind_u64(db, SQL_FORGET_BOX, 1, w->u.box.id);
-    return sql_run(db, SQL_FORGET_BOX);
+    rc = sql_run(db, SQL_FORGET_BOX);
+    return rc == SQLITE_OK && w->want_gone ? put_gone(db, w) : rc;
 }
 
 static int put_meta(struct db *db, const struct store_write *w)

@@ -37,6 +37,8 @@ enum sql_stmt {
     SQL_END_LEASE,    /* 1 sandbox_id, 2 box id, 3 end, 4 ended_ms */
     SQL_FORGET_LEASE, /* 1 box id, 2 ended_ms */
     SQL_FORGET_BOX,   /* 1 box id */
+    SQL_PUT_GONE,     /* 1 backend, 2 ref, 3 life, 4 gone_ms */
+    SQL_PRUNE_GONE,   /* 1 how many stay */
     SQL_PUT_META,     /* 1 key, 2 value */
     SQL_ADD_EVENT,    /* 1 id, 2 at_ms, 3 kind, 4 body */
     SQL_READ_EVENTS,  /* 1 after this id, 2 before this one, 3 how many rows */

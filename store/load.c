@@ -68,6 +68,18 @@ static bool give_past(const struct store_reader *reader, sqlite3_stmt *row)
     return reader->on_past == NULL || reader->on_past(reader->ctx, &past);
 }
 
+static bool give_gone(const struct store_reader *reader, sqlite3_stmt *row)
+{
+    const struct store_gone gone = {
+        .backend = text_at(row, 0),
+        .ref = text_at(row, 1),
+        .life = text_at(row, 2),
+        .gone_ms = u64_at(row, 3),
+    };
+
+    return reader->on_gone == NULL || reader->on_gone(reader->ctx, &gone);
+}
+
 static bool give_event(const struct store_reader *reader, sqlite3_stmt *row)
 {
     const struct store_event event = {
@@ -102,6 +114,7 @@ static const struct table_read reads[] = {
      "SELECT sandbox_id, generation, principal, end, ended_ms FROM leases WHERE ended_ms > 0 "
      "ORDER BY ended_ms, sandbox_id",
      give_past, false},
+    {"gone", "SELECT backend, ref, life, gone_ms FROM gone ORDER BY id", give_gone, false},
     {"events",
      "SELECT id, at_ms, kind, body FROM "
      "(SELECT id, at_ms, kind, body FROM events ORDER BY id DESC LIMIT ?1) ORDER BY id",

@@ -15,7 +15,8 @@
  * boxes: INTEGER PRIMARY KEY is the key of the table's own tree, the cheapest there is.
  * intents: a view and not a table. The row of a box in state `intent` or `deleting` is the
  * write-ahead intent; a second copy could only disagree with it.
- * leases: one row for each public id, so its generation survives the box it was bound to. */
+ * leases: one row for each public id, so its generation survives the box it was bound to.
+ * gone: the newest have the highest id. */
 static const struct migration migrations[] = {
     {1, "CREATE TABLE meta("
         " key TEXT PRIMARY KEY CHECK(key <> ''),"
@@ -71,6 +72,13 @@ static const struct migration migrations[] = {
     {3, "ALTER TABLE boxes ADD COLUMN is_stale INTEGER NOT NULL DEFAULT 0;"},
     {4, "ALTER TABLE boxes ADD COLUMN life TEXT NOT NULL DEFAULT '';"},
     {5, "ALTER TABLE boxes ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0;"},
+    {6, "CREATE TABLE gone("
+        " id INTEGER PRIMARY KEY,"
+        " backend TEXT NOT NULL,"
+        " ref TEXT NOT NULL,"
+        " life TEXT NOT NULL,"
+        " gone_ms INTEGER NOT NULL"
+        ") STRICT;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -37,6 +37,8 @@ static const char *const texts[SQL_STMT_COUNT] = {
                          "WHERE sandbox_id = (SELECT sandbox_id FROM boxes WHERE id = ?1) "
                          "AND box_id = ?1 AND ended_ms = 0",
     [SQL_FORGET_BOX] = "DELETE FROM boxes WHERE id = ?1",
+    [SQL_PUT_GONE] = "INSERT INTO gone(backend, ref, life, gone_ms) VALUES(?1,?2,?3,?4)",
+    [SQL_PRUNE_GONE] = "DELETE FROM gone WHERE id <= (SELECT max(id) FROM gone) - ?1",
     [SQL_PUT_META] = "INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)",
     [SQL_ADD_EVENT] = "INSERT INTO events(id, at_ms, kind, body) VALUES(?1, ?2, ?3, ?4)",
     [SQL_READ_EVENTS] = "SELECT id, at_ms, kind, body FROM events WHERE id > ?1 AND id < ?2 "

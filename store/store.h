@@ -22,7 +22,9 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 5
+#define STORE_SCHEMA_VERSION 6
+
+#define STORE_GONE_MAX 4096
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -60,6 +62,15 @@ struct store_past {
     uint64_t principal;
     const char *end;
     uint64_t ended_ms;
+};
+
+/* One box that is gone, of those whose name may be used again: by what it is recognized if that name still
+ * leads to it. Of the newest STORE_GONE_MAX; how long it matters is for the backend to decide. */
+struct store_gone {
+    const char *backend;
+    const char *ref;
+    const char *life;
+    uint64_t gone_ms;
 };
 
 /* One line of the audit trail. */
@@ -127,6 +138,7 @@ struct store_write {
     struct op op;
     enum store_kind kind;
     bool want_power; /* must survive a power cut (FULL), not only a crash of the process */
+    bool want_gone;  /* STORE_FORGET: what box.backend, ref and life say is kept as a store_gone */
     bool want_stamp; /* only this row has the box's owner: the stamp beside the database grows */
     union {
         struct store_box box;
@@ -177,6 +189,7 @@ struct store_reader {
     /* Rows come ordered by created_ms, then id. Returning false stops the load with SP_INTERNAL. */
     bool (*on_box)(void *ctx, const struct store_box *box);
     bool (*on_past)(void *ctx, const struct store_past *past); /* oldest first */
+    bool (*on_gone)(void *ctx, const struct store_gone *gone); /* oldest first */
     bool (*on_event)(void *ctx,
                      const struct store_event *event); /* the newest `events_tail`, oldest first */
     bool (*on_meta)(void *ctx, const char *key, const char *value);

@@ -129,6 +129,7 @@ struct backend_list {
     struct op op;              /* SP_OK: a clean and complete listing */
     struct backend_box *boxes; /* from malloc, owned by the request: backend_list_fini() */
     size_t count;
+    size_t cap; /* of those that grow it by backend_list_reserve() */
     void *priv;
 };
 
@@ -261,6 +262,13 @@ struct backend_ops {
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
+    /* Whether the name of a box that is gone may be used again, and then lead to that box for a while: the
+     * store keeps it for recall(). Also called after close(). NULL, like the next two: never. */
+    bool (*may_return)(const char *ref);
+    /* After open(), before any box is made: such a box went `ago_ns` ago, in an earlier life. Oldest first. */
+    void (*recall)(struct backend *b, const char *ref, const char *life, uint64_t ago_ns);
+    /* Whether what has this ref and answers with this life is such a box, or may be. */
+    bool (*is_gone)(struct backend *b, const char *ref, const char *life);
     /* Where the boxes' own disks lie on this machine: <dir>/<box id>/disk. NULL: nowhere. */
     const char *(*disk_dir)(struct backend *b);
     /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.
@@ -291,9 +299,16 @@ const struct backend_ops *backend_by_name(const char *name);
 /* What distinguishes the profile's backend object from others; kept in rows. */
 void backend_key(const struct config_profile *p, char *dst, size_t cap);
 void backend_list_fini(struct backend_list *r);
+/* Room for that many boxes; false: there is no memory. */
+MUST_CHECK bool backend_list_reserve(struct backend_list *r, size_t count);
+/* Forgets the last boxes, from `count` on, and gives their memory back: that of very many at once takes long. */
+void backend_list_cut(struct backend_list *r, size_t count);
 /* One more finding; of too many, the last are left out. */
 void backend_report(struct backend_exam *r, enum backend_finding_level level, const char *subject,
                     const char *fmt, ...) PRINTF_LIKE(4, 5);
 void backend_exam_fini(struct backend_exam *r);
+/* Where one of our programs is: as configured, else beside the daemon. Whether it is there is not checked. False and
+ * errno: it is not known where the daemon is. */
+bool backend_program(const char *configured, const char *name, char *dst, size_t cap);
 
 #endif

@@ -3,14 +3,12 @@
 #include "config/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -99,32 +97,20 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
     return r;
 }
 
-/* Reading one byte more than allowed is enough to detect a file that is too large. */
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
-    /* Not blocking: a reload happens on the loop, and the path may have become a pipe. */
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
+    AUTO_CLOSE int fd = -1;
+    int sys = file_open_regular(path, &fd); /* a reload happens on the loop: no pipe */
 
-    if (fd < 0)
-        return err_sys(err, SP_CONFIG, errno, "cannot open '%s'", path);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+    if (sys == FILE_NOT_REGULAR)
         return err_set(err, SP_CONFIG, "'%s' is not a file", path);
-    while (out->len <= CONFIG_FILE_MAX) {
-        char chunk[16 * 1024];
-        ssize_t n = read(fd, chunk, MIN_OF(sizeof(chunk), CONFIG_FILE_MAX + 1 - out->len));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, SP_CONFIG, errno, "cannot read '%s'", path);
-        if (n == 0)
-            break;
-        buf_append(out, chunk, (size_t) n);
-    }
-    if (buf_failed(out))
-        return err_set(err, SP_NO_MEMORY, "no memory to read '%s'", path);
-    return SP_OK;
+    if (sys != 0)
+        return err_sys(err, SP_CONFIG, sys, "cannot open '%s'", path);
+    sys = file_read_rest(fd, out);
+    if (sys == EFBIG)
+        return err_set(err, SP_CONFIG, "%s:1:1: the file is larger than %d bytes", path,
+                       CONFIG_FILE_MAX);
+    return sys == 0 ? SP_OK : err_sys(err, SP_CONFIG, sys, "cannot read '%s'", path);
 }
 
 int config_load(const char *path, struct config **ret, struct err *err)
@@ -134,7 +120,7 @@ int config_load(const char *path, struct config **ret, struct err *err)
 
     if (path == NULL)
         return config_parse("(defaults)", "", 0, ret, err);
-    buf_init(&text, CONFIG_FILE_MAX + 1);
+    buf_init(&text, CONFIG_FILE_MAX);
     r = read_file(path, &text, err);
     if (r == SP_OK)
         r = config_parse(path, buf_str(&text), text.len, ret, err);

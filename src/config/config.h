@@ -61,7 +61,7 @@ enum config_inject {
     CONFIG_INJECT_COUNT
 };
 
-/* When the engine has to fetch a profile's image. */
+/* When Docker has to fetch a profile's image. */
 enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, CONFIG_PULL_COUNT };
 
 /* At which address a container with its own network is reached. */
@@ -130,7 +130,7 @@ struct config_profile {
         uint64_t creates;
         char volumes[CONFIG_TEXT_MAX + 1]; /* "name:/box:ro" each, comma separated */
         struct config_map tmpfs;           /* path in the box to options */
-        uint64_t shm_size;                 /* 0: as the engine does */
+        uint64_t shm_size;                 /* 0: as Docker does */
         char gpus[CONFIG_PATH_MAX + 1];    /* "", "all", a number, ids */
         char cap_add[CONFIG_TEXT_MAX + 1]; /* comma separated */
         uint64_t stop_grace_s;             /* 0: killed at once */

@@ -1,5 +1,5 @@
 /* docker_options.c - the formats of texts below docker.*: checked when the configuration is read,
- * parsed again when a container is described to the engine. */
+ * parsed again when a container is described to Docker. */
 #include <stdio.h>
 #include <string.h>
 

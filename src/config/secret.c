@@ -1,11 +1,10 @@
 /* secret.c - a key that is stored in a separate file. The content of the file is never shown. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "config/config.h"
 
@@ -27,19 +26,18 @@ static int check(const char *name, const char *key, size_t min, struct err *err)
 int config_read_secret(const char *name, const char *path, size_t min, char *ret, size_t cap,
                        struct err *err)
 {
-    /* Not blocking: a reload happens on the loop, and the path may have become a pipe. */
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    AUTO_CLOSE int fd = -1;
     char text[FILE_MAX + 1];
-    struct stat st;
     ssize_t len = -1;
+    int sys = file_open_regular(path, &fd); /* a reload happens on the loop: no pipe */
 
     ret[0] = '\0';
-    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+    if (sys == FILE_NOT_REGULAR)
         return err_set(err, SP_CONFIG, "%s '%.160s' is not a file", name, path);
-    if (fd >= 0)
+    if (sys == 0)
         len = read(fd, text, FILE_MAX);
     if (len < 0)
-        return err_sys(err, SP_CONFIG, errno, "%s '%.160s'", name, path);
+        return err_sys(err, SP_CONFIG, sys != 0 ? sys : errno, "%s '%.160s'", name, path);
     text[len] = '\0';
     text[strcspn(text, "\r\n")] = '\0'; /* its first line */
     if (strlen(text) >= cap)

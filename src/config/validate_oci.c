@@ -14,7 +14,7 @@ static bool is_runtime(const char *s)
            strcmp(s, "runsc") == 0;
 }
 
-/* "debian:12" names an image of an engine; skopeo also needs to know where the image is. */
+/* "debian:12" names an image of Docker; skopeo also needs to know where the image is. */
 static bool has_transport(const char *image)
 {
     static const char *const known[] = {"oci:",      "oci-archive:",   "docker-archive:",

@@ -191,7 +191,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-static int make_dir(struct doctor *d, struct err *err)
+static int make_work_dir(struct doctor *d, struct err *err)
 {
     const char *top = getenv("TMPDIR");
 
@@ -255,7 +255,7 @@ int doctor_run(const struct daemon_options *options)
     json_begin_obj(&d->out, NULL);
     json_begin_arr(&d->out, "backends");
     if (r == SP_OK)
-        r = make_dir(d, &err);
+        r = make_work_dir(d, &err);
     if (r == SP_OK)
         r = examine_all(d, &err);
     if (r != SP_OK) {

@@ -16,7 +16,7 @@
 
 enum { SOON_MS = 5000, POLL_MS = 20 };
 
-static int make_dir(const char *path, struct err *err)
+static int make_state_dir(const char *path, struct err *err)
 {
     char partial[512];
     size_t len = strlen(path);
@@ -80,7 +80,7 @@ int single_lock(const char *state_dir, enum single_wait wait, int *ret_fd, struc
     AUTO_CLOSE int fd = -1;
     char path[512];
     char holder[32];
-    int r = make_dir(state_dir, err);
+    int r = make_state_dir(state_dir, err);
 
     if (r != SP_OK)
         return r;

@@ -285,7 +285,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     e->next_req = 1;
     list_init(&e->free_writes);
     list_init(&e->late_events);
-    list_init(&e->extra_list);
+    list_init(&e->note_list);
     list_init(&e->probes);
     list_init(&e->uses);
     list_init(&e->bind_list);
@@ -295,7 +295,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
     map_init(&e->pending, config->pool.max_waiters);
-    map_init(&e->extras, config->pool.max_boxes);
+    map_init(&e->notes, config->pool.max_boxes);
     map_init(&e->updates, 64);
     journal_init(&e->journal);
     r = open_store(e, err);
@@ -330,7 +330,7 @@ void engine_free(struct engine *e)
     if (e->pool != NULL)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
-    extras_fini(e);
+    notes_fini(e);
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);

@@ -29,16 +29,16 @@ static void on_destroyed(struct op *op)
         str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
         log_warn("box.destroy_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
     } else {
-        struct engine_extra *x = extra_make(e, box);
+        struct engine_note *note = note_make(e, box);
 
-        str_copy_cut(x->report, sizeof(x->report), d->destroy.report);
+        str_copy_cut(note->report, sizeof(note->report), d->destroy.report);
     }
     config_ref_put(d->config);
     free(d);
     engine_post(e, &ev);
     /* A box the pool does not know (a late create) has no row whose end would drop its notes. */
     if (pool_find_box(e->pool, box) == NULL)
-        extra_drop(e, box);
+        note_drop(e, box);
     engine_op_ended(e);
 }
 

@@ -49,6 +49,15 @@ static void describe(const struct probe_op *p, char *dst, size_t cap)
                     p->hint);
 }
 
+/* A create that a restart cut short may have found a deleted box under the name, and the listing after it shows
+ * that one: it answers, but not for long. */
+static bool is_gone(const struct probe_op *p)
+{
+    struct backend *b = p->engine->backends[p->box.backend].backend;
+
+    return b != NULL && b->ops->is_gone != NULL && b->ops->is_gone(b, p->box.ref, p->probe.life);
+}
+
 static void post(struct probe_op *p, const struct op *op)
 {
     struct pool_event ev = {.kind = POOL_EV_PROBED, .box = p->box.id, .epoch = p->box.epoch};
@@ -56,10 +65,15 @@ static void post(struct probe_op *p, const struct op *op)
 
     ev.u.failed.code = !is_ok && p->is_dead ? SP_BACKEND_FAILED : op->result;
     str_copy_cut(ev.life, sizeof(ev.life), p->probe.life);
-    if (!is_ok && !str_is_empty(p->said))
+    if (is_ok && is_gone(p)) {
+        ev.u.failed.code = SP_BACKEND_FAILED;
+        str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason),
+                     "what answers is still the box of this name that was deleted");
+    } else if (!is_ok && !str_is_empty(p->said)) {
         describe(p, ev.u.failed.reason, sizeof(ev.u.failed.reason));
-    else if (!is_ok)
+    } else if (!is_ok) {
         str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
+    }
     engine_post(p->engine, &ev);
 }
 

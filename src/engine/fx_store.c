@@ -125,7 +125,7 @@ static void on_box_written(struct op *op)
     write_give(e, w);
     engine_post(e, &ev);
     if (pool_find_box(e->pool, box) == NULL) /* forgotten, or its intent could not be written */
-        extra_drop(e, box);
+        note_drop(e, box);
     engine_op_ended(e);
 }
 
@@ -143,7 +143,15 @@ static void bind_metadata(struct engine *e, const struct pool_box *box)
         map_find(&e->pending, hash_str(box->sandbox_id), has_sandbox_id, box->sandbox_id);
 
     if (n != NULL)
-        extra_set_metadata(e, box, container_of(n, struct engine_call, pending_node)->metadata);
+        note_set_metadata(e, box, container_of(n, struct engine_call, pending_node)->metadata);
+}
+
+/* Its name is used again, and a backend of a later life must recognize it. */
+static bool may_return(const struct engine *e, const struct pool_box *box)
+{
+    const struct backend_ops *ops = e->backends[box->backend].ops;
+
+    return ops->may_return != NULL && ops->may_return(box->ref);
 }
 
 void fx_store(struct engine *e, const struct pool_fx *fx)
@@ -168,22 +176,24 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         pool_get_stats(e->pool, &stats);
         w->write.want_power = false;
         w->write.want_stamp = false;
+        w->write.want_gone = false;
         w->write.u.meta.key = META_MODE;
         w->write.u.meta.value = pool_mode_name(stats.mode);
     } else {
-        const struct engine_extra *x;
+        const struct engine_note *note;
 
-        extra_drop_stale(e, &w->box);
+        note_drop_stale(e, &w->box);
         if (w->box.state == POOL_INTENT && w->box.sandbox_id[0] != '\0')
             special_intent(e, &w->box);
         if (w->what == POOL_WRITE_LEASE)
             bind_metadata(e, &w->box);
-        x = extra_find(e, w->box.id);
-        if (x != NULL && x->metadata != NULL)
-            w->metadata = xstrdup(x->metadata);
+        note = note_find(e, w->box.id);
+        if (note != NULL && note->metadata != NULL)
+            w->metadata = xstrdup(note->metadata);
         w->write.want_power = profiles_want_power(e, &w->box);
         w->write.want_stamp =
             w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].ops->can_bind;
+        w->write.want_gone = w->what == POOL_WRITE_FORGET && may_return(e, &w->box);
         fill_row(w);
     }
     engine_op_begun(e);

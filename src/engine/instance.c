@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -20,21 +21,13 @@ static void path_of(const struct engine *e, const char *name, char ret[CONFIG_PA
 static int read_name(const struct engine *e, char ret[CONFIG_NAME_MAX + 1], struct err *err)
 {
     char path[CONFIG_PATH_MAX + 32];
-    char text[CONFIG_NAME_MAX + 2] = "";
-    ssize_t n = 0;
-    int fd;
+    char text[CONFIG_NAME_MAX + 2];
 
     ret[0] = '\0';
     path_of(e, "instance", path);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 && errno == ENOENT)
-        return SP_OK;
-    if (fd >= 0) {
-        n = read(fd, text, sizeof(text) - 1);
-        (void) close(fd);
-    }
-    if (fd < 0 || n < 0)
-        return err_sys(err, SP_IO, errno, "'%.100s' cannot be read", path);
+    if (file_read_start(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return errno == ENOENT ? SP_OK
+                               : err_sys(err, SP_IO, errno, "'%.100s' cannot be read", path);
     text[strcspn(text, "\n")] = '\0';
     if (!str_is_name(text, CONFIG_NAME_MAX, "_.-"))
         return err_set(err, SP_CONFIG,

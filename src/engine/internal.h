@@ -54,8 +54,8 @@ struct engine_wait {
     char text[POOL_REASON_MAX + 1]; /* "": nothing */
 };
 
-/* What the pool does not need to know of a box. */
-struct engine_extra {
+/* What belongs to a box and the pool does not need to know. (Extras are what an acquire asks of a box: backend.h.) */
+struct engine_note {
     struct map_node node;
     struct list_node link;
     struct box_id box;
@@ -113,8 +113,8 @@ struct engine {
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata or extras by sandbox_id */
     struct list acquires;
-    struct map extras; /* engine_extra by box */
-    struct list extra_list;
+    struct map notes; /* engine_note by box */
+    struct list note_list;
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */
@@ -235,14 +235,14 @@ void space_look(struct engine *e);
 /* Unless it was looked at a moment ago. */
 void space_refresh(struct engine *e);
 
-/* extras.c */
-struct engine_extra *extra_find(const struct engine *e, struct box_id box);
-struct engine_extra *extra_make(struct engine *e, struct box_id box);
-void extra_drop(struct engine *e, struct box_id box);
-void extra_set_metadata(struct engine *e, const struct pool_box *box, const char *metadata);
+/* notes.c */
+struct engine_note *note_find(const struct engine *e, struct box_id box);
+struct engine_note *note_make(struct engine *e, struct box_id box);
+void note_drop(struct engine *e, struct box_id box);
+void note_set_metadata(struct engine *e, const struct pool_box *box, const char *metadata);
 /* A box taken back before its owner saw it goes to somebody else, without what was said of it. */
-void extra_drop_stale(struct engine *e, const struct pool_box *box);
-void extras_fini(struct engine *e);
+void note_drop_stale(struct engine *e, const struct pool_box *box);
+void notes_fini(struct engine *e);
 
 /* Operations in flight are counted, so that closing can wait for them. */
 void engine_op_begun(struct engine *e);

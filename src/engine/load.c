@@ -18,6 +18,14 @@ struct loaded_box {
     bool is_cut; /* something in its row is too long to be ours */
 };
 
+/* A box that is gone, kept until its backend is open. */
+struct loaded_gone {
+    char *backend;
+    char *ref;
+    char *life;
+    uint64_t ago_ns;
+};
+
 struct loader {
     struct engine *engine;
     struct loaded_box *boxes;
@@ -30,6 +38,9 @@ struct loader {
     struct store_past *past;
     size_t past_count;
     size_t past_cap;
+    struct loaded_gone *gone;
+    size_t gone_count;
+    size_t gone_cap;
 };
 
 static enum pool_state state_of_row(const char *name)
@@ -117,6 +128,24 @@ static bool on_past(void *ctx, const struct store_past *past)
     l->past[l->past_count].sandbox_id = xstrdup(past->sandbox_id);
     l->past[l->past_count].end = pool_end_name(end_of_name(past->end)); /* static text */
     l->past_count++;
+    return true;
+}
+
+static bool on_gone(void *ctx, const struct store_gone *gone)
+{
+    struct loader *l = ctx;
+    uint64_t now_ms = rt_wall_ms(l->engine->rt);
+    uint64_t ago_ms = now_ms - MIN_OF(gone->gone_ms, now_ms); /* the clock may have been set back */
+
+    if (l->gone_count == l->gone_cap) {
+        l->gone_cap = l->gone_cap > 0 ? l->gone_cap * 2 : 64;
+        l->gone = xrealloc(l->gone, l->gone_cap * sizeof(*l->gone));
+    }
+    l->gone[l->gone_count] = (struct loaded_gone){.backend = xstrdup(gone->backend),
+                                                  .ref = xstrdup(gone->ref),
+                                                  .life = xstrdup(gone->life),
+                                                  .ago_ns = ago_ms * NS_PER_MS};
+    l->gone_count++;
     return true;
 }
 
@@ -243,10 +272,10 @@ static int build_pool(struct loader *l, struct err *err)
         const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
-        if (l->boxes[i].is_cut || !pool_restore_box(e->pool, &l->boxes[i].box))
+        if (l->boxes[i].is_cut || !pool_restore_box(e->pool, rt_now(e->rt), &l->boxes[i].box))
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
-            extra_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
+            note_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
     }
     if (refused != NULL && refused->box.profile == POOL_PROFILES_MAX)
         return err_set(err, SP_CONFIG,
@@ -261,12 +290,44 @@ static int build_pool(struct loader *l, struct err *err)
     return SP_OK;
 }
 
+/* One that neither a profile nor a box names any more makes no box, either. */
+static void recall_gone(const struct loader *l)
+{
+    for (size_t i = 0; i < l->gone_count; i++) {
+        const struct loaded_gone *g = &l->gone[i];
+        int at = profiles_find_backend(l->engine, g->backend);
+        struct backend *b = at >= 0 ? l->engine->backends[at].backend : NULL;
+
+        if (b != NULL && b->ops->recall != NULL)
+            b->ops->recall(b, g->ref, g->life, g->ago_ns);
+    }
+}
+
+static void loader_fini(struct loader *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        free(l->boxes[i].backend);
+        free(l->boxes[i].metadata);
+    }
+    for (size_t i = 0; i < l->past_count; i++)
+        free((char *) (uintptr_t) l->past[i].sandbox_id);
+    for (size_t i = 0; i < l->gone_count; i++) {
+        free(l->gone[i].backend);
+        free(l->gone[i].ref);
+        free(l->gone[i].life);
+    }
+    free(l->boxes);
+    free(l->past);
+    free(l->gone);
+}
+
 int load_store(struct engine *e, struct err *err)
 {
     struct loader l = {.engine = e};
     struct store_reader reader = {.ctx = &l,
                                   .on_box = on_box,
                                   .on_past = on_past,
+                                  .on_gone = on_gone,
                                   .on_event = on_event,
                                   .on_meta = on_meta,
                                   .events_tail = ENGINE_EVENTS_TAIL};
@@ -289,13 +350,8 @@ int load_store(struct engine *e, struct err *err)
         r = profiles_open_backends(e, e->config->config, err);
     if (r == SP_OK)
         r = build_pool(&l, err);
-    for (size_t i = 0; i < l.count; i++) {
-        free(l.boxes[i].backend);
-        free(l.boxes[i].metadata);
-    }
-    for (size_t i = 0; i < l.past_count; i++)
-        free((char *) (uintptr_t) l.past[i].sandbox_id);
-    free(l.boxes);
-    free(l.past);
+    if (r == SP_OK)
+        recall_gone(&l);
+    loader_fini(&l);
     return r;
 }

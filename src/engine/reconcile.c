@@ -36,7 +36,7 @@ struct list_op {
     struct round *round;   /* NULL: nobody waits */
     struct list_node link; /* of those that are joined, one after the other */
     struct rt_timer timer; /* the next part */
-    size_t shown;
+    size_t total;
     size_t looked;
 };
 
@@ -119,24 +119,26 @@ static void relist_arm(struct engine *e, unsigned backend, bool is_clean)
                  b->relist_ns > 0 ? rt_after(rt_now(e->rt), b->relist_ns) : RT_NEVER, on_relist);
 }
 
+/* The last boxes first: what was joined is cut off the listing, and its memory goes back in parts, too. */
 static void post_part(struct list_op *l, struct pool_event *ev)
 {
     struct engine *e = l->engine;
-    size_t part = MIN_OF(l->list.count - l->shown, (size_t) PART_BOXES);
+    size_t part = MIN_OF(l->list.count, (size_t) PART_BOXES);
+    size_t first = l->list.count - part;
     size_t places = pool_slot_count(e->pool) - l->looked;
-    bool is_shown = l->shown + part == l->list.count;
+    bool is_shown = first == 0;
     struct pool_seen *seen = part > 0 ? xcalloc(part, sizeof(*seen)) : NULL;
     size_t count = 0;
 
     /* One that cannot be distinguished from another is left out: if it has a row, its backend is asked for it. */
     for (size_t i = 0; i < part; i++)
-        count += seen_from_backend(&l->list.boxes[l->shown + i], &seen[count]) ? 1 : 0;
-    ev->u.listed.is_later = l->shown + l->looked > 0;
+        count += seen_from_backend(&l->list.boxes[first + i], &seen[count]) ? 1 : 0;
+    ev->u.listed.is_later = l->list.count < l->total || l->looked > 0;
     ev->u.listed.is_partial = !is_shown || places > PART_PLACES;
     ev->u.listed.look = is_shown ? PART_PLACES : 0;
     ev->u.listed.seen = seen;
     ev->u.listed.count = count;
-    l->shown += part;
+    backend_list_cut(&l->list, first);
     l->looked += MIN_OF(ev->u.listed.look, places);
     engine_post(e, ev);
     free(seen);
@@ -151,7 +153,7 @@ static void list_end(struct list_op *l, bool is_clean)
 
     b->is_listing = false;
     relist_arm(e, l->backend, is_clean);
-    round_note(l->round, is_clean, l->list.count);
+    round_note(l->round, is_clean, l->total);
     backend_list_fini(&l->list);
     free(l);
     if (b->want_relist && !e->is_closing) {
@@ -198,7 +200,6 @@ static void note_failure(struct list_op *l, const char *reason)
     note_trouble(b, reason);
     log_warn("backend.list_failed", LF_STR("backend", b->key), LF_STR("reason", reason));
     engine_post(l->engine, &ev);
-    l->list.count = 0;
     list_end(l, false);
 }
 
@@ -214,6 +215,7 @@ static void on_listed(struct op *op)
         return;
     }
     e->backends[l->backend].trouble[0] = '\0';
+    l->total = l->list.count;
     list_push_back(&e->joins, &l->link);
     if (!is_joining)
         join_next(e);

@@ -56,7 +56,7 @@ void special_intent(struct engine *e, const struct pool_box *box)
 {
     const struct engine_call *call;
     struct map_node *n;
-    struct engine_extra *x;
+    struct engine_note *note;
 
     if (box->made_with == 0)
         return;
@@ -64,17 +64,17 @@ void special_intent(struct engine *e, const struct pool_box *box)
     if (n == NULL)
         return;
     call = container_of(n, struct engine_call, pending_node);
-    x = extra_make(e, box->id);
-    free(x->extras);
-    x->extras = backend_extras_copy(call->extras);
-    backend_extras_keep(x->extras, call->made_kinds);
+    note = note_make(e, box->id);
+    free(note->extras);
+    note->extras = backend_extras_copy(call->extras);
+    backend_extras_keep(note->extras, call->made_kinds);
 }
 
 struct backend_extras *special_take(struct engine *e, struct box_id box)
 {
-    struct engine_extra *x = extra_find(e, box);
+    struct engine_note *note = note_find(e, box);
 
-    return x != NULL ? TAKE_PTR(x->extras) : NULL;
+    return note != NULL ? TAKE_PTR(note->extras) : NULL;
 }
 
 bool special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)

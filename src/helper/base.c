@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "helper/base.h"
 #include "helper/tree.h"
@@ -142,8 +143,10 @@ static int make_tree(int root, const struct plan *p, struct json_out *answer, st
 /* One maker at a time; whatever an earlier one left is in the way and goes. */
 static int open_dir(const char *path, int *ret_fd, struct err *err)
 {
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_sys(err, SP_IO, errno, "make '%.150s'", path);
+    int rc = file_make_dir(path, err);
+
+    if (rc != SP_OK)
+        return rc;
     *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*ret_fd < 0 || fchmod(*ret_fd, 0700) != 0 || flock(*ret_fd, LOCK_EX) != 0)
         return err_sys(err, SP_IO, errno, "open '%.150s'", path);

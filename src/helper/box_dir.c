@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "helper/box_dir.h"
 #include "helper/proc.h"
 
@@ -124,34 +125,21 @@ int box_dir_write(const struct box_dir *d, const char *name, const char *text, s
 {
     AUTO_CLOSE int fd =
         openat(d->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    size_t len = strlen(text);
+    int sys;
 
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "make '%s'", name);
-    while (len > 0) {
-        ssize_t n = write(fd, text, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, SP_IO, errno, "write '%s'", name);
-        text += n;
-        len -= (size_t) n;
-    }
-    return SP_OK;
+    sys = file_write_all(fd, text, strlen(text));
+    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write '%s'", name);
 }
 
 void box_dir_numbers(const struct box_dir *d, const char *name, unsigned long long ret[2])
 {
-    AUTO_CLOSE int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     char text[64];
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
     ret[0] = 0;
     ret[1] = 0;
-    if (n <= 0)
-        return;
-    text[n] = '\0';
-    if (sscanf(text, "%20llu %20llu", &ret[0], &ret[1]) < 2)
+    if (file_read_start(d->fd, name, text, sizeof(text)) > 0 &&
+        sscanf(text, "%20llu %20llu", &ret[0], &ret[1]) < 2)
         ret[1] = 0;
 }

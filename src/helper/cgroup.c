@@ -38,17 +38,10 @@ static void write_to(int dir, const char *name, const char *text)
  * have passed to another. */
 static bool is_member(pid_t pid, const char *path)
 {
-    char name[64];
     char text[4096];
-    AUTO_CLOSE int fd = -1;
-    ssize_t n;
 
-    (void) snprintf(name, sizeof(name), "/proc/%d/cgroup", (int) pid);
-    fd = open(name, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
+    if (!proc_read(pid, "cgroup", text, sizeof(text)))
         return false;
-    text[n] = '\0';
     for (const char *at = strstr(text, path); at != NULL; at = strstr(at + 1, path)) {
         char next = at[strlen(path)];
 

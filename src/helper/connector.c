@@ -20,6 +20,7 @@
 #include "base/fdpass.h"
 #include "helper/cgroup.h"
 #include "helper/inside.h"
+#include "helper/proc.h"
 #include "helper/relay_filter.h"
 #include "helper/relay_loop.h"
 #include "helper/relay_spawn.h"
@@ -111,19 +112,14 @@ int connector_start(const struct plan *p, const struct box_dir *d,
     AUTO_CLOSE int network = pidfd_open(relay->pid, 0);
     AUTO_CLOSE int in = -1;
     AUTO_CLOSE int out = -1;
-    int ends[2];
     pid_t pid;
     int rc;
 
     if (init < 0 || network < 0)
         return err_sys(err, SP_IO, errno, "the box's init, or its relay");
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    in = ends[0];
-    out = ends[1];
-    pid = fork();
+    pid = proc_fork(&in, &out, err);
     if (pid < 0)
-        return err_sys(err, SP_IO, errno, "fork");
+        return SP_IO;
     if (pid == 0)
         become_connector(p, network, (int[]){channel, init, dir, d->lock, out});
     (void) close(TAKE_FD(out)); /* else the end of the report is never seen */

@@ -1,4 +1,4 @@
-/* container.c - the first process of a container that an engine made: it is proved to be the container's
+/* container.c - the first process of a container of Docker or Podman: it is proved to be the container's
  * before anything is done to it, and it shows whose ids the container has. */
 #include "helper/container.h"
 

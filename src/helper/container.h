@@ -1,4 +1,4 @@
-/* container.h - containers that an engine made. */
+/* container.h - containers of Docker or Podman. */
 #ifndef HELPER_CONTAINER_H
 #define HELPER_CONTAINER_H
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/compiler.h"
+#include "base/file.h"
 
 #define REPORT_MAX 16384 /* of the kernel's lists; less than 100 for each protocol */
 
@@ -51,16 +51,11 @@ static bool has_ended(int thread)
 {
     char path[32];
     char text[128];
-    AUTO_CLOSE int fd = -1;
     const char *at;
-    ssize_t n;
 
     (void) snprintf(path, sizeof(path), "/proc/%d/stat", thread);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0) /* not shown to us, or gone */
+    if (file_read_start(AT_FDCWD, path, text, sizeof(text)) <= 0) /* not shown to us, or gone */
         return kill(thread, 0) != 0 && errno == ESRCH;
-    text[n] = '\0';
     at = strrchr(text, ')'); /* the name before it may hold anything */
     return at != NULL && at[1] == ' ' && at[2] != '\0' && strchr("STtZX", at[2]) != NULL;
 }

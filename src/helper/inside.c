@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "helper/inside.h"
 #include "helper/plan_read.h"
@@ -131,7 +132,7 @@ int inside_write(int root, const char *path, const char *text, uint32_t owner, s
     AUTO_CLOSE int parent = -1;
     AUTO_CLOSE int fd = -1;
     const char *name;
-    size_t len = strlen(text);
+    int sys;
     int rc = open_parent(root, path, owner, &parent, &name, err);
 
     if (rc != SP_OK)
@@ -141,17 +142,8 @@ int inside_write(int root, const char *path, const char *text, uint32_t owner, s
     fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0 || fchown(fd, owner, owner) != 0)
         return err_sys(err, SP_IO, errno, "make '%.150s' in the box", path);
-    while (len > 0) {
-        ssize_t n = write(fd, text, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, SP_IO, errno, "write '%.150s' in the box", path);
-        text += n;
-        len -= (size_t) n;
-    }
-    return SP_OK;
+    sys = file_write_all(fd, text, strlen(text));
+    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write '%.150s' in the box", path);
 }
 
 int inside_own(int root, const char *path, uint32_t owner, mode_t mode, uint32_t root_owner,

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "base/file.h"
 #include "helper/base.h"
 #include "helper/box_dir.h"
 #include "helper/cgroup.h"
@@ -41,7 +42,7 @@ static const char usage_text[] =
     "  run      make a box and start it; descriptor 3 is its listening socket\n"
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
-    "  relay    start what serves the socket of a box that an engine makes\n"
+    "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
     "  --version  print the version\n"
@@ -262,21 +263,11 @@ static const struct verb {
 
 static int read_plan(struct buf *ret, struct err *err)
 {
-    char chunk[65536];
+    int sys = file_read_rest(0, ret);
 
-    for (;;) {
-        ssize_t n = read(0, chunk, sizeof(chunk));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, SP_IO, errno, "read the plan");
-        if (n == 0)
-            return SP_OK;
-        buf_append(ret, chunk, (size_t) n);
-        if (buf_failed(ret))
-            return err_set(err, SP_TOO_BIG, "the plan is longer than %u bytes", PLAN_TEXT_MAX);
-    }
+    if (sys == EFBIG)
+        return err_set(err, SP_TOO_BIG, "the plan is longer than %u bytes", PLAN_TEXT_MAX);
+    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "read the plan");
 }
 
 static int exit_status(int rc)

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "helper/plan_read.h"
 
-/* All of p->mounts or none; the ids of an engine's container are filled in. ERR_TAKEN: something else is mounted at one of the places. */
+/* All of p->mounts or none; the ids of a container of Docker are filled in. ERR_TAKEN: something else is mounted at one of the places. */
 MUST_CHECK int mount_in(struct plan *p, struct buf *answer, struct err *err);
 
 #endif

@@ -74,7 +74,7 @@
  *   or {"container": "<64 hex digits>", "pid": …, "program": "/.sandpool/agent" or absent, "mounts": […],
  *    "allow": […]}                 a mount without "from" is a directory, made in the box for its user (in a
  *                                  box without our agent for everybody), where nothing is in the way.
- *                                  The second form is for a container that an engine made: "pid" must be its first
+ *                                  The second form is for a container of Docker or Podman: "pid" must be its first
  *                                  process, in a control group with its id in the name, and run
  *                                  "program". Owners become the user that process runs as; what root
  *                                  owns stays root's

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "helper/proc.h"
 
 void proc_tail_add(struct proc_tail *t, const char *data, size_t len)
@@ -87,6 +88,23 @@ static bool wait_for(int pid_fd, int out, uint64_t deadline, struct proc_tail *t
     }
 }
 
+pid_t proc_fork(int *ret_in, int *ret_out, struct err *err)
+{
+    int ends[2];
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        (void) err_sys(err, SP_IO, errno, "pipe");
+        return -1;
+    }
+    *ret_in = ends[0];
+    *ret_out = ends[1];
+    pid = fork();
+    if (pid < 0)
+        (void) err_sys(err, SP_IO, errno, "fork");
+    return pid;
+}
+
 int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tail, int *ret_status,
              struct err *err)
 {
@@ -94,18 +112,13 @@ int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tai
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int pid_fd = -1;
     pid_t self = getpid();
-    int ends[2];
     int status = 0;
     bool is_done;
     pid_t pid;
 
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    in = ends[0];
-    out = ends[1];
-    pid = fork();
+    pid = proc_fork(&in, &out, err);
     if (pid < 0)
-        return err_sys(err, SP_IO, errno, "fork");
+        return SP_IO;
     if (pid == 0) {
         proc_die_with(self);
         become(argv, out);
@@ -126,16 +139,9 @@ int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tai
 bool proc_read(pid_t pid, const char *name, char *dst, size_t cap)
 {
     char path[64];
-    AUTO_CLOSE int fd = -1;
-    ssize_t n;
 
     (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, dst, cap - 1);
-    if (n <= 0)
-        return false;
-    dst[n] = '\0';
-    return true;
+    return file_read_start(AT_FDCWD, path, dst, cap) > 0;
 }
 
 uint64_t proc_start_time(pid_t pid)

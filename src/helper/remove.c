@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "helper/cgroup.h"
 #include "helper/disk.h"
 #include "helper/proc.h"
@@ -148,10 +149,7 @@ static int wait_for_loop(const struct plan *p, const struct box_dir *d, struct e
     (void) snprintf(path, sizeof(path), "/sys/block/loop%llu/loop/backing_file", loop[0]);
     (void) snprintf(want, sizeof(want), "%s/disk\n", p->dir);
     for (;;) {
-        AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-
-        text[n < 0 ? 0 : n] = '\0';
+        (void) file_read_start(AT_FDCWD, path, text, sizeof(text)); /* "": it is gone */
         if (strcmp(text, want) != 0)
             return SP_OK;
         if (proc_now_ms() >= deadline)

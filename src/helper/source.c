@@ -63,9 +63,9 @@ static int describe(int fd, const char *path, struct source *ret, struct stat *r
     return SP_OK;
 }
 
-/* An engine's own mounts show what root owns as it is, for writing too, and so do these: whoever lets
+/* Mounts by Docker itself show what root owns as it is, for writing too, and so do these: whoever lets
  * callers mount such a directory has chosen it. */
-static bool is_engines(const struct plan *p)
+static bool is_container(const struct plan *p)
 {
     return p->container != NULL;
 }
@@ -75,7 +75,7 @@ static bool is_engines(const struct plan *p)
 static int check_owner(const struct plan *p, const struct plan_mount *m, const struct stat *st,
                        struct err *err)
 {
-    if ((st->st_uid == 0 || st->st_gid == 0) && !m->is_ro && !is_engines(p))
+    if ((st->st_uid == 0 || st->st_gid == 0) && !m->is_ro && !is_container(p))
         return err_set(err, SP_FORBIDDEN,
                        "'%.100s' belongs to root: mount it read-only, or give it to the user and "
                        "group the box shall act as",
@@ -103,9 +103,9 @@ static int source_open(const struct plan *p, const struct plan_mount *m, struct 
     map.from_uid = st.st_uid;
     map.from_gid = st.st_gid;
     rc = idmap_copy(fd, false, &tree, err);
-    if (rc == SP_OK && m->base != NULL && is_engines(p) && p->program == NULL)
+    if (rc == SP_OK && m->base != NULL && is_container(p) && p->program == NULL)
         rc = host_dir_loosen(m, fd, err); /* who writes there is not who the container runs as */
-    else if (is_engines(p) && st.st_uid == p->owner_uid && st.st_gid == p->owner_gid)
+    else if (is_container(p) && st.st_uid == p->owner_uid && st.st_gid == p->owner_gid)
         ret->is_mapped = true; /* it is the box's user already, and other owners are seen */
     else if (rc == SP_OK && st.st_uid != 0 && st.st_gid != 0) {
         rc = idmap_apply(tree, &map, err);

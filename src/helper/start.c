@@ -16,6 +16,7 @@
 #include "helper/cgroup.h"
 #include "helper/connector.h"
 #include "helper/network.h"
+#include "helper/proc.h"
 #include "helper/start.h"
 #include "helper/user_ns.h"
 
@@ -228,17 +229,12 @@ static int run_runtime(const struct plan *p, int *channel, struct proc_tail *tai
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int pid_fd = -1;
     pid_t self = getpid();
-    int ends[2];
     pid_t pid;
     int rc;
 
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return err_sys(err, SP_IO, errno, "pipe");
-    in = ends[0];
-    out = ends[1];
-    pid = fork();
+    pid = proc_fork(&in, &out, err);
     if (pid < 0)
-        return err_sys(err, SP_IO, errno, "fork");
+        return SP_IO;
     if (pid == 0) {
         proc_die_with(self);
         become_runtime(p, self, *channel, out);

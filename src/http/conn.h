@@ -125,6 +125,8 @@ struct http_exchange {
     void *sent_ctx;
     void (*on_taken)(void *ctx, int result);
     void *taken_ctx;
+    struct list_node turn_link; /* server->turns, while on_turn is not NULL */
+    void (*on_turn)(struct http_exchange *ex);
     uint64_t length_left;  /* of a sized answer: what is still to be written */
     uint64_t body_left_ns; /* that the body may still take, and since when that runs */
     uint64_t body_since_ns;
@@ -162,6 +164,10 @@ struct http_server {
     char *read_buf;   /* shared: what is read is parsed or copied at once */
     struct buf scratch;
     struct effort effort; /* of all bodies */
+    struct list turns;    /* of exchanges: long answers that wait for their turn */
+    struct effort turn_effort;
+    struct rt_task turn_task;
+    struct rt_timer turn_timer;
     struct http_stats stats;
     struct rt_task task; /* the last step of closing */
     void (*on_closed)(void *ctx);
@@ -252,6 +258,10 @@ void exchange_refuse(struct http_exchange *ex, int code, const char *message,
                      uint64_t retry_after_ms);
 /* on_gone() or on_sent(SP_IO), once. */
 void exchange_lost(struct http_exchange *ex);
+
+/* turns.c */
+/* It does not wait for its turn any more. */
+void turns_leave(struct http_exchange *ex);
 
 /* answer.c */
 /* Queues the interim answer that a client with Expect waits for. */

@@ -56,6 +56,7 @@ void exchange_release(struct http_exchange *ex)
 {
     struct http_server *s = ex->conn->server;
 
+    turns_leave(ex);
     if (ex->is_use)
         count_use(s, -1);
     if (s->pool.len >= EXCHANGE_POOL_MAX) {
@@ -80,6 +81,7 @@ void exchange_lost(struct http_exchange *ex)
     void (*on_taken)(void *, int) = ex->on_taken;
     bool was_owned = ex->is_owned;
 
+    turns_leave(ex);
     ex->on_gone = NULL;
     ex->on_sent = NULL;
     ex->on_taken = NULL;

@@ -144,6 +144,12 @@ void http_end(struct http_exchange *ex);
 /* A stream that cannot be completed: closes the connection so that the client notices. */
 void http_abort(struct http_exchange *ex);
 
+/* For answers that are long or make much work: `on_turn` is called soon, in a turn of the loop in which there is room for
+ * it, after those that asked before; it answers, or writes a part and asks again. What it sends counts, and
+ * what http_add_work() adds: work of which little is seen. Not called when the client has gone meanwhile. */
+void http_wait_turn(struct http_exchange *ex, void (*on_turn)(struct http_exchange *ex));
+void http_add_work(struct http_exchange *ex, size_t bytes);
+
 /* --- routes --- */
 enum {
     HTTP_STREAM = 1 << 0,   /* handler reads the body itself */

@@ -37,6 +37,7 @@ struct http_server *http_server_new(struct loop *l, const struct http_server_con
     list_init(&s->refusing);
     list_init(&s->listeners);
     list_init(&s->pool);
+    list_init(&s->turns);
     s->read_buf = xcalloc(1, CONN_READ_SIZE);
     buf_init(&s->scratch, REPLY_MAX);
     return s;

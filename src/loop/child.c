@@ -165,7 +165,7 @@ static void on_cancel(struct op *op)
 
 /* --- starting --- */
 
-static void reset_signals(void)
+void child_reset_signals(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigset_t none;
@@ -181,7 +181,7 @@ NORETURN static void run_child(struct plan *p)
     int high[4];
     int count = p->fds[3] >= 0 ? 4 : 3;
 
-    reset_signals();
+    child_reset_signals();
     (void) setpgid(0, 0);
     for (int i = 0; i < count; i++) {
         high[i] = fcntl(p->fds[i], F_DUPFD_CLOEXEC, 16); /* above what they become */

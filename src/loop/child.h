@@ -34,5 +34,7 @@ void child_start(struct loop *l, struct child *c, struct list *owner, uint64_t d
 int child_explain(const struct child *c, const char *name, struct err *err);
 /* Frees the outputs; after on_done(). */
 void child_fini(struct child *c);
+/* For a fresh child in which all signals are blocked and all handlers are ours: back to what a program expects. */
+void child_reset_signals(void);
 
 #endif

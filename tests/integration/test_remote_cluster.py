@@ -2,6 +2,7 @@
 are deleted behind everybody's back, containers that start again, Pods that end long after their delete, slow starts."""
 
 import concurrent.futures
+import http.client
 import subprocess
 import urllib.error
 import urllib.request
@@ -179,6 +180,106 @@ class Again(ClusterCase):
 
     def test_discovered(self):
         self.check(True, discover=True)
+
+
+class AgainAfterRestart(ClusterCase):
+    """The same, and the daemon starts anew between the delete and the next acquire of the thread."""
+
+    RESTARTS = {"term": lambda d: d.restart(), "kill": lambda d: (d.kill(), d.start()), "takeover": lambda d: d.takeover()}
+
+    def begin(self, has_agent=True, env=None, **profile):
+        self.provisioner.control(old=True, has_agent=has_agent, serves_ending=True, lingers_s=3600)
+        daemon = self.start(warm=0, personal=True, **profile)
+        if env:
+            daemon.stop()
+            daemon.start(env=env)
+        lease = self.box(daemon, "one")
+        return daemon, lease, self.provisioner.boxes()[lease["sandbox_id"]]
+
+    def delete(self, daemon, lease):
+        client = daemon.client()
+        try:
+            answer = client.delete(f"/v1/sandboxes/{lease['sandbox_id']}")
+            self.assertEqual(answer.status, 200, answer)
+        finally:
+            client.close()
+
+    def never_the_old_one(self, daemon, lease, before):
+        """The old Pod answers until the daemon has looked again at what its create led to; only then it ends."""
+        first = len(self.provisioner.control()["asked"])
+
+        def has_looked():
+            asked = [what for what, name in self.provisioner.control()["asked"][first:]
+                     if what == "create" or name == lease["sandbox_id"]]
+            return "create" in asked[:-1]
+
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            call = threads.submit(daemon.acquire, "one", wait_ms=60000)
+            wait_until(lambda: call.done() or has_looked(), "the old one is looked at")
+            ended = self.provisioner.control(finish=True)["boxes"].get(lease["sandbox_id"])
+            answer = call.result()
+        self.assertEqual(answer.status, 200, (answer, daemon.process.output()[-3000:]))
+        after = self.provisioner.boxes()[lease["sandbox_id"]]
+        self.assertFalse(after["ends"], "a box that ends was handed out")
+        self.assertNotEqual((after["uid"], after["life"]), (before["uid"], before["life"]))
+        self.assertNotEqual(answer.json["box_id"], lease["box_id"])
+        self.assertTrue(self.answers(answer.json))
+        self.assertEqual(ended["life"], before["life"])  # it was what the name led to
+
+    def check(self, restart, **profile):
+        daemon, lease, before = self.begin(**profile)
+        self.addCleanup(daemon.process.kill)
+        self.delete(daemon, lease)
+        self.RESTARTS[restart](daemon)
+        self.never_the_old_one(daemon, lease, before)
+
+    def test_term(self):
+        self.check("term")
+
+    def test_kill(self):
+        self.check("kill")
+
+    def test_takeover(self):
+        self.check("takeover")
+
+    def test_of_another_image(self):
+        self.check("kill", has_agent=False)
+
+    def test_discovered(self):
+        self.check("kill", discover=True)
+
+    def test_several_restarts(self):
+        daemon, lease, before = self.begin()
+        self.delete(daemon, lease)
+        for restart in self.RESTARTS.values():
+            self.addCleanup(daemon.process.kill)
+            restart(daemon)
+        self.never_the_old_one(daemon, lease, before)
+
+    def test_killed_while_the_next_one_is_made(self):
+        daemon, lease, before = self.begin(env={"SANDPOOL_CRASH_AT": "remote.after_create:2"})
+        self.delete(daemon, lease)
+        self.assertRaises((OSError, http.client.HTTPException), daemon.acquire, "one", wait_ms=60000)
+        wait_until(lambda: not daemon.process.is_running(), "it has died")
+        daemon.start()
+        self.never_the_old_one(daemon, lease, before)
+
+    def test_killed_during_the_delete(self):
+        for point in ("remote.before_remove", "remote.after_remove", "engine.after_destroy"):
+            with self.subTest(point=point):
+                daemon, lease, before = self.begin(env={"SANDPOOL_CRASH_AT": f"{point}:1"})
+                client = daemon.client()
+                try:
+                    client.delete(f"/v1/sandboxes/{lease['sandbox_id']}")
+                except (OSError, http.client.HTTPException):
+                    pass
+                finally:
+                    client.close()
+                wait_until(lambda: not daemon.process.is_running(), "it has died")  # noqa: B023
+                daemon.start()
+                self.never_the_old_one(daemon, lease, before)
+                self.doCleanups()
+                self.setUp()
 
 
 class Reasons(ClusterCase):

@@ -1,9 +1,11 @@
 """Whoever waits is told what for: the place in line and what is in use, or what is being made."""
 
+import http.client
+import json
 import subprocess
 import threading
 
-from harness import BIN, WAIT_S, TestCase, main, wait_until
+from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
 
 
 class Waiting(TestCase):
@@ -60,6 +62,35 @@ class Waiting(TestCase):
         client.post("/v1/pool/drain")
         worker.join(WAIT_S)
         self.assertFalse(client.get("/v1/waiting?request_id=mine").json["waiting"])
+
+    def test_the_same_name_of_two_callers(self):
+        """Each is shown its own place."""
+        port, tokens = free_port(), {"alice": "a" * 32, "bob": "b" * 32}
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8},
+                             tcp={"listen": f"127.0.0.1:{port}", "tokens": tokens})
+        client = self.client(daemon)
+        self.assertOk(client.acquire("holder"))
+
+        def call(token, method, target, body=None):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT_S)
+            try:
+                connection.request(method, target, body, {"Authorization": f"Bearer {token}"})
+                return json.loads(connection.getresponse().read())
+            finally:
+                connection.close()
+
+        workers = []
+        for place, token in enumerate(tokens.values(), 1):
+            workers.append(threading.Thread(
+                target=call, args=(token, "POST", "/v1/acquire", '{"request_id": "mine", "wait_ms": 60000}')))
+            workers[-1].start()
+            wait_until(lambda: client.get("/v1/pool").json["waiting"] == place, "it is in line")
+        shown = [call(token, "GET", "/v1/waiting?request_id=mine") for token in tokens.values()]
+        self.assertEqual([(answer["waiting"], answer.get("place")) for answer in shown], [(True, 1), (True, 2)])
+        self.assertFalse(client.get("/v1/waiting?request_id=mine").json["waiting"])  # it is of neither
+        client.post("/v1/pool/drain")
+        for worker in workers:
+            worker.join(WAIT_S)
 
     def named(self, client, name):
         answer = client.get(f"/v1/waiting?request_id={name}").json

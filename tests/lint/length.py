@@ -37,7 +37,12 @@ def main():
             limit = TICK_MAX if name.endswith("_tick") else FUNCTION_MAX
             if length > limit:
                 offences.append((path, line, f"{name}() has {length} lines, {limit} are allowed"))
-    tree.finish("length", len(paths), offences)
+    scripts = tree.files(root, endings=(".py",))
+    for path in scripts:
+        count = tree.read(root, path).count("\n")
+        if count > FILE_MAX:
+            offences.append((path, FILE_MAX + 1, f"{count} lines; split the file by responsibility"))
+    tree.finish("length", len(paths) + len(scripts), offences)
 
 
 main()

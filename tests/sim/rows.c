@@ -220,7 +220,7 @@ static void restore(struct world *w)
         pool_restore_past(w->pool, w->pasts[i].sandbox_id, w->pasts[i].generation, w->pasts[i].end,
                           w->pasts[i].principal);
     for (size_t i = 0; i < WORLD_ROWS; i++)
-        if (w->rows[i].is_used && !pool_restore_box(w->pool, &w->rows[i].box))
+        if (w->rows[i].is_used && !pool_restore_box(w->pool, w->now_ns, &w->rows[i].box))
             world_fail(w, "a row cannot be restored");
     pool_restore_mode(w->pool, w->stored_mode);
 }

@@ -15,7 +15,7 @@
 enum { LINKS_MAX = 40 };
 
 /* Makes the missing parts of `path`, one by one. -1 and errno. */
-static int make_dir(int base, char *path)
+static int make_missing(int base, char *path)
 {
     AUTO_CLOSE int dir = plain_open(path[0] == '/' ? AT_FDCWD : base, path[0] == '/' ? "/" : ".",
                                     O_PATH | O_DIRECTORY, 0);
@@ -47,7 +47,7 @@ static int open_parent(int base, char *path, char *name)
         return plain_open(base, ".", O_PATH | O_DIRECTORY, 0);
     slash[slash == path ? 1 : 0] = '\0';
     dir = plain_open(base, path, O_PATH | O_DIRECTORY, 0);
-    return dir >= 0 || errno != ENOENT ? dir : make_dir(base, path);
+    return dir >= 0 || errno != ENOENT ? dir : make_missing(base, path);
 }
 
 static bool is_dots(const char *name)

@@ -11,6 +11,7 @@
 #include "agent/file/job.h"
 #include "agent/file/result.h"
 #include "agent/file/store.h"
+#include "base/file.h"
 #include "base/str.h"
 
 enum { CHUNK = 64 * 1024 };

@@ -10,6 +10,7 @@
 
 #include "agent/core/plain.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/rand.h"
 #include "base/str.h"
 
@@ -124,21 +125,6 @@ int file_open_append(const char *path)
     file_place_close(&place);
     errno = sys;
     return fd;
-}
-
-int file_write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno;
-        data += n;
-        len -= (size_t) n;
-    }
-    return 0;
 }
 
 static int copy_all(int from, int to)

@@ -24,8 +24,6 @@ int file_open_append(const char *path);
 int file_store_open(struct file_store *s, const char *path);
 /* The same with a file in `dir` that has no target yet. */
 int file_store_open_loose(struct file_store *s, const char *dir);
-/* All bytes, or errno. */
-int file_write_all(int fd, const char *data, size_t len);
 /* Puts the file in place. 0 or errno; closed either way. */
 int file_store_commit(struct file_store *s);
 /* The same for a loose file: to `path`, copied when that is on another file system. */

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/file.h"
 
 #define LOOK_NS (20 * NS_PER_MS)
 
@@ -26,11 +26,9 @@ static bool is_idle(pid_t pid)
 {
     char path[64];
     char text[16];
-    AUTO_CLOSE int fd = -1;
 
     (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) pid, (int) pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 || read(fd, text, sizeof(text)) <= 0;
+    return file_read_start(AT_FDCWD, path, text, sizeof(text)) <= 0;
 }
 
 static void hang_up_idle(const struct process_table *t)

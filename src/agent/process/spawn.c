@@ -15,6 +15,7 @@
 #include "agent/core/descriptors.h"
 #include "agent/core/plain.h"
 #include "base/cleanup.h"
+#include "loop/child.h"
 
 enum { NULL_MAJOR = 1, NULL_MINOR = 3, PTMX_MAJOR = 5, PTMX_MINOR = 2 };
 
@@ -72,18 +73,6 @@ NORETURN static void fail_child(struct plan *p, enum stage stage)
     _exit(127);
 }
 
-/* All signals are blocked and all handlers are ours: restores what a program expects. */
-static void reset_signals(void)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigset_t none;
-
-    for (int signum = 1; signum < NSIG; signum++)
-        (void) sigaction(signum, &action, NULL); /* some cannot be set, and need not be */
-    (void) sigemptyset(&none);
-    (void) pthread_sigmask(SIG_SETMASK, &none, NULL);
-}
-
 /* The sources lie above what they become, so that no copy destroys another. */
 static bool place_descriptors(struct plan *p)
 {
@@ -107,7 +96,7 @@ NORETURN static void run_child(struct plan *p)
 {
     const struct spawn_request *r = p->request;
 
-    reset_signals();
+    child_reset_signals();
     (void) setsid(); /* cannot fail: a new process leads no group */
     if (!place_descriptors(p))
         fail_child(p, STAGE_STREAMS);

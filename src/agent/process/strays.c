@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -42,15 +42,11 @@ static bool read_one(pid_t pid, struct seen *ret)
     char text[512];
     char state;
     const char *at;
-    AUTO_CLOSE int fd = -1;
-    ssize_t n;
+    int n;
 
     (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    if (n <= 0)
+    if (file_read_start(AT_FDCWD, path, text, sizeof(text)) <= 0)
         return false;
-    text[n] = '\0';
     at = strrchr(text, ')'); /* the name before it may hold anything */
     if (at == NULL)
         return false;

@@ -1,15 +1,12 @@
 /* auth.c - the credentials a registry gets: read from a config.json of Docker's client. The secret
  * goes into one header and nowhere else. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "backends/docker/internal.h"
 #include "base/base64.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 
 enum { FILE_MAX = 1024 * 1024, REGISTRY_MAX = 255, SECRET_MAX = 64 * 1024 };
@@ -123,21 +120,16 @@ static int take_root(const struct json *root, const char *image, struct buf *out
 
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char chunk[16 * 1024];
-    struct stat st;
-    ssize_t len;
+    AUTO_CLOSE int fd = -1;
+    int sys = file_open_regular(path, &fd);
 
-    if (fd < 0)
-        return err_sys(err, SP_CONFIG, errno, "it cannot be opened");
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+    if (sys == FILE_NOT_REGULAR)
         return err_set(err, SP_CONFIG, "it is not a file");
-    do {
-        len = read(fd, chunk, sizeof(chunk));
-        if (len > 0)
-            buf_append(out, chunk, (size_t) len);
-    } while (len > 0 && !buf_failed(out));
-    return len == 0 ? SP_OK : err_set(err, SP_CONFIG, "it cannot be read, or is too large");
+    if (sys != 0)
+        return err_sys(err, SP_CONFIG, sys, "it cannot be opened");
+    return file_read_rest(fd, out) == 0
+               ? SP_OK
+               : err_set(err, SP_CONFIG, "it cannot be read, or is too large");
 }
 
 int docker_auth_read(const char *path, const char *image, struct buf *out, struct err *err)

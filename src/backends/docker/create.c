@@ -86,7 +86,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     return buf_failed(&m->body) ? err_set(err, SP_TOO_BIG, "the environment is too large") : SP_OK;
 }
 
-static void go_to_engine(struct making *m)
+static void go_to_docker(struct making *m)
 {
     struct err err;
     int rc = prepare(m, &m->image, &err);
@@ -107,7 +107,7 @@ static void on_checked(struct op *op)
     else if (op->result != SP_OK)
         making_finish(m, op->result, &op->err);
     else
-        go_to_engine(m);
+        go_to_docker(m);
 }
 
 static void on_turn(struct waiter *w)
@@ -118,7 +118,7 @@ static void on_turn(struct waiter *w)
 
     m->is_inside = true;
     if (x == NULL || x->mount_count == 0 || str_is_empty(d->socket)) { /* elsewhere: unseen */
-        go_to_engine(m);
+        go_to_docker(m);
         return;
     }
     m->step = MAKING_CALLS; /* who leaves does not end it */

@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/docker/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -30,7 +29,7 @@ static const char *text_of(const struct json *v, const char *key)
     return text != NULL ? text : "?";
 }
 
-static void report_engine(struct backend_exam *r, const struct docker *d, const struct json *info)
+static void report_docker(struct backend_exam *r, const struct docker *d, const struct json *info)
 {
     static const struct {
         const char *key;
@@ -65,15 +64,13 @@ static void finish(struct examining *x, int rc, const struct err *err)
 static int address_origin(const char *device)
 {
     char path[64];
-    char text[8] = "";
-    AUTO_CLOSE int fd = -1;
+    char text[8];
 
     if (strchr(device, '/') != NULL ||
         (size_t) snprintf(path, sizeof(path), "/sys/class/net/%s/addr_assign_type", device) >=
             sizeof(path))
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? text[0] - '0' : 0;
+    return file_read_start(AT_FDCWD, path, text, sizeof(text)) > 0 ? text[0] - '0' : 0;
 }
 
 /* A bridge whose address nobody has set has the lowest of its ports', and so another one when that
@@ -128,7 +125,7 @@ static void on_info(struct op *op)
     int rc = docker_call_json(&x->call, &doc, &err);
 
     if (rc == SP_OK)
-        report_engine(r, d, json_root(doc));
+        report_docker(r, d, json_root(doc));
     else if (r->op.state == OP_RUNNING)
         backend_report(r, BACKEND_FINDING_FAIL, "engine", "%.240s", err.msg);
     (void) json_doc_free(doc);

@@ -1,4 +1,5 @@
-/* internal.h - what the files of the `docker` backend share.
+/* internal.h - what the files of the `docker` backend share. "The engine" is Docker's or Podman's in all of them, never
+ * our src/engine.
  *
  *   docker.c  open, close, the vtable              create.c  creates as they come in
  *   setup.c   the agent, a place to meet it        make.c    one box from nothing (making.h)
@@ -6,12 +7,13 @@
  *   call.c    one call to the engine               relay.c    its listening socket
  *   table.c   boxes in memory                      tar.c     files for an upload
  *   label.c   labels, to and from JSON             image.c   images, pulled when missing
- *   list.c    what is there, leftovers removed     remove.c  destroys, one per box
+ *   list.c    list, discover, leftovers removed    destroy.c destroys, one per box
  *   auth.c    credentials for registries           prefetch.c images before they are needed
- *   read.c    alive, list, discover                events.c  deaths as the engine reports them
+ *   check.c   is_alive                             events.c  deaths as the engine reports them
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
- *   foreign.c containers of other programs         group.c   where relays belong */
+ *   foreign.c containers of other programs         group.c   where relays belong
+ *   found.c   a container as the engine shows it */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -216,10 +218,12 @@ struct docker_list {
 void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
                        void (*on_done)(struct op *));
 void docker_list_fini(struct docker_list *l);
-/* One container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
+/* found.c: one container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
 MUST_CHECK int docker_read_inspect(const struct docker *d, const struct json *answer,
                                    struct docker_found *ret, struct err *err);
 
+/* As a list shows it. False: it is not ours. */
+bool docker_read_entry(const struct docker *d, const struct json *entry, struct docker_found *ret);
 /* As inspect shows it. */
 void docker_read_state(const struct json *state, struct docker_found *f);
 
@@ -354,7 +358,7 @@ void docker_put_body(const struct docker_plan *p, struct buf *out);
 /* Port in the container that is published. */
 unsigned docker_port(const struct config_profile *p);
 
-/* create.c, remove.c */
+/* create.c, destroy.c */
 void docker_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
 void docker_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
@@ -364,7 +368,7 @@ void docker_remove_box(struct docker_box *b);
 /* A volume that names nobody's owner any more; nobody waits. */
 void docker_remove_volume(struct docker *d, const char *name);
 
-/* read.c, bind.c, update.c, examine.c */
+/* check.c, list.c, bind.c, update.c, examine.c */
 void docker_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
                      void (*on_done)(struct op *));
 void docker_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,

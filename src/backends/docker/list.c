@@ -1,5 +1,5 @@
-/* list.c - what the engine runs for us: the containers in one call, their owners in another. What is in
- * the table is kept up with it, and what has ended without our doing is removed. */
+/* list.c - list and discover: what the engine runs for us, the containers in one call, their owners in another. What is
+ * in the table is kept up with it, and what has ended without our doing is removed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,129 +22,6 @@ void docker_list_fini(struct docker_list *l)
 static void end(struct docker_list *l, int rc, const struct err *err)
 {
     closing_finish(&l->docker->closing, &l->op, rc, err);
-}
-
-/* --- one container --- */
-
-/* "{prefix}-{box id}" until it is bound. Without the volume that names the owner it must still not
- * pass for a blank box. */
-static void take_name(struct docker_found *f)
-{
-    size_t len = strlen(f->prefix);
-    char hex[17];
-
-    str_hex64(hex, f->box.labels.box_id);
-    if (!str_is_empty(f->box.labels.sandbox_id) || strncmp(f->name, f->prefix, len) != 0 ||
-        f->name[len] != '-' || strcmp(f->name + len + 1, hex) == 0)
-        return;
-    str_copy_cut(f->box.labels.sandbox_id, sizeof(f->box.labels.sandbox_id), f->name + len + 1);
-}
-
-/* Labels, names and id: what list and inspect have in common. */
-static bool take_labels(const struct docker *d, const struct json *labels, const char *id,
-                        const char *name, struct docker_found *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    if (id == NULL || name == NULL || !docker_get_labels(labels, &ret->box.labels) ||
-        strcmp(ret->box.labels.instance, d->instance) != 0)
-        return false;
-    str_copy_cut(ret->name, sizeof(ret->name), name[0] == '/' ? name + 1 : name);
-    str_copy_cut(ret->prefix, sizeof(ret->prefix), docker_label(labels, LABEL("prefix")));
-    str_copy_cut(ret->box.url, sizeof(ret->box.url), docker_label(labels, LABEL("url")));
-    take_name(ret);
-    return str_copy(ret->box.ref, DOCKER_CONTAINER_MAX + 1, id) &&
-           str_copy(ret->box.token, sizeof(ret->box.token), docker_label(labels, LABEL("token")));
-}
-
-static void set_url(struct docker_found *f, const struct json *labels, uint64_t port)
-{
-    const char *host = docker_label(labels, LABEL("url_host"));
-
-    (void) snprintf(f->box.url, sizeof(f->box.url), "http://%.100s:%llu",
-                    str_is_empty(host) ? "127.0.0.1" : host, (unsigned long long) port);
-}
-
-void docker_read_state(const struct json *state, struct docker_found *f)
-{
-    f->is_paused = json_bool(json_get(state, "Paused"));
-    f->is_running = f->is_paused || json_bool(json_get(state, "Running"));
-}
-
-/* Where there is no published port: its own address on the network its label names. Podman calls
- * its own first network by another name, so that of a container with one network needs none. */
-static void take_address(struct docker_found *f, const struct json *labels,
-                         const struct json *entry)
-{
-    const char *network = docker_label(labels, LABEL("network"));
-    const struct json *networks = json_get(json_get(entry, "NetworkSettings"), "Networks");
-    const struct json *one = json_get(networks, network);
-    const char *address;
-    const char *name;
-    uint64_t port = 0;
-    bool is_v6;
-
-    if (str_is_empty(network) || !str_is_empty(f->box.url) ||
-        !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &port))
-        return;
-    if (one == NULL && json_len(networks) == 1)
-        (void) json_member(networks, 0, &name, &one); /* false: it stays NULL */
-    address = json_str(json_get(one, "IPAddress"));
-    is_v6 = address == NULL || str_is_empty(address);
-    if (is_v6)
-        address = json_str(json_get(one, "GlobalIPv6Address"));
-    if (address != NULL && !str_is_empty(address))
-        (void) snprintf(f->box.url, sizeof(f->box.url),
-                        is_v6 ? "http://[%.60s]:%u" : "http://%.60s:%u", address, (unsigned) port);
-}
-
-int docker_read_inspect(const struct docker *d, const struct json *answer, struct docker_found *ret,
-                        struct err *err)
-{
-    const struct json *labels = json_get(json_get(answer, "Config"), "Labels");
-    char key[16];
-    const struct json *ports = json_get(json_get(answer, "NetworkSettings"), "Ports");
-    const char *host_port;
-    uint64_t port;
-
-    if (!take_labels(d, labels, json_str(json_get(answer, "Id")),
-                     json_str(json_get(answer, "Name")), ret))
-        return err_set(err, SP_NOT_FOUND, "the container is not ours");
-    docker_read_state(json_get(answer, "State"), ret);
-    (void) snprintf(key, sizeof(key), "%.5s/tcp", docker_label(labels, LABEL("port")));
-    host_port = json_str(json_get(json_at(json_get(ports, key), 0), "HostPort"));
-    if (str_is_empty(ret->box.url) && host_port != NULL &&
-        str_parse_u64(host_port, 1, 65535, &port))
-        set_url(ret, labels, port);
-    take_address(ret, labels, answer);
-    return SP_OK;
-}
-
-static bool read_entry(const struct docker *d, const struct json *entry, struct docker_found *ret)
-{
-    const struct json *labels = json_get(entry, "Labels");
-    const struct json *ports = json_get(entry, "Ports");
-    const char *state = json_str(json_get(entry, "State"));
-    uint64_t want = 0;
-
-    if (!take_labels(d, labels, json_str(json_get(entry, "Id")),
-                     json_str(json_at(json_get(entry, "Names"), 0)), ret))
-        return false;
-    ret->is_paused = state != NULL && strcmp(state, "paused") == 0;
-    ret->is_running = ret->is_paused || (state != NULL && strcmp(state, "running") == 0);
-    if (!str_is_empty(ret->box.url) ||
-        !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &want))
-        return true;
-    take_address(ret, labels, entry);
-    for (size_t i = 0; i < json_len(ports); i++) {
-        uint64_t inside = 0;
-        uint64_t outside = 0;
-
-        if (json_u64(json_get(json_at(ports, i), "PrivatePort"), &inside) && inside == want &&
-            json_get(json_at(ports, i), "PublicPort") != NULL &&
-            json_u64(json_get(json_at(ports, i), "PublicPort"), &outside))
-            set_url(ret, labels, outside);
-    }
-    return true;
 }
 
 /* --- keeping up --- */
@@ -400,7 +277,7 @@ static int take_containers(struct docker_list *l, const struct json *list, struc
     if (l->found == NULL)
         return err_set(err, SP_NO_MEMORY, "no memory for a list of containers");
     for (size_t i = 0; i < count; i++)
-        if (read_entry(l->docker, json_at(list, i), &l->found[l->count]))
+        if (docker_read_entry(l->docker, json_at(list, i), &l->found[l->count]))
             l->count++;
     qsort(l->found, l->count, sizeof(l->found[0]), by_id);
     return SP_OK;
@@ -450,4 +327,104 @@ void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadlin
     op_begin(&l->op, &d->loop->rt, &d->closing.inner, deadline_ns, on_cancel, on_done);
     l->docker = d;
     ask_containers(l);
+}
+
+/* --- list and discover --- */
+
+struct listing {
+    struct docker_list list;
+    struct docker *docker;
+    struct op *op;
+    union {
+        struct backend_list *list;
+        struct backend_discover *discover;
+    } for_;
+    bool is_discover;
+};
+
+static void take(struct listing *l, const struct backend_box *box, bool is_paused)
+{
+    struct backend_list *r = l->for_.list;
+
+    if (l->is_discover) {
+        struct backend_discover *x = l->for_.discover;
+
+        if (strcmp(box->labels.sandbox_id, x->sandbox_id) != 0 ||
+            (box->is_foreign && (x->is_found || is_paused || str_is_empty(box->url))))
+            return;
+        x->is_found = true;
+        x->want_probe = box->is_foreign;
+        x->box = *box;
+        return;
+    }
+    if (r->boxes == NULL)
+        r->boxes = xcalloc(l->list.count, sizeof(r->boxes[0]));
+    r->boxes[r->count++] = *box;
+}
+
+static void on_listed(struct op *op)
+{
+    struct listing *l = container_of(op, struct listing, list.op);
+    struct docker *d = l->docker;
+
+    for (size_t i = 0; op->result == SP_OK && i < l->list.count; i++) {
+        const struct backend_box *box = &l->list.found[i].box;
+        const struct docker_box *b = docker_box_find(d, box->labels.box_id);
+
+        if (b != NULL && b->entry.state == BOX_RUNNING && strcmp(b->container, box->ref) == 0)
+            take(l, box, l->list.found[i].is_paused);
+    }
+    closing_finish(&d->closing, l->op, op->result, &op->err);
+    docker_list_fini(&l->list);
+    free(l);
+}
+
+static void start(struct docker *d, struct listing *l, struct op *op)
+{
+    l->docker = d;
+    l->op = op;
+    docker_list_start(d, &l->list, RT_NEVER, on_listed);
+}
+
+static void on_list_cancel(struct op *op)
+{
+    struct listing *l = container_of(op, struct backend_list, op)->priv;
+
+    op_cancel(&l->list.op);
+}
+
+void docker_list_boxes(struct backend *backend, struct backend_list *r, uint64_t deadline_ns,
+                       void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    struct listing *l = xcalloc(1, sizeof(*l));
+
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_list_cancel, on_done);
+    r->boxes = NULL;
+    r->count = 0;
+    r->priv = l;
+    l->for_.list = r;
+    start(d, l, &r->op);
+}
+
+static void on_discover_cancel(struct op *op)
+{
+    struct listing *l = container_of(op, struct backend_discover, op)->priv;
+
+    op_cancel(&l->list.op);
+}
+
+void docker_discover(struct backend *backend, struct backend_discover *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *))
+{
+    struct docker *d = docker_of(backend);
+    struct listing *l = xcalloc(1, sizeof(*l));
+
+    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_discover_cancel, on_done);
+    r->is_found = false;
+    r->want_probe = false;
+    r->priv = l;
+    l->for_.discover = r;
+    l->is_discover = true;
+    start(d, l, &r->op);
 }

@@ -8,6 +8,7 @@
 #include "backends/docker/making.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -227,25 +228,19 @@ static int read_agent(struct work *w, struct err *err)
     struct making *m = container_of(w, struct making, work);
     AUTO_CLOSE int fd = open(m->docker->agent, O_RDONLY | O_CLOEXEC);
     struct buf data;
-    char chunk[16 * 1024];
-    ssize_t len = -1;
+    bool is_read;
 
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "agent '%.160s'", m->docker->agent);
     buf_init(&data, DOCKER_BODY_MAX / 2);
-    do {
-        len = read(fd, chunk, sizeof(chunk));
-        if (len > 0)
-            buf_append(&data, chunk, (size_t) len);
-    } while (len > 0);
+    is_read = file_read_rest(fd, &data) == 0;
     tar_put_dir(&m->call.body, ".sandpool/", 0755);
     tar_put_file(&m->call.body, ".sandpool/agent", 0755, data.data, data.len);
     tar_end(&m->call.body);
-    if (len < 0 || buf_failed(&data) || buf_failed(&m->call.body))
-        len = -1;
     buf_fini(&data);
-    return len == 0 ? SP_OK
-                    : err_set(err, SP_IO, "agent '%.160s' cannot be read", m->docker->agent);
+    return is_read && !buf_failed(&m->call.body)
+               ? SP_OK
+               : err_set(err, SP_IO, "agent '%.160s' cannot be read", m->docker->agent);
 }
 
 static void on_agent_read(struct op *op)

@@ -7,11 +7,9 @@
  * killed at the wrong moment forgets a container that runs. The relay's lock on it says that it lives.
  * Its name says which engine's the box is, and whose: at a start, those of boxes that this engine twice
  * did not list are pulled. */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +24,12 @@
 #include "base/fdpass.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "loop/listen.h"
 
 #define SOCKET_NAME "socket"
 #define LEASH_END ".leash"
 
 enum {
-    BACKLOG = 512,
     MISSES_MAX = 2, /* one surprising list is a question */
 };
 
@@ -275,17 +273,8 @@ static int start_relay(struct docker *d, struct docker_relay *h, uint64_t box_id
 /* On loopback: the box is reached there whatever network it has. */
 static int listen_for_box(struct docker_relay *h, struct err *err)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-
-    h->box_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (h->box_fd < 0 ||
-        bind(h->box_fd, (const struct sockaddr *) &address, sizeof(address)) != 0 ||
-        listen(h->box_fd, BACKLOG) != 0 ||
-        getsockname(h->box_fd, (struct sockaddr *) &address, &len) != 0)
-        return err_sys(err, SP_IO, errno, "socket of the box");
-    h->port = ntohs(address.sin_port);
-    return SP_OK;
+    return listen_loopback(&h->box_fd, &h->port, err) == SP_OK ? SP_OK
+                                                               : err_wrap(err, "socket of the box");
 }
 
 /* The path may be longer than a socket's may be: it is reached through the open directory. Any user

@@ -1,89 +1,56 @@
 /* update.c - late binding: limits by the engine, mounts by sandpool-helper, environment by the agent, in this
  * order. The first that fails ends it. */
-#include <stdlib.h>
+#include "backend/update.h"
 
 #include "backends/docker/internal.h"
 #include "base/fault.h"
 #include "base/mem.h"
-#include "box/agent_env.h"
 
 enum { CPU_PERIOD_US = 100000 };
 
-/* `priv` of the request. */
-struct updating {
+struct docker_updating {
+    struct updating common;
     struct docker *docker;
-    struct backend_update *request;
     struct call call;
     struct docker_mounting mounting;
-    struct agent_env env;
 };
 
-static void finish(struct updating *u, int rc, const struct err *err)
+static struct docker_updating *own_of(struct updating *u)
 {
-    struct docker *d = u->docker;
-    struct backend_update *r = u->request;
-
-    r->priv = NULL;
-    closing_finish(&d->closing, &r->op, rc, err);
-    call_fini(&u->call);
-    docker_mount_fini(&u->mounting);
-    agent_env_fini(&u->env);
-    free(u);
+    return container_of(u, struct docker_updating, common);
 }
 
-/* --- environment --- */
-
-static void on_env_set(struct op *op)
+static void fini(struct updating *u)
 {
-    struct updating *u = container_of(op, struct updating, env.request.op);
-    struct err err;
-    int rc = agent_env_result(&u->env, &err);
+    struct docker_updating *own = own_of(u);
 
-    finish(u, rc, &err);
-}
-
-static void set_env(struct updating *u)
-{
-    const struct backend_update *r = u->request;
-
-    if (r->extras.env_count == 0)
-        finish(u, SP_OK, NULL);
-    else /* our own deadline cancels it */
-        agent_env_start(u->docker->http, &u->env, &r->box, &r->extras, RT_NEVER, on_env_set);
+    call_fini(&own->call);
+    docker_mount_fini(&own->mounting);
 }
 
 /* --- mounts --- */
 
 static void on_mounted(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, mounting.op);
+    struct docker_updating *own = container_of(op, struct docker_updating, mounting.op);
 
-    if (op->result != SP_OK)
-        finish(u, op->result, &op->err);
-    else if (u->request->op.state == OP_CANCELING)
-        finish(u, SP_CANCELLED, NULL);
-    else
-        set_env(u);
+    updating_next(&own->common, op->result, &op->err);
 }
 
 static void mount_all(struct updating *u)
 {
-    struct docker *d = u->docker;
+    struct docker_updating *own = own_of(u);
     const struct backend_update *r = u->request;
-    const struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
-    struct err err;
+    const struct docker_box *b = docker_box_find(own->docker, r->box.labels.box_id);
 
-    if (r->extras.mount_count == 0) {
-        set_env(u);
-        return;
-    }
     if (b == NULL || b->entry.state != BOX_RUNNING) {
-        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
+        updating_next(u, ERR_BOX_DEAD, NULL);
         return;
     }
-    u->mounting.extras = &r->extras;
-    u->mounting.has_agent = r->profile != NULL && r->profile->agent == CONFIG_AGENT_INJECT;
-    docker_mount_start(d, &u->mounting, b->container, on_mounted);
+    own->mounting.extras = &r->extras;
+    own->mounting.has_agent = r->profile != NULL && r->profile->agent == CONFIG_AGENT_INJECT;
+    u->at_work = &own->mounting.op;
+    docker_mount_start(own->docker, &own->mounting, b->container, on_mounted);
 }
 
 /* --- limits --- */
@@ -96,21 +63,16 @@ static bool has_cause(const struct call *c)
 
 static void on_limited(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, call.op);
+    struct docker_updating *own = container_of(op, struct docker_updating, call.op);
     struct err err;
-    int rc = docker_call_result(&u->call, &err);
+    int rc = docker_call_result(&own->call, &err);
 
     FAULT_POINT("docker.after_limits");
-    if (rc == SP_NOT_FOUND && u->docker->is_podman && !has_cause(&u->call))
+    if (rc == SP_NOT_FOUND && own->docker->is_podman && !has_cause(&own->call))
         rc = err_set(&err, SP_UNSUPPORTED, "Podman before 4.3 cannot change limits");
     else if (rc == SP_NOT_FOUND)
         rc = err_set(&err, ERR_BOX_DEAD, "the box does not run");
-    if (rc != SP_OK)
-        finish(u, rc, &err);
-    else if (u->request->op.state == OP_CANCELING)
-        finish(u, SP_CANCELLED, NULL);
-    else
-        mount_all(u);
+    updating_next(&own->common, rc, &err);
 }
 
 static void put_limits(struct json_out *j, const struct backend_extras *x)
@@ -147,13 +109,16 @@ static void put_podman_limits(struct json_out *j, const struct backend_extras *x
     }
 }
 
-static void set_limits(struct updating *u, const char *container)
+static void set_limits(struct updating *u)
 {
-    bool is_podman = u->docker->is_podman;
+    struct docker_updating *own = own_of(u);
+    const struct docker_box *b = docker_box_find(own->docker, u->request->box.labels.box_id);
+    bool is_podman = own->docker->is_podman;
     struct json_out j;
 
-    docker_call_init(u->docker, &u->call, "POST");
-    buf_printf(&u->call.path, "%s/containers/%s/update", is_podman ? "/libpod" : "", container);
+    docker_call_init(own->docker, &own->call, "POST");
+    buf_printf(&own->call.path, "%s/containers/%s/update", is_podman ? "/libpod" : "",
+               b->container); /* it was there a moment ago */
     json_out_init(&j);
     json_begin_obj(&j, NULL);
     if (is_podman)
@@ -161,47 +126,37 @@ static void set_limits(struct updating *u, const char *container)
     else
         put_limits(&j, &u->request->extras);
     json_end(&j);
-    json_out_finish(&j, &u->call.body);
-    docker_call_start(&u->call, RT_NEVER, on_limited);
+    json_out_finish(&j, &own->call.body);
+    u->at_work = &own->call.op;
+    docker_call_start(&own->call, RT_NEVER, on_limited);
 }
 
-static void on_cancel(struct op *op)
+static int check(const struct docker *d, const struct docker_box *b, const struct backend_update *r,
+                 struct err *err)
 {
-    struct updating *u = container_of(op, struct backend_update, op)->priv;
+    const struct backend_extras *x = &r->extras;
 
-    if (op_is_active(&u->call.op))
-        op_cancel(&u->call.op);
-    else if (op_is_active(&u->mounting.op))
-        op_cancel(&u->mounting.op);
-    else
-        op_cancel(&u->env.request.op);
+    if (b == NULL || b->entry.state != BOX_RUNNING)
+        return err_set(err, ERR_BOX_DEAD, "the box does not run");
+    if (x->mount_count > 0 && docker_mount_check(d, err) != SP_OK)
+        return err->code;
+    if (x->env_count > 0 &&
+        (b->is_foreign || (r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)))
+        return err_set(err, SP_UNSUPPORTED,
+                       "an image that serves the API itself takes no environment once it runs");
+    return SP_OK;
 }
 
 void docker_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *))
 {
+    static const struct updating_ops ops = {.limit = set_limits, .mount = mount_all, .fini = fini};
     struct docker *d = docker_of(backend);
-    const struct docker_box *b = docker_box_find(d, r->box.labels.box_id);
-    const struct backend_extras *x = &r->extras;
-    struct updating *u = xcalloc(1, sizeof(*u));
+    struct docker_updating *own = xcalloc(1, sizeof(*own));
     struct err err;
+    int rc = check(d, docker_box_find(d, r->box.labels.box_id), r, &err);
 
-    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_cancel, on_done);
-    u->docker = d;
-    u->request = r;
-    r->priv = u;
-    if (b == NULL || b->entry.state != BOX_RUNNING)
-        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
-    else if (x->mount_count > 0 && docker_mount_check(d, &err) != SP_OK)
-        finish(u, err.code, &err);
-    else if (x->env_count > 0 &&
-             (b->is_foreign || (r->profile != NULL && r->profile->agent == CONFIG_AGENT_IMAGE)))
-        finish(u,
-               err_set(&err, SP_UNSUPPORTED,
-                       "an image that serves the API itself takes no environment once it runs"),
-               &err);
-    else if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
-        set_limits(u, b->container);
-    else
-        mount_all(u);
+    own->docker = d;
+    updating_begin(&own->common, &ops, r, &d->closing, d->http, deadline_ns, on_done);
+    updating_next(&own->common, rc, &err);
 }

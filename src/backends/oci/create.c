@@ -1,14 +1,10 @@
 /* create.c - one box from nothing: a runtime, a base, a socket, then sandpool-helper does it. The steps
  * wait for each other through oci_wake(); whatever fails or is cancelled after sandpool-helper was
  * started is removed again before the caller is notified. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
@@ -17,8 +13,15 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "helper/plan.h"
+#include "loop/listen.h"
 
-enum { BACKLOG = 512 };
+enum making_step {
+    MAKING_WAITS, /* for another box of its id, a runtime, a base or an image */
+    MAKING_RUNS,  /* sandpool-helper */
+    MAKING_LOOKS, /* at what it has made, or what was there: to its end, whoever leaves */
+    MAKING_UNDOES,
+    MAKING_STEP_COUNT
+};
 
 /* `priv` of the request. */
 struct making {
@@ -26,6 +29,7 @@ struct making {
     struct backend_create *request;
     struct oci_box *box;       /* NULL: another create makes it, or it exists */
     struct oci_runtime *trial; /* NULL: the profile decides */
+    enum making_step step;
     struct waiter waiter;
     struct list *waits_in;     /* where `waiter` is linked */
     char rootfs[OCI_PATH_MAX]; /* of the image */
@@ -86,6 +90,7 @@ static void undo(struct making *m, int rc, const struct err *err)
     struct oci_box *b = m->box;
     struct list joined;
 
+    m->step = MAKING_UNDOES;
     m->result = rc;
     m->err = *err;
     m->undo.on_removed = on_undone;
@@ -146,6 +151,7 @@ static void on_seen(struct op *op)
 
 static void start_look(struct making *m)
 {
+    m->step = MAKING_LOOKS;
     m->found.id = m->request->labels.box_id;
     m->look.run = run_look;
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
@@ -171,18 +177,12 @@ static void on_run(struct op *op)
 /* On the host's loopback, served by a relay outside the box: it needs no network to be reached. */
 static int listen_for(struct making *m, struct err *err)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    unsigned port;
+    int rc = listen_loopback(&m->listen_fd, &port, err);
 
-    if (fd < 0)
-        return err_sys(err, SP_IO, errno, "socket of the box");
-    m->listen_fd = fd;
-    if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) != 0 ||
-        listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *) &address, &len) != 0)
-        return err_sys(err, SP_IO, errno, "socket of the box");
-    (void) snprintf(m->record.box.url, sizeof(m->record.box.url), "http://127.0.0.1:%u",
-                    (unsigned) ntohs(address.sin_port));
+    if (rc != SP_OK)
+        return err_wrap(err, "socket of the box");
+    (void) snprintf(m->record.box.url, sizeof(m->record.box.url), "http://127.0.0.1:%u", port);
     return SP_OK;
 }
 
@@ -228,12 +228,14 @@ static void run(struct making *m, struct oci_runtime *runtime, const char *lower
     oci_plan_run(o, &plan, &m->helper.plan);
     m->helper.verb = "run";
     m->helper.pass_fd = m->listen_fd;
+    m->step = MAKING_RUNS;
     FAULT_POINT("oci.before_run");
     oci_helper_start(o, &m->helper, RT_NEVER, on_run); /* our own deadline cancels it */
 }
 
 static void wait_in(struct making *m, struct list *where)
 {
+    m->step = MAKING_WAITS;
     m->waits_in = where;
     list_push_back(where, &m->waiter.link);
 }
@@ -291,7 +293,6 @@ static void resume(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
 
-    m->waits_in = NULL;
     if (m->request->op.state == OP_CANCELING)
         finish(m, SP_CANCELLED, NULL);
     else if (m->box != NULL)
@@ -336,13 +337,24 @@ static void on_cancel(struct op *op)
     struct backend_create *r = container_of(op, struct backend_create, op);
     struct making *m = r->priv;
 
-    if (m->waits_in != NULL) {
-        list_remove(m->waits_in, &m->waiter.link);
-        m->waits_in = NULL;
-        finish(m, SP_CANCELLED, NULL);
-    } else if (op_is_active(&m->helper.op)) {
-        op_cancel(&m->helper.op);
+    switch (m->step) {
+    case MAKING_WAITS:
+        if (list_is_linked(&m->waiter.link)) { /* else it is being resumed, and will notice */
+            list_remove(m->waits_in, &m->waiter.link);
+            finish(m, SP_CANCELLED, NULL);
+        }
+        return;
+    case MAKING_RUNS:
+        if (op_is_active(&m->helper.op)) /* else its end is under way */
+            op_cancel(&m->helper.op);
+        return;
+    case MAKING_LOOKS:
+    case MAKING_UNDOES:
+        return;
+    case MAKING_STEP_COUNT:
+        break;
     }
+    assert(false && "no such step");
 }
 
 static void start(struct oci *o, struct backend_create *r, struct oci_runtime *trial,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -90,12 +90,12 @@ static void report_root(struct backend_exam *r, const struct oci *o)
 /* What sockets send is cut out of blocks that are charged to nobody; a few bytes hold a whole one. */
 static void report_fragments(struct backend_exam *r)
 {
-    AUTO_CLOSE int fd = open("/proc/sys/net/core/high_order_alloc_disable", O_RDONLY | O_CLOEXEC);
-    char value = 0;
+    char value[2];
 
-    if (fd < 0 || read(fd, &value, 1) != 1)
+    if (file_read_start(AT_FDCWD, "/proc/sys/net/core/high_order_alloc_disable", value,
+                        sizeof(value)) != 1)
         return; /* before Linux 5.14 */
-    if (value == '0')
+    if (value[0] == '0')
         backend_report(
             r, BACKEND_FINDING_WARN, "memory of sockets",
             "a box can hold many times its memory by blocks of 32 KB that the kernel charges to "

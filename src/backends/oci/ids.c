@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -35,15 +35,11 @@ static void add_process(struct oci_living *l, uint64_t from, const char *pid)
 {
     char path[32];
     char text[1024];
-    AUTO_CLOSE int fd = -1;
     unsigned long long ids[4];
     const char *at;
-    ssize_t n;
 
     (void) snprintf(path, sizeof(path), "/proc/%.12s/status", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    text[MAX_OF(n, 0)] = '\0';
+    (void) file_read_start(AT_FDCWD, path, text, sizeof(text)); /* "": it has ended */
     at = strstr(text, "\nUid:");
     if (at == NULL ||
         sscanf(at, "\nUid: %llu %llu %llu %llu", &ids[0], &ids[1], &ids[2], &ids[3]) != 4)

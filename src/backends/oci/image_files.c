@@ -14,6 +14,7 @@
 
 #include "backends/oci/image_user.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -21,8 +22,7 @@
 
 enum {
     JSON_MAX = 4 * 1024 * 1024, /* an image's configuration with its whole history */
-    READ_SIZE = 4096,
-    REMOVE_FDS = 16, /* how deep a removal goes without closing directories */
+    REMOVE_FDS = 16,            /* how deep a removal goes without closing directories */
 };
 
 #define ARCHIVE "docker-archive:"
@@ -108,22 +108,15 @@ static int read_text(const char *path, size_t max, struct buf *out, struct err *
 {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-    buf_init(out, max + READ_SIZE);
+    int sys;
+
+    buf_init(out, max);
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "'%.150s'", path);
-    for (;;) {
-        ssize_t n;
-
-        if (out->len > max || !buf_reserve(out, READ_SIZE))
-            return err_set(err, SP_TOO_BIG, "'%.150s' is too large", path);
-        n = read(fd, out->data + out->len, READ_SIZE);
-        if (n < 0)
-            return err_sys(err, SP_IO, errno, "'%.150s'", path);
-        if (n == 0)
-            return SP_OK;
-        out->len += (size_t) n;
-        out->data[out->len] = '\0';
-    }
+    sys = file_read_rest(fd, out);
+    if (sys == EFBIG)
+        return err_set(err, SP_TOO_BIG, "'%.150s' is too large", path);
+    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "'%.150s'", path);
 }
 
 static int write_text(const char *path, const struct buf *text, struct err *err)
@@ -257,13 +250,6 @@ static void remove_tree(const char *path)
     (void) nftw(path, remove_entry, REMOVE_FDS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-static int make_dir(const char *path, struct err *err)
-{
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_sys(err, SP_IO, errno, "directory '%.150s'", path);
-    return SP_OK;
-}
-
 static int take_lock(struct image_files *f, struct err *err)
 {
     char path[512];
@@ -291,9 +277,9 @@ int image_files_prepare(struct image_files *f, struct err *err)
     f->is_busy = false;
     str_copy_cut(parent, sizeof(parent), f->dir);
     *strrchr(parent, '/') = '\0';
-    rc = make_dir(parent, err);
+    rc = file_make_dir(parent, err);
     if (rc == SP_OK)
-        rc = make_dir(f->dir, err);
+        rc = file_make_dir(f->dir, err);
     if (rc == SP_OK)
         rc = take_stamp(f, f->stamp, sizeof(f->stamp), err);
     if (rc != SP_OK || lookup(f))
@@ -304,9 +290,9 @@ int image_files_prepare(struct image_files *f, struct err *err)
         return rc;
     key_path(f, ".tmp", f->tmp, sizeof(f->tmp));
     remove_tree(f->tmp);
-    rc = make_dir(f->tmp, err);
+    rc = file_make_dir(f->tmp, err);
     (void) snprintf(bundle, sizeof(bundle), "%s/bundle", f->tmp); /* room by their sizes */
-    return rc != SP_OK ? rc : make_dir(bundle, err);
+    return rc != SP_OK ? rc : file_make_dir(bundle, err);
 }
 
 static void image_name(const struct image_files *f, char *dst, size_t cap)

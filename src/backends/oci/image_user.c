@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #define FILE_MAX (1024U * 1024U)
 
@@ -53,21 +54,6 @@ static bool has_name(const char *text, const char *name)
     return false;
 }
 
-static int read_whole(int fd, struct buf *out)
-{
-    for (;;) {
-        ssize_t n;
-
-        if (!buf_reserve(out, 4096))
-            return EFBIG;
-        n = read(fd, out->data + out->len, 4096);
-        if (n <= 0)
-            return n < 0 ? errno : 0;
-        out->len += (size_t) n;
-        out->data[out->len] = '\0';
-    }
-}
-
 /* Opening a device of the image's own making could already do something. */
 static bool is_file_or_missing(int root_fd, const char *path)
 {
@@ -96,7 +82,7 @@ static int add_line(int root_fd, const char *path, const char *name, const char 
         return EINVAL;
     buf_init(&text, FILE_MAX);
     buf_init(&more, 4096);
-    failed = read_whole(fd, &text);
+    failed = file_read_rest(fd, &text);
     if (failed == 0 && text.len == 0) {
         buf_puts(&more, first);
         (void) fchmod(fd, 0644); /* whatever our umask is: the box's user reads it */

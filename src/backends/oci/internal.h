@@ -1,12 +1,13 @@
 /* internal.h - what the files of the `oci` backend share.
  *
  *   oci.c      open, close, the vtable            create.c   one box from nothing
- *   setup.c    directories, base, first look      remove.c   destroys and sweeps, one per box
+ *   setup.c    directories, base, first look      destroy.c  destroys and sweeps, one per box
  *   runtime.c  which runtime works, and why not   record.c   box.json, read and written whole
  *   pull.c     images, in the background          scan.c     what is there: the boxes directory
- *   plan.c     the plan for sandpool-helper
- *   helper.c    sandpool-helper as an operation       table.c    boxes in memory, their deaths
- *   read.c     alive, list, discover, bind        strays.c   what no directory leads to
+ *   plan.c     the plan for sandpool-helper       table.c    boxes in memory, their deaths
+ *   helper.c   sandpool-helper as an operation    traces.c   what no directory leads to
+ *   list.c     list, discover                     bind.c     whose a box is
+ *   check.c    is_alive
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user */
 #ifndef OCI_INTERNAL_H
@@ -124,8 +125,8 @@ struct oci_found {
     bool has_record;
     bool is_running;   /* its lock is held */
     bool is_unsettled; /* by somebody who is still making it */
-    bool is_stray;     /* no directory: only a control group or a runtime's notes */
-    bool is_elsewhere; /* a stray that lives and of which no runtime of ours knows */
+    bool is_trace;     /* no directory: only a control group or a runtime's notes */
+    bool is_elsewhere; /* a trace that lives and of which no runtime of ours knows */
     int pid;
     int pid_fd; /* of the running init; -1 when it is not wanted or was taken */
     int beside_fds
@@ -157,11 +158,11 @@ void oci_scan_start(struct oci *o, struct oci_scan *s, uint64_t deadline_ns,
                     void (*on_done)(struct op *));
 void oci_scan_fini(struct oci_scan *s);
 
-/* --- what no directory leads to (strays.c), on any thread --- */
+/* --- what no directory leads to (traces.c), on any thread --- */
 
 /* Calls for every control group and every runtime's note of a box of this instance. */
-void oci_strays(const struct oci *o,
-                void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx);
+void oci_traces(const struct oci *o,
+                void (*on_trace)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx);
 /* The control group that holds those of the boxes, if it is empty. */
 void oci_remove_cgroup_parent(const struct oci *o);
 
@@ -328,13 +329,13 @@ void oci_create_trial(struct oci *o, struct backend_create *r, struct oci_runtim
 void oci_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
 
-/* remove.c */
+/* destroy.c */
 void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
 /* Removes whatever is left of a box; those in b->entry.removers are notified. The entry is dropped. */
 void oci_remove_box(struct oci_box *b);
 
-/* read.c: is_alive, discover, list, bind */
+/* check.c, list.c, bind.c */
 void oci_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,
                   void (*on_done)(struct op *));
 void oci_discover(struct backend *b, struct backend_discover *r, uint64_t deadline_ns,

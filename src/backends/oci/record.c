@@ -9,6 +9,7 @@
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/str.h"
 
@@ -103,38 +104,21 @@ int oci_record_read(int dir_fd, struct oci_record *ret, struct err *err)
     return is_good ? SP_OK : err_set(err, SP_NOT_FOUND, "box.json is malformed");
 }
 
-static bool write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return false;
-        data += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
-
 int oci_record_write(int dir_fd, const struct oci_record *r, struct err *err)
 {
     static const char temporary[] = "box.json.new";
     struct buf text;
-    bool is_written;
-    int saved;
+    int sys;
     int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "box.json");
     buf_init(&text, OCI_RECORD_MAX);
     oci_record_print(r, &text);
-    is_written = !buf_failed(&text) && write_all(fd, buf_str(&text), text.len);
-    saved = errno;
+    sys = buf_failed(&text) ? EFBIG : file_write_all(fd, buf_str(&text), text.len);
     buf_fini(&text);
-    if (close(fd) != 0 || !is_written)
-        return err_sys(err, SP_IO, is_written ? errno : saved, "box.json");
+    if (close(fd) != 0 || sys != 0)
+        return err_sys(err, SP_IO, sys != 0 ? sys : errno, "box.json");
     if (renameat(dir_fd, temporary, dir_fd, "box.json") != 0)
         return err_sys(err, SP_IO, errno, "box.json");
     return SP_OK;

@@ -12,6 +12,7 @@
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -23,10 +24,10 @@
 /* The first character, '\0' when there is no such setting. */
 static char read_setting(const char *path)
 {
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char value;
+    char value[2];
 
-    return fd >= 0 && read(fd, &value, 1) == 1 ? value : '\0';
+    (void) file_read_start(AT_FDCWD, path, value, sizeof(value));
+    return value[0];
 }
 
 /* In a child, as it cannot be undone. 0, or the errno of what was refused. */
@@ -156,14 +157,9 @@ static int find_ids(struct err *err)
 static bool read_group(const char *group, const char *name, char *ret, size_t cap)
 {
     char path[OCI_PATH_MAX];
-    AUTO_CLOSE int fd = -1;
-    ssize_t len;
 
     (void) snprintf(path, sizeof(path), CGROUP_ROOT "%s/%s", group, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    len = fd < 0 ? 0 : read(fd, ret, cap - 1);
-    ret[MAX_OF(len, 0)] = '\0';
-    return len > 0;
+    return file_read_start(AT_FDCWD, path, ret, cap) > 0;
 }
 
 static bool is_ours(const char *group)

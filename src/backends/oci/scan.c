@@ -12,6 +12,7 @@
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -53,17 +54,10 @@ void oci_found_init(struct oci_found *f)
 
 static int read_pid(int dir_fd)
 {
-    AUTO_CLOSE int fd = openat(dir_fd, "pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     char text[16];
     uint64_t pid;
-    ssize_t len;
 
-    if (fd < 0)
-        return 0;
-    len = read(fd, text, sizeof(text) - 1);
-    if (len <= 0)
-        return 0;
-    text[len] = '\0';
+    (void) file_read_start(dir_fd, "pid", text, sizeof(text)); /* "": there is none */
     text[strcspn(text, "\n")] = '\0';
     return str_parse_u64(text, 2, INT32_MAX, &pid) ? (int) pid : 0;
 }
@@ -88,15 +82,11 @@ static unsigned long long stat_number(unsigned pid, int number)
 {
     char path[32];
     char text[1024];
-    AUTO_CLOSE int fd = -1;
     unsigned long long value = 0;
     const char *at;
-    ssize_t len;
 
     (void) snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    text[MAX_OF(len, 0)] = '\0';
+    (void) file_read_start(AT_FDCWD, path, text, sizeof(text)); /* "": it has ended */
     at = strrchr(text, ')'); /* the name before it may hold anything */
     for (int field = 2; at != NULL && field < number; field++)
         at = strchr(at + 1, ' ');
@@ -113,14 +103,12 @@ bool oci_is_exiting(int pid)
 /* A box without such a file has nothing there that somebody serves. */
 static void look_beside(int dir_fd, const char *name, struct oci_found *f, enum oci_beside which)
 {
-    AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int *own = &f->beside_fds[which];
     char text[64];
     unsigned pid = 0;
     unsigned long long ticks = 0;
-    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 
-    text[MAX_OF(len, 0)] = '\0';
+    (void) file_read_start(dir_fd, name, text, sizeof(text)); /* "": there is none */
     if (sscanf(text, "%9u %llu", &pid, &ticks) != 2)
         return;
     *own = (int) syscall(SYS_pidfd_open, (pid_t) pid, 0);
@@ -197,7 +185,7 @@ static int scan_boxes(struct oci_scan *s, DIR *dir, struct err *err)
 
 /* Found once however many traces of it there are; a note of a runtime says most. Whatever stops us, a
  * directory goes after the processes: those of a living group without one are not ours. */
-static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
+static void on_trace(void *ctx, uint64_t id, int flavour, bool is_living)
 {
     struct oci_scan *s = ctx;
     struct oci_found *f;
@@ -205,8 +193,8 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
     for (size_t i = 0; i < s->count; i++) {
         f = &s->found[i];
         if (f->id == id) {
-            f->is_elsewhere = f->is_stray && flavour < 0 && (f->is_elsewhere || is_living);
-            if (f->is_stray && flavour >= 0)
+            f->is_elsewhere = f->is_trace && flavour < 0 && (f->is_elsewhere || is_living);
+            if (f->is_trace && flavour >= 0)
                 f->flavour = flavour;
             return;
         }
@@ -214,7 +202,7 @@ static void on_stray(void *ctx, uint64_t id, int flavour, bool is_living)
     f = add(s);
     oci_found_init(f);
     f->id = id;
-    f->is_stray = true;
+    f->is_trace = true;
     f->is_elsewhere = is_living;
     f->flavour = flavour;
     s->count++;
@@ -231,7 +219,7 @@ static int run_scan(struct work *w, struct err *err)
     rc = scan_boxes(s, dir, err);
     (void) closedir(dir); /* nothing to do about it here */
     if (rc == SP_OK)
-        oci_strays(s->oci, on_stray, s);
+        oci_traces(s->oci, on_trace, s);
     return rc;
 }
 

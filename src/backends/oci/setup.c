@@ -15,6 +15,7 @@
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -99,29 +100,11 @@ int oci_base_ready(struct oci *o, struct err *err)
 
 /* --- the rest --- */
 
-static int make_dir(const char *path, struct err *err)
-{
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_sys(err, SP_IO, errno, "directory '%.160s'", path);
-    return SP_OK;
-}
-
 static int find_program(const char *configured, const char *name, char *dst, size_t cap,
                         struct err *err)
 {
-    char self[OCI_PATH_MAX];
-    ssize_t len;
-
-    if (!str_is_empty(configured)) {
-        str_copy_cut(dst, cap, configured);
-    } else {
-        len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-        if (len <= 0)
-            return err_sys(err, SP_IO, errno, "/proc/self/exe");
-        self[len] = '\0';
-        *strrchr(self, '/') = '\0';
-        (void) snprintf(dst, cap, "%.440s/%s", self, name);
-    }
+    if (!backend_program(configured, name, dst, cap))
+        return err_sys(err, SP_IO, errno, "/proc/self/exe");
     if (access(dst, X_OK) != 0)
         return err_sys(err, SP_CONFIG, errno,
                        "'%.120s' is needed (it is built and installed with the daemon)", dst);
@@ -186,10 +169,10 @@ static bool has_all_cpus(unsigned count)
  * and root of the box could then take its listening socket, which is in the host's network. */
 static int check_dumpable(struct err *err)
 {
-    AUTO_CLOSE int fd = open("/proc/sys/fs/suid_dumpable", O_RDONLY | O_CLOEXEC);
-    char value = '0';
+    char value[2];
 
-    if (fd >= 0 && read(fd, &value, 1) == 1 && value == '1')
+    if (file_read_start(AT_FDCWD, "/proc/sys/fs/suid_dumpable", value, sizeof(value)) == 1 &&
+        value[0] == '1')
         return err_set(err, SP_CONFIG,
                        "fs.suid_dumpable is 1, which makes boxes unsafe: set it to 0 or 2 "
                        "(sysctl fs.suid_dumpable=2)");
@@ -281,9 +264,9 @@ int oci_setup(struct oci *o, const struct backend_env *env, struct err *err)
         return err_sys(err, SP_IO, errno, "state_dir '%.160s'", env->state_dir);
     (void) snprintf(o->dir, sizeof(o->dir), "%.400s/oci", state_dir);
     (void) snprintf(o->boxes_dir, sizeof(o->boxes_dir), "%.400s/oci/boxes", state_dir);
-    rc = make_dir(o->dir, err);
+    rc = file_make_dir(o->dir, err);
     if (rc == SP_OK)
-        rc = make_dir(o->boxes_dir, err);
+        rc = file_make_dir(o->boxes_dir, err);
     if (rc == SP_OK)
         rc = find_program(env->config->agent.path, "sandpool-agent", o->agent, sizeof(o->agent),
                           err);

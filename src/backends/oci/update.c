@@ -1,115 +1,86 @@
 /* update.c - late binding: limits into the control group, mounts by sandpool-helper, environment by the
  * agent, in this order. The first that fails ends it. */
+#include "backend/update.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
-#include "base/str.h"
-#include "box/agent_env.h"
 #include "helper/plan.h"
 
 enum { CPU_PERIOD_US = 100000, PLAN_MAX = 64 * 1024 };
 
-/* `priv` of the request. */
-struct updating {
+struct oci_updating {
+    struct updating common;
     struct work work;
     struct oci_helper helper;
-    struct agent_env env;
     struct oci *oci;
-    struct backend_update *request;
     struct oci_found found;
     enum oci_flavour flavour;
     char cgroup[OCI_GROUP_MAX];
 };
 
-static void finish(struct updating *u, int rc, const struct err *err)
+static struct oci_updating *own_of(struct updating *u)
 {
-    struct oci *o = u->oci;
-    struct backend_update *r = u->request;
-
-    oci_found_drop(&u->found);
-    oci_helper_fini(&u->helper);
-    agent_env_fini(&u->env);
-    r->priv = NULL;
-    closing_finish(&o->closing, &r->op, rc, err);
-    free(u); /* last: err may be in it */
+    return container_of(u, struct oci_updating, common);
 }
 
-/* --- environment --- */
-
-static void on_env_set(struct op *op)
+static void fini(struct updating *u)
 {
-    struct updating *u = container_of(op, struct updating, env.request.op);
-    struct err err;
-    int rc = agent_env_result(&u->env, &err);
+    struct oci_updating *own = own_of(u);
 
-    finish(u, rc, &err);
-}
-
-static void set_env(struct updating *u)
-{
-    const struct backend_extras *x = &u->request->extras;
-
-    if (x->env_count == 0)
-        finish(u, SP_OK, NULL);
-    else if (u->request->op.state == OP_CANCELING) /* nobody would end the call any more */
-        finish(u, SP_CANCELLED, NULL);
-    else /* our own deadline cancels it */
-        agent_env_start(u->oci->http, &u->env, &u->found.record.box, x, RT_NEVER, on_env_set);
+    oci_found_drop(&own->found);
+    oci_helper_fini(&own->helper);
 }
 
 /* --- mounts --- */
 
 static void on_mounted(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, helper.op);
+    struct oci_updating *own = container_of(op, struct oci_updating, helper.op);
     struct err err = op->err;
+    int rc = op->result;
 
-    if (op->result == SP_OK) {
-        set_env(u);
-        return;
-    }
-    err.code = u->helper.exit_code > 0 ? helper_code(u->helper.exit_code) : op->result;
-    finish(u, err.code, &err);
+    if (rc != SP_OK && own->helper.exit_code > 0)
+        rc = err.code = helper_code(own->helper.exit_code);
+    updating_next(&own->common, rc, &err);
 }
 
 static void mount_all(struct updating *u)
 {
+    struct oci_updating *own = own_of(u);
     const struct backend_update *r = u->request;
-    const struct oci_box *b = oci_box_find(u->oci, u->found.id);
+    const struct oci_box *b = oci_box_find(own->oci, own->found.id);
     bool is_root = r->profile != NULL && strcmp(r->profile->user, "root") == 0;
     struct err err;
 
-    if (r->extras.mount_count == 0) {
-        set_env(u);
-        return;
-    }
     if (b == NULL || b->entry.state != BOX_RUNNING) {
-        finish(u, err_set(&err, ERR_BOX_DEAD, "the box does not run"), &err);
+        updating_next(u, ERR_BOX_DEAD, NULL);
         return;
     }
     if (b->runtime != NULL && b->runtime->flavour == OCI_RUNSC) {
-        finish(u, err_set(&err, SP_UNSUPPORTED, "runsc cannot mount into a running box"), &err);
+        updating_next(u, err_set(&err, SP_UNSUPPORTED, "runsc cannot mount into a running box"),
+                      &err);
         return;
     }
-    buf_init(&u->helper.plan, PLAN_MAX);
-    oci_plan_mount(u->oci, b, u->found.record.id_base, is_root ? 0 : OCI_USER_ID, &r->extras,
-                   &u->helper.plan);
-    u->helper.verb = "mount";
-    u->helper.pass_fd = -1;
-    oci_helper_start(u->oci, &u->helper, RT_NEVER, on_mounted); /* our own deadline cancels it */
+    buf_init(&own->helper.plan, PLAN_MAX);
+    oci_plan_mount(own->oci, b, own->found.record.id_base, is_root ? 0 : OCI_USER_ID, &r->extras,
+                   &own->helper.plan);
+    own->helper.verb = "mount";
+    own->helper.pass_fd = -1;
+    u->at_work = &own->helper.op;
+    oci_helper_start(own->oci, &own->helper, RT_NEVER, on_mounted);
 }
 
 /* --- limits --- */
 
-static int write_limit(const struct updating *u, const char *v1, const char *v2, const char *text,
-                       bool is_optional, struct err *err)
+static int write_limit(const struct oci_updating *u, const char *v1, const char *v2,
+                       const char *text, bool is_optional, struct err *err)
 {
     char path[OCI_PATH_MAX];
     AUTO_CLOSE int fd = -1;
@@ -128,7 +99,7 @@ static int write_limit(const struct updating *u, const char *v1, const char *v2,
 }
 
 /* Raising and lowering need opposite orders; what a first try refuses a second one takes. */
-static int limit_memory(const struct updating *u, uint64_t bytes, struct err *err)
+static int limit_memory(const struct oci_updating *u, uint64_t bytes, struct err *err)
 {
     static const char with_swap[] = "memory/memory.memsw.limit_in_bytes";
     char text[32];
@@ -145,7 +116,7 @@ static int limit_memory(const struct updating *u, uint64_t bytes, struct err *er
     return write_limit(u, with_swap, "", text, true, err);
 }
 
-static int limit_cpus(const struct updating *u, uint64_t milli, struct err *err)
+static int limit_cpus(const struct oci_updating *u, uint64_t milli, struct err *err)
 {
     unsigned long long quota = milli * (CPU_PERIOD_US / 1000);
     char text[48];
@@ -157,7 +128,7 @@ static int limit_cpus(const struct updating *u, uint64_t milli, struct err *err)
     return write_limit(u, "cpu/cpu.cfs_quota_us", "cpu.max", text, false, err);
 }
 
-static int limit_pids(const struct updating *u, uint64_t count, struct err *err)
+static int limit_pids(const struct oci_updating *u, uint64_t count, struct err *err)
 {
     char text[32];
 
@@ -165,50 +136,47 @@ static int limit_pids(const struct updating *u, uint64_t count, struct err *err)
     return write_limit(u, "pids/pids.max", "pids.max", text, false, err);
 }
 
+/* Also looks whether it runs, and where. */
 static int run_limits(struct work *w, struct err *err)
 {
-    struct updating *u = container_of(w, struct updating, work);
-    const struct backend_extras *x = &u->request->extras;
-    int rc = oci_look(u->oci->boxes_dir, u->found.id, &u->found, err);
+    struct oci_updating *own = container_of(w, struct oci_updating, work);
+    const struct backend_extras *x = &own->common.request->extras;
+    int rc = oci_look(own->oci->boxes_dir, own->found.id, &own->found, err);
 
     if (rc != SP_OK)
         return rc;
-    if (!u->found.is_running || u->found.is_unsettled || !u->found.has_record)
+    if (!own->found.is_running || own->found.is_unsettled || !own->found.has_record)
         return err_set(err, ERR_BOX_DEAD, "the box does not run");
     if (x->memory > 0)
-        rc = limit_memory(u, x->memory, err);
+        rc = limit_memory(own, x->memory, err);
     if (rc == SP_OK && x->cpus > 0)
-        rc = limit_cpus(u, x->cpus, err);
+        rc = limit_cpus(own, x->cpus, err);
     if (rc == SP_OK && x->pids > 0)
-        rc = limit_pids(u, oci_pids(u->flavour, x->pids), err);
+        rc = limit_pids(own, oci_pids(own->flavour, x->pids), err);
     return rc;
 }
 
 static void on_limits(struct op *op)
 {
-    struct updating *u = container_of(op, struct updating, work.op);
+    struct oci_updating *own = container_of(op, struct oci_updating, work.op);
 
-    if (op->result != SP_OK)
-        finish(u, op->result, &op->err);
-    else if (u->request->op.state == OP_CANCELING)
-        finish(u, SP_CANCELLED, NULL);
-    else
-        mount_all(u);
+    own->common.box = &own->found.record.box;
+    updating_next(&own->common, op->result, &op->err);
 }
 
-static void on_cancel(struct op *op)
+static void set_limits(struct updating *u)
 {
-    struct updating *u = container_of(op, struct backend_update, op)->priv;
+    struct oci_updating *own = own_of(u);
 
-    if (op_is_active(&u->helper.op))
-        op_cancel(&u->helper.op);
-    else if (op_is_active(&u->env.request.op))
-        op_cancel(&u->env.request.op);
+    own->work.run = run_limits;
+    work_start(own->oci->loop, &own->work, &own->oci->closing.inner, RT_NEVER, on_limits);
 }
 
 static int check_rootless(const struct oci *o, const struct backend_extras *x, struct err *err)
 {
-    if (!o->has_cgroups && (x->memory > 0 || x->cpus > 0 || x->pids > 0))
+    if (!o->is_rootless)
+        return SP_OK;
+    if (!o->has_cgroups && (backend_extras_kinds(x) & BACKEND_LATE_LIMITS) != 0)
         return err_set(err, SP_UNSUPPORTED,
                        "limits need control groups, and the daemon does not run as root");
     if (x->mount_count > 0)
@@ -220,23 +188,19 @@ static int check_rootless(const struct oci *o, const struct backend_extras *x, s
 void oci_update(struct backend *backend, struct backend_update *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *))
 {
+    static const struct updating_ops ops = {
+        .limit = set_limits, .mount = mount_all, .fini = fini, .has_look = true};
     struct oci *o = oci_of(backend);
     const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
-    struct updating *u = xcalloc(1, sizeof(*u));
+    struct oci_updating *own = xcalloc(1, sizeof(*own));
     struct err err;
+    int rc = check_rootless(o, &r->extras, &err);
 
-    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, on_cancel, on_done);
-    u->oci = o;
-    u->request = r;
-    u->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
-    oci_found_init(&u->found);
-    u->found.id = r->box.labels.box_id;
-    oci_cgroup(o, u->found.id, u->cgroup, sizeof(u->cgroup));
-    u->work.run = run_limits;
-    r->priv = u;
-    if (o->is_rootless && check_rootless(o, &r->extras, &err) != SP_OK) {
-        finish(u, err.code, &err);
-        return;
-    }
-    work_start(o->loop, &u->work, &o->closing.inner, RT_NEVER, on_limits);
+    own->oci = o;
+    own->flavour = b != NULL && b->runtime != NULL ? b->runtime->flavour : OCI_RUNC;
+    oci_found_init(&own->found);
+    own->found.id = r->box.labels.box_id;
+    oci_cgroup(o, own->found.id, own->cgroup, sizeof(own->cgroup));
+    updating_begin(&own->common, &ops, r, &o->closing, o->http, deadline_ns, on_done);
+    updating_next(&own->common, rc, &err);
 }

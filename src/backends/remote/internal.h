@@ -2,7 +2,7 @@
  *
  *   remote.c  open, close, the vtable        create.c  one box from nothing, lost answers found again
  *   setup.c   address, key, time limits      body.c    what a create sends to the provisioner
- *   name.c    ids and refs                   remove.c  deleting until it is gone
+ *   name.c    ids and refs                   destroy.c deleting until it is gone
  *   call.c    one call and its meaning       read.c    alive, discover
  *   answer.c  a box as it is described       list.c    which are there
  *   table.c   boxes in memory                update.c  late binding
@@ -152,6 +152,9 @@ void remote_gone_init(struct remote *r);
 void remote_gone_fini(struct remote *r);
 void remote_gone_note(struct remote *r, const struct remote_box *b);
 void remote_gone_forget(struct remote *r, const char *name);
+bool remote_may_return(const char *ref);
+void remote_recall(struct backend *b, const char *ref, const char *life, uint64_t ago_ns);
+bool remote_is_gone(struct backend *b, const char *ref, const char *life);
 /* NULL: what the name leads to need not be doubted. */
 const struct remote_gone *remote_gone_find(struct remote *r, const char *name);
 
@@ -198,7 +201,7 @@ void remote_prepare(struct backend *b, const struct config_profile *p);
 MUST_CHECK int remote_put_body(const struct backend_create *c, const char *name, struct buf *out,
                                struct err *err);
 
-/* remove.c: deletes whatever is there of a box; those in b->entry.removers are notified. */
+/* destroy.c: deletes whatever is there of a box; those in b->entry.removers are notified. */
 void remote_remove_box(struct remote_box *b);
 
 void remote_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,

@@ -63,5 +63,8 @@ const struct backend_ops remote_ops = {
     .discover = remote_discover,
     .list = remote_list,
     .update = remote_update,
+    .may_return = remote_may_return,
+    .recall = remote_recall,
+    .is_gone = remote_is_gone,
     .examine = remote_examine,
 };

@@ -259,16 +259,13 @@ static int add_page(struct sim_call *c, struct backend_list *r, const struct jso
                     struct err *err)
 {
     size_t count = json_len(boxes);
-    struct backend_box *grown;
 
     if (!json_is_arr(boxes) || count > WIRE_PAGE || r->count + count > WORLD_BOXES_MAX)
         return err_set(err, SP_PROTOCOL, "sandpool-sim's answer is not a page of boxes");
     if (count == 0)
         return SP_OK;
-    grown = try_realloc(r->boxes, (r->count + count) * sizeof(struct backend_box));
-    if (grown == NULL)
+    if (!backend_list_reserve(r, r->count + count))
         return err_set(err, SP_NO_MEMORY, "no memory for a list of boxes");
-    r->boxes = grown;
     for (size_t i = 0; i < count; i++) {
         struct backend_box *box = &r->boxes[r->count];
         int rc = get_box(json_at(boxes, i), box, err);
@@ -321,6 +318,7 @@ static void host_list(struct backend *b, struct backend_list *r, uint64_t deadli
     r->priv = c;
     r->boxes = NULL;
     r->count = 0;
+    r->cap = 0;
     send_list(c, 0);
 }
 

@@ -11,6 +11,8 @@
 #include "base/str.h"
 #include "sim/wire.h"
 
+enum { LIST_PART = 512 }; /* boxes that are listed in one turn of the loop */
+
 struct sim {
     struct backend base;
     struct rt *rt;
@@ -308,29 +310,80 @@ static void sim_discover(struct backend *b, struct backend_discover *r, uint64_t
     finish(s, &r->op, SP_OK, NULL);
 }
 
+/* --- listing: in parts, as pages of an engine come --- */
+
+struct sim_listing {
+    struct rt_timer timer; /* the next part */
+    struct sim *sim;
+    struct backend_list *list;
+    size_t cursor;
+};
+
+static void end_list(struct sim_listing *l, int rc, const struct err *err)
+{
+    struct sim *s = l->sim;
+    struct backend_list *r = l->list;
+
+    rt_timer_cancel(s->rt, &l->timer);
+    free(l);
+    r->priv = NULL;
+    if (rc != SP_OK)
+        backend_list_fini(r);
+    finish(s, &r->op, rc, err);
+}
+
+static void on_list_cancel(struct op *op)
+{
+    end_list(container_of(op, struct backend_list, op)->priv, SP_CANCELLED, NULL);
+}
+
+static void list_part(struct sim_listing *l);
+
+static void on_list_timer(struct rt_timer *timer)
+{
+    list_part(container_of(timer, struct sim_listing, timer));
+}
+
+/* Boxes that are made meanwhile may be in it or not; they are younger than the listing. */
+static void list_part(struct sim_listing *l)
+{
+    struct sim *s = l->sim;
+    struct backend_list *r = l->list;
+    const struct world_box *box = NULL;
+    struct err err;
+
+    if (!backend_list_reserve(r, r->count + LIST_PART)) {
+        end_list(l, err_set(&err, SP_NO_MEMORY, "no memory for a list of boxes"), &err);
+        return;
+    }
+    for (size_t i = 0; i < LIST_PART; i++) {
+        box = world_next(&s->world, &l->cursor);
+        if (box == NULL)
+            break;
+        if (strcmp(world_box_text(box, WORLD_INSTANCE), s->instance) == 0 &&
+            fill_box(box, &r->boxes[r->count]))
+            r->count++;
+    }
+    if (box == NULL)
+        end_list(l, SP_OK, NULL);
+    else
+        rt_timer_set(s->rt, &l->timer, rt_after(rt_now(s->rt), NS_PER_MS), on_list_timer);
+}
+
 static void sim_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
                      void (*on_done)(struct op *))
 {
     struct sim *s = sim_of(b);
-    const struct world_box *box;
-    size_t cursor = 0;
+    struct sim_listing *l = xcalloc(1, sizeof(*l));
 
-    op_begin(&r->op, s->rt, &s->ops, deadline_ns, NULL, on_done);
+    op_begin(&r->op, s->rt, &s->ops, deadline_ns, on_list_cancel, on_done);
     r->count = 0;
+    r->cap = 0;
     r->boxes = NULL;
-    if (world_count(&s->world) > 0)
-        r->boxes = try_realloc(NULL, world_count(&s->world) * sizeof(struct backend_box));
-    if (world_count(&s->world) > 0 && r->boxes == NULL) {
-        struct err err;
-
-        finish(s, &r->op, err_set(&err, SP_NO_MEMORY, "no memory for a list of boxes"), &err);
-        return;
-    }
-    for (box = world_next(&s->world, &cursor); box != NULL; box = world_next(&s->world, &cursor))
-        if (strcmp(world_box_text(box, WORLD_INSTANCE), s->instance) == 0 &&
-            fill_box(box, &r->boxes[r->count]))
-            r->count++;
-    finish(s, &r->op, SP_OK, NULL);
+    r->priv = l;
+    l->sim = s;
+    l->list = r;
+    list_part(l);
 }
 
 static void sim_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,

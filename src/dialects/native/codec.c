@@ -118,7 +118,7 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
     put_end(o, api, box);
     json_put_num(o, "age_s", seconds_since(rt, box->created_ns));
     if (box->state == POOL_LEASED)
-        json_put_num(o, "idle_s", box->busy > 0 ? 0 : seconds_since(rt, box->active_ns));
+        json_put_num(o, "idle_s", box->busy > 0 ? 0 : seconds_since(rt, pool_active_ns(box)));
     if (box->state == POOL_PARKED)
         json_put_num(o, "parked_s", seconds_since(rt, box->parked_ns));
     if (box->is_unseen)

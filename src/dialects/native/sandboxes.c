@@ -14,7 +14,8 @@ enum {
     PAGE_MAX = 1000,
     PAGE_BYTES = 512 * 1024, /* about */
     BOX_BYTES = 512,         /* of a box without its metadata, about */
-    LOOK_MAX = 10000
+    LOOK_MAX = 10000,
+    LOOK_BYTES = 24, /* of an answer take as long to make as a look at a box, about */
 };
 
 /* Its first lease is not committed: it may yet become somebody else's. */
@@ -238,32 +239,29 @@ static size_t bytes_of(struct api *api, const struct pool_box *box)
 
 /* A filter that few boxes pass does not make one answer look at all of them, and long metadata does not
  * make one answer long: the page is short then. */
-void api_list(struct http_exchange *ex)
+static void reply_page(struct http_exchange *ex, struct filter *f)
 {
     struct api *api = api_of(ex);
     const struct pool *pool = engine_pool(api->engine);
     const struct pool_box *box;
-    struct filter f;
     struct json_out o;
     uint64_t shown = 0;
     uint64_t looked = 0;
     uint64_t last = 0;
     size_t bytes = 0;
 
-    if (!decode_filter(ex, &f))
-        return;
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_begin_arr(&o, "sandboxes");
-    for (box = first_box(pool, &f); box != NULL && looked < LOOK_MAX;
-         box = next_box(pool, &f, box), looked++) {
-        if (matches(&f, box)) {
-            if (shown == f.limit || bytes >= PAGE_BYTES)
+    for (box = first_box(pool, f); box != NULL && looked < LOOK_MAX;
+         box = next_box(pool, f, box), looked++) {
+        if (matches(f, box)) {
+            if (shown == f->limit || bytes >= PAGE_BYTES)
                 break;
             shown++;
             bytes += bytes_of(api, box);
             json_begin_obj(&o, NULL);
-            api_put_box(&o, api, &f.caller, box);
+            api_put_box(&o, api, &f->caller, box);
             json_end(&o);
         }
         last = box->order;
@@ -275,4 +273,26 @@ void api_list(struct http_exchange *ex)
         json_put_null(&o, "next_cursor");
     json_end(&o);
     http_reply_json(ex, 200, &o);
+    http_add_work(ex, (size_t) looked * LOOK_BYTES);
+}
+
+static void on_turn(struct http_exchange *ex)
+{
+    struct filter *f = http_ctx(ex);
+
+    reply_page(ex, f);
+    free(f);
+}
+
+/* Many may ask at once: each page is made when there is time for it. */
+void api_list(struct http_exchange *ex)
+{
+    struct filter *f = xcalloc(1, sizeof(*f));
+
+    if (!decode_filter(ex, f)) {
+        free(f);
+        return;
+    }
+    http_set_ctx(ex, f, free);
+    http_wait_turn(ex, on_turn);
 }

@@ -3,10 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+
+enum {
+    LIST_PART = 256,              /* boxes in one part of a list */
+    LIST_LOOK_BYTES = 24,         /* of an answer take as long to make as a look at a box, about */
+    LIST_BYTES_MAX = 1024 * 1024, /* of one part; a box has 1 KB at most */
+};
 
 static bool is_ours(const struct provisioner *p, const struct pool_box *box)
 {
@@ -182,46 +187,123 @@ void provisioner_presence(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-static int by_lease(const void *a, const void *b)
-{
-    const struct pool_box *x = *(const struct pool_box *const *) a;
-    const struct pool_box *y = *(const struct pool_box *const *) b;
+/* --- all of them --- */
 
-    return (x->leased_ns > y->leased_ns) - (x->leased_ns < y->leased_ns);
+/* A list of very many is written in parts, each in a turn of the loop in which there is time for it, and no further ahead of
+ * its reader than HTTP_HIGH_WATER. A box that is there all the time is in it once; of one that comes or goes meanwhile
+ * nothing is said. */
+struct listing {
+    uint64_t after; /* order of the last box that was looked at */
+    uint64_t count;
+    struct buf text;
+    bool has_some; /* a box is in it */
+    bool is_begun; /* the first part is out */
+};
+
+static void on_list_gone(void *ctx)
+{
+    struct listing *l = ctx;
+
+    buf_fini(&l->text);
+    free(l);
+}
+
+/* A box whose row is being removed is gone already. */
+static bool is_listed(const struct provisioner *p, const struct pool_box *box)
+{
+    return is_ours(p, box) && !is_ending(box) && box->state != POOL_FORGETTING;
+}
+
+/* True: that was all. */
+static bool put_part(struct listing *l, struct http_exchange *ex)
+{
+    const struct provisioner *p = provisioner_of(ex);
+    const struct pool_box *box = pool_first_of(engine_pool(p->engine), p->principal, l->after);
+    struct json_out o;
+    struct buf part;
+
+    json_out_init(&o);
+    json_begin_arr(&o, NULL);
+    for (unsigned i = 0; box != NULL && i < LIST_PART; box = pool_next_of(box), i++) {
+        l->after = box->order;
+        if (!is_listed(p, box))
+            continue;
+        json_begin_obj(&o, NULL);
+        provisioner_put_sandbox(&o, ex, box->sandbox_id, box, status_of(p, box));
+        json_end(&o);
+        l->count++;
+    }
+    json_end(&o);
+    buf_init(&part, LIST_BYTES_MAX);
+    json_out_finish(&o, &part);
+    if (buf_failed(&part))
+        l->text.is_failed = true;
+    if (!buf_failed(&part) &&
+        part.len > 2) { /* without its brackets: it is a piece of a longer one */
+        buf_puts(&l->text, l->has_some ? "," : "");
+        buf_append(&l->text, part.data + 1, part.len - 2);
+        l->has_some = true;
+    }
+    buf_fini(&part);
+    return box == NULL;
+}
+
+static void on_list_turn(struct http_exchange *ex);
+
+static void on_list_drain(struct http_exchange *ex)
+{
+    http_wait_turn(ex, on_list_turn);
+}
+
+/* A short list is one piece, with its length. */
+static void write_part(struct listing *l, struct http_exchange *ex, bool is_last)
+{
+    size_t unsent = 0;
+
+    if (is_last && !l->is_begun) {
+        http_reply(ex, 200, "application/json", buf_str(&l->text), l->text.len);
+        return;
+    }
+    if (!l->is_begun) {
+        l->is_begun = true;
+        http_set_drain(ex, on_list_drain);
+        http_begin(ex, 200, "application/json");
+    }
+    unsent = http_write(ex, buf_str(&l->text), l->text.len);
+    buf_reset(&l->text);
+    if (is_last)
+        http_end(ex);
+    else if (unsent < HTTP_HIGH_WATER)
+        http_wait_turn(ex, on_list_turn);
+}
+
+static void on_list_turn(struct http_exchange *ex)
+{
+    struct listing *l = http_ctx(ex);
+    bool is_last = put_part(l, ex);
+
+    if (is_last)
+        buf_printf(&l->text, "],\"count\":%llu}", (unsigned long long) l->count);
+    if (!buf_failed(&l->text)) {
+        write_part(l, ex, is_last);
+    } else {
+        is_last = true;
+        if (l->is_begun)
+            http_abort(ex);
+        else
+            http_reply_error(ex, SP_NO_MEMORY, "not enough memory for the answer", 0);
+    }
+    http_add_work(ex, (size_t) LIST_PART * LIST_LOOK_BYTES);
+    if (is_last)
+        on_list_gone(l);
 }
 
 void provisioner_list(struct http_exchange *ex)
 {
-    const struct provisioner *p = provisioner_of(ex);
-    const struct pool *pool = engine_pool(p->engine);
-    AUTO_FREE const struct pool_box **found = NULL;
-    size_t cap = 0;
-    struct json_out o;
-    size_t count = 0;
+    struct listing *l = xcalloc(1, sizeof(*l));
 
-    for (const struct pool_box *box = pool_first_of(pool, p->principal, 0); box != NULL;
-         box = pool_next_of(box)) {
-        /* A box whose row is being removed is gone already. */
-        if (!is_ours(p, box) || is_ending(box) || box->state == POOL_FORGETTING)
-            continue;
-        if (count == cap) {
-            cap = cap > 0 ? 2 * cap : 64;
-            found = xrealloc(found, cap * sizeof(*found));
-        }
-        found[count++] = box;
-    }
-    if (count > 0)
-        qsort(found, count, sizeof(*found), by_lease);
-    json_out_init(&o);
-    json_begin_obj(&o, NULL);
-    json_begin_arr(&o, "sandboxes");
-    for (size_t i = 0; i < count; i++) {
-        json_begin_obj(&o, NULL);
-        provisioner_put_sandbox(&o, ex, found[i]->sandbox_id, found[i], status_of(p, found[i]));
-        json_end(&o);
-    }
-    json_end(&o);
-    json_put_u64(&o, "count", count);
-    json_end(&o);
-    http_reply_json(ex, 200, &o);
+    buf_init(&l->text, LIST_BYTES_MAX);
+    buf_puts(&l->text, "{\"sandboxes\":[");
+    http_set_ctx(ex, l, on_list_gone);
+    http_wait_turn(ex, on_list_turn);
 }

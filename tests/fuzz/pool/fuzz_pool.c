@@ -78,7 +78,8 @@ static void restore(struct fuzz *f, struct input *in)
         row.generation = take(in) % 8;
         snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s%u", take(in) % 5);
         snprintf(row.thread, sizeof(row.thread), "t");
-        (void) !pool_restore_box(f->pool, &row); /* some rows do not fit, and that is fine */
+        (void) !pool_restore_box(f->pool, f->now_ns,
+                                 &row); /* some rows do not fit, and that is fine */
     }
 }
 

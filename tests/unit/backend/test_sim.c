@@ -12,6 +12,8 @@
 #include "base/str.h"
 #include "tests/unit/backend/conformance.h"
 
+enum { LONG = 3000 }; /* boxes, more than are listed in one part */
+
 static bool kill_box(struct rig *rig, uint64_t box_id)
 {
     return sim_kill(rig->backend, box_id, "killed by the test");
@@ -107,6 +109,68 @@ static void test_deaths_not_reported_at_close(void **state)
     assert_int_equal(rig->death_count, 0);
 }
 
+static bool shows(const struct backend_list *list, uint64_t box_id)
+{
+    bool is_shown = false;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->boxes[i].labels.box_id != box_id)
+            continue;
+        assert_false(is_shown); /* once */
+        is_shown = true;
+    }
+    return is_shown;
+}
+
+/* Very many boxes are not listed in one turn of the loop. Those that are there all the time are in it, once. */
+static void test_long_listing(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create *made = test_calloc(LONG, sizeof(*made));
+    struct backend_list list = {.boxes = NULL};
+    struct backend_destroy gone;
+    struct backend_create late;
+
+    rig->profile.sim.create_ms = 0;
+    rig->profile.sim.create_jitter_ms = 0;
+    for (size_t i = 0; i < LONG; i++)
+        rig_start_create(rig, &made[i], &rig->profile, 0, rig_soon(rig));
+    rig_wait(rig);
+    rig->pending++;
+    rig->is_calling = true;
+    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
+    rig->is_calling = false;
+    assert_int_equal(list.op.state, OP_RUNNING);
+    assert_in_range(list.count, 1, LONG / 2);
+    rig->profile.sim.destroy_ms = 0;
+    rig_start_destroy(rig, &gone, &made[0].box, rig_soon(rig));
+    rig_start_create(rig, &late, &rig->profile, 0, rig_soon(rig)); /* it gets the place */
+    rig_wait(rig);
+    assert_int_equal(list.op.result, SP_OK);
+    for (size_t i = 1; i < LONG; i += 7)
+        assert_true(shows(&list, made[i].labels.box_id));
+    assert_in_range(list.count, LONG - 1, LONG + 1);
+    backend_list_cut(&list, LONG / 2);
+    assert_int_equal(list.count, LONG / 2);
+    assert_int_equal(list.boxes[LONG / 2 - 1].labels.box_id, made[LONG / 2 - 1].labels.box_id);
+    backend_list_cut(&list, 0);
+    assert_null(list.boxes);
+
+    rig->pending++;
+    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
+    rig_cancel(rig, &list.op);
+    rig_wait(rig);
+    assert_int_equal(list.op.result, SP_CANCELLED); /* half a list is none */
+    assert_int_equal(list.count, 0);
+    backend_list_fini(&list);
+
+    rig->pending++; /* and one that is under way ends with its backend */
+    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
+    rig_close_backend(rig, rig->backend);
+    assert_int_equal(list.op.result, SP_CANCELLED);
+    test_free(made);
+}
+
 static void test_names(void **state)
 {
     (void) state;
@@ -124,6 +188,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failing_machine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hanging_machine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cancelled_destroy_removes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_long_listing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths_not_reported_at_close, set_up, tear_down),
         cmocka_unit_test(test_names),
     };

@@ -233,6 +233,47 @@ static void handle_page(struct http_exchange *ex)
     reply_long(ex, 600 * 1024);
 }
 
+static void on_turn(struct http_exchange *ex)
+{
+    struct fixture *f = fixture_of(ex);
+    char id[8];
+
+    if (http_query(ex, "id", id, sizeof(id)) && f->turns < TURNS_MAX)
+        f->turn_ids[f->turns] = (unsigned) strtoul(id, NULL, 10);
+    f->turns++;
+    reply_long(ex, 600 * 1024);
+}
+
+static void handle_turn(struct http_exchange *ex)
+{
+    http_set_ctx(ex, fixture_of(ex), on_gone);
+    http_wait_turn(ex, on_turn);
+}
+
+static void on_part(struct http_exchange *ex)
+{
+    struct fixture *f = fixture_of(ex);
+    static const char part[64 * 1024];
+
+    f->parts++;
+    (void) http_write(ex, part, sizeof(part));
+    f->to_send -= MIN_OF((size_t) f->to_send, sizeof(part));
+    if (f->to_send > 0)
+        http_wait_turn(ex, on_part);
+    else
+        http_end(ex);
+}
+
+static void handle_parts(struct http_exchange *ex)
+{
+    struct fixture *f = fixture_of(ex);
+
+    f->to_send = PARTS_BYTES;
+    http_set_ctx(ex, f, on_gone);
+    http_begin(ex, 200, "application/octet-stream");
+    http_wait_turn(ex, on_part);
+}
+
 static bool is_operator(void *ctx, const struct http_peer *peer)
 {
     const struct fixture *f = ctx;
@@ -270,6 +311,8 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_GET, "/abort", handle_abort, 0, 0, "half an answer"},
     {HTTP_METHOD_GET, "/big", handle_big, 0, 0, "8 MiB at once"},
     {HTTP_METHOD_GET, "/page", handle_page, 0, 0, "600 KiB at once"},
+    {HTTP_METHOD_GET, "/turn", handle_turn, 0, 0, "600 KiB when it is its turn"},
+    {HTTP_METHOD_GET, "/parts", handle_parts, 0, 0, "2 MiB in parts, each when it is its turn"},
     {HTTP_METHOD_GET, NULL, NULL, 0, 0, NULL},
 };
 

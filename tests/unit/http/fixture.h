@@ -15,6 +15,7 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
+enum { TURNS_MAX = 64, PARTS_BYTES = 2 * 1024 * 1024 };
 enum { WAIT_MS = 20000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
 
 struct fixture {
@@ -39,6 +40,9 @@ struct fixture {
     size_t highest_unsent;
     unsigned drains;
     bool ignores_backpressure;
+    unsigned turns; /* answers of /turn that were made, and the `id` of each */
+    unsigned turn_ids[TURNS_MAX];
+    unsigned parts; /* of /parts */
     int guard_code;
     bool is_operator; /* connections from now on are an operator's; with share_percent only */
     struct http_peer peer;

@@ -15,8 +15,9 @@
 
 #define TEXT_MAX ((size_t) 1 << 20)
 
-static int set_up(void **state)
+static struct json_doc *rules_for(const char *guard, enum oci_sockets sockets)
 {
+    struct json_doc *doc;
     struct json_out o;
     struct buf text;
     struct err err = {0};
@@ -24,14 +25,20 @@ static int set_up(void **state)
     buf_init(&text, TEXT_MAX);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    oci_seccomp_put(&o, "seccomp", "/mnt/guard.sock", OCI_SOCKETS_COUNTED);
+    oci_seccomp_put(&o, "seccomp", guard, sockets);
     json_end(&o);
     json_out_finish(&o, &text);
     assert_false(buf_failed(&text));
-    *state = json_parse(buf_str(&text), text.len, TEXT_MAX, &err);
+    doc = json_parse(buf_str(&text), text.len, TEXT_MAX, &err);
     buf_fini(&text);
-    if (*state == NULL)
+    if (doc == NULL)
         fail_msg("%s", err.msg);
+    return doc;
+}
+
+static int set_up(void **state)
+{
+    *state = rules_for("/mnt/guard.sock", OCI_SOCKETS_COUNTED);
     return 0;
 }
 
@@ -322,32 +329,36 @@ static void few_files_are_waited_for(void **state)
 static void sockets_that_are_not_counted(void **state)
 {
     static const char *const guards[] = {"/mnt/guard.sock", NULL};
-    struct err err = {0};
-    struct json_out o;
-    struct buf text;
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(guards); i++) {
-        struct json_doc *doc;
-        const struct json *rules;
+        struct json_doc *doc = rules_for(guards[i], OCI_SOCKETS_ANY);
+        const struct json *rules = rules_of(doc);
 
-        buf_init(&text, TEXT_MAX);
-        json_out_init(&o);
-        json_begin_obj(&o, NULL);
-        oci_seccomp_put(&o, "seccomp", guards[i], OCI_SOCKETS_ANY);
-        json_end(&o);
-        json_out_finish(&o, &text);
-        doc = json_parse(buf_str(&text), text.len, TEXT_MAX, &err);
-        assert_non_null(doc);
-        rules = rules_of(doc);
         assert_int_equal(outcome(rules, "socket", 2, 1, 0), 0);
         assert_int_equal(outcome(rules, "socket", 10, 1, 0), 0);
         assert_int_equal(outcome(rules, "socket", 16, 3, 0), guards[i] != NULL ? ASKED : 0);
         assert_int_equal(outcome(rules, "connect", 3, 0, 16), 0);
         assert_int_equal(outcome(rules, "setsockopt", 3, 1, 13), IGNORED);
         doc = json_doc_free(doc);
-        buf_fini(&text);
     }
+}
+
+/* `sockets: unix`. */
+static void unix_sockets_only(void **state)
+{
+    const uint64_t high = UINT64_C(1) << 40;
+    struct json_doc *doc = rules_for("/mnt/guard.sock", OCI_SOCKETS_UNIX);
+    const struct json *rules = rules_of(doc);
+
+    (void) state;
+    assert_int_equal(outcome(rules, "socket", 1, 1, 0), 0);
+    assert_int_equal(outcome(rules, "socketpair", 1, 1, 0), 0);
+    assert_int_equal(outcome(rules, "socket", 2, 1, 0), EAFNOSUPPORT);
+    assert_int_equal(outcome(rules, "socket", 10, 2, 0), EAFNOSUPPORT);
+    assert_int_equal(outcome(rules, "socket", high | 2, 1, 0), EAFNOSUPPORT);
+    assert_int_equal(outcome(rules, "socketpair", 2, 1, 0), EPERM);
+    doc = json_doc_free(doc);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -364,6 +375,7 @@ int main(void)
         TEST(sockets_are_asked_for),
         TEST(few_files_are_waited_for),
         TEST(sockets_that_are_not_counted),
+        TEST(unix_sockets_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

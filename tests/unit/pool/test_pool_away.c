@@ -184,7 +184,7 @@ static void test_restarts_add_nothing(void **state)
     row.expires_ns = POOL_NEVER;
     row.idle_ns = POOL_NEVER;
     rig.pool = pool_new(&rig.config);
-    assert_true(pool_restore_box(rig.pool, &row));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     rig_start(&rig);
     assert_int_equal(spend_an_hour(), 0);
     assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);

@@ -207,27 +207,125 @@ static void test_many_at_once(void **state)
     assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
 }
 
-/* After a restart the agent is asked as before, with a row that says nothing of its work. */
-static void test_a_restart(void **state)
+static struct pool_box leased_row(uint64_t active_ns, uint64_t idle_ns)
 {
-    struct pool_box row = {.id = {7}, .state = POOL_LEASED, .generation = 1, .principal = 0};
+    struct pool_box row = {.id = {7}, .state = POOL_LEASED, .generation = 1};
 
-    (void) state;
-    rig.use = POOL_USE_BUSY;
     snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-t1");
     snprintf(row.user, sizeof(row.user), "u");
     snprintf(row.thread, sizeof(row.thread), "t1");
     row.spec_hash = rig.config.profiles[0].spec_hash;
     row.expires_ns = POOL_NEVER;
-    row.idle_ns = 10 * NS_PER_S;
-    row.active_ns = 900 * NS_PER_S;
-    rig.now_ns = 1000 * NS_PER_S;
+    row.idle_ns = idle_ns;
+    row.active_ns = active_ns;
+    return row;
+}
+
+static void restart_with(const struct pool_box *row)
+{
+    rig_stop(&rig);
+    rig.held_count = 0;
     rig.pool = pool_new(&rig.config);
-    assert_true(pool_restore_box(rig.pool, &row));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, row));
     rig_start(&rig);
+}
+
+/* After a restart the agent is asked as before, with a row that says nothing of its work. */
+static void test_a_restart(void **state)
+{
+    struct pool_box row = leased_row(900 * NS_PER_S, 10 * NS_PER_S);
+
+    (void) state;
+    rig.use = POOL_USE_BUSY;
+    restart_with(&row);
     rig_advance(&rig, 100 * NS_PER_S);
     assert_non_null(rig_box(&rig, "t1"));
     assert_true(rig.writes[POOL_WRITE_LEASE] + rig.writes[POOL_WRITE_BOX] >= 10); /* kept stored */
+}
+
+/* The row may be behind by a quarter of the limit, but nobody uses a box in the future. */
+static void test_when_a_restored_box_ends(void **state)
+{
+    static const unsigned used_before_s[] = {0, 1, 10, 24, 25, 26, 60, 99};
+    const uint64_t limit_ns = 100 * NS_PER_S;
+    const char *by;
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(used_before_s); i++) {
+        uint64_t used_ns = rig.now_ns - used_before_s[i] * NS_PER_S;
+        struct pool_box row = leased_row(used_ns, limit_ns);
+        uint64_t ends_ns;
+
+        restart_with(&row);
+        ends_ns = pool_ends(rig.pool, rig_box(&rig, "t1"), &by);
+        assert_string_equal(by, "idle");
+        assert_true(ends_ns <= rig.now_ns + limit_ns);
+        assert_true(ends_ns <= used_ns + limit_ns + limit_ns / 4);
+        assert_true(ends_ns >= used_ns + limit_ns);
+        assert_true(ends_ns == MIN_OF(rig.now_ns, used_ns + limit_ns / 4) + limit_ns);
+    }
+}
+
+/* The machine's clock was set back: the row is of the future. */
+static void test_a_row_of_the_future(void **state)
+{
+    struct pool_box row = leased_row(rig.now_ns + 500 * NS_PER_S, 100 * NS_PER_S);
+    const char *by;
+
+    (void) state;
+    restart_with(&row);
+    assert_true(pool_ends(rig.pool, rig_box(&rig, "t1"), &by) == rig.now_ns + 100 * NS_PER_S);
+    rig_advance(&rig, 99 * NS_PER_S);
+    assert_non_null(rig_box(&rig, "t1"));
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+}
+
+/* However often the daemon starts, and whatever has the row written: a box that nobody uses ends. */
+static void test_many_restarts(void **state)
+{
+    const uint64_t used_ns = rig.now_ns;
+    struct pool_box row = leased_row(used_ns, 100 * NS_PER_S);
+    struct pool_seen seen = {.id = row.id, .spec_hash = 1, .generation = 1};
+    const char *by;
+
+    (void) state;
+    snprintf(seen.profile, sizeof(seen.profile), "default");
+    snprintf(seen.sandbox_id, sizeof(seen.sandbox_id), "s-t1");
+    snprintf(seen.user, sizeof(seen.user), "u");
+    snprintf(seen.thread, sizeof(seen.thread), "t1");
+    rig.hold.store = true;
+    for (unsigned i = 0; i < 12; i++) {
+        restart_with(&row);
+        assert_true(pool_ends(rig.pool, rig_box(&rig, "t1"), &by) <= used_ns + 125 * NS_PER_S);
+        snprintf(seen.url, sizeof(seen.url), "http://127.0.0.1:%u", 8000 + i);
+        rig_list(&rig, true, &seen, 1);
+        assert_non_null(rig_held(&rig, POOL_FX_STORE));
+        row = rig_held(&rig, POOL_FX_STORE)->snapshot;
+        assert_int_equal(row.state, POOL_LEASED);
+        rig_advance(&rig, 10 * NS_PER_S);
+    }
+    rig.hold.store = false;
+    restart_with(&row);
+    rig_advance(&rig, 10 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+}
+
+/* What a restart forgives has not happened: the store must hear of a use as if it had not been forgiven. */
+static void test_use_after_a_restart_reaches_the_store(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY};
+    struct pool_box row = leased_row(rig.now_ns - 25 * NS_PER_S, 100 * NS_PER_S);
+
+    (void) state;
+    rig.hold.store = true;
+    restart_with(&row);
+    rig_advance(&rig, 20 * NS_PER_S);
+    assert_null(rig_held(&rig, POOL_FX_STORE));
+    ev.box = row.id;
+    rig_send(&rig, &ev);
+    assert_non_null(rig_held(&rig, POOL_FX_STORE));
+    assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.active_ns == rig.now_ns);
 }
 
 static void test_when_it_ends(void **state)
@@ -270,6 +368,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_an_answer_from_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_when_a_restored_box_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_row_of_the_future, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_restarts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_use_after_a_restart_reaches_the_store, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_when_it_ends, setup, teardown),
     };
 

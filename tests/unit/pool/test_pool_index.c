@@ -89,6 +89,22 @@ static void test_by_owner(void **state)
     assert_null(pool_find_ending(rig.pool, "s-c"));
 }
 
+/* Nearer to the boxes behind it than to the owner's first: it is found among those of everybody. */
+static void test_after_one_that_is_gone(void **state)
+{
+    uint64_t order;
+
+    (void) state;
+    for (const char *who = "hijklmnopabcdxefg"; *who != '\0'; who++)
+        acquire((char[]){*who, '\0'}, *who == 'x' ? 2 : 1);
+    order = rig_box(&rig, "d")->order;
+    rig_died(&rig, rig_box(&rig, "d")->id);
+    assert_string_equal(boxes_of(1, 0), "hijklmnopabcefg");
+    assert_string_equal(boxes_of(1, order), "efg");
+    assert_string_equal(boxes_of(2, order), "x");
+    assert_string_equal(boxes_of(1, rig_box(&rig, "g")->order), "");
+}
+
 /* A blank box that gets an owner moves to the end: a caller that reads page after page does not
  * miss it. */
 static void test_bound_boxes_come_last(void **state)
@@ -134,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_by_owner, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_after_one_that_is_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_changes, setup, teardown),
     };

@@ -41,7 +41,7 @@ static void restore(uint64_t id, enum pool_state state)
         snprintf(row.user, sizeof(row.user), "u");
         row.generation = 3;
     }
-    assert_true(pool_restore_box(rig.pool, &row));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
 }
 
 static struct pool_seen seen_of(uint64_t id)
@@ -221,7 +221,7 @@ static void test_what_a_listing_leaves_open(void **state)
     rig_stop(&rig);
     rig_init(&rig);
     rig.pool = pool_new(&rig.config);
-    assert_true(pool_restore_box(rig.pool, &intent));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
     rig_start(&rig);
     rig_list(&rig, true, NULL, 0); /* its maker is slow to undo it */
     assert_false(pool_is_settled(rig.pool, 0));
@@ -312,8 +312,8 @@ static void test_intent_and_stuck_destroy(void **state)
     struct pool_box deleting = {.id = {2}, .state = POOL_DOOMED, .spec_hash = 1};
 
     (void) state;
-    assert_true(pool_restore_box(rig.pool, &intent));
-    assert_true(pool_restore_box(rig.pool, &deleting));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &deleting));
     rig.hold.destroy = true;
     rig_start(&rig);
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));

@@ -59,7 +59,7 @@ static void restore(uint64_t id, enum pool_state state, const char *who)
 {
     struct pool_box row = row_of(id, state, who);
 
-    assert_true(pool_restore_box(rig.pool, &row));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
 }
 
 static enum pool_state state_of(uint64_t id)
@@ -107,7 +107,7 @@ static void test_another_under_its_id(void **state)
         snprintf(who, sizeof(who), "t%u", (unsigned) i);
         row = row_of(i, POOL_LEASED, who);
         snprintf(row.ref, sizeof(row.ref), "%s", refs[i - 1]);
-        assert_true(pool_restore_box(rig.pool, &row));
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     }
     snprintf(seen[0].ref, sizeof(seen[0].ref), "a@2"); /* made anew by somebody */
     snprintf(seen[1].ref, sizeof(seen[1].ref), "b@1");
@@ -369,7 +369,7 @@ static void test_stale_rows(void **state)
 
         row = row_of(i, states[i - 1], i == 4 ? "t4" : NULL);
         row.is_stale = true;
-        assert_true(pool_restore_box(rig.pool, &row));
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     }
     rig.hold.destroy = true;
     rig_start(&rig);
@@ -411,8 +411,8 @@ static void test_past_its_idle_time(void **state)
     idle.idle_ns = 10 * NS_PER_S;
     idle.active_ns = 900 * NS_PER_S;
     parked.parked_ns = 800 * NS_PER_S;
-    assert_true(pool_restore_box(rig.pool, &idle));
-    assert_true(pool_restore_box(rig.pool, &parked));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &idle));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &parked));
     rig_start(&rig);
     rig_list(&rig, true, seen, 2);
     assert_int_equal(state_of(1), POOL_FREE);
@@ -427,7 +427,7 @@ static void test_two_rows_with_one_id(void **state)
 
     (void) state;
     old.generation = 2;
-    assert_true(pool_restore_box(rig.pool, &old));
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &old));
     restore(2, POOL_LEASED, "t1");
     restore(3, POOL_LEASED, "t3");
     pool_restore_past(rig.pool, "s-t3", 8, POOL_END_TTL, 0);

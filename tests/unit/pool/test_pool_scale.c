@@ -150,7 +150,7 @@ static void make_world(struct world *w, unsigned boxes, unsigned waiters)
         snprintf(row.user, sizeof(row.user), "u");
         snprintf(row.thread, sizeof(row.thread), "t%u", i);
         snprintf(row.ref, sizeof(row.ref), "row-%u", i);
-        assert_true(pool_restore_box(w->pool, &row));
+        assert_true(pool_restore_box(w->pool, w->now_ns, &row));
     }
     send_event(w, &wake);
     for (unsigned i = 0; i < waiters; i++) {

@@ -440,7 +440,7 @@ static void test_intents_after_a_crash(void **state)
     rig.config.restore_max = 8;
     rig.pool = pool_new(&rig.config);
     for (size_t i = 0; i < 3; i++)
-        assert_true(pool_restore_box(rig.pool, &rows[i]));
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &rows[i]));
     rig.hold.probe = true;
     rig_start(&rig);
     a = ask("t1", 60 * NS_PER_S);

@@ -70,7 +70,7 @@ static void test_stale_lease(void **state)
     for (uint64_t i = 1; i <= 2; i++) {
         row = row_of(i, POOL_LEASED, i == 1 ? "t1" : "t2");
         row.is_stale = true;
-        assert_true(pool_restore_box(rig.pool, &row));
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
         assert_false(pool_is_shown(pool_find_box(rig.pool, (struct box_id){i})));
     }
     rig_start(&rig);

@@ -280,7 +280,7 @@ static void test_mass_end_does_not_fill_the_queue(void **state)
         struct pool_box row = {.id = {i}, .state = POOL_STARTING, .spec_hash = 1, .generation = 1};
 
         snprintf(row.sandbox_id, sizeof(row.sandbox_id), "anon-%u", i);
-        assert_true(pool_restore_box(rig.pool, &row));
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     }
     rig.hold.store = true;
     rig_start(&rig);

@@ -156,6 +156,66 @@ static void test_replaced(void **state)
     bench_set(rig, "{'lose': '0123456789abcdef'}");
 }
 
+static void recall(struct rig *rig, const char *ref, const char *life, uint64_t ago_s)
+{
+    rig->backend->ops->recall(rig->backend, ref, life, ago_s * NS_PER_S);
+}
+
+static bool is_gone(struct rig *rig, const char *ref, const char *life)
+{
+    return rig->backend->ops->is_gone(rig->backend, ref, life);
+}
+
+/* What an earlier life has deleted is doubted for as long as this one would, unless it proves to be another. */
+static void test_deleted_in_an_earlier_life(void **state)
+{
+    static const char *const id = "0123456789abcdef";
+    struct rig *rig = *state;
+    struct backend_box found;
+    char ref[512];
+
+    bench_set(rig, "{'add': {'id': '%s'}}", id);
+    recall(rig, id, "a-life", 300);
+    recall(rig, "", "a-life", 0);
+    recall(rig, id, "", 0); /* nothing to recognize it by */
+    memset(ref, 'a', sizeof(ref));
+    ref[sizeof(ref) - 1] = '\0';
+    recall(rig, ref, "a-life", 0);
+    assert_true(rig_discover(rig, id, &found));
+    assert_false(is_gone(rig, id, "a-life"));
+
+    recall(rig, id, "a-life", 299);
+    assert_false(rig_discover(rig, id, &found));
+    assert_true(is_gone(rig, id, "a-life"));
+    assert_true(is_gone(rig, id, ""));
+    assert_false(is_gone(rig, id, "another-life"));
+    assert_false(is_gone(rig, "fedcba9876543210", "a-life"));
+
+    (void) snprintf(ref, sizeof(ref), "%s@another-one", id); /* the last word counts */
+    recall(rig, ref, "a-life", 0);
+    assert_true(rig_discover(rig, id, &found));
+    assert_false(is_gone(rig, found.ref, "a-life"));
+    assert_true(is_gone(rig, ref, "a-life"));
+    recall(rig, found.ref, "a-life", 0);
+    assert_true(is_gone(rig, found.ref, "another-life")); /* its container was started again */
+    assert_false(rig_discover(rig, id, &found));
+    bench_reopen(rig);
+    assert_true(rig_discover(rig, id, &found));
+    bench_set(rig, "{'reset': true}");
+}
+
+/* Kept are those whose name is used again. */
+static void test_names_that_are_used_again(void **state)
+{
+    struct rig *rig = *state;
+    const struct backend_ops *ops = rig->backend->ops;
+
+    assert_true(ops->may_return("0123456789abcdef"));
+    assert_true(ops->may_return("0123456789abcdef@a-uid"));
+    assert_false(ops->may_return("sp-00112233-0123456789abcdef@a-uid"));
+    assert_false(ops->may_return(""));
+}
+
 /* A thread's second box waits until its first, under the same id, is gone for sure. */
 static void same_name_twice(struct rig *rig, bool is_old)
 {
@@ -359,6 +419,8 @@ int main(void)
         TEST(test_replaced),
         TEST(test_same_name_twice),
         TEST(test_delete_until_gone),
+        TEST(test_deleted_in_an_earlier_life),
+        TEST(test_names_that_are_used_again),
         TEST(test_delete_that_never_works),
         TEST(test_presence_is_asked_for_once),
         TEST(test_restart),

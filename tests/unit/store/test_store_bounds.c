@@ -127,6 +127,81 @@ static void test_undone_leases_are_bounded(void **state)
     assert_true(image.floor >= 300); /* no generation comes twice */
 }
 
+/* Refs are "ref-N", N from the oldest on. */
+struct gone_rows {
+    unsigned count;
+    unsigned first;
+    unsigned last;
+    uint64_t last_ms;
+};
+
+static bool see_gone(void *ctx, const struct store_gone *gone)
+{
+    struct gone_rows *rows = ctx;
+    unsigned n = 0;
+
+    assert_int_equal(sscanf(gone->ref, "ref-%u", &n), 1);
+    assert_string_equal(gone->backend, "remote:a");
+    assert_string_equal(gone->life, "a-life");
+    assert_true(rows->count == 0 || n == rows->last + 1);
+    assert_true(gone->gone_ms > FIXTURE_WALL_MS && gone->gone_ms > rows->last_ms);
+    rows->last_ms = gone->gone_ms;
+    rows->first = rows->count == 0 ? n : rows->first;
+    rows->last = n;
+    rows->count++;
+    return true;
+}
+
+static struct gone_rows load_gone(struct fixture *f)
+{
+    struct gone_rows rows = {0};
+    struct store_reader reader = {.ctx = &rows, .on_gone = see_gone};
+    struct err err = {0};
+
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(store_load(f->store, &reader, &err), SP_OK);
+    return rows;
+}
+
+static void forget_named(struct fixture *f, unsigned n, bool want_gone)
+{
+    struct put box = put_box(n, "deleting");
+    struct put forget = put_forget(n);
+    char ref[16];
+
+    (void) snprintf(ref, sizeof(ref), "ref-%u", n);
+    forget.w.want_gone = want_gone;
+    forget.w.u.box.backend = "remote:a";
+    forget.w.u.box.ref = ref;
+    forget.w.u.box.life = "a-life";
+    rt_advance(&f->rt, NS_PER_S);
+    fixture_submit(f, &box);
+    assert_int_equal(fixture_write(f, &forget), SP_OK);
+}
+
+static void test_boxes_that_are_gone_are_kept_and_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct gone_rows rows;
+    struct image image;
+
+    fixture_start(f);
+    forget_named(f, 1, true);
+    forget_named(f, 2, true);
+    forget_named(f, 3, false);
+    rows = load_gone(f);
+    assert_int_equal(rows.count, 2);
+    fixture_load(f, &image);
+    assert_int_equal(image.boxes, 0);
+    fixture_start(f);
+    for (unsigned n = 3; n <= STORE_GONE_MAX + 10; n++)
+        forget_named(f, n, true);
+    rows = load_gone(f);
+    assert_int_equal(rows.count, STORE_GONE_MAX);
+    assert_int_equal(rows.first, 11);
+}
+
 static uint64_t log_pages(struct fixture *f)
 {
     struct store_stats stats;
@@ -187,6 +262,7 @@ int main(void)
         TEST(test_events_are_bounded),
         TEST(test_past_leases_are_bounded_and_leave_a_floor),
         TEST(test_undone_leases_are_bounded),
+        TEST(test_boxes_that_are_gone_are_kept_and_bounded),
         TEST(test_the_log_is_emptied_in_a_pause),
         TEST(test_the_log_is_bounded_without_a_pause),
     };

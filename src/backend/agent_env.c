@@ -1,5 +1,5 @@
 /* agent_env.c - one POST to the agent of a box: variables for the processes it starts from now on. */
-#include "box/agent_env.h"
+#include "backend/agent_env.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* remove.c - the end of a box, whoever asks for it: deleted, then looked for, again and again until the
+/* destroy.c - the end of a box, whoever asks for it: deleted, then looked for, again and again until the
  * provisioner says that it is gone. One removal per box at a time, and everybody who wants the box gone
  * is notified of its end. A caller that leaves does not stop it. */
 #include <stdlib.h>

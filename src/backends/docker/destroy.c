@@ -1,4 +1,4 @@
-/* remove.c - the end of a box, whoever asks for it: one removal per box at a time, and everybody who
+/* destroy.c - the end of a box, whoever asks for it: one removal per box at a time, and everybody who
  * wants the box gone is notified of its end. A caller that leaves does not stop it. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,10 @@
-/* read.c - what is asked of boxes that exist: do they live, which are there. No answer of the engine is
- * never taken for "no such box". */
+/* check.c - is_alive: the engine is asked for the container. No answer is never taken for "no such box". */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/docker/internal.h"
 #include "base/mem.h"
 #include "base/str.h"
-
-/* --- is it alive --- */
 
 /* `priv` of the request. */
 struct check {
@@ -99,104 +96,4 @@ void docker_is_alive(struct backend *backend, struct backend_check *r, uint64_t 
     call_put(&c->call, container);
     buf_puts(&c->call.path, "/json");
     docker_call_start(&c->call, RT_NEVER, on_inspected);
-}
-
-/* --- which are there --- */
-
-struct listing {
-    struct docker_list list;
-    struct docker *docker;
-    struct op *op;
-    union {
-        struct backend_list *list;
-        struct backend_discover *discover;
-    } for_;
-    bool is_discover;
-};
-
-static void take(struct listing *l, const struct backend_box *box, bool is_paused)
-{
-    struct backend_list *r = l->for_.list;
-
-    if (l->is_discover) {
-        struct backend_discover *x = l->for_.discover;
-
-        if (strcmp(box->labels.sandbox_id, x->sandbox_id) != 0 ||
-            (box->is_foreign && (x->is_found || is_paused || str_is_empty(box->url))))
-            return;
-        x->is_found = true;
-        x->want_probe = box->is_foreign;
-        x->box = *box;
-        return;
-    }
-    if (r->boxes == NULL)
-        r->boxes = xcalloc(l->list.count, sizeof(r->boxes[0]));
-    r->boxes[r->count++] = *box;
-}
-
-static void on_listed(struct op *op)
-{
-    struct listing *l = container_of(op, struct listing, list.op);
-    struct docker *d = l->docker;
-
-    for (size_t i = 0; op->result == SP_OK && i < l->list.count; i++) {
-        const struct backend_box *box = &l->list.found[i].box;
-        const struct docker_box *b = docker_box_find(d, box->labels.box_id);
-
-        if (b != NULL && b->entry.state == BOX_RUNNING && strcmp(b->container, box->ref) == 0)
-            take(l, box, l->list.found[i].is_paused);
-    }
-    closing_finish(&d->closing, l->op, op->result, &op->err);
-    docker_list_fini(&l->list);
-    free(l);
-}
-
-static void start(struct docker *d, struct listing *l, struct op *op)
-{
-    l->docker = d;
-    l->op = op;
-    docker_list_start(d, &l->list, RT_NEVER, on_listed);
-}
-
-static void on_list_cancel(struct op *op)
-{
-    struct listing *l = container_of(op, struct backend_list, op)->priv;
-
-    op_cancel(&l->list.op);
-}
-
-void docker_list_boxes(struct backend *backend, struct backend_list *r, uint64_t deadline_ns,
-                       void (*on_done)(struct op *))
-{
-    struct docker *d = docker_of(backend);
-    struct listing *l = xcalloc(1, sizeof(*l));
-
-    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_list_cancel, on_done);
-    r->boxes = NULL;
-    r->count = 0;
-    r->priv = l;
-    l->for_.list = r;
-    start(d, l, &r->op);
-}
-
-static void on_discover_cancel(struct op *op)
-{
-    struct listing *l = container_of(op, struct backend_discover, op)->priv;
-
-    op_cancel(&l->list.op);
-}
-
-void docker_discover(struct backend *backend, struct backend_discover *r, uint64_t deadline_ns,
-                     void (*on_done)(struct op *))
-{
-    struct docker *d = docker_of(backend);
-    struct listing *l = xcalloc(1, sizeof(*l));
-
-    op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, on_discover_cancel, on_done);
-    r->is_found = false;
-    r->want_probe = false;
-    r->priv = l;
-    l->for_.discover = r;
-    l->is_discover = true;
-    start(d, l, &r->op);
 }

@@ -1,7 +1,7 @@
 /* agent_env.h - variables for a box that runs: its agent takes them for every process from now on. What
  * the backends with late binding share. */
-#ifndef BOX_AGENT_ENV_H
-#define BOX_AGENT_ENV_H
+#ifndef BACKEND_AGENT_ENV_H
+#define BACKEND_AGENT_ENV_H
 
 #include "backend/backend.h"
 

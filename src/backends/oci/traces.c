@@ -1,31 +1,28 @@
-/* strays.c - traces of boxes that no directory leads to: control groups and notes of runtimes, left
+/* traces.c - traces of boxes that no directory leads to: control groups and notes of runtimes, left
  * by a crash between two steps. They carry the box's id in their name. */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/oci/internal.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
 struct visit {
-    void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living);
+    void (*on_trace)(void *ctx, uint64_t id, int flavour, bool is_living);
     void *ctx;
 };
 
 static bool is_populated(int parent, const char *name)
 {
     char path[64];
-    char first;
-    AUTO_CLOSE int fd = -1;
+    char first[2];
 
     (void) snprintf(path, sizeof(path), "%.32s/cgroup.procs", name);
-    fd = openat(parent, path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, &first, 1) == 1;
+    return file_read_start(parent, path, first, sizeof(first)) == 1;
 }
 
 static void visit_dir(const struct visit *v, const char *path, int flavour)
@@ -38,7 +35,7 @@ static void visit_dir(const struct visit *v, const char *path, int flavour)
         return;
     for (entry = readdir(dir); entry != NULL; entry = readdir(dir))
         if (entry->d_type == DT_DIR && str_parse_hex64(entry->d_name, &id))
-            v->on_stray(v->ctx, id, flavour,
+            v->on_trace(v->ctx, id, flavour,
                         flavour < 0 && is_populated(dirfd(dir), entry->d_name));
     (void) closedir(dir); /* nothing to do about it here */
 }
@@ -71,10 +68,10 @@ static void visit_cgroup(const char *path, const void *ctx)
     visit_dir(ctx, path, -1);
 }
 
-void oci_strays(const struct oci *o,
-                void (*on_stray)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx)
+void oci_traces(const struct oci *o,
+                void (*on_trace)(void *ctx, uint64_t id, int flavour, bool is_living), void *ctx)
 {
-    const struct visit v = {.on_stray = on_stray, .ctx = ctx};
+    const struct visit v = {.on_trace = on_trace, .ctx = ctx};
     char path[OCI_PATH_MAX + 32];
 
     if (o->has_cgroups)

@@ -1,73 +1,13 @@
-/* read.c - what is asked of boxes that exist: do they live, which are there, whose are they. */
-#include <errno.h>
-#include <fcntl.h>
+/* list.c - list and discover: which boxes are there. What runs and is ours is adopted, what is left over is swept. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/oci/internal.h"
-#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define SETTLE_NS (3 * NS_PER_S) /* how long an orphaned maker may take to die */
-/* The row in the store is the first record of an owner, box.json the second: it is written when the
- * caller has its box, not while it waits. */
-#define BIND_PAUSE_NS (20 * NS_PER_MS)
 #define SETTLE_PAUSE_NS (20 * NS_PER_MS)
-
-/* --- is it alive --- */
-
-struct check {
-    struct work work;
-    struct oci *oci;
-    struct backend_check *request;
-    struct oci_found found;
-};
-
-static int run_check(struct work *w, struct err *err)
-{
-    struct check *c = container_of(w, struct check, work);
-
-    return oci_look(c->oci->boxes_dir, c->found.id, &c->found, err);
-}
-
-static void on_checked(struct op *op)
-{
-    struct check *c = container_of(op, struct check, work.op);
-    struct backend_check *r = c->request;
-
-    r->verdict = c->found.is_running ? BACKEND_ALIVE : BACKEND_DEAD;
-    if (c->found.is_unsettled)
-        r->verdict = BACKEND_UNKNOWN;
-    oci_found_drop(&c->found);
-    closing_finish(&c->oci->closing, &r->op, op->result, &op->err);
-    free(c);
-}
-
-void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t deadline_ns,
-                  void (*on_done)(struct op *))
-{
-    struct oci *o = oci_of(backend);
-    const struct oci_box *b = oci_box_find(o, r->box.labels.box_id);
-    struct check *c;
-
-    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
-    if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have reported its end */
-        r->verdict = BACKEND_ALIVE;
-        closing_finish(&o->closing, &r->op, SP_OK, NULL);
-        return;
-    }
-    c = xcalloc(1, sizeof(*c));
-    c->oci = o;
-    c->request = r;
-    oci_found_init(&c->found);
-    c->found.id = r->box.labels.box_id;
-    c->work.run = run_check;
-    work_start(o->loop, &c->work, &o->closing.inner, RT_NEVER, on_checked);
-}
-
-/* --- which are there --- */
 
 struct listing {
     struct oci_scan scan;
@@ -273,78 +213,4 @@ void oci_discover(struct backend *backend, struct backend_discover *r, uint64_t 
     l->take = take_one;
     l->for_.discover = r;
     start_listing(o, l, &r->op);
-}
-
-/* --- whose are they --- */
-
-struct binding {
-    struct work work;
-    struct list_node link;
-    struct oci *oci;
-    struct backend_bind *request;
-};
-
-static int run_bind(struct work *w, struct err *err)
-{
-    struct binding *b = container_of(w, struct binding, work);
-    const struct backend_labels *labels = &b->request->box.labels;
-    struct oci_record record;
-    char path[OCI_PATH_MAX + 32];
-    AUTO_CLOSE int fd = -1;
-    int rc;
-
-    oci_box_dir(b->oci, labels->box_id, path, sizeof(path));
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return err_sys(err, errno == ENOENT ? SP_NOT_FOUND : SP_IO, errno, "box to bind");
-    rc = oci_record_read(fd, &record, err);
-    if (rc != SP_OK)
-        return rc;
-    record.box.labels = *labels;
-    str_copy_cut(record.box.labels.instance, sizeof(record.box.labels.instance), b->oci->instance);
-    return oci_record_write(fd, &record, err);
-}
-
-static void bind_next(struct oci *o);
-
-static void on_bound(struct op *op)
-{
-    struct binding *b = container_of(op, struct binding, work.op);
-    struct oci *o = b->oci;
-
-    list_remove(&o->record_writes, &b->link);
-    closing_finish(&o->closing, &b->request->op, op->result, &op->err);
-    free(b);
-    bind_next(o);
-}
-
-/* One at a time, in order: a later owner must not be overwritten by an earlier one. */
-static void bind_next(struct oci *o)
-{
-    struct list_node *first = list_first(&o->record_writes);
-
-    if (first != NULL)
-        work_start(o->loop, &container_of(first, struct binding, link)->work, &o->closing.inner,
-                   RT_NEVER, on_bound);
-}
-
-static void on_bind_due(struct rt_timer *timer)
-{
-    bind_next(container_of(timer, struct oci, bind_timer));
-}
-
-void oci_bind(struct backend *backend, struct backend_bind *r, uint64_t deadline_ns,
-              void (*on_done)(struct op *))
-{
-    struct oci *o = oci_of(backend);
-    struct binding *b = xcalloc(1, sizeof(*b));
-
-    op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
-    b->oci = o;
-    b->request = r;
-    b->work.run = run_bind;
-    list_push_back(&o->record_writes, &b->link);
-    if (o->record_writes.len == 1)
-        rt_timer_set(&o->loop->rt, &o->bind_timer, rt_after(rt_now(&o->loop->rt), BIND_PAUSE_NS),
-                     on_bind_due);
 }
