@@ -64,7 +64,7 @@ static void test_no_database_at_all(void **state)
     memset(junk, 'x', sizeof(junk));
     write_file(f, junk, sizeof(junk));
     assert_int_equal(fixture_refused(f, &err), SP_IO);
-    assert_non_null(strstr(err.msg, "no database"));
+    assert_non_null(strstr(err.msg, "not a database"));
 }
 
 static void test_damaged_header(void **state)
