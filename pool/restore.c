@@ -104,7 +104,7 @@ static bool is_create_unknown(const struct slot *s, enum pool_state was)
            (s->box.end == POOL_END_CREATE_FAILED || s->box.end == POOL_END_ORPHAN);
 }
 
-/* What the row may be behind by is forgiven, but nobody has used the box in the future. */
+/* The row may be behind by this much, so it is added; but the result is never in the future. */
 static void restore_use(struct slot *s, uint64_t now_ns)
 {
     struct pool_box *b = &s->box;
