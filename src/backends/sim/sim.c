@@ -327,7 +327,7 @@ static void sim_list(struct backend *b, struct backend_list *r, uint64_t deadlin
         return;
     }
     for (box = world_next(&s->world, &cursor); box != NULL; box = world_next(&s->world, &cursor))
-        if (strcmp(world_box_text(box, WORLD_INSTANCE), s->instance) == 0 &&
+        if (r->boxes != NULL && strcmp(world_box_text(box, WORLD_INSTANCE), s->instance) == 0 &&
             fill_box(box, &r->boxes[r->count]))
             r->count++;
     finish(s, &r->op, SP_OK, NULL);
