@@ -145,6 +145,7 @@ static bool eq_user(const struct map_node *node, const void *key)
     const struct turn *t = container_of(node, struct turn, by_user);
     const struct user_key *k = key;
 
+    assert(!list_is_empty(&t->waiters)); /* the last one to leave drops it */
     return t->group == k->group &&
            strcmp(waiter_of(list_first(&t->waiters))->acquire.user, k->user) == 0;
 }

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef err_set /* those for clang's analyzer */
+#undef err_sys
+
 static_assert((int) ERR_INNER_END < -(int) SP_ERROR_INDEX_COUNT,
               "an inner result has a number of the public table");
 

@@ -71,12 +71,12 @@ static inline void list_remove(struct list *l, struct list_node *n)
 
 static inline struct list_node *list_first(const struct list *l)
 {
-    return l->len > 0 ? l->head.next : NULL;
+    return list_is_empty(l) ? NULL : l->head.next;
 }
 
 static inline struct list_node *list_last(const struct list *l)
 {
-    return l->len > 0 ? l->head.prev : NULL;
+    return list_is_empty(l) ? NULL : l->head.prev;
 }
 
 static inline struct list_node *list_next(const struct list *l, const struct list_node *n)
@@ -84,12 +84,18 @@ static inline struct list_node *list_next(const struct list *l, const struct lis
     return n->next == &l->head ? NULL : n->next;
 }
 
+/* Written so that analyzers see that the head changes; list_remove() reaches it through the node only. */
 static inline struct list_node *list_pop_front(struct list *l)
 {
-    struct list_node *n = list_first(l);
+    struct list_node *n = l->head.next;
 
-    if (n != NULL)
-        list_remove(l, n);
+    if (list_is_empty(l))
+        return NULL;
+    l->head.next = n->next;
+    n->next->prev = &l->head;
+    n->prev = NULL;
+    n->next = NULL;
+    l->len--;
     return n;
 }
 

@@ -38,6 +38,7 @@ char *xstrdup(const char *s)
     size_t len = strlen(s) + 1;
     char *copy = xcalloc(1, len);
 
+    assert(copy != NULL); /* the length is not 0 */
     memcpy(copy, s, len);
     return copy;
 }

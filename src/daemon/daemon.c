@@ -344,11 +344,13 @@ int daemon_run(const struct daemon_options *options)
     int r = d != NULL ? daemon_load_config(options, &config, &err)
                       : err_set(&err, SP_NO_MEMORY, "out of memory");
 
-    if (r == SP_OK) {
-        log_setup(STDERR_FILENO, config->log.level, config->log.format);
+    if (d != NULL) {
         d->options = options;
         d->lock_fd = -1;
         list_init(&d->cargo);
+    }
+    if (r == SP_OK) {
+        log_setup(STDERR_FILENO, config->log.level, config->log.format);
         str_copy_cut(d->state_dir, sizeof(d->state_dir), config->state_dir); /* it fits */
         d->file_limit = single_raise_file_limit();
         r = listeners_from_environment(&d->listeners, &err);

@@ -57,7 +57,7 @@ int listeners_add(struct listeners *l, const char *name, int fd, bool is_foreign
 {
     struct sockaddr_un addr = {.sun_family = AF_UNSPEC};
     socklen_t len = sizeof(addr);
-    struct listener_socket *s;
+    struct listener_socket *s = NULL;
     int is_on = 0;
     socklen_t size = sizeof(is_on);
     int r;

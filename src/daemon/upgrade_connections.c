@@ -57,7 +57,7 @@ size_t cargo_unload(struct list *cargo, struct servers *servers)
 {
     size_t served = 0;
 
-    for (struct list_node *n = list_first(cargo); n != NULL; n = list_first(cargo)) {
+    for (struct list_node *n = list_pop_front(cargo); n != NULL; n = list_pop_front(cargo)) {
         struct cargo_conn *c = container_of(n, struct cargo_conn, link);
         const struct server *server = servers_find(servers, c->server);
         struct err err;
@@ -78,7 +78,7 @@ size_t cargo_unload(struct list *cargo, struct servers *servers)
 
 void cargo_drop(struct list *cargo)
 {
-    for (struct list_node *n = list_first(cargo); n != NULL; n = list_first(cargo)) {
+    for (struct list_node *n = list_pop_front(cargo); n != NULL; n = list_pop_front(cargo)) {
         struct cargo_conn *c = container_of(n, struct cargo_conn, link);
 
         (void) close(c->fd); /* another process may have it too */

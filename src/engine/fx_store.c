@@ -106,8 +106,10 @@ static void write_give(struct engine *e, struct box_write *w)
 
 void fx_store_fini(struct engine *e)
 {
-    while (!list_is_empty(&e->free_writes))
-        free(container_of(list_pop_front(&e->free_writes), struct box_write, link));
+    struct list_node *n;
+
+    while ((n = list_pop_front(&e->free_writes)) != NULL)
+        free(container_of(n, struct box_write, link));
 }
 
 static void on_box_written(struct op *op)

@@ -212,6 +212,7 @@ static void fail_all(struct engine_update *u, struct update_line *line, int code
     while (!list_is_empty(&line->updates)) {
         struct engine_update *other = update_of(list_first(&line->updates));
 
+        assert(other->line == line);
         leave_line(other);
         list_push_back(&others, &other->link);
     }
@@ -300,6 +301,7 @@ static void start_first(struct engine *e, struct update_line *line)
                 start(u);
             break;
         }
+        assert(u->line == line);
         leave_line(u);
         list_push_back(&lost, &u->link);
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mem.h"
 #include "helper/proc.h"
 
 enum { PROC_TEXT_MAX = 16 * 1024 };
@@ -58,7 +59,7 @@ static int check_program(const struct plan *p, struct err *err)
 int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
 {
     AUTO_CLOSE int fd = pidfd_open(p->pid, 0);
-    AUTO_FREE char *text = calloc(1, PROC_TEXT_MAX);
+    AUTO_FREE char *text = try_realloc(NULL, PROC_TEXT_MAX);
     struct pollfd end = {.fd = fd, .events = POLLIN};
     int rc;
 

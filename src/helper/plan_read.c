@@ -346,7 +346,7 @@ static int parse(struct plan *p, const char *text, size_t len, const struct json
 
 int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
 {
-    const struct json *o;
+    const struct json *o = NULL;
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
@@ -402,7 +402,7 @@ static int get_box(const struct json *obj, struct plan *p, struct err *err)
 
 int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *err)
 {
-    const struct json *o;
+    const struct json *o = NULL;
     uint32_t pid = 0;
     int rc;
 
@@ -417,7 +417,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
 
 int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *err)
 {
-    const struct json *o;
+    const struct json *o = NULL;
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
@@ -428,7 +428,7 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
 
 int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *err)
 {
-    const struct json *o;
+    const struct json *o = NULL;
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
@@ -449,7 +449,7 @@ static bool is_user_name(const char *s)
 
 int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err)
 {
-    const struct json *o;
+    const struct json *o = NULL;
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||

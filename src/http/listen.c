@@ -155,7 +155,7 @@ int listen_tcp(const char *address, struct err *err)
 
 int listen_port(int fd)
 {
-    struct sockaddr_storage ss;
+    struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof(ss);
 
     if (getsockname(fd, (struct sockaddr *) &ss, &len) != 0)

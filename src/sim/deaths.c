@@ -99,7 +99,7 @@ static void notify_waiters(struct rt_task *task)
     struct deaths *d = container_of(task, struct deaths, notify);
 
     while (!list_is_empty(&d->waiting))
-        answer_waiter(container_of(list_first(&d->waiting), struct waiter, link));
+        answer_waiter(container_of(list_pop_front(&d->waiting), struct waiter, link));
 }
 
 void deaths_add(struct deaths *d, uint64_t box_id, const char *reason)

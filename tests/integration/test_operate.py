@@ -10,7 +10,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from harness import Client, TestCase, UnixConnection, at_most, main, wait_until
+from harness import WAIT_S, Client, TestCase, UnixConnection, at_most, main, wait_until
 
 
 class Modes(TestCase):
@@ -278,6 +278,14 @@ class Check(TestCase):
             bad = daemon.spawn(args=["--check"])
             self.assertEqual(bad.child.wait(20), 1, profile)
             self.assertIn(words, bad.output())
+
+    def test_a_start_that_fails_leaks_nothing(self):
+        """What a sanitizer finds at the end would be printed after the reason."""
+        daemon = self.daemon(start=False)
+        daemon.write_config("nonsense: 1\n")
+        bad = daemon.spawn()
+        self.assertEqual(bad.child.wait(WAIT_S), 1)
+        self.assertRegex(bad.output(), r"\A\S*sandpoold: .*unknown key 'nonsense'\n\Z")
 
 
 if __name__ == "__main__":

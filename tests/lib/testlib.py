@@ -6,6 +6,7 @@ import http.client
 import os
 import pathlib
 import random
+import re
 import shutil
 import socket
 import sys
@@ -19,7 +20,7 @@ BIN = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", SOURCE / "build"))
 
 def read_sanitizer():
     cache = BIN / "CMakeCache.txt"
-    return cache.is_file() and "SANDPOOL_SANITIZE:STRING=a" in cache.read_text()
+    return cache.is_file() and re.search("^SANDPOOL_SANITIZE:STRING=.", cache.read_text(), re.M) is not None
 
 
 IS_SANITIZED = read_sanitizer()

@@ -74,20 +74,21 @@ static char *join(const char *start, size_t start_len, const char *mid, size_t m
 
     memcpy(text, start, start_len);
     memcpy(text + start_len, mid, mid_len);
-    memcpy(text + start_len + mid_len, end, end_len);
+    memcpy(text + start_len + mid_len, end, end_len + 1);
     return text;
 }
 
-/* Replaces pattern i by its alternatives; false when there would be too many. */
+/* Replaces pattern i, which has a group, by its alternatives; false when there would be too many. */
 static bool expand(struct glob *g, unsigned i)
 {
-    const char *end;
+    const char *end = NULL;
     char *pattern = g->patterns[i];
     const char *group = find_group(pattern, &end);
     const char *p = group;
     bool is_first = true;
 
-    while (p != end) {
+    assert(group != NULL);
+    do { /* at least once: the first takes the place of the pattern */
         const char *stop = alternative_end(p + 1);
         char *text =
             join(pattern, (size_t) (group - pattern), p + 1, (size_t) (stop - p - 1), end + 1);
@@ -103,7 +104,7 @@ static bool expand(struct glob *g, unsigned i)
             return false;
         }
         is_first = false;
-    }
+    } while (p != end);
     free(pattern);
     return true;
 }

@@ -148,8 +148,10 @@ static void on_sent(void *ctx, bool is_ok)
     }
     if (u->is_over)
         set_stall(u);
-    else if (u->is_complete || u->fill.len >= FLUSH)
+    else if (u->is_complete || u->fill.len >= FLUSH) {
+        assert(u->helper != NULL); /* it has sent, so no new one can fail to start and free this */
         send_next(u);
+    }
     if (u->is_paused && u->fill.len < FLUSH) {
         u->is_paused = false;
         http_body_resume(u->ex);

@@ -87,10 +87,8 @@ void bash_session_close(struct agent *a, struct bash_session *s)
 
 void bash_sessions_free(struct agent *a)
 {
-    struct list_node *n = list_first(&a->bash_sessions);
+    struct list_node *n;
 
-    while (n != NULL) {
+    while ((n = list_pop_front(&a->bash_sessions)) != NULL)
         bash_session_close(a, of(n));
-        n = list_first(&a->bash_sessions);
-    }
 }

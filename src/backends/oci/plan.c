@@ -296,7 +296,7 @@ static void put_spec(struct json_out *j, const struct oci *o, const struct oci_r
  * of a box, as their owner it can. */
 static void put_network(struct json_out *j, const struct oci *o, const struct config_profile *p)
 {
-    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", "--cidr=" NAT_NETWORK,
+    const char *const slirp[] = {o->slirp, "--configure", "--mtu=65520", ("--cidr=" NAT_NETWORK),
                                  "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp",
                                  "--ready-fd={ready}", "{pid}", "tap0",
                                  /* of an ordinary user it is there already */
