@@ -151,7 +151,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
 {
     assert(w->kind < STORE_KIND_COUNT);
     op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
-    w->at_ms = rt_wall_ms(s->config.rt);
+    w->at_ms = rt_stored_at(s->config.rt, rt_now(s->config.rt));
     w->begun_ns = rt_now(s->config.rt);
     w->failure.code = SP_OK;
     if (!s->is_up) {
