@@ -58,7 +58,8 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     s->config.path = s->path;
     s->is_up = true;
     s->stamp_fd = -1;
-    s->boot_fd = -1;
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++)
+        s->boot_fds[i] = -1;
     s->retry_ns = RETRY_MIN_NS;
     s->retry_min_ns = RETRY_MIN_NS;
     s->retry_max_ns = RETRY_MAX_NS;
