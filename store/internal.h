@@ -65,6 +65,10 @@ struct db {
     bool is_stamp_missing; /* no row that this transaction leaves is known to have it */
 };
 
+enum {
+    STORE_BOOT_FILES = 2 /* by the path of the database as given, and as resolved */
+};
+
 struct store {
     /* the loop's */
     struct store_config config;
@@ -90,14 +94,14 @@ struct store {
 
     /* the writer's */
     struct db db;
-    char *reserve_path;          /* NULL: no reserve */
-    bool has_reserve;            /* else it is to be made */
-    uint64_t reserve_retry_ns;   /* not before */
-    unsigned reserve_seen_pages; /* of the log, at the last look at the database's space */
-    int stamp_fd;                /* -1: no stamp, or its file cannot be opened */
-    int boot_fd;                 /* the stamp of this run of the machine; -1: as above */
-    uint64_t stamp;              /* in the database */
-    uint64_t events_added;       /* since the last pruning */
+    char *reserve_path;             /* NULL: no reserve */
+    bool has_reserve;               /* else it is to be made */
+    uint64_t reserve_retry_ns;      /* not before */
+    unsigned reserve_seen_pages;    /* of the log, at the last look at the database's space */
+    int stamp_fd;                   /* -1: no stamp, or its file cannot be opened */
+    int boot_fds[STORE_BOOT_FILES]; /* the stamp of this run of the machine; -1: as above */
+    uint64_t stamp;                 /* in the database */
+    uint64_t events_added;          /* since the last pruning */
     uint64_t leases_ended;
     struct {
         struct store_write *write; /* NULL: none is made */
@@ -196,6 +200,7 @@ MUST_CHECK bool reserve_help(struct store *s, int rc, unsigned *tries);
 /* --- stamp.c: whether the database is the last one --- */
 
 MUST_CHECK int stamp_at_open(struct store *s, struct err *err);
+bool stamp_has_boot(const struct store *s); /* every lease is to be counted */
 /* At the begin of a batch's transaction, which gets the next number if `want_next`; at its end; and, before the
  * commit is reported, in the files: in the one beside the database only if `want_file`. */
 void stamp_begin(struct store *s, bool want_next);

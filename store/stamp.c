@@ -1,5 +1,5 @@
 /* stamp.c - a number that grows, to know an older copy of the database when one was put back. It is in the
- * database, and in two files that are written after the commit: so a file is never ahead of the
+ * database, and in files that are written after the commit: so a file is never ahead of the
  * database it belongs to, and a database that is behind a file is not the last one.
  *
  * In the database it is the highest of those in the rows of boxes, each of which has the one that was
@@ -12,8 +12,10 @@
  * passes for new which was made within the seconds before.
  *
  * The other file gets every number. It is in a directory that lasts until the machine starts anew, so
- * that it is not put back with the state directory. It is named after the path of the database as it
- * was given, not after what links make of it: a link that is moved to a copy changes the database, too. */
+ * that it is not put back with the state directory. There are two of them. One is named after the path of
+ * the database as it was given: a link that is moved to a copy changes the database, too. The other one is
+ * named after what links make of the path, which may be given in another way next time. Whichever is ahead
+ * of the database counts. Nobody removes them: they have 21 bytes each. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +76,21 @@ static int open_file(const char *path)
     return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Of the absolute path, so that it does not matter where the daemon was started. "a//b" is "a/b". */
+/* "a//b" and "a/./b" are "a/b". */
+static void add_path(struct sha256 *sum, const char *path)
+{
+    while (*path != '\0') {
+        size_t len = strcspn(path, "/");
+
+        if (len > 1 || (len == 1 && path[0] != '.')) {
+            sha256_add(sum, "/", 1);
+            sha256_add(sum, path, len);
+        }
+        path += len + (path[len] == '/' ? 1 : 0);
+    }
+}
+
+/* Of the absolute path, so that it does not matter where the daemon was started. */
 static void hash_path(const char *path, char ret[17])
 {
     unsigned char digest[32];
@@ -82,42 +98,78 @@ static void hash_path(const char *path, char ret[17])
     char *cwd = path[0] != '/' ? realpath(".", NULL) : NULL;
 
     sha256_init(&sum);
-    if (cwd != NULL) {
-        sha256_add(&sum, cwd, strlen(cwd));
-        sha256_add(&sum, "/", 1);
-    }
+    if (cwd != NULL)
+        add_path(&sum, cwd);
     free(cwd);
-    for (; *path != '\0'; path++) {
-        if (path[0] != '/' || path[1] != '/')
-            sha256_add(&sum, path, 1);
-    }
+    add_path(&sum, path);
     sha256_end(&sum, digest);
     str_hex(ret, digest, 8);
 }
 
-static void open_boot_file(struct store *s)
+static int open_named(const struct store *s, const char *name)
 {
     char path[STORE_PATH_MAX];
-    char name[17];
+    int fd = -1;
 
-    if (s->config.boot_dir == NULL || s->boot_fd >= 0)
-        return;
-    hash_path(s->path, name);
     if (snprintf(path, sizeof(path), "%s/sandpool-stamp-%s", s->config.boot_dir, name) <
         (int) sizeof(path))
-        s->boot_fd = open_file(path);
-    if (s->boot_fd < 0)
+        fd = open_file(path);
+    if (fd < 0)
         log_warn("store.no_boot_stamp", LF_STR("directory", s->config.boot_dir),
                  LF_STR("effect", "an older copy of the whole state directory is not recognised"));
+    return fd;
+}
+
+static void open_boot_files(struct store *s)
+{
+    char given[17];
+    char resolved[17];
+    char *whole;
+
+    if (s->config.boot_dir == NULL || stamp_has_boot(s))
+        return;
+    hash_path(s->path, given);
+    s->boot_fds[0] = open_named(s, given);
+    whole = realpath(s->path, NULL); /* open by now, so it is there */
+    if (whole == NULL)
+        return;
+    hash_path(whole, resolved);
+    free(whole);
+    if (strcmp(given, resolved) != 0)
+        s->boot_fds[1] = open_named(s, resolved);
 }
 
 /* No file: the machine has started since, and boxes that only a file below the state directory names the
- * owner of have ended with it. */
+ * owner of have ended with it; or the database was never opened by this path. */
 static bool is_behind_boot(const struct store *s, uint64_t in_db, uint64_t *ret_stamp)
 {
-    if (read_file(s->boot_fd, ret_stamp))
-        return in_db < *ret_stamp;
-    return s->boot_fd >= 0 && !is_empty_file(s->boot_fd);
+    bool is_behind = false;
+
+    *ret_stamp = 0;
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++) {
+        uint64_t stamp = 0;
+
+        if (read_file(s->boot_fds[i], &stamp))
+            is_behind = is_behind || in_db < stamp;
+        else if (s->boot_fds[i] >= 0 && !is_empty_file(s->boot_fds[i]))
+            is_behind = true;
+        *ret_stamp = MAX_OF(*ret_stamp, stamp);
+    }
+    return is_behind;
+}
+
+static void put_boot_files(const struct store *s)
+{
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++)
+        put_file(s->boot_fds[i], s->stamp);
+}
+
+bool stamp_has_boot(const struct store *s)
+{
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++)
+        if (s->boot_fds[i] >= 0)
+            return true;
+    return false;
 }
 
 /* The next open can no longer detect that the rows are old: each of them is marked as old until it is
@@ -156,7 +208,7 @@ int stamp_at_open(struct store *s, struct err *err)
     (void) snprintf(path, sizeof(path), "%s-stamp", s->path); /* the length was checked at open */
     if (s->stamp_fd < 0)
         s->stamp_fd = open_file(path);
-    open_boot_file(s);
+    open_boot_files(s);
     has_file = read_file(s->stamp_fd, &in_file);
     rc = sql_read_i64(&s->db, sql, &in_db);
     if (rc == SQLITE_OK) {
@@ -174,7 +226,7 @@ int stamp_at_open(struct store *s, struct err *err)
         return SP_STORE_UNAVAILABLE;
     }
     put_file(s->stamp_fd, s->stamp);
-    put_file(s->boot_fd, s->stamp);
+    put_boot_files(s);
     if (s->stamp_fd >= 0)
         (void) fdatasync(s->stamp_fd);
     return SP_OK;
@@ -196,7 +248,7 @@ void stamp_after_commit(struct store *s, bool want_file)
     if (s->db.stamp == s->stamp)
         return;
     s->stamp = s->db.stamp;
-    put_file(s->boot_fd, s->stamp);
+    put_boot_files(s);
     if (want_file)
         put_file(s->stamp_fd, s->stamp);
 }
@@ -206,7 +258,9 @@ void stamp_close(struct store *s)
     if (s->stamp_fd >= 0)
         (void) close(s->stamp_fd);
     s->stamp_fd = -1;
-    if (s->boot_fd >= 0)
-        (void) close(s->boot_fd);
-    s->boot_fd = -1;
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++) {
+        if (s->boot_fds[i] >= 0)
+            (void) close(s->boot_fds[i]);
+        s->boot_fds[i] = -1;
+    }
 }

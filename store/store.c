@@ -58,7 +58,8 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     s->config.path = s->path;
     s->is_up = true;
     s->stamp_fd = -1;
-    s->boot_fd = -1;
+    for (size_t i = 0; i < STORE_BOOT_FILES; i++)
+        s->boot_fds[i] = -1;
     s->retry_ns = RETRY_MIN_NS;
     s->retry_min_ns = RETRY_MIN_NS;
     s->retry_max_ns = RETRY_MAX_NS;
@@ -151,7 +152,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
 {
     assert(w->kind < STORE_KIND_COUNT);
     op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
-    w->at_ms = rt_wall_ms(s->config.rt);
+    w->at_ms = rt_stored_at(s->config.rt, rt_now(s->config.rt));
     w->begun_ns = rt_now(s->config.rt);
     w->failure.code = SP_OK;
     if (!s->is_up) {

@@ -154,7 +154,7 @@ struct store_write {
     struct err failure;          /* the store's own: written by the thread, read by the loop */
     int outcome;
     uint64_t begun_ns; /* the store's own: when it was submitted, on the loop's clock */
-    uint64_t at_ms;    /* the store's own: wall clock at store_submit(); when a lease ended */
+    uint64_t at_ms;    /* the store's own: rt_stored_at() of store_submit(); when a lease ended */
 };
 
 struct store_config {
@@ -186,7 +186,7 @@ MUST_CHECK int store_open(const struct store_config *config, struct store **ret,
 
 struct store_reader {
     void *ctx;
-    /* Rows come ordered by created_ms, then id. Returning false stops the load with SP_INTERNAL. */
+    /* on_meta() comes first. Rows come ordered by created_ms, then id. Returning false stops the load with SP_INTERNAL. */
     bool (*on_box)(void *ctx, const struct store_box *box);
     bool (*on_past)(void *ctx, const struct store_past *past); /* oldest first */
     bool (*on_gone)(void *ctx, const struct store_gone *gone); /* oldest first */

@@ -76,7 +76,7 @@ static int begin(struct store *s, bool want_power)
 
 static int begin_batch(struct store *s, const struct list *batch)
 {
-    stamp_begin(s, wants_file(s, batch) || (s->boot_fd >= 0 && has_lease(batch)));
+    stamp_begin(s, wants_file(s, batch) || (stamp_has_boot(s) && has_lease(batch)));
     return begin(s, wants_power(batch));
 }
 

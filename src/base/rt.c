@@ -31,6 +31,7 @@ void rt_init(struct rt *rt)
     init_queues(rt);
     rt->read_clock = read_monotonic;
     rt_refresh(rt);
+    rt->stored_offset_ms = rt->wall_offset_ms;
 }
 
 void rt_init_fake(struct rt *rt, uint64_t now_ns, uint64_t wall_ms)
@@ -39,6 +40,7 @@ void rt_init_fake(struct rt *rt, uint64_t now_ns, uint64_t wall_ms)
     rt->read_clock = NULL;
     rt->now_ns = now_ns;
     rt->wall_offset_ms = (int64_t) wall_ms - (int64_t) (now_ns / NS_PER_MS);
+    rt->stored_offset_ms = rt->wall_offset_ms;
 }
 
 void rt_fini(struct rt *rt)
@@ -56,9 +58,14 @@ uint64_t rt_wall_at(const struct rt *rt, uint64_t at_ns)
     return (uint64_t) ((int64_t) (at_ns / NS_PER_MS) + rt->wall_offset_ms);
 }
 
-uint64_t rt_mono_at(const struct rt *rt, uint64_t wall_ms)
+uint64_t rt_stored_at(const struct rt *rt, uint64_t at_ns)
 {
-    int64_t mono_ms = (int64_t) wall_ms - rt->wall_offset_ms;
+    return (uint64_t) ((int64_t) (at_ns / NS_PER_MS) + rt->stored_offset_ms);
+}
+
+uint64_t rt_mono_of_stored(const struct rt *rt, uint64_t stored_ms)
+{
+    int64_t mono_ms = (int64_t) stored_ms - rt->stored_offset_ms;
 
     return mono_ms < 0 ? 0 : (uint64_t) mono_ms * NS_PER_MS;
 }

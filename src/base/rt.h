@@ -28,6 +28,7 @@ struct rt {
     uint64_t now_ns;              /* monotonic, taken once per turn; read it with rt_now() */
     bool is_stale;                /* the loop may have slept since: read the clock first */
     int64_t wall_offset_ms;       /* wall clock minus monotonic clock, in ms */
+    int64_t stored_offset_ms;     /* the same for times in the store; does not move */
     uint64_t (*read_clock)(void); /* NULL: the test moves now_ns by hand */
     struct heap timers;
     struct list tasks;
@@ -51,11 +52,15 @@ static inline uint64_t rt_now(const struct rt *rt)
     return rt->now_ns;
 }
 
-/* Wall clock in ms since 1970: for stored times and display only, never for durations. */
+/* Wall clock in ms since 1970: for display and the audit trail only, never for durations. */
 uint64_t rt_wall_ms(const struct rt *rt);
-/* A point on the monotonic clock as wall clock ms, and back. */
+/* A point on the monotonic clock as wall clock ms. */
 uint64_t rt_wall_at(const struct rt *rt, uint64_t at_ns);
-uint64_t rt_mono_at(const struct rt *rt, uint64_t wall_ms);
+
+/* A point on the monotonic clock as a time in the store, and back. It looks like wall clock ms, and is until
+ * that clock is set; then it goes on as before, or a process that reads it later would find deadlines moved. */
+uint64_t rt_stored_at(const struct rt *rt, uint64_t at_ns);
+uint64_t rt_mono_of_stored(const struct rt *rt, uint64_t stored_ms);
 
 /* Tests: moves the fake clock forward. */
 void rt_advance(struct rt *rt, uint64_t by_ns);

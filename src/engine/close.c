@@ -39,6 +39,7 @@ static void on_quiet(struct rt_task *task)
         return; /* something was started in between; its end comes back here */
     if (!e->is_marked_clean) {
         e->is_marked_clean = true;
+        clock_note(e);
         meta_put(e, META_CLEAN, "1"); /* its end comes back here */
         return;
     }

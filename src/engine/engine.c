@@ -320,6 +320,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
         meta_put(e, META_INSTANCE, e->instance);
     if (!str_is_empty(e->boot_id))
         meta_put(e, META_BOOT, e->boot_id);
+    clock_note(e); /* committed before the first row */
     meta_put(e, META_CLEAN, "0");
     *ret = e;
     return SP_OK;

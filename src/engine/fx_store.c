@@ -46,9 +46,9 @@ static const char *row_state(enum pool_state state)
     return "deleting";
 }
 
-static uint64_t wall_or_zero(const struct engine *e, uint64_t at_ns)
+static uint64_t stored_or_zero(const struct engine *e, uint64_t at_ns)
 {
-    return at_ns == 0 || at_ns == POOL_NEVER ? 0 : rt_wall_at(e->rt, at_ns);
+    return at_ns == 0 || at_ns == POOL_NEVER ? 0 : rt_stored_at(e->rt, at_ns);
 }
 
 static void fill_row(struct box_write *w)
@@ -74,12 +74,12 @@ static void fill_row(struct box_write *w)
         .ref = b->ref,
         .life = b->life,
         .meta = w->metadata,
-        .created_ms = wall_or_zero(e, b->created_ns),
-        .ready_ms = wall_or_zero(e, b->ready_ns),
-        .leased_ms = wall_or_zero(e, b->leased_ns),
-        .parked_ms = wall_or_zero(e, b->parked_ns),
-        .active_ms = wall_or_zero(e, b->active_ns),
-        .expires_ms = wall_or_zero(e, b->expires_ns),
+        .created_ms = stored_or_zero(e, b->created_ns),
+        .ready_ms = stored_or_zero(e, b->ready_ns),
+        .leased_ms = stored_or_zero(e, b->leased_ns),
+        .parked_ms = stored_or_zero(e, b->parked_ns),
+        .active_ms = stored_or_zero(e, b->active_ns),
+        .expires_ms = stored_or_zero(e, b->expires_ns),
         .idle_limit_ms = b->idle_ns == POOL_NEVER ? 0 : b->idle_ns / NS_PER_MS,
         .end = b->end == POOL_END_NONE ? "" : pool_end_name(b->end),
         .is_stale = b->is_stale && b->is_unseen, /* else a listing has proved its owner */
@@ -165,6 +165,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
     };
     struct box_write *w;
 
+    clock_note(e);
     w = write_take(e);
     w->engine = e;
     w->what = fx->u.store.what;

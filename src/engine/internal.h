@@ -74,6 +74,11 @@ struct engine {
     char instance[ENGINE_INSTANCE_MAX + 1];
     bool is_instance_new; /* to be stored before it labels anything */
     char boot_id[40];     /* of this run of the machine; "": not known */
+    struct {
+        char run[112];   /* by whose monotonic clock rows are written; "": not known */
+        int64_t skew_ms; /* what the wall clock is ahead of the rows by, as the store has it */
+        bool is_noted;   /* the store has both, or is being given them */
+    } clock;
 
     struct pool *pool;
     struct rt_timer wake_timer;
@@ -163,6 +168,11 @@ bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 /* load.c: the store -> pool, journal, extras */
 MUST_CHECK int load_store(struct engine *e, struct err *err);
 
+/* clock.c: before anything is read; when META_CLOCK is read, which comes before the rows; before a row is written. */
+void clock_begin(struct engine *e);
+void clock_restore(struct engine *e, const char *text);
+void clock_note(struct engine *e);
+
 /* instance.c: before the backends are opened. */
 MUST_CHECK int instance_choose(struct engine *e, size_t box_count, struct err *err);
 
@@ -181,6 +191,7 @@ void events_flush(struct engine *e);
 /* meta.c: small facts about the daemon itself */
 #define META_INSTANCE "instance"
 #define META_BOOT "boot_id" /* of the machine, when the daemon ran last */
+#define META_CLOCK "clock"  /* which clock the times in rows are of */
 #define META_MODE "mode"
 #define META_CLEAN "clean_stop" /* "1" only between a clean stop and the next start */
 void meta_put(struct engine *e, const char *key, const char *value);

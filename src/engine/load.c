@@ -1,6 +1,5 @@
 /* load.c - what the store remembers becomes the pool: rows of boxes, ended leases, the pool's
  * mode, the instance's name, the newest events. Runs before the loop. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,9 +67,9 @@ static enum pool_end end_of_name(const char *name)
     return POOL_END_NONE;
 }
 
-static uint64_t mono_or(const struct rt *rt, uint64_t wall_ms, uint64_t none)
+static uint64_t mono_or(const struct rt *rt, uint64_t stored_ms, uint64_t none)
 {
-    return wall_ms == 0 ? none : rt_mono_at(rt, wall_ms);
+    return stored_ms == 0 ? none : rt_mono_of_stored(rt, stored_ms);
 }
 
 static bool on_box(void *ctx, const struct store_box *row)
@@ -134,7 +133,7 @@ static bool on_past(void *ctx, const struct store_past *past)
 static bool on_gone(void *ctx, const struct store_gone *gone)
 {
     struct loader *l = ctx;
-    uint64_t now_ms = rt_wall_ms(l->engine->rt);
+    uint64_t now_ms = rt_stored_at(l->engine->rt, rt_now(l->engine->rt));
     uint64_t ago_ms = now_ms - MIN_OF(gone->gone_ms, now_ms); /* the clock may have been set back */
 
     if (l->gone_count == l->gone_cap) {
@@ -157,18 +156,6 @@ static bool on_event(void *ctx, const struct store_event *ev)
     return true;
 }
 
-/* Boxes of this machine end with it: then they did not just die. */
-static void read_boot_id(struct engine *e)
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    if (f == NULL)
-        return;
-    if (fgets(e->boot_id, sizeof(e->boot_id), f) != NULL)
-        e->boot_id[strcspn(e->boot_id, "\n")] = '\0';
-    (void) fclose(f); /* was only read */
-}
-
 static bool on_meta(void *ctx, const char *key, const char *value)
 {
     struct loader *l = ctx;
@@ -179,9 +166,12 @@ static bool on_meta(void *ctx, const char *key, const char *value)
         for (int i = 0; i < POOL_MODE_COUNT; i++)
             if (strcmp(pool_mode_name((enum pool_mode) i), value) == 0)
                 l->mode = (enum pool_mode) i;
-    } else if (strcmp(key, META_BOOT) == 0) {
+    } else if (strcmp(key, META_BOOT) ==
+               0) { /* boxes of the machine end with it: they did not just die */
         l->is_rebooted =
             !str_is_empty(l->engine->boot_id) && strcmp(value, l->engine->boot_id) != 0;
+    } else if (strcmp(key, META_CLOCK) == 0) {
+        clock_restore(l->engine, value);
     } else if (strcmp(key, META_CLEAN) == 0) {
         l->was_clean = strcmp(value, "1") == 0;
     } else if (strcmp(key, "generation_floor") == 0) {
@@ -333,7 +323,7 @@ int load_store(struct engine *e, struct err *err)
                                   .events_tail = ENGINE_EVENTS_TAIL};
     int r;
 
-    read_boot_id(e);
+    clock_begin(e);
     r = store_load(e->store, &reader, err);
 
     if (r == SP_OK && l.is_rebooted)

@@ -89,6 +89,16 @@ static void swap_owner(struct docker_box *b, const char *name)
     str_copy_cut(b->owner, sizeof(b->owner), name);
 }
 
+/* The wall clock may have been set back since: the next owner comes after those there are all the same. */
+static void note_order(struct docker *d, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    uint64_t order = 0;
+
+    if (dot != NULL && str_parse_hex64(dot + 1, &order) && order < UINT64_MAX / 2)
+        d->bound_count = MAX_OF(d->bound_count, order);
+}
+
 /* Of several owners of one box the last counts; the names end in their order. */
 static void take_owner(struct docker_list *l, const struct json *volume)
 {
@@ -101,6 +111,7 @@ static void take_owner(struct docker_list *l, const struct json *volume)
     if (name == NULL || !docker_get_labels(labels, &owner) ||
         strcmp(owner.instance, l->docker->instance) != 0)
         return;
+    note_order(l->docker, name);
     f = find(l, owner.box_id);
     b = docker_box_find(l->docker, owner.box_id);
     if (f == NULL && b == NULL) {

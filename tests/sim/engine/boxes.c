@@ -173,11 +173,29 @@ void boxes_calm(void)
     }
 }
 
+/* The wall clock is what the daemon last noted of it; nothing else is kept. */
+static void reboot_clock(void)
+{
+    const char *noted = disk_meta("clock");
+    const char *skew = strrchr(noted, ' ');
+    uint64_t skew_ms = 0;
+    char text[160];
+
+    if (skew == NULL)
+        return;
+    if (!str_parse_hex64(skew + 1, &skew_ms))
+        walk_fail("what the wall clock was set by cannot be read");
+    (void) snprintf(text, sizeof(text), WALK_OTHER_START "%s", strchr(noted, ' '));
+    disk_set_meta("clock", text);
+    walk.loop.rt.wall_offset_ms = walk.rt.wall_offset_ms + (int64_t) skew_ms;
+}
+
 /* The machine has restarted: its boxes are gone. */
 void boxes_reboot(void)
 {
     walk_say("--- the machine restarts");
-    disk_set_meta("boot_id", "another start");
+    disk_set_meta("boot_id", WALK_OTHER_START);
+    reboot_clock();
     for (size_t i = 0; i < walk.box_count; i++)
         if (backends_is_local(walk.boxes[i].backend))
             walk.boxes[i].is_running = false;

@@ -309,8 +309,8 @@ void callers_crashed(void)
         if (row == NULL)
             walk_fail("an acknowledged lease is not in the store");
         if (row->idle_limit_ms != 0)
-            c->active_ns =
-                MIN_OF(c->active_ns, rt_mono_at(&walk.rt, row->active_ms + row->idle_limit_ms / 4));
+            c->active_ns = MIN_OF(
+                c->active_ns, rt_mono_of_stored(&walk.rt, row->active_ms + row->idle_limit_ms / 4));
     }
 }
 

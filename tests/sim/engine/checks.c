@@ -131,8 +131,10 @@ static void check_clients(void)
             b->state != POOL_LEASED)
             walk_fail("an acknowledged lease is not in the pool");
         if (rt_after(b->expires_ns, NS_PER_MS) < c->promised_ns ||
-            (row->expires_ms != 0 && row->expires_ms + 1 < rt_wall_at(&walk.rt, c->promised_ns)))
+            (row->expires_ms != 0 && row->expires_ms + 1 < rt_stored_at(&walk.rt, c->promised_ns)))
             walk_fail("an acknowledged renewal was forgotten");
+        if (b->expires_ns != POOL_NEVER && b->expires_ns > walk_now() + WALK_TTL_NS)
+            walk_fail("a lease lasts longer than anybody asked for");
     }
 }
 

@@ -201,7 +201,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
     if (!s->is_started)
         walk_fail("a write to a store that does not run");
     op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
-    w->at_ms = rt_wall_ms(s->config.rt);
+    w->at_ms = rt_stored_at(s->config.rt, rt_now(s->config.rt));
     w->begun_ns = walk_now();
     w->failure.code = SP_OK;
     (void) err_set(&full, SP_STORE_UNAVAILABLE, "too many writes wait for the disk");

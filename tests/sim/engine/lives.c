@@ -1,11 +1,13 @@
 /* lives.c - the daemon starts, stops, is replaced by another one, or is killed; the state of disk
  * and backends stays. After an engine was closed, nothing of it is left. */
 #include <stdio.h>
+#include <string.h>
 
 #include "loop/httpc.h"
 #include "walk.h"
 
-#define READY_NS (9 * NS_PER_S)  /* listings, their cancel, boxes that are asked for */
+#define READY_NS (9 * NS_PER_S) /* listings, their cancel, boxes that are asked for */
+#define DAY_MS ((int64_t) 86400 * 1000)
 #define CLOSE_NS (60 * NS_PER_S) /* the daemon would end itself */
 /* With a disk that works: everything under way is cancelled, and little is written. */
 #define QUICK_CLOSE_NS (WALK_CANCEL_NS + 700 * NS_PER_MS)
@@ -39,11 +41,26 @@ static void check_left(void)
     machine_check_closed();
 }
 
+/* Somebody sets the wall clock of the machine: no deadline moves, however often the daemon starts. */
+static void set_wall_clock(void)
+{
+    const char *noted = disk_meta("clock");
+
+    /* After another start of the machine only what was noted of the clock is known. */
+    if (rand_below(&walk.clock, 3) > 0 || noted[0] == '\0' || noted[0] == ' ' ||
+        strncmp(noted, WALK_OTHER_START, strlen(WALK_OTHER_START)) == 0)
+        return;
+    walk.loop.rt.wall_offset_ms =
+        walk.rt.wall_offset_ms + (int64_t) rand_below(&walk.clock, 4 * DAY_MS) - 2 * DAY_MS;
+    walk_say("--- the wall clock is set");
+}
+
 void lives_start(void)
 {
     uint64_t limit_ns = walk_now() + READY_NS + WALK_GRACE_NS;
     struct err err;
 
+    set_wall_clock();
     walk.is_closed = false;
     walk.is_closing = false;
     walk.is_frozen = false;
@@ -82,6 +99,7 @@ static void freeze(void)
 
 static void close_engine(void)
 {
+    set_wall_clock();
     walk.is_closing = true;
     engine_close(walk.engine, on_closed, NULL);
     if (!walk_run_to(&walk.is_closed, walk_now() + QUICK_CLOSE_NS) && walk.hang_ns <= walk_now() &&

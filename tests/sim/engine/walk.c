@@ -117,6 +117,7 @@ void walk_init(uint64_t seed)
     walk.seed = seed;
     rand_seed(&walk.rand, seed);
     rand_seed(&walk.secrets, ~seed);
+    rand_seed(&walk.clock, seed ^ 0x5555);
     rt_init_fake(&walk.loop.rt, START_NS, START_MS);
     rt_init_fake(&walk.rt, START_NS, START_MS);
     list_init(&walk.comings);

@@ -30,6 +30,8 @@ enum {
 
 #define WALK_CANCEL_NS (800 * NS_PER_MS) /* at most, from a cancel to the end of the operation */
 #define WALK_GRACE_NS (1500 * NS_PER_MS) /* what an answer may take beyond its deadline */
+#define WALK_TTL_NS (41 * NS_PER_S)      /* more than anybody asks for */
+#define WALK_OTHER_START "another_start"
 /* Likewise of an acquire: two questions, each with its cancel, and a commit have a least time of their own. */
 #define WALK_ACQUIRE_NS (4 * NS_PER_S)
 #define WALK_UPDATE_NS (10 * NS_PER_S)  /* likewise when envs, mounts or limits are to be applied */
@@ -115,7 +117,7 @@ struct walk_disk {
     struct walk_lease leases[WALK_LEASES];
     struct {
         char key[32];
-        char value[64];
+        char value[160];
     } metas[WALK_METAS];
     uint64_t event_ids[WALK_EVENTS];
     uint64_t event_count;
@@ -177,6 +179,7 @@ struct walk {
     bool is_frozen;  /* the daemon is dead */
     struct rand rand;
     struct rand secrets; /* what rand_secure() gives */
+    struct rand clock;   /* what the wall clock is set to: apart, so that they change no walk */
     struct loop loop;    /* the engine's, only its `rt` is used */
     struct rt rt;        /* the world's */
 

@@ -219,8 +219,11 @@ static void test_wall_clock(void **state)
     rt_advance(&w.rt, 3 * NS_PER_S);
     assert_int_equal(rt_wall_ms(&w.rt), 5003000);
     assert_int_equal(rt_wall_at(&w.rt, 10 * NS_PER_S), 5010000);
-    assert_int_equal(rt_mono_at(&w.rt, 5010000), 10 * NS_PER_S);
-    assert_int_equal(rt_mono_at(&w.rt, 1), 0); /* long before the machine started */
+    w.rt.wall_offset_ms += 7200000; /* it was set; what is stored has the clock of before */
+    assert_int_equal(rt_wall_at(&w.rt, 10 * NS_PER_S), 12210000);
+    assert_int_equal(rt_stored_at(&w.rt, 10 * NS_PER_S), 5010000);
+    assert_int_equal(rt_mono_of_stored(&w.rt, 5010000), 10 * NS_PER_S);
+    assert_int_equal(rt_mono_of_stored(&w.rt, 1), 0); /* long before the machine started */
     assert_true(rt_after(5, RT_NEVER) == RT_NEVER);
     assert_true(rt_after(RT_NEVER - 1, 1) == RT_NEVER);
     assert_int_equal(rt_after(5, 6), 11);

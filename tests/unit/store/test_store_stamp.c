@@ -1,7 +1,9 @@
 /* test_store_stamp.c - an older copy of the database that was put back is known. */
 #include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fixture.h"
@@ -211,6 +213,112 @@ static void test_copy_of_everything(void **state)
     assert_int_equal(unlink(stamp_copy), 0);
 }
 
+/* An older copy is put back, and the database is opened by another name of the same file. */
+static void check_spelling(struct fixture *f, const char *path)
+{
+    struct put blank = put_box(1, "blank");
+    struct put lease = put_lease(1, "a", 1);
+    char stamp_copy[160];
+
+    (void) snprintf(stamp_copy, sizeof(stamp_copy), "%s.copy-stamp", f->path);
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &blank), SP_OK);
+    copy_db(f->path, copy);
+    copy_file(stamp, stamp_copy);
+    assert_int_equal(fixture_write(f, &lease), SP_OK);
+    fixture_close(f);
+    copy_db(copy, f->path);
+    copy_file(stamp_copy, stamp);
+    f->config.path = path;
+    fixture_start(f);
+    assert_false(store_is_fresh(f->store));
+    fixture_close(f);
+    fixture_start(f);
+    assert_true(store_is_fresh(f->store));
+    fixture_close(f);
+    f->config.path = f->path;
+    fixture_start(f); /* the first name says the same */
+    assert_true(store_is_fresh(f->store));
+    fixture_close(f);
+    remove_copy();
+    assert_int_equal(unlink(stamp_copy), 0);
+}
+
+static void remove_boot_files(const struct fixture *f)
+{
+    char pattern[160];
+    glob_t found;
+
+    (void) snprintf(pattern, sizeof(pattern), "%s/sandpool-stamp-*", f->dir);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        assert_int_equal(unlink(found.gl_pathv[i]), 0);
+    globfree(&found);
+}
+
+static void test_other_spellings(void **state)
+{
+    static const char *const betweens[] = {"/./", "//", "/.//./", "/link/", "/link/./link/"};
+    struct fixture *f = *state;
+    const char *name = strrchr(f->path, '/') + 1;
+    char *cwd = getcwd(NULL, 0);
+    char link[160];
+    char path[200];
+
+    assert_non_null(cwd);
+    f->config.boot_dir = f->dir;
+    (void) snprintf(link, sizeof(link), "%s/link", f->dir);
+    assert_int_equal(symlink(f->dir, link), 0);
+    for (size_t i = 0; i < ARRAY_LEN(betweens); i++) {
+        (void) snprintf(path, sizeof(path), "%s%s%s", f->dir, betweens[i], name);
+        check_spelling(f, path);
+    }
+    assert_int_equal(chdir(f->dir), 0);
+    check_spelling(f, name);
+    (void) snprintf(path, sizeof(path), "./%s", name);
+    check_spelling(f, path);
+    assert_int_equal(chdir(cwd), 0);
+    free(cwd);
+    remove_boot_files(f);
+    assert_int_equal(unlink(link), 0);
+}
+
+/* The name stays, and leads to a copy that was made before the last lease. */
+static void test_moved_link(void **state)
+{
+    struct fixture *f = *state;
+    struct put blank = put_box(1, "blank");
+    struct put lease = put_lease(1, "a", 1);
+    char link[160];
+    char other[160];
+    char file[200];
+
+    f->config.boot_dir = f->dir;
+    (void) snprintf(link, sizeof(link), "%s/link", f->dir);
+    (void) snprintf(other, sizeof(other), "%s/other", f->dir);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(symlink(f->dir, link), 0);
+    (void) snprintf(file, sizeof(file), "%s%s", link, strrchr(f->path, '/'));
+    f->config.path = file;
+    fixture_start(f);
+    assert_int_equal(fixture_write(f, &blank), SP_OK);
+    (void) snprintf(copy, sizeof(copy), "%s%s", other, strrchr(f->path, '/'));
+    copy_db(f->path, copy);
+    assert_int_equal(fixture_write(f, &lease), SP_OK);
+    fixture_close(f);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink(other, link), 0);
+    fixture_start(f);
+    assert_false(store_is_fresh(f->store));
+    fixture_close(f);
+    remove_boot_files(f);
+    remove_copy();
+    (void) snprintf(file, sizeof(file), "%s-stamp", copy);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(other), 0);
+}
+
 static void test_no_proof(void **state)
 {
     static const char *const texts[] = {NULL, "", "00000000000000000", "no number at all...\n"};
@@ -243,6 +351,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rows_of_a_copy, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_the_same_run, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_copy_of_everything, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_other_spellings, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_moved_link, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_proof, setup, fixture_teardown),
     };
 
