@@ -13,6 +13,7 @@ struct api {
     struct list destroys;    /* calls that wait for the end of a box; list_init() first */
     struct map requests;     /* acquires that their callers have named, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
+    unsigned max_requests;   /* through it at once: tcp.max_requests, or what open files allow */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
     void *reload_ctx;

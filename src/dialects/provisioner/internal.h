@@ -16,6 +16,7 @@ struct provisioner {
     struct engine *engine;
     struct http_server *server; /* the daemon's */
     struct box_proxy *proxy;
+    unsigned max_requests; /* through it at once */
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
     struct map creates; /* under way, by sandbox_id; several may have the same */

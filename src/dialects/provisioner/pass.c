@@ -46,7 +46,7 @@ void provisioner_pass(struct http_exchange *ex)
     struct provisioner *p = provisioner_of(ex);
     const struct config *c = engine_config(p->engine);
     struct front_door door = {.ctx = p, .find = find, .is_known = is_known};
-    struct box_proxy_limits limits = {.requests = c->provisioner.max_requests,
+    struct box_proxy_limits limits = {.requests = p->max_requests,
                                       .requests_per_box = c->provisioner.max_requests_per_box,
                                       .idle_ns = c->provisioner.request_idle_s * NS_PER_S};
     char sandbox_id[POOL_ID_MAX + 1];

@@ -16,13 +16,14 @@ struct provisioner;
 MUST_CHECK int provisioner_read_key(const struct config *c, char ret[PROVISIONER_KEY_MAX + 1],
                                     struct err *err);
 
-/* `limits` as the native API has them; connections and key are the provisioner's own. Its server is
- * the caller's: to be given a listener, and to be closed before the provisioner is. */
+/* `max_requests` may pass to boxes at once. Its server is the caller's: to be given a listener, and to be closed
+ * before the provisioner is. */
 MUST_CHECK int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
-                               struct provisioner **ret, struct http_server **ret_server,
-                               struct err *err);
+                               unsigned max_requests, struct provisioner **ret,
+                               struct http_server **ret_server, struct err *err);
 /* After a reload. */
-void provisioner_set(struct provisioner *p, const struct http_limits *limits, const char *key);
+void provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
+                     const char *key);
 /* The proxy to boxes is the caller's from now on, to be left; before provisioner_close(). */
 struct box_proxy *provisioner_take_proxy(struct provisioner *p);
 /* Ends what is still under way to boxes, then frees. */
