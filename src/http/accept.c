@@ -217,6 +217,8 @@ int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t l
     if (c->is_proven)
         (void) callers_enter(c, c->peer.uid); /* it has been let in before */
     callers_add(c);
+    /* What makes too much work for this turn of the loop waits there. */
+    c->ahead.max = MAX_OF(c->ahead.max, len);
     conn_feed(c, bytes, len);
     return SP_OK;
 }
