@@ -100,6 +100,7 @@ static int reload(void *ctx, struct err *err)
     } else {
         log_set_level(c->log.level, c->log.format);
         apply_limits(d, c, key);
+        api_check_waiting(&d->api);
     }
     notify_send("READY=1");
     return r;
@@ -265,6 +266,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
     d->api = (struct api){
         .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
     list_init(&d->api.destroys);
+    list_init(&d->api.acquires);
     engine_recover(d->engine, on_recovered, d);
     return SP_OK;
 }

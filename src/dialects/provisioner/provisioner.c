@@ -160,6 +160,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
 
     to_boxes.ctx = p;
     list_init(&p->holds);
+    list_init(&p->callers);
     p->loop = l;
     p->engine = e;
     p->max_requests = max_requests;
@@ -189,6 +190,7 @@ void provisioner_set(struct provisioner *p, const struct http_limits *limits, un
     http_server_set_limits(p->server, limits);
     p->max_requests = max_requests;
     str_copy_cut(p->key, sizeof(p->key), key);
+    provisioner_check_creates(p);
 }
 
 static void on_proxy_closed(void *ctx)
