@@ -40,7 +40,8 @@ static const struct config_key keys[] = {
     GLOBAL(provisioner.idle_timeout_s, U64, RELOAD, 0, YEAR, "0",
            "Seconds such a box may stand idle before it is destroyed. 0: never."),
     GLOBAL(provisioner.max_connections, U64, RELOAD, 1, 100000, "1024",
-           "Open connections to it; one more is answered 503 and closed."),
+           "Open connections to it; one more is answered 503 and closed. Those that came by "
+           "the address of a box may use http.share_percent of them; idle ones make way."),
     GLOBAL(provisioner.max_requests, U64, 0, 1, 65536, "512",
            "Requests that may pass through the proxy at once; one more is answered 503."),
     GLOBAL(provisioner.max_requests_per_box, U64, RELOAD, 1, 65536, "64",

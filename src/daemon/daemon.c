@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/str.h"
+#include "daemon/files.h"
 #include "daemon/guard.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
@@ -23,8 +24,6 @@
 #include "sandpool/version.h"
 
 enum {
-    FILES_RESERVED = 1024, /* store, engines, backends, boxes that are being talked to, operators */
-    FILES_PER_BOX = 2,     /* its process, and a conversation with it */
     STREAM_MAX = 4 * 1024 * 1024,
 };
 
@@ -50,10 +49,10 @@ int daemon_load_config(const struct daemon_options *options, struct config **ret
 
 /* --- limits --- */
 
-static struct http_limits limits_of(const struct daemon *d, const struct config *c)
+static struct http_limits limits_of(const struct config *c, unsigned max_connections)
 {
-    struct http_limits limits = {
-        .max_connections = (unsigned) c->http.max_connections,
+    return (struct http_limits){
+        .max_connections = max_connections,
         .max_unproven = (unsigned) c->tcp.max_unproven,
         .share_percent = (unsigned) c->http.share_percent,
         .max_header_bytes = (size_t) c->http.max_header_bytes,
@@ -64,23 +63,20 @@ static struct http_limits limits_of(const struct daemon *d, const struct config 
         .idle_timeout_ms = c->http.idle_timeout_s * 1000,
         .write_timeout_ms = c->http.write_timeout_s * 1000,
     };
+}
 
-    uint64_t reserved = FILES_RESERVED + FILES_PER_BOX * c->pool.max_boxes;
+static void apply_limits(struct daemon *d, const struct config *c, const char *key)
+{
+    struct files files;
+    struct http_limits limits;
 
-    if (!str_is_empty(c->tcp.listen))
-        reserved += c->tcp.max_requests;
-    if (c->provisioner.enabled)
-        reserved += c->provisioner.max_connections + c->provisioner.max_requests;
-    /* Refusing a connection ourselves beats the kernel dropping it without a word, or a box that
-     * cannot be made because callers have all the descriptors. */
-    if (d->file_limit < reserved + limits.max_connections) {
-        limits.max_connections = d->file_limit > 2 * reserved
-                                     ? (unsigned) (d->file_limit - reserved)
-                                     : (unsigned) d->file_limit / 2 + 1;
-        log_warn("http.connections_limited", LF_U64("max_connections", limits.max_connections),
-                 LF_U64("open_files", d->file_limit));
-    }
-    return limits;
+    files_divide(c, d->file_limit, &files);
+    limits = limits_of(c, files.connections);
+    servers_set_limits(&d->servers, &limits);
+    d->api.max_requests = files.requests;
+    limits = limits_of(c, files.provisioner_connections);
+    if (d->provisioner != NULL)
+        provisioner_set(d->provisioner, &limits, files.provisioner_requests, key);
 }
 
 /* --- reload --- */
@@ -89,7 +85,6 @@ static int reload(void *ctx, struct err *err)
 {
     struct daemon *d = ctx;
     struct config *c = NULL;
-    struct http_limits limits;
     char key[PROVISIONER_KEY_MAX + 1];
     int r = daemon_load_config(d->options, &c, err);
 
@@ -104,10 +99,8 @@ static int reload(void *ctx, struct err *err)
         log_error("config.reload_failed", LF_STR("reason", err->msg));
     } else {
         log_set_level(c->log.level, c->log.format);
-        limits = limits_of(d, c);
-        servers_set_limits(&d->servers, &limits);
-        if (d->provisioner != NULL)
-            provisioner_set(d->provisioner, &limits, key);
+        apply_limits(d, c, key);
+        api_check_waiting(&d->api);
     }
     notify_send("READY=1");
     return r;
@@ -188,10 +181,12 @@ static int open_sockets(struct daemon *d, const struct config *c, struct listene
 }
 
 static int start_provisioner(struct daemon *d, struct listener_socket *socket,
-                             const struct http_limits *limits, struct err *err)
+                             const struct files *files, struct err *err)
 {
+    struct http_limits limits = limits_of(engine_config(d->engine), files->provisioner_connections);
     struct http_server *http;
-    int r = provisioner_new(&d->loop, d->engine, limits, &d->provisioner, &http, err);
+    int r = provisioner_new(&d->loop, d->engine, &limits, files->provisioner_requests,
+                            &d->provisioner, &http, err);
 
     if (r != SP_OK)
         return r;
@@ -202,8 +197,7 @@ static int start_provisioner(struct daemon *d, struct listener_socket *socket,
 static int start_listening(struct daemon *d, struct err *err)
 {
     const struct config *c = engine_config(d->engine);
-    struct http_server_config sc = {.limits = limits_of(d, c),
-                                    .routes = api_routes,
+    struct http_server_config sc = {.routes = api_routes,
                                     .ctx = &d->api,
                                     .guard = api_guard,
                                     .wants_proof = true,
@@ -213,11 +207,15 @@ static int start_listening(struct daemon *d, struct err *err)
     struct listener_socket *tcp_socket = NULL;
     struct listener_socket *provisioner_socket = NULL;
     struct server *api;
+    struct files files;
     int r = open_sockets(d, c, &unix_socket, &tcp_socket, &provisioner_socket, err);
 
     if (r != SP_OK)
         return r;
     FAULT_POINT("engine.before_listen");
+    files_divide(c, d->file_limit, &files);
+    sc.limits = limits_of(c, files.connections);
+    d->api.max_requests = files.requests;
     api = servers_add(&d->servers, SERVER_API, http_server_new(&d->loop, &sc));
     r = servers_listen(api, unix_socket, err);
     if (r == SP_OK && tcp_socket != NULL)
@@ -225,7 +223,7 @@ static int start_listening(struct daemon *d, struct err *err)
     if (r == SP_OK && tcp_socket != NULL)
         r = servers_listen(api, tcp_socket, err);
     if (r == SP_OK && provisioner_socket != NULL)
-        r = start_provisioner(d, provisioner_socket, &sc.limits, err);
+        r = start_provisioner(d, provisioner_socket, &files, err);
     if (r != SP_OK)
         return r;
     listeners_drop_unused(&d->listeners);
@@ -268,6 +266,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
     d->api = (struct api){
         .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
     list_init(&d->api.destroys);
+    list_init(&d->api.acquires);
     engine_recover(d->engine, on_recovered, d);
     return SP_OK;
 }

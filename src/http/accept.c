@@ -123,7 +123,7 @@ static const char *find_objection(struct conn *c)
         return NULL;
     if (!c->is_proven && s->limits.max_unproven > 0 && s->unproven.len >= s->limits.max_unproven)
         has_room = push_out(s);
-    if (is_full && !has_room && !make_room(s))
+    if (is_full && !has_room && !make_room(s) && !callers_make_way(s, NULL))
         return "the connection limit is reached";
     if (!c->peer.is_tcp && s->config.is_operator != NULL && !callers_enter(c, c->peer.uid))
         return "this caller has its share of the connections, the rest is kept for other callers";
@@ -217,6 +217,8 @@ int http_server_adopt(struct http_server *s, int fd, const char *bytes, size_t l
     if (c->is_proven)
         (void) callers_enter(c, c->peer.uid); /* it has been let in before */
     callers_add(c);
+    /* What makes too much work for this turn of the loop waits there. */
+    c->ahead.max = MAX_OF(c->ahead.max, len);
     conn_feed(c, bytes, len);
     return SP_OK;
 }

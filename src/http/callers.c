@@ -1,5 +1,7 @@
 /* callers.c - which connection is whose, and how many one caller may have. Of the connections it has
- * and those that are free a caller may use a part only, so nobody can keep another out. */
+ * and those that are free a caller may use a part only, so nobody can keep another out. Guests, who were
+ * lent the address of one box, have a part of the connections together: the rest is kept for those who
+ * have a key. When theirs are used up, idle connections of the guest with the most make way. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -26,6 +28,7 @@ static void leave_caller(struct conn *c)
         return;
     caller->open--;
     caller->held -= c->held;
+    c->server->guests_open -= caller->is_guest ? 1 : 0;
     if (caller->open > 0)
         return;
     map_remove(&c->server->callers, &caller->node);
@@ -43,36 +46,95 @@ size_t callers_tcp_part(const struct http_server *s, size_t max)
 static size_t room_for(const struct conn *c)
 {
     const struct http_server *s = c->server;
-    size_t open = s->conns.len - 1; /* it is among them */
     size_t max = s->limits.max_connections;
-    size_t room = max > open ? max - open : 0;
+    size_t room = rest_of(max, s->conns.len - 1); /* it is among them */
 
     if (!c->peer.is_tcp)
         return room;
-    open = s->tcp_open - 1;
-    max = callers_tcp_part(s, max);
-    return MIN_OF(room, max > open ? max - open : 0);
+    return MIN_OF(room, rest_of(callers_tcp_part(s, max), s->tcp_open - 1));
 }
 
-bool callers_enter(struct conn *c, uint64_t who)
+/* The same for a guest: what guests leave to others is not free. */
+static size_t room_for_guest(const struct conn *c)
 {
-    struct http_server *s = c->server;
-    struct caller *caller = caller_find(s, who);
-    uint64_t own = caller != NULL ? caller->open : 0;
+    const struct http_server *s = c->server;
+    size_t max = (size_t) s->limits.max_connections * s->limits.share_percent / 100;
 
-    if (c->caller != NULL && c->caller == caller)
-        return true;
-    if (s->limits.share_percent > 0 && own * 100 >= (own + room_for(c)) * s->limits.share_percent)
-        return false;
+    return MIN_OF(room_for(c), rest_of(MAX_OF(max, (size_t) 1), s->guests_open));
+}
+
+static bool is_over_share(const struct http_server *s, uint64_t own, size_t room)
+{
+    return s->limits.share_percent > 0 && own * 100 >= (own + room) * s->limits.share_percent;
+}
+
+static void enter(struct conn *c, struct caller *caller, uint64_t who, bool is_guest)
+{
     leave_caller(c);
     if (caller == NULL) {
         caller = xcalloc(1, sizeof(*caller));
         caller->who = who;
-        map_insert(&s->callers, &caller->node, hash_u64(who));
+        caller->is_guest = is_guest;
+        map_insert(&c->server->callers, &caller->node, hash_u64(who));
     }
     caller->open++;
     caller->held += c->held;
+    c->server->guests_open += caller->is_guest ? 1 : 0;
     c->caller = caller;
+}
+
+bool callers_enter(struct conn *c, uint64_t who)
+{
+    struct caller *caller = caller_find(c->server, who);
+
+    if (c->caller != NULL && c->caller == caller)
+        return true;
+    if (is_over_share(c->server, caller != NULL ? caller->open : 0, room_for(c)))
+        return false;
+    enter(c, caller, who, false);
+    return true;
+}
+
+/* Nobody works for it: it waits for a request, or that has not come whole. */
+static bool is_idle(const struct conn *c)
+{
+    return c->phase == CONN_OPEN && !c->is_running && !conn_is_sending(c) &&
+           (c->ex == NULL || (c->ex->input == EXCHANGE_HEAD && !c->ex->is_ended));
+}
+
+bool callers_make_way(struct http_server *s, const struct caller *own)
+{
+    size_t least = own != NULL ? own->open : 0;
+    struct conn *found = NULL;
+
+    if (s->guests_open == 0)
+        return false;
+    for (struct list_node *n = list_first(&s->conns); n != NULL; n = list_next(&s->conns, n)) {
+        struct conn *c = container_of(n, struct conn, link);
+        const struct caller *caller = c->caller;
+
+        if (caller == NULL || !caller->is_guest || (caller != own && caller->open <= least))
+            continue;
+        if ((found == NULL || caller->open > found->caller->open) && is_idle(c))
+            found = c;
+    }
+    if (found == NULL)
+        return false;
+    conn_close(found);
+    return true;
+}
+
+static bool enter_guest(struct conn *c, uint64_t who)
+{
+    struct http_server *s = c->server;
+    struct caller *caller = caller_find(s, who);
+
+    if (c->caller != NULL && c->caller == caller)
+        return true;
+    if (is_over_share(s, caller != NULL ? caller->open : 0, room_for_guest(c)) &&
+        !callers_make_way(s, caller))
+        return false;
+    enter(c, caller_find(s, who), who, true); /* it may have had the one that made way */
     return true;
 }
 
@@ -99,17 +161,27 @@ void callers_remove(struct conn *c)
     leave_caller(c);
 }
 
-void http_prove(struct http_exchange *ex)
+static void prove(struct conn *c)
 {
-    struct conn *c = ex->conn;
-
     c->is_proven = true;
     list_remove(&c->server->unproven, &c->unproven_link);
+}
+
+void http_prove(struct http_exchange *ex)
+{
+    leave_caller(ex->conn);
+    prove(ex->conn);
 }
 
 void http_prove_as(struct http_exchange *ex, uint64_t who)
 {
     ex->is_over_share = !callers_enter(ex->conn, who);
     if (!ex->is_over_share)
-        http_prove(ex);
+        prove(ex->conn);
+}
+
+void http_prove_guest(struct http_exchange *ex, uint64_t who)
+{
+    if (enter_guest(ex->conn, who))
+        prove(ex->conn);
 }

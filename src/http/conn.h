@@ -69,6 +69,7 @@ struct caller {
     uint64_t who;
     size_t open;
     size_t held; /* bytes */
+    bool is_guest;
 };
 
 struct conn {
@@ -154,6 +155,7 @@ struct http_server {
     struct list unproven; /* of them, the oldest first */
     struct map callers;
     size_t tcp_open;
+    size_t guests_open;
     size_t held; /* bytes in memory for connections, without those of operators */
     size_t tcp_held;
     size_t operators_held;
@@ -179,6 +181,11 @@ struct http_server {
     bool is_stopping;
     bool is_closing;
 };
+
+static inline size_t rest_of(size_t max, size_t used)
+{
+    return max > used ? max - used : 0;
+}
 
 /* migrate.c */
 /* conn_run() of every connection soon. */
@@ -206,6 +213,9 @@ void callers_remove(struct conn *c);
 size_t callers_tcp_part(const struct http_server *s, size_t max);
 /* False when `who` has its share of the connections already. */
 bool callers_enter(struct conn *c, uint64_t who);
+/* Closes an idle connection of the guest with the most: of one that has more than `own`, or of `own` itself. NULL:
+ * of anyone. False when there is none. */
+bool callers_make_way(struct http_server *s, const struct caller *own);
 
 /* held.c */
 /* Counts what this connection holds now; after its buffers have changed. */

@@ -37,11 +37,6 @@ void held_count(struct conn *c)
     c->held = now;
 }
 
-static size_t rest_of(size_t max, size_t used)
-{
-    return max > used ? max - used : 0;
-}
-
 bool held_is_over(const struct conn *c)
 {
     const struct http_server *s = c->server;

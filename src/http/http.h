@@ -74,11 +74,17 @@ bool http_header_at(const struct http_exchange *ex, unsigned index, const char *
 /* What the request says of its body: 0 for none, -1 when it comes in chunks. */
 int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
-/* The caller on this connection is who it says: see http_server_config.wants_proof. */
+/* The caller on this connection is who it says: see http_server_config.wants_proof. The connection counts for
+ * nobody. */
 void http_prove(struct http_exchange *ex);
 /* The same, and its connections count together: when it has more than its share of them
  * (http_limits.share_percent) the request is refused and the connection closed. For the guard. */
 void http_prove_as(struct http_exchange *ex, uint64_t who);
+/* The same for one that was lent something, `who` says what: a server has guests or callers of http_prove_as(), not
+ * both. All guests together leave a part of the connections to others (100 - share_percent). One over its share has
+ * an idle connection of the guest with the most closed for it; when there is none it is served, and stays a caller
+ * that has proven nothing. */
+void http_prove_guest(struct http_exchange *ex, uint64_t who);
 /* The whole body of a buffered route. */
 const char *http_body(const struct http_exchange *ex, size_t *ret_len);
 void *http_server_ctx(const struct http_exchange *ex);
@@ -196,7 +202,7 @@ struct http_server_config {
     int (*guard)(struct http_exchange *ex, const struct http_route *route, struct err *err);
     /* When max_connections or max_unproven is reached a new one is not refused: the oldest
      * whose caller has not been proven (by the guard, with http_prove()) is closed for it, if there
-     * is one. Without proof a connection is kept for header_timeout_ms only. */
+     * is one, else an idle one of a guest. Without proof a connection is kept for header_timeout_ms only. */
     bool wants_proof;
     /* Callers on Unix sockets are who their uid says, from the beginning; those of whom this says
      * true get in when all connections are taken, and have a max_buffered of their own. NULL: a uid says nothing. */

@@ -223,5 +223,72 @@ class Limits(CallersCase):
         self.assertEqual(self.limits(lease), [])
 
 
+class Reloads(CallersCase):
+    """Who waits for a box has the rights of the configuration as it is now."""
+
+    def begin(self):
+        limits = {"memory": "512M"}
+        profile = {"backend": "sim", "warm": {"min": 0, "max": 0}, "limits": limits}
+        provisioner = {"enabled": True, "listen": f"127.0.0.1:{free_port()}", "api_key": ALICE}
+        self.server = self.start(profiles={"default": profile}, operator_uids=[12345],
+                                 tcp={"operators": ["alice"]}, provisioner=provisioner)
+        self.settings = json.loads(self.server.config.read_text())
+        self.own = self.client(self.server)
+        self.assertOk(self.own.post("/v1/pool/pause"))
+        self.waiting = {}
+        self.pool = concurrent.futures.ThreadPoolExecutor(8)
+        self.addCleanup(self.pool.shutdown)
+
+    def wait(self, name, address, uid=0, token=None, **body):
+        sock = self.dial(address, uid)
+        self.waiting[name] = self.pool.submit(request, sock, "POST", "/v1/acquire",
+                                              {"thread_id": name, "wait_ms": 60000, **body}, token)
+
+    def reload(self):
+        wait_until(lambda: self.own.get("/v1/pool").json["waiting"] == len(self.waiting), "all of them wait")
+        self.server.config.write_text(json.dumps(self.settings))
+        self.assertOk(self.own.post("/v1/pool/reload"))
+
+    def result(self, name):
+        status, text = self.waiting.pop(name).result(20 * SLOW)
+        return status, json.loads(text).get("error", {}).get("code")
+
+    def test_rights_that_are_taken_away(self):
+        self.begin()
+        large = {"limits": {"memory": "2G"}}
+        self.wait("operator", self.server.socket, uid=12345, **large)
+        self.wait("root", self.server.socket, **large)
+        self.wait("other", self.server.socket, uid=12346, limits={"memory": "512M"})
+        self.wait("alice", self.port, token=ALICE, **large)
+        self.wait("bob", self.port, token=BOB)
+        self.settings["operator_uids"] = []
+        self.settings["tcp"]["operators"] = []
+        self.reload()
+        self.assertEqual(self.result("operator"), (403, "forbidden"))
+        self.assertEqual(self.result("alice"), (403, "forbidden"))
+        del self.settings["tcp"]["tokens"]["bob"]
+        self.settings["profiles"]["default"]["limits"]["memory"] = "256M"
+        self.reload()
+        self.assertEqual(self.result("bob"), (401, "unauthorized"))
+        self.assertEqual(self.result("other"), (403, "forbidden"))
+        self.wait("late", self.server.socket, uid=12346, limits={"memory": "256M"})
+        self.reload()
+        self.assertOk(self.own.post("/v1/pool/resume"))
+        self.assertEqual([self.result(name) for name in ("root", "late")], [(200, None)] * 2)
+
+    def test_a_key_that_is_taken_away(self):
+        self.begin()
+        port = int(self.settings["provisioner"]["listen"].split(":")[1])
+        sock = self.dial(port)
+        sock.sendall(f"POST /api/sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: {ALICE}\r\nContent-Length: 36\r\n\r\n"
+                     '{"sandbox_id":"a", "thread_id": "t"}'.encode())
+        wait_until(lambda: self.own.get("/v1/pool").json["waiting"] == 1, "it waits")
+        self.settings["provisioner"]["api_key"] = BOB
+        self.server.config.write_text(json.dumps(self.settings))
+        self.assertOk(self.own.post("/v1/pool/reload"))
+        self.assertTrue(sock.recv(4096).startswith(b"HTTP/1.1 401"))
+        self.assertEqual(self.own.get("/v1/pool").json["waiting"], 0)
+
+
 if __name__ == "__main__":
     main()

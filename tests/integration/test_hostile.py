@@ -3,12 +3,15 @@
 import os
 import pathlib
 import random
+import socket
 import sqlite3
 import subprocess
 import threading
 
-from harness import BIN, SLOW, Client, Daemon, Process, forget_stamp, in_threads, main, wait_until
+from harness import BIN, SLOW, Client, Daemon, Process, forget_stamp, free_port, in_threads, main, wait_until
 from hostile import HEALTHZ, OK_BODY, Hostile, as_nobody, ask_raw, dial, open_files, post
+
+TOKEN = "a-token-of-0123456789"
 
 
 class Requests(Hostile):
@@ -299,6 +302,39 @@ class Starts(Hostile):
             sock.close()
         wait_until(daemon.answers, "connections are free again")
         self.assertOk(self.client(daemon).acquire("t"))
+        daemon.stop()
+
+    def test_two_listeners_leave_files_for_the_daemon(self):
+        """Callers of both together cannot take all descriptors: boxes are made and removed, and root gets in."""
+        ports = [free_port(), free_port()]
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, start=False, pool={"max_boxes": 8},
+                             tcp={"listen": f"127.0.0.1:{ports[0]}", "tokens": {"alice": TOKEN}},
+                             provisioner={"enabled": True, "listen": f"127.0.0.1:{ports[1]}", "api_key": TOKEN})
+        argv = ["prlimit", "--nofile=256:256", BIN / "sandpoold", "--config", daemon.config,
+                "--state-dir", daemon.state, "--socket", daemon.socket]
+        daemon.process = Process(argv, daemon.log)
+        daemon.wait_ready()
+        self.assertIn("http.connections_limited", daemon.process.output())
+        held = []
+        self.addCleanup(lambda: [sock.close() for sock in held])
+        for port, header in ((ports[1], f"X-API-Key: {TOKEN}"), (ports[0], f"Authorization: Bearer {TOKEN}")):
+            target = "/api/capabilities" if port == ports[1] else "/v1/version"
+            for _ in range(150):
+                sock = socket.create_connection(("127.0.0.1", port), timeout=20 * SLOW)
+                held.append(sock)
+                try:
+                    sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n".encode())
+                    sock.recv(4096)
+                except ConnectionError:
+                    pass  # it was refused
+        used = open_files(daemon.process.pid)
+        self.assertLess(used, 200)
+        self.assertGreater(used, 60)  # they do have connections
+        client = self.client(daemon)
+        for i in range(8):
+            self.assertOk(client.acquire(f"t{i}"))
+        for i in range(8):
+            self.assertOk(client.delete(f"/v1/sandboxes/thread:default%2Ft{i}"))
         daemon.stop()
 
 

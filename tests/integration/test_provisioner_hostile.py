@@ -2,6 +2,7 @@
 their clients are told; clients that leave at any moment."""
 
 import gzip
+import http.client
 import json
 import random
 import socket
@@ -162,6 +163,56 @@ class TestClients(ProxyCase):
                 except OSError:
                     pass  # that is the point
         wait_until(lambda: self.caller().get("a").status == 404, "nobody is busy with it")
+
+    def ask(self, s, base, path="/x"):
+        """The status of a request by this address; 0 when the connection was closed."""
+        s.sendall(f"GET {base}{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return self.status(s)
+
+    @staticmethod
+    def status(s):
+        response = http.client.HTTPResponse(s)
+        try:
+            response.begin()
+            response.read()
+        except ConnectionError:
+            return 0
+        return response.status
+
+    def dial(self):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        self.addCleanup(s.close)
+        return s
+
+    def test_that_keep_connections_keep_nobody_out(self):
+        """Addresses of boxes are lent to programs in them and beside them: neither one nor many of them can close the
+        listener for whoever has the key, or for another box."""
+        self.start({"max_connections": 40})
+        patient = self.dial()
+        patient.sendall(f"GET {self.base}/wait HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_until(lambda: self.up.seen, "one request is under way")
+        known = self.caller()
+        self.assertOk(known.create("b"))
+        other = self.url_of("b")
+        for _ in range(60):
+            self.assertEqual(self.ask(self.dial(), self.base), 200)
+        self.assertOk(self.caller().get("a"))
+        self.assertEqual(self.ask(self.dial(), other), 200)
+        bases = [self.base]
+        for name in "cdefgh":
+            self.assertOk(self.caller().create(name))
+            bases.append(self.url_of(name))
+        for base in bases * 10:
+            self.ask(self.dial(), base)
+        first = self.dial()
+        self.assertEqual(self.ask(first, other), 200)
+        for base in bases * 2:  # all have more connections than this one, which stays
+            self.ask(self.dial(), base)
+        self.assertEqual(self.ask(first, other), 200)
+        self.assertOk(self.caller().get("a"))
+        self.assertOk(known.get("a"))  # never closed
+        self.up.go.set()
+        self.assertEqual(self.status(patient), 200)  # nor is one with a request under way
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ enum { REQUESTS_EXPECTED = 256 };
 
 struct acquire {
     struct front_delivery delivery;
+    struct list_node link; /* api->acquires */
     struct api *api;
     struct api_caller caller;
     uint64_t started_ns;
     char *metadata;
     struct map_node by_request;
     char request_id[POOL_ID_MAX + 1]; /* the id that the caller gave this request; "": none */
+    bool is_profile_named;
 };
 
 /* The decoded body; pointers point into its document. */
@@ -102,6 +104,7 @@ bool api_find_request(const struct api *api, const char *request_id, uint64_t pr
 static void acquire_free(struct acquire *a)
 {
     request_forget(a);
+    list_remove(&a->api->acquires, &a->link);
     free(a->metadata);
     free(a->delivery.call.extras); /* NULL once the engine owns it */
     free(a);
@@ -211,16 +214,14 @@ static void on_end(struct front_delivery *d)
     acquire_free(container_of(d, struct acquire, delivery));
 }
 
-/* The profile of the box it will get, as far as that is known: the engine checks again with the
- * box. */
-static unsigned likely_profile(const struct acquire *a, const struct pool_acquire *acquire)
+/* The profile of the box it will get, as far as that is known: the engine looks again at the box. */
+static unsigned likely_profile(const struct acquire *a, const char *sandbox_id, unsigned profile)
 {
-    const struct pool_box *box =
-        pool_find_sandbox(engine_pool(a->api->engine), acquire->sandbox_id);
+    const struct pool_box *box = pool_find_sandbox(engine_pool(a->api->engine), sandbox_id);
 
-    if (box == NULL || acquire->is_profile_named ||
+    if (box == NULL || a->is_profile_named ||
         (box->principal != a->caller.principal && !a->caller.is_operator))
-        return acquire->profile;
+        return profile;
     return box->profile;
 }
 
@@ -266,11 +267,13 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     set_identity(&b, ret);
     set_times(a->api, &b, ret);
     str_copy_cut(a->request_id, sizeof(a->request_id), b.request_id);
+    a->is_profile_named = b.profile != NULL;
     r = set_profile(a->api, &b, ret, err);
     if (r == SP_OK)
         r = set_metadata(&b, a, err);
     if (r == SP_OK)
-        r = api_decode_extras(a->api, &a->caller, &b.members, likely_profile(a, ret),
+        r = api_decode_extras(a->api, &a->caller, &b.members,
+                              likely_profile(a, ret->sandbox_id, ret->profile),
                               &a->delivery.call.extras, err);
     return r;
 }
@@ -288,8 +291,44 @@ static void start(struct acquire *a, struct http_exchange *ex, struct pool_event
     call->metadata = a->metadata;
     str_copy_cut(call->sandbox_id, sizeof(call->sandbox_id), ev->u.acquire.sandbox_id);
     request_note(a);
+    list_push_back(&a->api->acquires, &a->link);
     front_begin(&a->delivery, a->api->engine, ex, &ops);
     front_ask(&a->delivery, ev);
+}
+
+/* --- after a reload --- */
+
+static int check_again(struct acquire *a, struct err *err)
+{
+    const struct engine_call *call = &a->delivery.call;
+    struct api_caller now;
+
+    if (!api_identify(a->delivery.ex, &now) || now.principal != a->caller.principal)
+        return err_set(err, SP_UNAUTHORIZED, "the token was taken away while the acquire waited");
+    if (a->caller.is_operator && !now.is_operator)
+        return err_set(err, SP_FORBIDDEN,
+                       "the caller is no operator any more: ask again, for what others may have");
+    if (call->extras == NULL)
+        return SP_OK;
+    return api_check_extras(a->api, &now, call->extras,
+                            likely_profile(a, call->sandbox_id, call->profile), err);
+}
+
+void api_check_waiting(struct api *api)
+{
+    struct err err;
+
+    /* None leaves the list here: their ends come later, from the run queue. */
+    for (struct list_node *n = list_first(&api->acquires); n != NULL;
+         n = list_next(&api->acquires, n)) {
+        struct acquire *a = container_of(n, struct acquire, link);
+
+        if (a->delivery.state != FRONT_WAITING || a->delivery.ex == NULL ||
+            check_again(a, &err) == SP_OK || !front_withdraw(&a->delivery))
+            continue;
+        front_answer(&a->delivery);
+        http_reply_err(a->delivery.ex, &err);
+    }
 }
 
 void api_acquire(struct http_exchange *ex)

@@ -11,8 +11,10 @@ struct api {
     struct engine *engine;
     uint64_t started_ns;
     struct list destroys;    /* calls that wait for the end of a box; list_init() first */
+    struct list acquires;    /* not yet answered; list_init() first */
     struct map requests;     /* acquires with a request id, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
+    unsigned max_requests;   /* through it at once: tcp.max_requests, or what open files allow */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
     void *reload_ctx;
@@ -32,6 +34,8 @@ MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
 /* The proxy belongs to the caller from now on, which has to end it; NULL: there is none. */
 struct box_proxy *api_take_proxy(struct api *api);
+/* After a reload: refuses acquires that wait and that their callers could not ask for any more. */
+void api_check_waiting(struct api *api);
 /* Answers callers that wait for the end of a recorded destroy: it continues without them. */
 void api_end_destroys(struct api *api);
 

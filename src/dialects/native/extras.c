@@ -82,6 +82,21 @@ static int get_mount(const struct json *mount, struct backend_mount *ret, struct
     return r;
 }
 
+static int check_host_path(const struct config *c, const char *path, struct err *err)
+{
+    if (!config_mount_is_allowed(c, path))
+        return err_set(err, SP_FORBIDDEN,
+                       "'%.80s' is not below any of mounts.allow in the daemon's configuration",
+                       path);
+    if (config_mount_is_closed(c, path))
+        return err_set(
+            err, SP_FORBIDDEN,
+            "'%.80s' is, or has in it, data of threads (provisioner.thread_data), which only "
+            "the provisioner's boxes have",
+            path);
+    return SP_OK;
+}
+
 static int check_mount(const struct config *c, const struct json *mounts, size_t index,
                        struct err *err)
 {
@@ -99,17 +114,7 @@ static int check_mount(const struct config *c, const struct json *mounts, size_t
         if (strcmp(other, m.box_path) == 0)
             return err_set(err, SP_INVALID_FIELD, "'mounts': '%.80s' is given twice", m.box_path);
     }
-    if (!config_mount_is_allowed(c, m.host_path))
-        return err_set(err, SP_FORBIDDEN,
-                       "'%.80s' is not below any of mounts.allow in the daemon's configuration",
-                       m.host_path);
-    if (config_mount_is_closed(c, m.host_path))
-        return err_set(
-            err, SP_FORBIDDEN,
-            "'%.80s' is, or contains, data of threads (provisioner.thread_data), which only "
-            "the provisioner's boxes have",
-            m.host_path);
-    return SP_OK;
+    return check_host_path(c, m.host_path, err);
 }
 
 static int check_mounts(const struct config *c, const struct json *mounts, struct err *err)
@@ -229,5 +234,17 @@ int api_decode_extras(struct api *api, const struct api_caller *caller,
         r = engine_check_limits(api->engine, profile, &limits, err);
     if (r == SP_OK)
         *ret = copy(engine_config(api->engine), &m, &limits);
+    return r;
+}
+
+int api_check_extras(struct api *api, const struct api_caller *caller,
+                     const struct backend_extras *extras, unsigned profile, struct err *err)
+{
+    int r = SP_OK;
+
+    for (size_t i = 0; i < extras->mount_count && r == SP_OK; i++)
+        r = check_host_path(engine_config(api->engine), extras->mounts[i].host_path, err);
+    if (r == SP_OK && !caller->is_operator)
+        r = engine_check_limits(api->engine, profile, extras, err);
     return r;
 }

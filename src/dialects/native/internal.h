@@ -58,6 +58,10 @@ struct api_members {
 MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
                                  const struct api_members *members, unsigned profile,
                                  struct backend_extras **ret, struct err *err);
+/* Whether this caller could ask for them now, in the configuration as it is. */
+MUST_CHECK int api_check_extras(struct api *api, const struct api_caller *caller,
+                                const struct backend_extras *extras, unsigned profile,
+                                struct err *err);
 
 /* pass.c */
 /* Sets `base` of a caller on TCP. */

@@ -68,7 +68,7 @@ void api_pass(struct http_exchange *ex)
     struct api *api = api_of(ex);
     const struct config *c = engine_config(api->engine);
     struct front_door door = {.ctx = api, .find = find, .is_known = is_owner, .prove = prove};
-    struct box_proxy_limits limits = {.requests = c->tcp.max_requests,
+    struct box_proxy_limits limits = {.requests = api->max_requests,
                                       .requests_per_box = c->tcp.max_requests_per_box,
                                       .share_percent = (unsigned) c->http.share_percent,
                                       .idle_ns = c->tcp.request_idle_s * NS_PER_S};
@@ -106,9 +106,8 @@ static void refuse(struct http_exchange *ex, int status, uint64_t retry_after_ms
 
 int api_open_proxy(struct api *api, struct loop *l, struct err *err)
 {
-    const struct config *c = engine_config(api->engine);
     struct box_proxy_config config = {.loop = l,
-                                      .connections = (unsigned) c->tcp.max_requests,
+                                      .connections = api->max_requests,
                                       .ctx = api,
                                       .on_use = on_use,
                                       .refuse = refuse};

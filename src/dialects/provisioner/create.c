@@ -17,7 +17,8 @@ enum { TRIES_MAX = 5 };
 
 struct create {
     struct front_delivery delivery;
-    struct map_node node; /* provisioner.creates, until it is answered */
+    struct map_node node;  /* provisioner.creates, until it is answered */
+    struct list_node link; /* provisioner.callers */
     struct provisioner *p;
     struct json_doc *doc; /* what `request` points into */
     struct provisioner_request request;
@@ -27,6 +28,7 @@ struct create {
     unsigned tries;
     bool had_box;    /* the id, before this call */
     bool is_deleted; /* the id, by another call */
+    bool is_revoked; /* the key, by a reload */
     char metadata[64];
     struct provisioner_options options;
 };
@@ -34,6 +36,7 @@ struct create {
 static void create_free(struct create *c)
 {
     map_remove(&c->p->creates, &c->node);
+    list_remove(&c->p->callers, &c->link);
     free(c->delivery.call.extras); /* NULL once the engine owns it */
     (void) json_doc_free(c->doc);
     free(c);
@@ -66,6 +69,13 @@ static void reply_deleted(struct create *c)
     provisioner_refuse(c->delivery.ex, 409, 0,
                        "Sandbox '%s' was deleted while it was being created",
                        c->request.sandbox_id);
+}
+
+static void reply_revoked(struct create *c, bool is_spoiled)
+{
+    front_undo(&c->delivery, is_spoiled);
+    settle(c);
+    http_reply_error(c->delivery.ex, SP_UNAUTHORIZED, "Unauthorized", 0);
 }
 
 static void reply_failure(struct create *c, const struct pool_fx *fx)
@@ -116,6 +126,8 @@ static void on_opened(struct provisioner_access *a, const struct err *err)
         return;
     if (c->is_deleted) {
         reply_deleted(c);
+    } else if (c->is_revoked) {
+        reply_revoked(c, err->code != SP_OK);
     } else if (err->code == SP_OK) {
         reply_running(c);
     } else {
@@ -145,6 +157,10 @@ static void on_prepared(struct provisioner_access *a, const struct err *err)
         return;
     if (c->is_deleted) {
         reply_deleted(c);
+        return;
+    }
+    if (c->is_revoked) {
+        reply_revoked(c, false);
         return;
     }
     if (err->code != SP_OK)
@@ -256,6 +272,21 @@ void provisioner_end_creates(struct provisioner *p, const char *sandbox_id)
         c->is_deleted = true;
         if (front_withdraw(&c->delivery)) /* else on_prepared() or on_opened() answers */
             reply_deleted(c);
+    }
+}
+
+void provisioner_check_creates(struct provisioner *p)
+{
+    /* None leaves the list here: their ends come later, from the run queue. */
+    for (struct list_node *n = list_first(&p->callers); n != NULL; n = list_next(&p->callers, n)) {
+        struct create *c = container_of(n, struct create, link);
+
+        if (!c->node.is_linked || c->is_deleted || c->delivery.ex == NULL ||
+            provisioner_has_key(c->delivery.ex))
+            continue;
+        c->is_revoked = true;
+        if (front_withdraw(&c->delivery)) /* else on_prepared() or on_opened() answers */
+            reply_revoked(c, false);
     }
 }
 
@@ -373,6 +404,7 @@ void provisioner_create(struct http_exchange *ex)
         box != NULL && pool_is_shown(box) && !provisioner_is_pending(p, request.sandbox_id);
     fill_acquire(c);
     map_insert(&p->creates, &c->node, hash_str(request.sandbox_id));
+    list_push_back(&p->callers, &c->link);
     front_begin(&c->delivery, p->engine, ex, &ops);
     start(c);
 }

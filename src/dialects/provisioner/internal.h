@@ -16,10 +16,12 @@ struct provisioner {
     struct engine *engine;
     struct http_server *server; /* the daemon's */
     struct box_proxy *proxy;
+    unsigned max_requests; /* through it at once */
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
-    struct map creates; /* under way, by sandbox_id; several may have the same */
-    struct list holds;  /* see hold.c */
+    struct map creates;  /* under way, by sandbox_id; several may have the same */
+    struct list callers; /* of creates, until they have their answers */
+    struct list holds;   /* see hold.c */
     void (*on_closed)(void *ctx);
     void *closed_ctx;
 };
@@ -82,6 +84,8 @@ void provisioner_lease_times(const struct config *config, struct rt *rt, struct 
 void provisioner_create(struct http_exchange *ex);
 /* Whether a create of this id is under way that will give it its first box. */
 bool provisioner_is_pending(const struct provisioner *p, const char *sandbox_id);
+/* Refuses those whose callers do not have the key any more. */
+void provisioner_check_creates(struct provisioner *p);
 /* Ends the creates of this id: it is being deleted. */
 void provisioner_end_creates(struct provisioner *p, const char *sandbox_id);
 

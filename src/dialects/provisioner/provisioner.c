@@ -130,15 +130,6 @@ static const struct http_route routes[] = {
 
 /* --- life --- */
 
-static struct http_limits own_limits(const struct provisioner *p, const struct http_limits *limits)
-{
-    struct http_limits own = *limits;
-
-    own.max_connections = MIN_OF(limits->max_connections,
-                                 (unsigned) engine_config(p->engine)->provisioner.max_connections);
-    return own;
-}
-
 static void on_use(void *ctx, uint64_t box, int delta)
 {
     const struct provisioner *p = ctx;
@@ -153,13 +144,12 @@ static void refuse_text(struct http_exchange *ex, int status, uint64_t retry_aft
 }
 
 int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
-                    struct provisioner **ret, struct http_server **ret_server, struct err *err)
+                    unsigned max_requests, struct provisioner **ret,
+                    struct http_server **ret_server, struct err *err)
 {
     const struct config *c = engine_config(e);
-    struct box_proxy_config to_boxes = {.loop = l,
-                                        .connections = (unsigned) c->provisioner.max_requests,
-                                        .on_use = on_use,
-                                        .refuse = refuse_text};
+    struct box_proxy_config to_boxes = {
+        .loop = l, .connections = max_requests, .on_use = on_use, .refuse = refuse_text};
     struct http_server_config sc = {.routes = routes,
                                     .guard = guard,
                                     .wants_proof = true,
@@ -170,8 +160,10 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
 
     to_boxes.ctx = p;
     list_init(&p->holds);
+    list_init(&p->callers);
     p->loop = l;
     p->engine = e;
+    p->max_requests = max_requests;
     /* The names of tokens have no colon, so that none of them has the same hash. */
     p->principal = front_principal(":provisioner");
     r = provisioner_read_key(c, p->key, err);
@@ -185,19 +177,20 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
         log_warn("provisioner.no_api_key", LF_STR("effect", "every call is refused"));
     map_init(&p->creates, 256);
     sc.ctx = p;
-    sc.limits = own_limits(p, limits);
+    sc.limits = *limits;
     p->server = http_server_new(l, &sc);
     *ret = p;
     *ret_server = p->server;
     return SP_OK;
 }
 
-void provisioner_set(struct provisioner *p, const struct http_limits *limits, const char *key)
+void provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
+                     const char *key)
 {
-    struct http_limits own = own_limits(p, limits);
-
-    http_server_set_limits(p->server, &own);
+    http_server_set_limits(p->server, limits);
+    p->max_requests = max_requests;
     str_copy_cut(p->key, sizeof(p->key), key);
+    provisioner_check_creates(p);
 }
 
 static void on_proxy_closed(void *ctx)

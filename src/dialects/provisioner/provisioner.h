@@ -16,13 +16,14 @@ struct provisioner;
 MUST_CHECK int provisioner_read_key(const struct config *c, char ret[PROVISIONER_KEY_MAX + 1],
                                     struct err *err);
 
-/* `limits` as in the native API; connections and key are the provisioner's own. Its server belongs
- * to the caller, which gives it a listener, and closes it before the provisioner. */
+/* At most `max_requests` requests pass to boxes at once. Its server belongs to the caller, which gives it a
+ * listener, and closes it before the provisioner. */
 MUST_CHECK int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
-                               struct provisioner **ret, struct http_server **ret_server,
-                               struct err *err);
+                               unsigned max_requests, struct provisioner **ret,
+                               struct http_server **ret_server, struct err *err);
 /* After a reload. */
-void provisioner_set(struct provisioner *p, const struct http_limits *limits, const char *key);
+void provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
+                     const char *key);
 /* The proxy to boxes belongs to the caller from now on, which has to end it; call it before
  * provisioner_close(). */
 struct box_proxy *provisioner_take_proxy(struct provisioner *p);

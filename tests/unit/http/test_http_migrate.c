@@ -10,6 +10,7 @@ enum { TAKEN_MAX = 16 };
 
 static struct fixture fx;
 static bool is_old_closed;
+static struct http_limits limits; /* of both servers */
 
 static struct taken {
     int fd;
@@ -22,7 +23,8 @@ static int setup(void **state)
     (void) state;
     taken_count = 0;
     is_old_closed = false;
-    fixture_start(&fx, NULL);
+    fixture_limits(&limits);
+    fixture_start(&fx, &limits);
     return 0;
 }
 
@@ -70,7 +72,7 @@ static void move(void)
     http_server_migrate(fx.server, take, &fx);
     http_server_close(fx.server, on_old_closed, NULL);
     fixture_until(&fx, is_old_closed);
-    fx.server = fixture_new_server(&fx, NULL);
+    fx.server = fixture_new_server(&fx, &limits);
     for (unsigned i = 0; i < taken_count; i++) {
         struct buf *b = &taken[i].bytes;
 
@@ -127,6 +129,37 @@ static void test_in_the_middle_of_a_request(void **state)
             teardown(NULL);
         }
     setup(NULL);
+}
+
+/* A body that makes more work than there is for one turn of the loop, read in many turns and handed over at once. */
+static void test_a_long_body_goes_on(void **state)
+{
+    enum { CHUNKS = 20000 };
+    struct http_stats stats;
+    struct client c;
+    struct buf text;
+    size_t len;
+
+    (void) state;
+    limits.max_body_bytes = 1024 * 1024;
+    limits.header_timeout_ms = WAIT_MS;
+    http_server_set_limits(fx.server, &limits);
+    buf_init(&text, 2 * 1024 * 1024);
+    buf_puts(&text, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (unsigned i = 0; i < CHUNKS; i++)
+        buf_puts(&text, "10\r\n0123456789abcdef\r\n");
+    len = text.len;
+    client_open(&c, &fx);
+    assert_true(client_try_send(&c, text.data, len));
+    fixture_until(&fx, (http_server_get_stats(fx.server, &stats),
+                        stats.buffered >= len + 16 * CHUNKS)); /* as it came, and the body */
+    pause_until_quiet();
+    move();
+    assert_int_equal(taken_count, 1);
+    client_send(&c, "0\r\n\r\n");
+    assert_int_equal(client_answer(&c, NULL), 200);
+    client_close(&c);
+    buf_fini(&text);
 }
 
 static void test_a_waiting_request_is_taken_back_and_repeated(void **state)
@@ -234,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_between_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_the_middle_of_a_request, NULL, teardown),
+        cmocka_unit_test_setup_teardown(test_a_long_body_goes_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_waiting_request_is_taken_back_and_repeated, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_an_answer_under_way_is_waited_for, setup, teardown),
