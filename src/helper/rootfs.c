@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "helper/alone.h"
 #include "helper/connector.h"
 #include "helper/disk.h"
 #include "helper/idmap.h"
@@ -261,9 +262,12 @@ static int fill(int root, const struct plan *p, struct err *err)
 {
     int rc = SP_OK;
 
-    for (size_t i = 0; rc == SP_OK && i < p->owned_count; i++)
-        rc = inside_own(root, p->owned[i].path, p->id_base + p->owned[i].id, p->owned[i].mode,
-                        p->id_base, err);
+    for (size_t i = 0; rc == SP_OK && i < p->owned_count; i++) {
+        rc = alone_make(root, p->owned[i].path, err);
+        if (rc == SP_OK)
+            rc = inside_own(root, p->owned[i].path, p->id_base + p->owned[i].id, p->owned[i].mode,
+                            p->id_base, err);
+    }
     for (size_t i = 0; rc == SP_OK && i < p->file_count; i++)
         rc = inside_write(root, p->files[i].path, p->files[i].text, p->id_base, err);
     return rc;
