@@ -1,7 +1,9 @@
 /* inside.c - makes directories and files below a box's root with openat2(RESOLVE_IN_ROOT). */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -125,6 +127,48 @@ int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *
         return SP_OK;
     (void) close(TAKE_FD(*ret_fd)); /* O_PATH */
     return err_set(err, SP_NOT_FOUND, "'%.150s' in the box is not a file", path);
+}
+
+/* As the kernel sees it from the root of this process. */
+static int place_of(int fds, int fd, char place[PATH_MAX], struct err *err)
+{
+    char name[16];
+    ssize_t len;
+
+    (void) snprintf(name, sizeof(name), "%d", fd);
+    len = readlinkat(fds, name, place, PATH_MAX - 1);
+    if (len < 0)
+        return err_sys(err, SP_IO, errno, "look where a directory of the box is");
+    place[len] = '\0';
+    return SP_OK;
+}
+
+int inside_is_free(int fds, int root, int target, const char *path, struct err *err)
+{
+    static const char *const closed[] = {"/", "/proc", "/sys", "/dev", "/.sandpool"};
+    char top[PATH_MAX];
+    char place[PATH_MAX];
+    const char *rest = place;
+    size_t len;
+    int rc;
+
+    if ((rc = place_of(fds, root, top, err)) != SP_OK ||
+        (rc = place_of(fds, target, place, err)) != SP_OK)
+        return rc;
+    len = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    if (strncmp(place, top, len) != 0)
+        return err_set(err, SP_NOT_FOUND, "'%.150s' leads out of the box", path);
+    rest += len;
+    if (*rest == '\0')
+        rest = "/";
+    len = 1 + strcspn(rest + 1, "/");
+    for (size_t i = 0; i < ARRAY_LEN(closed); i++) {
+        if (strlen(closed[i]) == len && strncmp(rest, closed[i], len) == 0)
+            return err_set(err, SP_NOT_FOUND,
+                           "'%.100s' leads to '%.100s' in the box, which cannot be covered", path,
+                           rest);
+    }
+    return SP_OK;
 }
 
 int inside_write(int root, const char *path, const char *text, uint32_t owner, struct err *err)

@@ -16,6 +16,9 @@ MUST_CHECK int inside_dir(int root, const char *path, uint32_t owner, int *ret_f
 /* What is to be mounted over: a directory or an empty file, as the thing to be mounted. O_PATH. */
 MUST_CHECK int inside_target(int root, const char *path, bool is_dir, uint32_t owner, int *ret_fd,
                              struct err *err);
+/* SP_NOT_FOUND when `target`, which was opened by the name `path`, is in one of the places that must not be covered: a
+ * link may have led there. `fds` is the host's /proc/self/fd. */
+MUST_CHECK int inside_is_free(int fds, int root, int target, const char *path, struct err *err);
 /* A file with this text, mode 0644; what was there (a file, a symlink) is replaced. */
 MUST_CHECK int inside_write(int root, const char *path, const char *text, uint32_t owner,
                             struct err *err);

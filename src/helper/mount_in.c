@@ -77,7 +77,7 @@ static int compare(int target, const struct source *s, const char *to, struct er
     return err_set(err, ERR_TAKEN, "something else is mounted at '%.100s' in the box", to);
 }
 
-static int attach(struct work *w, int root, size_t i, struct err *err)
+static int attach(struct work *w, int own_fds, int root, size_t i, struct err *err)
 {
     const struct plan_mount *m = &w->p->mounts[i];
     struct source *s = &w->sources[i];
@@ -87,6 +87,8 @@ static int attach(struct work *w, int root, size_t i, struct err *err)
     if (m->from == NULL)
         return host_dir_inside(w->p, m, root, err);
     rc = inside_target(root, m->to, s->is_dir, w->p->id_base, &target, err);
+    if (rc == SP_OK)
+        rc = inside_is_free(own_fds, root, target, m->to, err);
     if (rc != SP_OK)
         return rc;
     rc = compare(target, s, m->to, err);
@@ -129,7 +131,7 @@ static int attach_all(struct work *w, int pid_fd, struct err *err)
     if (root < 0)
         return err_sys(err, SP_IO, errno, "open the box's root");
     for (size_t i = 0; rc == SP_OK && i < w->p->mount_count; i++)
-        rc = attach(w, root, i, err);
+        rc = attach(w, own_fds, root, i, err);
     if (rc != SP_OK)
         undo(w, own_fds);
     (void) setns(host, CLONE_NEWNS); /* nothing is left to do but to print and exit */

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "helper/alone.h"
 #include "helper/connector.h"
 #include "helper/disk.h"
 #include "helper/idmap.h"
@@ -144,12 +145,15 @@ static int make_root(const struct plan *p, int stage, struct layers *l, struct e
     return err_sys(err, SP_IO, errno, "mount the overlay");
 }
 
-static int attach(int root, const struct plan *p, const struct plan_mount *m,
+/* `fds`: -1 for what the daemon itself chose, else /proc/self/fd: a link of the base may lead anywhere in the box. */
+static int attach(int root, int fds, const struct plan *p, const struct plan_mount *m,
                   const struct source *s, struct err *err)
 {
     AUTO_CLOSE int target = -1;
     int rc = inside_target(root, m->to, s->is_dir, p->id_base, &target, err);
 
+    if (rc == SP_OK && fds >= 0)
+        rc = inside_is_free(fds, root, target, m->to, err);
     if (rc != SP_OK)
         return rc;
     if (move_mount(s->tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
@@ -210,7 +214,7 @@ static int show_file(int root, int stage, const struct plan *p, const struct pla
     if ((rc = mount_own(stage, from[0] != '\0' ? from : "/", over, err)) != SP_OK)
         return rc;
     if ((rc = source_open_own(&own, &s, err)) == SP_OK)
-        rc = attach(root, p, m, &s, err);
+        rc = attach(root, -1, p, m, &s, err);
     source_close(&s);
     (void) umount2(over,
                    MNT_DETACH); /* the file has been taken out; the next one needs the place */
@@ -236,7 +240,7 @@ static int add_bind(int root, int stage, const struct plan *p, const struct plan
         return rc;
     rc = source_open_own(m, &s, err);
     if (rc == SP_OK)
-        rc = attach(root, p, m, &s, err);
+        rc = attach(root, -1, p, m, &s, err);
     source_close(&s);
     return rc;
 }
@@ -244,12 +248,13 @@ static int add_bind(int root, int stage, const struct plan *p, const struct plan
 static int add_mounts(int root, int stage, const struct plan *p, const struct source *sources,
                       struct err *err)
 {
-    int rc = SP_OK;
+    AUTO_CLOSE int fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fds >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "/proc/self");
 
     for (size_t i = 0; rc == SP_OK && i < p->bind_count; i++)
         rc = add_bind(root, stage, p, &p->binds[i], err);
     for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++)
-        rc = attach(root, p, &p->mounts[i], &sources[i], err);
+        rc = attach(root, fds, p, &p->mounts[i], &sources[i], err);
     return rc;
 }
 
@@ -257,9 +262,12 @@ static int fill(int root, const struct plan *p, struct err *err)
 {
     int rc = SP_OK;
 
-    for (size_t i = 0; rc == SP_OK && i < p->owned_count; i++)
-        rc = inside_own(root, p->owned[i].path, p->id_base + p->owned[i].id, p->owned[i].mode,
-                        p->id_base, err);
+    for (size_t i = 0; rc == SP_OK && i < p->owned_count; i++) {
+        rc = alone_make(root, p->owned[i].path, err);
+        if (rc == SP_OK)
+            rc = inside_own(root, p->owned[i].path, p->id_base + p->owned[i].id, p->owned[i].mode,
+                            p->id_base, err);
+    }
     for (size_t i = 0; rc == SP_OK && i < p->file_count; i++)
         rc = inside_write(root, p->files[i].path, p->files[i].text, p->id_base, err);
     return rc;

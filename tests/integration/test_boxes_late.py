@@ -134,11 +134,12 @@ class Late(BoxCase):
         outside.mkdir()
         box.sh(f"ln -s / /workspace/top; ln -s /../../../..{outside} /workspace/up; "
                f"ln -s /proc/1/root /workspace/root; ln -s /proc/self/fd /workspace/fd; "
-               f"ln -s {outside} /workspace/abs; ln -s /etc /workspace/etc")
+               f"ln -s {outside} /workspace/abs; ln -s /etc /workspace/etc; ln -s /proc/sys/kernel /workspace/kernel; "
+               f"ln -s /.sandpool /workspace/own; ln -s /proc/1/ns /workspace/ns")
         before = {p: self.names(p) for p in ("/", "/etc", "/tmp", str(outside), "/proc")}
         for way, place in (("top/late-a", "/late-a"), ("etc/late-f", "/etc/late-f"),
                            ("up/late-b", None), ("root/late-c", None), ("fd/late-d", None),
-                           ("abs/late-e", None)):
+                           ("abs/late-e", None), ("kernel", None), ("own", None), ("ns", None)):
             mount = self.mount("data", f"/workspace/{way}")
             answer = self.pool.acquire("trickster", mounts=[mount])
             self.assertTrue(self.is_held("trickster"), (way, answer))

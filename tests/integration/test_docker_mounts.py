@@ -116,6 +116,11 @@ class Mounts:
             self.assertCode(answer, 422, "invalid_field")
         box = self.get_box("thief")
         self.assertNotEqual(box.run("ls /data").exit_code, 0)
+        # Nor by a link to what cannot be covered: where it leads counts.
+        for name, place in (("kernel", "/proc/sys/kernel"), ("ns", "/proc/1/ns"), ("own", "/.sandpool")):
+            box.sh(f"busybox ln -s {place} /place/{name}")
+            answer = self.server.acquire("thief", mounts=[self.mount("data", f"/place/{name}")])
+            self.assertCode(answer, 422, "invalid_field")
         # A link in the box leads nowhere else but into the box.
         box.sh("busybox ln -s /../../../tmp /place/link")
         box = self.get_box("thief", mounts=[self.mount("data", "/place/link/data", True)])

@@ -111,6 +111,7 @@ class Options:
                              (64 * MIB, 64 * MIB, 512, 10 ** 9))
             self.assertFalse(host["Privileged"])
             self.assertIn("no-new-privileges", str(host["SecurityOpt"]))
+            self.assertEqual(box.sh("cat /proc/locks /proc/keys; ls /sys/firmware"), "")
 
     def test_mounts_of_a_profile(self):
         box = self.get_box("all", "all")

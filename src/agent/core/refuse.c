@@ -2,7 +2,8 @@
  * (net.core.bpf_jit_limit), for the whole machine: when a box has used it up, no engine can load
  * the filter of a new container. The engines' default seccomp profiles allow containers to attach
  * filters to sockets and to load system call filters without a limit. So the agent refuses these
- * calls, and the other socket options that use resources of the whole machine (base/sockopts.h). */
+ * calls, and the other socket options and ioctl commands that concern the whole machine
+ * (base/sockopts.h, base/ioctls.h). */
 #include "agent/core/refuse.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <sys/syscall.h>
 
 #include "base/compiler.h"
+#include "base/ioctls.h"
 #include "base/sockopts.h"
 
 /* The native table of calls and the 32-bit one, for which this program has no names. */
@@ -23,6 +25,8 @@
 #define OTHER AUDIT_ARCH_I386
 #define OTHER_SETSOCKOPT 366
 #define OTHER_PRCTL 172
+#define OTHER_IOCTL 54
+#define OTHER_SYNC 36
 #define OTHER_SECCOMP 354
 #define OTHER_SOCKETCALL 102
 #define X32_BIT 0x40000000U
@@ -31,6 +35,8 @@
 #define OTHER AUDIT_ARCH_ARM
 #define OTHER_SETSOCKOPT 294
 #define OTHER_PRCTL 172
+#define OTHER_IOCTL 54
+#define OTHER_SYNC 36
 #define OTHER_SECCOMP 383
 #else
 #error "which system call tables has this architecture?"
@@ -66,16 +72,25 @@
     REFUSE_OPTION(NATIVE, SYS_setsockopt, level, option, errnum), \
         REFUSE_OPTION(OTHER, OTHER_SETSOCKOPT, level, option, errnum),
 
+#define REFUSE_COMMAND(command)                      \
+    REFUSE_IF(NATIVE, SYS_ioctl, 1, command, EPERM), \
+        REFUSE_IF(OTHER, OTHER_IOCTL, 1, command, EPERM),
+
 /* Errors as in a kernel without filters: programs that want to restrict themselves continue
  * without. */
 static const struct sock_filter program[] = {
-    SOCKOPTS(REFUSE_IN_BOTH) REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
+    SOCKOPTS(REFUSE_IN_BOTH) IOCTLS(REFUSE_COMMAND)
+        REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE_IF(OTHER, OTHER_PRCTL, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE(NATIVE, SYS_seccomp, ENOSYS),
     REFUSE(OTHER, OTHER_SECCOMP, ENOSYS),
     /* It sets options of sockets, too, and passes no filter. */
     REFUSE(NATIVE, ANY_IO_URING_SETUP, ENOSYS),
     REFUSE(OTHER, ANY_IO_URING_SETUP, ENOSYS),
+    /* Success, and nothing is done: it waits for every file system of the machine, also for one that hangs, and
+     * what waits there cannot be killed. */
+    REFUSE(NATIVE, SYS_sync, 0),
+    REFUSE(OTHER, OTHER_SYNC, 0),
 #if defined(__x86_64__)
     /* It keeps the option in memory where no filter can look; direct calls exist since Linux
      * 4.3. */

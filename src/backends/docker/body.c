@@ -7,6 +7,8 @@
 #include "backends/docker/internal.h"
 #include "base/str.h"
 
+enum { MASKED_CPUS = 128 }; /* the engine's machine may be another one: its number is not known */
+
 unsigned docker_port(const struct config_profile *p)
 {
     return p->agent == CONFIG_AGENT_IMAGE ? (unsigned) p->docker.port : DOCKER_PORT;
@@ -306,14 +308,42 @@ static void put_capabilities(struct json_out *j, const struct docker_plan *p)
     json_end(j);
 }
 
-static void put_host_config(struct json_out *j, const struct docker_plan *p)
+/* /proc/locks keeps everybody on the machine from locking files while it is read. Podman adds to what it hides by itself;
+ * for Docker a list of ours stands instead of its own, so it has all of that, too: heat shows what the neighbours
+ * compute. What does not exist is skipped. */
+static void put_hidden(struct json_out *j, const struct docker_plan *p)
 {
     static const char *const security[] = {"no-new-privileges", NULL};
+    static const char *const more[] = {"no-new-privileges", "mask=/proc/locks", NULL};
+    static const char *const masked[] = {
+        "/proc/acpi",       "/proc/asound",      "/proc/interrupts",
+        "/proc/kcore",      "/proc/keys",        "/proc/latency_stats",
+        "/proc/locks",      "/proc/sched_debug", "/proc/scsi",
+        "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
+        "/sys/firmware",
+    };
+    char path[64];
+
+    put_strings(j, "SecurityOpt", p->is_podman ? more : security);
+    if (p->is_podman)
+        return;
+    json_begin_arr(j, "MaskedPaths");
+    for (size_t i = 0; i < ARRAY_LEN(masked); i++)
+        json_put_str(j, NULL, masked[i]);
+    for (unsigned i = 0; i < MASKED_CPUS; i++) {
+        (void) snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/thermal_throttle", i);
+        json_put_str(j, NULL, path);
+    }
+    json_end(j);
+}
+
+static void put_host_config(struct json_out *j, const struct docker_plan *p)
+{
     const struct config_profile *c = p->profile;
 
     json_begin_obj(j, "HostConfig");
     put_capabilities(j, p);
-    put_strings(j, "SecurityOpt", security);
+    put_hidden(j, p);
     put_network(j, p);
     put_limits(j, p);
     put_mounts(j, p);

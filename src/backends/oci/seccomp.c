@@ -11,13 +11,13 @@
 #include <sys/socket.h>
 
 #include "base/compiler.h"
+#include "base/ioctls.h"
 #include "base/sockopts.h"
 
 /* Flags of clone() and unshare() that make a namespace: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
  * NEWPID, NEWNET. NEWTIME shares its bit with clone()'s signal number, only unshare() has it. */
 #define CLONE_ANY_NS 0x7e020000U
 #define UNSHARE_ANY_NS (CLONE_ANY_NS | 0x80U)
-#define IOCTL_TIOCSTI 0x5412U
 #define XATTR_SIZE_END 1024U /* a power of two: sizes below it are allowed */
 #define LEVEL_END 512U       /* of setsockopt, likewise */
 #define PRCTL_END 256U       /* options of prctl, likewise */
@@ -42,7 +42,7 @@ static const char *const allowed[] = {
     "dup3 fadvise64 fadvise64_64 fallocate fchdir fchmod fchown fchown32 fcntl fcntl64 fdatasync "
     "fgetxattr flistxattr flock fremovexattr fstat fstat64 fstatfs fstatfs64 fsync ftruncate "
     "ftruncate64 getdents getdents64 lseek pipe pipe2 pread64 preadv preadv2 "
-    "pwrite64 pwritev pwritev2 read readahead readv sendfile sendfile64 splice sync sync_file_range "
+    "pwrite64 pwritev pwritev2 read readahead readv sendfile sendfile64 splice sync_file_range "
     "sync_file_range2 syncfs tee umask vmsplice write writev",
     /* Waiting for files and events. */
     "epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait "
@@ -92,6 +92,10 @@ static const char *const allowed[] = {
     /* About the machine. */
     "breakpoint getrandom sysinfo uname",
 };
+
+/* Waits for every file system of the machine, also for one that hangs: a box could not be destroyed then. Its own
+ * disk is not meant to outlive the machine. syncfs waits for one that the box can open, so it may stay. */
+static const char ignored[] = "sync";
 
 struct refusal {
     int errnum;
@@ -186,7 +190,7 @@ static const struct by_arg filtered[] = {
 
 /* Numbers that an argument may be but for some: put_but() makes few rules of them. */
 struct numbers {
-    uint32_t end; /* a power of two */
+    uint64_t end; /* a power of two */
     const uint32_t *without;
     size_t count;
 };
@@ -257,19 +261,7 @@ static void put_filtered(struct json_out *o, const char *name, int errnum,
     json_end(o);
 }
 
-/* Every ioctl but TIOCSTI, which types into a terminal. "Not equal" compares all 64 bits and would
- * let the same number with other upper bits through, so: one rule for each bit that may differ. */
-static void put_ioctl(struct json_out *o)
-{
-    for (unsigned bit = 0; bit < 32; bit++) {
-        uint64_t mask = UINT64_C(1) << bit;
-        struct condition differs = {1, mask, ~(uint64_t) IOCTL_TIOCSTI & mask};
-
-        put_filtered(o, "ioctl", 0, &differs, 1);
-    }
-}
-
-static bool has_any(const struct numbers *n, uint32_t first, uint32_t count)
+static bool has_any(const struct numbers *n, uint64_t first, uint64_t count)
 {
     for (size_t i = 0; i < n->count; i++)
         if (n->without[i] >= first && n->without[i] - first < count)
@@ -280,7 +272,7 @@ static bool has_any(const struct numbers *n, uint32_t first, uint32_t count)
 /* Allows the call when its last condition is met by a number of `n` from `first` on: `count` is a power
  * of two and divides `first`, so that one mask is enough. */
 static void put_but(struct json_out *o, const char *name, struct condition *conditions, size_t len,
-                    const struct numbers *n, uint32_t first, uint32_t count)
+                    const struct numbers *n, uint64_t first, uint64_t count)
 {
     struct condition *last = &conditions[len - 1];
 
@@ -292,6 +284,18 @@ static void put_but(struct json_out *o, const char *name, struct condition *cond
         put_but(o, name, conditions, len, n, first, count / 2);
         put_but(o, name, conditions, len, n, first + count / 2, count / 2);
     }
+}
+
+#define AS_NUMBER(number) number,
+
+/* Every one but a few; whatever is in the upper half, at which the kernel does not look. */
+static void put_ioctl(struct json_out *o)
+{
+    static const uint32_t without[] = {IOCTLS(AS_NUMBER)};
+    const struct numbers n = {UINT64_C(1) << 32, without, ARRAY_LEN(without)};
+    struct condition command[] = {{.index = 1}};
+
+    put_but(o, "ioctl", command, ARRAY_LEN(command), &n, 0, n.end);
 }
 
 #define AS_ROW(level, option, errnum) {level, option, errnum},
@@ -380,7 +384,7 @@ static void put_huge_pages(struct json_out *o)
         put_filtered(o, calls[i].name, 0, &without, 1);
         put_filtered(o, calls[i].name, calls[i].errnum, &with, 1);
     }
-    /* All of ipc() but its shmget, as in put_ioctl(). */
+    /* All of ipc() but its shmget: one rule for each bit that may differ. */
     for (uint64_t bit = 1; bit < IPC_CALL_MASK; bit <<= 1) {
         struct condition differs = {0, bit, ~(uint64_t) IPC_SHMGET & bit};
 
@@ -472,6 +476,7 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *guard,
         put_group(o, allowed[i], 0);
     for (size_t i = 0; i < ARRAY_LEN(filtered); i++)
         put_filtered(o, filtered[i].name, 0, &filtered[i].condition, 1);
+    put_group(o, ignored, IGNORE);
     put_ioctl(o);
     put_prctl(o);
     put_setsockopt(o);

@@ -91,7 +91,7 @@ static int check_host_path(const struct config *c, const char *path, struct err 
     if (config_mount_is_closed(c, path))
         return err_set(
             err, SP_FORBIDDEN,
-            "'%.80s' is, or has in it, data of threads (provisioner.thread_data), which only "
+            "'%.80s' is, or contains, data of threads (provisioner.thread_data), which only "
             "the provisioner's boxes have",
             path);
     return SP_OK;

@@ -128,6 +128,8 @@ static void test_capabilities(void **state)
         assert_string_equal(host(&b, "CapAdd"), cases[i].want);
         assert_string_equal(host(&b, "CapDrop"), "[\"ALL\"]");
         assert_string_equal(host(&b, "SecurityOpt"), "[\"no-new-privileges\"]");
+        assert_non_null(strstr(host(&b, "MaskedPaths"), "\"/proc/kcore\""));
+        assert_non_null(strstr(host(&b, "MaskedPaths"), "\"/proc/locks\""));
         fini(&b);
     }
 }

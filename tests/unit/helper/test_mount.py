@@ -232,6 +232,48 @@ class Mount(HelperTest):
                 pass  # made inside the box or refused: both are fine
             self.assertEqual(sorted(os.listdir(victim)), ["key"])
 
+    def test_links_to_what_cannot_be_covered(self):
+        """Where the target really is counts, not its name."""
+        box = self.box("cover")
+        places = ("/proc", "/proc/sys/kernel", "/proc/1/ns", "/dev", "/dev/new", "/sys", "/.sandpool", "/.sandpool/new", "/")
+        seen = box.sh("cat /proc/self/mountinfo")[0]
+        for i, place in enumerate(places):
+            box.sh(f"ln -s {place} /workspace/l{i}")
+            self.refused(6, box, (self.data, f"/workspace/l{i}", True))
+        box.sh("ln -s /proc/sys/kernel/hostname /workspace/f")
+        self.refused(6, box, (self.data / "mine", "/workspace/f", True))
+        self.assertEqual(box.sh("cat /proc/self/mountinfo")[0], seen)
+        # All or none: what was attached before is undone.
+        self.refused(6, box, (self.data, "/workspace/good", True), (self.data, "/workspace/l1", True))
+        self.assertEqual(box.sh("cat /proc/self/mountinfo")[0], seen)
+        box.sh("mkdir -p /workspace/proc /workspace/.sandpool; ln -s /workspace/proc /workspace/p")
+        self.mount(box, (self.data, "/workspace/p", True), (self.data, "/workspace/.sandpool", True), (self.data, "/devices", True))
+        self.assertEqual(box.sh("cat /workspace/proc/mine /workspace/.sandpool/mine /devices/mine")[0], "mine\n" * 3)
+
+    def test_links_of_a_container_to_what_cannot_be_covered(self):
+        name = "ac" * 32
+        box = self.box(name)
+        for i, place in enumerate(("/proc/sys/kernel", "/proc/1/ns", "/.sandpool")):
+            box.sh(f"ln -s {place} /workspace/l{i}")
+            with self.assertRaises(Failure) as e:
+                self.mount_container(box, name, mounts=[{"from": str(self.data), "to": f"/workspace/l{i}", "ro": True}])
+            self.assertEqual(e.exception.status, 6, e.exception)
+
+    def test_links_of_the_base_to_what_cannot_be_covered(self):
+        lower = self.state / "covering"
+        shutil.copytree(self.base, lower, symlinks=True)
+        self.addCleanup(shutil.rmtree, lower)
+        for i, place in enumerate(("/proc", "/.sandpool", "/dev/new", "/", "/home")):
+            os.symlink(place, lower / f"l{i}")
+            mounts = [{"from": str(self.data), "to": f"/l{i}", "ro": True}]
+            if place == "/home":
+                box = self.box("covering", lower=str(lower), mounts=mounts, allow=[str(self.shared)])
+                self.assertEqual(box.sh("cat /home/mine")[0], "mine\n")
+                continue
+            with self.assertRaises(Failure) as e:
+                self.box(f"covering{i}", lower=str(lower), mounts=mounts, allow=[str(self.shared)])
+            self.assertEqual(e.exception.status, 6, (place, e.exception))
+
     def test_box_that_does_not_run(self):
         box = self.box("dead")
         self.remove(box.plan)

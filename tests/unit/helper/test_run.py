@@ -91,6 +91,35 @@ class Run(HelperTest):
         self.assertEqual(mine.stat().st_uid, ID_BASE + 1000)
         self.assertFalse((self.base / "workspace" / "x").exists())
 
+    def test_writable_directories_are_of_the_upper_layer_alone(self):
+        """The kernel keeps what it lists of others in memory that is charged to nobody."""
+        lower = self.state / "listed"
+        shutil.copytree(self.base, lower, symlinks=True)
+        self.addCleanup(shutil.rmtree, lower)
+        for name in ("empty", "deep/few", "many", "large", "deep/dir"):
+            (lower / name).mkdir(parents=True)
+        for name in (".profile", ".a"):
+            (lower / "deep/few" / name).write_text(name)
+            os.chown(lower / "deep/few" / name, 1000, 1000)
+        os.symlink(".a", lower / "deep/few/link")
+        for i in range(40):
+            (lower / "many" / str(i)).touch()
+        (lower / "large" / "file").write_bytes(b"x" * 100000)
+        (lower / "deep/dir/sub").mkdir()
+        os.symlink("empty", lower / "link")
+        paths = ("/empty", "/deep/few", "/deep/new", "/many", "/large", "/deep/dir", "/link")
+        box = self.box("listed", lower=str(lower), owned=[{"path": p, "id": 1000, "mode": 0o750} for p in paths])
+        upper = [box.dir / "upper" / p[1:] for p in paths]
+        alone = {p.name for p in upper if p.is_dir() and not p.is_symlink() and "trusted.overlay.opaque" in os.listxattr(p)}
+        self.assertLessEqual({"empty", "few"}, alone)
+        self.assertFalse({"many", "large", "dir", "link"} & alone)
+        self.assertNotIn(".sandpool-new", box.sh("ls -A / /deep")[0])
+        self.assertEqual(box.sh("stat -c %a:%u /empty /deep/few /deep/new /many /large /deep/dir | sort -u; ls -A /empty")[0], "750:1000\n")
+        self.assertEqual(box.sh("cd /deep/few; ls -A; cat .profile .a link; echo; stat -c %u .profile .a; readlink link")[0].split(),
+                         [".a", ".profile", "link", ".profile.a.a", "1000", "1000", ".a"])
+        self.assertEqual(box.sh("ls /many | wc -l; stat -c %s /large/file; ls /deep/dir")[0].split(), ["40", "100000", "sub"])
+        self.assertEqual(sorted(os.listdir(lower / "deep/few")), [".a", ".profile", "link"])
+
     def test_symlinks_of_the_base_stay_in_the_box(self):
         """A base that was unpacked from somewhere has symlinks that would leave it."""
         lower = self.state / "odd"

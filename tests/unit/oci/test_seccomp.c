@@ -228,15 +228,30 @@ static void no_huge_pages(void **state)
     assert_int_equal(outcome(rules, "shmget", 0, 1, 0xa00), ENOMEM);
 }
 
-/* (cmd & 0xffffffff) == TIOCSTI matches none of the rules, its neighbours and the usual ones do. */
-static void one_ioctl_is_missing(void **state)
+/* These match none of the rules, whatever is in their upper half; their neighbours and the usual ones do. */
+static void few_ioctls_are_missing(void **state)
 {
     const struct json *rules = rules_of(*state);
-    static const uint64_t cmds[] = {0x5412, 0x100005412, 0x5413, 0x5410, 0x5401, 0, 0xffffffff};
+    static const uint64_t refused[] = {0x5412, 0x5423, 0x8940, 0x8941, 0x8980,
+                                       0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1};
+    static const uint64_t allowed[] = {0x5413, 0x5410, 0x5422, 0x5424, 0x893f, 0x8942,    0x897f,
+                                       0x8984, 0x899f, 0x89a2, 0x5401, 0,      0xffffffff};
 
-    for (size_t c = 0; c < ARRAY_LEN(cmds); c++)
-        assert_int_equal(outcome(rules, "ioctl", 3, cmds[c], 0),
-                         (cmds[c] & 0xffffffff) == 0x5412 ? EPERM : 0);
+    for (uint64_t high = 0; high < UINT64_C(4) << 32; high += UINT64_C(1) << 32) {
+        for (size_t c = 0; c < ARRAY_LEN(refused); c++)
+            assert_int_equal(outcome(rules, "ioctl", 3, high | refused[c], 0), EPERM);
+        for (size_t c = 0; c < ARRAY_LEN(allowed); c++)
+            assert_int_equal(outcome(rules, "ioctl", 3, high | allowed[c], 0), 0);
+    }
+}
+
+static void sync_is_not_done(void **state)
+{
+    const struct json *rules = rules_of(*state);
+
+    assert_int_equal(outcome(rules, "sync", 0, 0, 0), IGNORED);
+    assert_int_equal(outcome(rules, "syncfs", 3, 0, 0), 0);
+    assert_int_equal(outcome(rules, "fsync", 3, 0, 0), 0);
 }
 
 static void no_socket_option_loads_a_program(void **state)
@@ -369,7 +384,8 @@ int main(void)
         TEST(no_refused_call_is_allowed),
         TEST(conditions_have_no_way_round),
         TEST(no_huge_pages),
-        TEST(one_ioctl_is_missing),
+        TEST(few_ioctls_are_missing),
+        TEST(sync_is_not_done),
         TEST(no_socket_option_loads_a_program),
         TEST(no_socket_option_joins_a_group),
         TEST(sockets_are_asked_for),

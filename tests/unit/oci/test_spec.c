@@ -345,6 +345,7 @@ static void hidden_parts_of_the_machine(void **state)
     static const char buses[][OCI_BUS_LEN] = {"pci0000:00", "platform"};
     static const char *const masked[] = {"/proc/kcore",
                                          "/proc/keys",
+                                         "/proc/locks",
                                          "/proc/timer_list",
                                          "/sys/firmware",
                                          "/sys/devices/virtual/powercap",
