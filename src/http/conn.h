@@ -25,8 +25,9 @@ enum {
     CONN_BURST_MAX = 4,                  /* requests of one connection in a turn of the loop */
     CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
     CONN_LINGER_MS = 2000,
-    CONN_REFUSING_MAX = 32,  /* over the cap and still being refused */
-    CONN_OPERATORS_MAX = 64, /* over the cap, for operators */
+    BODY_UNUSED_MAX = 4 * 1024, /* of a request that needs none */
+    CONN_REFUSING_MAX = 32,     /* over the cap and still being refused */
+    CONN_OPERATORS_MAX = 64,    /* over the cap, for operators */
     REPLY_MAX = 256 * 1024 * 1024,
     EXCHANGE_POOL_MAX = 64,
     EXCHANGE_KEEP_BYTES = 16 * 1024, /* buffers longer than this are not kept for the next */

@@ -156,7 +156,12 @@ static uint64_t body_limit(const struct http_exchange *ex)
 
     if (route->body_max > 0)
         return route->body_max;
-    return (route->flags & HTTP_STREAM) != 0 ? UINT64_MAX : ex->conn->server->limits.max_body_bytes;
+    if ((route->flags & HTTP_STREAM) != 0)
+        return UINT64_MAX;
+    /* Nobody looks at it, so it must not take memory: the health can be asked by strangers. */
+    if (route->method == HTTP_METHOD_GET || (route->flags & HTTP_OPEN) != 0)
+        return MIN_OF(ex->conn->server->limits.max_body_bytes, (size_t) BODY_UNUSED_MAX);
+    return ex->conn->server->limits.max_body_bytes;
 }
 
 static bool guard_refuses(struct http_exchange *ex)
