@@ -24,9 +24,10 @@ static void leave_caller(struct conn *c)
     c->caller = NULL;
     if (caller == NULL)
         return;
-    caller->open--;
+    caller->open -= c->phase != CONN_CLOSED ? 1 : 0;
     caller->held -= c->held;
-    if (caller->open > 0)
+    caller->refs--;
+    if (caller->refs > 0)
         return;
     map_remove(&c->server->callers, &caller->node);
     free(caller);
@@ -60,7 +61,7 @@ bool callers_enter(struct conn *c, uint64_t who)
     struct caller *caller = caller_find(s, who);
     uint64_t own = caller != NULL ? caller->open : 0;
 
-    if (c->caller != NULL && c->caller == caller)
+    if (c->phase == CONN_CLOSED || (c->caller != NULL && c->caller == caller))
         return true;
     if (s->limits.share_percent > 0 && own * 100 >= (own + room_for(c)) * s->limits.share_percent)
         return false;
@@ -68,8 +69,10 @@ bool callers_enter(struct conn *c, uint64_t who)
     if (caller == NULL) {
         caller = xcalloc(1, sizeof(*caller));
         caller->who = who;
+        turns_init_share(&caller->share);
         map_insert(&s->callers, &caller->node, hash_u64(who));
     }
+    caller->refs++;
     caller->open++;
     caller->held += c->held;
     c->caller = caller;
@@ -90,12 +93,19 @@ void callers_remove(struct conn *c)
 {
     struct http_server *s = c->server;
 
+    if (c->caller != NULL)
+        c->caller->open--;
     if (!c->is_counted)
         return;
-    c->is_counted = false;
-    held_count(c);
     s->tcp_open -= c->peer.is_tcp ? 1 : 0;
     list_remove(&s->unproven, &c->unproven_link);
+}
+
+/* What it holds counts until it is free: many that are closed at once may hold much. */
+void callers_forget(struct conn *c)
+{
+    c->is_counted = false;
+    held_count(c);
     leave_caller(c);
 }
 
