@@ -26,10 +26,11 @@ static void leave_caller(struct conn *c)
     c->caller = NULL;
     if (caller == NULL)
         return;
-    caller->open--;
+    caller->open -= c->phase != CONN_CLOSED ? 1 : 0;
     caller->held -= c->held;
-    c->server->guests_open -= caller->is_guest ? 1 : 0;
-    if (caller->open > 0)
+    c->server->guests_open -= caller->is_guest && c->phase != CONN_CLOSED ? 1 : 0;
+    caller->refs--;
+    if (caller->refs > 0)
         return;
     map_remove(&c->server->callers, &caller->node);
     free(caller);
@@ -75,8 +76,10 @@ static void enter(struct conn *c, struct caller *caller, uint64_t who, bool is_g
         caller = xcalloc(1, sizeof(*caller));
         caller->who = who;
         caller->is_guest = is_guest;
+        turns_init_share(&caller->share);
         map_insert(&c->server->callers, &caller->node, hash_u64(who));
     }
+    caller->refs++;
     caller->open++;
     caller->held += c->held;
     c->server->guests_open += caller->is_guest ? 1 : 0;
@@ -87,7 +90,7 @@ bool callers_enter(struct conn *c, uint64_t who)
 {
     struct caller *caller = caller_find(c->server, who);
 
-    if (c->caller != NULL && c->caller == caller)
+    if (c->phase == CONN_CLOSED || (c->caller != NULL && c->caller == caller))
         return true;
     if (is_over_share(c->server, caller != NULL ? caller->open : 0, room_for(c)))
         return false;
@@ -129,7 +132,7 @@ static bool enter_guest(struct conn *c, uint64_t who)
     struct http_server *s = c->server;
     struct caller *caller = caller_find(s, who);
 
-    if (c->caller != NULL && c->caller == caller)
+    if (c->phase == CONN_CLOSED || (c->caller != NULL && c->caller == caller))
         return true;
     if (is_over_share(s, caller != NULL ? caller->open : 0, room_for_guest(c)) &&
         !callers_make_way(s, caller))
@@ -152,12 +155,21 @@ void callers_remove(struct conn *c)
 {
     struct http_server *s = c->server;
 
+    if (c->caller != NULL) {
+        c->caller->open--;
+        s->guests_open -= c->caller->is_guest ? 1 : 0;
+    }
     if (!c->is_counted)
         return;
-    c->is_counted = false;
-    held_count(c);
     s->tcp_open -= c->peer.is_tcp ? 1 : 0;
     list_remove(&s->unproven, &c->unproven_link);
+}
+
+/* What it holds counts until it is free: many that are closed at once may hold much. */
+void callers_forget(struct conn *c)
+{
+    c->is_counted = false;
+    held_count(c);
     leave_caller(c);
 }
 

@@ -4,6 +4,7 @@
 #include "http/conn.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,6 +38,7 @@ static void on_handle_closed(void *ctx)
     }
     conn_drop_flight(c);
     buf_fini(&c->ahead);
+    callers_forget(c);
     list_remove(c->is_refused ? &s->refusing : &s->conns, &c->link);
     free(c);
     server_check_closed(s);
@@ -47,6 +49,8 @@ void conn_close(struct conn *c)
     if (c->phase == CONN_CLOSED)
         return;
     c->phase = CONN_CLOSED;
+    if (c->ex != NULL)
+        turns_leave(c->ex);
     callers_remove(c);
     rt_timer_cancel(&c->server->loop->rt, &c->timer);
     loop_close_handle(&c->u.handle, on_handle_closed, c);
@@ -174,16 +178,13 @@ static void on_timer(struct rt_timer *timer)
 
 /* --- reading --- */
 
-/* Who asks ahead gets a few answers in a turn of the loop, and whose body makes much work a part of it;
- * then everybody else has their turn. */
+/* Whose body makes much work gets a part of a turn of the loop; then everybody else has their turn. */
 static bool is_resting(const struct conn *c)
 {
     const struct http_server *s = c->server;
 
-    if (c->phase != CONN_OPEN)
+    if (c->phase != CONN_OPEN || c->ex == NULL)
         return false;
-    if (c->ex == NULL)
-        return c->burst >= CONN_BURST_MAX && c->burst_ns == rt_now(&s->loop->rt);
     return c->ex->input == EXCHANGE_BODY && !c->ex->is_ended && !c->ex->is_paused &&
            effort_room(&c->effort, &s->effort, s->loop->turn) == 0;
 }
@@ -290,20 +291,12 @@ static bool settle(struct conn *c)
     return true;
 }
 
-static void count_request(struct conn *c)
-{
-    uint64_t now_ns = rt_now(&c->server->loop->rt);
-
-    c->burst = c->burst_ns == now_ns ? c->burst + 1 : 1;
-    c->burst_ns = now_ns;
-}
-
 static bool can_take_input(const struct conn *c, size_t len)
 {
     if (conn_holds(c))
         return false;
     if (c->ex == NULL)
-        return len > 0 && !is_resting(c);
+        return len > 0;
     if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused || is_resting(c))
         return false;
     return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
@@ -327,12 +320,22 @@ static size_t advance(struct conn *c, const char *data, size_t len)
                 used++; /* a stray line end between requests is no request */
                 continue;
             }
-            count_request(c);
             c->ex = exchange_new(c);
         }
         used += feed(c, data + used, len - used);
     }
     return used;
+}
+
+/* No more will come, but its request came whole and is still to be begun. Who has only ended its sending side gets
+ * the answer; who has closed does not wait for it. */
+static bool awaits_turn(const struct conn *c)
+{
+    struct pollfd p = {0};
+
+    if (c->ex == NULL || c->ex->is_owned || c->ex->on_turn == NULL)
+        return false;
+    return uv_fileno(&c->u.handle, &p.fd) == 0 && poll(&p, 1, 0) == 0;
 }
 
 void conn_feed(struct conn *c, const char *data, size_t len)
@@ -353,7 +356,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
         buf_fini(&c->ahead);
     /* No more will come: what is not answered by now has nobody waiting for it. */
     if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended) &&
-        !(c->ahead.len > 0 && is_resting(c)))
+        !(c->ahead.len > 0 && is_resting(c)) && !awaits_turn(c))
         conn_close(c);
     if (buf_failed(&c->ahead))
         conn_close(c);

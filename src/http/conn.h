@@ -22,11 +22,11 @@
 
 enum {
     CONN_READ_SIZE = 64 * 1024,          /* one read, and most that is kept unparsed */
-    CONN_BURST_MAX = 4,                  /* requests of one connection in a turn of the loop */
     CONN_LINGER_BYTES = 4 * 1024 * 1024, /* dropped after a refusal, then the door is shut */
     CONN_LINGER_MS = 2000,
-    CONN_REFUSING_MAX = 32,  /* over the cap and still being refused */
-    CONN_OPERATORS_MAX = 64, /* over the cap, for operators */
+    BODY_UNUSED_MAX = 4 * 1024, /* of a request that needs none */
+    CONN_REFUSING_MAX = 32,     /* over the cap and still being refused */
+    CONN_OPERATORS_MAX = 64,    /* over the cap, for operators */
     REPLY_MAX = 256 * 1024 * 1024,
     EXCHANGE_POOL_MAX = 64,
     EXCHANGE_KEEP_BYTES = 16 * 1024, /* buffers longer than this are not kept for the next */
@@ -40,7 +40,7 @@ enum conn_wait {
     CONN_WAIT_IDLE,
     CONN_WAIT_HEAD,
     CONN_WAIT_BODY,
-    CONN_WAIT_TURN, /* it asked ahead, or its body makes much work: others first */
+    CONN_WAIT_TURN, /* its body makes much work: others first */
     CONN_WAIT_WRITE,
     CONN_WAIT_LINGER,
     CONN_WAIT_COUNT
@@ -63,13 +63,31 @@ struct flight {
     bool is_flying;
 };
 
+/* What waits for its turn, of one caller; see turns.c. */
+struct share {
+    struct list_node link; /* lane->ring, while something waits */
+    struct list requests;  /* of exchanges that are not begun */
+    struct list answers;   /* of exchanges that make a long answer */
+    int64_t balance;       /* cost of answers minus that of requests, as long as both wait */
+};
+
+/* Callers that share what one turn of the loop spends on requests. */
+struct lane {
+    struct list ring; /* of shares, the next first */
+    struct effort effort;
+};
+
+enum lane_kind { LANE_OPERATORS, LANE_OTHERS, LANE_COUNT };
+
 /* Whose connections count together. */
 struct caller {
     struct map_node node;
     uint64_t who;
-    size_t open;
+    size_t refs; /* connections, with those that are being closed */
+    size_t open; /* without them */
     size_t held; /* bytes */
     bool is_guest;
+    struct share share;
 };
 
 struct conn {
@@ -95,8 +113,6 @@ struct conn {
     enum conn_wait wait;
     bool is_reading;
     bool is_eof;
-    unsigned burst; /* requests begun at `burst_ns`, in one turn of the loop */
-    uint64_t burst_ns;
     struct effort effort; /* of its bodies */
     bool is_running;      /* inside conn_run() */
     bool is_refused;      /* over max_connections */
@@ -126,8 +142,11 @@ struct http_exchange {
     void *sent_ctx;
     void (*on_taken)(void *ctx, int result);
     void *taken_ctx;
-    struct list_node turn_link; /* server->turns, while on_turn is not NULL */
-    void (*on_turn)(struct http_exchange *ex);
+    void (*on_turn)(struct http_exchange *ex); /* not NULL: it waits for its turn */
+    struct list_node turn_link;                /* turn_list */
+    struct list *turn_list;                    /* of turn_share, or server->parked */
+    struct share *turn_share;
+    uint64_t turn;         /* of the loop, in which it had its turn to begin */
     uint64_t length_left;  /* of a sized answer: what is still to be written */
     uint64_t body_left_ns; /* that the body may still take, and since when that runs */
     uint64_t body_since_ns;
@@ -166,8 +185,11 @@ struct http_server {
     char *read_buf;   /* shared: what is read is parsed or copied at once */
     struct buf scratch;
     struct effort effort; /* of all bodies */
-    struct list turns;    /* of exchanges: long answers that wait for their turn */
-    struct effort turn_effort;
+    struct lane lanes[LANE_COUNT];
+    struct share operators; /* on a Unix socket */
+    struct share proven;    /* without a caller of their own */
+    struct share strangers;
+    struct list parked; /* of exchanges: their turn came while the server was paused */
     struct rt_task turn_task;
     struct rt_timer turn_timer;
     struct http_stats stats;
@@ -206,9 +228,10 @@ void server_check_closed(struct http_server *s);
 void conn_accept(struct http_server *s, uv_stream_t *listener, bool is_tcp);
 
 /* callers.c */
-/* An accepted connection, its peer known; and one that is being closed. */
+/* An accepted connection, its peer known; one that is being closed; and one whose memory is free. */
 void callers_add(struct conn *c);
 void callers_remove(struct conn *c);
+void callers_forget(struct conn *c);
 /* Most of `max` that TCP may have: a part is kept for the Unix socket. */
 size_t callers_tcp_part(const struct http_server *s, size_t max);
 /* False when `who` has its share of the connections already. */
@@ -270,8 +293,19 @@ void exchange_refuse(struct http_exchange *ex, int code, const char *message,
 void exchange_lost(struct http_exchange *ex);
 
 /* turns.c */
+void turns_init(struct http_server *s);
+void turns_init_share(struct share *share);
+/* A request of this connection can be served now: there is room for it, and nobody else waits. */
+bool turns_have_room(const struct conn *c);
+/* It has begun in this turn of the loop and is short: `go` needs no room of its own. */
+bool turns_has_begun(const struct http_exchange *ex);
+/* Calls `go` now and counts what it makes; or in its caller's turn. Not when the client goes before. */
+void turns_go(struct http_exchange *ex, void (*go)(struct http_exchange *ex));
+void turns_wait(struct http_exchange *ex, void (*go)(struct http_exchange *ex));
 /* It does not wait for its turn any more. */
 void turns_leave(struct http_exchange *ex);
+/* The server is not paused any more. */
+void turns_resume(struct http_server *s);
 
 /* answer.c */
 /* Queues the interim answer that a client with Expect waits for. */

@@ -156,14 +156,25 @@ static uint64_t body_limit(const struct http_exchange *ex)
 
     if (route->body_max > 0)
         return route->body_max;
-    return (route->flags & HTTP_STREAM) != 0 ? UINT64_MAX : ex->conn->server->limits.max_body_bytes;
+    if ((route->flags & HTTP_STREAM) != 0)
+        return UINT64_MAX;
+    /* Nobody looks at it, so it must not take memory: the health can be asked by strangers. */
+    if (route->method == HTTP_METHOD_GET || (route->flags & HTTP_OPEN) != 0)
+        return MIN_OF(ex->conn->server->limits.max_body_bytes, (size_t) BODY_UNUSED_MAX);
+    return ex->conn->server->limits.max_body_bytes;
+}
+
+static int ask_guard(struct http_exchange *ex, struct err *err)
+{
+    const struct http_server_config *config = &ex->conn->server->config;
+
+    return config->guard != NULL ? config->guard(ex, ex->match.route, err) : SP_OK;
 }
 
 static bool guard_refuses(struct http_exchange *ex)
 {
-    const struct http_server_config *config = &ex->conn->server->config;
     struct err err = {0};
-    int r = config->guard != NULL ? config->guard(ex, ex->match.route, &err) : SP_OK;
+    int r = ask_guard(ex, &err);
 
     if (ex->is_over_share) {
         exchange_refuse(ex, SP_TOO_MANY_CONNECTIONS,
@@ -210,14 +221,12 @@ static void start_buffered(struct http_exchange *ex)
     answer_continue(ex);
 }
 
-void exchange_start(struct http_exchange *ex)
+/* It is its turn. */
+static void begin(struct http_exchange *ex)
 {
     struct http_server *s = ex->conn->server;
 
     s->stats.requests++;
-    ex->input = ex->req.has_body ? EXCHANGE_BODY : EXCHANGE_DONE;
-    ex->body_left_ns = s->limits.header_timeout_ms * NS_PER_MS;
-    router_find(s->config.routes, ex->req.method, http_target(ex), &ex->match);
     if (ex->match.route == NULL) {
         refuse_route(ex);
         return;
@@ -236,14 +245,53 @@ void exchange_start(struct http_exchange *ex)
         start_buffered(ex);
 }
 
+static void begin_late(struct http_exchange *ex)
+{
+    ex->is_paused = false;
+    begin(ex);
+    conn_defer(ex->conn); /* its body may be there */
+}
+
+/* Whose turn it waits for, the guard knows. It is asked again when it is its turn. */
+static void wait_to_begin(struct http_exchange *ex)
+{
+    struct err err = {0};
+
+    if (ex->match.route != NULL)
+        (void) ask_guard(ex, &err);
+    ex->is_paused = true; /* its body waits, too */
+    turns_wait(ex, begin_late);
+}
+
+void exchange_start(struct http_exchange *ex)
+{
+    struct http_server *s = ex->conn->server;
+
+    ex->input = ex->req.has_body ? EXCHANGE_BODY : EXCHANGE_DONE;
+    ex->body_left_ns = s->limits.header_timeout_ms * NS_PER_MS;
+    router_find(s->config.routes, ex->req.method, http_target(ex), &ex->match);
+    if (turns_have_room(ex->conn))
+        turns_go(ex, begin);
+    else
+        wait_to_begin(ex);
+}
+
+static void handle_body(struct http_exchange *ex)
+{
+    ex->is_owned = true;
+    ex->match.route->handle(ex);
+}
+
 void exchange_finish_body(struct http_exchange *ex)
 {
     ex->input = EXCHANGE_DONE;
-    if ((ex->match.route->flags & HTTP_STREAM) == 0) {
-        ex->is_owned = true;
-        ex->match.route->handle(ex);
-    } else if (ex->on_end != NULL && !ex->is_ended) {
-        ex->on_end(ex);
+    if ((ex->match.route->flags & HTTP_STREAM) != 0) {
+        if (ex->on_end != NULL && !ex->is_ended)
+            ex->on_end(ex);
+    } else if (turns_has_begun(ex) || turns_have_room(ex->conn)) {
+        turns_go(ex, handle_body);
+    } else {
+        turns_wait(ex, handle_body);
     }
 }
 

@@ -67,10 +67,10 @@ bool held_refuses(struct http_exchange *ex)
     return true;
 }
 
-/* A handler works on the request: what comes now belongs to the next one. */
+/* A handler works on the request, or will: what comes now belongs to the next one. */
 static bool is_waiting(const struct http_exchange *ex)
 {
-    return ex->is_owned && ex->input == EXCHANGE_DONE && !ex->is_ended;
+    return (ex->is_owned || ex->on_turn != NULL) && ex->input == EXCHANGE_DONE && !ex->is_ended;
 }
 
 void held_check_input(struct conn *c)

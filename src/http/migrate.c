@@ -54,6 +54,7 @@ void server_run_all(struct http_server *s)
 void http_server_resume(struct http_server *s)
 {
     s->is_paused = false;
+    turns_resume(s);
     server_run_all(s);
 }
 

@@ -37,7 +37,7 @@ struct http_server *http_server_new(struct loop *l, const struct http_server_con
     list_init(&s->refusing);
     list_init(&s->listeners);
     list_init(&s->pool);
-    list_init(&s->turns);
+    turns_init(s);
     s->read_buf = xcalloc(1, CONN_READ_SIZE);
     buf_init(&s->scratch, REPLY_MAX);
     return s;
@@ -176,6 +176,14 @@ void http_server_set_limits(struct http_server *s, const struct http_limits *lim
     s->limits = *limits;
 }
 
+/* Somebody works on its request, or will when it is its turn. */
+static bool is_busy(const struct conn *c)
+{
+    const struct http_exchange *ex = c->ex;
+
+    return ex != NULL && (ex->is_owned || ex->is_ended || (ex->on_turn != NULL && !conn_holds(c)));
+}
+
 static void close_conns(struct list *conns, bool only_idle)
 {
     struct list_node *next;
@@ -186,7 +194,7 @@ static void close_conns(struct list *conns, bool only_idle)
         next = list_next(conns, n);
         if (c->is_staying)
             continue;
-        if (!only_idle || c->ex == NULL || !(c->ex->is_owned || c->ex->is_ended))
+        if (!only_idle || !is_busy(c))
             conn_close(c);
     }
 }

@@ -164,6 +164,37 @@ class Connections(CallersCase):
         wait_until(lambda: self.ask(daemon.socket, uid=5)[0] == 200, "there is room again")
 
 
+class Turns(CallersCase):
+    def test_requests_sent_ahead_keep_nobody_waiting(self):
+        machine = self.sim()
+        daemon = self.start(profiles={"default": {"backend": "sim", "warm": {"min": 0, "max": 0},
+                                                  "sim": {"socket": str(machine.socket)}}})
+        connections, ahead = 300, 20
+        greedy = [self.dial(daemon.socket, uid=12345) for _ in range(connections)]
+        other = self.dial(daemon.socket, uid=12346)
+        self.assertEqual(request(other)[0], 200)
+        os.kill(daemon.process.pid, signal.SIGSTOP)  # so that all of it is there before the first is served
+        try:
+            for sock in greedy:
+                sock.sendall(b"GET /v1/pool HTTP/1.1\r\nHost: x\r\n\r\n" * ahead)
+            body = b'{"thread_id": "t", "wait_ms": 20000}'
+            other.sendall(b"POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        finally:
+            os.kill(daemon.process.pid, signal.SIGCONT)
+        self.assertEqual(other.recv(100)[:13], b"HTTP/1.1 200 ")
+        # Each answer shows whether the other's request had been served when it was made.
+        before = sum(self.count_before(sock, ahead) for sock in greedy)
+        self.assertLess(before, connections * ahead / 20)
+
+    def count_before(self, sock, ahead):
+        text = b""
+        while text.count(b"HTTP/1.1 200 ") < ahead or not text.endswith(b"}"):
+            got = sock.recv(1 << 20)
+            self.assertTrue(got, text[-200:])
+            text += got
+        return text.count(b'"total":0,')
+
+
 class Limits(CallersCase):
     """What counts is the profile of the box that is changed."""
 

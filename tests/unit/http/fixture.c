@@ -38,7 +38,10 @@ static void on_sent(void *ctx, int result)
 static void on_gone(void *ctx)
 {
     struct fixture *f = ctx;
+    struct http_stats stats;
 
+    http_server_get_stats(f->server, &stats);
+    f->gone_buffered = stats.buffered;
     f->gone++;
     f->pending = NULL;
     f->paused = NULL;
@@ -244,6 +247,16 @@ static void on_turn(struct http_exchange *ex)
     reply_long(ex, 600 * 1024);
 }
 
+static void handle_mark(struct http_exchange *ex)
+{
+    struct fixture *f = fixture_of(ex);
+    char id[8];
+
+    assert_true(f->marks < MARKS_MAX && http_query(ex, "id", id, sizeof(id)));
+    f->mark_ids[f->marks++] = (unsigned) strtoul(id, NULL, 10);
+    http_reply(ex, 200, "text/plain", "", 0);
+}
+
 static void handle_turn(struct http_exchange *ex)
 {
     http_set_ctx(ex, fixture_of(ex), on_gone);
@@ -312,6 +325,8 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_GET, "/big", handle_big, 0, 0, "8 MiB at once"},
     {HTTP_METHOD_GET, "/page", handle_page, 0, 0, "600 KiB at once"},
     {HTTP_METHOD_GET, "/turn", handle_turn, 0, 0, "600 KiB when it is its turn"},
+    {HTTP_METHOD_GET, "/mark", handle_mark, 0, 0, "counted"},
+    {HTTP_METHOD_POST, "/mark", handle_mark, 0, 0, "counted, with a body"},
     {HTTP_METHOD_GET, "/parts", handle_parts, 0, 0, "2 MiB in parts, each when it is its turn"},
     {HTTP_METHOD_GET, NULL, NULL, 0, 0, NULL},
 };

@@ -15,7 +15,7 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
-enum { TURNS_MAX = 64, PARTS_BYTES = 2 * 1024 * 1024 };
+enum { TURNS_MAX = 64, MARKS_MAX = 8192, PARTS_BYTES = 2 * 1024 * 1024 };
 enum { WAIT_MS = 20000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
 
 struct fixture {
@@ -28,6 +28,7 @@ struct fixture {
     struct http_exchange *pending; /* the last /wait */
     unsigned waits;
     unsigned gone;
+    size_t gone_buffered; /* http_stats.buffered when the last of them went */
     unsigned sent_ok;
     unsigned sent_io;
     unsigned ended;        /* uploads */
@@ -43,6 +44,8 @@ struct fixture {
     unsigned turns; /* answers of /turn that were made, and the `id` of each */
     unsigned turn_ids[TURNS_MAX];
     unsigned parts; /* of /parts */
+    unsigned marks; /* answers of /mark, and the `id` of each */
+    unsigned mark_ids[MARKS_MAX];
     int guard_code;
     bool is_operator; /* connections from now on are an operator's; with share_percent only */
     struct http_peer peer;

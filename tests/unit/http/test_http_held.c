@@ -166,6 +166,27 @@ static void test_input_behind_requests_that_wait(void **state)
     finish();
 }
 
+/* What a closed connection held counts until it is free. */
+static void test_closed_connections(void **state)
+{
+    static char rest[30000];
+
+    (void) state;
+    memset(rest, 'x', sizeof(rest) - 1);
+    memcpy(rest, "\r\n", 2);
+    start(BUDGET);
+    send_all(clients, "a", "GET /wait", rest);
+    fixture_until(&fx, stats().buffered >= COUNT * sizeof(rest));
+    for (unsigned i = 0; i < COUNT; i++) {
+        unsigned gone = fx.gone;
+
+        client_close(&clients[i]);
+        fixture_until(&fx, fx.gone == gone + 1);
+        assert_in_range(fx.gone_buffered, (COUNT - i) * sizeof(rest), BUDGET);
+    }
+    finish();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +194,7 @@ int main(void)
         cmocka_unit_test(test_bodies_that_do_not_end),
         cmocka_unit_test(test_streams_that_nobody_reads),
         cmocka_unit_test(test_input_behind_requests_that_wait),
+        cmocka_unit_test(test_closed_connections),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

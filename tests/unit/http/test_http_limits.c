@@ -126,6 +126,13 @@ static void test_body_size(void **state)
     check_text("PUT /upload/small HTTP/1.1\r\nContent-Length: 101\r\n\r\n", 413, "body_too_large");
     check_text("POST /echo HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n", 413,
                "body_too_large");
+    /* Nobody needs it, so it must not be kept: strangers may ask for the health. */
+    check_text("GET /healthz HTTP/1.1\r\nContent-Length: 4097\r\n\r\n", 413, "body_too_large");
+    check_text("GET /items/1 HTTP/1.1\r\nContent-Length: 4097\r\n\r\n", 413, "body_too_large");
+    client_open(&c, &fx);
+    client_expect(&c, "GET /healthz HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 200);
+    client_expect(&c, "GET /healthz HTTP/1.1\r\n\r\n", 200);
+    client_close(&c);
     /* The same with a client that sends it anyhow. */
     buf_puts(&text, "POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
     for (unsigned i = 0; i < 1000000; i++)
