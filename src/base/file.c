@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,15 @@ int file_make_dir(const char *path, struct err *err)
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return err_sys(err, SP_IO, errno, "directory '%.160s'", path);
     return SP_OK;
+}
+
+const char *file_boot_dir(void)
+{
+    const char *own = getenv("XDG_RUNTIME_DIR");
+
+    if (access("/run", W_OK) == 0)
+        return "/run";
+    return own != NULL && own[0] == '/' ? own : NULL;
 }
 
 int file_open_regular(const char *path, int *ret_fd)

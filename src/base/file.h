@@ -13,6 +13,8 @@ enum { FILE_NOT_REGULAR = -1 };
 
 /* One directory for us alone (0700), in one that exists. It may be there already. */
 MUST_CHECK int file_make_dir(const char *path, struct err *err);
+/* A directory of files that a start of the machine removes; NULL: none that we may write to. */
+const char *file_boot_dir(void);
 /* For reading. 0, an errno or FILE_NOT_REGULAR: a pipe, say, for whose writer nobody waits. */
 MUST_CHECK int file_open_regular(const char *path, int *ret_fd);
 /* Appends all that follows in `fd`. 0 or an errno; EFBIG: it is more than `out` takes. */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -232,20 +232,16 @@ static void on_store_state(void *ctx, bool is_up, const char *reason)
     engine_post(e, &ev);
 }
 
-/* A directory of files that a start of the machine removes; NULL: none that we may write to. */
 static const char *boot_dir(void)
 {
-    const char *own = getenv("XDG_RUNTIME_DIR");
+    const char *dir = file_boot_dir();
 
-    if (access("/run", W_OK) == 0)
-        return "/run";
-    if (own != NULL && own[0] == '/')
-        return own;
-    log_warn("store.no_boot_stamp", LF_STR("directory", "/run"),
-             LF_STR("effect",
-                    "an older copy of the whole state directory is not recognised; set "
-                    "XDG_RUNTIME_DIR to a directory that a start of the machine empties"));
-    return NULL;
+    if (dir == NULL)
+        log_warn("store.no_boot_stamp", LF_STR("directory", "/run"),
+                 LF_STR("effect",
+                        "an older copy of the whole state directory is not recognised; set "
+                        "XDG_RUNTIME_DIR to a directory that a start of the machine empties"));
+    return dir;
 }
 
 static int open_store(struct engine *e, struct err *err)

@@ -2,6 +2,7 @@
 that run are their owners' again, boxes that are gone are told to be, and what is not ours stays as it is."""
 
 import hashlib
+import json
 import os
 import pathlib
 import sqlite3
@@ -9,7 +10,7 @@ import threading
 
 from docker_case import AGREE_S, INSTANCE, FleetCase, engines, main, wait_until
 from engine_case import Proxy
-from harness import SLOW
+from harness import SLOW, WAIT_S, Daemon
 
 OTHER = {"sandpool.instance": "somebody", "sandpool.box": "00000000000000ab", "sandpool.profile": "default"}
 
@@ -39,6 +40,32 @@ class Daemons(FleetCase):
         self.assertEqual(refused.child.returncode, 1)
         self.assertIn("another daemon", refused.output())
         self.assertAllKept(daemon)
+
+    def test_another_daemon_of_the_same_instance(self):
+        """Each would take the other's boxes for left over."""
+        daemon = self.fleet()
+        before = self.made()
+        place = pathlib.Path(self.directory) / "other"
+        place.mkdir()
+        other = Daemon(place, json.loads(daemon.config.read_text()))
+        self.refuse(other, daemon)
+        daemon.kill()
+        daemon.start()  # nobody has to remove anything
+        self.refuse(other, daemon)
+        daemon.takeover()
+        self.refuse(other, daemon)
+        self.assertLessEqual(before.items(), self.made().items())
+        self.assertAllKept(daemon)
+
+    def made(self):
+        return {box_id: container["Id"] for box_id, container in self.containers().items()}
+
+    def refuse(self, other, daemon):
+        other.start(wait=False)
+        self.addCleanup(other.process.kill)
+        self.assertNotEqual(other.process.child.wait(WAIT_S), 0)
+        self.assertIn("another daemon of the instance", other.process.output())
+        self.assertIn(f"'{daemon.state.resolve()}'", other.process.output())
 
     def kill_and_see(self, name):
         """Returns when the engine tells that the box has ended, which is some 50 ms before its lists say so."""

@@ -27,6 +27,7 @@ static bool free_owner(struct closing *c)
     docker_adopt_free(d);
     docker_remove_group(d);
     boxes_fini(&d->boxes);
+    docker_unclaim(d);
     free(d->old);
     free(d);
     return true;
@@ -41,6 +42,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     int rc;
 
     d->base.ops = &docker_ops;
+    d->claim_fd = -1;
     d->loop = env->loop;
     d->http = env->http;
     d->events = env->events;

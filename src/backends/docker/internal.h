@@ -285,6 +285,8 @@ struct docker {
     char tls_ca[CONFIG_PATH_MAX + 1];
     char tls_cert[CONFIG_PATH_MAX + 1];
     char tls_key[CONFIG_PATH_MAX + 1];
+    char claim[DOCKER_PATH_MAX];  /* the file, see claim.c */
+    int claim_fd;                 /* -1: none */
     char dir[DOCKER_PATH_MAX];    /* <state_dir>/docker; "": could not be made */
     char agent[DOCKER_PATH_MAX];  /* "": none */
     char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
@@ -331,6 +333,10 @@ static inline struct docker *docker_of_call(const struct call *c)
 
 /* For the audit trail; nothing while closing. */
 void docker_notify(struct docker *d, const struct backend_notice *n);
+
+/* claim.c: SP_CONFIG when another daemon has this instance on this engine. */
+MUST_CHECK int docker_claim(struct docker *d, const char *state_dir, struct err *err);
+void docker_unclaim(struct docker *d);
 
 /* setup.c, address.c */
 MUST_CHECK int docker_setup(struct docker *d, const struct backend_env *env,

@@ -38,6 +38,8 @@ int docker_setup(struct docker *d, const struct backend_env *env,
 {
     int rc = docker_take_address(d, profile, err);
 
+    if (rc == SP_OK)
+        rc = docker_claim(d, env->state_dir, err);
     if (rc != SP_OK)
         return rc;
     d->call_ns = profile->docker.call_timeout_s * NS_PER_S;
