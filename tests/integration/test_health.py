@@ -80,6 +80,27 @@ class Health(TestCase):
         self.assertEqual(client.acquire("t", wait_ms=1000).status, 503)
         self.assertAgree(daemon, client, "could not be made")
 
+    def test_a_full_disk(self):
+        """Nobody gets a box that is to be made, but those that there are can be had."""
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}})
+        client = self.client(daemon)
+        self.wait_blank(client, 1)
+        config = json.loads(daemon.config.read_text())
+        daemon.write_config({**config, "store": {"min_free": "64T"}})
+        self.assertOk(client.post("/v1/pool/reload"))
+        wait_until(lambda: "below the floor" in client.get("/readyz").text, "it is noticed")
+        self.wait_blank(client, 1)
+        ready = self.assertOk(client.get("/readyz"))
+        self.assertTrue(ready["ready"] and ready["profiles"][0]["ready"], ready)
+        self.assertIn("below the floor", ready["profiles"][0]["reason"])
+        doctor = self.cli(daemon, "doctor")
+        self.assertNotEqual(doctor.returncode, 0, doctor.stdout)
+        self.assertIn("only boxes that there are can be had", " ".join(doctor.stdout.split()))
+        self.assertIn("below the floor", self.cli(daemon, "pool").stdout)
+        self.assertOk(client.acquire("a", wait_ms=0))
+        self.assertAgree(daemon, client, "below the floor")
+        self.assertEqual(client.acquire("b", wait_ms=0).status, 503)
+
     def test_strangers_are_not_shown_the_profiles(self):
         port = free_port()
         self.daemon(tcp={"listen": f"127.0.0.1:{port}", "tokens": {"ci": "t" * 32}})
