@@ -71,6 +71,22 @@ class Health(TestCase):
         self.assertEqual(refused.status, 503, refused)
         self.assertAgree(daemon, client, "runc-of-this-test is not installed")
 
+    def test_a_runtime_that_cannot_be_tried(self):
+        """The base of boxes cannot be made, on a full disk, say: that is no word about the runtime."""
+        programs = {}
+        for name in ("runc-here", "helper"):
+            programs[name] = pathlib.Path(self.directory) / name
+            programs[name].write_text("#!/bin/sh\nexit 1\n")
+            os.chmod(programs[name], 0o755)
+        instance = "test-health-" + os.path.basename(self.directory)[-8:]
+        self.addCleanup(remove_groups, instance)
+        daemon = self.daemon({"backend": "oci", "runtime": str(programs["runc-here"]), "warm": {"min": 0, "max": 0}},
+                             instance=instance, helper={"path": str(programs["helper"])})
+        shown = " ".join(self.cli(daemon, "doctor").stdout.split())
+        self.assertIn("not tried yet", shown)
+        self.assertIn("none could be tried: see `rootfs host`", shown)
+        self.assertNotIn("Install one", shown)
+
     def test_boxes_that_cannot_be_made(self):
         """The breaker is open, and nobody can be served; with a blank box somebody can."""
         daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"fail_percent": 100},
