@@ -24,7 +24,7 @@ static void add_trouble(struct out_table *t, const struct json *profile)
     char text[400];
     const char *reason = show_str(profile, "reason");
 
-    if (!str_is_empty(reason)) { /* nobody gets a box of it */
+    if (!str_is_empty(reason)) { /* nobody gets a box of it, or none is made */
         out_cell(t, reason);
         return;
     }

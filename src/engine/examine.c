@@ -82,6 +82,9 @@ static void examine_profiles(struct examiner *x)
         if (engine_profile_trouble(e, i, why, sizeof(why)))
             backend_report(&x->profiles, BACKEND_FINDING_FAIL, pool_profile(e->pool, i)->name, "%s",
                            why);
+        else if (!str_is_empty(why))
+            backend_report(&x->profiles, BACKEND_FINDING_WARN, pool_profile(e->pool, i)->name,
+                           "only boxes that there are can be had: %s", why);
         else
             backend_report(&x->profiles, BACKEND_FINDING_OK, pool_profile(e->pool, i)->name,
                            "boxes can be had");

@@ -30,8 +30,6 @@ static bool has_trouble(struct engine *e, char *dst, size_t cap)
     else if (stats.mode != POOL_RUNNING)
         str_copy_cut(dst, cap,
                      stats.mode == POOL_PAUSED ? "the pool is paused" : "the pool is draining");
-    else if (disk->is_low)
-        str_copy_cut(dst, cap, disk->reason);
     else
         return false;
     return true;
@@ -97,7 +95,10 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         str_copy_cut(dst, cap, "the profile is gone from the configuration");
     else if (!str_is_empty(b->trouble) && !(view.is_open && view.failed_at_ns > b->trouble_ns))
         str_copy_cut(dst, cap, b->trouble);
-    else if (view.by_state[POOL_BLANK] > 0)
+    else if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */
+        str_copy_cut(dst, cap, engine_disk(e)->reason);
+        return view.by_state[POOL_BLANK] == 0;
+    } else if (view.by_state[POOL_BLANK] > 0)
         return false;
     else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
         return true;

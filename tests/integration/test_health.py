@@ -71,6 +71,22 @@ class Health(TestCase):
         self.assertEqual(refused.status, 503, refused)
         self.assertAgree(daemon, client, "runc-of-this-test is not installed")
 
+    def test_a_runtime_that_cannot_be_tried(self):
+        """The base of boxes cannot be made, on a full disk, say: that is no word about the runtime."""
+        programs = {}
+        for name in ("runc-here", "helper"):
+            programs[name] = pathlib.Path(self.directory) / name
+            programs[name].write_text("#!/bin/sh\nexit 1\n")
+            os.chmod(programs[name], 0o755)
+        instance = "test-health-" + os.path.basename(self.directory)[-8:]
+        self.addCleanup(remove_groups, instance)
+        daemon = self.daemon({"backend": "oci", "runtime": str(programs["runc-here"]), "warm": {"min": 0, "max": 0}},
+                             instance=instance, helper={"path": str(programs["helper"])})
+        shown = " ".join(self.cli(daemon, "doctor").stdout.split())
+        self.assertIn("not tried yet", shown)
+        self.assertIn("none could be tried: see `rootfs host`", shown)
+        self.assertNotIn("Install one", shown)
+
     def test_boxes_that_cannot_be_made(self):
         """The breaker is open, and nobody can be served; with a blank box somebody can."""
         daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"fail_percent": 100},
@@ -79,6 +95,27 @@ class Health(TestCase):
         self.assertReady(daemon, client)
         self.assertEqual(client.acquire("t", wait_ms=1000).status, 503)
         self.assertAgree(daemon, client, "could not be made")
+
+    def test_a_full_disk(self):
+        """Nobody gets a box that is to be made, but those that there are can be had."""
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}})
+        client = self.client(daemon)
+        self.wait_blank(client, 1)
+        config = json.loads(daemon.config.read_text())
+        daemon.write_config({**config, "store": {"min_free": "64T"}})
+        self.assertOk(client.post("/v1/pool/reload"))
+        wait_until(lambda: "below the floor" in client.get("/readyz").text, "it is noticed")
+        self.wait_blank(client, 1)
+        ready = self.assertOk(client.get("/readyz"))
+        self.assertTrue(ready["ready"] and ready["profiles"][0]["ready"], ready)
+        self.assertIn("below the floor", ready["profiles"][0]["reason"])
+        doctor = self.cli(daemon, "doctor")
+        self.assertNotEqual(doctor.returncode, 0, doctor.stdout)
+        self.assertIn("only boxes that there are can be had", " ".join(doctor.stdout.split()))
+        self.assertIn("below the floor", self.cli(daemon, "pool").stdout)
+        self.assertOk(client.acquire("a", wait_ms=0))
+        self.assertAgree(daemon, client, "below the floor")
+        self.assertEqual(client.acquire("b", wait_ms=0).status, 503)
 
     def test_strangers_are_not_shown_the_profiles(self):
         port = free_port()

@@ -138,8 +138,19 @@ static void report_tool(struct backend_exam *r, const char *subject, const char 
         backend_report(r, BACKEND_FINDING_WARN, subject, "%s is not installed: %s", name, what_for);
 }
 
-static void report_runtimes(struct backend_exam *r, const struct oci *o)
+/* A trial needs the base. Without it nobody knows what the runtimes are like. */
+static bool is_untried(const struct oci_runtime *r)
 {
+    char path[OCI_PATH_MAX];
+
+    return r->trial != OCI_WORKS && r->trial != OCI_FAILED &&
+           (r->name[0] == '/' ? access(r->name, X_OK) == 0
+                              : oci_find_program(r->name, path, sizeof(path)));
+}
+
+static void report_runtimes(struct backend_exam *r, struct oci *o)
+{
+    bool has_untried = false;
     bool has_one = false;
 
     for (unsigned i = 0; i < o->runtime_count; i++) {
@@ -156,11 +167,17 @@ static void report_runtimes(struct backend_exam *r, const struct oci *o)
         } else if (one->trial == OCI_FAILED) {
             backend_report(r, BACKEND_FINDING_WARN, subject, "%.60s cannot be used: %.240s",
                            one->path, one->why.msg);
+        } else if (is_untried(one)) {
+            has_untried = true;
+            backend_report(r, BACKEND_FINDING_WARN, subject, "not tried yet");
         } else {
             backend_report(r, BACKEND_FINDING_WARN, subject, "not installed");
         }
     }
-    if (!has_one)
+    if (!has_one && has_untried)
+        backend_report(r, BACKEND_FINDING_FAIL, "runtime",
+                       "none could be tried: see `rootfs host`");
+    else if (!has_one)
         backend_report(r, BACKEND_FINDING_FAIL, "runtime",
                        "none works. Install one: apt-get install %s",
                        o->is_cgroup_v2 ? "crun (or runc)" : "runc");

@@ -1,6 +1,7 @@
 /* health.c - whether the process is alive, whether it can serve, and what it is. */
 #include <unistd.h>
 
+#include "base/str.h"
 #include "dialects/native/internal.h"
 #include "sandpool/version.h"
 
@@ -16,7 +17,7 @@ static void put_profile(struct json_out *o, const char *name, bool is_ready, con
     json_begin_obj(o, NULL);
     json_put_str(o, "name", name);
     json_put_bool(o, "ready", is_ready);
-    json_put_str(o, "reason", is_ready ? NULL : why);
+    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
     json_end(o);
 }
 
@@ -52,7 +53,7 @@ void api_readyz(struct http_exchange *ex)
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_bool(&o, "ready", is_ready);
-    json_put_str(&o, "reason", is_ready ? NULL : why);
+    json_put_str(&o, "reason", str_is_empty(why) ? NULL : why);
     if (api_identify(ex, &caller))
         put_profiles(&o, api);
     json_end(&o);
