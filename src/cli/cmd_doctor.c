@@ -205,7 +205,7 @@ static int show(struct cli *c, const char *text)
     }
     run_terminal_size(&cols, &rows);
     if (cli_wants_json(c))
-        (void) fprintf(c->out, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+        (void) fprintf(c->out, "%s%s", text, text[MAX_OF(strlen(text), 1) - 1] == '\n' ? "" : "\n");
     for (size_t i = 0; i < json_len(backends) && !cli_wants_json(c); i++)
         print_backend(json_at(backends, i), MAX_OF(cols, 60U), c->out);
     (void) json_doc_free(doc);

@@ -61,7 +61,7 @@ void reconcile_settle(struct engine *e)
     if (stats.asking > 0 && !e->is_closing) /* whoever closes asks nobody any more */
         return;
     while (!list_is_empty(&e->rounds))
-        round_end(container_of(list_first(&e->rounds), struct round, link));
+        round_end(container_of(list_pop_front(&e->rounds), struct round, link));
 }
 
 static void round_note(struct round *round, bool is_clean, size_t seen)
@@ -173,7 +173,8 @@ static void on_join_timer(struct rt_timer *timer)
 static void join_next(struct engine *e)
 {
     while (!list_is_empty(&e->joins)) {
-        struct list_op *l = container_of(list_first(&e->joins), struct list_op, link);
+        struct list_node *first = list_first(&e->joins);
+        struct list_op *l = container_of(first, struct list_op, link);
         struct pool_event ev = {.kind = POOL_EV_LISTED};
 
         ev.u.listed.backend = l->backend;
@@ -186,6 +187,7 @@ static void join_next(struct engine *e)
             return;
         }
         list_remove(&e->joins, &l->link);
+        assert(list_first(&e->joins) != first); /* which analyzers do not see */
         list_end(l, true);
     }
 }

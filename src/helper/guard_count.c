@@ -101,8 +101,7 @@ static uint64_t count_unix(const struct guard_count *c)
         unsigned long number;
 
         line += *line == '\n';
-        if (strncmp(line, "UNIX", 4) == 0 &&
-            sscanf(line, "%*[A-Z-] %lu %lu", &size, &number) == 2) /* NOLINT(cert-err34-c) */
+        if (strncmp(line, "UNIX", 4) == 0 && sscanf(line, "%*[A-Z-] %lu %lu", &size, &number) == 2)
             count += number;
     }
     return count;
@@ -173,8 +172,8 @@ static struct opens read_opens(const struct guard_count *c)
     read_report(c->opens, text);
     names = strstr(text, "\nTcp: ");
     numbers = names != NULL ? strstr(names + 1, "\nTcp: ") : NULL;
-    if (numbers == NULL || sscanf(numbers, "\nTcp: %*s %*s %*s %*s %llu %llu", &o.active,
-                                  &o.passive) != 2) /* NOLINT(cert-err34-c) */
+    if (numbers == NULL ||
+        sscanf(numbers, "\nTcp: %*s %*s %*s %*s %llu %llu", &o.active, &o.passive) != 2)
         o = (struct opens){UINT32_MAX, 0};
     return o;
 }

@@ -107,6 +107,7 @@ static void become_network(const struct plan *p, int box_pid, const struct pipes
         _exit(127);
     for (size_t i = 0; p->network[i] != NULL; i++)
         argv[i] = filled(p->network[i], box_pid);
+    assert(argv[0] != NULL); /* else nobody asks for a network */
     /* pasta takes it for a failure when it finds the signal ignored; it ignores it by itself. */
     (void) signal(SIGPIPE, strstr(argv[0], "pasta") != NULL ? SIG_DFL : SIG_IGN);
     if (setsid() > 0 && limit_files(p) && null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&

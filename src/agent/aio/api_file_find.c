@@ -63,6 +63,7 @@ static int find(struct file_find *f, const struct json *req, const char *key, un
     if (rc == SP_OK)
         rc = file_find_run(f, glob_depth(&glob), true);
     glob_fini(&glob);
+    f->glob = NULL;
     if (rc == SP_OK)
         file_find_sort(f, FILE_ORDER_NAME, false);
     return rc;

@@ -462,10 +462,8 @@ void shell_session_remove(struct shell_session *s)
 
 void shell_sessions_free(struct agent *a)
 {
-    struct list_node *n = list_first(&a->shell_sessions);
+    struct list_node *n;
 
-    while (n != NULL) {
+    while ((n = list_pop_front(&a->shell_sessions)) != NULL)
         shell_session_remove(of(n));
-        n = list_first(&a->shell_sessions);
-    }
 }
