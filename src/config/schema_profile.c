@@ -37,8 +37,8 @@ static const struct config_key keys[] = {
                    "host: this machine's own network, loopback services included: no isolation."),
     PROFILE_CHOICE(
         sockets, CONFIG_SPEC, sockets_names, "any",
-        "Only for oci with `network: none`. unix: a box makes Unix sockets only, no connections "
-        "even to itself: internet sockets use memory that the kernel does not count for the box "
+        "Only for oci with `network: none`. unix: a box makes Unix and netlink sockets only, no "
+        "connections even to itself: internet sockets use memory that the kernel does not count for the box "
         "(SECURITY.md)."),
     PROFILE(
         limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
