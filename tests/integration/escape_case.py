@@ -143,7 +143,7 @@ def setUpModule():
 
 class Attempt(unittest.TestCase):
     def assertRefused(self, seen, allowed=REFUSED):
-        """Each of these attempts, told by name."""
+        """Each of these attempts; those that were not refused are named."""
         self.assertEqual({k: v for k, v in seen.items() if v not in allowed}, {})
 
     def plant(self, directory, mode=0o600):

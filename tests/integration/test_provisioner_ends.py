@@ -164,7 +164,7 @@ class TestRestart(ProvisionerCase):
         self.check(lambda daemon: daemon.kill())
 
     def test_killed_between_commit_and_answer(self):
-        """The caller was told nothing and asks again: it is the same box, not a second one."""
+        """The caller got no answer and asks again: it is the same box, not a second one."""
         if not subprocess.run([BIN / "sandpoold", "--fault-points"], stdout=subprocess.PIPE,
                               timeout=60, check=True).stdout:
             self.skipTest("the fault points are not compiled in")
