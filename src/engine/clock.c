@@ -5,9 +5,11 @@
  * After another start of the machine only the wall clock joins the two. The rows are then behind or ahead of it
  * by what the clock was set by until then, which is kept with the offset. */
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/str.h"
 #include "engine/internal.h"
 
@@ -17,13 +19,10 @@ enum {
 
 static bool read_line(const char *path, char *dst, size_t cap)
 {
-    FILE *f = fopen(path, "re");
-    bool is_read = f != NULL && fgets(dst, (int) cap, f) != NULL;
+    bool is_read = file_read_start(AT_FDCWD, path, dst, cap) > 0;
 
     if (is_read)
         dst[strcspn(dst, "\n")] = '\0';
-    if (f != NULL)
-        (void) fclose(f); /* was only read */
     return is_read;
 }
 
