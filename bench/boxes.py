@@ -227,8 +227,8 @@ def bench_exec(b):
     for _ in range(b.count(2000)):
         bare.append(spawn_true())
         begin = time.monotonic()
-        process = json.loads(agent.call("POST", "/v1/agent/processes", start))
-        agent.call("POST", f"/v1/agent/processes/{process['id']}/wait", "{}")
+        process = json.loads(agent.call("POST", "/v1/agent/jobs", start))
+        agent.call("POST", f"/v1/agent/jobs/{process['job']}/wait", "{}")
         through.append(time.monotonic() - begin)
     a, z = statistics.median(bare) * 1e6, statistics.median(through) * 1e6
     b.row(f"true through the agent (start, wait) - posix_spawn of true (n={len(bare)})",

@@ -167,6 +167,7 @@ void process_release(struct process *p);
 /* signal_name.c */
 /* Signal by name, "SIGTERM" or "TERM", or by number; 0 when unknown. */
 int process_signal_number(const char *name);
+/* Valid until the next call. */
 const char *process_signal_name(int signum);
 /* The field `signal` of a request; absent: *ret is left alone. */
 MUST_CHECK int process_signal_field(const struct json *obj, int *ret, struct err *err);

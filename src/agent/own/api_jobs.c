@@ -1,5 +1,6 @@
-/* api_process.c - /v1/agent/processes: the agent's own interface to processes, for what the sandbox
- * API lacks. Answers are plain objects; errors have the same form as the daemon's. */
+/* api_jobs.c - /v1/agent/jobs: commands that run on when their caller goes. A job is a process of the
+ * process table, seen from outside. Answers are plain objects; errors have the same form as the
+ * daemon's. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { TAG_MAX = 128, STDIN_BODY_MAX = 1024 * 1024, WAIT_MS_MAX = 7 * 24 * 3600 * 1000 };
+enum {
+    TAG_MAX = 128,
+    STDIN_BODY_MAX = 1024 * 1024,
+    TIMEOUT_S_MAX = 7 * 24 * 3600,
+    WAIT_S_MAX = 3600
+};
+
+#define WAIT_DEFAULT_NS (60 * NS_PER_S)
 
 struct waiter {
     struct agent *agent;
@@ -27,10 +35,10 @@ struct process *process_of(struct http_exchange *ex)
     struct process *p = NULL;
     uint64_t id;
 
-    if (str_parse_u64(http_path_param(ex, "id"), 1, UINT64_MAX, &id))
+    if (str_parse_u64(http_path_param(ex, "job"), 1, UINT64_MAX, &id))
         p = process_find(a->processes, id);
     if (p == NULL)
-        http_reply_error(ex, SP_NOT_FOUND, "no such process", 0);
+        http_reply_error(ex, SP_NOT_FOUND, "no such job", 0);
     return p;
 }
 
@@ -53,21 +61,23 @@ void process_put(struct json_out *o, const struct process *p)
     char text[32];
 
     (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) p->id);
-    json_put_str(o, "id", text);
+    json_put_str(o, "job", text);
     json_put_i64(o, "pid", p->pid);
     json_put_str(o, "command", p->command);
     json_put_str(o, "tag", p->tag);
     json_put_bool(o, "pty", p->is_pty);
     json_put_str(o, "outcome", process_outcome_name(p->outcome));
-    if (is_running)
-        json_put_null(o, "exit_code");
-    else
+    if (p->outcome == PROCESS_EXITED)
         json_put_i64(o, "exit_code", p->exit_code);
+    else
+        json_put_null(o, "exit_code");
     json_put_str(o, "signal", p->signum != 0 ? process_signal_name(p->signum) : NULL);
     str_iso8601(text, rt_wall_at(rt, p->started_ns));
     json_put_str(o, "started_at", text);
     json_put_u64(o, "duration_ms",
                  ((is_running ? rt_now(rt) : p->ended_ns) - p->started_ns) / NS_PER_MS);
+    json_put_u64(o, "stdout_bytes", p->streams[PROCESS_STDOUT].output.end);
+    json_put_u64(o, "stderr_bytes", p->streams[PROCESS_STDERR].output.end);
     put_stream(o, "stdout", p, PROCESS_STDOUT);
     put_stream(o, "stderr", p, PROCESS_STDERR);
 }
@@ -114,14 +124,13 @@ static int read_program(const struct json *root, struct launch *l, struct err *e
 
 static int read_start(const struct json *root, struct launch *l, struct err *err)
 {
-    static const char *const known[] = {"argv", "command", "cwd",        "env",  "stdin",
-                                        "pty",  "tag",     "timeout_ms", "user", NULL};
+    static const char *const known[] = {"argv", "command", "cwd",       "env",  "stdin",
+                                        "pty",  "tag",     "timeout_s", "user", NULL};
     struct spawn_request *s = &l->request.spawn;
     const struct json *env = NULL;
     const struct json *pty = NULL;
     const char *cwd = NULL;
     const char *user = NULL;
-    uint64_t timeout_ms = 0;
     int r = json_only_fields(root, known, err);
 
     if (r == SP_OK)
@@ -139,7 +148,7 @@ static int read_start(const struct json *root, struct launch *l, struct err *err
     if (r == SP_OK)
         r = json_field_bool(root, "stdin", &s->want_stdin, err);
     if (r == SP_OK)
-        r = json_field_u64(root, "timeout_ms", 0, WAIT_MS_MAX, &timeout_ms, err);
+        r = agent_field_seconds(root, "timeout_s", TIMEOUT_S_MAX, &l->request.timeout_ns, err);
     if (r == SP_OK)
         r = json_field_obj(root, "pty", &pty, err);
     if (r == SP_OK && pty != NULL)
@@ -147,7 +156,6 @@ static int read_start(const struct json *root, struct launch *l, struct err *err
     if (r == SP_OK)
         r = json_field_obj(root, "env", &env, err);
     s->want_pty = pty != NULL;
-    l->request.timeout_ns = timeout_ms * NS_PER_MS;
     return r == SP_OK ? launch_set_env(l, env, err) : r;
 }
 
@@ -167,7 +175,7 @@ static void handle_start(struct http_exchange *ex)
     if (r == SP_OK)
         r = process_start(a->processes, &l.request, &p, &err);
     if (r == SP_OK)
-        reply_process(ex, 201, p);
+        reply_process(ex, 200, p);
     else
         http_reply_err(ex, &err);
     launch_fini(&l);
@@ -190,7 +198,7 @@ static void handle_list(struct http_exchange *ex)
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_begin_arr(&o, "processes");
+    json_begin_arr(&o, "jobs");
     put_list(&o, &a->processes->finished);
     put_list(&o, &a->processes->running);
     json_end(&o);
@@ -320,19 +328,22 @@ static void wait_for(struct http_exchange *ex, struct process *p, uint64_t timeo
 
 static void handle_wait(struct http_exchange *ex)
 {
+    static const char *const known[] = {"timeout_s", NULL};
     struct process *p = process_of(ex);
     struct json_doc *doc = p != NULL ? agent_read_body(ex) : NULL;
-    uint64_t timeout_ms = UINT64_MAX;
+    uint64_t timeout_ns = WAIT_DEFAULT_NS;
     struct err err;
     int r;
 
     if (doc == NULL)
         return;
-    r = json_field_u64(json_root(doc), "timeout_ms", 0, WAIT_MS_MAX, &timeout_ms, &err);
+    r = json_only_fields(json_root(doc), known, &err);
+    if (r == SP_OK)
+        r = agent_field_seconds(json_root(doc), "timeout_s", WAIT_S_MAX, &timeout_ns, &err);
     if (r != SP_OK)
         http_reply_err(ex, &err);
     else
-        wait_for(ex, p, timeout_ms == UINT64_MAX ? RT_NEVER : timeout_ms * NS_PER_MS);
+        wait_for(ex, p, timeout_ns);
     (void) json_doc_free(doc);
 }
 
@@ -346,19 +357,18 @@ static void handle_delete(struct http_exchange *ex)
     wait_for(ex, p, RT_NEVER);
 }
 
-const struct http_route own_process_routes[] = {
-    {HTTP_METHOD_POST, "/v1/agent/processes", handle_start, 0, 0, "start a process"},
-    {HTTP_METHOD_GET, "/v1/agent/processes", handle_list, 0, 0, "running and kept processes"},
-    {HTTP_METHOD_GET, "/v1/agent/processes/{id}", handle_get, 0, 0, "one process"},
-    {HTTP_METHOD_GET, "/v1/agent/processes/{id}/output", process_stream_output, 0, 0,
+const struct http_route own_job_routes[] = {
+    {HTTP_METHOD_POST, "/v1/agent/jobs", handle_start, 0, 0, "start a job"},
+    {HTTP_METHOD_GET, "/v1/agent/jobs", handle_list, 0, 0, "running and kept jobs"},
+    {HTTP_METHOD_GET, "/v1/agent/jobs/{job}", handle_get, 0, 0, "one job"},
+    {HTTP_METHOD_GET, "/v1/agent/jobs/{job}/output", process_stream_output, 0, 0,
      "its output from an offset, as bytes or events"},
-    {HTTP_METHOD_POST, "/v1/agent/processes/{id}/stdin", handle_stdin, 0, STDIN_BODY_MAX,
+    {HTTP_METHOD_POST, "/v1/agent/jobs/{job}/stdin", handle_stdin, 0, STDIN_BODY_MAX,
      "bytes for its input"},
-    {HTTP_METHOD_POST, "/v1/agent/processes/{id}/resize", handle_resize, 0, 0,
-     "size of its terminal"},
-    {HTTP_METHOD_POST, "/v1/agent/processes/{id}/signal", handle_signal, 0, 0,
-     "a signal to its group"},
-    {HTTP_METHOD_POST, "/v1/agent/processes/{id}/wait", handle_wait, 0, 0, "wait for its end"},
-    {HTTP_METHOD_DELETE, "/v1/agent/processes/{id}", handle_delete, 0, 0, "kill its group"},
+    {HTTP_METHOD_POST, "/v1/agent/jobs/{job}/resize", handle_resize, 0, 0, "size of its terminal"},
+    {HTTP_METHOD_POST, "/v1/agent/jobs/{job}/signal", handle_signal, 0, 0, "a signal to its group"},
+    {HTTP_METHOD_POST, "/v1/agent/jobs/{job}/wait", handle_wait, 0, 0, "wait for its end"},
+    {HTTP_METHOD_DELETE, "/v1/agent/jobs/{job}", handle_delete, 0, 0,
+     "end it with its descendants"},
     {.pattern = NULL},
 };
