@@ -140,7 +140,7 @@ static void encode(const struct run *r, struct buf *out)
 
 static void start(struct run *r)
 {
-    struct sp_box_call call = {.method = "POST", .target = "/v1/agent/jobs"};
+    struct sp_box_call call = {.method = "POST", .target = "/jobs"};
     struct sp_failure f = {.code = SP_BAD_REQUEST};
     struct buf body;
 
@@ -360,7 +360,7 @@ static void kill_command(struct run *r)
     char target[96];
     struct sp_box_call call = {.method = "DELETE", .target = target};
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/jobs/%s", r->id);
+    (void) snprintf(target, sizeof(target), "/jobs/%s", r->id);
     /* Asked for, not waited for: the agent takes its time between TERM and KILL. */
     if (sp_box_begin(r->control, &call, NULL) == SP_OK)
         (void) sp_box_wait(r->control, 200, NULL);
@@ -382,7 +382,7 @@ static int open_boxes(struct run *r, const struct sp_lease *lease, struct sp_fai
                                &r->control};
 
     for (size_t i = 0; i < ARRAY_LEN(boxes); i++) {
-        *boxes[i] = sp_box_new(lease, f);
+        *boxes[i] = sp_box_new_direct(lease, f);
         if (*boxes[i] == NULL)
             return f->code;
     }

@@ -71,7 +71,7 @@ static void begin(struct run *r, enum run_call kind, const char *what, const voi
     struct sp_box_call call = {.method = "POST", .target = target, .body = body, .len = len};
     struct sp_failure f;
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/jobs/%s/%s", r->id, what);
+    (void) snprintf(target, sizeof(target), "/jobs/%s/%s", r->id, what);
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     r->call = kind;
     if (sp_box_begin(r->control, &call, &f) != SP_OK)

@@ -110,9 +110,9 @@ static void follow(struct run *r, struct run_stream *s)
     struct sp_box_call call = {.method = "GET", .target = target, .on_data = on_data, .ctx = s};
     struct sp_failure f;
 
-    (void) snprintf(
-        target, sizeof(target), "/v1/agent/jobs/%s/output?stream=%s&follow=1&offset=%llu", r->id,
-        s == &r->streams[RUN_STDERR] ? "stderr" : "stdout", (unsigned long long) s->offset);
+    (void) snprintf(target, sizeof(target), "/jobs/%s/output?stream=%s&follow=1&offset=%llu", r->id,
+                    s == &r->streams[RUN_STDERR] ? "stderr" : "stdout",
+                    (unsigned long long) s->offset);
     s->is_new = true;
     if (sp_box_begin(s->box, &call, &f) != SP_OK)
         run_fail(r, &f);
@@ -135,7 +135,7 @@ static void ask(struct run *r)
     struct sp_box_call call = {.method = "GET", .target = target};
     struct sp_failure f;
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/jobs/%s", r->id);
+    (void) snprintf(target, sizeof(target), "/jobs/%s", r->id);
     r->phase = RUN_ASKING;
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     if (sp_box_begin(r->streams[RUN_STDOUT].box, &call, &f) != SP_OK)
