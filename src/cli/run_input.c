@@ -126,7 +126,7 @@ static void end_input_call(struct run *r, int code, const struct sp_failure *f)
     } else if (code == SP_QUEUE_FULL || code == SP_NO_MEMORY) {
         in->retry_ms = run_now_ms() + in->pause_ms;
         in->pause_ms = MIN_OF(in->pause_ms * 2, (uint64_t) PAUSE_MAX_MS);
-    } else if (code == SP_SANDBOX_LOST || code == SP_NOT_FOUND) {
+    } else if (code == SP_JOB_ENDED || code == SP_NOT_FOUND) {
         stop_input(in); /* the command reads no more */
     } else {
         run_fail(r, f);

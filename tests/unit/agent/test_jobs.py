@@ -111,7 +111,7 @@ class Outcome(AgentTest):
         self.wait(pid)
         self.assertIn(b"usr1", self.process(pid, "/output").body)
         wait_until(lambda: not self.process(pid).json["stdout"]["open"], "nobody holds it")
-        self.assertEqual(self.post(f"{JOBS}/{pid}/signal", {"signal": "TERM"}).status, 410)
+        self.assertEqual(self.post(f"{JOBS}/{pid}/signal", {"signal": "TERM"}).status, 409)
 
     def test_wait_has_a_limit(self):
         pid = self.start(command="sleep 300")
@@ -186,7 +186,7 @@ class Streams(AgentTest):
         self.assertEqual(self.call("POST", target + "?eof=1", b"two\xff").status, 200)
         self.assertEqual(self.wait(pid)["exit_code"], 0)
         self.assertEqual(self.process(pid, "/output").body, b"\x00onetwo\xff")
-        self.assertEqual(self.call("POST", target, b"late").status, 410)
+        self.assertEqual(self.call("POST", target, b"late").status, 409)
 
     def test_stdin_is_bounded(self):
         pid = self.start(argv=["sleep", "300"], stdin=True)
