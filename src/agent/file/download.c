@@ -118,6 +118,7 @@ static bool send_head(const struct download *d, int fd, uint64_t len)
     struct file_head head;
 
     file_head_init(&head, d->bytes.is_partial ? 206 : 200, len);
+    head.form = FILE_FORM_SIZED;
     head.size = (uint64_t) d->st.st_size;
     head.start = d->bytes.start;
     head.end = d->bytes.end;
