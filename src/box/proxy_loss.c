@@ -96,7 +96,7 @@ void box_proxy_cut(struct box_proxy *p, uint64_t box, const char *reason)
         str_copy_cut(g->reason, sizeof(g->reason), reason);
         if (list_is_linked(&g->judged))
             drop(g, true, reason);
-        else
+        else if (op_is_active(&g->up.op))
             op_cancel(&g->up.op); /* proxy_loss_begin() follows, unless it is over already */
     }
 }

@@ -68,7 +68,9 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
 {
     struct judge *j = ctx;
 
-    if (j->loss != NULL && verdict != POOL_DEAD &&
+    /* Absent: its backend does not know it, and it does not answer. The pool waits for more before it gives a box
+     * up, but this call had its connection broken, too. */
+    if (j->loss != NULL && verdict != POOL_DEAD && verdict != POOL_ABSENT &&
         pool_find_box(engine_pool(j->api->engine), j->box) != NULL) {
         engine_ask_box(j->api->engine, j->box, on_answered, j);
         return;
