@@ -29,11 +29,14 @@
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
+    X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
     X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \
     X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                       \
     X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")               \
+    X(TRANSPORT_LOST, "transport_lost", 502, false, "the connection to the sandbox broke")        \
+    X(PORT_CLOSED, "port_closed", 502, true, "nothing listens on this port of the sandbox")       \
     X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")               \
     X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")   \
     X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")           \
