@@ -281,10 +281,10 @@ static int copy_out(struct copy *k, struct sp_failure *f)
     if (r != SP_OK)
         return r;
     if (there == KIND_NONE) {
-        *f = (struct sp_failure){.code = SP_NOT_FOUND};
+        *f = (struct sp_failure){.code = SP_IO};
         (void) snprintf(f->message, sizeof(f->message), "there is no '%.300s' in the box",
                         k->there);
-        return SP_NOT_FOUND;
+        return SP_IO;
     }
     if (!str_copy(to, sizeof(to), k->here) ||
         (look_here(to, &st) == KIND_DIRECTORY && !put_into(to, k->there)))

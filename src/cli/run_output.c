@@ -111,7 +111,7 @@ static bool on_data(void *ctx, const char *data, size_t len)
 static bool try_again(struct run *r, struct run_stream *s, int code)
 {
     bool has_daemon = r->place->client != NULL;
-    bool is_away = code == SP_CONNECT_FAILED || code == SP_STARTING;
+    bool is_away = code == SP_CONNECT_FAILED || code == SP_STARTING || code == SP_TRANSPORT_LOST;
 
     if (s->retries >= (has_daemon ? DAEMON_RETRIES_MAX : RETRIES_MAX) ||
         !(code == SP_IO || (has_daemon && is_away)))
