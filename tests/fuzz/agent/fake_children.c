@@ -18,6 +18,7 @@
 #include "agent/file/frame.h"
 #include "agent/process/spawn.h"
 #include "agent/process/strays.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/rand.h"
 
