@@ -290,7 +290,8 @@ static void on_data(void *ctx, const char *data, size_t len)
     size_t unsent = 0;
 
     len = file_result_feed(r, data, len, &data);
-    if (r->is_bad) {
+    if (r->is_bad ||
+        (file_result_has_head(r) && r->head.status < 400 && r->head.form != FILE_FORM_SIZED)) {
         fail(d, 500, "the file helper gave no valid answer");
         return;
     }

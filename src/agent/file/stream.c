@@ -166,6 +166,10 @@ static bool pass_on(struct stream *s, const char *data, size_t len)
 {
     const struct file_result *r = &s->result;
 
+    if (s->call->begin == NULL) {
+        fail(s, 500, "the file helper gave no valid answer");
+        return false;
+    }
     if (!s->is_begun) {
         s->call->begin(s->ex, &r->head, s->request);
         s->is_begun = true;

@@ -14,7 +14,7 @@
 
 enum { TEXT_MAX = 256 * 1024 };
 
-static const char *type_of(mode_t mode)
+const char *files_type_name(mode_t mode)
 {
     if (S_ISREG(mode))
         return "file";
@@ -31,7 +31,7 @@ void files_put_entry(struct json_out *o, int dir, const char *name, const char *
 
     json_put_str(o, "name", name);
     json_put_str(o, "path", path);
-    json_put_str(o, "type", type_of(st->st_mode));
+    json_put_str(o, "type", files_type_name(st->st_mode));
     json_put_u64(o, "size", (uint64_t) st->st_size);
     (void) snprintf(text, sizeof(text), "%04o", st->st_mode & 07777);
     json_put_str(o, "mode", text);

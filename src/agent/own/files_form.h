@@ -61,6 +61,8 @@ MUST_CHECK int files_field_path(struct files_request *r, const struct json *body
                                 char *dst);
 MUST_CHECK int files_field_mode(struct files_request *r, const struct json *body);
 
+/* file, directory, symlink or other. */
+const char *files_type_name(mode_t mode);
 void files_put_entry(struct json_out *o, int dir, const char *name, const char *path,
                      const struct stat *st);
 /* The entry of `path` as the whole answer, or an error. */

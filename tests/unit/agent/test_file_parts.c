@@ -432,14 +432,43 @@ static void test_result_in_pieces(void **state)
     file_result_fini(&r);
 }
 
+static void test_result_of_long_work(void **state)
+{
+    struct file_head heads[3];
+    struct file_result r;
+    const char *rest;
+
+    (void) state;
+    file_head_init(&heads[0], FILE_STATUS_WORKING, 0);
+    heads[1] = heads[0];
+    file_head_init(&heads[2], 200, 2);
+    for (size_t cut = 1; cut < sizeof(heads); cut++) {
+        file_result_init(&r, true);
+        assert_int_equal(file_result_feed(&r, (const char *) heads, cut, &rest), 0);
+        assert_false(file_result_has_head(&r));
+        assert_int_equal(
+            file_result_feed(&r, (const char *) heads + cut, sizeof(heads) - cut, &rest), 0);
+        assert_true(file_result_has_head(&r));
+        assert_int_equal(file_result_feed(&r, "ok", 2, &rest), 0); /* it is kept */
+        assert_true(file_result_is_done(&r));
+        assert_string_equal(buf_str(&r.body), "ok");
+        file_result_fini(&r);
+    }
+    file_result_init(&r, false); /* a call with a deadline has no signs of life */
+    assert_int_equal(file_result_feed(&r, (const char *) heads, sizeof(heads[0]), &rest), 0);
+    assert_true(r.is_bad);
+    file_result_fini(&r);
+}
+
 static void test_result_that_is_none(void **state)
 {
     struct file_head good;
-    struct file_head bad[8];
+    struct file_head bad[11];
     struct file_result r;
 
     (void) state;
     file_head_init(&good, 200, 4);
+    good.form = FILE_FORM_SIZED;
     good.size = 10;
     good.start = 2;
     good.end = 6;
@@ -453,6 +482,9 @@ static void test_result_that_is_none(void **state)
     bad[5].end = 11;
     bad[6].mtime_ns = UINT32_MAX;
     bad[7].size = UINT64_MAX;
+    bad[8].form = FILE_FORM_COUNT;
+    bad[9].form = FILE_FORM_FRAMES; /* with a length */
+    bad[10].status = FILE_STATUS_WORKING;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         file_result_init(&r, true);
         assert_int_equal(give(&r, &bad[i], sizeof(bad[i])), 0);
@@ -492,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_regex_hostile),
         cmocka_unit_test(test_byte_range),
         cmocka_unit_test(test_result_in_pieces),
+        cmocka_unit_test(test_result_of_long_work),
         cmocka_unit_test(test_result_that_is_none),
     };
 

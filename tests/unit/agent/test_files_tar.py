@@ -44,7 +44,7 @@ class TarTest(FilesTest):
                 what = os.readlink(path) if os.path.islink(path) else b"d" if os.path.isdir(path) else \
                     pathlib.Path(os.fsdecode(path)).read_bytes()
                 found[os.path.relpath(path, os.fsencode(top))] = (
-                    what, 0 if os.path.islink(path) else st.st_mode, int(st.st_mtime))
+                    (what, 0, 0) if os.path.islink(path) else (what, st.st_mode, int(st.st_mtime)))
         return found
 
     def pack(self, path):
