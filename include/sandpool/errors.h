@@ -26,6 +26,7 @@
     X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
       "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(UPGRADE_REQUIRED, "upgrade_required", 426, false, "this path is for WebSockets")            \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
@@ -33,6 +34,7 @@
     X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \
     X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                       \
     X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")               \
+    X(PORT_CLOSED, "port_closed", 502, false, "nobody listens on that port of the sandbox")       \
     X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")               \
     X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")   \
     X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")           \
