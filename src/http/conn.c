@@ -322,8 +322,11 @@ static size_t advance(struct conn *c, const char *data, size_t len)
                 break;
             continue;
         }
-        if (!can_take_input(c, len - used))
-            break;
+        if (!can_take_input(c, len - used)) {
+            if (!upgrade_step(c, used == len))
+                break;
+            continue;
+        }
         if (c->ex == NULL) {
             if (data[used] == '\r' || data[used] == '\n') {
                 used++; /* a stray line end between requests is no request */
@@ -336,7 +339,6 @@ static size_t advance(struct conn *c, const char *data, size_t len)
         else
             used += feed(c, data + used, len - used);
     }
-    upgrade_step(c, used == len);
     return used;
 }
 

@@ -315,8 +315,8 @@ void turns_resume(struct http_server *s);
 /* upgrade.c */
 /* Gives `data` to the handler of an upgraded exchange; returns the bytes used. */
 size_t upgrade_feed(struct http_exchange *ex, const char *data, size_t len);
-/* Ends our side when that is due; when all input was taken and no more will come, its handler is notified. */
-void upgrade_step(struct conn *c, bool is_all_taken);
+/* Ends our side when that is due; when all input was taken and no more will come, its handler is notified: true. */
+bool upgrade_step(struct conn *c, bool is_all_taken);
 static inline bool conn_is_upgraded(const struct conn *c)
 {
     return c->ex != NULL && c->ex->is_upgraded;

@@ -90,17 +90,18 @@ static void shut(struct conn *c)
         conn_close(c);
 }
 
-void upgrade_step(struct conn *c, bool is_all_taken)
+bool upgrade_step(struct conn *c, bool is_all_taken)
 {
     struct http_exchange *ex = c->ex;
 
     if (c->phase != CONN_OPEN || !conn_is_upgraded(c) || ex->is_ended)
-        return;
+        return false;
     if (ex->is_shutting && !ex->is_shut && !conn_is_sending(c))
         shut(c);
     if (c->phase != CONN_OPEN || !c->is_eof || !is_all_taken || ex->is_paused || ex->is_end_known)
-        return;
+        return false;
     ex->is_end_known = true;
     if (ex->on_end != NULL)
         ex->on_end(ex);
+    return true;
 }

@@ -7,8 +7,10 @@
 
 extern const struct http_route own_activity_routes[];
 extern const struct http_route own_agent_routes[];
+extern const struct http_route own_attach_routes[];
 extern const struct http_route own_directory_routes[];
 extern const struct http_route own_env_routes[];
+extern const struct http_route own_port_routes[];
 extern const struct http_route own_process_routes[];
 
 #endif

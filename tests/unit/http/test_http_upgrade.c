@@ -26,6 +26,7 @@ static struct {
     bool wants_echo;
     bool wants_late; /* upgraded by the test, not by the handler */
     bool wants_pause;
+    bool wants_bye; /* ends when the client does */
     size_t highest;
     unsigned drains;
 } seen;
@@ -53,9 +54,13 @@ static void on_data(struct http_exchange *ex, const char *data, size_t len)
         http_body_pause(ex);
 }
 
-static void on_end(struct http_exchange *ex UNUSED)
+static void on_end(struct http_exchange *ex)
 {
     seen.ends++;
+    if (seen.wants_bye) {
+        (void) http_write(ex, "bye", 3);
+        http_end(ex);
+    }
 }
 
 static void on_drain(struct http_exchange *ex UNUSED)
@@ -275,6 +280,22 @@ static void test_half_close(void **state UNUSED)
     assert_int_equal(seen.gone, 0);
 }
 
+/* A handler may end it from inside its callback. */
+static void test_ends_at_the_end(void **state UNUSED)
+{
+    struct client c;
+
+    seen.wants_bye = true;
+    open_upgraded(&c);
+    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    client_wait_eof(&c);
+    assert_string_equal(buf_str(&c.in), "bye");
+    fixture_until(&fx, http_server_connections(fx.server) == 0);
+    assert_int_equal(seen.sent, 1);
+    assert_int_equal(seen.gone, 0);
+    client_close(&c);
+}
+
 /* All that was written comes before the end of our side. */
 static void test_shut_behind_much(void **state UNUSED)
 {
@@ -455,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_upgraded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wanted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_half_close, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ends_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shut_behind_much, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_never_reads, setup, teardown),
