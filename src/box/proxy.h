@@ -31,6 +31,9 @@ struct box_proxy_to {
     const char *url;
     const char *token;
     const char *rest; /* of the target: what the box gets */
+    /* 0: the box's own server; else a port of its loopback, by way of its agent, and that server gets no token. */
+    uint16_t port;
+    bool want_tcp; /* with `port`: a request with "Upgrade: tcp" becomes a connection to it */
 };
 
 MUST_CHECK int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret,
