@@ -27,6 +27,7 @@
     X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
       "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(UPGRADE_REQUIRED, "upgrade_required", 426, false, "this path is for WebSockets")            \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \

@@ -7,6 +7,7 @@
 
 extern const struct http_route own_activity_routes[];
 extern const struct http_route own_agent_routes[];
+extern const struct http_route own_attach_routes[];
 extern const struct http_route own_directory_routes[];
 extern const struct http_route own_env_routes[];
 extern const struct http_route own_exec_routes[];
@@ -15,5 +16,6 @@ extern const struct http_route own_files_routes[];
 extern const struct http_route own_files_tar_routes[];
 extern const struct http_route own_files_watch_routes[];
 extern const struct http_route own_job_routes[];
+extern const struct http_route own_port_routes[];
 
 #endif

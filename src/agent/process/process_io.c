@@ -125,8 +125,10 @@ static void on_stream(uv_poll_t *poll, int status, int events)
 {
     struct process_stream *s = container_of(poll, struct process_stream, poll);
 
-    if ((events & UV_WRITABLE) != 0)
+    if ((events & UV_WRITABLE) != 0) {
         write_terminal(s->process);
+        process_notify(s->process); /* there is room for more input */
+    }
     if (status < 0 || (events & ~UV_WRITABLE) != 0)
         read_up_to(s, READS_PER_TURN);
 }
@@ -148,9 +150,12 @@ static void write_pipe(struct process *p)
 
 static void on_stdin(uv_poll_t *poll, int status, int events)
 {
+    struct process *p = container_of(poll, struct process, stdin_poll);
+
     (void) status; /* the write will say it again */
     (void) events;
-    write_pipe(container_of(poll, struct process, stdin_poll));
+    write_pipe(p);
+    process_notify(p); /* there is room for more */
 }
 
 static int open_polled(struct process *p, uv_poll_t *poll, int fd, int *ret_fd, struct err *err)
