@@ -20,6 +20,7 @@
     X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")  \
     X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")   \
     X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                          \
+    X(JOB_ENDED, "job_ended", 409, false, "the job has ended, or takes no input")                 \
     X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                \
     X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")              \
     X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                 \

@@ -36,8 +36,8 @@ void agent_close_sessions(struct agent *a)
 /* The first route that matches a request serves it. */
 static const struct http_route *const interfaces[] = {
     aio_sandbox_routes, own_agent_routes,     own_activity_routes, own_env_routes,
-    aio_bash_routes,    own_process_routes,   aio_shell_routes,    aio_shell_session_routes,
-    aio_file_routes,    own_directory_routes,
+    aio_bash_routes,    own_job_routes,       aio_shell_routes,    aio_shell_session_routes,
+    aio_file_routes,    own_directory_routes, own_exec_routes,
 };
 
 struct http_route *agent_routes_new(void)

@@ -131,7 +131,7 @@ static void encode(const struct run *r, struct buf *out)
     if (r->input.is_open)
         json_put_bool(&o, "stdin", true);
     if (c->timeout_ms > 0)
-        json_put_u64(&o, "timeout_ms", c->timeout_ms);
+        json_put_num(&o, "timeout_s", (double) c->timeout_ms / 1000);
     if (c->want_tty)
         put_size(&o);
     json_end(&o);
@@ -140,7 +140,7 @@ static void encode(const struct run *r, struct buf *out)
 
 static void start(struct run *r)
 {
-    struct sp_box_call call = {.method = "POST", .target = "/v1/agent/processes"};
+    struct sp_box_call call = {.method = "POST", .target = "/v1/agent/jobs"};
     struct sp_failure f = {.code = SP_BAD_REQUEST};
     struct buf body;
 
@@ -169,7 +169,7 @@ static void begin_following(struct run *r)
 {
     const char *text = sp_box_answer(box_of(r));
     struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
-    const char *id = json_str(json_get(json_root(doc), "id"));
+    const char *id = json_str(json_get(json_root(doc), "job"));
     struct sp_failure f = {.code = SP_PROTOCOL,
                            .message = "the agent of the box has another version"};
     uint64_t now_ms = run_now_ms();
@@ -360,7 +360,7 @@ static void kill_command(struct run *r)
     char target[96];
     struct sp_box_call call = {.method = "DELETE", .target = target};
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s", r->id);
+    (void) snprintf(target, sizeof(target), "/v1/agent/jobs/%s", r->id);
     /* Asked for, not waited for: the agent takes its time between TERM and KILL. */
     if (sp_box_begin(r->control, &call, NULL) == SP_OK)
         (void) sp_box_wait(r->control, 200, NULL);

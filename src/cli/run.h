@@ -55,6 +55,8 @@ MUST_CHECK int run_signals_open(void);
 int run_signals_next(int fd);
 /* "INT" */
 const char *run_signal_name(int signum);
+/* "SIGKILL", as the agent names what ended a command, or "SIG34"; SIGTERM for what is not known. */
+int run_signal_number(const char *name);
 
 /* --- run_terminal.c --- */
 

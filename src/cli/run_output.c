@@ -111,8 +111,8 @@ static void follow(struct run *r, struct run_stream *s)
     struct sp_failure f;
 
     (void) snprintf(
-        target, sizeof(target), "/v1/agent/processes/%s/output?stream=%s&follow=1&offset=%llu",
-        r->id, s == &r->streams[RUN_STDERR] ? "stderr" : "stdout", (unsigned long long) s->offset);
+        target, sizeof(target), "/v1/agent/jobs/%s/output?stream=%s&follow=1&offset=%llu", r->id,
+        s == &r->streams[RUN_STDERR] ? "stderr" : "stdout", (unsigned long long) s->offset);
     s->is_new = true;
     if (sp_box_begin(s->box, &call, &f) != SP_OK)
         run_fail(r, &f);
@@ -135,7 +135,7 @@ static void ask(struct run *r)
     struct sp_box_call call = {.method = "GET", .target = target};
     struct sp_failure f;
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s", r->id);
+    (void) snprintf(target, sizeof(target), "/v1/agent/jobs/%s", r->id);
     r->phase = RUN_ASKING;
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     if (sp_box_begin(r->streams[RUN_STDOUT].box, &call, &f) != SP_OK)
@@ -178,9 +178,12 @@ static void report_losses(const struct run *r)
 static bool take_end(struct run *r, const struct json *process)
 {
     const char *outcome = json_str(json_get(process, "outcome"));
-    uint64_t code;
+    const char *signal = json_str(json_get(process, "signal"));
+    uint64_t code = 128 + (uint64_t) run_signal_number(signal != NULL ? signal : "SIGTERM");
 
-    if (outcome == NULL || !json_u64(json_get(process, "exit_code"), &code))
+    /* Only a command that ended by itself has an exit code. */
+    if (outcome == NULL || (!json_u64(json_get(process, "exit_code"), &code) &&
+                            (strcmp(outcome, "exited") == 0 || strcmp(outcome, "running") == 0)))
         return false;
     r->phase = RUN_FLUSHING;
     r->result.may_run = false;

@@ -20,7 +20,7 @@ RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
 MIB = 1024 * 1024
 GROUPS = pathlib.Path("/sys/fs/cgroup")
-PROCESSES = "/v1/agent/processes"
+JOBS = "/v1/agent/jobs"
 
 
 def why_not():
@@ -240,16 +240,16 @@ class Box:
 
     def start(self, command, **fields):
         key = "argv" if isinstance(command, list) else "command"
-        return self.json("POST", PROCESSES, {key: command, **fields}, 201)["id"]
+        return self.json("POST", JOBS, {key: command, **fields})["job"]
 
     def process(self, pid):
-        return self.json("GET", f"{PROCESSES}/{pid}")
+        return self.json("GET", f"{JOBS}/{pid}")
 
     def wait(self, pid, timeout_s=WAIT_S):
-        return self.json("POST", f"{PROCESSES}/{pid}/wait", {"timeout_ms": int(timeout_s * 1000)})
+        return self.json("POST", f"{JOBS}/{pid}/wait", {"timeout_s": timeout_s})
 
     def output(self, pid, stream="stdout"):
-        status, data = self.call("GET", f"{PROCESSES}/{pid}/output?stream={stream}")
+        status, data = self.call("GET", f"{JOBS}/{pid}/output?stream={stream}")
         assert status == 200, (status, data)
         return data.decode(errors="replace")
 

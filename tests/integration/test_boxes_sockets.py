@@ -241,7 +241,7 @@ class Floods(BoxCase):
         return ident, json.loads(box.output(ident))
 
     def stop(self, box, ident):
-        box.json("POST", f"/v1/agent/processes/{ident}/signal", {"signal": "KILL"})
+        box.json("POST", f"/v1/agent/jobs/{ident}/signal", {"signal": "KILL"})
         box.wait(ident)
 
     def test_what_sockets_hold(self):

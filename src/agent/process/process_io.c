@@ -71,6 +71,7 @@ static bool read_some(struct process_stream *s)
         return false;
     close_stream(s); /* the end; a terminal says EIO */
     process_notify(s->process);
+    process_look(s->process);
     return false;
 }
 
@@ -190,7 +191,7 @@ int process_write(struct process *p, const char *data, size_t len, struct err *e
     int fd = p->is_pty ? p->streams[0].fd : p->stdin_fd;
 
     if (fd < 0 || p->is_stdin_ending)
-        return err_set(err, SP_SANDBOX_LOST, "the process has no input (any more)");
+        return err_set(err, SP_JOB_ENDED, "the process has no input (any more)");
     if (len > PROCESS_STDIN_MAX - p->stdin_buf.len)
         return err_set(err, SP_QUEUE_FULL, "the process does not read its input: %zu bytes wait",
                        p->stdin_buf.len);
