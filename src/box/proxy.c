@@ -193,6 +193,29 @@ static size_t ready_bytes(struct passage *g, bool is_over)
     return whole;
 }
 
+/* A server that is no agent of ours does not know its paths, and has another form for errors. */
+static bool is_foreign(const struct passage *g)
+{
+    static const char form[] = "{\"error\":{";
+
+    return g->up.response.len < strlen(form) ||
+           memcmp(g->up.response.data, form, strlen(form)) != 0;
+}
+
+/* True: it is not known yet whether this is an answer of our agent. */
+static bool must_wait(struct passage *g, bool is_over)
+{
+    enum { ENOUGH = 16 };
+
+    if (g->is_begun || g->p->config.ask_loss == NULL || g->port != 0 ||
+        (g->up.status != 404 && g->up.status != 405) || http_method(g->ex) == HTTP_METHOD_HEAD)
+        return false;
+    if (!is_over && g->up.response.len < ENOUGH)
+        return true;
+    g->is_foreign = is_foreign(g);
+    return false;
+}
+
 /* What has come so far goes on; the box waits while the client is behind. */
 static void pass_answer(struct passage *g, bool is_over)
 {
@@ -200,6 +223,12 @@ static void pass_answer(struct passage *g, bool is_over)
     size_t len;
 
     moved(g);
+    if (must_wait(g, is_over))
+        return;
+    if (g->is_foreign) {
+        op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
+        return;
+    }
     if (!g->is_begun && !begin_answer(g)) {
         g->is_no_answer = true;
         op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
@@ -217,7 +246,7 @@ static void on_answer(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    if (g->ex != NULL && !g->is_no_answer)
+    if (g->ex != NULL && !g->is_no_answer && !g->is_foreign)
         pass_answer(g, false);
 }
 
@@ -230,6 +259,9 @@ static void refuse(struct passage *g, int result)
                     sp_error_info(result)->text);
     if (g->up.tunnel_status != 0 && g->up.tunnel_status / 100 != 2)
         g->p->config.refuse_port(g->ex, g->port, g->up.tunnel_status);
+    else if (g->is_foreign)
+        say(g->ex, 501, 0,
+            "This sandbox has no agent of sandpool: use its own API, at sandbox_url");
     else if (g->is_timed_out)
         say(g->ex, 504, 0, "The sandbox did not answer in time");
     else if (result == SP_CONNECT_FAILED)
@@ -245,9 +277,9 @@ static void on_done(struct op *op)
     struct passage *g = container_of(op, struct passage, up.op);
     int result = op->result;
 
-    if (g->ex != NULL && result == SP_OK && !g->is_no_answer)
+    if (g->ex != NULL && result == SP_OK && !g->is_no_answer && !g->is_foreign)
         pass_answer(g, true); /* what was held back */
-    if (g->is_no_answer)
+    if (g->is_no_answer || g->is_foreign)
         result = SP_PROTOCOL;
     if (g->ex != NULL && result == SP_OK) {
         if (g->is_bodyless)
@@ -309,9 +341,11 @@ static void start(struct passage *g)
     g->up.want_headers = true;
     g->up.response_max = ANSWER_MAX;
     g->up.on_data = on_answer;
-    /* libcurl repeats a request on a kept connection that breaks, and these may do something. */
-    g->up.want_fresh =
-        http_method(g->ex) != HTTP_METHOD_GET && http_method(g->ex) != HTTP_METHOD_HEAD;
+    /* libcurl repeats a request on a kept connection that breaks, and these may do something. To an agent those
+     * without a body may be repeated, and others are not. */
+    g->up.may_reuse = g->p->config.ask_loss != NULL && g->port == 0;
+    g->up.want_fresh = !g->up.may_reuse && http_method(g->ex) != HTTP_METHOD_GET &&
+                       http_method(g->ex) != HTTP_METHOD_HEAD;
     if (length != 0) {
         g->up.is_body_streamed = true;
         g->up.body_size = length;

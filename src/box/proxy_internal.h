@@ -50,6 +50,7 @@ struct passage {
     bool is_bodyless; /* it has none: it is given when it is over */
     bool is_timed_out;
     bool is_no_answer; /* the answer: it is not passed on */
+    bool is_foreign;   /* what answers is no agent of ours */
     bool is_torn;      /* a part of an event has been passed on */
     bool has_end;      /* the event `end` has */
     bool is_cut;       /* its box is gone: `reason` */

@@ -46,8 +46,10 @@ struct httpc_request {
     const char *body;
     size_t body_len;
     /* A body that comes in pieces, by httpc_body_write() and httpc_body_end(), instead of `body`.
-     * It cannot be sent twice, so it always goes over a new connection. */
+     * It cannot be sent twice, so it goes over a new connection, unless may_reuse: then the request fails when a
+     * kept one breaks, and is never repeated once a byte of the body was sent. */
     bool is_body_streamed;
+    bool may_reuse;
     int64_t body_size; /* of a streamed body; -1: not known, sent in chunks */
     /* Called from the loop when all that was written has been taken; may be NULL. Never after
      * on_done() was entered. */

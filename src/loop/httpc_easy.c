@@ -19,6 +19,7 @@ enum {
     AUTHORITIES_S = 60,
     STREAM_READ_SIZE = 64 * 1024,
     TUNNEL_KEY_MAX = 32,
+    REUSE_MAX_S = 30,
 };
 
 /* --- errors --- */
@@ -354,8 +355,10 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long) connect_timeout_ms);
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
     SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
-    if (r->want_fresh || r->is_body_streamed)
+    if (r->want_fresh || (r->is_body_streamed && !r->may_reuse))
         SET(CURLOPT_FRESH_CONNECT, 1L);
+    if (r->may_reuse) /* so that the server is not about to close it */
+        SET(CURLOPT_MAXAGE_CONN, (long) REUSE_MAX_S);
     if (r->want_fresh)
         SET(CURLOPT_FORBID_REUSE, 1L);
     return rc;

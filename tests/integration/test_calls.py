@@ -72,6 +72,18 @@ class Passing(CallsCase):
         self.assertIn("destroyed", self.message(answer))
         self.assertCode(self.call("POST", self.base + "/exec", {}, token=BOB), 404, "not_found")
 
+    def test_a_box_without_our_agent(self):
+        self.serve()
+        self.lease()
+        for reply in (b'{"detail":"Not Found"}', b'{"success":false,"message":"no such path","data":null}', b"", b"404",
+                      b'{"error":"Not Found, no such thing"}'):
+            self.up.acts["/v1/agent/exec"] = lambda call: (list(call.pieces()), call.reply(404, reply))[1]
+            self.assertCode(self.call("POST", self.base + "/exec", {}), 501, "unsupported")
+        ours = b'{"error":{"code":"file_not_found","message":"no such file","path":"a"}}'
+        self.up.acts["/v1/agent/files"] = lambda call: call.reply(404, ours)
+        self.assertCode(self.call("GET", self.base + "/files?path=a"), 404, "file_not_found")
+        self.assertEqual(self.call("HEAD", self.base + "/files?path=a").status, 404)
+
     def test_bodies_of_any_size_both_ways(self):
         self.serve()
         self.lease()
@@ -220,6 +232,27 @@ class Losing(CallsCase):
         self.died.set()
         with self.assertRaises(http.client.IncompleteRead):
             response.read()
+
+    def test_a_kept_connection_breaks(self):
+        """What may have been done is not repeated; a connection that is closed already is no trouble."""
+        self.serve()
+        self.lease()
+        plan = ["keep", "keep", "close", "keep", "break", "keep"]
+        done = []
+
+        def act(call):
+            step = plan[len(done)]
+            done.append((step, id(call.connection), sum(len(piece) for piece in call.pieces())))
+            if step != "break":
+                call.reply(200, b"{}")
+            return step == "keep"
+
+        self.up.acts["/v1/agent/exec"] = act
+        codes = [self.call("POST", self.base + "/exec", b"12345").code for _ in plan]
+        self.assertEqual(codes, [None, None, None, None, "transport_lost", None])
+        self.assertEqual([step for step, _, _ in done], plan)
+        self.assertEqual({size for _, _, size in done}, {5})
+        self.assertEqual(done[0][1], done[1][1], "the connection is kept")
 
     def test_the_caller_goes(self):
         connection = self.start()

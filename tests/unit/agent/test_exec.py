@@ -145,6 +145,14 @@ class Outcome(ExecTest):
         self.assertEqual((got["outcome"], got["exit_code"], got["stderr"], len(pids)), ("timed_out", None, "last\n", 4))
         self.assertEqual([p for p in pids if is_alive(p)], [])
 
+    def test_one_that_takes_long_to_die_is_waited_for(self):
+        """The kernel needs some time for the end of a program with much memory."""
+        large = "import os, signal; signal.signal(15, signal.SIG_IGN); x = b'x' * 300000000; print(os.getpid(), flush=True); signal.pause()"
+        job = self.start(command=f'python3 -c "{large}" & wait')
+        pid = int(wait_until(lambda: self.process(job, "/output").body, "it has its memory"))
+        self.assertEqual(self.call("DELETE", f"{JOBS}/{job}").json["signal"], "SIGTERM")
+        self.assertFalse(is_alive(pid))
+
     def test_timeout_of_one_that_obeys(self):
         got = self.exec("trap 'echo bye; exit 5' TERM; echo hi; sleep 300 & wait", timeout_s=0.5)
         self.assertEqual((got["outcome"], got["exit_code"], got["signal"], got["stdout"]), ("timed_out", None, None, "hi\nbye\n"))

@@ -160,6 +160,8 @@ class OutOfMemory(AgentTest):
         ended = self.wait(self.start(command=hog))
         self.assertEqual((ended["outcome"], ended["signal"]), ("oom", "SIGKILL"))
         self.assertEqual(self.wait(self.start(command=hog[5:] + "; exit $?"))["outcome"], "oom")
+        got = self.post("/v1/agent/exec", {"command": "echo on; " + hog}).json
+        self.assertEqual((got["outcome"], got["signal"], got["exit_code"], got["stdout"]), ("oom", "SIGKILL", None, "on\n"))
         self.assertEqual(self.wait(self.start(command="kill -9 $$"))["outcome"], "signalled")
         self.assertEqual(self.wait(self.start(command="true"))["outcome"], "exited")
 
