@@ -16,8 +16,8 @@ enum {
     BODY_MAX = 6 * 1024 * 1024, /* the input as base64, and the rest */
     OUTPUT_DEFAULT = 1024 * 1024,
     OUTPUT_MAX = 8 * 1024 * 1024,
-    ONE_PIECE_MAX = 64 * 1024,    /* of output: answered in one piece, with its length */
-    BYTES_PER_TURN = 1024 * 1024, /* then the others are served */
+    ONE_PIECE_MAX = 64 * 1024,   /* of output: answered in one piece, with its length */
+    BYTES_PER_TURN = 256 * 1024, /* of the answer; then the others are served */
 };
 #define TIMEOUT_DEFAULT_NS (60 * NS_PER_S)
 
