@@ -206,8 +206,7 @@ static void take_moved_to(struct state *s, struct watch_node *dir, const struct 
     struct watch_node *old = watch_nodes_find(&s->nodes, s->from_wd);
     struct watch_node *node = NULL;
 
-    if (!s->has_from || s->cookie != e->cookie) {
-        flush_from(s);
+    if (!s->has_from) {
         report(s, FILE_WATCH_CREATED, path, NULL, mode_of(path));
         if ((e->mask & IN_ISDIR) != 0 && s->request->is_recursive)
             add_new(s, dir, e->name, path);
@@ -278,13 +277,14 @@ static void take_overflow(struct state *s)
 
 static void take(struct state *s, const struct inotify_event *e)
 {
-    struct watch_node *dir = watch_nodes_find(&s->nodes, e->wd);
+    struct watch_node *dir;
     char path[FILE_PATH_MAX];
 
+    if ((e->mask & IN_MOVED_TO) == 0 || e->cookie != s->cookie)
+        flush_from(s); /* before anything is looked up: it drops directories */
+    dir = watch_nodes_find(&s->nodes, e->wd);
     if (dir == NULL)
         return; /* it was dropped */
-    if ((e->mask & IN_MOVED_TO) == 0)
-        flush_from(s);
     if (e->len == 0) {
         take_self(s, dir, e->mask);
         return;
