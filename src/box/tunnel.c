@@ -22,6 +22,7 @@
 enum { REQUEST_MAX = 1024 * 1024 /* what the server lets in is less */ };
 #define CONNECT_NS (5 * NS_PER_S)
 #define ANSWER_NS (60 * NS_PER_S)
+#define HALF_NS (30 * NS_PER_S) /* that a client may be silent when the box has ended */
 
 enum tunnel_phase { PHASE_LOOKUP, PHASE_CONNECT, PHASE_ASK_PORT, PHASE_ASK, PHASE_OPEN };
 
@@ -262,7 +263,16 @@ static void on_end(void *ctx)
         return;
     }
     t->is_box_ended = true;
+    if (t->ask.len >
+        0) { /* no protocol of this kind goes on in one direction, and a dead box ends like this, too */
+        http_end(t->ex);
+        tunnel_free(t);
+        return;
+    }
     http_shut(t->ex);
+    moved(t);
+    t->idle_ns = MIN_OF(t->idle_ns, HALF_NS);
+    rt_timer_set(&t->loop->rt, &t->timer, rt_after(t->moved_ns, t->idle_ns), on_timer);
     end_if_over(t);
 }
 
@@ -383,7 +393,7 @@ static bool make_requests(struct tunnel *t, const struct box_proxy_to *to)
         put_ask_port(&t->ask_port, to->port, to->token);
         (void) snprintf(host, sizeof(host), "127.0.0.1:%u", (unsigned) to->port);
         if (!to->want_tcp || strcasecmp(http_upgrade_wanted(t->ex), "tcp") != 0)
-            tunnel_put_request(&t->ask, t->ex, buf_str(&path), host, strlen(host), NULL);
+            tunnel_put_request(&t->ask, t->ex, buf_str(&path), host, strlen(host), "");
     }
     buf_fini(&path);
     return !buf_failed(&t->ask) && !buf_failed(&t->ask_port);

@@ -27,7 +27,7 @@ struct tunnel_address {
 bool tunnel_read_url(const char *url, struct tunnel_address *ret);
 
 /* Request line and headers for the box: those of `ex` that may pass, `host`, the upgrade, and `token` as Authorization
- * unless it is NULL or "". */
+ * unless it is "". */
 void tunnel_put_request(struct buf *out, const struct http_exchange *ex, const char *path,
                         const char *host, size_t host_len, const char *token);
 
