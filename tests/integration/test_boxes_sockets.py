@@ -106,7 +106,7 @@ print(json.dumps({"made": len(kept), "held": sum(map(holds, held)), "end": end})
 signal.pause()
 """
 
-# As many processes as it is told make sockets until they are refused, all at once; the sum of what they got.
+# As many processes as it is asked for make sockets until they are refused, all at once; the sum of what they got.
 RACE = r"""
 import os, signal, socket, sys
 ends = []
@@ -195,7 +195,7 @@ print(most, flush=True)
 signal.pause()
 """
 
-# As many threads as it is told ask at the same moment, again and again.
+# As many threads as it is asked for ask at the same moment, again and again.
 CROWD = r"""
 import signal, socket, sys, threading, time
 kept, count = [], int(sys.argv[1])
@@ -260,7 +260,7 @@ class Floods(BoxCase):
                 self.assertEqual(box.sh(["python3", "-c", MAKE, "100"]), "100\n")
 
     def test_connections_that_nobody_accepts(self):
-        """What they hold is in no socket that the box has: the kernel's list of them tells."""
+        """What they hold is in no socket that the box has: the kernel's list of them shows it."""
         box = self.acquire("children")
         init = self.init_of(box)
         self.begin(box, FLOOD, "children", user="root")
