@@ -399,6 +399,28 @@ class BoxCase(TestCase):
         path = self.server.state / "oci" / "boxes" / box.box_id / "pid"
         return int(path.read_text())
 
+    def wait_lost(self, box):
+        """Waits until its owner is shown that it is lost; returns that answer."""
+        def lost():
+            answer = self.pool.get(f"/v1/sandboxes/{box.id}")
+            return answer if answer.status == 410 else None
+        answer = wait_until(lost, "its owner learns that it is lost")
+        self.assertCode(answer, 410, "sandbox_lost")
+        return answer
+
+    def assertLostWithout(self, make, pid_of, reason):
+        """A box ends with the process outside of it that serves it, whether a daemon sees that end or not."""
+        for when in ("while the daemon watches", "while no daemon runs"):
+            with self.subTest(when=when):
+                box = make()
+                if when == "while no daemon runs":
+                    self.server.kill()
+                os.kill(pid_of(box), signal.SIGKILL)
+                if when == "while no daemon runs":
+                    self.server.start()
+                    self.pool.close()
+                self.assertIn(reason, self.wait_lost(box).text)
+
     def log_tail(self):
         return self.server.process.output()[-3000:]
 

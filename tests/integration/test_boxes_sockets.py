@@ -321,27 +321,13 @@ class Floods(BoxCase):
 
     def test_a_box_without_its_guard_is_lost(self):
         """It could make no socket any more: its owner learns why."""
-        for when in ("while the daemon watches", "while no daemon runs"):
-            with self.subTest(when=when):
-                box = self.acquire("alone-" + when.replace(" ", "-"))
-                if when == "while no daemon runs":
-                    self.server.kill()
-                os.kill(self.guard_of(box.box_id), signal.SIGKILL)
-                if when == "while no daemon runs":
-                    self.server.start()
-                    self.pool.close()
-                answer = wait_until(lambda: (lambda a: a.status == 410 and a)(
-                    self.pool.get(f"/v1/sandboxes/{box.id}")), "the owner learns it")
-                self.assertCode(answer, 410, "sandbox_lost")
-                self.assertIn("guard_ended", answer.text)
+        self.assertLostWithout(lambda: self.acquire("alone"), lambda box: self.guard_of(box.box_id), "guard_ended")
 
     def test_a_box_that_ends_has_not_lost_its_guard(self):
         for i in range(3):
             box = self.acquire(f"ends-{i}")
             os.kill(self.init_of(box), signal.SIGKILL)
-            answer = wait_until(lambda: (lambda a: a.status == 410 and a)(
-                self.pool.get(f"/v1/sandboxes/{box.id}")), "the owner learns it")
-            self.assertNotIn("guard_ended", answer.text)
+            self.assertNotIn("guard_ended", self.wait_lost(box).text)
 
 
 WAIT = r"""
