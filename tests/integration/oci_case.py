@@ -2,7 +2,7 @@
 client of a box's agent, and the proof that nothing of any box is left on this machine.
 
 The daemon uses copies of the agent and the helper that lie in the test's own directory, so that a
-process can be told by the program file it runs, whatever else goes on on this machine."""
+process can be recognised by the program file it runs, whatever else goes on on this machine."""
 
 import http.client
 import json
@@ -62,7 +62,7 @@ def read_of(pid, what):
 
 def copy_program(source, target):
     """With a time that no other copy has: a box shows its agent by a file system of its own, so device and inode do
-    not tell whose it is."""
+    not show whose it is."""
     path = pathlib.Path(shutil.copy(source, target))
     now = time.time_ns()
     os.utime(path, ns=(now, now))
@@ -329,7 +329,7 @@ class BoxCase(TestCase):
 
     @classmethod
     def on_term(cls, *_):
-        """Told to stop by a limit of time: boxes outlive us unless they are removed."""
+        """Stopped by a limit of time: boxes outlive us unless they are removed."""
         if cls.server.process is not None:
             cls.server.process.child.kill()
         cls.left.sweep()
@@ -398,6 +398,28 @@ class BoxCase(TestCase):
         """The box's first process, by its number on this machine."""
         path = self.server.state / "oci" / "boxes" / box.box_id / "pid"
         return int(path.read_text())
+
+    def wait_lost(self, box):
+        """Waits until its owner is shown that it is lost; returns that answer."""
+        def lost():
+            answer = self.pool.get(f"/v1/sandboxes/{box.id}")
+            return answer if answer.status == 410 else None
+        answer = wait_until(lost, "its owner learns that it is lost")
+        self.assertCode(answer, 410, "sandbox_lost")
+        return answer
+
+    def assertLostWithout(self, make, pid_of, reason):
+        """A box ends with the process outside of it that serves it, whether a daemon sees that end or not."""
+        for when in ("while the daemon watches", "while no daemon runs"):
+            with self.subTest(when=when):
+                box = make()
+                if when == "while no daemon runs":
+                    self.server.kill()
+                os.kill(pid_of(box), signal.SIGKILL)
+                if when == "while no daemon runs":
+                    self.server.start()
+                    self.pool.close()
+                self.assertIn(reason, self.wait_lost(box).text)
 
     def log_tail(self):
         return self.server.process.output()[-3000:]

@@ -1,4 +1,4 @@
-"""The idle clock on real boxes: what works at a box's own address keeps it, and callers are told when it ends."""
+"""The idle clock on real boxes: what works at a box's own address keeps it, and callers are shown when it ends."""
 
 import subprocess
 import time

@@ -3,10 +3,9 @@
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 
-from harness import BIN, main, wait_until
+from harness import BIN, main
 from oci_case import HAS_CGROUPS, JOBS, BoxCase, is_alive, read_of
 
 
@@ -161,19 +160,7 @@ class Kinds(BoxCase):
         self.assertFalse(is_alive(helper))
 
     def test_a_box_whose_network_ended_is_lost(self):
-        for when in ("while the daemon watches", "while no daemon runs"):
-            with self.subTest(when=when):
-                box = self.of("nat")
-                if when == "while no daemon runs":
-                    self.server.kill()
-                os.kill(self.helper_of(box), signal.SIGKILL)
-                if when == "while no daemon runs":
-                    self.server.start()
-                    self.pool.close()
-                answer = wait_until(lambda: (lambda a: a.status == 410 and a)(
-                    self.pool.get(f"/v1/sandboxes/{box.id}")), "the owner learns it")
-                self.assertCode(answer, 410, "sandbox_lost")
-                self.assertIn("network", answer.text)
+        self.assertLostWithout(lambda: self.of("nat"), self.helper_of, "network")
 
 
 LOOPBACK = """

@@ -1,4 +1,4 @@
-"""/v1/agent/activity: whoever would end the box for being idle is told what is at work in it."""
+"""/v1/agent/activity: whoever would end the box for being idle is shown what is at work in it."""
 
 import http.client
 import time

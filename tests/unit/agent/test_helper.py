@@ -221,7 +221,7 @@ class Process(HelperTest):
         third = self.connect()
         third.request("POST", "/v1/file/list", b'{"path": "/etc"}', {"Authorization": f"Bearer {TOKEN}"})
         self.assertTrue(self.ok("read", file="/etc/passwd")["content"])
-        wait_until(lambda: len(self.children()) == 2, "the short call is buried")
+        wait_until(lambda: len(self.children()) == 2, "the short call is reaped")
         self.assertEqual(select.select([third.sock], [], [], 0)[0], [])
         first.close()
         self.assertEqual(third.getresponse().status, 200)
@@ -254,7 +254,7 @@ class Process(HelperTest):
             response.read()
             self.assertEqual(response.status, 200 if i % 4 else 403)
         connection.close()
-        wait_until(lambda: self.children() == [], "the last is buried")
+        wait_until(lambda: self.children() == [], "the last is reaped")
         wait_until(lambda: self.descriptors() <= before, "descriptors")
 
     def test_uploads_and_downloads_that_break_off(self):
@@ -314,7 +314,7 @@ class Broken(HelperTest):
                 self.assertEqual(answer.status, 500, answer)
                 self.assertIn("helper", answer.json["message"])
         self.assertEqual(self.get("/healthz").status, 200)
-        wait_until(lambda: self.children() == [], "all are buried")
+        wait_until(lambda: self.children() == [], "all are reaped")
 
 
 class BrokenAnswer(Broken):

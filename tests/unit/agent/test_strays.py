@@ -8,7 +8,7 @@ import time
 from agent_client import AgentTest, at_most, is_alive, main, wait_until
 
 JOBS = "/v1/agent/jobs"
-# Each line prints the number of a process that does not hear what its group is told.
+# Each line prints the number of a process that does not get what is sent to its group.
 IN_SESSION = "setsid sh -c 'echo $$; exec sleep 300' & "
 DEAF = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300; sleep 300' & "
 NESTED = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 300\" & wait' & "
