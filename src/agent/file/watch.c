@@ -163,11 +163,10 @@ static int watch_all(struct state *s)
 
     if (dir < 0)
         return errno;
-    watch_nodes_fini(&s->nodes);
-    watch_nodes_init(&s->nodes, w->is_recursive ? 1024 : 1);
-    if (s->fd >= 0)
-        (void) close(TAKE_FD(s->fd)); /* what it had is of no use */
-    s->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (s->nodes.root != NULL) /* the instance is kept: there are few for a user */
+        watch_nodes_drop(&s->nodes, s->nodes.root, unwatch, s);
+    if (s->fd < 0)
+        s->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (s->fd < 0)
         return errno;
     root = watch_dir(s, NULL, "", dir);
@@ -364,7 +363,7 @@ int file_watch_run(struct file_watch *w, struct file_error *error)
     memset(&s, 0, sizeof(s));
     s.request = w;
     s.fd = -1;
-    watch_nodes_init(&s.nodes, 1);
+    watch_nodes_init(&s.nodes, w->is_recursive ? 1024 : 1);
     sys = watch_all(&s);
     if (sys == 0 && file_wire_begin(w->wire, 0)) {
         report(&s, FILE_WATCH_READY, w->path, NULL, 0);
