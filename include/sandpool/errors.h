@@ -20,12 +20,14 @@
     X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")  \
     X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")   \
     X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                          \
+    X(JOB_ENDED, "job_ended", 409, false, "the job has ended, or takes no input")                 \
     X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                \
     X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")              \
     X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                 \
     X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
       "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(UPGRADE_REQUIRED, "upgrade_required", 426, false, "this path is for WebSockets")            \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \

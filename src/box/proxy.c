@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "box/proxy_head.h"
 #include "box/proxy_internal.h"
+#include "box/tunnel.h"
 
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
@@ -390,6 +391,19 @@ static bool is_too_much(struct box_proxy *p, struct http_exchange *ex,
     return true;
 }
 
+static void on_tunnel_over(void *ctx)
+{
+    passage_free(ctx);
+}
+
+static void start_tunnel(struct passage *g, const struct box_proxy_to *to)
+{
+    struct tunnel_owner owner = {
+        .ctx = g, .refuse = g->p->config.refuse, .on_over = on_tunnel_over};
+
+    tunnel_start(g->p->config.loop, g->ex, to, g->idle_ns, &owner);
+}
+
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
                     const struct box_proxy_limits *limits, const struct box_proxy_to *to)
 {
@@ -397,10 +411,6 @@ void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
 
     if (is_refused_method(ex)) {
         p->config.refuse(ex, 405, 0, "Method Not Allowed");
-        return;
-    }
-    if (http_header(ex, "Upgrade") != NULL) {
-        p->config.refuse(ex, 501, 0, "Upgrade is not supported");
         return;
     }
     if (is_too_much(p, ex, limits, to))
@@ -415,6 +425,11 @@ void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
     buf_init(&g->tunnel, HEAD_MAX);
     g->box = proxy_load_get(&p->boxes, to->box);
     g->caller = proxy_load_get(&p->callers, to->caller);
+    if (tunnel_is_wanted(ex)) {
+        count(g, 1);
+        start_tunnel(g, to);
+        return;
+    }
     if (!proxy_make_request(g, to)) {
         p->config.refuse(ex, 400, 0, "Bad request target");
         count(g, 1); /* so that it can be taken back */

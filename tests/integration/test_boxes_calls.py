@@ -1,4 +1,4 @@
-"""Calls through the daemon to real boxes: how a command ends is what its caller is told, also when the box, the agent or
+"""Calls through the daemon to real boxes: how a command ends is what its caller sees, also when the box, the agent or
 the daemon ends in the middle, and nothing of a stream is lost or doubled."""
 
 import base64

@@ -197,7 +197,7 @@ class Call:
                                "X-Hop: stays", "Keep-Alive: timeout=5")
 
     def do_v1_sandbox(self):
-        """Health, with what tells one start of a box from the next: the daemon then asks for nothing else."""
+        """Health, with what distinguishes one start of a box from the next: the daemon then asks for nothing else."""
         box = next(iter(self.up.boxes), "") if self.up.is_root else self.target.split("/")[2]
         if box not in self.up.boxes:
             return self.reply(404, b"{}")

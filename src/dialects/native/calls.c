@@ -194,7 +194,7 @@ void api_call_port(struct http_exchange *ex)
     to_box(box, &caller, &to);
     to.port = (uint16_t) port;
     to.rest = behind_part(behind_part(rest));
-    to.want_tcp = to.rest[0] != '/';
+    to.want_tcp = *to.rest == '\0'; /* the port itself, not a path of a server there */
     prefix = xstrdup(target);
     prefix[to.rest - target] = '\0';
     to.prefix = prefix;
