@@ -190,6 +190,52 @@ class Ends(CallsCase):
         self.assertEqual(failures, [])
 
 
+SERVER = """python3 -c "
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = (self.path + chr(10) + str(self.headers)).encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.HTTPServer(('127.0.0.1', 8000), Handler).serve_forever()" """
+
+
+class Ports(CallsCase):
+    def test_a_server_in_a_box_without_network(self):
+        box = self.lease("ports")
+        self.assertCode(self.call("GET", "/ports/8000/"), 502, "port_closed")
+        self.assertOk(self.call("POST", "/jobs", {"command": SERVER}))
+        wait_until(lambda: 8000 in [p["port"] for p in self.assertOk(self.call("GET", "/ports"))["ports"]],
+                   lambda: f"it listens: {self.jobs()}")
+        text = self.call("GET", "/ports/8000/a/b?c=d").text
+        self.assertTrue(text.startswith("/a/b?c=d\n"), text)
+        self.assertIn(f"X-Forwarded-Prefix: {self.base}/ports/8000\n", text)
+        self.assertNotIn(box.lease["token"], text)
+        connection = UnixConnection(self.server.socket)
+        self.addCleanup(connection.close)
+        connection.connect()
+        connection.sock.sendall(f"GET {self.base}/ports/8000 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+                                "Upgrade: tcp\r\n\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.sock.recv(1)
+        self.assertTrue(head.startswith(b"HTTP/1.1 101 "), head)
+        connection.sock.sendall(b"GET /raw HTTP/1.0\r\n\r\n")
+        data = b""
+        while True:
+            piece = connection.sock.recv(65536)
+            if not piece:
+                break
+            data += piece
+        self.assertIn(b"\r\n\r\n/raw\n", data)
+        held = self.open("POST", "/exec", {"command": "sleep 600", "timeout_s": 0})
+        self.destroy(box, own_connection=True)
+        self.assertCode(self.finish(held), 410, "sandbox_lost")
+        self.assertCode(self.call("GET", "/ports/8000/"), 410, "sandbox_lost")
+
+
 class Idle(CallsCase):
     def outlive(self):
         """Until its idle time has been over three times."""

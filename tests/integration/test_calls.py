@@ -4,6 +4,7 @@ connection to it ends in the middle, and how many may call at once."""
 import http.client
 import http.server
 import json
+import socket
 import threading
 
 from calls_case import ALICE, BOB, CallsCase, begin, chunk, sse, wait_gone
@@ -245,10 +246,18 @@ class Losing(CallsCase):
             done.append((step, id(call.connection), sum(len(piece) for piece in call.pieces())))
             if step != "break":
                 call.reply(200, b"{}")
+            if step == "close":
+                call.connection.shutdown(socket.SHUT_RDWR)
+                closed.set()
             return step == "keep"
 
+        closed = threading.Event()
         self.up.acts["/v1/agent/exec"] = act
-        codes = [self.call("POST", self.base + "/exec", b"12345").code for _ in plan]
+        codes = []
+        for step in plan:
+            codes.append(self.call("POST", self.base + "/exec", b"12345").code)
+            if step == "close":
+                self.assertTrue(closed.wait(WAIT_S))
         self.assertEqual(codes, [None, None, None, None, "transport_lost", None])
         self.assertEqual([step for step, _, _ in done], plan)
         self.assertEqual({size for _, _, size in done}, {5})
