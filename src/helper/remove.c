@@ -20,6 +20,13 @@
 #define LOOP_MS 5000
 #define CGROUP_MS 2000
 
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
 /* By the number that was written down when it was ready. */
 static bool kill_noted(const struct box_dir *d)
 {
@@ -52,6 +59,23 @@ static void kill_init(const struct box_dir *d)
         (void) proc_kill((pid_t) pid[0], proc_start_time((pid_t) pid[0]), LOCK_MS);
 }
 
+/* A box runs a moment before its runtime has written its number. When its maker was stopped then, and there is no control
+ * group, only the runtime knows its init. */
+static int kill_by_runtime(const struct plan *p, const struct box_dir *d, struct err *err)
+{
+    struct proc_tail tail = {0};
+    unsigned long long seen[2];
+    unsigned long long pid[2];
+    int status = 0; /* whether it is dead, the lock shows */
+
+    box_dir_numbers(d, "init", seen);
+    box_dir_numbers(d, "pid", pid);
+    if (p->cgroup != NULL || seen[0] != 0 || pid[0] != 0 || p->remove == NULL ||
+        (p->runtime_state != NULL && !exists(p->runtime_state)))
+        return SP_OK;
+    return proc_run(p->remove, DELETE_MS, &tail, &status, err);
+}
+
 /* What was started beside the box, by the file with its number. */
 static unsigned kill_beside(const struct box_dir *d, const char *file)
 {
@@ -72,8 +96,10 @@ static unsigned kill_network(const struct box_dir *d)
 static int end_processes(const struct plan *p, struct box_dir *d, struct remove_report *r,
                          struct err *err)
 {
-    uint64_t deadline = proc_now_ms() + LOCK_MS;
     int rc = box_dir_lock(d, 0, err);
+    int kill_rc = SP_OK;
+    uint64_t deadline;
+    struct err why;
 
     r->was_running = rc == SP_LOCKED;
     if (p->cgroup != NULL)
@@ -81,22 +107,20 @@ static int end_processes(const struct plan *p, struct box_dir *d, struct remove_
     /* Also with the lock free: its holder, the relay, may have been killed alone. */
     if (kill_noted(d) || rc == SP_LOCKED)
         r->processes += r->processes == 0 ? 1 : 0;
-    if (rc == SP_LOCKED)
+    if (rc == SP_LOCKED) {
         kill_init(d);
+        kill_rc = kill_by_runtime(p, d, &why);
+    }
     r->processes += kill_network(d);
+    deadline = proc_now_ms() + LOCK_MS;
     while (rc == SP_LOCKED && proc_now_ms() < deadline) {
         rc = box_dir_lock(d, 50, err);
         if (rc == SP_LOCKED && p->cgroup != NULL)
             (void) cgroup_kill(p->cgroup); /* counted above */
     }
+    if (rc == SP_LOCKED && kill_rc != SP_OK)
+        return err_set(err, SP_TIMEOUT, "the box cannot be killed: %.150s", why.msg);
     return rc == SP_LOCKED ? err_set(err, SP_TIMEOUT, "the box cannot be killed") : rc;
-}
-
-static bool exists(const char *path)
-{
-    struct stat st;
-
-    return lstat(path, &st) == 0;
 }
 
 static int forget_in_runtime(const struct plan *p, struct tree_count *count, struct err *err)

@@ -2,6 +2,7 @@
 machine where there can be none. Nothing of the machine is changed: where a test needs other settings
 it has them in namespaces of its own."""
 
+import http.client
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from harness import BIN, WAIT_S, Daemon, Process, main, skip, wait_until
@@ -27,6 +29,19 @@ WITH_RANGES = ("unshare", "-m", "bash", "-c",
 WITHOUT_NAMESPACES = (*AS_NOBODY, "unshare", "-U", "--map-current-user", "--keep-caps", "bash", "-c",
                       "echo 0 > /proc/sys/user/max_user_namespaces && "
                       'exec setpriv --inh-caps=-all --ambient-caps=-all "$@"', "-")
+
+# A runtime that starts the box at once, and writes its number only when nobody holds it up.
+LATE = """#!/bin/bash
+file=
+for ((i = 1; i < $#; i++)); do
+    at=$((i + 1))
+    [ "${{!i}}" = --pid-file ] && file=${{!at}} && set -- "${{@:1:i}}" "$file.late" "${{@:i+2}}"
+done
+{runtime} "$@" || exit
+[ -n "$file" ] || exit 0
+while [ -e {home}/hold ]; do sleep 0.1; done
+mv "$file.late" "$file"
+"""
 
 
 def works(*command):
@@ -89,6 +104,7 @@ class OneId(BoxCase):
         cold = {"backend": "oci", "runtime": RUNTIME, "warm": {"min": 0, "max": 0}}
         cls.profiles = {"default": {**cold, "warm": {"min": 1, "max": 2}, "park_timeout_s": 600},
                         "host": {**cold, "network": "host"},
+                        "late": {**cold, "runtime": cls.make_late()},
                         "data": {**cold, "mounts": [f"{cls.home}/data:/data:ro"]}}
         if shutil.which("slirp4netns") and works(*cls.prefix(), "test", "-w", "/dev/net/tun", "-a"):
             cls.profiles["nat"] = {**cold, "network": "nat"}
@@ -101,6 +117,14 @@ class OneId(BoxCase):
         cls.addClassCleanup(cls.end)
         cls.server.start()
         cls.pool = cls.server.client()
+
+    @classmethod
+    def make_late(cls):
+        path = cls.home / "late" / RUNTIME
+        path.parent.mkdir()
+        path.write_text(LATE.format(runtime=shutil.which(RUNTIME), home=cls.home))
+        path.chmod(0o755)
+        return str(path)
 
     @classmethod
     def prefix(cls):
@@ -175,6 +199,31 @@ class OneId(BoxCase):
         os.kill(self.init_of(box), signal.SIGKILL)
         wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").status == 410, "lost")
         self.assertNotEqual(self.acquire("stay").box_id, box.box_id)
+
+    def test_a_box_that_only_its_runtime_knows(self):
+        """It runs, no file has its number yet, and there are no control groups to find it by. Its maker is stopped
+        then, or killed, with the daemon: in a test that restarts the daemon that is any warm box at a certain moment, and
+        nothing ended it, so its directory stayed for good."""
+        self.destroy(self.acquire("known", profile="late"))
+        boxes = self.server.state / "oci" / "boxes"
+        hold = self.home / "hold"
+        self.addCleanup(hold.unlink)
+        hold.touch()
+        thread = threading.Thread(target=self.ask_late)
+        thread.start()
+        found = wait_until(lambda: list(boxes.glob("*/pid.late")), "a box runs that is not made yet")[0].parent
+        self.server.kill()
+        thread.join()
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        wait_until(lambda: not found.exists(), lambda: f"it is removed; {self.log_tail()}")
+
+    def ask_late(self):
+        try:
+            self.server.acquire("t", profile="late")
+        except (OSError, http.client.HTTPException):
+            pass  # killed meanwhile
 
     def test_late_binding(self):
         box = self.acquire("late", envs={"GREETING": "hello"})
