@@ -27,8 +27,8 @@ class Call(Generic[T]):
     is_safe: bool = True  # sent twice it does what it does once
 
 
-def _target(path: str, *parts: str, **query: object) -> str:
-    text = path + "/".join(quote(part, safe=":") for part in parts)
+def _target(start: str, /, *parts: str, **query: object) -> str:
+    text = start + "/".join(quote(part, safe=":") for part in parts)
     given = {key: value for key, value in query.items() if value is not None}
     return f"{text}?{urlencode(given)}" if given else text
 
@@ -93,7 +93,7 @@ def _object(answer: Any) -> JSON:
 
 # --- of one box ---
 
-def box_path(box_id: str, *parts: str, **query: object) -> str:
+def box_path(box_id: str, /, *parts: str, **query: object) -> str:
     """`box:` names this very box: a replacement under the same sandbox_id is never used for it."""
     return _target("/v1/sandboxes/", f"box:{box_id}", *parts, **query)
 
@@ -126,7 +126,7 @@ def once(call: Call[T], timeout_s: float) -> Call[T]:
     return replace(call, is_safe=False, timeout_s=timeout_s)
 
 
-def listing(box_id: str, **query: object) -> Call[Listing]:
+def listing(box_id: str, /, **query: object) -> Call[Listing]:
     def decode(answer: Any) -> Listing:
         found = Listing(FileInfo.from_json(one) for one in _list(answer, "entries"))
         found.truncated = answer.get("truncated") is True
@@ -134,7 +134,7 @@ def listing(box_id: str, **query: object) -> Call[Listing]:
     return Call("GET", box_path(box_id, "files", "list", **query), decode)
 
 
-def remove(box_id: str, **query: object) -> Call[JSON]:
+def remove(box_id: str, /, **query: object) -> Call[JSON]:
     return Call("DELETE", box_path(box_id, "files", **query), _object)
 
 

@@ -8,7 +8,7 @@ import stat
 import tarfile
 from typing import IO, Iterator, List, Optional, Tuple
 
-from .errors import FileError
+from .errors import FileError, FileIsThere
 from .link import Body
 from .transport import Io
 
@@ -121,6 +121,8 @@ def _make_link(root: str, entry: tarfile.TarInfo) -> None:
     path = _place(root, entry.name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     _remove(path)
+    if os.path.lexists(path):
+        raise FileIsThere("file_exists", f"where {entry.name!r} shall be there is a directory")
     os.symlink(entry.linkname, path)
     if os.path.isabs(entry.linkname) or not _is_below(root, os.path.realpath(path)):
         os.unlink(path)
