@@ -369,7 +369,7 @@ class Leases(BoxCase):
         self.with_box(threads, tasks)
         time.sleep(0.1)  # one may have been on its way
         count = self.daemon.renewed
-        time.sleep(0.8)
+        time.sleep(0.5)
         self.assertEqual(self.daemon.renewed, count, "and not afterwards")
 
     def test_one_that_nobody_refers_to_is_not_renewed(self):
@@ -405,6 +405,8 @@ class Leases(BoxCase):
     def test_a_daemon_that_is_away_is_asked_again(self):
         self.daemon.renewed = 0
         self.daemon.box = dict(BOX, ends_in_s=0.3)
+        self.addCleanup(setattr, sandpool.box, "RENEW_RETRY_S", sandpool.box.RENEW_RETRY_S)
+        sandpool.box.RENEW_RETRY_S = 0.1
         answers = [(503, error("starting")), (503, error("store_unavailable"))]
         self.daemon.renew_answer = lambda: answers.pop() if answers else self.daemon.box
 

@@ -83,7 +83,7 @@ class Outcomes(RealCase):
 
     def test_timed_out_with_all_it_started(self):
         with self.box() as box:
-            result = box.run("trap '' TERM; echo begun; (setsid sh -c 'trap \"\" TERM; sleep 301 & sleep 301' &) ; sleep 301",
+            result = box.run("trap '' TERM; echo begun; (sleep 301 &); (sh -c '(sleep 301 &)' &); setsid sleep 301 & sleep 301",
                              timeout_s=1)
             self.assertEqual((result.outcome, result.exit_code, result.stdout), ("timed_out", None, "begun\n"))
             self.assertEqual(box.run("grep -lsz '^301' /proc/[0-9]*/cmdline | wc -l").stdout, "0\n")
