@@ -16,6 +16,7 @@ from .results import FileEvent, FileInfo, Listing
 from .transport import Stream
 from .types import JSON
 
+WORKSPACE = "/workspace"  # where relative paths lead, too
 PIECE = 256 * 1024
 SILENCE_S = 300.0  # a file is flushed to its disk before the answer
 ANSWER_MAX = 1024 * 1024
@@ -276,7 +277,7 @@ class AsyncFiles:
             return False
         return True
 
-    async def list(self, path: str = ".", *, recursive: bool = False, depth: Optional[int] = None,
+    async def list(self, path: str = WORKSPACE, *, recursive: bool = False, depth: Optional[int] = None,
                    limit: Optional[int] = None, user: Optional[str] = None) -> Listing:
         return await self._held.call(calls.listing(
             self._held.box_id, path=path, recursive=1 if recursive else None, depth=depth,
@@ -366,7 +367,7 @@ class AsyncFiles:
                     await run(lambda: file.write(data))
             await run(lambda: trees.unpack(file, os.fspath(local)))
 
-    async def watch(self, path: str = ".", *, recursive: bool = False,
+    async def watch(self, path: str = WORKSPACE, *, recursive: bool = False,
                     user: Optional[str] = None) -> Watch:
         """Changes below a directory, or of a file, from now on."""
         watch = Watch(self._held, self._held.path(

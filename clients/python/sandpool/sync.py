@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 from .box import OUTPUT_MAX, TIMEOUT_S, AsyncBox
-from .files import AsyncFiles, Content, Path
+from .files import WORKSPACE, AsyncFiles, Content, Path
 from .forward import Forward
 from .jobs import AsyncJob, Output
 from .ports import FORWARD_MAX, AsyncPort, AsyncPorts, AsyncTunnel
@@ -162,7 +162,7 @@ class Files:
     def exists(self, path: str, *, user: Optional[str] = None) -> bool:
         return drive(self._files.exists(path, user=user))
 
-    def list(self, path: str = ".", *, recursive: bool = False, depth: Optional[int] = None,
+    def list(self, path: str = WORKSPACE, *, recursive: bool = False, depth: Optional[int] = None,
              limit: Optional[int] = None, user: Optional[str] = None) -> Listing:
         """`truncated` of the list: there are more than `limit` (10,000 unless given)."""
         return drive(self._files.list(path, recursive=recursive, depth=depth, limit=limit, user=user))
@@ -202,7 +202,7 @@ class Files:
         Nothing of it may lead out of there. Nothing is written before all has come."""
         drive(self._files.download_tree(path, local, user=user))
 
-    def watch(self, path: str = ".", *, recursive: bool = False,
+    def watch(self, path: str = WORKSPACE, *, recursive: bool = False,
               user: Optional[str] = None) -> BlockingStream[FileEvent]:
         """Changes below a directory, or of a file, from now on."""
         return BlockingStream(drive(self._files.watch(path, recursive=recursive, user=user)))
