@@ -1,36 +1,60 @@
 """Client of the sandpool daemon.
 
 >>> from sandpool import Client
->>> with Client() as pool, pool.acquire("thread-1") as box:
-...     print(box.sandbox_url)
+>>> with Client() as pool, pool.acquire("chat-17", user_id="ana") as box:
+...     print(box.run("echo hello").stdout)
 
-`AsyncClient` is the same for asyncio. `sandpool.deerflow` has a sandbox backend for DeerFlow.
+`AsyncClient` is the same for asyncio. `sandpool.openenv` and `sandpool.deerflow` have sandbox backends
+for OpenEnv and DeerFlow.
 """
 
-from .aio import AsyncClient, AsyncLease
-from .client import Client, Lease
+from .aio import AsyncBox, AsyncClient, AsyncJob, AsyncShell
+from .client import Client
 from .errors import (
+    CommandFailed,
     ConnectionFailed,
     DeadlineExceeded,
+    FileError,
     NotFound,
     ProtocolError,
     SandboxLost,
     SandpoolError,
+    TransportLost,
 )
+from .results import Chunk, Ended, FileEvent, FileInfo, JobView, PortInfo, Response, Result, Spill
+from .sync import Box, Files, Job, Port, Shell
 from .types import Mount, Sandbox, sandbox_id_of
 
 __all__ = [
+    "AsyncBox",
     "AsyncClient",
-    "AsyncLease",
+    "AsyncJob",
+    "AsyncShell",
+    "Box",
+    "Chunk",
     "Client",
+    "CommandFailed",
     "ConnectionFailed",
     "DeadlineExceeded",
-    "Lease",
+    "Ended",
+    "FileError",
+    "FileEvent",
+    "FileInfo",
+    "Files",
+    "Job",
+    "JobView",
     "Mount",
     "NotFound",
+    "Port",
+    "PortInfo",
     "ProtocolError",
+    "Response",
+    "Result",
     "Sandbox",
     "SandboxLost",
     "SandpoolError",
+    "Shell",
+    "Spill",
+    "TransportLost",
     "sandbox_id_of",
 ]

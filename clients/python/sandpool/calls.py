@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Generic, Iterable, List, Mapping, Optional, Tuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import (
+    Any, Callable, Generic, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union)
 from urllib.parse import quote, urlencode
 
 from .errors import ProtocolError
+from .results import FileInfo, JobView, Listing, PortInfo
 from .types import JSON, Mount, Sandbox
 
 T = TypeVar("T")
@@ -25,8 +27,8 @@ class Call(Generic[T]):
     is_safe: bool = True  # sent twice it does what it does once
 
 
-def _target(path: str, *parts: str, **query: object) -> str:
-    text = path + "/".join(quote(part, safe=":") for part in parts)
+def _target(start: str, /, *parts: str, **query: object) -> str:
+    text = start + "/".join(quote(part, safe=":") for part in parts)
     given = {key: value for key, value in query.items() if value is not None}
     return f"{text}?{urlencode(given)}" if given else text
 
@@ -53,9 +55,10 @@ def release(sandbox_id: str, generation: Optional[int], destroy: bool) -> Call[S
                 {"generation": generation, "destroy": destroy})
 
 
-def renew(sandbox_id: str, generation: Optional[int], ttl_s: Optional[int]) -> Call[Sandbox]:
+def renew(sandbox_id: str, generation: Optional[int], ttl_s: Optional[int],
+          timeout_s: Optional[float] = None) -> Call[Sandbox]:
     return Call("POST", _target("/v1/sandboxes/", sandbox_id, "renew"), Sandbox.from_json,
-                {"generation": generation, "ttl_s": ttl_s})
+                {"generation": generation, "ttl_s": ttl_s}, timeout_s)
 
 
 def get(sandbox_id: str, ask_backend: bool) -> Call[Sandbox]:
@@ -86,3 +89,63 @@ def _object(answer: Any) -> JSON:
     if answer is not None and not isinstance(answer, dict):
         raise ProtocolError("protocol", "the answer must be an object")
     return answer or {}
+
+
+# --- of one box ---
+
+def box_path(box_id: str, /, *parts: str, **query: object) -> str:
+    """`box:` names this very box: a replacement under the same sandbox_id is never used for it."""
+    return _target("/v1/sandboxes/", f"box:{box_id}", *parts, **query)
+
+
+def command_body(command: Union[str, Sequence[str]], **fields: Any) -> JSON:
+    """A string is for the shell, a list is the program and its arguments."""
+    body: JSON = {"command": command} if isinstance(command, str) else {"argv": list(command)}
+    body.update((key, value) for key, value in fields.items() if value is not None)
+    return body
+
+
+def job(method: str, box_id: str, *parts: str, body: Optional[JSON] = None,
+        timeout_s: Optional[float] = None, is_safe: bool = True) -> Call[JobView]:
+    return Call(method, box_path(box_id, "jobs", *parts), JobView.from_json, body, timeout_s, is_safe)
+
+
+def jobs(box_id: str) -> Call[List[JobView]]:
+    def decode(answer: Any) -> List[JobView]:
+        return [JobView.from_json(entry) for entry in _list(answer, "jobs")]
+    return Call("GET", box_path(box_id, "jobs"), decode)
+
+
+def entry(method: str, box_id: str, what: str, body: Optional[JSON] = None,
+          **query: object) -> Call[FileInfo]:
+    return Call(method, box_path(box_id, "files", what, **query), FileInfo.from_json, body)
+
+
+def once(call: Call[T], timeout_s: float) -> Call[T]:
+    """For what would do something else when it is sent twice."""
+    return replace(call, is_safe=False, timeout_s=timeout_s)
+
+
+def listing(box_id: str, /, **query: object) -> Call[Listing]:
+    def decode(answer: Any) -> Listing:
+        found = Listing(FileInfo.from_json(one) for one in _list(answer, "entries"))
+        found.truncated = answer.get("truncated") is True
+        return found
+    return Call("GET", box_path(box_id, "files", "list", **query), decode)
+
+
+def remove(box_id: str, /, **query: object) -> Call[JSON]:
+    return Call("DELETE", box_path(box_id, "files", **query), _object)
+
+
+def ports(box_id: str) -> Call[List[PortInfo]]:
+    def decode(answer: Any) -> List[PortInfo]:
+        return [PortInfo.from_json(one) for one in _list(answer, "ports")]
+    return Call("GET", box_path(box_id, "ports"), decode)
+
+
+def _list(answer: Any, key: str) -> List[Any]:
+    found = answer.get(key) if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise ProtocolError("protocol", f"the answer must be an object with a list of {key}")
+    return found

@@ -215,7 +215,7 @@ class SandpoolBackend(SandboxBackend):
         return {
             "thread_id": thread_id, "user_id": user_id, "sandbox_id": sandbox_id,
             "profile": self._profile, "wait_s": self._wait_s,
-            "ttl_s": MONTH_S, "idle_timeout_s": MONTH_S,
+            "ttl_s": MONTH_S, "idle_timeout_s": MONTH_S, "auto_renew": False,
             "mounts": [Mount(*mount) for mount in extra_mounts] if extra_mounts else None,
         }
 

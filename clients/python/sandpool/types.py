@@ -55,6 +55,7 @@ class Sandbox:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     ends_at: Optional[datetime] = None
     ends_by: Optional[str] = None
+    ends_in_s: Optional[float] = None  # as the daemon counts: its clock may differ from ours
 
     @property
     def headers(self) -> Dict[str, str]:
@@ -75,16 +76,17 @@ class Sandbox:
                 user_id=_text(data, "user_id"),
                 thread_id=_text(data, "thread_id"),
                 sandbox_url=_text(data, "sandbox_url"),
-                created_at=_time(data, "created_at"),
-                expires_at=_time(data, "expires_at"),
+                created_at=read_time(data, "created_at"),
+                expires_at=read_time(data, "expires_at"),
                 token=_text(data, "token"),
                 source=_text(data, "source"),
                 alive=data.get("alive") if isinstance(data.get("alive"), bool) else None,
                 why=_text(data, "why"),
                 report=_text(data, "report"),
                 metadata=data.get("metadata") or {},
-                ends_at=_time(data, "ends_at"),
+                ends_at=read_time(data, "ends_at"),
                 ends_by=_text(data, "ends_by"),
+                ends_in_s=_number(data, "ends_in_s"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError("protocol", f"a sandbox without a good {error}") from None
@@ -97,7 +99,12 @@ def _text(data: JSON, key: str) -> Optional[str]:
     return value
 
 
-def _time(data: JSON, key: str) -> Optional[datetime]:
+def _number(data: JSON, key: str) -> Optional[float]:
+    value = data.get(key)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def read_time(data: JSON, key: str) -> Optional[datetime]:
     text = _text(data, key)
     if text is None:
         return None

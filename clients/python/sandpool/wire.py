@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
-from .errors import ConnectionFailed, ProtocolError, from_answer
+from .errors import BrokenOff, ConnectionFailed, ProtocolError, from_answer
 
 HEADER_MAX = 64 * 1024
 BODY_MAX = 64 * 1024 * 1024
@@ -61,32 +61,50 @@ def split_url(url: str) -> Tuple[Address, str]:
     return parse_address(f"{parts.scheme}://{parts.netloc}"), parts.path.rstrip("/")
 
 
-def encode(address: Address, method: str, where: str, body: Optional[Mapping[str, Any]],
-           token: Optional[str] = None) -> bytes:
-    """One request. Members of the body that are None are left out."""
-    data = b""
+def encode_head(address: Address, method: str, where: str, headers: Mapping[str, str],
+                token: Optional[str] = None) -> bytes:
+    """The request line and the headers of one request."""
     lines = [f"{method} {where} HTTP/1.1", f"Host: {address.host_header}"]
-    if body is not None:
-        given = {key: value for key, value in body.items() if value is not None}
-        data = json.dumps(given, separators=(",", ":")).encode()
-        lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     for line in lines:
         if "\r" in line or "\n" in line:
             raise ValueError("a line break in a header or path")
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + data
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def encode(address: Address, method: str, where: str, body: Optional[Mapping[str, Any]],
+           token: Optional[str] = None, headers: Optional[Mapping[str, str]] = None) -> bytes:
+    """One request. Members of the body that are None are left out."""
+    data = b""
+    head = dict(headers or {})
+    if body is not None:
+        given = {key: value for key, value in body.items() if value is not None}
+        data = json.dumps(given, separators=(",", ":")).encode()
+        head.update({"Content-Type": "application/json", "Content-Length": str(len(data))})
+    return encode_head(address, method, where, head, token) + data
+
+
+def encode_chunk(data: bytes) -> bytes:
+    """A piece of a body of unknown length; b"" ends it."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 class Answer:
-    """One answer, fed as it arrives. `is_done` when nothing of it is missing."""
+    """One answer, fed as it arrives. `is_done` when nothing of it is missing. One that is streamed
+    has a body of any length, which is taken out while it grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_streamed: bool = False, is_head: bool = False,
+                 is_upgrade: bool = False) -> None:
         self.status = 0
         self.headers: Dict[str, str] = {}
         self.body = bytearray()
         self.is_done = False
         self.is_reusable = False
+        self._is_streamed = is_streamed
+        self._is_head = is_head  # of HEAD: it has no body
+        self._is_upgrade = is_upgrade  # 101 is what is hoped for
         self._head = bytearray()
         self._interim = 0  # bytes of headers that are behind us
         self._rest = bytearray()
@@ -97,6 +115,16 @@ class Answer:
     @property
     def has_begun(self) -> bool:
         return bool(self.status or self._head)
+
+    def take(self) -> bytes:
+        """What has come of the body since the last time."""
+        data = bytes(self.body)
+        self.body.clear()
+        return data
+
+    def rest(self) -> bytes:
+        """What came behind the headers of a 101: the first bytes of the other protocol."""
+        return bytes(self._rest)
 
     def feed(self, data: bytes) -> None:
         """b"" is the end of the connection."""
@@ -115,6 +143,8 @@ class Answer:
             if not self.status and not data:
                 return None
         self._rest += data
+        if self.status == 101:
+            return None
         self._read_body()
         if self.is_done and self._rest:
             self.is_reusable = False  # nobody asked for more: it answers nothing
@@ -124,7 +154,7 @@ class Answer:
         if not self.has_begun:
             raise ConnectionFailed("connect_failed", "the daemon closed the connection")
         if not self.status or self._is_chunked or self._left is not None:
-            raise ProtocolError("protocol", "the answer broke off", self.status)
+            raise BrokenOff("protocol", "the answer broke off", self.status)
         self.is_done = True
 
     def _read_head(self, head: bytes) -> None:
@@ -134,7 +164,7 @@ class Answer:
                 or not re.fullmatch("[1-9][0-9]{2}", words[1])):
             raise ProtocolError("protocol", "the answer is no HTTP")
         self._head.clear()
-        if words[1].startswith("1"):
+        if words[1].startswith("1") and not (self._is_upgrade and words[1] == "101"):
             return
         self.status = int(words[1])
         for line in lines:
@@ -145,6 +175,9 @@ class Answer:
             self.headers[name] = value
         self.is_reusable = (words[0] != "HTTP/1.0"
                             and self.headers.get("connection", "").lower() != "close")
+        self._read_framing()
+
+    def _read_framing(self) -> None:
         coding = self.headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             raise ProtocolError("protocol", "the answer has an unknown transfer encoding")
@@ -152,17 +185,21 @@ class Answer:
         length = self.headers.get("content-length")
         if coding is not None and length is not None:
             self.is_reusable = False  # somebody else may have read it in the other way
-        if self.status in (204, 304):
-            length = "0"
+        if self.status == 101:
+            self.is_done, self.is_reusable = True, False
+            return
+        if self.status in (204, 304) or self._is_head:
+            length, self._is_chunked = "0", False
         if not self._is_chunked and length is not None:
-            if not re.fullmatch("[0-9]{1,18}", length) or int(length) > BODY_MAX:
+            if (not re.fullmatch("[0-9]{1,18}", length)
+                    or (int(length) > BODY_MAX and not self._is_streamed)):
                 raise ProtocolError("protocol", "the length of the response is malformed")
             self._left = int(length)
         elif not self._is_chunked:
             self.is_reusable = False
 
     def _read_body(self) -> None:
-        if len(self.body) + len(self._rest) > BODY_MAX:
+        if not self._is_streamed and len(self.body) + len(self._rest) > BODY_MAX:
             raise ProtocolError("protocol", "the answer is too long", self.status)
         if not self._is_chunked:
             taken = len(self._rest) if self._left is None else min(self._left, len(self._rest))
@@ -189,11 +226,14 @@ class Answer:
             line = self._line()  # trailers, then an empty line
             self.is_done = line == b""
             return line is not None
-        if len(self._rest) < self._left + 2:
+        taken = min(self._left, len(self._rest))
+        self._take(taken)
+        self._left -= taken
+        if self._left > 0 or len(self._rest) < 2:
             return False
-        self._take(self._left)
-        if self._line() != b"":
+        if self._rest[:2] != b"\r\n":
             raise ProtocolError("protocol", "a chunk longer than it says", self.status)
+        del self._rest[:2]
         self._left = None
         return True
 
