@@ -83,7 +83,7 @@ class Box {
    * @param {string | string[]} command a line for the shell, or arguments
    * @param {object} [options]
    */
-  run(command, options = {}) {
+  async run(command, options = {}) {
     return new Run(this, command, options).result();
   }
 

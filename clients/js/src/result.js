@@ -31,11 +31,19 @@ class HeadTail {
     if (data.length === room) return;
     this.tail.push(data.subarray(room));
     this.tailSize += data.length - room;
-    if (this.tail.length > 1024) this.tail = [Buffer.concat(this.tail)]; // many small pieces
+    if (this.tail.length > 1024) this.join(); // many small pieces
     while (this.tail.length > 0 && this.tailSize - this.tail[0].length >= this.tailMax && this.tailSize > this.tailMax) {
       this.tailSize -= /** @type {Buffer} */ (this.tail.shift()).length;
       this.isCut = true;
     }
+  }
+
+  join() {
+    const whole = Buffer.concat(this.tail);
+    if (whole.length > this.tailMax) this.isCut = true;
+    const last = whole.subarray(Math.max(0, whole.length - this.tailMax));
+    this.tail = last.length > 0 ? [last] : [];
+    this.tailSize = last.length;
   }
 
   /** Bytes are missing here: what follows belongs to the end. */
@@ -45,12 +53,8 @@ class HeadTail {
 
   /** @returns {[Buffer, Buffer]} */
   parts() {
-    let tail = Buffer.concat(this.tail);
-    if (tail.length > this.tailMax) {
-      tail = tail.subarray(tail.length - this.tailMax);
-      this.isCut = true;
-    }
-    return [Buffer.concat(this.head), tail];
+    this.join();
+    return [Buffer.concat(this.head), this.tail[0] ?? Buffer.alloc(0)];
   }
 
   bytes() {
