@@ -150,6 +150,7 @@ class Forward {
     local.pause();
     const remote = await this.ports.connect(this.remotePort, { signal: this.stopper.signal });
     this.hold(remote);
+    remote.allowHalfOpen = true;
     // A half that ends ends the other's half; a side that breaks takes the other along.
     remote.once('close', () => local.destroySoon());
     local.once('close', () => remote.destroySoon());
