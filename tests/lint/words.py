@@ -1,5 +1,5 @@
-"""Words that must not be in the tree: marks of unfinished work, names of the machine it was written on, and in C sources
-words that have a standard technical one.
+"""Words that must not be in the tree: marks of unfinished work, names of the machine it was written on, and in C and
+JavaScript words that have a standard technical one.
 
 The machine's names (package hosts, the place of the clone) are asked from the machine, never listed here."""
 
@@ -53,7 +53,7 @@ def machine_names(root):
 
 
 def plain_offences(root):
-    for path in tree.c_files(root):
+    for path in tree.c_files(root) + tree.js_files(root):
         for number, line in enumerate(tree.read(root, path).split("\n"), 1):
             for word in PLAIN_WORD.findall(line):
                 yield path, number, f"'{word}': say '{INSTEAD[word.lower()]}' instead"
