@@ -120,7 +120,8 @@ async function* packFile(full, entry) {
     yield* entryBlocks({ ...entry, size });
     let left = size;
     while (left > 0) {
-      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(Math.min(left, 256 * 1024)));
+      const room = Math.min(left, 256 * 1024);
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(room), 0, room, null);
       if (bytesRead === 0) throw new Error(`'${full}' became shorter while it was read`);
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);

@@ -3,7 +3,6 @@
 
 const http = require('node:http');
 const https = require('node:https');
-const { pipeline } = require('node:stream');
 const { ConnectionFailed, DeadlineExceeded, ProtocolError, SandpoolError, fromAnswer } = require('./errors');
 
 const BODY_MAX = 256 * 1024 * 1024; // of a JSON answer: a list of 100,000 files
@@ -223,10 +222,10 @@ function sendBody(call, request, reject) {
     call.setHeader('Content-Length', data.length);
     call.end(data);
   } else if (isStream(body)) {
-    // An error of the source is the caller's own: it is thrown as it is. An answer before the end of the body ends it.
-    body.once('error', (error) => reject(error));
-    call.once('response', () => body.destroy());
-    pipeline(body, call, () => {});
+    pump(body, call).catch((error) => { // an error of the source is the caller's own: it is thrown as it is
+      call.destroy();
+      reject(error);
+    });
   } else if (body !== undefined) {
     call.setHeader('Content-Length', Buffer.byteLength(body));
     call.end(body);
@@ -234,6 +233,30 @@ function sendBody(call, request, reject) {
     if (request.method === 'POST' || request.method === 'PUT') call.setHeader('Content-Length', 0);
     call.end();
   }
+}
+
+/**
+ * Sends a body piece by piece. An answer before its end, such as "no space left", ends it.
+ * @param {import('node:stream').Readable} body
+ * @param {http.ClientRequest} call
+ */
+async function pump(body, call) {
+  let isOver = false;
+  let wake = () => {};
+  const stop = () => {
+    isOver = true;
+    wake();
+  };
+  call.once('response', stop).once('close', stop).once('error', stop).on('drain', () => wake());
+  for await (const part of body) {
+    if (isOver) return; // and the source is destroyed
+    if (call.write(part)) continue;
+    await new Promise((resolve) => {
+      wake = () => resolve(undefined);
+      if (isOver) wake();
+    });
+  }
+  call.end();
 }
 
 /**

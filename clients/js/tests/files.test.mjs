@@ -111,7 +111,10 @@ test('uploads are streamed; the source\'s error and an early refusal come throug
   assert.equal(fake.seen.at(-1).query.get('mode'), '0755');
   await assert.rejects(files.upload(`${local}.none`, '/x'), { code: 'ENOENT' });
   await assert.rejects(files.write('x', Readable.from((async function* bad() { yield 'x'; throw new Error('mine'); }()))), { message: 'mine' });
-  const early = (call) => call.error(507, 'no_space', { path: '/x' });
+  const early = (call) => {
+    call.req.resume(); // as the daemon does: it reads on until the client has its answer
+    call.error(507, 'no_space', { path: '/x' });
+  };
   early.isRaw = true;
   fake.route('PUT', FILES, early);
   const endless = (async function* endless() { for (;;) { yield Buffer.alloc(65536); await new Promise(setImmediate); } }());

@@ -7,8 +7,7 @@ import { boxOf, control, sandpool, temporary, until } from './case.mjs';
 
 for (const isTcp of [false, true]) {
   test(`files, over ${isTcp ? 'TCP' : 'a Unix socket'}`, async (t) => {
-    const { files, run, ...box } = await boxOf(t, { isTcp });
-    assert.ok(box && run);
+    const { files } = await boxOf(t, { isTcp });
     const put = await files.write('d/ä b', 'text', { mode: 0o750 });
     assert.deepEqual([put.path, put.size, put.created], ['/workspace/d/ä b', 4, true]);
     assert.equal((await files.write('d/ä b', 'text2')).created, false);
@@ -36,6 +35,12 @@ for (const isTcp of [false, true]) {
     assert.equal((await files.read('empty')).length, 0);
   });
 }
+
+test('a body of any size that is refused: the reason arrives', async (t) => {
+  const box = await boxOf(t);
+  const endless = (async function* endless() { for (;;) { yield Buffer.alloc(65536); await new Promise(setImmediate); } }());
+  await assert.rejects(box.files.write('/root/x', endless), { code: 'permission_denied' });
+});
 
 test('big files and trees there and back', async (t) => {
   const box = await boxOf(t);
