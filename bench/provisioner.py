@@ -62,7 +62,8 @@ def bench_provisioner(b):
 
 
 def bench_proxy(b):
-    """Through the proxy and to the box itself, the same request."""
+    """Through the proxy and to the box itself, the same request: one that the token changes nothing about, which
+    only the proxy sends here."""
     port = free_port()
     d = Daemon(b, "proxy", boxes.CONFIG.format(backend="oci", warm=1, max_boxes=10) +
                LISTEN.format(port=port, key=KEY), "--destroy-on-exit").start_ready(blank=1)
@@ -72,7 +73,7 @@ def bench_proxy(b):
     times = {through: [], straight: []}
     for _ in range(b.count(5000)):
         for agent, seen in times.items():
-            seen.append(timed(lambda: agent.call("GET", "/v1/sandbox")))
+            seen.append(timed(lambda: agent.call("GET", "/healthz")))
     a, z = statistics.median(times[straight]), statistics.median(times[through])
     b.row(f"a request through the proxy - to the box itself (n={len(times[through])}): p50",
           f"{z - a:.0f} us ({z:.0f} - {a:.0f})", "<= 500 us", z - a <= 500)

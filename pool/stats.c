@@ -57,6 +57,14 @@ const struct pool_profile *pool_profile(const struct pool *p, unsigned profile)
     return &p->profiles[profile].conf;
 }
 
+/* Without a warm target and without waiters nothing is made: only an acquire can close the circuit. */
+static bool is_trial_due(const struct pool *p, const struct profile *f, uint64_t now_ns)
+{
+    return f->is_open && f->retry_ns <= now_ns && f->waiting[LINE_BLANK] == 0 &&
+           f->waiting[LINE_SPECIAL] == 0 && f->making == 0 && f->flying == 0 && f->landing == 0 &&
+           admit_target(f, now_ns) == 0 && !away_holds(p, f);
+}
+
 void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
                       struct pool_profile_view *ret)
 {
@@ -76,6 +84,7 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
     ret->provision_ns = f->provision_ns;
     ret->failures = f->failures;
     ret->is_open = f->is_open;
+    ret->is_trial_due = is_trial_due(p, f, now_ns);
     ret->retry_at_ns = f->retry_ns;
     ret->failed_at_ns = f->failed_ns;
     memcpy(ret->reason, p->is_space_low ? p->space_reason : f->reason, sizeof(ret->reason));

@@ -51,6 +51,7 @@ struct pool_profile_view {
     uint64_t provision_ns; /* measured time from intent to ready */
     unsigned failures;     /* consecutive */
     bool is_open;          /* circuit breaker */
+    bool is_trial_due;     /* it is open, and the next acquire is the trial: nobody tries before */
     uint64_t retry_at_ns;
     uint64_t failed_at_ns;
     char reason[POOL_REASON_MAX + 1];

@@ -1,6 +1,6 @@
-/* box.h - client of the agent in a box, for programs that use poll(2). One object is one connection
- * that carries one call at a time. Only sp_box_wait() blocks, so that a program can stream from one
- * object and write to another. */
+/* box.h - commands, jobs, files and ports of a box, for programs that use poll(2). One object is one
+ * connection that carries one call at a time. Only sp_box_wait() blocks, so that a program can stream
+ * from one object and write to another. */
 #ifndef SANDPOOL_BOX_H
 #define SANDPOOL_BOX_H
 
@@ -10,17 +10,24 @@ struct sp_box;
 
 struct sp_box_call {
     const char *method; /* "GET", "POST", "DELETE" */
-    const char *target; /* escaped, "/v1/..." */
+    const char *target; /* escaped, "/jobs/1/output?follow=1" */
     const void *body;   /* copied; NULL: none */
     size_t len;
+    /* With is_streamed the body is `length` bytes (-1: until sp_box_end_body()), given by sp_box_write(). */
+    bool is_streamed;
+    int64_t length;
+    const char *upgrade; /* the protocol asked for; NULL: none. See sp_box_is_raw() */
     /* NULL: the answer is collected. Else the body of a 2xx answer goes here as it arrives; return
      * false to stop. */
     bool (*on_data)(void *ctx, const char *data, size_t len);
     void *ctx;
 };
 
-/* Does not connect yet. NULL and `failure` when the lease's url cannot be used. */
-struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failure);
+/* Through the daemon: works wherever the daemon can be reached, and counts as use of the box. The id is a sandbox_id,
+ * or another name of the box as the API has it, escaped. Does not connect yet. Never NULL. */
+struct sp_box *sp_box_new(const struct sp_client *c, const char *sandbox_id);
+/* Straight to the agent, for whoever can reach it. NULL and `failure` when the lease's url cannot be used. */
+struct sp_box *sp_box_new_direct(const struct sp_lease *lease, struct sp_failure *failure);
 void sp_box_free(struct sp_box *b); /* NULL is fine */
 
 /* Begins a call; a call that is under way is aborted, and its connection closed. */
@@ -38,6 +45,13 @@ int sp_box_wait(struct sp_box *b, uint64_t timeout_ms, struct sp_failure *failur
 const char *sp_box_answer(const struct sp_box *b);
 /* Offset of the answer's first byte in the whole stream or file; 0 if it is not known. */
 uint64_t sp_box_offset(const struct sp_box *b);
+/* The body of a call with is_streamed: how much was taken, 0 when it must be polled first. */
+size_t sp_box_write(struct sp_box *b, const void *data, size_t len);
+void sp_box_end_body(struct sp_box *b);
+/* The answer was 101: the connection is a stream of bytes that the caller reads and writes itself, sp_box_fd(). What came
+ * behind the answer is sp_box_answer(), of sp_box_answer_len() bytes. */
+bool sp_box_is_raw(const struct sp_box *b);
+size_t sp_box_answer_len(const struct sp_box *b);
 /* Closes the connection. */
 void sp_box_close(struct sp_box *b);
 

@@ -22,6 +22,8 @@ struct sp_failure {
     int code;                /* enum sp_error */
     int http_status;         /* 0 when there was no answer */
     uint64_t retry_after_ms; /* 0: not given */
+    char name
+        [40]; /* the code as the answer has it, also one that `code` does not know; "" without an answer */
     char message[512];
 };
 

@@ -20,19 +20,24 @@
     X(OWNER_CONFLICT, "owner_conflict", 409, false, "this id belongs to another user or thread")  \
     X(STALE_GENERATION, "stale_generation", 409, false, "the id has been bound to a newer box")   \
     X(NOT_LEASED, "not_leased", 409, false, "the sandbox is not leased")                          \
+    X(JOB_ENDED, "job_ended", 409, false, "the job has ended, or takes no input")                 \
     X(SANDBOX_LOST, "sandbox_lost", 410, false, "the sandbox died or was removed")                \
     X(BODY_TOO_LARGE, "body_too_large", 413, false, "the request body is too large")              \
     X(URI_TOO_LONG, "uri_too_long", 414, false, "the request target is too long")                 \
     X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
       "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(UPGRADE_REQUIRED, "upgrade_required", 426, false, "this path is for WebSockets")            \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
+    X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
     X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \
     X(UNSUPPORTED, "unsupported", 501, false, "the backend cannot do that")                       \
     X(BACKEND_FAILED, "backend_failed", 502, true, "the backend reported an error")               \
+    X(TRANSPORT_LOST, "transport_lost", 502, false, "the connection to the sandbox broke")        \
+    X(PORT_CLOSED, "port_closed", 502, true, "nothing listens on this port of the sandbox")       \
     X(ACQUIRE_TIMEOUT, "acquire_timeout", 503, true, "no box became ready in time")               \
     X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")   \
     X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")           \

@@ -35,9 +35,11 @@ void agent_close_sessions(struct agent *a)
 
 /* The first route that matches a request serves it. */
 static const struct http_route *const interfaces[] = {
-    aio_sandbox_routes, own_agent_routes,     own_activity_routes, own_env_routes,
-    aio_bash_routes,    own_process_routes,   aio_shell_routes,    aio_shell_session_routes,
-    aio_file_routes,    own_directory_routes,
+    aio_sandbox_routes,      own_agent_routes,     own_activity_routes,    own_env_routes,
+    aio_bash_routes,         own_job_routes,       aio_shell_routes,       aio_shell_session_routes,
+    aio_file_routes,         own_directory_routes, own_exec_routes,        own_files_routes,
+    own_files_change_routes, own_files_tar_routes, own_files_watch_routes, own_port_routes,
+    own_attach_routes,
 };
 
 struct http_route *agent_routes_new(void)

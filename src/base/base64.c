@@ -63,18 +63,29 @@ bool base64_decode(const char *text, size_t len, struct buf *out)
     return true;
 }
 
-void base64_encode_url(const void *data, size_t len, struct buf *out)
+static void encode(const char *letters, const void *data, size_t len, struct buf *out)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const unsigned char *p = data;
 
+    (void) buf_reserve(out, (len + 2) / 3 * 4);
     for (size_t i = 0; i < len; i += 3) {
         size_t n = MIN_OF(len - i, (size_t) 3);
         uint32_t bits = (uint32_t) p[i] << 16 | (uint32_t) (n > 1 ? p[i + 1] : 0) << 8 |
                         (uint32_t) (n > 2 ? p[i + 2] : 0);
+        char text[4];
 
         for (unsigned k = 0; k < 4; k++)
-            buf_putc(out, k <= n ? letters[bits >> (18 - 6 * k) & 63] : '=');
+            text[k] = k <= n ? letters[bits >> (18 - 6 * k) & 63] : '=';
+        buf_append(out, text, sizeof(text));
     }
+}
+
+void base64_encode(const void *data, size_t len, struct buf *out)
+{
+    encode("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", data, len, out);
+}
+
+void base64_encode_url(const void *data, size_t len, struct buf *out)
+{
+    encode("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", data, len, out);
 }

@@ -1,4 +1,4 @@
-/* base64.h - base64 (RFC 4648): both alphabets are read, the one for URLs is written. */
+/* base64.h - base64 (RFC 4648): both alphabets are read and written. */
 #ifndef BASE_BASE64_H
 #define BASE_BASE64_H
 
@@ -7,7 +7,8 @@
 /* Appends the bytes behind `text` to out. White space is skipped and padding may be missing; anything
  * else that is not base64 gives false. A buffer that fails says so itself. */
 MUST_CHECK bool base64_decode(const char *text, size_t len, struct buf *out);
-/* Appends the text of the bytes, with padding. */
+/* Append the text of the bytes, with padding. */
+void base64_encode(const void *data, size_t len, struct buf *out);
 void base64_encode_url(const void *data, size_t len, struct buf *out);
 
 #endif

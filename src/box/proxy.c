@@ -11,49 +11,18 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "box/proxy_head.h"
-#include "box/proxy_load.h"
-#include "loop/httpc.h"
+#include "box/proxy_internal.h"
+#include "box/tunnel.h"
 
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
     BODY_HIGH = 128 * 1024,
     HEAD_MAX = 1024 * 1024, /* what the server lets in is less */
-    HEADERS_MAX = 128,
-    HOPS_MAX = 1024, /* of names in Connection */
+    HOPS_MAX = 1024,        /* of names in Connection */
     CONNECT_MS = 5000,
-};
-
-struct box_proxy {
-    struct box_proxy_config config;
-    struct httpc *http;
-    struct map boxes;   /* struct proxy_load: those with requests */
-    struct map callers; /* likewise */
-    uint64_t passages;  /* those requests */
-    bool is_leaving;    /* closes itself after the last */
-    void (*on_closed)(void *ctx);
-    void *closed_ctx;
-};
-
-struct passage {
-    struct httpc_request up;
-    struct box_proxy *p;
-    struct http_exchange *ex; /* NULL: the client has gone */
-    struct proxy_load *box;
-    struct proxy_load *caller;
-    struct rt_timer timer;
-    uint64_t moved_ns; /* when something last came from either side */
-    uint64_t idle_ns;
-    struct buf url;
-    struct buf text; /* of the headers */
-    const char *headers[HEADERS_MAX + 4];
-    bool is_begun;    /* the answer */
-    bool is_bodyless; /* it has none: it is given when it is over */
-    bool is_timed_out;
-    bool is_no_answer; /* the answer: it is not passed on */
 };
 
 /* --- how many --- */
@@ -68,7 +37,9 @@ static void count(struct passage *g, int delta)
         g->box->count++;
         g->caller->count++;
         p->passages++;
+        list_push_back(&g->box->passages, &g->link);
     } else {
+        list_remove(&g->box->passages, &g->link);
         proxy_load_put(&p->boxes, g->box);
         proxy_load_put(&p->callers, g->caller);
         p->passages--;
@@ -79,15 +50,17 @@ static void count(struct passage *g, int delta)
 
 static void on_http_closed(void *ctx);
 
-static void passage_free(struct passage *g)
+void passage_free(struct passage *g)
 {
     struct box_proxy *p = g->p;
 
+    list_remove(&p->judged, &g->judged);
     rt_timer_cancel(&g->p->config.loop->rt, &g->timer);
     count(g, -1);
     httpc_request_fini(&g->up);
     buf_fini(&g->url);
     buf_fini(&g->text);
+    buf_fini(&g->tunnel);
     free(g);
     if (p->is_leaving && p->passages == 0)
         httpc_close(p->http, on_http_closed, p);
@@ -128,6 +101,7 @@ static void on_drain(struct http_exchange *ex)
 struct answer_head {
     struct buf hops; /* what Connection names */
     int64_t length;  /* -1: not known */
+    enum proxy_stream stream;
 };
 
 /* False when it is more than anybody needs. */
@@ -142,10 +116,13 @@ static bool read_head(const struct buf *lines, struct answer_head *ret)
     unsigned count = 0;
 
     ret->length = -1;
+    ret->stream = PROXY_BYTES;
     for (; proxy_next_line(&at, &name, &value); count++) {
         if (strcasecmp(name, "Content-Length") == 0 && str_parse_u64(value, 0, INT64_MAX, &length))
             ret->length = (int64_t) length;
         is_coded = is_coded || strcasecmp(name, "Transfer-Encoding") == 0;
+        if (strcasecmp(name, "Content-Type") == 0)
+            ret->stream = proxy_stream_of(value);
         if (strcasecmp(name, "Connection") == 0) {
             buf_puts(&ret->hops, value);
             buf_putc(&ret->hops, ',');
@@ -153,7 +130,7 @@ static bool read_head(const struct buf *lines, struct answer_head *ret)
     }
     if (is_coded)
         ret->length = -1;
-    return count <= HEADERS_MAX && !buf_failed(&ret->hops);
+    return count <= PROXY_HEADERS_MAX && !buf_failed(&ret->hops);
 }
 
 /* Adds what the box says of its answer. */
@@ -185,6 +162,8 @@ static bool begin_answer(struct passage *g)
     if (!is_good)
         return false;
     g->is_begun = true;
+    if (g->p->config.ask_loss != NULL && head.length < 0 && g->port == 0)
+        g->stream = head.stream;
     g->is_bodyless = status == 204 || status == 304;
     if (g->is_bodyless)
         return true;
@@ -196,12 +175,60 @@ static bool begin_answer(struct passage *g)
     return true;
 }
 
+/* How much of what has come goes on now: of events only whole ones. */
+static size_t ready_bytes(struct passage *g, bool is_over)
+{
+    const struct buf *piece = &g->up.response;
+    size_t whole;
+
+    if (g->stream == PROXY_BYTES || is_over)
+        return piece->len;
+    whole = proxy_whole_events(g->stream, piece->data, piece->len, &g->has_end);
+    if (whole == 0 && piece->len > PROXY_EVENT_MAX) {
+        g->is_torn = true;
+        return piece->len;
+    }
+    if (whole > 0)
+        g->is_torn = false;
+    return whole;
+}
+
+/* A server that is no agent of ours does not know its paths, and has another form for errors. */
+static bool is_foreign(const struct passage *g)
+{
+    static const char form[] = "{\"error\":{";
+
+    return g->up.response.len < strlen(form) ||
+           memcmp(g->up.response.data, form, strlen(form)) != 0;
+}
+
+/* True: it is not known yet whether this is an answer of our agent. */
+static bool must_wait(struct passage *g, bool is_over)
+{
+    enum { ENOUGH = 16 };
+
+    if (g->is_begun || g->p->config.ask_loss == NULL || g->port != 0 ||
+        (g->up.status != 404 && g->up.status != 405) || http_method(g->ex) == HTTP_METHOD_HEAD)
+        return false;
+    if (!is_over && g->up.response.len < ENOUGH)
+        return true;
+    g->is_foreign = is_foreign(g);
+    return false;
+}
+
 /* What has come so far goes on; the box waits while the client is behind. */
-static void pass_answer(struct passage *g)
+static void pass_answer(struct passage *g, bool is_over)
 {
     struct buf *piece = &g->up.response;
+    size_t len;
 
     moved(g);
+    if (must_wait(g, is_over))
+        return;
+    if (g->is_foreign) {
+        op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
+        return;
+    }
     if (!g->is_begun && !begin_answer(g)) {
         g->is_no_answer = true;
         op_cancel(&g->up.op); /* on_done() answers; when it is over already this does nothing */
@@ -209,17 +236,18 @@ static void pass_answer(struct passage *g)
     }
     if (g->is_bodyless || piece->len == 0)
         return;
-    if (http_write(g->ex, piece->data, piece->len) >= HTTP_HIGH_WATER)
+    len = ready_bytes(g, is_over);
+    if (len > 0 && http_write(g->ex, piece->data, len) >= HTTP_HIGH_WATER)
         httpc_pause(&g->up); /* when it is over already this does nothing */
-    buf_consume(piece, piece->len);
+    buf_consume(piece, len);
 }
 
 static void on_answer(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    if (g->ex != NULL && !g->is_no_answer)
-        pass_answer(g);
+    if (g->ex != NULL && !g->is_no_answer && !g->is_foreign)
+        pass_answer(g, false);
 }
 
 static void refuse(struct passage *g, int result)
@@ -229,7 +257,12 @@ static void refuse(struct passage *g, int result)
 
     (void) snprintf(text, sizeof(text), "The sandbox did not answer: %s",
                     sp_error_info(result)->text);
-    if (g->is_timed_out)
+    if (g->up.tunnel_status != 0 && g->up.tunnel_status / 100 != 2)
+        g->p->config.refuse_port(g->ex, g->port, g->up.tunnel_status);
+    else if (g->is_foreign)
+        say(g->ex, 501, 0,
+            "This sandbox has no agent of sandpool: use its own API, at sandbox_url");
+    else if (g->is_timed_out)
         say(g->ex, 504, 0, "The sandbox did not answer in time");
     else if (result == SP_CONNECT_FAILED)
         say(g->ex, 502, 0, "The sandbox cannot be reached");
@@ -244,15 +277,17 @@ static void on_done(struct op *op)
     struct passage *g = container_of(op, struct passage, up.op);
     int result = op->result;
 
-    if (g->ex != NULL && result == SP_OK && !g->is_no_answer)
-        pass_answer(g); /* what was held back */
-    if (g->is_no_answer)
+    if (g->ex != NULL && result == SP_OK && !g->is_no_answer && !g->is_foreign)
+        pass_answer(g, true); /* what was held back */
+    if (g->is_no_answer || g->is_foreign)
         result = SP_PROTOCOL;
     if (g->ex != NULL && result == SP_OK) {
         if (g->is_bodyless)
             http_reply(g->ex, g->up.status, NULL, "", 0);
         else
             http_end(g->ex);
+    } else if (g->ex != NULL && !g->is_timed_out && proxy_loss_begin(g, result)) {
+        return; /* it is found out what became of the box, and then answered */
     } else if (g->ex != NULL && g->is_begun && !g->is_bodyless) {
         http_abort(g->ex); /* only a broken connection says that something is missing */
     } else if (g->ex != NULL) {
@@ -296,49 +331,6 @@ static void on_body_end(struct http_exchange *ex)
     httpc_body_end(&g->up);
 }
 
-static bool is_named_by_client(struct http_exchange *ex, const char *name)
-{
-    const char *other;
-    const char *value;
-
-    for (unsigned i = 0; http_header_at(ex, i, &other, &value); i++) {
-        if (strcasecmp(other, "Connection") == 0 && proxy_names(value, name))
-            return true;
-    }
-    return false;
-}
-
-/* libcurl leaves a header without a value out when it ends with a colon. */
-static void put_header(struct buf *text, const char *name, const char *value)
-{
-    buf_puts(text, name);
-    buf_puts(text, str_is_empty(value) ? ";" : ": ");
-    buf_append(text, value, strlen(value) + 1);
-}
-
-static bool make_headers(struct passage *g, const char *token)
-{
-    const char *name;
-    const char *value;
-    unsigned n = 0;
-
-    for (unsigned i = 0; http_header_at(g->ex, i, &name, &value); i++) {
-        if (proxy_passes_request(name) && !is_named_by_client(g->ex, name))
-            put_header(&g->text, name, value);
-    }
-    if (http_header(g->ex, "Accept") == NULL)
-        buf_append(&g->text, "Accept:", sizeof("Accept:")); /* or libcurl makes one up */
-    if (!str_is_empty(token)) {
-        buf_puts(&g->text, "Authorization: Bearer ");
-        buf_append(&g->text, token, strlen(token) + 1);
-    }
-    if (buf_failed(&g->text))
-        return false;
-    for (size_t at = 0; at < g->text.len && n < HEADERS_MAX; at += strlen(g->text.data + at) + 1)
-        g->headers[n++] = g->text.data + at;
-    return true;
-}
-
 static void start(struct passage *g)
 {
     int64_t length = http_body_length(g->ex);
@@ -349,9 +341,11 @@ static void start(struct passage *g)
     g->up.want_headers = true;
     g->up.response_max = ANSWER_MAX;
     g->up.on_data = on_answer;
-    /* libcurl repeats a request on a kept connection that breaks, and these may do something. */
-    g->up.want_fresh =
-        http_method(g->ex) != HTTP_METHOD_GET && http_method(g->ex) != HTTP_METHOD_HEAD;
+    /* libcurl repeats a request on a kept connection that breaks, and these may do something. To an agent those
+     * without a body may be repeated, and others are not. */
+    g->up.may_reuse = g->p->config.ask_loss != NULL && g->port == 0;
+    g->up.want_fresh = !g->up.may_reuse && http_method(g->ex) != HTTP_METHOD_GET &&
+                       http_method(g->ex) != HTTP_METHOD_HEAD;
     if (length != 0) {
         g->up.is_body_streamed = true;
         g->up.body_size = length;
@@ -397,6 +391,19 @@ static bool is_too_much(struct box_proxy *p, struct http_exchange *ex,
     return true;
 }
 
+static void on_tunnel_over(void *ctx)
+{
+    passage_free(ctx);
+}
+
+static void start_tunnel(struct passage *g, const struct box_proxy_to *to)
+{
+    struct tunnel_owner owner = {
+        .ctx = g, .refuse = g->p->config.refuse, .on_over = on_tunnel_over};
+
+    tunnel_start(g->p->config.loop, g->ex, to, g->idle_ns, &owner);
+}
+
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
                     const struct box_proxy_limits *limits, const struct box_proxy_to *to)
 {
@@ -406,21 +413,24 @@ void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
         p->config.refuse(ex, 405, 0, "Method Not Allowed");
         return;
     }
-    if (http_header(ex, "Upgrade") != NULL) {
-        p->config.refuse(ex, 501, 0, "Upgrade is not supported");
-        return;
-    }
     if (is_too_much(p, ex, limits, to))
         return;
     g = xcalloc(1, sizeof(*g));
     g->p = p;
     g->ex = ex;
+    g->port = to->port;
     g->idle_ns = limits->idle_ns;
     buf_init(&g->url, HEAD_MAX);
     buf_init(&g->text, HEAD_MAX);
+    buf_init(&g->tunnel, HEAD_MAX);
     g->box = proxy_load_get(&p->boxes, to->box);
     g->caller = proxy_load_get(&p->callers, to->caller);
-    if (!proxy_url(to->url, to->rest, &g->url) || !make_headers(g, to->token)) {
+    if (tunnel_is_wanted(ex)) {
+        count(g, 1);
+        start_tunnel(g, to);
+        return;
+    }
+    if (!proxy_make_request(g, to)) {
         p->config.refuse(ex, 400, 0, "Bad request target");
         count(g, 1); /* so that it can be taken back */
         passage_free(g);
@@ -443,6 +453,7 @@ int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret,
         return r;
     }
     p->config = *config;
+    list_init(&p->judged);
     map_init(&p->boxes, 256);
     map_init(&p->callers, 256);
     *ret = p;
@@ -465,6 +476,7 @@ void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ct
 {
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
+    proxy_loss_stop(p);
     httpc_close(p->http, on_http_closed, p);
 }
 
@@ -473,6 +485,7 @@ void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ct
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
     p->is_leaving = true;
+    proxy_loss_stop(p);
     if (p->passages == 0)
         httpc_close(p->http, on_http_closed, p);
 }

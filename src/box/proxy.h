@@ -7,6 +7,12 @@
 
 struct box_proxy;
 
+/* A request whose connection to its box broke. */
+struct box_proxy_loss {
+    uint64_t box;
+    void *judge; /* of ask_loss() */
+};
+
 struct box_proxy_config {
     struct loop *loop;
     unsigned connections; /* to boxes, at once */
@@ -15,6 +21,15 @@ struct box_proxy_config {
     void (*on_use)(void *ctx, uint64_t box, int delta);
     /* Answers what cannot be passed on; retry_after_ms 0: no idea. */
     void (*refuse)(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text);
+    /* Answers when the agent refused the way to a port, with this status. Only for requests with a port. */
+    void (*refuse_port)(struct http_exchange *ex, uint16_t port, int status);
+    /* All three, or NULL: then a broken connection is answered by refuse() like other trouble.
+     * Find out what became of the box and call box_proxy_judged(), also from inside. */
+    void (*ask_loss)(void *ctx, struct box_proxy_loss *loss);
+    /* Nobody wants to know any more: no call of box_proxy_judged() from here on. */
+    void (*drop_loss)(void *ctx, struct box_proxy_loss *loss);
+    /* Answers when no answer has begun. */
+    void (*refuse_loss)(struct http_exchange *ex, bool is_lost, const char *reason);
 };
 
 struct box_proxy_limits {
@@ -30,7 +45,10 @@ struct box_proxy_to {
     uint64_t caller; /* whose box it is */
     const char *url;
     const char *token;
-    const char *rest; /* of the target: what the box gets */
+    const char *rest;   /* of the target: what the box gets */
+    uint16_t port;      /* of the box's loopback, through its agent; 0: the agent itself */
+    const char *prefix; /* with a port: what stands before `rest` for the caller; NULL: not said */
+    bool want_tcp;      /* with `port`: a request with "Upgrade: tcp" becomes a connection to it */
 };
 
 MUST_CHECK int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret,
@@ -43,6 +61,18 @@ void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ct
 /* For a handler of a route with HTTP_STREAM. Answers in any case; `to` is read during the call only. */
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
                     const struct box_proxy_limits *limits, const struct box_proxy_to *to);
+/* What became of the box: it is gone, or it lives and only the connection broke. */
+void box_proxy_judged(struct box_proxy_loss *loss, bool is_lost, const char *reason);
+/* The box is gone: its requests end with that at once, whatever their connections do. */
+void box_proxy_cut(struct box_proxy *p, uint64_t box, const char *reason);
+/* How many requests there are: in all, to the box, of the caller. */
+struct box_proxy_counts {
+    uint64_t all;
+    uint64_t box;
+    uint64_t caller;
+};
+void box_proxy_count(const struct box_proxy *p, uint64_t box, uint64_t caller,
+                     struct box_proxy_counts *ret);
 struct httpc *box_proxy_http(struct box_proxy *p); /* for other calls to boxes */
 
 #endif

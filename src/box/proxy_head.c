@@ -83,6 +83,21 @@ bool proxy_passes_request(const char *name)
     return !is_hop_by_hop(name) && !is_one_of(names, name);
 }
 
+bool proxy_passes_to_port(const char *name, bool may_say_who)
+{
+    static const char *const names[] = {"Expect",
+                                        "Host",
+                                        "HTTP2-Settings",
+                                        "X-Forwarded-Host",
+                                        "X-Forwarded-Prefix",
+                                        "X-Forwarded-Proto",
+                                        NULL};
+
+    if (strcasecmp(name, "Authorization") == 0)
+        return may_say_who;
+    return !is_hop_by_hop(name) && !is_one_of(names, name);
+}
+
 bool proxy_passes_answer(const char *name)
 {
     return name[0] != '\0' && strpbrk(name, " \t") == NULL && !is_hop_by_hop(name);

@@ -23,6 +23,8 @@ bool proxy_url(const char *box_url, const char *rest, struct buf *out);
 /* Whether a header of a request, of an answer, is for the other end. Those that Connection names are
  * not, which the caller finds with proxy_names(). */
 bool proxy_passes_request(const char *name);
+/* To a program behind a port of a box, which is no agent; `may_say_who`: Authorization was not meant for us. */
+bool proxy_passes_to_port(const char *name, bool may_say_who);
 bool proxy_passes_answer(const char *name);
 /* Whether a comma separated list (the value of Connection) has the name in it. */
 bool proxy_names(const char *list, const char *name);

@@ -25,6 +25,7 @@ struct proxy_load *proxy_load_get(struct map *loads, uint64_t key)
         return load;
     load = xcalloc(1, sizeof(*load));
     load->key = key;
+    list_init(&load->passages);
     map_insert(loads, &load->node, hash_u64(key));
     return load;
 }

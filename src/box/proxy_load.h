@@ -2,12 +2,14 @@
 #ifndef BOX_PROXY_LOAD_H
 #define BOX_PROXY_LOAD_H
 
+#include "base/list.h"
 #include "base/map.h"
 
 struct proxy_load {
     struct map_node node;
     uint64_t key;
     unsigned count;
+    struct list passages; /* of a box: those requests */
 };
 
 /* NULL: none. */

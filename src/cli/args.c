@@ -124,6 +124,22 @@ static bool fail_unknown(struct parser *p, const char *what, const char *arg,
     return fail(r);
 }
 
+/* Flags in one word, "-it". False when it is something else: it has not been taken then. */
+static bool take_flags(struct parser *p, const char *letters)
+{
+    const struct cli_command *command = p->args->command;
+
+    for (const char *at = letters; *at != '\0'; at++) {
+        int i = command != NULL ? find_option(command->options, NULL, 0, *at) : -1;
+
+        if (i < 0 || command->options[i].kind != CLI_FLAG)
+            return false;
+    }
+    for (const char *at = letters; *at != '\0'; at++)
+        p->args->values[find_option(command->options, NULL, 0, *at)] = "";
+    return true;
+}
+
 static bool take_option(struct parser *p, const char *arg)
 {
     const struct cli_command *command = p->args->command;
@@ -134,6 +150,8 @@ static bool take_option(struct parser *p, const char *arg)
     char letter = is_long ? 0 : name[0];
     int i;
 
+    if (!is_long && len > 1 && take_flags(p, name))
+        return true;
     if (is_long || len == 1) {
         i = command != NULL ? find_option(command->options, name, len, letter) : -1;
         if (i >= 0)
@@ -157,11 +175,11 @@ static bool take_operand(struct parser *p, const char *arg)
             return fail_unknown(p, "unknown command", arg, NULL);
         return true;
     }
-    if (a->command->operands_max == CLI_REST) {
+    if (a->command->operands_max == CLI_REST && a->operand_count + 1 >= a->command->operands_min) {
         a->rest = p->argv + p->next - 1;
         a->rest_count = (unsigned) (p->argc - p->next + 1);
         p->next = p->argc;
-    } else if (a->operand_count == a->command->operands_max) {
+    } else if (a->operand_count == MIN_OF(a->command->operands_max, (unsigned) CLI_OPERANDS_MAX)) {
         return fail(err_set(p->err, SP_BAD_REQUEST, "'%.64s' is one argument too many", arg));
     }
     a->operands[a->operand_count] = arg;

@@ -93,43 +93,83 @@ static bool is_surely_id(const char *name)
 {
     uint64_t v;
 
-    return has_prefix(name, "box:") || has_prefix(name, "thread:") || str_parse_hex64(name, &v);
+    return has_prefix(name, "box:") || strchr(name, '/') != NULL || has_prefix(name, "thread:") ||
+           str_parse_hex64(name, &v);
+}
+
+/* `user` NULL: the name is an id. */
+static void put_path(struct buf *target, const char *name, const char *user)
+{
+    const char *slash = strchr(name, '/');
+
+    buf_puts(target, "/v1/sandboxes/");
+    if (user != NULL) {
+        buf_puts(target, "thread:");
+        cli_escape(target, user);
+        buf_puts(target, "%2F");
+    } else if (slash != NULL && !has_prefix(name, "thread:")) {
+        buf_puts(target, "thread:"); /* USER/THREAD: no id has a slash */
+    }
+    cli_escape(target, name);
 }
 
 static int call_named(struct cli *c, const struct cli_sandbox_call *call, const char *user,
-                      struct json_doc **ret, struct sp_failure *failure)
+                      bool want_print, struct json_doc **ret, struct sp_failure *failure)
 {
     struct buf target;
     int r;
 
     buf_init(&target, 8192);
-    buf_puts(&target, "/v1/sandboxes/");
-    if (user != NULL) {
-        buf_puts(&target, "thread:");
-        cli_escape(&target, user);
-        buf_puts(&target, "%2F");
-    }
-    cli_escape(&target, c->args.operands[0]);
+    put_path(&target, call->name, user);
     buf_puts(&target, call->suffix);
-    r = try_call(c, call->method, buf_str(&target), call->body, cli_wants_json(c), ret, failure);
+    r = try_call(c, call->method, buf_str(&target), call->body, want_print, ret, failure);
     buf_fini(&target);
     return r;
 }
 
-int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call, struct json_doc **ret)
+/* `user`: of --user, may be NULL. */
+static int call_sandbox(struct cli *c, const struct cli_sandbox_call *call, const char *user,
+                        bool want_print, struct json_doc **ret)
 {
-    const char *name = c->args.operands[0];
-    const char *user = cli_option(&c->args, "user");
+    const char *given = user;
     struct sp_failure failure;
-    int r = call_named(c, call, user, ret, &failure);
+    int r = call_named(c, call, user, want_print, ret, &failure);
 
-    if (r == SP_NOT_FOUND && user == NULL && !is_surely_id(name)) {
+    if (r == SP_NOT_FOUND && user == NULL && !is_surely_id(call->name)) {
         user = "default";
-        r = call_named(c, call, user, ret, &failure);
+        r = call_named(c, call, user, want_print, ret, &failure);
     }
     if (r == SP_NOT_FOUND && user != NULL)
         (void) snprintf(failure.message, sizeof(failure.message),
-                        "the thread '%.80s' of the user '%.80s' has no sandbox%s", name, user,
-                        cli_option(&c->args, "user") != NULL ? "" : ", and none has that id");
+                        "the thread '%.80s' of the user '%.80s' has no sandbox%s", call->name, user,
+                        given != NULL ? "" : ", and none has that id");
     return r == SP_OK ? CLI_OK : cli_fail(c, &failure);
+}
+
+int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call, struct json_doc **ret)
+{
+    struct cli_sandbox_call named = *call;
+
+    if (named.name == NULL)
+        named.name = c->args.operands[0];
+    return call_sandbox(c, &named, cli_option(&c->args, "user"), cli_wants_json(c), ret);
+}
+
+int cli_resolve(struct cli *c, const char *name, char ret[CLI_ID_MAX])
+{
+    struct cli_sandbox_call call = {.method = "GET", .name = name, .suffix = ""};
+    struct json_doc *doc;
+    int code = call_sandbox(c, &call, NULL, false, &doc);
+
+    if (code != CLI_OK)
+        return code;
+    str_copy_cut(ret, CLI_ID_MAX, show_str(json_root(doc), "sandbox_id"));
+    (void) json_doc_free(doc);
+    if (str_is_empty(ret)) {
+        struct sp_failure f = {.code = SP_NOT_LEASED,
+                               .message = "nobody owns this box: commands run in acquired ones"};
+
+        return cli_fail(c, &f);
+    }
+    return CLI_OK;
 }

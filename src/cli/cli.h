@@ -59,8 +59,8 @@ struct cli_command {
     int (*run)(struct cli *c);
 };
 
-enum { CLI_OPTIONS_MAX = 16, CLI_OPERANDS_MAX = 4, CLI_LIST_MAX = 256 };
-/* The first operand ends the options: it and all that follows are in `rest`. */
+enum { CLI_OPTIONS_MAX = 16, CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
+/* The last of the operands that must be there ends the options: it and all that follows are in `rest`. */
 #define CLI_REST (~0U)
 
 struct cli_args {
@@ -123,6 +123,8 @@ void cli_print_command_help(const struct cli_command *command, FILE *out);
 /* False when the shell is unknown. */
 bool cli_print_completion(const char *shell, FILE *out);
 
+enum { CLI_ID_MAX = 80 };
+
 /* --- call.c: talking to the daemon. A failure is printed --- */
 
 /* An exit code. On CLI_OK *ret (may be NULL) is the parsed answer, to be freed; with --json it has
@@ -139,12 +141,15 @@ void cli_add_filter(const struct cli *c, struct buf *target, const char *option,
 /* A call about the sandbox that the operand names: by its id, or by its thread (of --user, which must be an
  * option of the command). */
 struct cli_sandbox_call {
+    const char *name; /* NULL: the first operand */
     const char *method;
     const char *suffix; /* of the path, with the query: "/renew", "?alive=1", "" */
     const char *body;   /* NULL: none */
 };
 MUST_CHECK int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call,
                                 struct json_doc **ret);
+/* The sandbox_id of the box that `name` names (a sandbox_id, a thread, USER/THREAD), for further calls. */
+MUST_CHECK int cli_resolve(struct cli *c, const char *name, char ret[CLI_ID_MAX]);
 
 /* --- fail.c: a failure as a sentence on c->err; with --json as an object on c->out --- */
 
@@ -240,6 +245,13 @@ int cmd_reload(struct cli *c);
 int cmd_doctor(struct cli *c);
 int cmd_version(struct cli *c);
 int cmd_completion(struct cli *c);
+int cmd_cp(struct cli *c);
+int cmd_exec(struct cli *c);
+int cmd_jobs(struct cli *c);
+int cmd_kill(struct cli *c);
+int cmd_logs(struct cli *c);
+int cmd_port_forward(struct cli *c);
+int cmd_shell(struct cli *c);
 int cmd_help(struct cli *c);
 
 #endif

@@ -22,21 +22,6 @@ struct holder {
     struct sp_lease lease;
 };
 
-static bool check_env(struct cli *c)
-{
-    for (unsigned i = 0;; i++) {
-        const char *pair = cli_list(&c->args, "env", i);
-        size_t len = pair != NULL ? strcspn(pair, "=") : 0;
-
-        if (pair == NULL)
-            return true;
-        if (len == 0 || len > 255 || pair[len] != '=') {
-            (void) cli_fail_usage(c, "--env must be NAME=VALUE, not '%.64s'", pair);
-            return false;
-        }
-    }
-}
-
 /* Keeps the box from counting as idle. A daemon that is away for a moment does not matter. */
 static void touch(void *ctx)
 {
@@ -117,7 +102,7 @@ static void run_held(struct holder *h, int signal_fd, struct run_result *ret)
 
     if (cli_duration_ms(a, "timeout", &timeout_ms))
         command.timeout_ms = MAX_OF(timeout_ms, 1U);
-    run_in_box(&h->lease, &command, ret);
+    run_in_box(&(struct run_place){.lease = &h->lease}, &command, ret);
 }
 
 int cmd_run(struct cli *c)
@@ -128,7 +113,7 @@ int cmd_run(struct cli *c)
     int signal_fd;
     int signum;
 
-    if (!check_env(c))
+    if (!run_check_env(c))
         return CLI_RUN_FAILED;
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
     signal_fd = run_signals_open();

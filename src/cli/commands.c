@@ -61,6 +61,39 @@ static const struct cli_option run_options[] = {
     END_OPTIONS,
 };
 
+#define COMMAND_OPTIONS                                                            \
+    {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable; may be repeated", NULL}, \
+        {"cwd", 'C', CLI_TEXT, "DIR", "directory in the box to start in", NULL},   \
+    {                                                                              \
+        "user", 0, CLI_TEXT, "USER", "user in the box to run as", NULL             \
+    }
+
+static const struct cli_option exec_options[] = {
+    COMMAND_OPTIONS,
+    {"interactive", 'i', CLI_FLAG, NULL, "pass standard input to the command", NULL},
+    {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
+    {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
+    {"detach", 'd', CLI_FLAG, NULL, "do not wait: print the number of the job", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option shell_options[] = {COMMAND_OPTIONS, END_OPTIONS};
+
+static const struct cli_option logs_options[] = {
+    {"follow", 'f', CLI_FLAG, NULL, "continue with what the job writes from now on", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option kill_options[] = {
+    {"signal", 0, CLI_TEXT, "NAME", "send this signal only, like INT (default: end the job)", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option cp_options[] = {
+    {"quiet", 'q', CLI_FLAG, NULL, "no progress on a terminal", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option doctor_options[] = {
     {"config", 'c', CLI_TEXT, "FILE",
      "without a daemon: configuration to check (default: that of the service)", NULL},
@@ -70,7 +103,7 @@ static const struct cli_option doctor_options[] = {
 static const struct cli_option release_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
-    {"destroy", 'd', CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
+    {"destroy", 0, CLI_FLAG, NULL, "destroy it instead of keeping it for its thread", NULL},
     END_OPTIONS,
 };
 
@@ -103,6 +136,8 @@ static const struct cli_option destroy_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
     {"quick", 0, CLI_FLAG, NULL, "do not wait until it is gone", NULL},
+    {"all", 0, CLI_FLAG, NULL, "all sandboxes that you own, or all for an operator", NULL},
+    {"yes", 'y', CLI_FLAG, NULL, "with --all: do not ask", NULL},
     END_OPTIONS,
 };
 
@@ -145,6 +180,41 @@ const struct cli_command cli_commands[] = {
      "tar c . | sandpool run --thread t7 -- tar x   # files into the box of a thread\n"
      "sandpool run -t bash                          # a shell\n",
      cmd_run},
+    {"exec", "ID COMMAND...", 2, CLI_REST, "ID", "run a command in a sandbox that exists",
+     "ID is a sandbox id, a thread, or USER/THREAD. The command has no input unless -i is given.\n"
+     "It ends with this program; --detach leaves it to itself.",
+     exec_options,
+     "sandpool exec thread-1 -- python3 -V\n"
+     "sandpool exec -it thread-1 bash\n"
+     "sandpool exec -i ana/t7 -- tar x < files.tar\n"
+     "sandpool exec -d thread-1 -- sh -c 'make > make.log'   # prints a job, see 'sandpool logs'\n",
+     cmd_exec},
+    {"shell", "ID", 1, 1, "ID", "open a shell in a sandbox", NULL, shell_options,
+     "sandpool shell thread-1\nsandpool shell ana/t7 --user root\n", cmd_shell},
+    {"jobs", "ID", 1, 1, "ID", "list what runs in a sandbox and has run there", NULL, no_options,
+     "sandpool jobs thread-1\n", cmd_jobs},
+    {"logs", "ID [JOB]", 1, 2, "ID", "show the output of a job",
+     "Without JOB it is the newest. Standard output and standard error come as such.", logs_options,
+     "sandpool logs thread-1\nsandpool logs -f thread-1 7\n", cmd_logs},
+    {"kill", "ID JOB", 2, 2, "ID", "end a job",
+     "SIGTERM, after two seconds SIGKILL, for its descendants, too.", kill_options,
+     "sandpool kill thread-1 7\nsandpool kill thread-1 7 --signal INT\n", cmd_kill},
+    {"cp", "FROM TO", 2, 2, NULL, "copy files and directories into a sandbox or out of it",
+     "One of the two is ID:PATH. Relative paths in a box begin in /workspace. '-' is the standard\n"
+     "input or output. A directory that exists gets what is copied as an entry.",
+     cp_options,
+     "sandpool cp data.csv thread-1:\n"
+     "sandpool cp ./project ana/t7:/workspace/project\n"
+     "sandpool cp thread-1:result.json .\n"
+     "sandpool cp thread-1:/var/log/app.log - | tail\n",
+     cmd_cp},
+    {"port-forward", "ID PORT...", 2, CLI_OPERANDS_MAX, "ID",
+     "reach ports of a sandbox on this machine",
+     "PORT is a port in the box, HERE:PORT another one here, :PORT any free one. It listens on\n"
+     "127.0.0.1 until it is interrupted.",
+     no_options,
+     "sandpool port-forward thread-1 8000\nsandpool port-forward thread-1 9000:80 :5432\n",
+     cmd_port_forward},
     {"release", "ID", 1, 1, "ID", "release a sandbox",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,
@@ -161,10 +231,11 @@ const struct cli_command cli_commands[] = {
      "sandpool ls --state leased --user ana\n"
      "sandpool ls --json | jq -r '.sandboxes[].sandbox_url'\n",
      cmd_ls},
-    {"destroy", "ID", 1, 1, "ID", "destroy a sandbox", NULL, destroy_options,
+    {"destroy", "[ID...]", 0, CLI_OPERANDS_MAX, "ID", "destroy sandboxes", NULL, destroy_options,
      "sandpool destroy thread-1 --user ana\n"
      "sandpool destroy fe0dc8182dec7b77\n"
-     "sandpool destroy box:0123456789abcdef --quick\n",
+     "sandpool destroy box:0123456789abcdef --quick\n"
+     "sandpool rm --all                      # asks first\n",
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
@@ -208,8 +279,18 @@ const struct cli_command cli_commands[] = {
     {.name = NULL},
 };
 
+/* Names that users of other programs try. */
+static const struct {
+    const char *name;
+    const char *command;
+} aliases[] = {{"inspect", "get"}, {"ps", "ls"}, {"rm", "destroy"}};
+
 const struct cli_command *cli_find_command(const char *name)
 {
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++) {
+        if (strcmp(aliases[i].name, name) == 0)
+            name = aliases[i].command;
+    }
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         if (strcmp(c->name, name) == 0)
             return c;

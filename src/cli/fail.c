@@ -118,9 +118,13 @@ int cli_fail(struct cli *c, const struct sp_failure *f)
         translate(f->message, &text);
     else
         buf_puts(&text, f->message);
-    for (size_t i = 0; i < ARRAY_LEN(hints); i++) {
-        if (hints[i].code == f->code)
-            buf_printf(&text, "; %s", hints[i].text);
+    if (strcmp(f->message, "no such job") == 0) {
+        buf_puts(&text, "; 'sandpool jobs ID' lists them");
+    } else {
+        for (size_t i = 0; i < ARRAY_LEN(hints); i++) {
+            if (hints[i].code == f->code)
+                buf_printf(&text, "; %s", hints[i].text);
+        }
     }
     if (f->retry_after_ms > 0 && !cli_wants_json(c))
         buf_printf(&text, "; try again in %.1f s", (double) f->retry_after_ms / 1000);

@@ -11,7 +11,7 @@
 
 #include "base/str.h"
 
-enum { REQUEST_MAX = 8 * 1024 * 1024, ANSWER_MAX = 1024 * 1024 };
+enum { REQUEST_MAX = 8 * 1024 * 1024, ANSWER_MAX = 1024 * 1024, LONGEST_POLL_MS = 60 * 1000 };
 
 uint64_t run_now_ms(void)
 {
@@ -63,6 +63,21 @@ static bool is_utf8(const char *s)
     return true;
 }
 
+bool run_check_env(struct cli *c)
+{
+    for (unsigned i = 0;; i++) {
+        const char *pair = cli_list(&c->args, "env", i);
+        size_t len = pair != NULL ? strcspn(pair, "=") : 0;
+
+        if (pair == NULL)
+            return true;
+        if (len == 0 || len > 255 || pair[len] != '=') {
+            (void) cli_fail_usage(c, "--env must be NAME=VALUE, not '%.64s'", pair);
+            return false;
+        }
+    }
+}
+
 /* A later one has the same name: the last one counts. */
 static bool is_repeated(const struct cli_args *args, unsigned index, const char *pair)
 {
@@ -112,9 +127,8 @@ static void put_size(struct json_out *o)
     json_end(o);
 }
 
-static void encode(const struct run *r, struct buf *out)
+void run_encode(const struct run_command *c, bool has_stdin, struct buf *out)
 {
-    const struct run_command *c = r->command;
     struct json_out o;
 
     json_out_init(&o);
@@ -128,10 +142,10 @@ static void encode(const struct run *r, struct buf *out)
         json_put_str(&o, "cwd", c->cwd);
     if (c->user != NULL)
         json_put_str(&o, "user", c->user);
-    if (r->input.is_open)
+    if (has_stdin)
         json_put_bool(&o, "stdin", true);
     if (c->timeout_ms > 0)
-        json_put_u64(&o, "timeout_ms", c->timeout_ms);
+        json_put_num(&o, "timeout_s", (double) c->timeout_ms / 1000);
     if (c->want_tty)
         put_size(&o);
     json_end(&o);
@@ -140,7 +154,7 @@ static void encode(const struct run *r, struct buf *out)
 
 static void start(struct run *r)
 {
-    struct sp_box_call call = {.method = "POST", .target = "/v1/agent/processes"};
+    struct sp_box_call call = {.method = "POST", .target = "/jobs"};
     struct sp_failure f = {.code = SP_BAD_REQUEST};
     struct buf body;
 
@@ -153,7 +167,7 @@ static void start(struct run *r)
         }
     }
     buf_init(&body, REQUEST_MAX);
-    encode(r, &body);
+    run_encode(r->command, r->input.is_open, &body);
     call.body = buf_str(&body);
     call.len = body.len;
     /* The time of the command is over also when it could not begin. */
@@ -169,7 +183,7 @@ static void begin_following(struct run *r)
 {
     const char *text = sp_box_answer(box_of(r));
     struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
-    const char *id = json_str(json_get(json_root(doc), "id"));
+    const char *id = json_str(json_get(json_root(doc), "job"));
     struct sp_failure f = {.code = SP_PROTOCOL,
                            .message = "the agent of the box has another version"};
     uint64_t now_ms = run_now_ms();
@@ -227,6 +241,10 @@ static void take_signals(struct run *r)
             r->want_resize = r->command->want_tty;
             continue;
         }
+        if (r->command->job != NULL) { /* it is not ours */
+            end(r, 128 + signum);
+            return;
+        }
         r->interrupts += signum == SIGINT;
         r->signals |= 1ULL << signum;
         if (r->interrupts > 1 || r->phase == RUN_ASKING || r->phase == RUN_FLUSHING) {
@@ -256,7 +274,8 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
         if (is_late)
             r->result.status = CLI_RUN_TIMEOUT;
     }
-    if (now_ms >= r->touch_ms) {
+    run_output_retry(r, now_ms);
+    if (now_ms >= r->touch_ms && r->command->touch != NULL) {
         r->touch_ms = now_ms + RUN_TOUCH_MS;
         r->command->touch(r->command->ctx);
     }
@@ -266,11 +285,15 @@ static int wait_ms(const struct run *r, uint64_t now_ms)
 {
     uint64_t at_ms = MIN_OF(r->touch_ms, r->give_up_ms);
 
+    for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
+        if (r->streams[i].retry_ms != 0)
+            at_ms = MIN_OF(at_ms, r->streams[i].retry_ms);
+    }
     if (waits_for_answer(r))
         at_ms = MIN_OF(at_ms, r->call_deadline_ms);
     else if (r->input.piece.len > 0 || r->input.has_end)
         at_ms = MIN_OF(at_ms, r->input.retry_ms);
-    return at_ms > now_ms ? (int) (at_ms - now_ms) : 0;
+    return at_ms > now_ms ? (int) MIN_OF(at_ms - now_ms, (uint64_t) LONGEST_POLL_MS) : 0;
 }
 
 enum {
@@ -360,7 +383,7 @@ static void kill_command(struct run *r)
     char target[96];
     struct sp_box_call call = {.method = "DELETE", .target = target};
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s", r->id);
+    (void) snprintf(target, sizeof(target), "/jobs/%s", r->id);
     /* Asked for, not waited for: the agent takes its time between TERM and KILL. */
     if (sp_box_begin(r->control, &call, NULL) == SP_OK)
         (void) sp_box_wait(r->control, 200, NULL);
@@ -372,36 +395,46 @@ static void begin(struct run *r)
     take_signals(r);
     if (r->phase == RUN_STARTING && r->signals != 0)
         end(r, 128 + __builtin_ctzll(r->signals));
-    if (r->phase == RUN_STARTING)
+    if (r->phase != RUN_STARTING)
+        return;
+    if (r->command->job == NULL) {
         start(r);
+    } else {
+        str_copy_cut(r->id, sizeof(r->id), r->command->job);
+        r->phase = RUN_FOLLOWING;
+        run_output_follow(r);
+    }
 }
 
-static int open_boxes(struct run *r, const struct sp_lease *lease, struct sp_failure *f)
+static int open_boxes(struct run *r, struct sp_failure *f)
 {
+    const struct run_place *p = r->place;
     struct sp_box **boxes[] = {&r->streams[RUN_STDOUT].box, &r->streams[RUN_STDERR].box,
                                &r->control};
 
     for (size_t i = 0; i < ARRAY_LEN(boxes); i++) {
-        *boxes[i] = sp_box_new(lease, f);
+        *boxes[i] = p->client != NULL ? sp_box_new(p->client, p->sandbox_id)
+                                      : sp_box_new_direct(p->lease, f);
         if (*boxes[i] == NULL)
             return f->code;
     }
     return SP_OK;
 }
 
-void run_in_box(const struct sp_lease *lease, const struct run_command *command,
+void run_in_box(const struct run_place *place, const struct run_command *command,
                 struct run_result *ret)
 {
     uint64_t now_ms = run_now_ms();
     struct run r = {.command = command,
-                    .touch_ms = now_ms + RUN_TOUCH_MS,
+                    .place = place,
+                    .touch_ms = command->touch != NULL ? now_ms + RUN_TOUCH_MS : UINT64_MAX,
                     .give_up_ms = UINT64_MAX,
                     .result = {.may_run = true}};
     struct sp_failure f;
 
     run_input_init(&r);
     run_output_init(&r);
-    if (open_boxes(&r, lease, &f) != SP_OK)
+    if (open_boxes(&r, &f) != SP_OK)
         run_fail(&r, &f);
     else
         begin(&r);
@@ -409,7 +442,7 @@ void run_in_box(const struct sp_lease *lease, const struct run_command *command,
         run_terminal_make_raw(&r.terminal);
     loop(&r);
     run_terminal_restore(&r.terminal);
-    if (r.result.may_run && command->is_kept && !str_is_empty(r.id))
+    if (r.result.may_run && command->is_kept && command->job == NULL && !str_is_empty(r.id))
         kill_command(&r);
     *ret = r.result;
     sp_box_free(r.control);

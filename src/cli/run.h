@@ -12,7 +12,16 @@
 #include "cli/cli.h"
 #include "sandpool/box.h"
 
+/* Where it runs: exactly one of the two. */
+struct run_place {
+    const struct sp_lease *lease;   /* straight to its agent */
+    const struct sp_client *client; /* or through the daemon, */
+    const char *sandbox_id;         /* to this box */
+};
+
 struct run_command {
+    const char *job;  /* NULL: it is started; else only the output of this job is shown, */
+    bool want_follow; /* as it comes, or what there is so far */
     const char *const *argv;
     unsigned argc;
     const struct cli_args *args; /* its list `env`; NULL: none */
@@ -24,7 +33,7 @@ struct run_command {
     bool is_kept;  /* the box lives on: the command must not */
     int signal_fd; /* of run_signals_open() */
     FILE *err;     /* for what sandpool itself has to say */
-    /* Called every RUN_TOUCH_MS while the command runs, so that the box does not count as idle. */
+    /* Called every RUN_TOUCH_MS while the command runs, so that the box does not count as idle; may be NULL. */
     void (*touch)(void *ctx);
     void *ctx;
 };
@@ -43,8 +52,13 @@ enum {
         5 * 1000, /* after the command's timeout, for the agent to end it: it waits 2 s */
 };
 
-void run_in_box(const struct sp_lease *lease, const struct run_command *command,
+/* False, and the reason is printed: an --env of the command line is not NAME=VALUE. */
+bool run_check_env(struct cli *c);
+void run_in_box(const struct run_place *place, const struct run_command *command,
                 struct run_result *ret);
+
+/* The body of the call that starts it. */
+void run_encode(const struct run_command *c, bool has_stdin, struct buf *out);
 
 /* --- run_signals.c --- */
 
@@ -55,6 +69,8 @@ MUST_CHECK int run_signals_open(void);
 int run_signals_next(int fd);
 /* "INT" */
 const char *run_signal_name(int signum);
+/* "SIGKILL", as the agent names what ended a command, or "SIG34"; SIGTERM for what is not known. */
+int run_signal_number(const char *name);
 
 /* --- run_terminal.c --- */
 
@@ -78,12 +94,13 @@ enum run_call { RUN_NO_CALL, RUN_SIGNAL, RUN_RESIZE, RUN_STDIN, RUN_CALL_COUNT }
 struct run_stream {
     struct sp_box *box; /* where it comes from; stdout's is used for the start and the end, too */
     int fd;
-    bool is_closed;   /* nobody reads it any more: the rest is dropped */
-    bool is_ready;    /* takes any amount at any time: a file */
-    bool is_new;      /* the answer's first byte is still to come */
-    bool has_ended;   /* all has come */
-    unsigned retries; /* since it last brought something */
-    uint64_t offset;  /* of the next byte that the agent sends */
+    bool is_closed;    /* nobody reads it any more: the rest is dropped */
+    bool is_ready;     /* takes any amount at any time: a file */
+    bool is_new;       /* the answer's first byte is still to come */
+    bool has_ended;    /* all has come */
+    unsigned retries;  /* since it last brought something */
+    uint64_t retry_ms; /* when to follow it again; 0: it is being followed, or has ended */
+    uint64_t offset;   /* of the next byte that the agent sends */
     uint64_t lost;
     struct buf pending; /* to be written, from `written` on */
     size_t written;
@@ -99,6 +116,7 @@ struct run_input {
 
 struct run {
     const struct run_command *command;
+    const struct run_place *place;
     enum run_phase phase;
     struct run_result result;
     char id[24];
@@ -126,6 +144,8 @@ void run_output_fini(struct run *r);
 /* Begins to follow the output from where we are. */
 void run_output_follow(struct run *r);
 void run_output_step(struct run *r, struct run_stream *s);
+/* Follows again what broke, when its time has come. */
+void run_output_retry(struct run *r, uint64_t now_ms);
 void run_output_ask_step(struct run *r);
 bool run_output_is_written(const struct run *r);
 bool run_stream_has_pending(const struct run_stream *s);

@@ -71,7 +71,7 @@ static void begin(struct run *r, enum run_call kind, const char *what, const voi
     struct sp_box_call call = {.method = "POST", .target = target, .body = body, .len = len};
     struct sp_failure f;
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s/%s", r->id, what);
+    (void) snprintf(target, sizeof(target), "/jobs/%s/%s", r->id, what);
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     r->call = kind;
     if (sp_box_begin(r->control, &call, &f) != SP_OK)
@@ -126,7 +126,7 @@ static void end_input_call(struct run *r, int code, const struct sp_failure *f)
     } else if (code == SP_QUEUE_FULL || code == SP_NO_MEMORY) {
         in->retry_ms = run_now_ms() + in->pause_ms;
         in->pause_ms = MIN_OF(in->pause_ms * 2, (uint64_t) PAUSE_MAX_MS);
-    } else if (code == SP_SANDBOX_LOST || code == SP_NOT_FOUND) {
+    } else if (code == SP_JOB_ENDED || code == SP_NOT_FOUND) {
         stop_input(in); /* the command reads no more */
     } else {
         run_fail(r, f);

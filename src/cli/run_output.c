@@ -14,6 +14,9 @@ enum {
     PENDING_MAX = 1024 * 1024, /* one piece of the connection, and then some */
     WRITE_MAX = 4096,          /* what a pipe takes without waiting once it says so */
     RETRIES_MAX = 3,
+    DAEMON_RETRIES_MAX = 40, /* a daemon that restarts: about a minute */
+    RETRY_MIN_MS = 50,
+    RETRY_MAX_MS = 2000,
     ANSWER_MAX = 4 * 1024 * 1024,
 };
 
@@ -104,18 +107,46 @@ static bool on_data(void *ctx, const char *data, size_t len)
     return !buf_failed(&s->pending);
 }
 
+/* A reader that pauses for long is cut off, and one that is overtaken; a daemon may restart. False: it has no use. */
+static bool try_again(struct run *r, struct run_stream *s, int code)
+{
+    bool has_daemon = r->place->client != NULL;
+    bool is_away = code == SP_CONNECT_FAILED || code == SP_STARTING || code == SP_TRANSPORT_LOST;
+
+    if (s->retries >= (has_daemon ? DAEMON_RETRIES_MAX : RETRIES_MAX) ||
+        !(code == SP_IO || (has_daemon && is_away)))
+        return false;
+    s->retry_ms = run_now_ms();
+    if (s->retries > 0)
+        s->retry_ms += MIN_OF(RETRY_MAX_MS, RETRY_MIN_MS << MIN_OF(s->retries, 6U));
+    s->retries++;
+    return true;
+}
+
 static void follow(struct run *r, struct run_stream *s)
 {
     char target[160];
     struct sp_box_call call = {.method = "GET", .target = target, .on_data = on_data, .ctx = s};
     struct sp_failure f;
 
-    (void) snprintf(
-        target, sizeof(target), "/v1/agent/processes/%s/output?stream=%s&follow=1&offset=%llu",
-        r->id, s == &r->streams[RUN_STDERR] ? "stderr" : "stdout", (unsigned long long) s->offset);
+    (void) snprintf(target, sizeof(target), "/jobs/%s/output?stream=%s&follow=%d&offset=%llu",
+                    r->id, s == &r->streams[RUN_STDERR] ? "stderr" : "stdout",
+                    r->command->job == NULL || r->command->want_follow,
+                    (unsigned long long) s->offset);
     s->is_new = true;
-    if (sp_box_begin(s->box, &call, &f) != SP_OK)
+    s->retry_ms = 0;
+    if (sp_box_begin(s->box, &call, &f) != SP_OK && !try_again(r, s, f.code))
         run_fail(r, &f);
+}
+
+void run_output_retry(struct run *r, uint64_t now_ms)
+{
+    for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
+        struct run_stream *s = &r->streams[i];
+
+        if (s->retry_ms != 0 && now_ms >= s->retry_ms && r->phase == RUN_FOLLOWING)
+            follow(r, s);
+    }
 }
 
 void run_output_follow(struct run *r)
@@ -135,7 +166,11 @@ static void ask(struct run *r)
     struct sp_box_call call = {.method = "GET", .target = target};
     struct sp_failure f;
 
-    (void) snprintf(target, sizeof(target), "/v1/agent/processes/%s", r->id);
+    if (r->command->job != NULL) { /* nobody asked how it ended */
+        r->phase = RUN_FLUSHING;
+        return;
+    }
+    (void) snprintf(target, sizeof(target), "/jobs/%s", r->id);
     r->phase = RUN_ASKING;
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     if (sp_box_begin(r->streams[RUN_STDOUT].box, &call, &f) != SP_OK)
@@ -155,11 +190,7 @@ void run_output_step(struct run *r, struct run_stream *s)
         s->has_ended = true;
         if (r->streams[RUN_STDOUT].has_ended && r->streams[RUN_STDERR].has_ended)
             ask(r);
-    } else if (code == SP_IO && s->retries < RETRIES_MAX) {
-        /* A reader that pauses for long is cut off, and one that is overtaken. */
-        s->retries++;
-        follow(r, s);
-    } else {
+    } else if (!try_again(r, s, code)) {
         run_fail(r, &f);
     }
 }
@@ -178,9 +209,12 @@ static void report_losses(const struct run *r)
 static bool take_end(struct run *r, const struct json *process)
 {
     const char *outcome = json_str(json_get(process, "outcome"));
-    uint64_t code;
+    const char *signal = json_str(json_get(process, "signal"));
+    uint64_t code = 128 + (uint64_t) run_signal_number(signal != NULL ? signal : "SIGTERM");
 
-    if (outcome == NULL || !json_u64(json_get(process, "exit_code"), &code))
+    /* Only a command that ended by itself has an exit code. */
+    if (outcome == NULL || (!json_u64(json_get(process, "exit_code"), &code) &&
+                            (strcmp(outcome, "exited") == 0 || strcmp(outcome, "running") == 0)))
         return false;
     r->phase = RUN_FLUSHING;
     r->result.may_run = false;

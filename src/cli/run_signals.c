@@ -2,9 +2,11 @@
  * that none of them can end it while it holds a box. */
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/str.h"
 #include "cli/run.h"
 
 static const struct {
@@ -47,4 +49,27 @@ const char *run_signal_name(int signum)
             return passed_on[i].name;
     }
     return signum == SIGPIPE ? "PIPE" : "TERM";
+}
+
+int run_signal_number(const char *name)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } known[] = {
+        {"SIGABRT", SIGABRT}, {"SIGALRM", SIGALRM},     {"SIGBUS", SIGBUS},   {"SIGFPE", SIGFPE},
+        {"SIGHUP", SIGHUP},   {"SIGILL", SIGILL},       {"SIGINT", SIGINT},   {"SIGIO", SIGIO},
+        {"SIGKILL", SIGKILL}, {"SIGPIPE", SIGPIPE},     {"SIGPROF", SIGPROF}, {"SIGQUIT", SIGQUIT},
+        {"SIGSEGV", SIGSEGV}, {"SIGSYS", SIGSYS},       {"SIGTRAP", SIGTRAP}, {"SIGUSR1", SIGUSR1},
+        {"SIGUSR2", SIGUSR2}, {"SIGVTALRM", SIGVTALRM}, {"SIGXCPU", SIGXCPU}, {"SIGXFSZ", SIGXFSZ},
+    };
+    uint64_t n;
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(known[i].name, name) == 0)
+            return known[i].number;
+    }
+    if (strncmp(name, "SIG", 3) == 0 && str_parse_u64(name + 3, 1, 127, &n))
+        return (int) n;
+    return SIGTERM;
 }

@@ -92,7 +92,8 @@ static int on_message_done(llhttp_t *http)
 {
     struct answer *a = parser_of(http)->answer;
 
-    if (a->status / 100 == 1) {
+    a->is_raw = a->status == 101 && a->wants_upgrade;
+    if (a->status / 100 == 1 && !a->is_raw) {
         a->status = 0;
         return 0;
     }
@@ -148,6 +149,9 @@ int answer_feed(struct answer *a, const char *data, size_t len, struct sp_failur
     e = llhttp_execute(http, data, len);
     if (a->is_done && llhttp_get_error_pos(http) != data + len)
         a->can_keep = false;
+    if (a->is_raw)
+        buf_append(&a->body, llhttp_get_error_pos(http),
+                   (size_t) (data + len - llhttp_get_error_pos(http)));
     if (a->is_done || a->is_stopped || e == HPE_OK)
         return SP_OK;
     if (buf_failed(&a->body))

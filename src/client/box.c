@@ -1,8 +1,7 @@
 /* box.c - a call to a box's agent in steps that never wait: connect, send, receive. */
-#include "sandpool/box.h"
+#include "client/box_internal.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -12,130 +11,12 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "client/internal.h"
 
 enum {
-    PIECE = 64 * 1024,
     /* The agent hangs up on a connection that is idle for a minute. Ours is given up well before,
      * so that no request meets its closing. */
     IDLE_MAX_MS = 20 * 1000,
 };
-
-struct sp_box {
-    struct sockaddr_storage address;
-    socklen_t address_len;
-    char url[193];
-    char authority[193]; /* of the url: host and port */
-    char prefix[193]; /* of every target: the path of a box behind a proxy, without its last '/' */
-    char token[65];
-    int fd; /* -1: not connected */
-    bool is_connecting;
-    bool is_busy;
-    uint64_t used_ms; /* when the last call ended */
-    struct buf request;
-    size_t sent;
-    bool has_answer; /* `answer` is initialised */
-    struct answer answer;
-    char *piece;
-};
-
-/* "http://host:port/path", host may be an address in brackets. */
-static bool split_url(const char *url, char *host, size_t host_cap, char *port, size_t port_cap)
-{
-    static const char scheme[] = "http://";
-    const char *at = url + sizeof(scheme) - 1;
-    const char *end;
-
-    if (strncmp(url, scheme, sizeof(scheme) - 1) != 0)
-        return false;
-    if (*at == '[') {
-        at++;
-        end = strchr(at, ']');
-        if (end == NULL || !str_copy_n(host, host_cap, at, (size_t) (end - at)))
-            return false;
-        end++;
-    } else {
-        end = at + strcspn(at, ":/");
-        if (!str_copy_n(host, host_cap, at, (size_t) (end - at)))
-            return false;
-    }
-    if (*end == ':') {
-        size_t len = strcspn(end + 1, "/");
-
-        return str_copy_n(port, port_cap, end + 1, len) && !str_is_empty(host);
-    }
-    return str_copy(port, port_cap, "80") && !str_is_empty(host);
-}
-
-static bool is_visible(const char *s)
-{
-    for (; *s != '\0'; s++) {
-        if (*s <= ' ' || *s > '~')
-            return false;
-    }
-    return true;
-}
-
-/* What a request says of the url; the rest of it is where to connect. */
-static bool take_names(struct sp_box *b)
-{
-    const char *at = b->url + strcspn(b->url, "/");
-    size_t len;
-
-    at += strspn(at, "/");
-    len = strcspn(at, "/");
-    if (!is_visible(b->url) || strpbrk(at, "?#@") != NULL ||
-        !str_copy_n(b->authority, sizeof(b->authority), at, len) ||
-        !str_copy(b->prefix, sizeof(b->prefix), at + len))
-        return false;
-    len = strlen(b->prefix);
-    if (len > 0 && b->prefix[len - 1] == '/')
-        b->prefix[len - 1] = '\0';
-    return true;
-}
-
-static int resolve(struct sp_box *b, struct sp_failure *f)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    char host[128];
-    char port[8];
-    int r;
-
-    if (!split_url(b->url, host, sizeof(host), port, sizeof(port)) || !take_names(b))
-        return client_fail(f, SP_BAD_REQUEST,
-                           "the box's address '%s' is not like http://host:port/path", b->url);
-    r = getaddrinfo(host, port, &hints, &found);
-    if (r != 0 || found == NULL)
-        return client_fail(f, SP_CONNECT_FAILED, "the box's address '%s' is not known: %s", b->url,
-                           gai_strerror(r));
-    memcpy(&b->address, found->ai_addr, found->ai_addrlen);
-    b->address_len = found->ai_addrlen;
-    freeaddrinfo(found);
-    return SP_OK;
-}
-
-struct sp_box *sp_box_new(const struct sp_lease *lease, struct sp_failure *failure)
-{
-    struct sp_box *b = calloc(1, sizeof(*b));
-
-    if (b == NULL)
-        abort(); /* a few hundred bytes */
-    b->fd = -1;
-    buf_init(&b->request, CLIENT_BODY_MAX);
-    str_copy_cut(b->url, sizeof(b->url), lease->sandbox_url);
-    str_copy_cut(b->token, sizeof(b->token), lease->token);
-    if (!is_visible(b->token)) {
-        (void) client_fail(failure, SP_BAD_REQUEST, "the box's token has spaces in it");
-    } else if (resolve(b, failure) == SP_OK) {
-        b->piece = malloc(PIECE);
-        if (b->piece != NULL)
-            return b;
-        (void) client_fail(failure, SP_NO_MEMORY, "no memory for a connection");
-    }
-    sp_box_free(b);
-    return NULL;
-}
 
 void sp_box_close(struct sp_box *b)
 {
@@ -144,6 +25,7 @@ void sp_box_close(struct sp_box *b)
     b->fd = -1;
     b->is_busy = false;
     b->is_connecting = false;
+    b->is_body_open = false;
 }
 
 void sp_box_free(struct sp_box *b)
@@ -191,21 +73,28 @@ static int fail(struct sp_box *b, int code, const char *what, int sys, struct sp
     return client_fail(f, code, "%s the box at '%s': %s", what, b->url, strerror(sys));
 }
 
-static int open_connection(struct sp_box *b, struct sp_failure *f)
+static void set_options(const struct sp_box *b)
 {
     int on = 1;
     int idle_s = 20;
 
-    sp_box_close(b);
-    b->fd = socket(b->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (b->fd < 0)
-        return fail(b, SP_CONNECT_FAILED, "no socket for", errno, f);
+    if (b->address.ss_family == AF_UNIX)
+        return;
     /* small requests must not wait for each other's receipts; without it they are only slower */
     (void) setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     /* a stream may be silent for hours; a machine that went away is noticed all the same */
     (void) setsockopt(b->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     (void) setsockopt(b->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
     (void) setsockopt(b->fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof(idle_s));
+}
+
+static int open_connection(struct sp_box *b, struct sp_failure *f)
+{
+    sp_box_close(b);
+    b->fd = socket(b->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (b->fd < 0)
+        return fail(b, SP_CONNECT_FAILED, "no socket for", errno, f);
+    set_options(b);
     if (connect(b->fd, (const struct sockaddr *) &b->address, b->address_len) != 0) {
         if (errno != EINPROGRESS && errno != EINTR)
             return fail(b, SP_CONNECT_FAILED, "cannot connect to", errno, f);
@@ -233,8 +122,14 @@ static int build(struct sp_box *b, const struct sp_box_call *call, struct sp_fai
                b->authority);
     if (!str_is_empty(b->token))
         buf_printf(out, "Authorization: Bearer %s\r\n", b->token);
-    if (call->body != NULL || strcmp(call->method, "POST") == 0)
+    if (call->is_streamed && call->length < 0)
+        buf_puts(out, "Transfer-Encoding: chunked\r\n");
+    else if (call->is_streamed)
+        buf_printf(out, "Content-Length: %lld\r\n", (long long) call->length);
+    else if (call->body != NULL || strcmp(call->method, "POST") == 0)
         buf_printf(out, "Content-Length: %zu\r\n", call->len);
+    if (call->upgrade != NULL)
+        buf_printf(out, "Connection: Upgrade\r\nUpgrade: %s\r\n", call->upgrade);
     buf_puts(out, "\r\n");
     if (call->body != NULL)
         buf_append(out, call->body, call->len);
@@ -254,12 +149,50 @@ int sp_box_begin(struct sp_box *b, const struct sp_box_call *call, struct sp_fai
         return r;
     if (b->has_answer)
         answer_fini(&b->answer);
-    answer_init(&b->answer, "the box's agent", false);
+    answer_init(&b->answer, b->address.ss_family == AF_UNIX ? "the daemon" : "the box's agent",
+                strcmp(call->method, "HEAD") == 0);
     b->has_answer = true;
     b->answer.on_data = call->on_data;
     b->answer.ctx = call->ctx;
+    b->answer.wants_upgrade = call->upgrade != NULL;
+    b->is_chunked = call->is_streamed && call->length < 0;
+    b->is_body_open = call->is_streamed;
     b->is_busy = true;
     return SP_OK;
+}
+
+/* --- a body in pieces: one is held at a time --- */
+
+size_t sp_box_write(struct sp_box *b, const void *data, size_t len)
+{
+    if (!b->is_busy || !b->is_body_open || b->sent < b->request.len || len == 0)
+        return 0;
+    len = MIN_OF(len, (size_t) BOX_PIECE);
+    buf_reset(&b->request);
+    b->sent = 0;
+    if (b->is_chunked)
+        buf_printf(&b->request, "%zx\r\n", len);
+    buf_append(&b->request, data, len);
+    if (b->is_chunked)
+        buf_puts(&b->request, "\r\n");
+    return len;
+}
+
+void sp_box_end_body(struct sp_box *b)
+{
+    if (b->is_body_open && b->is_chunked)
+        buf_puts(&b->request, "0\r\n\r\n"); /* behind what is not sent yet */
+    b->is_body_open = false;
+}
+
+bool sp_box_is_raw(const struct sp_box *b)
+{
+    return b->has_answer && b->answer.is_raw;
+}
+
+size_t sp_box_answer_len(const struct sp_box *b)
+{
+    return b->has_answer ? b->answer.body.len : 0;
 }
 
 static int finish_connect(struct sp_box *b, struct sp_failure *f)
@@ -295,7 +228,7 @@ static void send_some(struct sp_box *b)
 
 static int receive_some(struct sp_box *b, struct sp_failure *f)
 {
-    ssize_t n = recv(b->fd, b->piece, PIECE, 0);
+    ssize_t n = recv(b->fd, b->piece, BOX_PIECE, 0);
     int r;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -309,7 +242,12 @@ static int receive_some(struct sp_box *b, struct sp_failure *f)
     }
     if (!b->answer.is_done)
         return SP_OK;
+    if (b->is_body_open || b->sent < b->request.len)
+        b->answer.can_keep = false; /* it was answered before it was sent */
+    b->is_body_open = false;
     b->is_busy = false;
+    if (b->answer.is_raw)
+        return SP_OK;
     b->used_ms = wire_now_ms();
     if (!b->answer.can_keep)
         sp_box_close(b);

@@ -39,6 +39,7 @@ int client_fail_http(struct sp_failure *f, const struct answer *a)
         (void) client_fail(f, code, "%s answered %d and gave no reason", a->peer, a->status);
     }
     if (f != NULL) {
+        str_copy_cut(f->name, sizeof(f->name), name != NULL ? name : "");
         f->http_status = a->status;
         f->retry_after_ms = retry_ms;
     }

@@ -48,8 +48,10 @@ struct answer_parser;
 struct answer {
     const char *peer; /* who answers, for messages */
     struct answer_parser *parser;
-    bool is_head;    /* an answer to HEAD has no body whatever its headers say */
-    bool is_started; /* a byte came */
+    bool wants_upgrade; /* 101 is an answer */
+    bool is_raw;        /* and it was given: `body` is what came behind it */
+    bool is_head;       /* an answer to HEAD has no body whatever its headers say */
+    bool is_started;    /* a byte came */
     bool is_done;
     bool is_stopped; /* on_data did not want more */
     bool can_keep;   /* the connection may be used again */

@@ -192,6 +192,12 @@ struct config {
         uint64_t write_timeout_s;
     } http;
     struct {
+        uint64_t max;
+        uint64_t max_per_box;
+        uint64_t share_percent;
+        uint64_t idle_timeout_s;
+    } calls;
+    struct {
         uint64_t max_boxes;
         uint64_t max_waiters;
         uint64_t share_percent;

@@ -1,4 +1,4 @@
-/* schema_http.c - keys of the API on TCP, and the limits of its server. */
+/* schema_http.c - keys of the API on TCP, the limits of its server, and of calls to boxes. */
 #include "config/table.h"
 
 static const struct config_key keys[] = {
@@ -48,6 +48,17 @@ static const struct config_key keys[] = {
     GLOBAL(http.write_timeout_s, U64, RELOAD, 1, 3600, "30",
            "Seconds a caller may take nothing of its answer before the connection is "
            "closed."),
+
+    GLOBAL(calls.max, U64, 0, 1, 65536, "4096",
+           "Calls that may run at once: commands, jobs, files and ports of boxes that are used "
+           "through the daemon. One more is answered 429."),
+    GLOBAL(calls.max_per_box, U64, RELOAD, 1, 65536, "200",
+           "The same for one box. Its agent serves 256 connections."),
+    GLOBAL(calls.share_percent, U64, RELOAD, 1, 100, "90",
+           "One caller may use this part of its own and the free calls together."),
+    GLOBAL(calls.idle_timeout_s, U64, RELOAD, 1, DAY, "3600",
+           "Seconds without data in either direction after which a call is ended with 504. The "
+           "command goes on."),
 };
 
 const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

@@ -74,6 +74,7 @@ static void apply_limits(struct daemon *d, const struct config *c, const char *k
     limits = limits_of(c, files.connections);
     servers_set_limits(&d->servers, &limits);
     d->api.max_requests = files.requests;
+    d->api.max_calls = files.calls;
     limits = limits_of(c, files.provisioner_connections);
     if (d->provisioner != NULL)
         provisioner_set(d->provisioner, &limits, files.provisioner_requests, key);
@@ -216,8 +217,11 @@ static int start_listening(struct daemon *d, struct err *err)
     files_divide(c, d->file_limit, &files);
     sc.limits = limits_of(c, files.connections);
     d->api.max_requests = files.requests;
+    d->api.max_calls = files.calls;
     api = servers_add(&d->servers, SERVER_API, http_server_new(&d->loop, &sc));
-    r = servers_listen(api, unix_socket, err);
+    r = api_open_calls(&d->api, &d->loop, err);
+    if (r == SP_OK)
+        r = servers_listen(api, unix_socket, err);
     if (r == SP_OK && tcp_socket != NULL)
         r = api_open_proxy(&d->api, &d->loop, err);
     if (r == SP_OK && tcp_socket != NULL)

@@ -9,7 +9,7 @@
 enum {
     FILES_OWN = 1024,  /* store, engines, backends, boxes that are being talked to, operators */
     FILES_PER_BOX = 2, /* its process, and a conversation with it */
-    PARTS_MAX = 4,
+    PARTS_MAX = 5,
 };
 
 /* Gives each what it wants, or the same as the others that want more. */
@@ -44,12 +44,13 @@ static void divide(unsigned *parts[PARTS_MAX], uint64_t rest)
 
 void files_divide(const struct config *c, uint64_t limit, struct files *ret)
 {
-    unsigned *parts[PARTS_MAX] = {&ret->connections, &ret->requests, &ret->provisioner_connections,
-                                  &ret->provisioner_requests};
+    unsigned *parts[PARTS_MAX] = {&ret->connections, &ret->requests, &ret->calls,
+                                  &ret->provisioner_connections, &ret->provisioner_requests};
     uint64_t own = FILES_OWN + FILES_PER_BOX * c->pool.max_boxes;
     uint64_t sum = 0;
 
-    *ret = (struct files){.connections = (unsigned) c->http.max_connections};
+    *ret = (struct files){.connections = (unsigned) c->http.max_connections,
+                          .calls = (unsigned) c->calls.max};
     if (!str_is_empty(c->tcp.listen))
         ret->requests = (unsigned) c->tcp.max_requests;
     if (c->provisioner.enabled) {
@@ -62,7 +63,7 @@ void files_divide(const struct config *c, uint64_t limit, struct files *ret)
         return;
     divide(parts, limit - MIN_OF(own, limit / 2));
     log_warn("http.connections_limited", LF_U64("max_connections", ret->connections),
-             LF_U64("tcp_max_requests", ret->requests),
+             LF_U64("tcp_max_requests", ret->requests), LF_U64("calls_max", ret->calls),
              LF_U64("provisioner_max_connections", ret->provisioner_connections),
              LF_U64("provisioner_max_requests", ret->provisioner_requests),
              LF_U64("open_files", limit));

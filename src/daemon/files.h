@@ -9,6 +9,7 @@
 struct files {
     unsigned connections;             /* of callers to the native API */
     unsigned requests;                /* to boxes, passed on for those on TCP */
+    unsigned calls;                   /* to boxes: /v1/sandboxes/{id}/exec and the like */
     unsigned provisioner_connections; /* to its listener */
     unsigned provisioner_requests;
 };

@@ -164,7 +164,8 @@ static void on_servers_quiet(void *ctx)
 {
     struct daemon *d = ctx;
 
-    rest_leave_proxy(&d->rest, api_take_proxy(&d->api));
+    for (struct box_proxy *p = api_take_proxy(&d->api); p != NULL; p = api_take_proxy(&d->api))
+        rest_leave_proxy(&d->rest, p);
     if (d->provisioner == NULL) {
         on_provisioner_closed(d);
         return;

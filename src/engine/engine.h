@@ -85,6 +85,11 @@ void engine_reconcile(struct engine *e,
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
 
+/* Called when a box is given up (it died, is to be destroyed, or is gone), with its id and the reason; may come more
+ * than once for a box. One watcher; NULL: none. */
+void engine_watch_ends(struct engine *e,
+                       void (*on_end)(void *ctx, struct box_id box, const char *why), void *ctx);
+
 /* Asks the box itself, within two seconds: true when it answers as a box that is ready does. */
 void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),
                     void *ctx);

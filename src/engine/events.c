@@ -182,9 +182,27 @@ static void add_event(struct engine *e, const char *kind, char *body)
     list_push_back(&e->late_events, &w->link);
 }
 
+void engine_watch_ends(struct engine *e,
+                       void (*on_end)(void *ctx, struct box_id box, const char *why), void *ctx)
+{
+    e->on_end = on_end;
+    e->on_end_ctx = ctx;
+}
+
+static void report_end(struct engine *e, const struct pool_fx *fx)
+{
+    enum pool_fact fact = fx->u.event.fact;
+    enum pool_end end = fx->u.event.end != POOL_END_NONE ? fx->u.event.end : fx->snapshot.end;
+
+    if (e->on_end != NULL &&
+        (fact == POOL_FACT_DOOMED || fact == POOL_FACT_LOST || fact == POOL_FACT_GONE))
+        e->on_end(e->on_end_ctx, fx->snapshot.id, pool_end_name(end));
+}
+
 void fx_event(struct engine *e, const struct pool_fx *fx)
 {
     log_fact(e, fx);
+    report_end(e, fx);
     add_event(e, pool_fact_name(fx->u.event.fact), event_body(e, fx));
 }
 

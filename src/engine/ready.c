@@ -35,14 +35,26 @@ static bool has_trouble(struct engine *e, char *dst, size_t cap)
     return true;
 }
 
+/* Callers are refused, or wait for a trial that is under way. */
+static bool is_failing(const struct pool_profile_view *view)
+{
+    return view->is_open && !view->is_trial_due;
+}
+
 static void describe_breaker(const struct engine *e, const struct pool_profile_view *view,
                              char *dst, size_t cap)
 {
     uint64_t now_ns = rt_now(e->rt);
     uint64_t wait_ns = view->retry_at_ns > now_ns ? view->retry_at_ns - now_ns : 0;
 
-    (void) snprintf(dst, cap, "%u boxes in a row could not be made: %.160s; tried again in %.1f s",
-                    view->failures, view->reason, (double) (wait_ns / NS_PER_MS) / 1000);
+    if (wait_ns == 0)
+        (void) snprintf(dst, cap,
+                        "%u boxes in a row could not be made: %.160s; another is tried now",
+                        view->failures, view->reason);
+    else
+        (void) snprintf(dst, cap,
+                        "%u boxes in a row could not be made: %.160s; tried again in %.1f s",
+                        view->failures, view->reason, (double) (wait_ns / NS_PER_MS) / 1000);
 }
 
 /* What was learned since the last box could not be made; NULL: nothing. */
@@ -93,7 +105,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         return true;
     if (config == NULL || view.profile->is_retired)
         str_copy_cut(dst, cap, "the profile is gone from the configuration");
-    else if (!str_is_empty(b->trouble) && !(view.is_open && view.failed_at_ns > b->trouble_ns))
+    else if (!str_is_empty(b->trouble) && !(is_failing(&view) && view.failed_at_ns > b->trouble_ns))
         str_copy_cut(dst, cap, b->trouble);
     else if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */
         str_copy_cut(dst, cap, engine_disk(e)->reason);
@@ -102,7 +114,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         return false;
     else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
         return true;
-    else if (view.is_open)
+    else if (is_failing(&view))
         describe_breaker(e, &view, dst, cap);
     else if (pool_is_exhausted(e->pool))
         str_copy_cut(dst, cap, "all boxes are in use");

@@ -185,8 +185,8 @@ static bool is_resting(const struct conn *c)
 
     if (c->phase != CONN_OPEN || c->ex == NULL)
         return false;
-    return c->ex->input == EXCHANGE_BODY && !c->ex->is_ended && !c->ex->is_paused &&
-           effort_room(&c->effort, &s->effort, s->loop->turn) == 0;
+    return (c->ex->input == EXCHANGE_BODY || c->ex->is_upgraded) && !c->ex->is_ended &&
+           !c->ex->is_paused && effort_room(&c->effort, &s->effort, s->loop->turn) == 0;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -207,7 +207,7 @@ static size_t body_step(const struct conn *c)
     const struct http_server *s = c->server;
     size_t room = effort_room(&c->effort, &s->effort, s->loop->turn);
 
-    return c->ex->req.content_length > 0 ? room : room / EFFORT_FRAMING;
+    return c->ex->is_upgraded || c->ex->req.content_length > 0 ? room : room / EFFORT_FRAMING;
 }
 
 static void count_effort(struct conn *c, size_t raw, size_t body)
@@ -217,6 +217,13 @@ static void count_effort(struct conn *c, size_t raw, size_t body)
 
     effort_add(&c->effort, turn, cost);
     effort_add(&c->server->effort, turn, cost);
+}
+
+static size_t feed_upgraded(struct conn *c, const char *data, size_t len)
+{
+    len = MIN_OF(len, body_step(c));
+    count_effort(c, len, len);
+    return upgrade_feed(c->ex, data, len);
 }
 
 /* Takes one piece of input as far as this request goes; returns the bytes used. */
@@ -297,6 +304,8 @@ static bool can_take_input(const struct conn *c, size_t len)
         return false;
     if (c->ex == NULL)
         return len > 0;
+    if (c->ex->is_upgraded)
+        return len > 0 && !c->ex->is_paused && !is_resting(c);
     if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused || is_resting(c))
         return false;
     return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
@@ -313,8 +322,11 @@ static size_t advance(struct conn *c, const char *data, size_t len)
                 break;
             continue;
         }
-        if (!can_take_input(c, len - used))
-            break;
+        if (!can_take_input(c, len - used)) {
+            if (!upgrade_step(c, used == len))
+                break;
+            continue;
+        }
         if (c->ex == NULL) {
             if (data[used] == '\r' || data[used] == '\n') {
                 used++; /* a stray line end between requests is no request */
@@ -322,7 +334,10 @@ static size_t advance(struct conn *c, const char *data, size_t len)
             }
             c->ex = exchange_new(c);
         }
-        used += feed(c, data + used, len - used);
+        if (c->ex->is_upgraded)
+            used += feed_upgraded(c, data + used, len - used);
+        else
+            used += feed(c, data + used, len - used);
     }
     return used;
 }
@@ -356,7 +371,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
         buf_fini(&c->ahead);
     /* No more will come: what is not answered by now has nobody waiting for it. */
     if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended) &&
-        !(c->ahead.len > 0 && is_resting(c)) && !awaits_turn(c))
+        !(c->ahead.len > 0 && is_resting(c)) && !awaits_turn(c) && !conn_is_upgraded(c))
         conn_close(c);
     if (buf_failed(&c->ahead))
         conn_close(c);

@@ -162,6 +162,10 @@ struct http_exchange {
     bool must_linger;   /* the client may still be sending */
     bool may_repeat;    /* http_may_repeat() */
     bool may_stay;      /* http_may_stay() */
+    bool is_upgraded;   /* http_upgrade() */
+    bool is_shutting;   /* http_shut() */
+    bool is_shut;       /* the kernel knows */
+    bool is_end_known;  /* on_end() of an upgraded one was called */
     bool is_over_share; /* http_prove_as() */
     bool is_use;        /* counted in http_stats.serving */
 };
@@ -199,6 +203,7 @@ struct http_server {
     void (*on_quiet)(void *ctx); /* http_server_leave(), until it was called */
     void *quiet_ctx;
     struct rt_task quiet_task;
+    bool has_connect; /* a route for it */
     bool is_paused;
     bool is_stopping;
     bool is_closing;
@@ -306,6 +311,16 @@ void turns_wait(struct http_exchange *ex, void (*go)(struct http_exchange *ex));
 void turns_leave(struct http_exchange *ex);
 /* The server is not paused any more. */
 void turns_resume(struct http_server *s);
+
+/* upgrade.c */
+/* Gives `data` to the handler of an upgraded exchange; returns the bytes used. */
+size_t upgrade_feed(struct http_exchange *ex, const char *data, size_t len);
+/* Ends our side when that is due; when all input was taken and no more will come, its handler is notified: true. */
+bool upgrade_step(struct conn *c, bool is_all_taken);
+static inline bool conn_is_upgraded(const struct conn *c)
+{
+    return c->ex != NULL && c->ex->is_upgraded;
+}
 
 /* answer.c */
 /* Queues the interim answer that a client with Expect waits for. */

@@ -25,6 +25,7 @@ struct http_exchange *exchange_new(struct conn *c)
     ex->body.max = s->limits.max_body_bytes;
     ex->raw.max = s->limits.max_header_bytes + 2 * s->limits.max_body_bytes;
     parse_start(&ex->req, s->limits.max_header_bytes);
+    ex->req.takes_connect = s->has_connect;
     return ex;
 }
 
@@ -200,7 +201,7 @@ static void start_stream(struct http_exchange *ex)
     if (ex->is_ended || ex->conn->phase != CONN_OPEN)
         return;
     if (ex->input == EXCHANGE_DONE) {
-        if (ex->on_end != NULL)
+        if (ex->on_end != NULL && !ex->is_upgraded)
             ex->on_end(ex);
         return;
     }

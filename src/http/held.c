@@ -70,7 +70,8 @@ bool held_refuses(struct http_exchange *ex)
 /* A handler works on the request, or will: what comes now belongs to the next one. */
 static bool is_waiting(const struct http_exchange *ex)
 {
-    return (ex->is_owned || ex->on_turn != NULL) && ex->input == EXCHANGE_DONE && !ex->is_ended;
+    return (ex->is_owned || ex->on_turn != NULL) && ex->input == EXCHANGE_DONE && !ex->is_ended &&
+           !ex->is_upgraded;
 }
 
 void held_check_input(struct conn *c)

@@ -30,6 +30,7 @@ enum http_method {
     HTTP_METHOD_PUT,
     HTTP_METHOD_PATCH,
     HTTP_METHOD_DELETE,
+    HTTP_METHOD_CONNECT, /* of a target that is no path; "CONNECT /x" is an other one */
     HTTP_METHOD_OTHER,
     HTTP_METHOD_COUNT
 };
@@ -150,6 +151,27 @@ void http_end(struct http_exchange *ex);
 /* A stream that cannot be completed: closes the connection so that the client notices. */
 void http_abort(struct http_exchange *ex);
 
+/* The connection is closed behind the answer: what the client has sent after this request is not read as another. Before
+ * http_reply() or http_begin(). */
+void http_close_after(struct http_exchange *ex);
+
+/* --- taking the connection over (upgrade.c) ---
+ * What a request wants the connection to become: the value of Upgrade, when Connection names it, the request has no body
+ * and is of HTTP/1.1; else NULL, and the request is like any other. CONNECT needs none of it. */
+const char *http_upgrade_wanted(const struct http_exchange *ex);
+/* Instead of an answer: sends `status` (101, or 200 for CONNECT) with the headers added so far. From then on the
+ * exchange is a stream of bytes in both directions, on the same connection and with its limits:
+ *   http_body_start()       on_data gets what the client sends, first what came behind the request already; on_end comes
+ *   http_body_pause()       when the client has ended its side, and nothing is closed by that
+ *   http_write(), on_drain  bytes as they are; the same limits as for a streamed answer
+ *   http_shut()             ends our side behind what was written; input goes on
+ *   http_end()              the connection is closed when the kernel has all that was written; on_sent comes
+ *   http_abort()            it is closed now
+ * on_gone() comes when it breaks, a reader takes nothing for write_timeout_ms, or the server closes. Deadlines for
+ * silence are the handler's. Only for a request without a body. */
+void http_upgrade(struct http_exchange *ex, int status);
+void http_shut(struct http_exchange *ex);
+
 /* For answers that are long or make much work: `on_turn` is called soon, in a turn of the loop in which there is room for
  * it, after those that asked before; it answers, or writes a part and asks again. What it sends counts, and
  * what http_add_work() adds: work of which little is seen. Not called when the client has gone meanwhile. */
@@ -167,7 +189,8 @@ enum {
 
 struct http_route {
     enum http_method method; /* GET serves HEAD too */
-    const char *pattern;     /* "/v1/sandboxes/{id}/release"; a last part "*" stands for any rest */
+    const char *
+        pattern; /* "/v1/sandboxes/{id}/release"; a last part "*" stands for any rest; "*" of CONNECT */
     void (*handle)(struct http_exchange *ex);
     unsigned flags;
     size_t body_max;     /* 0: the server's limit, none for HTTP_STREAM */

@@ -125,10 +125,13 @@ static enum http_method map_method(uint8_t method)
 static int check_target(struct parse *p)
 {
     const char *raw = parse_text(p, p->target);
-    size_t start;
+    bool is_connect = p->takes_connect && strcmp(p->method_text, "CONNECT") == 0 && raw[0] != '/';
+    size_t start = 0;
     size_t path_len;
 
-    if (!target_origin(raw, &start))
+    if (is_connect)
+        p->method = HTTP_METHOD_CONNECT;
+    else if (!target_origin(raw, &start))
         return refuse(p, SP_BAD_REQUEST, "the request target must be a path");
     p->target += (uint32_t) start;
     path_len = strcspn(raw + start, "?");

@@ -60,6 +60,7 @@ struct parse {
     size_t head_max;
     size_t head_seen;
     size_t target_len;
+    bool takes_connect; /* set by the caller behind parse_start(): CONNECT with a host and a port */
     bool is_target_done;
     bool is_version_done;
     bool is_head_done;

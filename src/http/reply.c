@@ -13,6 +13,7 @@ const char *reply_status_text(int status)
         int status;
         const char *text;
     } texts[] = {
+        {101, "Switching Protocols"},
         {200, "OK"},
         {201, "Created"},
         {202, "Accepted"},
@@ -34,6 +35,7 @@ const char *reply_status_text(int status)
         {416, "Range Not Satisfiable"},
         {417, "Expectation Failed"},
         {422, "Unprocessable Content"},
+        {426, "Upgrade Required"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {499, "Client Closed Request"},

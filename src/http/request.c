@@ -7,10 +7,10 @@
 const char *http_method_name(enum http_method m)
 {
     static const char *const names[HTTP_METHOD_COUNT] = {
-        [HTTP_METHOD_GET] = "GET",       [HTTP_METHOD_HEAD] = "HEAD",
-        [HTTP_METHOD_POST] = "POST",     [HTTP_METHOD_PUT] = "PUT",
-        [HTTP_METHOD_PATCH] = "PATCH",   [HTTP_METHOD_DELETE] = "DELETE",
-        [HTTP_METHOD_OTHER] = "(other)",
+        [HTTP_METHOD_GET] = "GET",         [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_POST] = "POST",       [HTTP_METHOD_PUT] = "PUT",
+        [HTTP_METHOD_PATCH] = "PATCH",     [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_CONNECT] = "CONNECT", [HTTP_METHOD_OTHER] = "(other)",
     };
 
     assert(m < HTTP_METHOD_COUNT);

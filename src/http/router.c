@@ -22,13 +22,20 @@ static size_t part_len(const char *part)
     return strcspn(part, "/?");
 }
 
-void router_check(const struct http_route *routes)
+bool router_check(const struct http_route *routes)
 {
+    bool has_connect = false;
+
     for (const struct http_route *r = routes; r->pattern != NULL; r++) {
         unsigned params = 0;
 
-        assert(r->pattern[0] == '/' && r->handle != NULL);
-        assert(r->method != HTTP_METHOD_HEAD && r->method < HTTP_METHOD_OTHER);
+        assert(r->method != HTTP_METHOD_HEAD && r->method < HTTP_METHOD_OTHER && r->handle != NULL);
+        if (r->method == HTTP_METHOD_CONNECT) {
+            assert(strcmp(r->pattern, "*") == 0);
+            has_connect = true;
+            continue;
+        }
+        assert(r->pattern[0] == '/');
         for (const char *p = strchr(r->pattern, '{'); p != NULL; p = strchr(p + 1, '{')) {
             size_t len = part_len(p);
 
@@ -40,6 +47,7 @@ void router_check(const struct http_route *routes)
         for (const char *p = strchr(r->pattern, '*'); p != NULL; p = strchr(p + 1, '*'))
             assert(p[-1] == '/' && p[1] == '\0');
     }
+    return has_connect;
 }
 
 static bool literal_matches(const char *part, size_t len, const char *text, size_t text_len)
@@ -93,9 +101,10 @@ static int match_pattern(const char *pattern, const char *target, struct http_pa
 static unsigned methods_of(const struct http_route *r)
 {
     unsigned bits = 1U << r->method;
+    unsigned all = (1U << HTTP_METHOD_COUNT) - 1;
 
     if ((r->flags & HTTP_ANY) != 0)
-        return (1U << HTTP_METHOD_COUNT) - 1;
+        return all & ~(1U << HTTP_METHOD_CONNECT); /* its target is no path */
     return r->method == HTTP_METHOD_GET ? bits | 1U << HTTP_METHOD_HEAD : bits;
 }
 
@@ -107,7 +116,9 @@ void router_find(const struct http_route *routes, enum http_method method, const
     ret->param_count = 0;
     for (const struct http_route *r = routes; r->pattern != NULL; r++) {
         struct http_param params[HTTP_PARAMS_MAX];
-        int count = match_pattern(r->pattern, target, params);
+        int count = r->method == HTTP_METHOD_CONNECT && method == HTTP_METHOD_CONNECT
+                        ? 0
+                        : match_pattern(r->pattern, target, params);
 
         if (count < 0)
             continue;

@@ -27,7 +27,7 @@ struct http_server *http_server_new(struct loop *l, const struct http_server_con
 {
     struct http_server *s = xcalloc(1, sizeof(*s));
 
-    router_check(config->routes);
+    s->has_connect = router_check(config->routes);
     s->loop = l;
     s->config = *config;
     s->limits = config->limits;

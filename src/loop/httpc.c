@@ -55,10 +55,12 @@ static void detach(struct httpc_request *r)
     curl_slist_free_all(r->header_list);
     curl_slist_free_all(r->connect_list);
     curl_slist_free_all(r->resolve_list);
+    curl_slist_free_all(r->tunnel_list);
     r->easy = NULL;
     r->header_list = NULL;
     r->connect_list = NULL;
     r->resolve_list = NULL;
+    r->tunnel_list = NULL;
 }
 
 static void finish(struct httpc_request *r, int result, const struct err *err)
@@ -75,6 +77,8 @@ void httpc_complete(struct httpc_request *r, int curl_code)
     struct err err;
     long status = 0;
 
+    (void) curl_easy_getinfo((CURL *) r->easy, CURLINFO_HTTP_CONNECTCODE, &status);
+    r->tunnel_status = (int) status;
     if (curl_code != CURLE_OK && !httpc_stream_is_answered(r, curl_code)) {
         if (r->is_named)
             resolve_forget(&r->client->names, r->host);
@@ -338,6 +342,7 @@ void httpc_start(struct httpc *c, struct httpc_request *r, uint64_t deadline_ns,
     r->header_list = NULL;
     r->connect_list = NULL;
     r->resolve_list = NULL;
+    r->tunnel_list = NULL;
     httpc_stream_reset(r);
     code = start(c, r, &err);
     if (code != SP_OK)

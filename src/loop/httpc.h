@@ -37,11 +37,19 @@ struct httpc_request {
      * out: the client writes its own. */
     const char *const *headers;
     const struct httpc_tls *tls; /* NULL: none of our own */
+    /* NULL: none. Else the address of an HTTP server through whose CONNECT tunnel the request goes, like
+     * "http://127.0.0.1:4711"; the host of `url` is an address as that server sees it. A kept connection is
+     * reused only with the same tunnel_key (1 to 32 letters and digits). */
+    const char *tunnel;
+    const char *tunnel_key;
+    const char *const *tunnel_headers; /* as `headers`, for that server and nobody behind it */
     const char *body;
     size_t body_len;
     /* A body that comes in pieces, by httpc_body_write() and httpc_body_end(), instead of `body`.
-     * It cannot be sent twice, so it always goes over a new connection. */
+     * It cannot be sent twice, so it goes over a new connection, unless may_reuse: then the request fails when a
+     * kept one breaks, and is never repeated once a byte of the body was sent. */
     bool is_body_streamed;
+    bool may_reuse;
     int64_t body_size; /* of a streamed body; -1: not known, sent in chunks */
     /* Called from the loop when all that was written has been taken; may be NULL. Never after
      * on_done() was entered. */
@@ -57,6 +65,7 @@ struct httpc_request {
     void (*on_data)(struct httpc_request *r);
     /* filled in by on_done() with SP_OK (whatever the status) */
     int status;
+    int tunnel_status; /* what CONNECT was answered, also in a failure; 0: nothing, or no tunnel */
     struct buf response; /* freed by httpc_request_fini() */
     /* "Name: value\n" each, of the final answer, without control characters; there from the first
      * on_data() on. */
@@ -66,6 +75,7 @@ struct httpc_request {
     void *header_list;
     void *connect_list;
     void *resolve_list;
+    void *tunnel_list;
     struct resolve lookup;
     bool is_named; /* the URL's host is a name: look it up */
     char host[RESOLVE_HOST];

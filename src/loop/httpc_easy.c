@@ -14,7 +14,13 @@
 
 /* How long libcurl knows the addresses it was given (longer than a request waits for a connection), and
  * the authorities' certificates it has read. */
-enum { RULE_S = 3600, AUTHORITIES_S = 60, STREAM_READ_SIZE = 64 * 1024 };
+enum {
+    RULE_S = 3600,
+    AUTHORITIES_S = 60,
+    STREAM_READ_SIZE = 64 * 1024,
+    TUNNEL_KEY_MAX = 32,
+    REUSE_MAX_S = 30,
+};
 
 /* --- errors --- */
 
@@ -37,12 +43,17 @@ static const char *tls_trouble(const struct httpc_request *r, CURLcode curl_code
     return curl_code == CURLE_SSL_CONNECT_ERROR ? "no TLS connection" : NULL;
 }
 
+static bool is_tunnel_refused(const struct httpc_request *r)
+{
+    return r->tunnel_status != 0 && r->tunnel_status / 100 != 2;
+}
+
 static int translate(const struct httpc_request *r, CURLcode curl_code)
 {
     /* An enumeration of the library's, which grows: the rest is input and output. */
     if (curl_code == CURLE_COULDNT_CONNECT || curl_code == CURLE_COULDNT_RESOLVE_HOST ||
         curl_code == CURLE_OPERATION_TIMEDOUT || /* only the connect timeout is set */
-        tls_trouble(r, curl_code) != NULL)
+        tls_trouble(r, curl_code) != NULL || is_tunnel_refused(r))
         return SP_CONNECT_FAILED;
     if (curl_code == CURLE_UNSUPPORTED_PROTOCOL || curl_code == CURLE_WEIRD_SERVER_REPLY ||
         r->is_coded || r->is_bad_chunk)
@@ -132,7 +143,7 @@ static bool is_name(const char *host)
 }
 
 /* libcurl's own parser says what scheme and host are, so it connects to the one that was checked. */
-static int check_url(struct httpc_request *r, struct err *err)
+static int check_url(struct httpc_request *r, const char *text, bool may_be_named, struct err *err)
 {
     CURLU *url = curl_url();
     char *scheme = NULL;
@@ -142,16 +153,18 @@ static int check_url(struct httpc_request *r, struct err *err)
 
     if (url == NULL)
         return err_set(err, SP_NO_MEMORY, "no memory for a request");
-    if (curl_url_set(url, CURLUPART_URL, r->url, 0) != CURLUE_OK ||
+    if (curl_url_set(url, CURLUPART_URL, text, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK ||
         (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
-        code = err_set(err, SP_BAD_REQUEST, "'%.160s' is no HTTP address", r->url);
+        code = err_set(err, SP_BAD_REQUEST, "'%.160s' is no HTTP address", text);
     else if (r->unix_socket == NULL && !needs_no_resolver(host)) {
-        if (!is_name(host))
+        if (!may_be_named || !is_name(host))
             code = err_set(err, SP_BAD_REQUEST, "'%.100s' is not a host name", host);
         r->is_named = true;
+    }
+    if (code == SP_OK && (r->is_named || r->tunnel != NULL)) {
         snprintf(r->host, sizeof(r->host), "%s", host);
         snprintf(r->port, sizeof(r->port), "%s", port);
     }
@@ -162,15 +175,38 @@ static int check_url(struct httpc_request *r, struct err *err)
     return code;
 }
 
+static bool are_headers_good(const char *const *headers)
+{
+    for (; headers != NULL && *headers != NULL; headers++)
+        if (has_control_char(*headers))
+            return false;
+    return true;
+}
+
+/* Host and port that are noted are the tunnel's: that is where the connection goes. */
+static int check_tunnel(struct httpc_request *r, struct err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    size_t len = strlen(r->tunnel_key);
+
+    if (len == 0 || len > TUNNEL_KEY_MAX || strspn(r->tunnel_key, letters) != len)
+        return err_set(err, SP_BAD_REQUEST, "the key of a tunnel is not of letters and digits");
+    return check_url(r, r->tunnel, true, err);
+}
+
 int httpc_easy_check(struct httpc_request *r, struct err *err)
 {
+    int code;
+
     if (has_control_char(r->method) || has_control_char(r->url))
         return err_set(err, SP_BAD_REQUEST, "control character in a request line");
     r->is_named = false;
-    for (const char *const *h = r->headers; h != NULL && *h != NULL; h++)
-        if (has_control_char(*h)) /* it may hold a secret: do not show it */
-            return err_set(err, SP_BAD_REQUEST, "control character in a header");
-    return check_url(r, err);
+    if (!are_headers_good(r->headers) || !are_headers_good(r->tunnel_headers))
+        return err_set(err, SP_BAD_REQUEST, "control character in a header"); /* maybe a secret */
+    code = check_url(r, r->url, r->tunnel == NULL, err);
+    if (code == SP_OK && r->tunnel != NULL)
+        code = check_tunnel(r, err);
+    return code;
 }
 
 /* --- options --- */
@@ -204,6 +240,32 @@ static bool add_headers(struct httpc_request *r)
         (void) curl_slist_append(list, "Content-Type:"); /* without memory the next step fails */
     r->header_list = list;
     return list != NULL;
+}
+
+/* libcurl keeps connections by the tunnel's host name, among other things: so that name is the key, and libcurl
+ * is given its addresses. */
+static bool add_tunnel(struct httpc_request *r)
+{
+    char addrs[RESOLVE_ADDRS * RESOLVE_TEXT + 64];
+    char rule[sizeof(addrs) + TUNNEL_KEY_MAX + 16];
+    size_t len = 0;
+
+    if (!r->is_named)
+        snprintf(addrs, sizeof(addrs), "%s",
+                 strcasecmp(r->host, "localhost") == 0 ? "127.0.0.1" : r->host);
+    for (size_t i = 0; r->is_named && i < r->lookup.addrs.count; i++)
+        len += (size_t) snprintf(addrs + len, sizeof(addrs) - len, "%s%s", i > 0 ? "," : "",
+                                 r->lookup.addrs.text[i]);
+    snprintf(rule, sizeof(rule), "+%s:%s:%s", r->tunnel_key, r->port, addrs);
+    r->resolve_list = curl_slist_append(NULL, rule);
+    for (const char *const *h = r->tunnel_headers; h != NULL && *h != NULL; h++) {
+        struct curl_slist *longer = curl_slist_append(r->tunnel_list, *h);
+
+        if (longer == NULL)
+            return false;
+        r->tunnel_list = longer;
+    }
+    return r->resolve_list != NULL;
 }
 
 /* libcurl keeps connections and addresses by host name, and a name may move or mean several places. So
@@ -283,18 +345,39 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
-    SET(CURLOPT_NOPROXY, "*");
-    SET(CURLOPT_CONNECT_TO, r->is_named ? (struct curl_slist *) r->connect_list : &connect_to);
-    if (r->is_named)
+    if (r->tunnel == NULL) {
+        SET(CURLOPT_NOPROXY, "*");
+        SET(CURLOPT_CONNECT_TO, r->is_named ? (struct curl_slist *) r->connect_list : &connect_to);
+    }
+    if (r->resolve_list != NULL)
         SET(CURLOPT_RESOLVE, (struct curl_slist *) r->resolve_list);
     SET(CURLOPT_DNS_CACHE_TIMEOUT, (long) RULE_S);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long) connect_timeout_ms);
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
     SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
-    if (r->want_fresh || r->is_body_streamed)
+    if (r->want_fresh || (r->is_body_streamed && !r->may_reuse))
         SET(CURLOPT_FRESH_CONNECT, 1L);
+    if (r->may_reuse) /* so that the server is not about to close it */
+        SET(CURLOPT_MAXAGE_CONN, (long) REUSE_MAX_S);
     if (r->want_fresh)
         SET(CURLOPT_FORBID_REUSE, 1L);
+    return rc;
+}
+
+static CURLcode set_tunnel(CURL *easy, const struct httpc_request *r)
+{
+    char proxy[TUNNEL_KEY_MAX + 32];
+    CURLcode rc = CURLE_OK;
+
+    if (r->tunnel == NULL)
+        return rc;
+    snprintf(proxy, sizeof(proxy), "http://%s:%s", r->tunnel_key, r->port);
+    SET(CURLOPT_PROXY, proxy);
+    SET(CURLOPT_NOPROXY, "");
+    SET(CURLOPT_HTTPPROXYTUNNEL, 1L);
+    SET(CURLOPT_HEADEROPT, (long) CURLHEADER_SEPARATE);
+    SET(CURLOPT_PROXYHEADER, (struct curl_slist *) r->tunnel_list);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     return rc;
 }
 
@@ -339,7 +422,9 @@ static CURLcode set_callbacks(CURL *easy, struct httpc_request *r)
 
 bool httpc_easy_set(struct httpc_request *r, uint64_t connect_timeout_ms)
 {
-    return add_headers(r) && (!r->is_named || add_target(r)) &&
+    bool is_set = r->tunnel != NULL ? add_tunnel(r) : !r->is_named || add_target(r);
+
+    return is_set && add_headers(r) && set_tunnel(r->easy, r) == CURLE_OK &&
            set_message(r->easy, r) == CURLE_OK &&
            set_transport(r->easy, r, connect_timeout_ms) == CURLE_OK &&
            set_tls(r->easy, r) == CURLE_OK && set_callbacks(r->easy, r) == CURLE_OK;

@@ -40,6 +40,7 @@ void httpc_stream_reset(struct httpc_request *r)
     r->want_check = false;
     r->has_news = false;
     r->status = 0;
+    r->tunnel_status = 0;
     r->error_text[0] = '\0';
     buf_fini(&r->response);
     buf_init(&r->response, r->response_max + (r->on_data != NULL ? PIECE_ROOM : 0));

@@ -38,7 +38,7 @@ class DockerCase(TestCase):
                 "warm": {"min": warm, "max": max(warm, 2)}, "limits": {"memory": "64M"}, **fields}
 
     def start(self, start=True, config=None, profiles=None, **profile):
-        """With an agent of its own, so that its processes can be told."""
+        """With an agent of its own, so that its processes can be recognised."""
         self.agent = pathlib.Path(self.directory) / "sandpool-agent"
         self.helper = pathlib.Path(self.directory) / "sandpool-helper"
         copy_program(engines.static_agent(BIN), self.agent)
@@ -171,7 +171,7 @@ class FleetCase(DockerCase):
         self.assertAgree(daemon)
 
     def assertLost(self, daemon, name):
-        """Told once to its owner, who then gets a new box."""
+        """Reported once to its owner, who then gets a new box."""
         client = self.client(daemon)
 
         def is_told():

@@ -18,9 +18,9 @@ PROBE = pathlib.Path(__file__).with_name("escape_probe.py").read_text()
 REFUSED = {"EPERM", "EACCES", "EROFS", "ENOSYS"}
 UNREACHED = {"ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH"}
 WHO = ("root", "user")
-PROCESSES, TCP_TOKEN = "/v1/agent/processes", "escape-" + secrets.token_hex(16)
+JOBS, TCP_TOKEN = "/v1/agent/jobs", "escape-" + secrets.token_hex(16)
 world = None
-COMMAND_MS = int(50000 * SLOW)  # for one attempt
+COMMAND_S = 50 * SLOW  # for one attempt
 HOLD_S = 3 * min(SLOW, 4)  # what one box holds, for others to try
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 
@@ -48,15 +48,15 @@ class Box:
             connection.close()
 
     def start(self, user, argv):
-        status, text = self.call("POST", PROCESSES, {"argv": argv, "user": user, "timeout_ms": COMMAND_MS})
-        assert status in (200, 201), text
-        return json.loads(text)["id"]
+        status, text = self.call("POST", JOBS, {"argv": argv, "user": user, "timeout_s": COMMAND_S})
+        assert status == 200, text
+        return json.loads(text)["job"]
 
     def output(self, ident):
-        return self.call("GET", f"{PROCESSES}/{ident}/output")[1]
+        return self.call("GET", f"{JOBS}/{ident}/output")[1]
 
     def finish(self, ident):
-        self.call("POST", f"{PROCESSES}/{ident}/wait", {"timeout_ms": COMMAND_MS})
+        self.call("POST", f"{JOBS}/{ident}/wait", {"timeout_s": COMMAND_S})
         return self.output(ident)
 
     def run(self, user, *argv):

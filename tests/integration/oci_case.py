@@ -2,7 +2,7 @@
 client of a box's agent, and the proof that nothing of any box is left on this machine.
 
 The daemon uses copies of the agent and the helper that lie in the test's own directory, so that a
-process can be told by the program file it runs, whatever else goes on on this machine."""
+process can be recognised by the program file it runs, whatever else goes on on this machine."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
 MIB = 1024 * 1024
 GROUPS = pathlib.Path("/sys/fs/cgroup")
-PROCESSES = "/v1/agent/processes"
+JOBS = "/v1/agent/jobs"
 
 
 def why_not():
@@ -62,7 +62,7 @@ def read_of(pid, what):
 
 def copy_program(source, target):
     """With a time that no other copy has: a box shows its agent by a file system of its own, so device and inode do
-    not tell whose it is."""
+    not show whose it is."""
     path = pathlib.Path(shutil.copy(source, target))
     now = time.time_ns()
     os.utime(path, ns=(now, now))
@@ -240,16 +240,16 @@ class Box:
 
     def start(self, command, **fields):
         key = "argv" if isinstance(command, list) else "command"
-        return self.json("POST", PROCESSES, {key: command, **fields}, 201)["id"]
+        return self.json("POST", JOBS, {key: command, **fields})["job"]
 
     def process(self, pid):
-        return self.json("GET", f"{PROCESSES}/{pid}")
+        return self.json("GET", f"{JOBS}/{pid}")
 
     def wait(self, pid, timeout_s=WAIT_S):
-        return self.json("POST", f"{PROCESSES}/{pid}/wait", {"timeout_ms": int(timeout_s * 1000)})
+        return self.json("POST", f"{JOBS}/{pid}/wait", {"timeout_s": timeout_s})
 
     def output(self, pid, stream="stdout"):
-        status, data = self.call("GET", f"{PROCESSES}/{pid}/output?stream={stream}")
+        status, data = self.call("GET", f"{JOBS}/{pid}/output?stream={stream}")
         assert status == 200, (status, data)
         return data.decode(errors="replace")
 
@@ -329,7 +329,7 @@ class BoxCase(TestCase):
 
     @classmethod
     def on_term(cls, *_):
-        """Told to stop by a limit of time: boxes outlive us unless they are removed."""
+        """Stopped by a limit of time: boxes outlive us unless they are removed."""
         if cls.server.process is not None:
             cls.server.process.child.kill()
         cls.left.sweep()
@@ -398,6 +398,28 @@ class BoxCase(TestCase):
         """The box's first process, by its number on this machine."""
         path = self.server.state / "oci" / "boxes" / box.box_id / "pid"
         return int(path.read_text())
+
+    def wait_lost(self, box):
+        """Waits until its owner is shown that it is lost; returns that answer."""
+        def lost():
+            answer = self.pool.get(f"/v1/sandboxes/{box.id}")
+            return answer if answer.status == 410 else None
+        answer = wait_until(lost, "its owner learns that it is lost")
+        self.assertCode(answer, 410, "sandbox_lost")
+        return answer
+
+    def assertLostWithout(self, make, pid_of, reason):
+        """A box ends with the process outside of it that serves it, whether a daemon sees that end or not."""
+        for when in ("while the daemon watches", "while no daemon runs"):
+            with self.subTest(when=when):
+                box = make()
+                if when == "while no daemon runs":
+                    self.server.kill()
+                os.kill(pid_of(box), signal.SIGKILL)
+                if when == "while no daemon runs":
+                    self.server.start()
+                    self.pool.close()
+                self.assertIn(reason, self.wait_lost(box).text)
 
     def log_tail(self):
         return self.server.process.output()[-3000:]

@@ -25,7 +25,7 @@ class TcpClient(Client):
 
 
 class Caller(threading.Thread):
-    """Uses one sandbox until told to stop. Never tries anything twice: whatever does not work is a
+    """Uses one sandbox until asked to stop. Never tries anything twice: whatever does not work is a
     failure of the daemon."""
 
     def __init__(self, name, client, is_kept):

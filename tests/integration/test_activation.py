@@ -211,7 +211,7 @@ class Journal(TestCase):
     PRIORITIES = {"debug": 7, "info": 6, "warn": 4, "error": 3}
 
     def lines(self, stream_of):
-        """What a daemon logs when told that `stream_of` of its log is the journal."""
+        """What a daemon logs when its environment says that `stream_of` of its log is the journal."""
         daemon = self.daemon(start=False, log={"level": "debug"})
         daemon.log.touch()
         daemon.env = {"JOURNAL_STREAM": stream_of(os.stat(daemon.log))}

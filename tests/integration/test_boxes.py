@@ -10,14 +10,14 @@ import threading
 import time
 
 from harness import BIN, SLOW, WAIT_S, in_threads, main, wait_until
-from oci_case import HAS_CGROUPS, PROCESSES, Apart, BoxCase, has_loop_devices, is_alive, read_of
+from oci_case import HAS_CGROUPS, JOBS, Apart, BoxCase, has_loop_devices, is_alive, read_of
 
 
 # A local process without the token: as many connections as it can make.
 FLOOD = """
 import socket, sys
 held = []
-text = b"GET /v1/agent/processes HTTP/1.1\\r\\nHost: x\\r\\n\\r\\nGET" if sys.argv[2] == "ask" else b""
+text = b"GET /v1/agent/jobs HTTP/1.1\\r\\nHost: x\\r\\n\\r\\nGET" if sys.argv[2] == "ask" else b""
 while True:
     new = []
     for i in range(300):
@@ -63,7 +63,7 @@ class Life(Apart, BoxCase):
         os.kill(init, signal.SIGSTOP)
         try:
             mine = http.client.HTTPConnection(box.url.hostname, box.url.port, timeout=WAIT_S)
-            mine.request("GET", PROCESSES, headers={"Authorization": f"Bearer {box.lease['token']}"})
+            mine.request("GET", JOBS, headers={"Authorization": f"Bearer {box.lease['token']}"})
             crowd = [socket.create_connection((box.url.hostname, box.url.port), timeout=WAIT_S) for _ in range(400)]
         finally:
             os.kill(init, signal.SIGCONT)
@@ -84,11 +84,11 @@ class Life(Apart, BoxCase):
             for _ in range(20):
                 begin = time.monotonic()
                 try:
-                    self.assertEqual(box.call("GET", PROCESSES)[0], 200)
+                    self.assertEqual(box.call("GET", JOBS)[0], 200)
                 except ConnectionError:
                     resets += 1
                 took.append(time.monotonic() - begin)
-                kept.request("GET", PROCESSES, headers={"Authorization": f"Bearer {box.lease['token']}"})
+                kept.request("GET", JOBS, headers={"Authorization": f"Bearer {box.lease['token']}"})
                 self.assertEqual(kept.getresponse().read()[:1], b"{")
         finally:
             for p in flooders:
@@ -145,7 +145,7 @@ class Life(Apart, BoxCase):
         for i, box in enumerate(boxes):
             self.assertEqual(box.sh("cat /workspace/whose /tmp/whose"), f"{i}\n{i}\n")
             other = boxes[(i + 1) % 6]
-            self.assertEqual(box.call("GET", PROCESSES, token=other.lease["token"])[0], 401)
+            self.assertEqual(box.call("GET", JOBS, token=other.lease["token"])[0], 401)
         ids = {read_of(self.init_of(b), "uid_map").split()[1] for b in boxes}
         self.assertEqual(len(ids), 6, "each its own range of user ids")
 
@@ -172,7 +172,7 @@ class Life(Apart, BoxCase):
         self.assertEqual(box.sh("python3 -c 'import ssl, json; print(json.dumps([1]))'"), "[1]\n")
         self.assertEqual(box.sh("id -u", user="root"), "0\n")
         self.assertEqual(box.call("GET", "/v1/sandbox", token="wrong")[0], 200)
-        self.assertEqual(box.call("GET", PROCESSES, token="wrong")[0], 401)
+        self.assertEqual(box.call("GET", JOBS, token="wrong")[0], 401)
 
     def test_thirty_at_once_and_gone_again(self):
         begin = time.monotonic()

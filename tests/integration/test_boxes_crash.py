@@ -109,7 +109,7 @@ class Daemon(BoxCase):
         self.check([])
 
     def test_helpers_that_are_killed(self):
-        """Whoever makes or removes a box dies: tried again or told, and cleaned up."""
+        """Whoever makes or removes a box dies: tried again or reported, and cleaned up."""
         stop = threading.Event()
         killed = []
         helper = {mark_of(self.home / "bin" / "sandpool-helper")}
@@ -209,7 +209,7 @@ class Death(BoxCase):
 
 
 class Frozen:
-    """A process that does not run, and does not know: a signal would tell it."""
+    """A process that does not run, and does not notice: it would notice a signal."""
 
     def __init__(self, pid):
         self.group = pathlib.Path(f"/sys/fs/cgroup/freezer/sandpool-test-{pid}")
@@ -231,7 +231,7 @@ class Frozen:
 
 
 class SlowToTell(BoxCase):
-    """A runtime whose boxes run for a while before the helper hears that they are ready."""
+    """A runtime whose boxes run for a while before the helper is notified that they are ready."""
 
     profiles = {"default": {"warm": {"min": 0, "max": 0}}}
 

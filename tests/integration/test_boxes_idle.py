@@ -1,4 +1,4 @@
-"""The idle clock on real boxes: what works at a box's own address keeps it, and callers are told when it ends."""
+"""The idle clock on real boxes: what works at a box's own address keeps it, and callers are shown when it ends."""
 
 import subprocess
 import time
@@ -35,7 +35,7 @@ class Idle(BoxCase):
         box = self.acquire("job", idle_timeout_s=IDLE_S)
         job = box.start("read x", stdin=True)
         self.outlive(box)
-        box.call("POST", f"/v1/agent/processes/{job}/stdin?eof=1")
+        box.call("POST", f"/v1/agent/jobs/{job}/stdin?eof=1")
         wait_until(lambda: self.sandbox(box).status == 410, "it ends when the job has")
         self.assertIn("idle", self.sandbox(box).json["error"]["message"])
 
@@ -50,7 +50,7 @@ class Idle(BoxCase):
         box = self.acquire("used", idle_timeout_s=IDLE_S)
         until = time.monotonic() + 3 * IDLE_S
         while time.monotonic() < until:
-            box.json("GET", "/v1/agent/processes")  # fails when the box is gone
+            box.json("GET", "/v1/agent/jobs")  # fails when the box is gone
             time.sleep(0.05)
         wait_until(lambda: self.sandbox(box).status == 410, "then it is idle")
 

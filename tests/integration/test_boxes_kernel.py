@@ -105,7 +105,7 @@ class Netlink(BoxCase):
             box.sh("useradd somebody && grep somebody /etc/passwd", user="root")
 
 
-# Takes what there is of one kind, keeps it, and tells how much it was.
+# Takes what there is of one kind, keeps it, and prints how much it was.
 TAKE = r"""
 import ctypes, itertools, os, signal, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -188,7 +188,7 @@ class Neighbours(BoxCase):
 
     @unittest.skipUnless(has_loop_devices(), "no loop devices: boxes have no disks of their own")
     def test_their_disks_are_not_seen(self):
-        """What the kernel tells about each disk: how much is written there, and how many there are."""
+        """What the kernel reports about each disk: how much is written there, and how many there are."""
         self.acquire("writer").sh("head -c 1M /dev/urandom > /workspace/a; sync")
         box = self.acquire("curious")
         for path in ("/proc/diskstats", "/proc/partitions", "/proc/swaps"):

@@ -3,11 +3,10 @@
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 
-from harness import BIN, main, wait_until
-from oci_case import HAS_CGROUPS, PROCESSES, BoxCase, is_alive, read_of
+from harness import BIN, main
+from oci_case import HAS_CGROUPS, JOBS, BoxCase, is_alive, read_of
 
 
 BUSYBOX = shutil.which("busybox")
@@ -84,7 +83,7 @@ class Kinds(BoxCase):
     def test_directory(self):
         box = self.of("tree")
         self.assertEqual(box.sh("cat /etc/motd; id -un"), "a tree of its own\nuser\n")
-        self.assertEqual(box.call("POST", PROCESSES, {"argv": ["python3"]})[0], 404)
+        self.assertEqual(box.call("POST", JOBS, {"argv": ["python3"]})[0], 404)
         box.sh("touch /workspace/x; echo changed > /etc/motd", user="root")
         self.assertEqual((self.home / "tree" / "etc" / "motd").read_text(), "a tree of its own\n")
         self.assertEqual(self.destroy(box)["sandbox_id"], box.id)
@@ -161,19 +160,7 @@ class Kinds(BoxCase):
         self.assertFalse(is_alive(helper))
 
     def test_a_box_whose_network_ended_is_lost(self):
-        for when in ("while the daemon watches", "while no daemon runs"):
-            with self.subTest(when=when):
-                box = self.of("nat")
-                if when == "while no daemon runs":
-                    self.server.kill()
-                os.kill(self.helper_of(box), signal.SIGKILL)
-                if when == "while no daemon runs":
-                    self.server.start()
-                    self.pool.close()
-                answer = wait_until(lambda: (lambda a: a.status == 410 and a)(
-                    self.pool.get(f"/v1/sandboxes/{box.id}")), "the owner learns it")
-                self.assertCode(answer, 410, "sandbox_lost")
-                self.assertIn("network", answer.text)
+        self.assertLostWithout(lambda: self.of("nat"), self.helper_of, "network")
 
 
 LOOPBACK = """

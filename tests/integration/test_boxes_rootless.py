@@ -262,7 +262,7 @@ class Range(OneId):
 
 
 class Refused(unittest.TestCase):
-    """What cannot work is said in words that tell what to do."""
+    """What cannot work is reported with what to do."""
 
     def setUp(self):
         reason = why_not_rootless()

@@ -13,7 +13,7 @@ import time
 os.environ["SANDPOOL_TEST_RUNTIME"] = "runsc"
 
 from harness import SLOW, at_most, in_threads, main, wait_until  # noqa: E402
-from oci_case import (MIB, PROCESSES, BoxCase, group_of, has_loop_devices, is_alive,  # noqa: E402
+from oci_case import (MIB, JOBS, BoxCase, group_of, has_loop_devices, is_alive,  # noqa: E402
                       processes, read_of)
 
 MEMORY = 256 * MIB
@@ -138,9 +138,9 @@ class Life(RunscCase):
 
     def test_the_token_is_needed(self):
         box = self.acquire("token")
-        for target in (PROCESSES, "/v1/shell/sessions", "/v1/bash/sessions"):
+        for target in (JOBS, "/v1/shell/sessions", "/v1/bash/sessions"):
             self.assertEqual(box.call("GET", target, token="wrong")[0], 401)
-        self.assertEqual(box.call("POST", PROCESSES, {"command": "id"}, token="wrong")[0], 401)
+        self.assertEqual(box.call("POST", JOBS, {"command": "id"}, token="wrong")[0], 401)
 
     def test_host_secrets(self):
         box = self.acquire("nosy", profile="rooted")
@@ -245,7 +245,7 @@ class Death(RunscCase):
     def test_the_agent_is_killed(self):
         box = self.acquire("two")
         try:
-            box.call("POST", PROCESSES, {"command": "kill -9 1; kill -15 1; sleep 20", "user": "root"})
+            box.call("POST", JOBS, {"command": "kill -9 1; kill -15 1; sleep 20", "user": "root"})
         except OSError:
             pass
         self.assertLost(box, 30 * SLOW)
@@ -356,7 +356,7 @@ class Limits(RunscCase):
         share = used / os.sysconf("SC_CLK_TCK") / 2
         say(f"half a processor: {share:.2f}")
         self.assertLess(share, 0.75)
-        box.call("DELETE", f"{PROCESSES}/{pid}")
+        box.call("DELETE", f"{JOBS}/{pid}")
 
     def test_disk(self):
         if not has_loop_devices():

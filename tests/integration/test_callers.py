@@ -16,7 +16,7 @@ BOB = "bob-token-0123456789ab"
 
 @contextlib.contextmanager
 def acting_as(uid):
-    """The kernel tells the daemon who connects by the uid at that moment."""
+    """The kernel shows the daemon who connects by the uid at that moment."""
     os.setegid(uid)
     os.seteuid(uid)
     try:

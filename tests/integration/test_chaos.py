@@ -48,7 +48,7 @@ class Vanishing(Hostile):
         files = []
         for _ in range(2):
             in_threads(6, vanish)
-            # A caller that hung up with the answer in its socket was told: that lease stands.
+            # A caller that hung up with the answer in its socket was answered: that lease stands.
             self.destroy_all(client)
             self.wait_equal(client, sim)
             files.append(open_files(daemon.process.pid))

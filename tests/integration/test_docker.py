@@ -20,7 +20,7 @@ class Inside(Apart, DockerCase):
         self.assertIn("CapBnd:\t0000000000000000\n", status)  # not root: none
         self.assertIn("Seccomp:\t2\n", status)
         self.assertNotIn(box.lease["token"], box.sh("env; cat /proc/1/environ 2>/dev/null || true"))
-        self.assertEqual(box.call("GET", "/v1/agent/processes", token="x" * 32)[0], 401)
+        self.assertEqual(box.call("GET", "/v1/agent/jobs", token="x" * 32)[0], 401)
         host = self.container(box)["HostConfig"]
         self.assertEqual((host["Memory"], host["MemorySwap"], host["PidsLimit"], host["NanoCpus"]),
                          (64 << 20, 64 << 20, 512, 10 ** 9))

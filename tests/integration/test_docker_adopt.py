@@ -98,7 +98,7 @@ class Adopt:
         self.assertNotEqual(self.lease(daemon)["box_id"], container[:16])
 
     def test_prefix_by_reload(self):
-        """What is to be told by the engine changes with it."""
+        """What the engine is to report changes with it."""
         container = self.deer()
         daemon = self.adopting(prefix=None)
         config = json.loads(daemon.config.read_text())
@@ -109,7 +109,7 @@ class Adopt:
         self.assertEqual(self.lease(daemon)["source"], "discovered")
         self.engine.call("POST", f"/containers/{container}/kill")
         self.wait_event(daemon, "lost", box_id=container[:16])
-        self.assertIn("code 137", daemon.process.output())  # told by the engine, not found by a listing
+        self.assertIn("code 137", daemon.process.output())  # reported by the engine, not found by a listing
 
     def test_prefix_taken_away(self):
         """While the daemon runs nothing changes for who holds one; then it is given up, but not ended."""

@@ -19,7 +19,7 @@ def fault_names(prefixes):
 
 
 class Promises:
-    """What callers were told: thread -> (lease, state, process inside). An answer that was lost leaves nothing."""
+    """What callers were answered: thread -> (lease, state, process inside). An answer that was lost leaves nothing."""
 
     def __init__(self):
         self.kept = {}

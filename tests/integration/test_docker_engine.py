@@ -143,7 +143,7 @@ class ByHand:
                 died = [line for line in daemon.process.output().splitlines()
                         if "box.died" in line and box.box_id in line]
                 self.assertEqual(len(died), 1, died)
-                if self.KIND == "docker":  # Podman does not tell of the signal
+                if self.KIND == "docker":  # Podman does not report the signal
                     self.assertIn(words, died[0])
                 self.assertNotEqual(self.box(daemon, thread).box_id, box.box_id)
 

@@ -1,5 +1,5 @@
 """Images of the docker backend: fetched before anybody needs them, from a registry that wants a password, is slow, or
-does not have them; what callers and operators are told; and that no password is told to anybody."""
+does not have them; what callers and operators are shown; and that no password is shown to anybody."""
 
 import json
 import os
@@ -106,7 +106,7 @@ class Images:
         self.assertRegex(self.failure(self.profile(registry, name="none:1")), "pull failed.*(not found|unknown)")
 
     def test_no_registry(self):
-        """The engine tells a long story; its end is told, from the beginning of a word on."""
+        """The engine reports a long story; its end is shown, from the beginning of a word on."""
         message = self.failure({**self.config(warm=0), "image": f"127.0.0.1:1/{'far/' * 20}away:1"})
         self.assertRegex(message, "pull failed: [a-zA-Z].*connection refused")
 

@@ -1,4 +1,4 @@
-"""What a profile can ask of containers, on a real Docker engine and on Podman's service: each option as the engine tells
+"""What a profile can ask of containers, on a real Docker engine and on Podman's service: each option as the engine shows
 it and as the box sees it."""
 
 import pathlib
@@ -210,7 +210,7 @@ class Options:
 
     def test_limits_of_an_acquire(self):
         box = self.get_box("limits", limits={"memory": "96M", "cpus": 0.5, "pids": 77})
-        pid = self.container(box)["State"]["Pid"]  # Podman goes on telling what was at first
+        pid = self.container(box)["State"]["Pid"]  # Podman goes on reporting what was at first
         self.assertEqual(group_value(pid, "memory", "memory.limit_in_bytes", "memory.max"), str(96 * MIB))
         self.assertEqual(group_value(pid, "pids", "pids.max", "pids.max"), "77")
         self.assertEqual(group_value(pid, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0], "50000")

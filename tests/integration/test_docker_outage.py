@@ -21,7 +21,7 @@ class OutageCase(FleetCase):
             client.close()
 
     def assertServesWhatIsKnown(self, daemon):
-        """With no engine: owners keep their boxes, others are told why there is none."""
+        """With no engine: owners keep their boxes, others are answered why there is none."""
         wait_until(lambda: self.readiness(daemon).status == 503, "it says that it is not ready")
         self.assertIn("docker", self.readiness(daemon).json["reason"])
         answer = daemon.acquire("nobody-yet", wait_ms=1000)
@@ -130,7 +130,7 @@ class NoLiveRestore(OutageCase):
 
 
 class Caller(threading.Thread):
-    """Acquires, uses and releases until told to stop; notes what it was told and how long it took."""
+    """Acquires, uses and releases until asked to stop; notes what it was answered and how long it took."""
 
     WAIT_MS = 3000
 

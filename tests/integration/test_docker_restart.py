@@ -1,5 +1,5 @@
 """A restart nobody notices, on real containers: whatever happened to daemon, database, engine and boxes meanwhile, boxes
-that run are their owners' again, boxes that are gone are told to be, and what is not ours stays as it is."""
+that run are their owners' again, boxes that are gone are reported as lost, and what is not ours stays as it is."""
 
 import hashlib
 import json
@@ -68,7 +68,7 @@ class Daemons(FleetCase):
         self.assertIn(f"'{daemon.state.resolve()}'", other.process.output())
 
     def kill_and_see(self, name):
-        """Returns when the engine tells that the box has ended, which is some 50 ms before its lists say so."""
+        """Returns when the engine reports that the box has ended, which is some 50 ms before its lists say so."""
         stream = engines.Connection(self.engine.socket)
         stream.request("GET", "/events?filters=%7B%22event%22:%5B%22die%22%5D%7D")
         told = stream.getresponse()
@@ -126,7 +126,7 @@ class Databases(FleetCase):
         daemon.start()
         self.assertAgree(daemon)
         self.assertLessEqual(before, set(self.rows(daemon)))
-        self.assertAllKept(daemon, "parked")  # nobody can tell whether it was in use
+        self.assertAllKept(daemon, "parked")  # nobody knows whether it was in use
 
     def test_deleted_while_a_box_is_bound(self):
         """Killed when the engine knows the owner and the name is still the old one."""

@@ -14,7 +14,7 @@ import threading
 import time
 
 import escape_case
-from escape_case import HOLD_S, PROCESSES, PYTHON, REFUSED, TCP_TOKEN, UNREACHED, WHO, Attempt, on_host, on_this_kernel, results
+from escape_case import HOLD_S, JOBS, PYTHON, REFUSED, TCP_TOKEN, UNREACHED, WHO, Attempt, on_host, on_this_kernel, results
 from harness import BIN, at_most, main, make_directory, wait_until
 
 
@@ -303,7 +303,7 @@ class Network(Attempt):
                  {"Authorization": f"Bearer {self.b.token}"}, {"Authorization": f"Bearer {self.a.token[:-1]}"},
                  {"Authorization": f"Bearer {self.a.token}0"}, {"Authorization": f"Basic {self.a.token}"},
                  {"X-AIO-API-Key": ""}, {"X-AIO-API-Key": self.b.token}, {"Cookie": f"token={self.a.token}"}]
-        calls = [("GET", "/v1/agent", None), ("GET", PROCESSES, None), ("POST", PROCESSES, {"argv": ["true"]}),
+        calls = [("GET", "/v1/agent", None), ("GET", JOBS, None), ("POST", JOBS, {"argv": ["true"]}),
                  ("POST", "/v1/shell/exec", {"command": "true"}), ("POST", "/v1/bash/exec", {"command": "true"}),
                  ("POST", "/v1/file/read", {"file": "/etc/hosts"}), ("GET", f"/v1/agent?token={self.a.token}", None)]
         for method, path, body in calls:

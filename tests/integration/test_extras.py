@@ -1,5 +1,5 @@
 """Late binding: envs, mounts and limits of an acquire reach the box before the reply does; what is
-refused; and what the backends tell an operator."""
+refused; and what the backends show an operator."""
 
 import http.client
 import json

@@ -96,6 +96,43 @@ class Health(TestCase):
         self.assertEqual(client.acquire("t", wait_ms=1000).status, 503)
         self.assertAgree(daemon, client, "could not be made")
 
+    def test_the_next_acquire_tries_again(self):
+        """Nothing is made for a profile without warm boxes: when the pause is over, its next acquire can succeed."""
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}, "sim": {"fail_percent": 100},
+                              "create": {"backoff_min_ms": 1500, "backoff_max_ms": 1500, "breaker_failures": 1}})
+        client = self.client(daemon)
+        self.assertEqual(client.acquire("t", wait_ms=30000).status, 503)
+        wait_until(lambda: client.get("/readyz").status == 200, "the pause is over")
+        self.assertReady(daemon, client)
+        shown = client.get("/v1/pool").json["profiles"][0]
+        self.assertEqual((shown["ready"], shown["reason"]), (True, None), shown)
+        self.assertEqual((shown["breaker"]["open"], shown["breaker"]["failures"]), (False, 1), shown)
+        text = self.cli(daemon, "pool").stdout
+        self.assertIn("1 failures: ", text)  # what was wrong last is still there
+        self.assertNotIn("refusing", text)
+        self.assertEqual(client.acquire("t", wait_ms=30000).status, 503)  # and it has been tried
+        self.assertEqual(client.get("/v1/pool").json["profiles"][0]["breaker"]["failures"], 2)
+        config = json.loads(daemon.config.read_text())
+        config["profiles"]["default"]["sim"]["fail_percent"] = 0
+        daemon.write_config(config)
+        self.assertOk(client.post("/v1/pool/reload"))
+        wait_until(lambda: client.acquire("t", wait_ms=30000).status == 200, "boxes can be made again")
+        self.assertReady(daemon, client)
+
+    def test_warm_boxes_are_tried_for_by_the_pool(self):
+        """So the profile stays in trouble until one was made, also between two tries."""
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}, "sim": {"fail_percent": 100},
+                              "create": {"backoff_min_ms": 10, "backoff_max_ms": 20, "breaker_failures": 2}})
+        client = self.client(daemon)
+
+        def failures():
+            return client.get("/v1/pool").json["profiles"][0]["breaker"]["failures"]
+        wait_until(lambda: failures() >= 2, "the breaker is open")
+        while failures() < 12:
+            self.assertEqual(client.get("/readyz").status, 503)
+            self.assertTrue(client.get("/v1/pool").json["profiles"][0]["breaker"]["open"])
+        self.assertAgree(daemon, client, "could not be made")
+
     def test_a_full_disk(self):
         """Nobody gets a box that is to be made, but those that there are can be had."""
         daemon = self.daemon({"warm": {"min": 1, "max": 1}})

@@ -111,7 +111,7 @@ class Listing(TestCase):
         self.assertKept(self.client(daemon), leases)
 
     def test_a_first_listing_that_fails_is_tried_again_soon(self):
-        """Not only when the next periodic one is due: until then nobody is told that a box has died."""
+        """Not only when the next periodic one is due: until then nobody is notified that a box has died."""
         sim = self.sim()
         daemon = self.daemon({"warm": {"min": 0, "max": 0}}, sim=sim, pool={"reconcile_interval_s": 3600})
         lease = self.assertOk(self.client(daemon).acquire("t"))

@@ -43,7 +43,7 @@ def lose(daemon):
 
 
 class Restarted(TestCase):
-    """After a start of the machine the boxes are gone, and everybody is told why."""
+    """After a start of the machine the boxes are gone, and everybody is shown why."""
 
     def lose_all(self, boot_id):
         machine = self.sim()

@@ -1,5 +1,5 @@
 """The proxy of the provisioner between ends that mean harm: boxes whose answers are no answers, and what
-their clients are told; clients that leave at any moment."""
+their clients are answered; clients that leave at any moment."""
 
 import gzip
 import http.client

@@ -1,4 +1,4 @@
-"""The daemon with boxes of a provisioner, which runs in a process of its own and misbehaves as told: what a thread was
+"""The daemon with boxes of a provisioner, which runs in a process of its own and misbehaves on request: what a thread was
 promised stays its own, and nothing is lost or left through restarts and a provisioner that is down, stuck or does not
 delete."""
 

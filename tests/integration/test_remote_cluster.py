@@ -283,7 +283,7 @@ class AgainAfterRestart(ClusterCase):
 
 
 class Reasons(ClusterCase):
-    """Whoever gets no box hears what the provisioner says of it, and what to look at."""
+    """Whoever gets no box is shown what the provisioner says of it, and what to look at."""
 
     def profile(self, client):
         return client.get("/v1/pool").json["profiles"][0]

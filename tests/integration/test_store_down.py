@@ -166,7 +166,7 @@ def mount_small(case, daemon, kind, size_mb=64):
 
 
 class Filler:
-    """Takes every block of a file system that is free, and goes on until it is told to stop."""
+    """Takes every block of a file system that is free, and goes on until it is asked to stop."""
 
     def __init__(self, path):
         self.path = path

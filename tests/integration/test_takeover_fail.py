@@ -62,7 +62,7 @@ class Failing(TakeoverCase):
         self.still_serves(daemon, sim, callers, daemon.process.pid)
 
     def test_told_to_stop_under_way(self):
-        """The old one stops as told, and the next one starts as after any stop."""
+        """The old one stops as asked, and the next one starts as after any stop."""
         sim, daemon = self.setting()
         lease = self.assertOk(daemon.acquire("t"))
         old = self.watch(daemon.process)

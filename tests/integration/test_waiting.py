@@ -1,4 +1,4 @@
-"""Whoever waits is told what for: the place in line and what is in use, or what is being made."""
+"""Whoever waits is shown what for: the place in line and what is in use, or what is being made."""
 
 import http.client
 import json

@@ -13,7 +13,10 @@ CHUNK = b"0123456789abcdef" * 4096
 
 
 class Upstream:
-    def __init__(self):
+    def __init__(self, is_root=False):
+        self.is_root = is_root  # its one box is at "/", else each has a path
+        self.acts = {}          # path of a box: what is called with the call, instead of what is below
+        self.tunnels = []       # heads of CONNECT
         self.port = free_port()
         self.server = socket.create_server(("127.0.0.1", self.port), backlog=512)
         self.boxes = {}
@@ -69,12 +72,31 @@ class Upstream:
         call = Call(self, connection, stream, method, target, headers, names, head)
         if target.startswith("/api/"):
             return call.provision()
-        if not target.startswith("/box/"):
+        if method == "CONNECT":
+            return call.tunnel()
+        if self.is_root:
+            call.path = target
+        elif not target.startswith("/box/"):
             return call.reply(404, b"{}")
-        call.path = "/" + target.split("/", 3)[3] if target.count("/") >= 3 else ""
+        else:
+            call.path = "/" + target.split("/", 3)[3] if target.count("/") >= 3 else ""
         if call.path != "/v1/sandbox":
             self.seen.append(call)
         return call.act()
+
+
+def pump(read, to):
+    while True:
+        try:
+            data = read(65536)
+            if data:
+                to.sendall(data)
+            else:
+                to.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+        if not data:
+            return
 
 
 class Call:
@@ -125,7 +147,7 @@ class Call:
             box = json.loads(body)["sandbox_id"]
             boxes.setdefault(box, {
                 "sandbox_id": box, "status": "Running", "container_id": f"uid-{box}",
-                "sandbox_url": f"http://127.0.0.1:{self.up.port}/box/{box}"})
+                "sandbox_url": f"http://127.0.0.1:{self.up.port}" + ("" if self.up.is_root else f"/box/{box}")})
             return self.reply_json(200, boxes[box])
         if not parts and self.up.listing:
             return self.reply(200, self.up.listing)
@@ -144,7 +166,25 @@ class Call:
 
     # -- as a box --
 
+    def tunnel(self):
+        """As an agent does: bytes to and from a port of the loopback."""
+        self.up.tunnels.append(self.head.decode("latin-1"))
+        try:
+            other = socket.create_connection(("127.0.0.1", int(self.target.rsplit(":", 1)[1])))
+        except OSError:
+            return self.reply(502, b'{"error":{"code":"port_closed","message":"no"}}')
+        self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        with other:
+            back = threading.Thread(target=pump, args=(other.recv, self.connection), daemon=True)
+            back.start()
+            pump(self.stream.read1, other)
+            back.join()
+        return False
+
     def act(self):
+        path = self.path.split("?")[0]
+        if path in self.up.acts:
+            return self.up.acts[path](self)
         name = self.path.split("?")[0].strip("/").replace("/", "_") or "echo"
         action = getattr(self, f"do_{name}", self.do_echo)
         return action()
@@ -157,8 +197,8 @@ class Call:
                                "X-Hop: stays", "Keep-Alive: timeout=5")
 
     def do_v1_sandbox(self):
-        """Health, with what tells one start of a box from the next: the daemon then asks for nothing else."""
-        box = self.target.split("/")[2]
+        """Health, with what distinguishes one start of a box from the next: the daemon then asks for nothing else."""
+        box = next(iter(self.up.boxes), "") if self.up.is_root else self.target.split("/")[2]
         if box not in self.up.boxes:
             return self.reply(404, b"{}")
         return self.reply(200, b"{}", f"X-Sandbox-Life: {box}")

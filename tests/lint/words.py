@@ -1,19 +1,22 @@
 """Words that must not be in the tree: marks of unfinished work, names of the machine it was written on, and in C and
-JavaScript words that have a standard technical one.
+JavaScript, documents, and comments and docstrings of Python, words that have a standard technical one.
 
 The machine's names (package hosts, the place of the clone) are asked from the machine, never listed here."""
 
+import ast
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 
 import tree
 
 # In two pieces, so that this file does not offend.
 MARKS = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 REPORT = "report, return, notify or show"
-# Also as a part of a name: is_told, tell_all.
+# Also as a part of a name.
 PLAIN = (
     ("tell", REPORT), ("tells", REPORT), ("telling", REPORT), ("told", REPORT), ("untold", REPORT),
     ("hears", "is notified"), ("heard", "is notified"),
@@ -52,9 +55,34 @@ def machine_names(root):
     return sorted(n for n in names if len(n) > 3 and n != "localhost")
 
 
+def has_docstring(node):
+    return (isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body
+            and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+            and isinstance(node.body[0].value.value, str))
+
+
+def python_prose(text):
+    """Lines of docstrings, and comments, with their numbers."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if has_docstring(node):
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            yield from enumerate(lines[first - 1:last], first)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def prose(root):
+    for path in tree.c_files(root) + tree.js_files(root) + tree.files(root, endings=".md"):
+        yield path, enumerate(tree.read(root, path).split("\n"), 1)
+    for path in tree.files(root, ("tests", "clients", "bench"), (".py",)):
+        yield path, python_prose(tree.read(root, path))
+
+
 def plain_offences(root):
-    for path in tree.c_files(root) + tree.js_files(root):
-        for number, line in enumerate(tree.read(root, path).split("\n"), 1):
+    for path, lines in prose(root):
+        for number, line in lines:
             for word in PLAIN_WORD.findall(line):
                 yield path, number, f"'{word}': say '{INSTEAD[word.lower()]}' instead"
 

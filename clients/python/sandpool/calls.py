@@ -11,7 +11,7 @@ from .types import JSON, Mount, Sandbox
 
 T = TypeVar("T")
 
-MARGIN_S = 10.0  # for the answer, beyond what the daemon was told to wait
+MARGIN_S = 10.0  # for the answer, beyond what the daemon was asked to wait
 PAGE = 1000
 
 

@@ -75,7 +75,7 @@ class Client:
         return self._run(calls.renew(sandbox_id, generation, ttl_s))
 
     def get(self, sandbox_id: str, *, ask_backend: bool = False) -> Sandbox:
-        """One sandbox. With ask_backend, `alive` says what the backend says; None: it cannot tell."""
+        """One sandbox. With ask_backend, `alive` is what the backend reports; None: it does not know."""
         return self._run(calls.get(sandbox_id, ask_backend))
 
     def destroy(self, sandbox_id: str, *, generation: Optional[int] = None,

@@ -129,7 +129,7 @@ class SandboxBackend(ABC):
 
     @abstractmethod
     def is_alive(self, info: SandboxInfo) -> bool:
-        """False: it is known to be dead. Raises when nobody can tell."""
+        """False: it is known to be dead. Raises when nobody knows."""
 
     @abstractmethod
     def discover(self, sandbox_id: str) -> Optional[SandboxInfo]:
@@ -158,23 +158,23 @@ class SandpoolBackend(SandboxBackend):
 
     def create(self, thread_id: Optional[str], sandbox_id: str, extra_mounts: ExtraMounts = None,
                *, user_id: Optional[str] = None) -> SandboxInfo:
-        wish = self._wish(thread_id, sandbox_id, extra_mounts, user_id)
+        request = self._request(thread_id, sandbox_id, extra_mounts, user_id)
         try:
-            lease = self._client.acquire(**wish)
-        except SandboxLost:  # the end of the one before, told once
-            lease = self._client.acquire(**wish)
+            lease = self._client.acquire(**request)
+        except SandboxLost:  # the end of the one before, reported once
+            lease = self._client.acquire(**request)
         return self._info(lease.sandbox)
 
     async def create_async(self, thread_id: Optional[str], sandbox_id: str,
                            extra_mounts: ExtraMounts = None, *,
                            user_id: Optional[str] = None) -> SandboxInfo:
         """As create(). Cancelled, it leaves nothing behind."""
-        wish = self._wish(thread_id, sandbox_id, extra_mounts, user_id)
+        request = self._request(thread_id, sandbox_id, extra_mounts, user_id)
         async with AsyncClient(self._client.address, token=self._token) as client:
             try:
-                lease = await client.acquire(**wish)
+                lease = await client.acquire(**request)
             except SandboxLost:
-                lease = await client.acquire(**wish)
+                lease = await client.acquire(**request)
         return self._info(lease.sandbox)
 
     def destroy(self, info: SandboxInfo) -> None:
@@ -191,7 +191,7 @@ class SandpoolBackend(SandboxBackend):
         if found.state not in ("leased", "parked"):
             return False
         if found.alive is None:
-            raise SandpoolError("backend_unavailable", "the backend cannot tell whether it lives")
+            raise SandpoolError("backend_unavailable", "the backend does not know whether it lives")
         return found.alive
 
     def discover(self, sandbox_id: str) -> Optional[SandboxInfo]:
@@ -200,7 +200,7 @@ class SandpoolBackend(SandboxBackend):
             if found.state not in ("leased", "parked"):
                 return None
             # Whoever finds it will use it: taken anew, so that a parked one is not reaped.
-            lease = self._client.acquire(**self._wish(
+            lease = self._client.acquire(**self._request(
                 found.thread_id, sandbox_id, None, found.user_id))
         except (NotFound, SandboxLost):
             return None
@@ -210,8 +210,8 @@ class SandpoolBackend(SandboxBackend):
         return [self._info(box) for box in self._client.list()
                 if box.state in ("leased", "parked") and box.sandbox_url]
 
-    def _wish(self, thread_id: Optional[str], sandbox_id: str, extra_mounts: ExtraMounts,
-              user_id: Optional[str]) -> Dict[str, Any]:
+    def _request(self, thread_id: Optional[str], sandbox_id: str, extra_mounts: ExtraMounts,
+                 user_id: Optional[str]) -> Dict[str, Any]:
         return {
             "thread_id": thread_id, "user_id": user_id, "sandbox_id": sandbox_id,
             "profile": self._profile, "wait_s": self._wait_s,

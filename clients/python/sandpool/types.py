@@ -1,4 +1,4 @@
-"""What the daemon tells of a sandbox, as plain data."""
+"""What the daemon reports of a sandbox, as plain data."""
 
 from __future__ import annotations
 

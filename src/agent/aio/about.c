@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "agent/core/listening.h"
 #include "agent/core/plain.h"
 #include "agent/file/text.h"
 #include "base/cleanup.h"
@@ -17,9 +18,6 @@
 enum {
     TEXT_MAX = 128,
     FILE_MAX = 8192,
-    PORTS = 65536,
-    PORTS_SHOWN_MAX = 1024,
-    SOCKETS_TEXT_MAX = 256 * 1024
 };
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -82,46 +80,19 @@ static void find_timezone(char *dst, const char *variable)
 
 /* --- ports --- */
 
-/* Marks the local ports of listening sockets. */
-static void mark_ports(const char *path, unsigned char *is_used)
-{
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    FILE *file = fd >= 0 ? fdopen(fd, "re") : NULL;
-    char line[512];
-    size_t seen = 0;
-
-    if (file == NULL)
-        return;
-    (void) TAKE_FD(fd); /* the stream owns it now */
-    while (seen < SOCKETS_TEXT_MAX && fgets(line, sizeof(line), file) != NULL) {
-        unsigned port;
-        unsigned state;
-
-        seen += strlen(line);
-        if (sscanf(line, " %*[0-9]: %*[0-9A-Fa-f]:%4x %*[0-9A-Fa-f]:%*4x %2x", &port, &state) ==
-                2 &&
-            state == 0x0A) /* TCP_LISTEN */
-            is_used[port] = 1;
-    }
-    (void) fclose(file); /* only read */
-}
-
 static void put_ports(struct json_out *o)
 {
-    unsigned char *is_used = xcalloc(PORTS, 1);
-    unsigned shown = 0;
+    struct listening *found = xcalloc(LISTENING_MAX, sizeof(*found));
+    size_t count = listening_find(found, LISTENING_MAX);
     char text[8];
 
-    mark_ports("/proc/net/tcp", is_used);
-    mark_ports("/proc/net/tcp6", is_used);
-    for (unsigned i = 1; i < PORTS && shown < PORTS_SHOWN_MAX; i++) {
-        if (is_used[i] == 0)
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && found[i].port == found[i - 1].port)
             continue;
-        (void) snprintf(text, sizeof(text), "%u", i);
+        (void) snprintf(text, sizeof(text), "%u", (unsigned) found[i].port);
         json_put_str(o, NULL, text);
-        shown++;
     }
-    free(is_used);
+    free(found);
 }
 
 /* --- all of it --- */

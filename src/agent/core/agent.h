@@ -35,6 +35,8 @@ struct agent {
     struct list bash_sessions;       /* shell/bash_session.h */
     struct list shell_sessions;      /* shell/shell_session.h */
     size_t shell_sessions_max;
+    size_t forwards; /* connections to ports of the box, own/api_ports.c */
+    size_t attached; /* WebSockets, own/api_attach.c */
 };
 
 /* The default directory of `id`: the configured one, else its home, else the root directory; the

@@ -17,7 +17,7 @@
 #include "base/list.h"
 #include "loop/loop.h"
 
-enum { HELPERS_MAX = 96 }; /* that are not reaped yet */
+enum { HELPERS_MAX = 192 }; /* that are not reaped yet */
 
 struct helper;
 
@@ -69,5 +69,11 @@ bool helper_must_stop(void);
 /* False: the agent is gone, or has asked it to end. */
 bool helper_send(int fd, const void *data, size_t len);
 MUST_CHECK bool helper_receive(int fd, void *dst, size_t len);
+/* The bytes of an open file from `at` on, without a copy where the kernel can. False: as above, or the file has
+ * fewer. */
+MUST_CHECK bool helper_send_file(int fd, int file, uint64_t at, uint64_t len);
+/* Waits until `other` can be read, at most `timeout_ms`. Whether it can; false with *ret_is_over when the agent is
+ * gone, or has asked it to end. */
+bool helper_wait(int fd, int other, int timeout_ms, bool *ret_is_over);
 
 #endif

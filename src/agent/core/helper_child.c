@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,7 +18,7 @@
 #include "agent/core/descriptors.h"
 #include "base/fault.h"
 
-enum { SOCKET_FD = 3 };
+enum { SOCKET_FD = 3, SEND_MAX = 1 << 20 };
 
 static volatile sig_atomic_t must_stop;
 
@@ -63,6 +65,40 @@ bool helper_receive(int fd, void *dst, size_t len)
         len -= (size_t) n;
     }
     return true;
+}
+
+bool helper_send_file(int fd, int file, uint64_t at, uint64_t len)
+{
+    off_t offset = (off_t) at;
+
+    while (len > 0) {
+        ssize_t n = sendfile(fd, file, &offset, (size_t) MIN_OF(len, (uint64_t) SEND_MAX));
+
+        if (n < 0 && errno == EINTR && !must_stop)
+            continue;
+        if (n < 0 && errno == EINVAL) { /* a file system without pages: of the kernel, say */
+            char data[4096];
+
+            n = pread(file, data, MIN_OF(len, sizeof(data)), offset);
+            if (n > 0 && !helper_send(fd, data, (size_t) n))
+                return false;
+            offset += n;
+        }
+        if (n <= 0)
+            return false;
+        len -= (uint64_t) n;
+    }
+    return true;
+}
+
+bool helper_wait(int fd, int other, int timeout_ms, bool *ret_is_over)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLRDHUP}, {.fd = other, .events = POLLIN}};
+    int n = must_stop ? 0 : poll(fds, 2, timeout_ms);
+
+    *ret_is_over = must_stop || (n < 0 && errno != EINTR) ||
+                   (n > 0 && (fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
+    return !*ret_is_over && n > 0 && (fds[1].revents & POLLIN) != 0;
 }
 
 /* The agent's handlers would write into its pipe. Interrupted calls are not begun anew, so that a TERM

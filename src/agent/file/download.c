@@ -118,6 +118,7 @@ static bool send_head(const struct download *d, int fd, uint64_t len)
     struct file_head head;
 
     file_head_init(&head, d->bytes.is_partial ? 206 : 200, len);
+    head.form = FILE_FORM_SIZED;
     head.size = (uint64_t) d->st.st_size;
     head.start = d->bytes.start;
     head.end = d->bytes.end;
@@ -289,7 +290,8 @@ static void on_data(void *ctx, const char *data, size_t len)
     size_t unsent = 0;
 
     len = file_result_feed(r, data, len, &data);
-    if (r->is_bad) {
+    if (r->is_bad ||
+        (file_result_has_head(r) && r->head.status < 400 && r->head.form != FILE_FORM_SIZED)) {
         fail(d, 500, "the file helper gave no valid answer");
         return;
     }

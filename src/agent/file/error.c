@@ -25,6 +25,7 @@ static const struct kind {
     {ENAMETOOLONG, 400, "name_too_long", false},
     {EINVAL, 400, "invalid", false},
     {EEXIST, 409, "exists", false},
+    {ENOTEMPTY, 409, "not_empty", false},
     {ETXTBSY, 409, "busy", true},
     {EBUSY, 409, "busy", true},
     {EFBIG, 413, "too_large", false},

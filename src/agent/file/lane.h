@@ -10,6 +10,7 @@ enum {
     FILE_LANE_LONG = 2,
     FILE_LANE_WAITING = 64,
     FILE_TRANSFERS_MAX = 64, /* uploads and downloads: as long as their client takes */
+    FILE_WATCHES_MAX = 64,   /* the same */
 };
 
 struct file_lane {
@@ -22,6 +23,7 @@ struct file_lanes {
     struct file_lane short_lane;
     struct file_lane long_lane;
     unsigned transfers;
+    unsigned watches;
 };
 
 static inline void file_lanes_init(struct file_lanes *l)

@@ -34,7 +34,7 @@ static int make_missing(int base, char *path)
 }
 
 /* The directory of `path`, which starts in `base`. The name is cut off. -1 and errno. */
-static int open_parent(int base, char *path, char *name)
+static int open_parent(int base, char *path, char *name, bool want_parents)
 {
     char *slash = strrchr(path, '/');
     int dir;
@@ -47,7 +47,7 @@ static int open_parent(int base, char *path, char *name)
         return plain_open(base, ".", O_PATH | O_DIRECTORY, 0);
     slash[slash == path ? 1 : 0] = '\0';
     dir = plain_open(base, path, O_PATH | O_DIRECTORY, 0);
-    return dir >= 0 || errno != ENOENT ? dir : make_missing(base, path);
+    return dir >= 0 || errno != ENOENT || !want_parents ? dir : make_missing(base, path);
 }
 
 static bool is_dots(const char *name)
@@ -64,7 +64,7 @@ int file_place_find(struct file_place *ret, const char *path)
     if (!str_copy(text, sizeof(text), path))
         return ENAMETOOLONG;
     for (int i = 0; i < LINKS_MAX; i++) {
-        int dir = open_parent(base >= 0 ? base : AT_FDCWD, text, ret->name);
+        int dir = open_parent(base >= 0 ? base : AT_FDCWD, text, ret->name, true);
         ssize_t n;
 
         if (dir < 0)
@@ -84,6 +84,36 @@ int file_place_find(struct file_place *ret, const char *path)
         base = dir; /* where a relative link begins */
     }
     return ELOOP;
+}
+
+int file_place_name(struct file_place *ret, const char *path, bool want_parents)
+{
+    char text[FILE_PATH_MAX];
+    size_t len = strlen(path);
+
+    ret->dir = -1;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (!str_copy_n(text, sizeof(text), path, len))
+        return ENAMETOOLONG;
+    ret->dir = open_parent(AT_FDCWD, text, ret->name, want_parents);
+    if (ret->dir < 0)
+        return errno;
+    if (!is_dots(ret->name))
+        return 0;
+    file_place_close(ret);
+    return EINVAL;
+}
+
+int file_place_make(const char *path)
+{
+    AUTO_CLOSE int dir = -1;
+    char text[FILE_PATH_MAX];
+
+    if (!str_copy(text, sizeof(text), path))
+        return ENAMETOOLONG;
+    dir = make_missing(AT_FDCWD, text);
+    return dir >= 0 ? 0 : errno;
 }
 
 void file_place_close(struct file_place *p)

@@ -15,6 +15,11 @@ struct file_place {
 /* Links are followed, also those at the end that lead to nothing yet; directories above are made. 0 or
  * errno. */
 int file_place_find(struct file_place *ret, const char *path);
+/* The same for the name itself: a link there is not followed. `want_parents`: directories above are made. EINVAL for a
+ * path that ends with no name ("/", "a/.."). */
+int file_place_name(struct file_place *ret, const char *path, bool want_parents);
+/* Makes the directory with those above it, as far as they are missing. 0 or errno. */
+int file_place_make(const char *path);
 void file_place_close(struct file_place *p);
 
 #endif

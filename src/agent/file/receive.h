@@ -5,13 +5,7 @@
 
 #include "agent/core/identity.h"
 #include "agent/file/dialect.h"
-
-enum file_frame_kind { FILE_FRAME_DATA = 1, FILE_FRAME_END, FILE_FRAME_COUNT };
-
-struct file_frame {
-    uint32_t kind;
-    uint32_t len; /* of the bytes behind it: of the file, or with the end its path */
-};
+#include "agent/file/frame.h"
 
 struct file_receive {
     const struct identity *user;

@@ -23,17 +23,22 @@ void file_result_fini(struct file_result *r)
 
 static bool is_stream(const struct file_result *r)
 {
-    return r->is_stream && r->head.status < 400;
+    return r->is_stream && r->head.status < 400 && r->head.form != FILE_FORM_WHOLE;
 }
 
 static bool is_valid(const struct file_result *r)
 {
     const struct file_head *h = &r->head;
 
-    if (h->magic != MAGIC || h->status < 200 || h->status > 599 || h->mtime_ns >= NS_PER_S)
+    if (h->magic != MAGIC || h->status > 599 || h->mtime_ns >= NS_PER_S ||
+        h->form >= FILE_FORM_COUNT)
         return false;
+    if (h->status < 200)
+        return r->is_stream && h->status == FILE_STATUS_WORKING && h->len == 0;
     if (!is_stream(r))
         return h->len <= FILE_RESULT_BODY_MAX;
+    if (h->form == FILE_FORM_FRAMES)
+        return h->len == FILE_LEN_ANY;
     return h->size <= INT64_MAX && h->end <= h->size && h->start <= h->end &&
            (h->len == h->end - h->start || h->len == 0) &&
            (h->is_partial == 0 || h->start < h->end);
@@ -52,10 +57,18 @@ static size_t take_head(struct file_result *r, const char *data, size_t len)
 
 size_t file_result_feed(struct file_result *r, const char *data, size_t len, const char **ret)
 {
-    size_t n = take_head(r, data, len);
+    bool is_working = true;
 
-    data += n;
-    len -= n;
+    while (is_working) {
+        size_t n = take_head(r, data, len);
+
+        data += n;
+        len -= n;
+        is_working =
+            !r->is_bad && r->head_len == sizeof(r->head) && r->head.status == FILE_STATUS_WORKING;
+        if (is_working)
+            r->head_len = 0;
+    }
     *ret = data;
     if (r->is_bad || r->head_len < sizeof(r->head))
         return 0;
@@ -76,6 +89,14 @@ void file_head_init(struct file_head *h, int status, uint64_t len)
     h->magic = MAGIC;
     h->status = (uint32_t) status;
     h->len = len;
+}
+
+bool file_result_send_working(int fd)
+{
+    struct file_head head;
+
+    file_head_init(&head, FILE_STATUS_WORKING, 0);
+    return helper_send(fd, &head, sizeof(head));
 }
 
 void file_result_send(int fd, int status, const struct buf *text)

@@ -7,13 +7,27 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/compiler.h"
 
 #define FILE_RESULT_BODY_MAX (256ULL * 1024 * 1024)
 
+enum file_form {
+    FILE_FORM_WHOLE, /* `len` bytes of text, kept and answered at once */
+    FILE_FORM_SIZED, /* `len` bytes of a file, passed on as they come */
+    FILE_FORM_FRAMES, /* frames (frame.h) until one that says that it is the last; `len` is FILE_LEN_ANY */
+    FILE_FORM_COUNT
+};
+
+#define FILE_LEN_ANY UINT64_MAX
+/* Instead of a status: the work goes on, the real head comes later. */
+#define FILE_STATUS_WORKING 102
+
 struct file_head {
     uint32_t magic;
-    uint32_t status; /* of HTTP; 400 and more: the bytes are an error's text */
-    uint64_t len;    /* of the bytes that follow */
+    uint32_t status;  /* of HTTP; 400 and more: the bytes are an error's text */
+    uint64_t len;     /* of the bytes that follow */
+    uint32_t form;    /* enum file_form */
+    uint32_t skipped; /* what a stream leaves out */
     /* Of a download: */
     uint64_t size;
     uint64_t start;
@@ -21,6 +35,9 @@ struct file_head {
     int64_t mtime_s;
     uint32_t mtime_ns;
     uint32_t is_partial;
+    uint32_t mode;
+    uint32_t uid;
+    uint32_t gid;
 };
 
 struct file_result {
@@ -28,7 +45,7 @@ struct file_result {
     size_t head_len; /* of it, what has come */
     struct buf body;
     uint64_t seen;  /* bytes behind the head */
-    bool is_stream; /* the bytes of a good answer are not kept */
+    bool is_stream; /* the bytes of a good answer may be of a form that is not kept */
     bool is_bad;
 };
 
@@ -48,6 +65,8 @@ static inline bool file_result_is_done(const struct file_result *r)
 
 /* --- in the helper --- */
 void file_head_init(struct file_head *h, int status, uint64_t len);
+/* A sign of life before the answer; false: nobody waits for it. */
+MUST_CHECK bool file_result_send_working(int fd);
 /* Sends the text as the whole answer; if nobody reads it, nothing can be done. */
 void file_result_send(int fd, int status, const struct buf *text);
 

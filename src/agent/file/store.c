@@ -14,12 +14,13 @@
 #include "base/rand.h"
 #include "base/str.h"
 
-static void init(struct file_store *s)
+void file_store_init(struct file_store *s)
 {
     s->target.dir = -1;
     s->temp_dir = -1;
     s->temp[0] = '\0';
     s->fd = -1;
+    s->is_new = true;
 }
 
 /* A new file with an unpredictable name in `dir`. */
@@ -77,6 +78,7 @@ static int open_beside(struct file_store *s)
     bool is_there = fstatat(s->target.dir, s->target.name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     int sys;
 
+    s->is_new = !is_there;
     if (is_there && !S_ISREG(st.st_mode))
         return S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP;
     if (is_there && faccessat(s->target.dir, s->target.name, W_OK, 0) != 0)
@@ -98,16 +100,25 @@ int file_store_open(struct file_store *s, const char *path)
 {
     int sys;
 
-    init(s);
+    file_store_init(s);
     sys = file_place_find(&s->target, path);
     return sys != 0 ? sys : open_beside(s);
+}
+
+int file_store_open_at(struct file_store *s, int dir, const char *name)
+{
+    file_store_init(s);
+    if (!str_copy(s->target.name, sizeof(s->target.name), name))
+        return ENAMETOOLONG;
+    s->target.dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+    return s->target.dir < 0 ? errno : open_beside(s);
 }
 
 int file_store_open_loose(struct file_store *s, const char *dir)
 {
     AUTO_CLOSE int fd = plain_open(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0);
 
-    init(s);
+    file_store_init(s);
     return fd < 0 ? errno : make_temp(s, fd);
 }
 

@@ -13,15 +13,20 @@ struct file_store {
     int temp_dir;              /* where it is until then, with */
     char temp[FILE_TEMP_NAME]; /* this name; "": in place */
     int fd;
+    bool is_new; /* nothing had its name */
 };
 
 /* Opens a file to append to it; it and the directories above are made. -1 and errno. */
 int file_open_append(const char *path);
 
+/* Nothing is open: file_store_drop() is harmless. The functions that open begin with this. */
+void file_store_init(struct file_store *s);
 /* Opens a new file that will replace `path`; parents are made. Mode and owner of a file that is
  * there are kept. Where no file can be made or renamed (a directory that cannot be written, a file
  * with other names, a mount point), it is written in place. 0 or errno. */
 int file_store_open(struct file_store *s, const char *path);
+/* The same for a name in an open directory, which is not followed if it is a link (ENOTSUP). */
+int file_store_open_at(struct file_store *s, int dir, const char *name);
 /* The same with a file in `dir` that has no target yet. */
 int file_store_open_loose(struct file_store *s, const char *dir);
 /* Puts the file in place. 0 or errno; closed either way. */

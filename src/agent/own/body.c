@@ -17,3 +17,20 @@ struct json_doc *agent_read_body(struct http_exchange *ex)
         http_reply_err(ex, &err);
     return doc;
 }
+
+int agent_field_seconds(const struct json *obj, const char *key, unsigned max_s, uint64_t *ret_ns,
+                        struct err *err)
+{
+    const struct json *v = json_get(obj, key);
+    double seconds;
+
+    if (v == NULL || json_is_null(v))
+        return SP_OK;
+    seconds = json_is_num(v) ? json_num(v) : -1;
+    if (!(seconds >= 0) || seconds > max_s)
+        return err_set(err, SP_INVALID_FIELD, "'%s' must be seconds from 0 to %u", key, max_s);
+    *ret_ns = (uint64_t) (seconds * (double) NS_PER_S);
+    if (seconds > 0 && *ret_ns == 0)
+        *ret_ns = 1; /* 0 often means "without a limit" */
+    return SP_OK;
+}

@@ -49,6 +49,17 @@ void launch_set_shell(struct launch *l, const char *command)
     l->request.command = command;
 }
 
+/* For people who look at what runs: the words with a space between them, as far as they fit. */
+static void show_argv(struct launch *l, size_t count)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < count && at < sizeof(l->shown); i++)
+        at += (size_t) snprintf(l->shown + at, sizeof(l->shown) - at, "%s%s", i > 0 ? " " : "",
+                                l->argv[i]);
+    l->request.command = l->shown;
+}
+
 int launch_set_argv(struct launch *l, const struct json *args, struct err *err)
 {
     size_t count = json_is_arr(args) ? json_len(args) : 0;
@@ -66,7 +77,7 @@ int launch_set_argv(struct launch *l, const struct json *args, struct err *err)
     if (str_is_empty(l->argv[0]))
         return err_set(err, SP_INVALID_FIELD, "'argv' must begin with a program");
     l->request.spawn.argv = l->argv;
-    l->request.command = l->argv[0];
+    show_argv(l, count);
     return SP_OK;
 }
 

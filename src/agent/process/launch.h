@@ -15,6 +15,7 @@ struct launch {
     bool want_pwd; /* $PWD is the directory as it was named, links and all */
     struct process_request request;
     const char **argv;
+    char shown[PROCESS_COMMAND_MAX + 1]; /* of an argv */
     const char **env;
     char **owned; /* "NAME=value" made here */
     size_t owned_count;

@@ -36,7 +36,7 @@ static void hang_up_idle(const struct process_table *t)
     for (struct list_node *n = list_first(&t->running); n != NULL; n = list_next(&t->running, n)) {
         const struct process *p = container_of(n, struct process, link);
 
-        if (p->is_pty && is_idle(p->pid))
+        if (p->is_pty && !p->is_reaped && is_idle(p->pid))
             (void) kill(p->pid, SIGHUP); /* our child, not reaped yet */
     }
 }

@@ -55,6 +55,7 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
     map_init(&t->by_pid, 64);
     list_init(&t->running);
     list_init(&t->finished);
+    records_init(&t->records);
 }
 
 static void closed_if_empty(struct process_table *t)
@@ -83,6 +84,8 @@ static void drop(struct process *p)
     assert(!process_is_running(p) && list_is_empty(&p->watches));
     if (t->on_closed != NULL && has_holders(p))
         strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing may be left */
+    if (p->is_job && !p->is_forgotten && t->on_closed == NULL)
+        records_add(&t->records, p);
     p->is_dropped = true;
     t->closing++;
     list_remove(&t->finished, &p->link);
@@ -108,17 +111,52 @@ void process_release(struct process *p)
     closed_if_empty(t);
 }
 
+static bool is_held(const struct process *p)
+{
+    return process_is_open(p, PROCESS_STDOUT) || process_is_open(p, PROCESS_STDERR);
+}
+
+static size_t count_held(const struct process_table *t)
+{
+    size_t held = 0;
+
+    for (struct list_node *n = list_first(&t->finished); n != NULL; n = list_next(&t->finished, n))
+        held += is_held(container_of(n, struct process, link));
+    return held;
+}
+
+/* Those that a program in the background still writes to do not count: it would be killed by its next
+ * write. Only when there are too many of them the oldest go. */
 static void drop_oldest(struct process_table *t, size_t keep)
 {
     struct list_node *n = list_first(&t->finished);
+    size_t held = t->on_closed == NULL && t->finished.len > keep ? count_held(t) : 0;
+    size_t excess = held > PROCESS_HELD_MAX ? held - PROCESS_HELD_MAX : 0;
 
+    keep += held - excess;
     while (n != NULL && t->finished.len > keep) {
         struct process *p = container_of(n, struct process, link);
 
         n = list_next(&t->finished, n);
-        if (list_is_empty(&p->watches))
-            drop(p);
+        if (!list_is_empty(&p->watches) || (held > 0 && excess == 0 && is_held(p)))
+            continue;
+        if (held > 0 && is_held(p))
+            excess--;
+        drop(p);
     }
+}
+
+void process_look(struct process *p)
+{
+    if (p->is_forgotten && !p->is_dropped && list_is_empty(&p->watches) && !is_held(p))
+        drop(p);
+}
+
+void process_forget(struct process *p)
+{
+    assert(!process_is_running(p));
+    p->is_forgotten = true;
+    process_look(p);
 }
 
 void process_table_close(struct process_table *t, void (*on_closed)(void *ctx), void *ctx)
@@ -127,11 +165,16 @@ void process_table_close(struct process_table *t, void (*on_closed)(void *ctx), 
 
     t->on_closed = on_closed;
     t->closed_ctx = ctx;
-    for (n = list_first(&t->running); n != NULL; n = list_next(&t->running, n)) {
+    n = list_first(&t->running);
+    while (n != NULL) {
         struct process *p = container_of(n, struct process, link);
 
+        n = list_next(&t->running, n);
         p->is_killing = true;
-        (void) kill(-p->pid, SIGKILL); /* our child, not reaped yet */
+        if (p->is_reaped)
+            process_conclude(p);
+        else
+            (void) kill(-p->pid, SIGKILL); /* our child, not reaped yet */
     }
     drop_oldest(t, 0);
     closed_if_empty(t);
@@ -140,6 +183,7 @@ void process_table_close(struct process_table *t, void (*on_closed)(void *ctx), 
 void process_table_fini(struct process_table *t)
 {
     helper_table_fini(&t->helpers);
+    records_fini(&t->records);
     map_fini(&t->by_pid);
     free(t->read_space);
     oom_score_close(&t->score);
@@ -159,7 +203,7 @@ static void start_killing(struct process *p)
 {
     struct rt *rt = &p->table->loop->rt;
 
-    if (!process_is_running(p) || p->is_killing)
+    if (!process_is_running(p) || p->is_killing || p->is_reaped)
         return;
     p->is_killing = true;
     strays_signal(&p->strays, p->pid, SIGTERM);
@@ -175,6 +219,19 @@ static void on_timeout(struct rt_timer *timer)
     start_killing(p);
 }
 
+/* The command of a job is shown to people, and a table of jobs must stay small. */
+static char *copy_command(const struct process_request *r)
+{
+    size_t len = strlen(r->command);
+    char *copy;
+
+    if (!r->is_job || len <= PROCESS_COMMAND_MAX)
+        return xstrdup(r->command);
+    copy = xcalloc(1, PROCESS_COMMAND_MAX + 1);
+    memcpy(copy, r->command, PROCESS_COMMAND_MAX);
+    return copy;
+}
+
 static struct process *process_new(struct process_table *t, const struct process_request *r)
 {
     struct process *p = xcalloc(1, sizeof(*p));
@@ -183,10 +240,11 @@ static struct process *process_new(struct process_table *t, const struct process
     t->last_id++;
     p->id = t->last_id;
     list_init(&p->watches);
-    p->command = xstrdup(r->command);
+    p->command = copy_command(r);
     p->tag = r->tag != NULL ? xstrdup(r->tag) : NULL;
     p->session = r->session != NULL ? xstrdup(r->session) : NULL;
     p->is_pty = r->spawn.want_pty;
+    p->is_job = r->is_job;
     p->stdin_fd = -1;
     buf_init(&p->stdin_buf, PROCESS_STDIN_MAX);
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
@@ -279,6 +337,8 @@ void process_unwatch(struct process_watch *w)
     w->process = NULL;
     if (p->table->on_closed != NULL)
         drop_oldest(p->table, 0);
+    else
+        process_look(p);
 }
 
 static void run_watch(struct rt_task *task)
@@ -301,12 +361,12 @@ void process_notify(struct process *p)
 
 int process_signal(struct process *p, int signum, struct err *err)
 {
-    if (!process_is_running(p) && !has_holders(p))
-        return err_set(err, SP_SANDBOX_LOST, "the process has ended");
+    if (p->is_reaped && (process_is_running(p) || !has_holders(p)))
+        return err_set(err, SP_JOB_ENDED, "the process has ended");
     if (signum == SIGKILL)
         strays_signal(&p->strays, p->pid, signum);
     else if (kill(-p->pid, signum) != 0)
-        return err_sys(err, SP_SANDBOX_LOST, errno, "signal %d", signum);
+        return err_sys(err, SP_JOB_ENDED, errno, "signal %d", signum);
     p->wanted_signal = signum;
     return SP_OK;
 }

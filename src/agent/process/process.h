@@ -5,6 +5,7 @@
  *                        | kill, timeout: TERM to the group,        |
  *                        | after a grace KILL                       | streams stay open as long as
  *                        v                                          v somebody holds them
+ *                     leader died --> RUNNING until its group and descendants are dead, too
  *
  * Every process leads its own session and group; signals go to the whole group. To kill it is to
  * kill its descendants outside of the group, too, as far as they can be found (strays.h). When a
@@ -19,6 +20,7 @@
 
 #include "agent/core/helper.h"
 #include "agent/process/output.h"
+#include "agent/process/records.h"
 #include "agent/process/spawn.h"
 #include "agent/process/strays.h"
 #include "base/list.h"
@@ -40,9 +42,11 @@ const char *process_outcome_name(enum process_outcome o);
 enum { PROCESS_STDOUT, PROCESS_STDERR, PROCESS_STREAM_COUNT };
 
 enum {
-    PROCESS_KEEP_MAX = 128,              /* finished ones */
+    PROCESS_KEEP_MAX = 128,              /* finished ones, with their output */
+    PROCESS_HELD_MAX = 256,              /* finished ones whose streams others still write to */
     PROCESS_RUNNING_MAX = 1024,          /* at the same time */
     PROCESS_STDIN_MAX = 4 * 1024 * 1024, /* written and not yet taken */
+    PROCESS_COMMAND_MAX = 4096,          /* bytes of the command that a job keeps */
 };
 
 struct json;
@@ -52,7 +56,8 @@ struct process_table {
     struct output_disk disk;
     struct map by_pid;
     struct list running;
-    struct list finished; /* oldest first */
+    struct list finished;           /* oldest first */
+    struct process_records records; /* of jobs that were dropped */
     uint64_t last_id;
     uint64_t ended_ns; /* when one last died, or an orphan of one; 0: none has */
     uint64_t grace_ns; /* between TERM and KILL */
@@ -83,6 +88,8 @@ struct process {
     char *tag;     /* the caller's word, may be NULL */
     char *session; /* the bash session it belongs to, may be NULL */
     bool is_pty;
+    bool is_job;       /* leaves a record when it is dropped */
+    bool is_forgotten; /* to be dropped as soon as nobody needs it, without a record */
     bool is_dropped;
     enum process_outcome outcome;
     int exit_code; /* EXITED, or what the shell would say: 128 + signal */
@@ -93,7 +100,11 @@ struct process {
     int wanted_signal; /* last one sent by request */
     bool is_killing;
     bool is_timed_out;
+    bool is_reaped;       /* the leader is; what it started may still be dying */
     struct strays strays; /* while it is being killed */
+    struct rt_timer dying;
+    uint64_t dying_until_ns;
+    uint64_t dying_pause_ns;
     struct rt_timer timeout;
     struct rt_timer grace;
     struct process_stream streams[PROCESS_STREAM_COUNT]; /* a terminal is stream 0 */
@@ -119,6 +130,7 @@ struct process_request {
     const char *tag;     /* may be NULL; copied */
     const char *session; /* may be NULL; copied */
     uint64_t timeout_ns; /* 0: none */
+    bool is_job;         /* how it ended is remembered: records.h */
 };
 
 void process_table_init(struct process_table *t, struct loop *l, const char *spill_dir);
@@ -144,8 +156,11 @@ void process_watch(struct process *p, struct process_watch *w,
                    void (*on_change)(struct process_watch *w));
 /* Not watching is fine. */
 void process_unwatch(struct process_watch *w);
+/* It has ended and nobody will ask for it: it goes when the last watch on it ends and nobody holds its
+ * streams any more. */
+void process_forget(struct process *p);
 
-/* SP_QUEUE_FULL: the process does not read; SP_SANDBOX_LOST: it has no input any more. */
+/* SP_QUEUE_FULL: the process does not read; SP_JOB_ENDED: it has no input any more. */
 MUST_CHECK int process_write(struct process *p, const char *data, size_t len, struct err *err);
 /* After what was written: a pipe is closed, a terminal gets its end-of-file character. */
 MUST_CHECK int process_close_stdin(struct process *p, struct err *err);
@@ -164,9 +179,14 @@ void process_close_streams(struct process *p);
 void process_notify(struct process *p);
 /* Frees it when nothing needs it any more. */
 void process_release(struct process *p);
+/* A stream was closed: a forgotten one may go now. */
+void process_look(struct process *p);
+/* reap.c, for process.c: ends the wait for the rest of a killed one. */
+void process_conclude(struct process *p);
 /* signal_name.c */
 /* Signal by name, "SIGTERM" or "TERM", or by number; 0 when unknown. */
 int process_signal_number(const char *name);
+/* Valid until the next call. */
 const char *process_signal_name(int signum);
 /* The field `signal` of a request; absent: *ret is left alone. */
 MUST_CHECK int process_signal_field(const struct json *obj, int *ret, struct err *err);

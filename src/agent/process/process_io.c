@@ -71,6 +71,7 @@ static bool read_some(struct process_stream *s)
         return false;
     close_stream(s); /* the end; a terminal says EIO */
     process_notify(s->process);
+    process_look(s->process);
     return false;
 }
 
@@ -124,8 +125,10 @@ static void on_stream(uv_poll_t *poll, int status, int events)
 {
     struct process_stream *s = container_of(poll, struct process_stream, poll);
 
-    if ((events & UV_WRITABLE) != 0)
+    if ((events & UV_WRITABLE) != 0) {
         write_terminal(s->process);
+        process_notify(s->process); /* there is room for more input */
+    }
     if (status < 0 || (events & ~UV_WRITABLE) != 0)
         read_up_to(s, READS_PER_TURN);
 }
@@ -147,9 +150,12 @@ static void write_pipe(struct process *p)
 
 static void on_stdin(uv_poll_t *poll, int status, int events)
 {
+    struct process *p = container_of(poll, struct process, stdin_poll);
+
     (void) status; /* the write will say it again */
     (void) events;
-    write_pipe(container_of(poll, struct process, stdin_poll));
+    write_pipe(p);
+    process_notify(p); /* there is room for more */
 }
 
 static int open_polled(struct process *p, uv_poll_t *poll, int fd, int *ret_fd, struct err *err)
@@ -190,7 +196,7 @@ int process_write(struct process *p, const char *data, size_t len, struct err *e
     int fd = p->is_pty ? p->streams[0].fd : p->stdin_fd;
 
     if (fd < 0 || p->is_stdin_ending)
-        return err_set(err, SP_SANDBOX_LOST, "the process has no input (any more)");
+        return err_set(err, SP_JOB_ENDED, "the process has no input (any more)");
     if (len > PROCESS_STDIN_MAX - p->stdin_buf.len)
         return err_set(err, SP_QUEUE_FULL, "the process does not read its input: %zu bytes wait",
                        p->stdin_buf.len);

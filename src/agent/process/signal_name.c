@@ -1,5 +1,6 @@
 /* signal_name.c - signals by name and by number. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/process/process.h"
@@ -16,7 +17,8 @@ static const struct signal_name {
     {"SIGTTOU", SIGTTOU}, {"SIGWINCH", SIGWINCH}, {"SIGABRT", SIGABRT},     {"SIGPIPE", SIGPIPE},
     {"SIGSEGV", SIGSEGV}, {"SIGILL", SIGILL},     {"SIGBUS", SIGBUS},       {"SIGFPE", SIGFPE},
     {"SIGTRAP", SIGTRAP}, {"SIGXCPU", SIGXCPU},   {"SIGXFSZ", SIGXFSZ},     {"SIGSYS", SIGSYS},
-    {"SIGCHLD", SIGCHLD}, {"SIGURG", SIGURG},     {"SIGVTALRM", SIGVTALRM},
+    {"SIGCHLD", SIGCHLD}, {"SIGURG", SIGURG},     {"SIGVTALRM", SIGVTALRM}, {"SIGPROF", SIGPROF},
+    {"SIGIO", SIGIO},     {"SIGPWR", SIGPWR},     {"SIGSTKFLT", SIGSTKFLT},
 };
 
 int process_signal_number(const char *name)
@@ -33,10 +35,13 @@ int process_signal_number(const char *name)
 
 const char *process_signal_name(int signum)
 {
+    static char number[16];
+
     for (size_t i = 0; i < ARRAY_LEN(signal_names); i++)
         if (signal_names[i].number == signum)
             return signal_names[i].name;
-    return "SIGRTMIN"; /* the nameless ones */
+    (void) snprintf(number, sizeof(number), "SIG%d", signum); /* those without a name */
+    return number;
 }
 
 int process_signal_field(const struct json *obj, int *ret, struct err *err)

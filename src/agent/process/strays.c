@@ -215,10 +215,27 @@ void strays_signal(struct strays *s, pid_t leader, int signum)
     signal_all(s, SIGCONT);
 }
 
-void strays_kill(struct strays *s)
+void strays_kill(const struct strays *s)
 {
     signal_all(s, SIGKILL);
-    strays_forget(s);
+}
+
+bool strays_has_living(const struct strays *s, pid_t leader)
+{
+    struct tree t = {0};
+    struct seen now;
+    bool is_any = false;
+
+    for (size_t i = 0; i < s->count && !is_any; i++)
+        is_any =
+            read_one(s->list[i].pid, &now) && now.started == s->list[i].started && !now.is_dead;
+    if (is_any || kill(-leader, 0) != 0)
+        return is_any;
+    read_tree(&t); /* a group of dead ones that nobody has reaped is there, too */
+    for (size_t i = 0; i < t.count && !is_any; i++)
+        is_any = t.list[i].group == leader && !t.list[i].is_dead;
+    free(t.list);
+    return is_any;
 }
 
 void strays_forget(struct strays *s)
@@ -245,6 +262,7 @@ void strays_kill_own(void)
 
     stop_all(&s, getpid(), false);
     strays_kill(&s);
+    strays_forget(&s);
 }
 
 bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)

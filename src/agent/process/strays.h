@@ -32,8 +32,10 @@ struct strays {
 /* Signals the group of `leader`, which leads its session too and is not reaped, and all that is found
  * outside of the group; that is remembered. Stopped ones go on. */
 void strays_signal(struct strays *s, pid_t leader, int signum);
-/* Kills the remembered ones, and forgets them. */
-void strays_kill(struct strays *s);
+/* Kills the remembered ones. */
+void strays_kill(const struct strays *s);
+/* Whether one of the remembered ones lives, or one of the group of `leader`, which is dead. */
+bool strays_has_living(const struct strays *s, pid_t leader);
 /* Forgets them. */
 void strays_forget(struct strays *s);
 /* SIGTERM to all descendants of this process but those that are spared. Stopped ones go on. */

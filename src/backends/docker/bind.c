@@ -13,23 +13,49 @@
 
 enum { SANDBOX_NAME_MAX = 128 };
 
+enum binding_step {
+    BINDING_WAITS, /* for an earlier bind of the box */
+    BINDING_LOOKS, /* only when the container is not known */
+    BINDING_OWNS,
+    BINDING_RENAMES,
+    BINDING_ENDS,
+    BINDING_STEP_COUNT
+};
+
 /* `priv` of the request, which may leave before this ends. */
 struct binding {
+    enum binding_step step;
+    int result;
+    struct err err;
     struct list_node link;
     struct docker *docker;
     struct backend_bind *request; /* NULL: it has left */
     struct backend_labels labels;
     struct call call;
-    struct docker_list look; /* only when the container is not known */
+    struct docker_list look;
     char container[DOCKER_CONTAINER_MAX + 1];
     char prefix[CONFIG_NAME_MAX + 1];
     char old_owner[DOCKER_NAME_MAX + 1];
     char owner[DOCKER_NAME_MAX + 1];
     bool is_second; /* its own name was taken */
-    bool is_begun;
 };
 
 static void begin(struct binding *b);
+static void tick(struct binding *b);
+
+static void go(struct binding *b, enum binding_step step)
+{
+    b->step = step;
+    tick(b);
+}
+
+static void go_end(struct binding *b, int rc, const struct err *err)
+{
+    b->result = rc;
+    if (rc != SP_OK)
+        b->err = *err;
+    go(b, BINDING_ENDS);
+}
 
 static void answer(struct binding *b, int rc, const struct err *err)
 {
@@ -47,9 +73,10 @@ static bool is_same_box(const struct binding *a, const struct binding *b)
     return a->labels.box_id == b->labels.box_id;
 }
 
-static void end(struct binding *b, int rc, const struct err *err)
+static void end(struct binding *b)
 {
     struct docker *d = b->docker;
+    int rc = b->result;
     struct docker_box *box = docker_box_find(d, b->labels.box_id);
     struct binding *next = NULL;
 
@@ -61,7 +88,7 @@ static void end(struct binding *b, int rc, const struct err *err)
         docker_remove_volume(d, b->owner);
     else if (rc != SP_OK && !str_is_empty(b->owner))
         docker_look_later(d); /* the volume may be there all the same */
-    answer(b, rc, err);
+    answer(b, rc, &b->err);
     for (struct list_node *n = list_first(&d->bindings); n != NULL && next == NULL;
          n = list_next(&d->bindings, n)) {
         struct binding *other = container_of(n, struct binding, link);
@@ -104,8 +131,6 @@ static void print_name(const struct binding *b, char *dst, size_t cap)
         (void) snprintf(dst + len, cap - (size_t) len, ".%s", hex);
 }
 
-static void rename_container(struct binding *b);
-
 static void on_renamed(struct op *op)
 {
     struct binding *b = container_of(op, struct binding, call.op);
@@ -118,12 +143,12 @@ static void on_renamed(struct op *op)
             log_warn("docker.name_taken", LF_HEX("box", b->labels.box_id),
                      LF_STR("reason", err.msg));
             b->is_second = true;
-            rename_container(b);
+            go(b, BINDING_RENAMES);
             return;
         }
         rc = SP_OK; /* it has this name already */
     }
-    end(b, rc, &err);
+    go_end(b, rc, &err);
 }
 
 static void rename_container(struct binding *b)
@@ -146,9 +171,9 @@ static void on_owner(struct op *op)
 
     FAULT_POINT("docker.after_owner");
     if (rc != SP_OK)
-        end(b, rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
+        go_end(b, rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
     else
-        rename_container(b);
+        go(b, BINDING_RENAMES);
 }
 
 static void put_owner(struct binding *b)
@@ -185,30 +210,57 @@ static void on_looked(struct op *op)
     if (rc == SP_OK && (b->look.count == 0 || !b->look.found[0].is_running))
         rc = err_set(&err, SP_NOT_FOUND, "the box to bind is not there");
     if (rc != SP_OK) {
-        end(b, rc, &err);
+        go_end(b, rc, &err);
         return;
     }
     str_copy_cut(b->container, sizeof(b->container), b->look.found[0].box.ref);
     str_copy_cut(b->prefix, sizeof(b->prefix), b->look.found[0].prefix);
-    put_owner(b);
+    go(b, BINDING_OWNS);
+}
+
+static void look(struct binding *b)
+{
+    b->look.only = b->labels.box_id;
+    docker_list_start(b->docker, &b->look, RT_NEVER, on_looked);
+}
+
+/* --- the steps --- */
+
+static void tick(struct binding *b)
+{
+    switch (b->step) {
+    case BINDING_LOOKS:
+        look(b);
+        return;
+    case BINDING_OWNS:
+        put_owner(b);
+        return;
+    case BINDING_RENAMES:
+        rename_container(b);
+        return;
+    case BINDING_ENDS:
+        end(b);
+        return;
+    case BINDING_WAITS: /* begin() ends this one */
+    case BINDING_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
 }
 
 static void begin(struct binding *b)
 {
-    struct docker *d = b->docker;
-    const struct docker_box *box = docker_box_find(d, b->labels.box_id);
+    const struct docker_box *box = docker_box_find(b->docker, b->labels.box_id);
 
-    b->is_begun = true;
     FAULT_POINT("docker.before_bind");
     if (box == NULL || str_is_empty(box->container)) {
-        b->look.only = b->labels.box_id;
-        docker_list_start(d, &b->look, RT_NEVER, on_looked);
+        go(b, BINDING_LOOKS);
         return;
     }
     str_copy_cut(b->container, sizeof(b->container), box->container);
     str_copy_cut(b->prefix, sizeof(b->prefix), box->prefix);
     str_copy_cut(b->old_owner, sizeof(b->old_owner), box->owner);
-    put_owner(b);
+    go(b, BINDING_OWNS);
 }
 
 static void on_cancel(struct op *op)
@@ -217,7 +269,7 @@ static void on_cancel(struct op *op)
     struct docker *d = b->docker;
 
     answer(b, SP_CANCELLED, NULL); /* the call that the engine has goes on to its end */
-    if (b->is_begun)
+    if (b->step != BINDING_WAITS)
         return;
     list_remove(&d->bindings, &b->link);
     free(b);

@@ -10,16 +10,30 @@
 
 enum { REMOVE_S = 2 }; /* of a destroy's time are left for the removal after a grace */
 
+enum removal_step {
+    REMOVAL_AT_STOPS, /* waits for its turn, if the box has a grace */
+    REMOVAL_STOPS,
+    REMOVAL_AT_REMOVES,
+    REMOVAL_LOOKS, /* only when the container is not known */
+    REMOVAL_DELETES,
+    REMOVAL_WAITS, /* somebody else removes it at this moment */
+    REMOVAL_ENDS,
+    REMOVAL_STEP_COUNT
+};
+
 struct removal {
+    enum removal_step step;
+    int result;
+    struct err err;
     struct waiter waiter;
     struct call call;
-    struct docker_list look; /* only when the container is not known */
+    struct docker_list look;
     struct docker *docker;
     struct docker_box *box;
     uint64_t deadline_ns;
     bool was_there;
     bool has_looked;
-    bool is_inside; /* of the gate */
+    bool is_inside; /* of the gate `removes` */
 };
 
 struct volume {
@@ -57,15 +71,32 @@ void docker_remove_volume(struct docker *d, const char *name)
 
 /* --- the container --- */
 
-static void end_removal(struct removal *m, int rc, const struct err *err)
+static void tick(struct removal *m);
+
+static void go(struct removal *m, enum removal_step step)
+{
+    m->step = step;
+    tick(m);
+}
+
+static void go_end(struct removal *m, int rc, const struct err *err)
+{
+    m->result = rc;
+    if (rc != SP_OK)
+        m->err = *err;
+    go(m, REMOVAL_ENDS);
+}
+
+static void end(struct removal *m)
 {
     struct docker *d = m->docker;
     struct docker_box *b = m->box;
+    int rc = m->result;
     struct list removers;
     struct list joiners;
 
     if (rc != SP_OK)
-        log_warn("docker.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", err->msg));
+        log_warn("docker.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", m->err.msg));
     else if (!str_is_empty(b->owner))
         docker_remove_volume(d, b->owner);
     /* Not of a box that this backend never had: it may be that of another engine. */
@@ -80,7 +111,7 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
     if (m->is_inside)
         gate_leave(&d->removes);
-    boxes_removed(&removers, rc, err,
+    boxes_removed(&removers, rc, &m->err,
                   m->was_there ? "the container was ended and removed, with its anonymous volumes"
                                : "the box was not there");
     waiter_resume_all(&joiners);
@@ -89,8 +120,6 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
     free(m);
     closing_settle(&d->closing);
 }
-
-static void look(struct removal *m);
 
 static void on_gone(struct op *op)
 {
@@ -102,13 +131,12 @@ static void on_gone(struct op *op)
     m->was_there = m->was_there || rc == SP_OK;
     if (rc == SP_OK && m->has_looked) { /* it was found by its labels: is there another? */
         m->box->container[0] = '\0';
-        look(m);
+        go(m, REMOVAL_LOOKS);
         return;
     }
-    end_removal(m, rc == SP_NOT_FOUND ? SP_OK : rc, &err);
+    go_end(m, rc == SP_NOT_FOUND ? SP_OK : rc, &err);
 }
 
-/* Somebody else removes it at this moment. */
 static void wait_gone(struct removal *m)
 {
     docker_call_init(m->docker, &m->call, "POST");
@@ -121,12 +149,12 @@ static void on_deleted(struct op *op)
     struct removal *m = container_of(op, struct removal, call.op);
 
     if (op->result == SP_OK && m->call.http.status == 409)
-        wait_gone(m);
+        go(m, REMOVAL_WAITS);
     else
         on_gone(op);
 }
 
-static void act(struct removal *m)
+static void delete_it(struct removal *m)
 {
     FAULT_POINT("docker.before_remove");
     docker_call_init(m->docker, &m->call, "DELETE");
@@ -144,9 +172,9 @@ static void on_looked(struct op *op)
         str_copy_cut(m->box->container, sizeof(m->box->container), m->look.found[0].box.ref);
     docker_list_fini(&m->look);
     if (rc == SP_OK && !str_is_empty(m->box->container))
-        act(m);
+        go(m, REMOVAL_DELETES);
     else
-        end_removal(m, rc, &err);
+        go_end(m, rc, &err);
 }
 
 static void look(struct removal *m)
@@ -156,25 +184,7 @@ static void look(struct removal *m)
     docker_list_start(m->docker, &m->look, m->deadline_ns, on_looked);
 }
 
-static void begin(struct waiter *w)
-{
-    struct removal *m = container_of(w, struct removal, waiter);
-
-    m->is_inside = true;
-    if (!str_is_empty(m->box->container))
-        act(m);
-    else
-        look(m);
-}
-
 /* --- a grace before --- */
-
-static void enter(struct removal *m)
-{
-    m->waiter.resume = begin;
-    if (gate_enter(&m->docker->removes, &m->waiter))
-        begin(&m->waiter);
-}
 
 /* Whatever came of it, the removal that follows is a kill. */
 static void on_stopped(struct op *op)
@@ -182,17 +192,68 @@ static void on_stopped(struct op *op)
     struct removal *m = container_of(op, struct removal, call.op);
 
     gate_leave(&m->docker->stops);
-    enter(m);
+    go(m, REMOVAL_AT_REMOVES);
 }
 
-static void stop(struct waiter *w)
+static void stop(struct removal *m)
 {
-    struct removal *m = container_of(w, struct removal, waiter);
     uint64_t grace_s = m->box->grace_s;
 
     docker_call_init(m->docker, &m->call, "POST");
     buf_printf(&m->call.path, "/containers/%s/stop?t=%u", m->box->container, (unsigned) grace_s);
     docker_call_start_long(&m->call, grace_s * NS_PER_S, m->deadline_ns, on_stopped);
+}
+
+/* --- the steps --- */
+
+/* It is inside of the gate it waited at. */
+static void on_turn(struct waiter *w)
+{
+    struct removal *m = container_of(w, struct removal, waiter);
+
+    if (m->step == REMOVAL_AT_STOPS) {
+        go(m, REMOVAL_STOPS);
+        return;
+    }
+    m->is_inside = true;
+    go(m, str_is_empty(m->box->container) ? REMOVAL_LOOKS : REMOVAL_DELETES);
+}
+
+static void enter(struct removal *m, struct gate *gate)
+{
+    m->waiter.resume = on_turn;
+    if (gate_enter(gate, &m->waiter))
+        on_turn(&m->waiter);
+}
+
+static void tick(struct removal *m)
+{
+    switch (m->step) {
+    case REMOVAL_AT_STOPS:
+        enter(m, &m->docker->stops);
+        return;
+    case REMOVAL_STOPS:
+        stop(m);
+        return;
+    case REMOVAL_AT_REMOVES:
+        enter(m, &m->docker->removes);
+        return;
+    case REMOVAL_LOOKS:
+        look(m);
+        return;
+    case REMOVAL_DELETES:
+        delete_it(m);
+        return;
+    case REMOVAL_WAITS:
+        wait_gone(m);
+        return;
+    case REMOVAL_ENDS:
+        end(m);
+        return;
+    case REMOVAL_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
 }
 
 void docker_remove_box(struct docker_box *b)
@@ -205,17 +266,12 @@ void docker_remove_box(struct docker_box *b)
     m->docker = d;
     m->box = b;
     m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS + b->grace_s * NS_PER_S);
-    if (b->was_never_made) {
-        end_removal(m, SP_OK, NULL);
-        return;
-    }
-    if (b->grace_s == 0 || str_is_empty(b->container)) {
-        enter(m);
-        return;
-    }
-    m->waiter.resume = stop;
-    if (gate_enter(&d->stops, &m->waiter))
-        stop(&m->waiter);
+    if (b->was_never_made)
+        go_end(m, SP_OK, NULL);
+    else if (b->grace_s == 0 || str_is_empty(b->container))
+        go(m, REMOVAL_AT_REMOVES);
+    else
+        go(m, REMOVAL_AT_STOPS);
 }
 
 /* --- destroy --- */

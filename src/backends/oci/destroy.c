@@ -11,13 +11,39 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+enum removal_step {
+    REMOVAL_LOOKS, /* only when the runtime is not known */
+    REMOVAL_ACTS,
+    REMOVAL_ENDS,
+    REMOVAL_STEP_COUNT
+};
+
 struct removal {
-    struct work look; /* only when the runtime is not known */
+    enum removal_step step;
+    int result;
+    struct err err;
+    struct work look;
     struct oci_found found;
     struct oci_helper helper;
     struct oci *oci;
     struct oci_box *box;
 };
+
+static void tick(struct removal *m);
+
+static void go(struct removal *m, enum removal_step step)
+{
+    m->step = step;
+    tick(m);
+}
+
+static void go_end(struct removal *m, int rc, const struct err *err)
+{
+    m->result = rc;
+    if (rc != SP_OK)
+        m->err = *err;
+    go(m, REMOVAL_ENDS);
+}
 
 static uint64_t number(const struct json *answer, const char *key)
 {
@@ -46,15 +72,16 @@ static void print_report(const struct json *answer, char *dst, size_t cap)
                     (unsigned long long) files, (unsigned long long) number(answer, "bytes"));
 }
 
-static void end_removal(struct removal *m, int rc, const struct err *err)
+static void end(struct removal *m)
 {
     struct oci *o = m->oci;
     struct oci_box *b = m->box;
+    int rc = m->result;
     struct list removers;
     char report[256];
 
     if (rc != SP_OK)
-        log_warn("oci.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", err->msg));
+        log_warn("oci.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", m->err.msg));
     list_move(&b->entry.removers, &removers);
     if (rc == SP_OK)
         oci_box_drop(b);
@@ -62,7 +89,7 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
     print_report(m->helper.answer != NULL ? json_root(m->helper.answer) : NULL, report,
                  sizeof(report));
-    boxes_removed(&removers, rc, err, report);
+    boxes_removed(&removers, rc, &m->err, report);
     oci_helper_fini(&m->helper);
     free(m);
     oci_wake(o);
@@ -72,7 +99,7 @@ static void end_removal(struct removal *m, int rc, const struct err *err)
 static void on_removed(struct op *op)
 {
     FAULT_POINT("oci.after_remove");
-    end_removal(container_of(op, struct removal, helper.op), op->result, &op->err);
+    go_end(container_of(op, struct removal, helper.op), op->result, &op->err);
 }
 
 static void act(struct removal *m)
@@ -103,42 +130,60 @@ static void on_looked(struct op *op)
 
     oci_found_drop(&m->found);
     if (op->result != SP_OK) {
-        end_removal(m, op->result, &op->err);
+        go_end(m, op->result, &op->err);
         return;
     }
     if (m->found.has_record && is_foreign(m)) {
-        end_removal(m, SP_OK, NULL);
+        go_end(m, SP_OK, NULL);
         return;
     }
     if (m->found.has_record)
         m->box->runtime = oci_runtime_by_path(m->oci, m->found.record.runtime);
-    act(m);
+    go(m, REMOVAL_ACTS);
 }
 
-static int look(struct work *w, struct err *err)
+static int run_look(struct work *w, struct err *err)
 {
     struct removal *m = container_of(w, struct removal, look);
 
     return oci_look(m->oci->boxes_dir, m->found.id, &m->found, err);
 }
 
+static void look(struct removal *m)
+{
+    oci_found_init(&m->found);
+    m->found.id = m->box->entry.id;
+    m->look.run = run_look;
+    work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_looked);
+}
+
+static void tick(struct removal *m)
+{
+    switch (m->step) {
+    case REMOVAL_LOOKS:
+        look(m);
+        return;
+    case REMOVAL_ACTS:
+        act(m);
+        return;
+    case REMOVAL_ENDS:
+        end(m);
+        return;
+    case REMOVAL_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
+}
+
 void oci_remove_box(struct oci_box *b)
 {
-    struct oci *o = b->oci;
     struct removal *m = xcalloc(1, sizeof(*m));
 
     assert(b->entry.state != BOX_REMOVING && b->entry.state != BOX_MAKING);
     boxes_set(&b->entry, BOX_REMOVING);
-    m->oci = o;
+    m->oci = b->oci;
     m->box = b;
-    if (b->runtime != NULL) {
-        act(m);
-        return;
-    }
-    oci_found_init(&m->found);
-    m->found.id = b->entry.id;
-    m->look.run = look;
-    work_start(o->loop, &m->look, &o->closing.inner, RT_NEVER, on_looked);
+    go(m, b->runtime != NULL ? REMOVAL_ACTS : REMOVAL_LOOKS);
 }
 
 /* The first try has the time its caller waits, so that one that hangs is ended by then. Each later one has twice as

@@ -9,7 +9,19 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+enum removal_step {
+    REMOVAL_IDENTIFIES, /* only under a public id: somebody else may have given it to another box */
+    REMOVAL_DELETES,
+    REMOVAL_ASKS,  /* GET .../presence, whether it is gone */
+    REMOVAL_LOOKS, /* the same, of a provisioner without presence */
+    REMOVAL_PAUSES,
+    REMOVAL_ENDS,
+    REMOVAL_STEP_COUNT
+};
+
 struct removal {
+    enum removal_step step;
+    int result;
     struct call call;
     struct remote_pause pause;
     struct remote *remote;
@@ -29,23 +41,32 @@ static const char *report(const struct removal *m)
     return "the provisioner has deleted the box and says that it is gone";
 }
 
-static void end(struct removal *m, int rc, const struct err *err)
+static void tick(struct removal *m);
+
+static void go(struct removal *m, enum removal_step step)
+{
+    m->step = step;
+    tick(m);
+}
+
+static void end(struct removal *m)
 {
     struct remote *r = m->remote;
     struct remote_box *b = m->box;
+    int rc = m->result;
     struct list removers;
     struct list joiners;
 
     if (rc != SP_OK)
         log_warn("remote.remove_failed", LF_HEX("box", b->entry.id), LF_STR("id", b->name),
-                 LF_STR("reason", err->msg));
+                 LF_STR("reason", m->err.msg));
     list_move(&b->entry.removers, &removers);
     list_move(&b->entry.joiners, &joiners);
     if (rc == SP_OK)
         remote_box_drop(b);
     else
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy tries again */
-    boxes_removed(&removers, rc, err, report(m));
+    boxes_removed(&removers, rc, rc != SP_OK ? &m->err : NULL, report(m));
     waiter_resume_all(&joiners);
     call_fini(&m->call);
     free(m);
@@ -56,26 +77,14 @@ static void gone(struct removal *m)
 {
     if (!m->box->was_never_made)
         remote_gone_note(m->remote, m->box);
-    end(m, SP_OK, NULL);
+    m->result = SP_OK;
+    go(m, REMOVAL_ENDS);
 }
 
-/* --- again and again --- */
-
-static void delete_it(struct removal *m);
-
-static void on_paused(struct op *op)
+static void give_up(struct removal *m)
 {
-    struct removal *m = container_of(op, struct removal, pause.op);
-
-    if (m->remote->closing.is_closing || rt_now(&m->remote->loop->rt) >= m->deadline_ns)
-        end(m, m->err.code, &m->err);
-    else
-        delete_it(m);
-}
-
-static void try_again(struct removal *m)
-{
-    remote_pause_start(m->remote, &m->pause, on_paused);
+    m->result = m->err.code;
+    go(m, REMOVAL_ENDS);
 }
 
 /* Another box has its id since. Only under a public id: those with our prefix are all ours. */
@@ -84,6 +93,26 @@ static bool is_replaced(const struct removal *m, const char *uid)
     uint64_t id;
 
     return remote_is_other(m->box->uid, uid) && !remote_name_is_ours(m->remote, m->box->name, &id);
+}
+
+static void start_over(struct removal *m)
+{
+    uint64_t id;
+    bool is_sure = str_is_empty(m->box->uid) || remote_name_is_ours(m->remote, m->box->name, &id);
+
+    go(m, is_sure ? REMOVAL_DELETES : REMOVAL_IDENTIFIES);
+}
+
+/* --- again and again --- */
+
+static void on_paused(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, pause.op);
+
+    if (m->remote->closing.is_closing || rt_now(&m->remote->loop->rt) >= m->deadline_ns)
+        give_up(m);
+    else
+        start_over(m);
 }
 
 /* --- is it gone --- */
@@ -106,7 +135,7 @@ static void on_looked(struct op *op)
         (void) err_set(&m->err, SP_BACKEND_FAILED, "deleted, but the provisioner says it is %s",
                        remote_status_name(seen.status));
     }
-    try_again(m);
+    go(m, REMOVAL_PAUSES);
 }
 
 static void look(struct removal *m)
@@ -142,13 +171,21 @@ static void on_presence(struct op *op)
 
     if (word == REMOTE_MISSING || (word == REMOTE_REFUSED && m->call.http.status == 405)) {
         m->remote->has_no_presence = true;
-        look(m);
+        go(m, REMOVAL_LOOKS);
     } else if (word == REMOTE_DONE && is_absent(m)) {
         gone(m);
     } else {
-        try_again(m);
+        go(m, REMOVAL_PAUSES);
     }
 }
+
+static void ask_presence(struct removal *m)
+{
+    remote_call_name(m->remote, &m->call, "GET", m->box->name, "/presence");
+    remote_call_start(&m->call, m->remote->get_ns, on_presence);
+}
+
+/* --- the delete --- */
 
 static void on_deleted(struct op *op)
 {
@@ -157,28 +194,23 @@ static void on_deleted(struct op *op)
 
     FAULT_POINT("remote.after_remove");
     m->was_there = m->was_there || word == REMOTE_DONE;
-    if (word == REMOTE_REFUSED) { /* our key, most likely: somebody must see to it */
-        end(m, m->err.code, &m->err);
-    } else if (word == REMOTE_UNSENT && rt_now(&m->remote->loop->rt) >= m->away_ns) {
-        end(m, m->err.code, &m->err); /* nobody is there: reported now to those who wait */
-    } else if (word != REMOTE_DONE && word != REMOTE_MISSING) {
-        try_again(m);
-    } else if (m->remote->has_no_presence) {
-        look(m);
-    } else {
-        remote_call_name(m->remote, &m->call, "GET", m->box->name, "/presence");
-        remote_call_start(&m->call, m->remote->get_ns, on_presence);
-    }
+    if (word == REMOTE_REFUSED) /* our key, most likely: somebody must see to it */
+        give_up(m);
+    else if (word == REMOTE_UNSENT && rt_now(&m->remote->loop->rt) >= m->away_ns)
+        give_up(m); /* nobody is there: reported now to those who wait */
+    else if (word != REMOTE_DONE && word != REMOTE_MISSING)
+        go(m, REMOVAL_PAUSES);
+    else
+        go(m, m->remote->has_no_presence ? REMOVAL_LOOKS : REMOVAL_ASKS);
 }
 
-static void really_delete(struct removal *m)
+static void delete_it(struct removal *m)
 {
     FAULT_POINT("remote.before_remove");
     remote_call_name(m->remote, &m->call, "DELETE", m->box->name, "");
     remote_call_start(&m->call, m->remote->destroy_ns, on_deleted);
 }
 
-/* A public id may have been given to another box by somebody else. */
 static void on_identity(struct op *op)
 {
     struct removal *m = container_of(op, struct removal, call.op);
@@ -189,23 +221,44 @@ static void on_identity(struct op *op)
         is_replaced(m, seen.uid))
         gone(m);
     else if (word == REMOTE_DONE || word == REMOTE_MISSING)
-        really_delete(m);
+        go(m, REMOVAL_DELETES);
     else if (word == REMOTE_REFUSED)
-        end(m, m->err.code, &m->err);
+        give_up(m);
     else
-        try_again(m);
+        go(m, REMOVAL_PAUSES);
 }
 
-static void delete_it(struct removal *m)
+static void identify(struct removal *m)
 {
-    uint64_t id;
-
-    if (str_is_empty(m->box->uid) || remote_name_is_ours(m->remote, m->box->name, &id)) {
-        really_delete(m);
-        return;
-    }
     remote_call_name(m->remote, &m->call, "GET", m->box->name, "");
     remote_call_start(&m->call, m->remote->get_ns, on_identity);
+}
+
+static void tick(struct removal *m)
+{
+    switch (m->step) {
+    case REMOVAL_IDENTIFIES:
+        identify(m);
+        return;
+    case REMOVAL_DELETES:
+        delete_it(m);
+        return;
+    case REMOVAL_ASKS:
+        ask_presence(m);
+        return;
+    case REMOVAL_LOOKS:
+        look(m);
+        return;
+    case REMOVAL_PAUSES:
+        remote_pause_start(m->remote, &m->pause, on_paused);
+        return;
+    case REMOVAL_ENDS:
+        end(m);
+        return;
+    case REMOVAL_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
 }
 
 void remote_remove_box(struct remote_box *b)
@@ -223,7 +276,7 @@ void remote_remove_box(struct remote_box *b)
     if (b->was_never_made)
         gone(m);
     else
-        delete_it(m);
+        start_over(m);
 }
 
 /* --- destroy --- */

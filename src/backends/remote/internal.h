@@ -3,10 +3,11 @@
  *   remote.c  open, close, the vtable        create.c  one box from nothing, lost answers found again
  *   setup.c   address, key, time limits      body.c    what a create sends to the provisioner
  *   name.c    ids and refs                   destroy.c deleting until it is gone
- *   call.c    one call and its meaning       read.c    alive, discover
+ *   call.c    one call and its meaning       check.c   is_alive
  *   answer.c  a box as it is described       list.c    which are there
  *   table.c   boxes in memory                update.c  late binding
- *   examine.c findings for `sandpool doctor` gone.c    names that may still lead to a deleted box */
+ *   examine.c findings for `sandpool doctor` gone.c    names that may still lead to a deleted box
+ *   discover.c a box of this public id */
 #ifndef REMOTE_INTERNAL_H
 #define REMOTE_INTERNAL_H
 

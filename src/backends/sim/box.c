@@ -1,8 +1,10 @@
 /* box.c - boxes of the simulated machine as boxes of a backend, and back. */
+#include <stdio.h>
 #include <string.h>
 
-#include "backends/sim/sim.h"
+#include "backends/sim/internal.h"
 #include "base/str.h"
+#include "sim/wire.h"
 
 void sim_spec_from_labels(const struct backend_labels *labels, const char *token,
                           struct world_spec *ret)
@@ -53,4 +55,33 @@ bool sim_box_from_spec(const struct world_spec *spec, const char *url, struct ba
            str_copy(l->thread, sizeof(l->thread), spec->text[WORLD_THREAD]) &&
            str_copy(ret->token, sizeof(ret->token), spec->text[WORLD_TOKEN]) &&
            str_copy(ret->url, sizeof(ret->url), url);
+}
+
+bool sim_fill_box(const struct world_box *from, struct backend_box *ret)
+{
+    char hex[17];
+    char url[32];
+    struct world_spec spec;
+
+    str_hex64(hex, from->box_id);
+    (void) snprintf(url, sizeof(url), "sim://%s", hex);
+    world_box_spec(from, &spec);
+    if (!sim_box_from_spec(&spec, url, ret))
+        return false;
+    ret->is_ready = true;
+    return true;
+}
+
+/* The machine writes down what it did to a box; this comes first. */
+void sim_write_down(struct sim *s, uint64_t box_id, const struct backend_extras *extras)
+{
+    struct json_out o;
+    struct buf text;
+
+    json_out_init(&o);
+    sim_put_extras(&o, NULL, extras);
+    buf_init(&text, WIRE_UPDATE_MAX);
+    json_out_finish(&o, &text);
+    world_update_end(&s->world, box_id, buf_str(&text));
+    buf_fini(&text);
 }

@@ -37,7 +37,7 @@ int sim_host_open(const struct backend_env *env, const struct config_profile *pr
 /* Ends the closing when nothing is under way any more. */
 void sim_host_settle(struct sim_host *h);
 
-/* --- one request to sandpool-sim on behalf of an operation (sim_call.c) --- */
+/* --- one request to sandpool-sim on behalf of an operation (call.c) --- */
 struct sim_call {
     struct httpc_request http;
     struct sim_host *host;
@@ -58,10 +58,14 @@ void sim_call_send(struct sim_call *c, const char *method);
 MUST_CHECK int sim_call_read(struct sim_call *c, int want, struct json_doc **ret_doc,
                              struct err *err);
 void sim_call_cancel(struct sim_call *c);
+/* The path of a request about one box; host.c, as the next. */
+void sim_call_box(struct sim_call *c, uint64_t box_id, const char *tail);
+/* A box of an answer. */
+MUST_CHECK int sim_call_get(const struct json *obj, struct backend_box *ret, struct err *err);
 /* Finishes the operation and frees the call. */
 void sim_call_end(struct sim_call *c, int result, const struct err *err);
 
-/* --- deaths (sim_watch.c) --- */
+/* --- deaths (watch.c) --- */
 void sim_watch_start(struct sim_host *h);
 void sim_watch_stop(struct sim_host *h);
 

@@ -1,72 +1,91 @@
-/* update.c - envs, mounts and limits in the words of the simulated machine. */
-#include <string.h>
+/* update.c - late binding: the machine notes what it was asked for; extras.c says how that goes. */
+#include "backends/sim/internal.h"
 
-#include "backends/sim/sim.h"
-#include "base/str.h"
-#include "sim/wire.h"
+/* --- the machine in this process --- */
 
-static void set_time(struct sim_update_manners *m, const char *text)
+static void end_update(struct sim_wait *w, int result, const struct err *err)
 {
-    if (!str_parse_u64(text, 0, WIRE_UPDATE_MS_MAX, &m->update_ms))
-        m->error = "invalid_field";
+    const struct backend_update *r = container_of(w->op, struct backend_update, op);
+
+    if (result == SP_OK)
+        sim_write_down(w->sim, r->box.labels.box_id, &r->extras);
+    else
+        world_update_end(&w->sim->world, r->box.labels.box_id, NULL);
+    sim_wait_end(w, result, err);
 }
 
-void sim_update_manners(const struct backend_extras *extras, struct sim_update_manners *ret)
+static void on_update_due(struct rt_timer *timer)
 {
-    static const char in_path[] = "/SIM_UPDATE_MS=";
+    struct sim_wait *w = container_of(timer, struct sim_wait, due);
+    struct err err = w->err;
 
-    *ret = (struct sim_update_manners){0};
-    for (size_t i = 0; i < extras->env_count; i++) {
-        const struct backend_env_var *v = &extras->envs[i];
+    end_update(w, w->result, &err);
+}
 
-        if (strcmp(v->name, "SIM_UPDATE_ERROR") == 0)
-            ret->error = v->value;
-        else if (strcmp(v->name, "SIM_UPDATE_MS") == 0)
-            set_time(ret, v->value);
+static void on_update_cancel(struct op *op)
+{
+    end_update(container_of(op, struct backend_update, op)->priv, SP_CANCELLED, NULL);
+}
+
+void sim_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *))
+{
+    struct sim *s = sim_of(b);
+    struct sim_update_manners manners;
+    struct sim_wait *w;
+    struct err err;
+    int rc;
+
+    op_begin(&r->op, s->rt, &s->ops, deadline_ns, on_update_cancel, on_done);
+    sim_update_manners(&r->extras, &manners);
+    rc = world_update_begin(&s->world, r->box.labels.box_id, &err);
+    if (rc != SP_OK) {
+        sim_finish(s, &r->op, rc, &err);
+        return;
     }
-    for (size_t i = 0; i < extras->mount_count; i++) {
-        const char *at = strstr(extras->mounts[i].box_path, in_path);
-
-        if (at != NULL)
-            set_time(ret, at + strlen(in_path));
-    }
+    w = sim_wait_until(s, &r->op, rt_after(rt_now(s->rt), manners.update_ms * NS_PER_MS),
+                       on_update_due);
+    r->priv = w;
+    if (manners.error != NULL)
+        w->result = err_set(&w->err, sp_error_from_name(manners.error),
+                            "the simulated machine was asked to fail");
 }
 
-int sim_check_extras(const struct backend_extras *extras, struct err *err)
-{
-    struct sim_update_manners manners = {0};
+/* --- sandpool-sim --- */
 
-    if (extras != NULL)
-        sim_update_manners(extras, &manners);
-    if (manners.error == NULL)
-        return SP_OK;
-    return err_set(err, sp_error_from_name(manners.error),
-                   "the simulated machine was asked to fail");
+static void on_call_cancel(struct op *op)
+{
+    sim_call_cancel(container_of(op, struct backend_update, op)->priv);
 }
 
-unsigned sim_late_of(const struct config_profile *profile)
+static void on_updated(struct sim_call *c)
 {
-    return profile->sim.late ? BACKEND_LATE_ALL : 0;
+    struct json_doc *doc;
+    struct err err;
+    int rc = sim_call_read(c, 204, &doc, &err);
+
+    (void) json_doc_free(doc);
+    sim_call_end(c, rc, &err);
 }
 
-void sim_put_extras(struct json_out *o, const char *key, const struct backend_extras *extras)
+void sim_host_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                     void (*on_done)(struct op *))
 {
-    json_begin_obj(o, key);
-    json_begin_obj(o, "envs");
-    for (size_t i = 0; i < extras->env_count; i++)
-        json_put_str(o, extras->envs[i].name, extras->envs[i].value);
-    json_end(o);
-    json_begin_arr(o, "mounts");
-    for (size_t i = 0; i < extras->mount_count; i++) {
-        json_begin_obj(o, NULL);
-        json_put_str(o, "host_path", extras->mounts[i].host_path);
-        json_put_str(o, "box_path", extras->mounts[i].box_path);
-        json_put_bool(o, "is_read_only", extras->mounts[i].is_read_only);
-        json_end(o);
-    }
-    json_end(o);
-    json_put_u64(o, "memory", extras->memory);
-    json_put_u64(o, "cpus", extras->cpus);
-    json_put_u64(o, "pids", extras->pids);
-    json_end(o);
+    struct sim_call *c =
+        sim_call_new(sim_host_of(b), &r->op, deadline_ns, on_call_cancel, on_done, on_updated);
+    struct sim_update_manners manners;
+    struct json_out o;
+
+    r->priv = c;
+    sim_update_manners(&r->extras, &manners);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_u64(&o, "update_ms", manners.update_ms);
+    if (manners.error != NULL)
+        json_put_str(&o, "error", manners.error);
+    sim_put_extras(&o, "extras", &r->extras);
+    json_end(&o);
+    json_out_finish(&o, &c->body);
+    sim_call_box(c, r->box.labels.box_id, "/update");
+    sim_call_send(c, "POST");
 }

@@ -15,6 +15,8 @@ struct api {
     struct map requests;     /* acquires with a request id, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
     unsigned max_requests;   /* through it at once: tcp.max_requests, or what open files allow */
+    struct box_proxy *calls; /* for /v1/sandboxes/{id}/exec and the like */
+    unsigned max_calls;      /* through that at once: calls.max, or what open files allow */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
     void *reload_ctx;
@@ -30,9 +32,11 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 
 /* Sets api->proxy; api_close_proxy() before the engine is closed. */
 MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);
-/* Whether there was one, whose end is then reported. */
+/* The same for api->calls. */
+MUST_CHECK int api_open_calls(struct api *api, struct loop *l, struct err *err);
+/* Whether there was one of the two, whose end is then reported; again until there is none. */
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
-/* The proxy belongs to the caller from now on, which has to end it; NULL: there is none. */
+/* One of the two, which belongs to the caller from now on and has to be ended by it; NULL: there is none left. */
 struct box_proxy *api_take_proxy(struct api *api);
 /* After a reload: refuses acquires that wait and that their callers could not ask for any more. */
 void api_check_waiting(struct api *api);

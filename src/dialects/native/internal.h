@@ -71,7 +71,13 @@ void api_box_url(const struct api_caller *caller, const struct pool_box *box,
                  char ret[2 * BOX_ADDRESS_MAX]);
 void api_pass(struct http_exchange *ex);
 
+/* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
+void api_ask_loss(void *ctx, struct box_proxy_loss *loss);
+void api_drop_loss(void *ctx, struct box_proxy_loss *loss);
+
 /* handlers */
+void api_call(struct http_exchange *ex);
+void api_call_port(struct http_exchange *ex);
 void api_acquire(struct http_exchange *ex);
 void api_release(struct http_exchange *ex);
 void api_renew(struct http_exchange *ex);

@@ -117,16 +117,15 @@ int api_open_proxy(struct api *api, struct loop *l, struct err *err)
 
 struct box_proxy *api_take_proxy(struct api *api)
 {
-    return TAKE_PTR(api->proxy);
+    return api->proxy != NULL ? TAKE_PTR(api->proxy) : TAKE_PTR(api->calls);
 }
 
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx)
 {
-    struct box_proxy *proxy = api->proxy;
+    struct box_proxy *proxy = api_take_proxy(api);
 
     if (proxy == NULL)
         return false;
-    api->proxy = NULL;
     box_proxy_close(proxy, on_closed, ctx);
     return true;
 }

@@ -27,8 +27,10 @@ static void put_breaker(struct json_out *o, const struct rt *rt,
                         const struct pool_profile_view *view)
 {
     json_begin_obj(o, "breaker");
-    /* No caller is refused while there are blank boxes, even if new ones cannot be made. */
-    json_put_bool(o, "open", view->is_open && view->by_state[POOL_BLANK] == 0);
+    /* No caller is refused while there are blank boxes, even if new ones cannot be made, nor when the next one
+     * is the trial. */
+    json_put_bool(o, "open",
+                  view->is_open && !view->is_trial_due && view->by_state[POOL_BLANK] == 0);
     json_put_u64(o, "failures", view->failures);
     json_put_str(o, "reason", str_is_empty(view->reason) ? NULL : view->reason);
     if (view->failures > 0 && view->retry_at_ns > rt_now(rt) && view->retry_at_ns != POOL_NEVER)

@@ -109,15 +109,15 @@ class AgentTest(unittest.TestCase):
         return answer.data
 
     def start(self, **fields):
-        answer = self.post("/v1/agent/processes", fields)
-        self.assertEqual(answer.status, 201, answer)
-        return answer.json["id"]
+        answer = self.post("/v1/agent/jobs", fields)
+        self.assertEqual(answer.status, 200, answer)
+        return answer.json["job"]
 
     def process(self, pid, what="", **kw):
-        return self.get(f"/v1/agent/processes/{pid}{what}", **kw)
+        return self.get(f"/v1/agent/jobs/{pid}{what}", **kw)
 
-    def wait(self, pid, timeout_ms=WAIT_S * 1000):
-        answer = self.post(f"/v1/agent/processes/{pid}/wait", {"timeout_ms": timeout_ms})
+    def wait(self, pid, timeout_s=WAIT_S):
+        answer = self.post(f"/v1/agent/jobs/{pid}/wait", {"timeout_s": timeout_s})
         self.assertEqual(answer.status, 200, answer)
         return answer.json
 

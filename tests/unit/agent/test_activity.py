@@ -1,4 +1,4 @@
-"""/v1/agent/activity: whoever would end the box for being idle is told what is at work in it."""
+"""/v1/agent/activity: whoever would end the box for being idle is shown what is at work in it."""
 
 import http.client
 import time
@@ -29,11 +29,11 @@ class Activity(AgentTest):
         started = time.monotonic()
         for path in ("/v1/sandbox", "/healthz", "/v1/agent", "/v1/agent/env", ACTIVITY):
             self.assertEqual(self.get(path).status, 200, path)
-        self.assertEqual(self.call("GET", "/v1/agent/processes", token="wrong").status, 401)
+        self.assertEqual(self.call("GET", "/v1/agent/jobs", token="wrong").status, 401)
         self.assertUnusedSince(started)
         self.assertFalse(self.is_busy())
         before = time.monotonic()
-        self.get("/v1/agent/processes")
+        self.get("/v1/agent/jobs")
         self.assertUsedSince(before)
 
     def test_the_token_is_needed(self):
@@ -44,7 +44,7 @@ class Activity(AgentTest):
     def test_a_command_that_runs(self):
         job = self.start(argv=["sh", "-c", "read x"], stdin=True)
         self.assertTrue(self.is_busy())
-        self.call("POST", f"/v1/agent/processes/{job}/stdin?eof=1", b"")
+        self.call("POST", f"/v1/agent/jobs/{job}/stdin?eof=1", b"")
         before = time.monotonic()
         wait_until(lambda: not self.is_busy(), "it ends")
         self.assertUsedSince(before - 1)  # it may have ended a moment earlier

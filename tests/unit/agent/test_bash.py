@@ -18,7 +18,7 @@ class Bash(AgentTest):
         self.assertEqual(self.bash("pwd", exec_dir="/tmp")["stdout"], "/tmp\n")
 
     def test_token(self):
-        for target in ("/v1/bash/exec", "/v1/agent/processes"):
+        for target in ("/v1/bash/exec", "/v1/agent/jobs"):
             self.assertEqual(self.post(target, {"command": "id"}, token=None).status, 401)
             self.assertEqual(self.post(target, {"command": "id"}, token="wrong").status, 401)
         answer = self.post("/v1/bash/exec", {"command": "true"}, token=None,
@@ -133,7 +133,7 @@ class Bash(AgentTest):
         data = self.bash("sleep 300 & echo $!")
         self.assertLess(time.monotonic() - started, at_most(20))
         self.assertTrue(is_alive(int(data["stdout"])))
-        self.call("DELETE", f"/v1/agent/processes/{data['command_id']}")
+        self.call("DELETE", f"/v1/agent/jobs/{data['command_id']}")
         wait_until(lambda: not is_alive(int(data["stdout"])), "what it left behind is dead")
 
     def test_sessions(self):

@@ -31,7 +31,7 @@ class Env(AgentTest):
         self.assertEqual(self.shell("echo ${LATE-none}"), "none\n")
         new = self.post("/v1/shell/sessions/create", {"id": "new"}).data["session_id"]
         self.assertEqual(self.shell("echo $LATE", id=new), "a b=c\n")
-        self.call("POST", f"/v1/agent/processes/{before}/stdin?eof=1", b"go\n")
+        self.call("POST", f"/v1/agent/jobs/{before}/stdin?eof=1", b"go\n")
         self.wait(before)
         self.assertEqual(self.process(before, "/output").body, b"none\n")
 

@@ -12,7 +12,6 @@
 #include "agent/file/glob.h"
 #include "agent/file/multipart.h"
 #include "agent/file/regex.h"
-#include "agent/file/result.h"
 #include "base/base64.h"
 
 /* --- base64 --- */
@@ -402,78 +401,6 @@ static void test_byte_range(void **state)
     }
 }
 
-/* --- the answer of a helper --- */
-
-static size_t give(struct file_result *r, const void *data, size_t len)
-{
-    const char *rest = NULL;
-
-    return file_result_feed(r, data, len, &rest);
-}
-
-static void test_result_in_pieces(void **state)
-{
-    struct file_result r;
-    struct file_head head;
-
-    (void) state;
-    file_head_init(&head, 404, 5);
-    file_result_init(&r, false);
-    for (size_t i = 0; i < sizeof(head); i++) {
-        assert_false(file_result_has_head(&r));
-        assert_int_equal(give(&r, (const char *) &head + i, 1), 0);
-    }
-    assert_true(file_result_has_head(&r));
-    assert_int_equal(give(&r, "he", 2), 0);
-    assert_false(file_result_is_done(&r));
-    assert_int_equal(give(&r, "llo", 3), 0);
-    assert_true(file_result_is_done(&r));
-    assert_string_equal(buf_str(&r.body), "hello");
-    file_result_fini(&r);
-}
-
-static void test_result_that_is_none(void **state)
-{
-    struct file_head good;
-    struct file_head bad[8];
-    struct file_result r;
-
-    (void) state;
-    file_head_init(&good, 200, 4);
-    good.size = 10;
-    good.start = 2;
-    good.end = 6;
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        bad[i] = good;
-    bad[0].magic++;
-    bad[1].status = 0;
-    bad[2].status = 100000;
-    bad[3].len = 5; /* more than the range has */
-    bad[4].start = 7;
-    bad[5].end = 11;
-    bad[6].mtime_ns = UINT32_MAX;
-    bad[7].size = UINT64_MAX;
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        file_result_init(&r, true);
-        assert_int_equal(give(&r, &bad[i], sizeof(bad[i])), 0);
-        assert_true(r.is_bad || !file_result_has_head(&r));
-        file_result_fini(&r);
-    }
-    file_result_init(&r, true);
-    assert_int_equal(give(&r, &good, sizeof(good)), 0);
-    assert_int_equal(give(&r, "abcd", 4), 4);
-    assert_true(file_result_is_done(&r));
-    assert_int_equal(give(&r, "e", 1), 0); /* more than announced */
-    assert_true(r.is_bad);
-    file_result_fini(&r);
-    file_head_init(&good, 200, FILE_RESULT_BODY_MAX + 1);
-    file_result_init(&r, false);
-    assert_int_equal(give(&r, &good, sizeof(good)), 0);
-    assert_true(r.is_bad);
-    assert_int_equal(r.body.cap, 0); /* nothing is reserved for bytes that are only announced */
-    file_result_fini(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,8 +418,6 @@ int main(void)
         cmocka_unit_test(test_regex_refused),
         cmocka_unit_test(test_regex_hostile),
         cmocka_unit_test(test_byte_range),
-        cmocka_unit_test(test_result_in_pieces),
-        cmocka_unit_test(test_result_that_is_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

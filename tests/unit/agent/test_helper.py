@@ -156,7 +156,7 @@ class Attack(HelperTest):
         os.symlink("/proc/self/fd/9", self.work / "fd")
         for path in ("/proc/self/fd/9", "/proc/self/fd/3", str(self.work / "fd"), "/proc/self/exe",
                      f"/proc/{self.agent.pid}/root"):
-            for target, field in (("/v1/agent/processes", "cwd"), ("/v1/bash/exec", "exec_dir"),
+            for target, field in (("/v1/agent/jobs", "cwd"), ("/v1/bash/exec", "exec_dir"),
                                   ("/v1/shell/exec", "exec_dir")):
                 answer = self.post(target, {"command": "pwd", field: path})
                 self.assertEqual(answer.status, 422, (target, path, answer))
@@ -176,7 +176,7 @@ class Devices(HelperTest):
     def test_null_is_not_what_somebody_put_there(self):
         self.assertEqual(self.run_as("readlink /proc/self/fd/0")[1], "/dev/null\n")
         self.run_as("rm /dev/null && ln -s /proc/self/fd/1 /dev/null", user="root")
-        answer = self.post("/v1/agent/processes", {"command": "readlink /proc/self/fd/0",
+        answer = self.post("/v1/agent/jobs", {"command": "readlink /proc/self/fd/0",
                                                    "user": "root"})
         self.assertEqual(answer.status, 500, answer)
         self.assertEqual(self.ask("read", file="/proc/meminfo").status, 200)
@@ -202,7 +202,7 @@ class Process(HelperTest):
         self.assertEqual([int(status[c], 16) for c in ("CapPrm", "CapEff", "CapInh")], [0, 0, 0])
         self.assertEqual(status["NoNewPrivs"], "1")
         self.assertEqual(os.stat(f"/proc/{child}/maps").st_uid, 0, "it can be looked into")
-        listed = self.get("/v1/agent/processes").json
+        listed = self.get("/v1/agent/jobs").json
         self.assertNotIn(str(child), str(listed))
 
     def test_a_client_that_hangs_up_ends_it(self):
@@ -221,7 +221,7 @@ class Process(HelperTest):
         third = self.connect()
         third.request("POST", "/v1/file/list", b'{"path": "/etc"}', {"Authorization": f"Bearer {TOKEN}"})
         self.assertTrue(self.ok("read", file="/etc/passwd")["content"])
-        wait_until(lambda: len(self.children()) == 2, "the short call is buried")
+        wait_until(lambda: len(self.children()) == 2, "the short call is reaped")
         self.assertEqual(select.select([third.sock], [], [], 0)[0], [])
         first.close()
         self.assertEqual(third.getresponse().status, 200)
@@ -254,7 +254,7 @@ class Process(HelperTest):
             response.read()
             self.assertEqual(response.status, 200 if i % 4 else 403)
         connection.close()
-        wait_until(lambda: self.children() == [], "the last is buried")
+        wait_until(lambda: self.children() == [], "the last is reaped")
         wait_until(lambda: self.descriptors() <= before, "descriptors")
 
     def test_uploads_and_downloads_that_break_off(self):
@@ -314,7 +314,7 @@ class Broken(HelperTest):
                 self.assertEqual(answer.status, 500, answer)
                 self.assertIn("helper", answer.json["message"])
         self.assertEqual(self.get("/healthz").status, 200)
-        wait_until(lambda: self.children() == [], "all are buried")
+        wait_until(lambda: self.children() == [], "all are reaped")
 
 
 class BrokenAnswer(Broken):

@@ -1,4 +1,4 @@
-"""SIGTERM with a grace: everything in the box is told, has time, and does not outlive it."""
+"""SIGTERM with a grace: everything in the box is notified, has time, and does not outlive it."""
 
 import signal
 import time

@@ -7,8 +7,8 @@ import time
 
 from agent_client import AgentTest, at_most, is_alive, main, wait_until
 
-PROCESSES = "/v1/agent/processes"
-# Each line prints the number of a process that does not hear what its group is told.
+JOBS = "/v1/agent/jobs"
+# Each line prints the number of a process that does not get what is sent to its group.
 IN_SESSION = "setsid sh -c 'echo $$; exec sleep 300' & "
 DEAF = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300; sleep 300' & "
 NESTED = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 300\" & wait' & "
@@ -40,32 +40,32 @@ class Strays(AgentTest):
     def test_kill(self):
         strays = self.begin(IN_SESSION + NESTED + OWN_GROUP + ORPHAN_IN_GROUP, 4)
         started = time.monotonic()
-        answer = self.call("DELETE", f"{PROCESSES}/{self.id}")
+        answer = self.call("DELETE", f"{JOBS}/{self.id}")
         self.assertEqual(answer.json["outcome"], "killed")
         self.gone(strays)
         self.assertLess(time.monotonic() - started, at_most(2))
 
     def test_timeout(self):
-        strays = self.begin(IN_SESSION + NESTED, 2, timeout_ms=1000)
+        strays = self.begin(IN_SESSION + NESTED, 2, timeout_s=1)
         self.assertEqual(self.wait(self.id)["outcome"], "timed_out")
         self.gone(strays)
 
     def test_those_that_do_not_listen(self):
         strays = self.begin(DEAF, 1)
-        self.call("DELETE", f"{PROCESSES}/{self.id}")
+        self.call("DELETE", f"{JOBS}/{self.id}")
         self.gone(strays)
         strays = self.begin(DEAF, 1, end="trap '' TERM; wait; sleep 300")
-        self.call("DELETE", f"{PROCESSES}/{self.id}")
+        self.call("DELETE", f"{JOBS}/{self.id}")
         self.gone(strays)
 
     def test_signal_kill(self):
         strays = self.begin(IN_SESSION + NESTED, 2)
-        self.post(f"{PROCESSES}/{self.id}/signal", {"signal": "SIGKILL"})
+        self.post(f"{JOBS}/{self.id}/signal", {"signal": "SIGKILL"})
         self.gone(strays)
 
     def test_other_signals_are_for_the_group(self):
         strays = self.begin(IN_SESSION, 1)
-        self.post(f"{PROCESSES}/{self.id}/signal", {"signal": "SIGHUP"})
+        self.post(f"{JOBS}/{self.id}/signal", {"signal": "SIGHUP"})
         self.assertEqual(self.wait(self.id)["outcome"], "killed")
         self.assertTrue(is_alive(strays[0]))
 
@@ -73,7 +73,7 @@ class Strays(AgentTest):
         strays = self.begin(IN_SESSION, 1)
         first = self.id
         others = self.begin(IN_SESSION + OWN_GROUP, 2)
-        self.call("DELETE", f"{PROCESSES}/{first}")
+        self.call("DELETE", f"{JOBS}/{first}")
         self.gone(strays)
         self.assertTrue(all(is_alive(p) for p in others))
         self.assertEqual(self.process(self.id).json["outcome"], "running")
@@ -96,7 +96,7 @@ class Strays(AgentTest):
                   '"$(declare -f f); f $(($1 + 1)); sleep 300" & wait; }; f 0')
         self.id = self.start(command=script)
         wait_until(lambda: len(self.tree()) > 60, "a deep tree")
-        self.call("DELETE", f"{PROCESSES}/{self.id}")
+        self.call("DELETE", f"{JOBS}/{self.id}")
         wait_until(lambda: not self.tree(), "nothing is left")
 
     def tree(self):

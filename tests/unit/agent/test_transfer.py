@@ -109,7 +109,7 @@ class TransferTest(FileTest):
         self.assertEqual(self.download(path, "&change_policy=abort").status, 200)
 
     def test_flat_memory(self):
-        """4 GiB down and 1 GiB up; a sanitizer's memory tells nothing, so less is moved there."""
+        """4 GiB down and 1 GiB up; a sanitizer's memory shows nothing, so less is moved there."""
         down, up = (256 * MIB, 64 * MIB) if IS_SANITIZED else (4096 * MIB, 1024 * MIB)
         path = self.root / "sparse"
         with open(path, "wb") as f:

@@ -45,7 +45,7 @@ class Commands(UserTest):
     def test_directories_are_entered_as_the_user(self):
         closed = self.root / "closed"
         closed.mkdir(mode=0o700)
-        for target, field in (("/v1/agent/processes", "cwd"), ("/v1/bash/exec", "exec_dir"),
+        for target, field in (("/v1/agent/jobs", "cwd"), ("/v1/bash/exec", "exec_dir"),
                               ("/v1/shell/exec", "exec_dir")):
             answer = self.post(target, {"command": "pwd", field: str(closed)})
             self.assertEqual(answer.status, 422, answer)
@@ -58,7 +58,7 @@ class Commands(UserTest):
                          f"4250\n4250 {EXTRA_GID} 4445\n/nonexistent\n")
         self.assertEqual(self.run_as("id -u; echo $HOME", user="user")[1], "1000\n/home/user\n")
         for name in ("nobody-here", "", "a:b", "x" * 64, "../etc"):
-            answer = self.post("/v1/agent/processes", {"command": "id", "user": name})
+            answer = self.post("/v1/agent/jobs", {"command": "id", "user": name})
             self.assertEqual(answer.status, 422, name)
 
     def test_streams_can_be_opened_again(self):
@@ -286,7 +286,7 @@ class NotRoot(AgentTest):
     def test_only_its_own_name(self):
         self.assertEqual(self.wait(self.start(command="id -u", user="nobody"))["exit_code"], 0)
         for name in ("root", "user"):
-            answer = self.post("/v1/agent/processes", {"command": "id", "user": name})
+            answer = self.post("/v1/agent/jobs", {"command": "id", "user": name})
             self.assertEqual((answer.status, answer.json["error"]["code"]), (403, "forbidden"))
         self.assertEqual(self.bash("id -u")["stdout"], "65534\n")
 

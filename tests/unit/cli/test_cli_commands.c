@@ -163,7 +163,7 @@ static void test_lease_commands(void **state)
 
     will_answer(&w, 200, "{\"sandbox_id\":\"a/b\",\"generation\":3,\"state\":\"parked\"}");
     RUN(&w, "release", "a/b", "-g", "3", "--destroy");
-    expect_request(&w, 0, "POST /v1/sandboxes/a%2Fb/release HTTP/1.1\r\n",
+    expect_request(&w, 0, "POST /v1/sandboxes/thread:a%2Fb/release HTTP/1.1\r\n",
                    "{\"generation\":3,\"destroy\":true}");
     assert_string_equal(w.out, "a/b is parked\n");
     finish(&w);

@@ -129,8 +129,9 @@ static void test_suggestions(void **state)
     static const char *const cases[][2] = {
         {"acquier", "did you mean 'sandpool acquire'?"},
         {"list", "did you mean 'sandpool ls'?"},
-        {"rm", "did you mean 'sandpool destroy'?"},
-        {"exec", "did you mean 'sandpool run --thread THREAD -- COMMAND'?"},
+        {"remove", "did you mean 'sandpool destroy'?"},
+        {"port-forwrd", "did you mean 'sandpool port-forward'?"},
+        {"ssh", "did you mean 'sandpool shell'?"},
         {"ver", "did you mean 'sandpool version'?"},
     };
     struct world w = {0};

@@ -170,7 +170,7 @@ class RunTest(AgentTest):
         self.assertEqual(self.leases.released(), [{"generation": 3, "destroy": True}])
 
     def running(self):
-        return [p for p in self.get("/v1/agent/processes").json["processes"]
+        return [p for p in self.get("/v1/agent/jobs").json["jobs"]
                 if p["outcome"] == "running"]
 
     def read_until(self, stream, wanted):

@@ -287,6 +287,12 @@ static void handle_parts(struct http_exchange *ex)
     http_wait_turn(ex, on_part);
 }
 
+static void handle_upgrade(struct http_exchange *ex)
+{
+    assert_non_null(fixture_of(ex)->on_upgrade);
+    fixture_of(ex)->on_upgrade(ex);
+}
+
 static bool is_operator(void *ctx, const struct http_peer *peer)
 {
     const struct fixture *f = ctx;
@@ -328,6 +334,8 @@ static const struct http_route routes[] = {
     {HTTP_METHOD_GET, "/mark", handle_mark, 0, 0, "counted"},
     {HTTP_METHOD_POST, "/mark", handle_mark, 0, 0, "counted, with a body"},
     {HTTP_METHOD_GET, "/parts", handle_parts, 0, 0, "2 MiB in parts, each when it is its turn"},
+    {HTTP_METHOD_GET, "/upgrade", handle_upgrade, 0, 0, "another protocol"},
+    {HTTP_METHOD_CONNECT, "*", handle_upgrade, 0, 0, "the same"},
     {HTTP_METHOD_GET, NULL, NULL, 0, 0, NULL},
 };
 

@@ -46,6 +46,7 @@ struct fixture {
     unsigned parts; /* of /parts */
     unsigned marks; /* answers of /mark, and the `id` of each */
     unsigned mark_ids[MARKS_MAX];
+    void (*on_upgrade)(struct http_exchange *ex); /* /upgrade and CONNECT */
     int guard_code;
     bool is_operator; /* connections from now on are an operator's; with share_percent only */
     struct http_peer peer;

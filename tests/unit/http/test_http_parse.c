@@ -307,7 +307,7 @@ static void test_router(void **state)
     char longest[300];
 
     (void) state;
-    router_check(table);
+    assert_false(router_check(table));
     assert_int_equal(route_index(HTTP_METHOD_GET, "/", &m), 0);
     assert_int_equal(route_index(HTTP_METHOD_GET, "/?a=/b", &m), 0);
     assert_int_equal(route_index(HTTP_METHOD_HEAD, "/v1/boxes/x%2Fy?z=1", &m), 1);

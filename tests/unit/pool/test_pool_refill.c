@@ -181,6 +181,7 @@ static void test_breaker(void **state)
     rig_advance(&rig, 30 * NS_PER_S);
     pool_get_profile(rig.pool, rig.now_ns, 0, &v);
     assert_true(v.is_open);
+    assert_true(v.is_trial_due);
     assert_string_equal(v.reason, "no such image");
     assert_int_equal(rig.facts[POOL_FACT_BREAKER_OPEN], 1);
     /* Refused when the circuit opened, long before its deadline; nobody waits, so nothing is
@@ -197,6 +198,8 @@ static void test_breaker(void **state)
     assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
     assert_string_equal(rig_reply(&rig, a)->reason, "no such image");
     assert_true(rig_reply(&rig, a)->u.reply.retry_after_ns > 0);
+    pool_get_profile(rig.pool, rig.now_ns, 0, &v);
+    assert_false(v.is_trial_due);
     rig.fail_create = false;
     rig_advance(&rig, 11 * NS_PER_S);
     a = rig_acquire(&rig, "u", "t4", 60 * NS_PER_S);

@@ -121,6 +121,7 @@ static void test_success_does_not_close_it(void **state)
     open_breaker();
     rig.hold.create = true;
     rig.now_ns = view().retry_at_ns;
+    assert_false(view().is_trial_due); /* the warm box is */
     a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &odd);
     /* the trial is a plain one */
     assert_string_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.sandbox_id, "");
@@ -140,7 +141,9 @@ static void test_without_plain_ones_it_is_the_trial(void **state)
     rig.config.profiles[0].warm_max = 0;
     rig_send(&rig, &ev);
     rig.fail_create = false;
+    assert_false(view().is_trial_due);
     rig.now_ns = view().retry_at_ns;
+    assert_true(view().is_trial_due);
     a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &odd);
     assert_int_equal(rig_code(&rig, a), SP_OK);
     assert_true(view().is_open);

@@ -1,0 +1,49 @@
+/* tar_read.h - reads a tar archive as it comes: ustar, pax and GNU's long names. It touches no file; whether a name is
+ * safe is decided by tar_unpack.c. */
+#ifndef AGENT_FILE_TAR_READ_H
+#define AGENT_FILE_TAR_READ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/file/error.h"
+#include "agent/file/tar_format.h"
+#include "base/buf.h"
+
+enum tar_result { TAR_ENTRY, TAR_END, TAR_BAD, TAR_GONE, TAR_RESULT_COUNT };
+
+struct tar_entry {
+    char type; /* enum tar_type, only of: file, links, directory, devices, FIFO */
+    char name[FILE_PATH_MAX];
+    char link[FILE_PATH_MAX];
+    uint64_t size; /* of its data; 0 for all but files */
+    mode_t mode;   /* of permissions */
+    uint64_t uid;
+    uint64_t gid;
+    int64_t mtime_s;
+    uint32_t mtime_ns;
+};
+
+struct tar_reader {
+    /* Bytes; 0 at the end, -1 when it is never reached. */
+    ssize_t (*read)(void *ctx, void *dst, size_t cap);
+    void *ctx;
+    /* The reader's. */
+    uint64_t left; /* data of the entry that was not read, without padding */
+    unsigned padding;
+    uint64_t entries;
+    const char *problem; /* of TAR_BAD: a sentence; static */
+    struct buf extra;    /* a header of names that is being read */
+};
+
+void tar_reader_init(struct tar_reader *r, ssize_t (*read)(void *ctx, void *dst, size_t cap),
+                     void *ctx);
+void tar_reader_fini(struct tar_reader *r);
+/* The next entry; what was not read of the one before is skipped. TAR_BAD: `ret` has the name as far as it is known.
+ * After TAR_END everything was read. */
+MUST_CHECK enum tar_result tar_reader_next(struct tar_reader *r, struct tar_entry *ret);
+/* Data of the entry; 0 at its end, -1 when the archive ends before. */
+MUST_CHECK ssize_t tar_reader_data(struct tar_reader *r, void *dst, size_t cap);
+
+#endif

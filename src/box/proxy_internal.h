@@ -1,0 +1,72 @@
+/* proxy_internal.h - what the files of the proxy share. */
+#ifndef BOX_PROXY_INTERNAL_H
+#define BOX_PROXY_INTERNAL_H
+
+#include "base/map.h"
+#include "box/address.h"
+#include "box/proxy.h"
+#include "box/proxy_events.h"
+#include "box/proxy_load.h"
+#include "loop/httpc.h"
+
+enum { PROXY_HEADERS_MAX = 128, PROXY_REASON_MAX = 160 };
+
+struct box_proxy {
+    struct box_proxy_config config;
+    struct httpc *http;
+    struct map boxes;   /* struct proxy_load: those with requests */
+    struct map callers; /* likewise */
+    uint64_t passages;  /* those requests */
+    struct list judged; /* of them: those that wait for what became of their box */
+    bool is_leaving;    /* closes itself after the last */
+    bool is_closing;
+    void (*on_closed)(void *ctx);
+    void *closed_ctx;
+};
+
+struct passage {
+    struct httpc_request up;
+    struct box_proxy *p;
+    struct http_exchange *ex; /* NULL: the client has gone */
+    struct proxy_load *box;
+    struct proxy_load *caller;
+    struct list_node link; /* of the box's */
+    struct rt_timer timer;
+    uint64_t moved_ns; /* when something last came from either side */
+    uint64_t idle_ns;
+    struct buf url;
+    struct buf text; /* of the headers */
+    const char *headers[PROXY_HEADERS_MAX + 4];
+    uint16_t port;     /* of the box's loopback; 0: its agent */
+    struct buf tunnel; /* to the port: the agent's URL */
+    char tunnel_key[24];
+    char tunnel_auth[BOX_TOKEN_MAX + 32];
+    const char *tunnel_headers[2];
+    struct box_proxy_loss loss;
+    struct list_node judged; /* in the proxy's, while that is found out */
+    char reason[PROXY_REASON_MAX];
+    enum proxy_stream stream;
+    bool is_begun;    /* the answer */
+    bool is_bodyless; /* it has none: it is given when it is over */
+    bool is_timed_out;
+    bool is_no_answer; /* the answer: it is not passed on */
+    bool is_foreign;   /* what answers is no agent of ours */
+    bool is_torn;      /* a part of an event has been passed on */
+    bool has_end;      /* the event `end` has */
+    bool is_cut;       /* its box is gone: `reason` */
+};
+
+/* proxy.c */
+void passage_free(struct passage *g);
+
+/* proxy_request.c: false when something in it has no place in a request. */
+bool proxy_make_request(struct passage *g, const struct box_proxy_to *to);
+
+/* proxy_loss.c */
+/* False when it is no loss, or nobody is to be asked: answer it otherwise. True: it will be answered and freed, or is
+ * already. */
+bool proxy_loss_begin(struct passage *g, int result);
+/* Nobody can be asked any more: ends all that wait. */
+void proxy_loss_stop(struct box_proxy *p);
+
+#endif

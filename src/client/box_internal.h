@@ -1,0 +1,33 @@
+/* box_internal.h - what the files of box.h share. */
+#ifndef CLIENT_BOX_INTERNAL_H
+#define CLIENT_BOX_INTERNAL_H
+
+#include <sys/socket.h>
+
+#include "client/internal.h"
+#include "sandpool/box.h"
+
+enum { BOX_PIECE = 64 * 1024 };
+
+struct sp_box {
+    struct sockaddr_storage address;
+    socklen_t address_len;
+    char url[256];       /* or the path of the daemon's socket: for messages */
+    char authority[193]; /* of the url: host and port */
+    char prefix[256];    /* of every target, without a last '/' */
+    char token[65];
+    int fd; /* -1: not connected */
+    bool is_connecting;
+    bool is_busy;
+    uint64_t used_ms; /* when the last call ended */
+    struct buf request;
+    size_t sent;
+    bool is_chunked;   /* the body that is being written */
+    bool is_body_open; /* more of it may come */
+    bool wants_raw;
+    bool has_answer; /* `answer` is initialised */
+    struct answer answer;
+    char *piece;
+};
+
+#endif

@@ -1,0 +1,190 @@
+"""`sandpool` for people who know docker and kubectl: commands, jobs, files and ports of real boxes, through the daemon."""
+
+import http.client
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+from harness import BIN, WAIT_S, main, wait_until
+from oci_case import BoxCase
+
+COUNT = "for i in $(seq 1000); do echo line-$i; sleep 0.003; done"
+COUNTED = "".join(f"line-{i}\n" for i in range(1, 1001))
+
+
+class CommandLine(BoxCase):
+    profiles = {"default": {"warm": {"min": 0, "max": 1}, "ttl_s": 3600, "park_timeout_s": 600}}
+
+    def setUp(self):
+        self.thread = self.id().rsplit(".", 1)[-1].replace("_", "-")
+        self.box = self.acquire(self.thread)
+        self.dir = pathlib.Path(self.home) / self.thread
+        self.dir.mkdir()
+
+    def popen(self, *args, **options):
+        child = subprocess.Popen([BIN / "sandpool", "--socket", self.server.socket, *map(str, args)], cwd=self.dir, **options)
+        self.addCleanup(self.reap, child)
+        return child
+
+    @staticmethod
+    def reap(child):
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
+    def sandpool(self, *args, stdin=b"", expect=0):
+        done = subprocess.run([BIN / "sandpool", "--socket", self.server.socket, *map(str, args)], cwd=self.dir,
+                              input=stdin, capture_output=True, timeout=WAIT_S)
+        self.assertEqual(done.returncode, expect, (args, done.stdout, done.stderr))
+        return done
+
+    # --- commands ---
+
+    def test_exec(self):
+        done = self.sandpool("exec", self.thread, "--", "sh", "-c", "echo out; echo err >&2; exit 3", expect=3)
+        self.assertEqual((done.stdout, done.stderr), (b"out\n", b"err\n"))
+        # by id, by user and thread; options on both sides; input only when it is asked for
+        self.assertEqual(self.sandpool("exec", self.box.id, "cat", stdin=b"x").stdout, b"")
+        self.assertEqual(self.sandpool("exec", f"default/{self.thread}", "-i", "--", "cat", stdin=b"x").stdout, b"x")
+        done = self.sandpool("exec", "-e", "A=1", "-C", "/tmp", "--user", "root", self.thread, "--", "sh", "-c",
+                             "echo $A; pwd; id -u")
+        self.assertEqual(done.stdout, b"1\n/tmp\n0\n")
+        self.sandpool("exec", "--timeout", "200ms", self.thread, "sleep", "1000", expect=124)
+        self.sandpool("exec", self.thread, "nosuchcommand", expect=127)
+        done = self.sandpool("exec", "nosuchthread", "true", expect=125)
+        self.assertIn(b"has no sandbox", done.stderr)
+
+    def test_terminal(self):
+        here, there = pty.openpty()
+        child = self.popen("shell", self.thread, stdin=there, stdout=there, stderr=there, start_new_session=True)
+        os.close(there)
+        self.addCleanup(os.close, here)
+        seen = b""
+
+        def read_until(pattern, what):
+            nonlocal seen
+            deadline = time.monotonic() + WAIT_S
+            while not re.search(pattern, seen):
+                self.assertLess(time.monotonic(), deadline, (what, seen))
+                if select.select([here], [], [], 1)[0]:
+                    seen += os.read(here, 4096)
+
+        os.write(here, b"tty; echo $((6*7))\n")
+        read_until(rb"/dev/pts/\d+\r\n42\r\n", "it is a terminal")
+        os.write(here, b"sleep 1000\n")
+        read_until(rb"sleep 1000\r\n", "it sleeps")
+        os.write(here, b"\x03")  # Ctrl-C is the shell's, not ours; what was typed before it is dropped
+        read_until(rb"\^C[^$]*\$ ", "the shell asks again")
+        os.write(here, b"echo st'ill' here\n")
+        read_until(rb"still here\r\n", "the shell lives")
+        os.write(here, b"exit 5\n")
+        wait_until(lambda: child.poll() is not None, "the shell has ended")
+        self.assertEqual(child.returncode, 5)
+
+    def test_jobs(self):
+        job = self.sandpool("exec", "-d", self.thread, "--", "sh", "-c", "echo a; echo b >&2; exec sleep 1000").stdout.strip().decode()
+        follower = self.popen("logs", "-f", self.thread, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual((follower.stdout.readline(), follower.stderr.readline()), (b"a\n", b"b\n"))
+        self.assertRegex(self.sandpool("jobs", self.thread).stdout.decode(), rf"(?m)^{job} +running .*sleep 1000")
+        self.assertIn(b"killed SIGTERM", self.sandpool("kill", self.thread, job).stdout)
+        self.assertEqual(follower.wait(WAIT_S), 0)
+        done = self.sandpool("logs", self.box.id, job)
+        self.assertEqual((done.stdout, done.stderr), (b"a\n", b"b\n"))
+        self.assertIn(b"no such job", self.sandpool("logs", self.thread, "999", expect=1).stderr)
+        self.sandpool("kill", self.thread, "x", expect=2)
+
+    def test_daemon_killed_in_the_middle(self):
+        child = self.popen("exec", self.thread, "--", "sh", "-c", COUNT, bufsize=0, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+        begun = child.stdout.read(1000)
+        self.server.kill()
+        self.server.start()
+        type(self).pool = self.server.client()
+        out, err = child.communicate(timeout=WAIT_S)
+        self.assertEqual((begun + out).decode(), COUNTED, err)
+        self.assertEqual(child.returncode, 0, err)
+
+    def test_box_lost(self):
+        child = self.popen("exec", self.thread, "--", "sh", "-c", "echo on; sleep 1000", bufsize=0, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+        self.assertEqual(child.stdout.readline(), b"on\n")
+        self.sandpool("rm", self.thread)
+        out, err = child.communicate(timeout=WAIT_S)
+        self.assertEqual((child.returncode, out), (125, b""), err)
+        self.assertNotEqual(err, b"")
+
+    # --- files ---
+
+    def test_files(self):
+        data = os.urandom(3_000_000)
+        (self.dir / "odd name %41.bin").write_bytes(data)
+        (self.dir / "odd name %41.bin").chmod(0o750)
+        self.sandpool("cp", "odd name %41.bin", f"{self.thread}:")
+        self.assertEqual(self.sandpool("exec", self.thread, "stat", "-c", "%a %s", "odd name %41.bin").stdout, b"750 3000000\n")
+        self.sandpool("cp", f"{self.thread}:odd name %41.bin", "back")
+        self.assertEqual((self.dir / "back").read_bytes(), data)
+        self.assertEqual((self.dir / "back").stat().st_mode & 0o777, 0o750)
+        self.sandpool("cp", "-", f"{self.thread}:/tmp/deep/er/in.txt", stdin=b"from a pipe")
+        self.assertEqual(self.sandpool("cp", f"{self.thread}:/tmp/deep/er/in.txt", "-").stdout, b"from a pipe")
+        self.assertIn(b"there is no 'nosuch'", self.sandpool("cp", f"{self.thread}:nosuch", ".", expect=1).stderr)
+        self.assertIn(b"No such file", self.sandpool("cp", "nosuch", f"{self.thread}:", expect=1).stderr)
+        self.sandpool("cp", "a", "b", expect=2)
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["back", "odd name %41.bin"], "no part is left")
+
+    def test_trees(self):
+        tree = self.dir / "tree"
+        (tree / "sub").mkdir(parents=True)
+        (tree / "sub" / "a").write_text("1")
+        (tree / "link").symlink_to("sub/a")
+        self.sandpool("cp", "tree", f"{self.thread}:")  # into a directory that exists: as an entry
+        self.sandpool("cp", "tree/", f"{self.thread}:other")  # to one that does not: as that
+        found = self.sandpool("exec", self.thread, "--", "sh", "-c", "find . | sort; readlink other/link; cat tree/link").stdout
+        self.assertEqual(found.decode().split(), [".", "./other", "./other/link", "./other/sub", "./other/sub/a", "./tree",
+                                                  "./tree/link", "./tree/sub", "./tree/sub/a", "sub/a", "1"])
+        self.sandpool("cp", f"{self.thread}:/workspace/tree", "back")
+        self.assertEqual((self.dir / "back" / "link").read_text(), "1")
+        self.assertEqual(os.readlink(self.dir / "back" / "link"), "sub/a")
+
+    # --- ports ---
+
+    def test_port_forward(self):
+        self.sandpool("exec", self.thread, "--", "sh", "-c", "echo page > index.html")
+        self.sandpool("exec", "-d", self.thread, "--", "python3", "-m", "http.server", "--bind", "127.0.0.1", "8000")
+        child = self.popen("port-forward", self.thread, ":8000", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        port = int(re.match(rb"127\.0\.0\.1:(\d+) -> ", child.stdout.readline()).group(1))
+
+        def get():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+            try:
+                connection.request("GET", "/index.html")
+                return connection.getresponse().read()
+            except (OSError, http.client.HTTPException):  # not listening yet
+                return None
+            finally:
+                connection.close()
+
+        wait_until(lambda: get() == b"page\n", "the server in the box answers")
+        self.assertEqual([get() for _ in range(20)], [b"page\n"] * 20)
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(WAIT_S), 0)
+
+    # --- many ---
+
+    def test_destroy_several_and_all(self):
+        self.acquire("second")
+        self.assertIn(b"add --yes", self.sandpool("rm", "--all", expect=2).stderr)
+        self.sandpool("rm", self.thread, "second")
+        self.acquire("third")
+        self.sandpool("rm", "--all", "--yes")
+        self.assertEqual(self.sandpool("ps", "-q", "--state", "leased").stdout, b"")
+
+
+if __name__ == "__main__":
+    main()

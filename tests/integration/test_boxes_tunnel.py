@@ -1,0 +1,115 @@
+"""Upgraded connections into real boxes without a network: a terminal through the daemon's address, and a server inside."""
+
+import asyncio
+import base64
+import http.client
+import json
+import os
+import socket
+import sys
+import urllib.parse
+
+from harness import WAIT_S, free_port, main, wait_until
+from oci_case import BoxCase
+
+sys.path.append("/usr/lib/python3/dist-packages")  # the system's, also for another Python
+try:
+    import websockets
+except ImportError:
+    websockets = None
+sys.path.pop()
+
+ALICE = "alice-token-of-32-characters-xxxx"
+PORT = free_port()
+
+
+class Tunnels(BoxCase):
+    profiles = {"default": {"warm": {"min": 0, "max": 1}, "network": "none"}}
+    config = {"tcp": {"listen": f"127.0.0.1:{PORT}", "tokens": {"alice": ALICE}}}
+
+    def request(self, address, method, target, body=None, token=None):
+        c = http.client.HTTPConnection(*address, timeout=WAIT_S)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        c.request(method, target, json.dumps(body) if body is not None else None, headers)
+        response = c.getresponse()
+        text = response.read()
+        c.close()
+        return response.status, json.loads(text) if text[:1] == b"{" else text
+
+    def lease(self):
+        status, lease = self.request(("127.0.0.1", PORT), "POST", "/v1/acquire", {"thread_id": "t"}, ALICE)
+        self.assertEqual(status, 200, lease)
+        return urllib.parse.urlsplit(lease["sandbox_url"]).path
+
+    def start(self, base, **fields):
+        """Either name of the route."""
+        for name in ("jobs", "processes"):
+            status, job = self.request(("127.0.0.1", PORT), "POST", f"{base}/v1/agent/{name}", fields)
+            if status < 300:
+                return job.get("job") or job["id"]
+        self.fail(job)
+
+    def test_terminal_through_the_daemon(self):
+        if websockets is None:
+            self.skipTest("python3-websockets is not installed")
+        base = self.lease()
+        job = self.start(base, command="stty -echo; echo ready; read x; echo got $x; exit 5", pty={"cols": 80, "rows": 24})
+
+        async def run():
+            url = f"ws://127.0.0.1:{PORT}{base}/v1/agent/jobs/{job}/attach"
+            async with websockets.connect(url, open_timeout=WAIT_S) as ws:
+                out = b""
+                while b"ready" not in out:
+                    out += await asyncio.wait_for(ws.recv(), WAIT_S)
+                await ws.send(b"\0word\n")
+                while True:
+                    message = await asyncio.wait_for(ws.recv(), WAIT_S)
+                    if isinstance(message, str):
+                        return out, json.loads(message)
+                    out += message
+        out, end = asyncio.run(run())
+        self.assertIn(b"got word", out)
+        self.assertEqual((end["event"], end["exit_code"]), ("end", 5))
+
+    def test_the_end_of_the_box_ends_it(self):
+        base = self.lease()
+        job = self.start(base, command="sleep 1000")
+        s = socket.create_connection(("127.0.0.1", PORT), timeout=WAIT_S)
+        self.addCleanup(s.close)
+        key = base64.b64encode(os.urandom(16)).decode()
+        s.sendall(f"GET {base}/v1/agent/jobs/{job}/attach HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                  f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode())
+        self.assertTrue(s.recv(4096).startswith(b"HTTP/1.1 101"))
+        self.destroy_all()
+        try:
+            while s.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+
+    def test_server_inside(self):
+        box = self.acquire("p")
+        there = (box.url.hostname, box.url.port)
+        token = box.lease["token"]
+        box.run(["mkdir", "-p", "/tmp/www"])
+        box.run(["sh", "-c", "echo hello from inside > /tmp/www/index.html"])
+        for name in ("jobs", "processes"):
+            status, _ = self.request(there, "POST", f"/v1/agent/{name}", {
+                "command": "exec python3 -m http.server 8000 --bind 127.0.0.1 --directory /tmp/www"}, token)
+            if status < 300:
+                break
+
+        def ports():
+            return self.request(there, "GET", "/v1/agent/ports", token=token)[1]["ports"]
+        wait_until(lambda: [p for p in ports() if p["port"] == 8000], "it listens")
+        self.assertEqual([(p["address"], p["port"]) for p in ports()], [("127.0.0.1", 8000)])
+        c = http.client.HTTPConnection(*there, timeout=WAIT_S)
+        self.addCleanup(c.close)
+        c.set_tunnel("127.0.0.1", 8000, {"Authorization": f"Bearer {token}"})
+        for _ in range(3):
+            c.request("GET", "/index.html")
+            self.assertEqual(c.getresponse().read(), b"hello from inside\n")
+
+
+if __name__ == "__main__":
+    main()
