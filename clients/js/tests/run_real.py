@@ -66,9 +66,10 @@ class Real(BoxCase):
         self.addCleanup(control.close)
         env = {**os.environ, "SANDPOOL_SOCKET": str(self.server.socket), "SANDPOOL_TEST_CONTROL": str(path),
                "SANDPOOL_TEST_TCP": f"http://127.0.0.1:{self.port}", "SANDPOOL_TEST_TOKEN": TOKEN}
-        files = sorted((HERE / "real").glob("*.mjs"))
-        only = os.environ.get("SANDPOOL_TEST_ONLY")
-        run_tests(self, [f for f in files if f.name not in ("case.mjs",) and (only is None or only in f.name)], 560, env)
+        # One after the other: they restart the daemon.
+        for name in os.environ.get("SANDPOOL_TEST_ONLY", "commands files live readme").split():
+            with self.subTest(name):
+                run_tests(self, [HERE / "real" / f"{name}.mjs"], 280, env)
 
 
 if __name__ == "__main__":
