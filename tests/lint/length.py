@@ -24,6 +24,21 @@ def functions(text):
             start = None
 
 
+JS_FUNCTION = re.compile(r"^( *)(?:export |default |static |async ?)*(?:function\b\*? ?)?\*? ?([\w$.\[\]]*)\(.*\) \{$")
+JS_BLOCKS = {"if", "for", "while", "switch", "catch", "with"}
+
+
+def js_functions(text):
+    """(name, first line, length): functions and methods end at a brace in the column where they begin."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        match = JS_FUNCTION.match(line)
+        if match is None or match.group(2) in JS_BLOCKS:
+            continue
+        end = next((j for j in range(i + 1, len(lines)) if lines[j].startswith(match.group(1) + "}")), i)
+        yield match.group(2) or "function", i + 1, end - i - 1
+
+
 def main():
     root = sys.argv[1]
     offences = []
@@ -37,7 +52,11 @@ def main():
             limit = TICK_MAX if name.endswith("_tick") else FUNCTION_MAX
             if length > limit:
                 offences.append((path, line, f"{name}() has {length} lines, {limit} are allowed"))
-    scripts = tree.files(root, endings=(".py",))
+    for path in tree.js_files(root):
+        for name, line, length in js_functions(tree.read(root, path)):
+            if length > FUNCTION_MAX:
+                offences.append((path, line, f"{name}() has {length} lines, {FUNCTION_MAX} are allowed"))
+    scripts = tree.files(root, endings=(".py", *tree.JS))
     for path in scripts:
         count = tree.read(root, path).count("\n")
         if count > FILE_MAX:

@@ -5,7 +5,8 @@ import re
 import sys
 
 C_DIRS = ("src", "include", "pool", "store", "tests", "bench")
-SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__"}
+JS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
+SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__", "node_modules"}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
 
@@ -23,6 +24,10 @@ def files(root, dirs=(".",), endings=None):
 
 def c_files(root):
     return files(root, C_DIRS, (".c", ".h"))
+
+
+def js_files(root):
+    return files(root, ("clients",), JS)
 
 
 def read(root, path):

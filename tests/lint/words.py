@@ -1,5 +1,5 @@
-"""Words that must not be in the tree: marks of unfinished work, names of the machine it was written on, and in C sources,
-documents, and comments and docstrings of Python, words that have a standard technical one.
+"""Words that must not be in the tree: marks of unfinished work, names of the machine it was written on, and in C and
+JavaScript, documents, and comments and docstrings of Python, words that have a standard technical one.
 
 The machine's names (package hosts, the place of the clone) are asked from the machine, never listed here."""
 
@@ -74,7 +74,7 @@ def python_prose(text):
 
 
 def prose(root):
-    for path in tree.c_files(root) + tree.files(root, endings=".md"):
+    for path in tree.c_files(root) + tree.js_files(root) + tree.files(root, endings=".md"):
         yield path, enumerate(tree.read(root, path).split("\n"), 1)
     for path in tree.files(root, ("tests", "clients", "bench"), (".py",)):
         yield path, python_prose(tree.read(root, path))

@@ -1,0 +1,430 @@
+/// <reference types="node" />
+import type { Readable } from 'node:stream';
+import type { Socket } from 'node:net';
+
+export interface ClientOptions {
+  /** Of a daemon on TCP. */
+  token?: string;
+  /** Until a call is answered; 60 by default. */
+  timeoutS?: number;
+  /** How long a broken stream is opened again without a sign of life; 30 by default. */
+  reconnectS?: number;
+}
+
+export interface Mount {
+  hostPath: string;
+  containerPath: string;
+  readOnly?: boolean;
+}
+
+export interface Limits {
+  memory?: string | number;
+  cpus?: number;
+  pids?: number;
+}
+
+export interface AcquireOptions {
+  userId?: string;
+  profile?: string;
+  sandboxId?: string;
+  /** How long the daemon may look for a sandbox. */
+  waitS?: number;
+  /** Life of the lease without a renewal. */
+  ttlS?: number;
+  idleTimeoutS?: number;
+  envs?: Record<string, string>;
+  mounts?: Mount[];
+  limits?: Limits;
+  metadata?: Record<string, unknown>;
+  /** true by default: the lease is renewed while it is held. */
+  autoRenew?: boolean;
+  signal?: AbortSignal;
+}
+
+/** One sandbox as the daemon saw it at one moment. */
+export class Sandbox {
+  private constructor();
+  readonly sandboxId: string | null;
+  readonly generation: number;
+  readonly boxId: string;
+  readonly state: string;
+  readonly profile: string;
+  readonly userId: string | null;
+  readonly threadId: string | null;
+  readonly sandboxUrl: string | null;
+  readonly createdAt: Date | null;
+  readonly expiresAt: Date | null;
+  readonly source: string | null;
+  /** What the backend says; null: not asked, or it cannot say. */
+  readonly alive: boolean | null;
+  readonly why: string | null;
+  readonly report: string | null;
+  readonly metadata: Record<string, unknown>;
+  /** Not shown when the sandbox is printed. */
+  readonly token: string | null;
+  /** What a request to `sandboxUrl` must carry. */
+  readonly headers: Record<string, string>;
+}
+
+/** The public id of a thread, as the daemon computes it. */
+export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
+
+/** Talks to one daemon: `/path`, `unix:/path` or `http://host:port`; by default $SANDPOOL_SOCKET, else /run/sandpool/sandpool.sock. */
+export class Client {
+  constructor(address?: string, options?: ClientOptions);
+  constructor(options: ClientOptions & { address?: string });
+  /** A sandbox for the thread: its own again if it has one, else a warm one, else a new one. */
+  acquire(threadId?: string | null, options?: AcquireOptions): Promise<Box>;
+  /** A sandbox that is leased already, by its id or `thread:USER/THREAD`. Not renewed unless asked for. */
+  open(id: string, options?: { autoRenew?: boolean; ttlS?: number }): Promise<Box>;
+  get(id: string, options?: { askBackend?: boolean }): Promise<Sandbox>;
+  renew(id: string, options?: { generation?: number; ttlS?: number }): Promise<Sandbox>;
+  release(id: string, options?: { generation?: number; destroy?: boolean }): Promise<Sandbox>;
+  destroy(id: string, options?: { generation?: number; quick?: boolean }): Promise<Sandbox>;
+  list(filters?: { state?: string; profile?: string; userId?: string; threadId?: string }): AsyncGenerator<Sandbox, void, void>;
+  pool(): Promise<Record<string, unknown>>;
+  version(): Promise<Record<string, unknown>>;
+  doctor(): Promise<Record<string, unknown>>;
+  pause(): Promise<Record<string, unknown>>;
+  resume(): Promise<Record<string, unknown>>;
+  drain(options?: { evictParked?: boolean }): Promise<Record<string, unknown>>;
+  reconcile(): Promise<Record<string, unknown>>;
+  reload(): Promise<Record<string, unknown>>;
+  /** Closes the connections that are kept. */
+  close(): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A line for the shell, or arguments. */
+export type Command = string | string[];
+
+export type Outcome =
+  | 'running' | 'exited' | 'signalled' | 'timed_out' | 'killed' | 'oom' | 'sandbox_lost' | 'transport_lost';
+
+export interface CommandOptions {
+  cwd?: string;
+  env?: Record<string, string>;
+  user?: string;
+  tag?: string;
+  /** The command is killed then, with its group; 0: never. 60 by default for run(), 0 for start(). */
+  timeoutS?: number;
+  signal?: AbortSignal;
+}
+
+export interface RunOptions<Data extends string | Buffer = string> extends CommandOptions {
+  stdin?: string | Uint8Array;
+  /** Bytes of each stream that the result keeps, half of the beginning and half of the end; 1 MiB by default. */
+  maxOutput?: number;
+  /** A promise that is returned is awaited before the next piece. */
+  onStdout?: (data: Data) => unknown;
+  onStderr?: (data: Data) => unknown;
+  /** The command ends when the connection does, also that of a daemon which is restarted. */
+  killOnDisconnect?: boolean;
+  encoding?: Data extends string ? 'utf-8' : 'buffer';
+}
+
+export interface Spill {
+  job: string;
+  stdoutBytes: number;
+  stderrBytes: number;
+}
+
+/** What a command came to. */
+export class Result<Data extends string | Buffer = string> {
+  private constructor();
+  readonly outcome: Exclude<Outcome, 'running'>;
+  /** null unless it exited. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdout: Data;
+  readonly stderr: Data;
+  readonly truncated: boolean;
+  /** Of a truncated output: where the whole is, as far as it is kept. */
+  readonly spill: Spill | null;
+  readonly durationMs: number;
+  readonly job: string | null;
+  /** Why a sandbox or a connection was lost. */
+  readonly message: string | null;
+  /** Whether it exited with status 0. */
+  readonly ok: boolean;
+  /** Returns the result of a success; throws CommandFailed, SandboxLost or TransportLost. */
+  check(): this;
+}
+
+export interface StartOptions extends CommandOptions {
+  /** true: an input for send() is kept open. */
+  stdin?: boolean;
+  pty?: { cols: number; rows: number };
+}
+
+export interface ShellOptions extends CommandOptions {
+  cols?: number;
+  rows?: number;
+  command?: Command;
+  /** close() leaves the shell running. */
+  keep?: boolean;
+  /** The shell ends with the connection, whatever ended that. */
+  killOnDisconnect?: boolean;
+}
+
+export interface AttachOptions {
+  offset?: number;
+  stderrOffset?: number;
+  killOnDisconnect?: boolean;
+  killOnClose?: boolean;
+  signal?: AbortSignal;
+}
+
+/** A sandbox that is ours until it is released. */
+export class Box {
+  private constructor();
+  readonly client: Client;
+  readonly id: string;
+  readonly sandbox: Sandbox;
+  readonly sandboxUrl: string;
+  readonly headers: Record<string, string>;
+  readonly files: Files;
+  readonly ports: Ports;
+  /** Why the lease is not renewed any more, if that is so. */
+  readonly leaseError: Error | null;
+  run(command: Command, options?: RunOptions<string>): Promise<Result<string>>;
+  run(command: Command, options: RunOptions<Buffer> & { encoding: 'buffer' }): Promise<Result<Buffer>>;
+  start(command: Command, options?: StartOptions): Promise<Job>;
+  job(id: string): Promise<Job>;
+  jobs(): Promise<Job[]>;
+  shell(options?: ShellOptions): Promise<Terminal>;
+  attach(job: Job | string, options?: AttachOptions): Promise<Terminal>;
+  renew(ttlS?: number): Promise<Sandbox>;
+  release(options?: { destroy?: boolean }): Promise<Sandbox>;
+  destroy(options?: { quick?: boolean }): Promise<Sandbox>;
+  /** Holds it no longer in this program: nothing is renewed, nothing is released. */
+  detach(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** How a job ended, or that it runs. */
+export class JobEnd {
+  private constructor();
+  readonly outcome: Outcome;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly durationMs: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly message: string | null;
+  readonly isRunning: boolean;
+  readonly ok: boolean;
+  check(): this;
+}
+
+export interface OutputPart {
+  stream: 'stdout' | 'stderr';
+  offset: number;
+  data: Buffer;
+  /** Bytes from `offset` on that are not kept any more; `data` is empty then. */
+  gap: number;
+}
+
+export interface OutputOptions {
+  stream?: 'stdout' | 'stderr' | 'both';
+  offset?: number;
+  stderrOffset?: number;
+  /** true by default: until the job ends. */
+  follow?: boolean;
+  signal?: AbortSignal;
+}
+
+/** A process that goes on by itself: it outlives its caller and a restart of the daemon. */
+export class Job {
+  private constructor();
+  readonly box: Box;
+  readonly id: string;
+  readonly pid: number | null;
+  readonly command: string | null;
+  readonly tag: string | null;
+  readonly pty: boolean;
+  readonly startedAt: string | null;
+  poll(options?: { signal?: AbortSignal }): Promise<JobEnd>;
+  /** Throws DeadlineExceeded when the time is over; 0 asks once. */
+  wait(options?: { timeoutS?: number; signal?: AbortSignal }): Promise<JobEnd>;
+  kill(): Promise<JobEnd>;
+  output(options?: OutputOptions): AsyncGenerator<OutputPart, void, void>;
+  send(data: string | Uint8Array, options?: { eof?: boolean; signal?: AbortSignal }): Promise<void>;
+  closeStdin(): Promise<void>;
+  signal(name: string): Promise<void>;
+  resize(cols: number, rows: number): Promise<void>;
+  attach(options?: AttachOptions): Promise<Terminal>;
+}
+
+/** A job and one connection for its output, input, resize and signals. */
+export class Terminal implements AsyncIterable<OutputPart> {
+  private constructor();
+  readonly job: Job;
+  readonly end: JobEnd | null;
+  [Symbol.asyncIterator](): AsyncGenerator<OutputPart, void, void>;
+  write(data: string | Uint8Array): Promise<void>;
+  closeStdin(): Promise<void>;
+  signal(name: string): Promise<void>;
+  resize(cols: number, rows: number): Promise<void>;
+  /** Joins it with streams, such as process.stdin and process.stdout, until the job ends. */
+  connectTo(input: NodeJS.ReadableStream | null, output: NodeJS.WritableStream, errors?: NodeJS.WritableStream): Promise<JobEnd>;
+  /** How the job ended. Output that nobody reads is discarded. */
+  wait(): Promise<JobEnd>;
+  close(options?: { kill?: boolean }): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface FileOptions {
+  /** 'root': as root of the sandbox. */
+  user?: string;
+  signal?: AbortSignal;
+}
+
+export interface WriteOptions extends FileOptions {
+  mode?: number | string;
+  /** "uid:gid" */
+  owner?: string;
+  parents?: boolean;
+}
+
+export interface ReadOptions extends FileOptions {
+  offset?: number;
+  length?: number;
+}
+
+export interface FileEntry {
+  name: string;
+  path: string;
+  type: 'file' | 'directory' | 'symlink' | 'other';
+  size: number;
+  mode: string;
+  uid: number;
+  gid: number;
+  mtime: Date;
+  target: string | null;
+}
+
+export interface Downloaded {
+  files: number;
+  bytes: number;
+  /** Entries of a tree that were left out: links that lead out of it, devices. */
+  skipped: string[];
+}
+
+export type FileData = string | Uint8Array | Readable | NodeJS.ReadableStream | AsyncIterable<string | Uint8Array>;
+
+export interface Files {
+  write(path: string, data: FileData, options?: WriteOptions): Promise<{ path: string; size: number; created: boolean }>;
+  /** At most `maxBytes` (256 MiB): stream() and download() have no limit. */
+  read(path: string, options?: ReadOptions & { maxBytes?: number }): Promise<Buffer>;
+  readText(path: string, options?: ReadOptions & { maxBytes?: number }): Promise<string>;
+  stream(path: string, options?: ReadOptions): AsyncGenerator<Buffer, void, void>;
+  list(path?: string, options?: FileOptions & { recursive?: boolean; depth?: number; limit?: number }):
+    Promise<FileEntry[] & { truncated: boolean }>;
+  stat(path: string, options?: FileOptions & { follow?: boolean }): Promise<FileEntry>;
+  exists(path: string, options?: FileOptions): Promise<boolean>;
+  mkdir(path: string, options?: FileOptions & { parents?: boolean; mode?: number | string }): Promise<FileEntry>;
+  move(from: string, to: string, options?: FileOptions & { overwrite?: boolean }): Promise<FileEntry>;
+  copy(from: string, to: string, options?: FileOptions & { overwrite?: boolean; recursive?: boolean }): Promise<FileEntry>;
+  remove(path: string, options?: FileOptions & { recursive?: boolean }): Promise<{ path: string; removed: number }>;
+  /** A file, or a whole directory. */
+  upload(local: string, remote: string, options?: WriteOptions): Promise<Record<string, unknown>>;
+  download(remote: string, local: string, options?: FileOptions & { maxBytes?: number }): Promise<Downloaded>;
+  watch(path?: string, options?: FileOptions & { recursive?: boolean }): Watcher;
+}
+
+export interface FileEvent {
+  /** 'overflow': events may be missing, look for yourself. */
+  event: 'created' | 'modified' | 'deleted' | 'moved' | 'overflow';
+  path: string | null;
+  to: string | null;
+  type: string | null;
+}
+
+export class Watcher implements AsyncIterable<FileEvent> {
+  private constructor();
+  /** When changes are watched for. */
+  readonly ready: Promise<void>;
+  [Symbol.asyncIterator](): AsyncGenerator<FileEvent, void, void>;
+  close(): void;
+}
+
+export interface ListeningPort {
+  port: number;
+  address: string;
+  pid: number | null;
+  command: string | null;
+}
+
+export interface FetchInit {
+  method?: string;
+  headers?: Headers | Record<string, string> | [string, string][];
+  body?: string | Uint8Array | ArrayBuffer | URLSearchParams | Readable | AsyncIterable<string | Uint8Array> | null;
+  signal?: AbortSignal;
+  timeoutS?: number;
+}
+
+/** Messages of a WebSocket: text as a string, binary as a Buffer. */
+export interface WebSocketConnection extends AsyncIterableIterator<string | Buffer> {
+  /** Resolves when the connection can take more. */
+  send(data: string | Uint8Array): Promise<void>;
+  close(code?: number): Promise<void>;
+  readonly closeCode: number;
+  readonly closeReason: string;
+}
+
+export interface Ports {
+  list(): Promise<ListeningPort[]>;
+  /** Of a daemon on TCP; requests need its token. */
+  url(port: number, path?: string): string;
+  /** As the fetch() of the platform. Redirects are not followed. */
+  fetch(port: number, path?: string, init?: FetchInit): Promise<Response>;
+  webSocket(port: number, path?: string, options?: {
+    protocols?: string[]; headers?: Record<string, string>; signal?: AbortSignal;
+  }): Promise<WebSocketConnection>;
+  /** A connection of bytes. */
+  connect(port: number, options?: { signal?: AbortSignal }): Promise<Socket>;
+  forward(port: number, options?: { localPort?: number; host?: string }): Promise<Forward>;
+}
+
+/** A port of this machine whose connections end at a port of a sandbox. */
+export class Forward {
+  private constructor();
+  readonly host: string;
+  readonly port: number;
+  readonly remotePort: number;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A call failed. `code` is the daemon's own (include/sandpool/errors.h) or one of this package's. */
+export class SandpoolError extends Error {
+  constructor(code: string, message: string, more?: {
+    status?: number; retryAfterMs?: number | null; path?: string | null; cause?: unknown;
+  });
+  readonly code: string;
+  readonly status: number;
+  readonly retryAfterMs: number | null;
+  /** Of an error of a file call. */
+  readonly path: string | null;
+  readonly isRetryable: boolean;
+}
+/** The daemon cannot be reached, or closed the connection before its answer. */
+export class ConnectionFailed extends SandpoolError {}
+/** No answer within the time of the call. */
+export class DeadlineExceeded extends SandpoolError {}
+/** What answered is not a sandpool daemon. */
+export class ProtocolError extends SandpoolError {}
+/** No such sandbox, or not the caller's. */
+export class NotFound extends SandpoolError {}
+/** The sandbox died or was removed: acquire again. */
+export class SandboxLost extends SandpoolError {}
+/** The connection to the sandbox broke; whether the call had an effect is not known. */
+export class TransportLost extends SandpoolError {}
+export class FileError extends SandpoolError {}
+export class FileNotFound extends FileError {}
+/** check() of a command that was no success. */
+export class CommandFailed extends SandpoolError {
+  constructor(message: string, result: Result<string> | Result<Buffer> | JobEnd);
+  readonly result: Result<string> | Result<Buffer> | JobEnd;
+}

@@ -1,0 +1,172 @@
+'use strict';
+// A sandbox that is ours until it is released.
+
+const { segment } = require('./address');
+const { Files } = require('./files');
+const { Job } = require('./job');
+const { Ports } = require('./ports');
+const { Renewal } = require('./renewal');
+const { Run, commandBody } = require('./run');
+
+const SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -i; else exec sh -i; fi';
+
+/** @typedef {Omit<Partial<import('./transport').Request>, 'method' | 'path'>} Call */
+
+class Box {
+  /**
+   * @param {import('./client').Client} client
+   * @param {import('./sandbox').Sandbox} sandbox
+   * @param {{id?: string, ttlS?: number, autoRenew: boolean}} options
+   */
+  constructor(client, sandbox, options) {
+    this.client = client;
+    this.sandbox = sandbox;
+    this.id = options.id ?? sandbox.sandboxId ?? '';
+    this.files = new Files(this);
+    this.ports = new Ports(this);
+    this.renewal = new Renewal(this, options.ttlS);
+    if (options.autoRenew) this.renewal.start();
+  }
+
+  /** Where the box's own API answers (docs/agent.md), for other clients. */
+  get sandboxUrl() {
+    return this.sandbox.sandboxUrl ?? '';
+  }
+
+  /** What a request to `sandboxUrl` must carry. */
+  get headers() {
+    return this.sandbox.headers;
+  }
+
+  /** Why the lease is not renewed any more, if that is so. @returns {Error | null} */
+  get leaseError() {
+    return this.renewal.error;
+  }
+
+  get reconnectMs() {
+    return this.client.reconnectMs;
+  }
+
+  get silenceMs() {
+    return this.client.silenceMs;
+  }
+
+  // --- calls to this sandbox ---
+
+  /**
+   * @param {string} method
+   * @param {string} path below the sandbox
+   * @param {Call} [call]
+   */
+  request(method, path, call = {}) {
+    return this.client.transport.request({ ...call, method, path: this.path(path) });
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Call} [call]
+   */
+  json(method, path, call = {}) {
+    return this.client.transport.json({ ...call, method, path: this.path(path) });
+  }
+
+  /** @param {string} path */
+  path(path) {
+    return `/v1/sandboxes/${segment(this.id)}/${path}`;
+  }
+
+  // --- commands ---
+
+  /**
+   * Runs a command to its end.
+   * @param {string | string[]} command a line for the shell, or arguments
+   * @param {object} [options]
+   */
+  async run(command, options = {}) {
+    return new Run(this, command, options).result();
+  }
+
+  /**
+   * Starts a command and returns at once.
+   * @param {string | string[]} command
+   * @param {any} [options]
+   */
+  async start(command, options = {}) {
+    const body = { ...commandBody(command, options), stdin: options.stdin ? true : undefined, pty: options.pty };
+    return new Job(this, await this.json('POST', 'jobs', { json: body, signal: options.signal }));
+  }
+
+  /** A job by its number. @param {string} id */
+  async job(id) {
+    return new Job(this, await this.json('GET', `jobs/${segment(String(id))}`));
+  }
+
+  /** All jobs that the sandbox knows. */
+  async jobs() {
+    const { jobs = [] } = await this.json('GET', 'jobs');
+    return jobs.map((/** @type {any} */ view) => new Job(this, view));
+  }
+
+  /**
+   * An interactive shell on a terminal of its own. close() ends it unless `keep` is set.
+   * @param {any} [options]
+   */
+  async shell(options = {}) {
+    const { cols = 80, rows = 24, command = SHELL, keep = false, killOnDisconnect, signal, ...rest } = options;
+    const env = { TERM: 'xterm-256color', ...rest.env };
+    const job = await this.start(command, { ...rest, env, stdin: true, pty: { cols, rows }, signal });
+    return job.attach({ killOnClose: !keep, killOnDisconnect, signal });
+  }
+
+  /**
+   * Connects to a job that runs.
+   * @param {import('./job').Job | string} job
+   * @param {any} [options]
+   */
+  async attach(job, options = {}) {
+    return (typeof job === 'string' ? await this.job(job) : job).attach(options);
+  }
+
+  // --- the lease ---
+
+  /** @param {number} [ttlS] from now; undefined: as it was acquired */
+  async renew(ttlS) {
+    const fresh = await this.client.renew(this.id, { generation: this.sandbox.generation, ttlS: ttlS ?? this.renewal.ttlS });
+    if (ttlS !== undefined) this.renewal.ttlS = ttlS;
+    this.sandbox.expiresAt = fresh.expiresAt;
+    return fresh;
+  }
+
+  /** Gives it back: it is kept for its thread, or destroyed. @param {{destroy?: boolean}} [options] */
+  async release(options = {}) {
+    await this.renewal.stop();
+    return this.client.release(this.id, { generation: this.sandbox.generation, destroy: options.destroy });
+  }
+
+  /** Ends it; returns when it is gone. @param {{quick?: boolean}} [options] */
+  async destroy(options = {}) {
+    await this.renewal.stop();
+    return this.client.destroy(this.id, { generation: this.sandbox.generation, quick: options.quick });
+  }
+
+  /** Holds it no longer in this program: nothing is renewed, nothing is released. */
+  detach() {
+    return this.renewal.stop();
+  }
+
+  /** At the end of `await using`: released; one that is gone already is fine. */
+  async dispose() {
+    try {
+      await this.release();
+    } catch (/** @type {any} */ error) {
+      if (!['not_found', 'sandbox_lost', 'not_leased', 'stale_generation'].includes(error?.code)) throw error;
+    }
+  }
+}
+
+if (Symbol.asyncDispose) {
+  Object.defineProperty(Box.prototype, Symbol.asyncDispose, { value: Box.prototype.dispose });
+}
+
+module.exports = { Box };

@@ -1,0 +1,207 @@
+'use strict';
+// The client of one daemon.
+
+const { parseAddress, segment, target } = require('./address');
+const { Box } = require('./box');
+const { ProtocolError } = require('./errors');
+const { Sandbox } = require('./sandbox');
+const { Transport } = require('./transport');
+
+const DEFAULT_TIMEOUT_S = 60;
+const RECONNECT_S = 30;
+const MARGIN_S = 10; // for the answer, beyond what the daemon was asked to wait
+const PAGE = 1000;
+
+class Client {
+  /**
+   * @param {string | {address?: string, token?: string, timeoutS?: number, reconnectS?: number}} [address]
+   * @param {{token?: string, timeoutS?: number, reconnectS?: number}} [options]
+   */
+  constructor(address, options = {}) {
+    const given = typeof address === 'object' && address !== null ? address : { address, ...options };
+    const { token = null, timeoutS = DEFAULT_TIMEOUT_S, reconnectS = RECONNECT_S } = given;
+    this.transport = new Transport(parseAddress(given.address), token, positive(timeoutS, 'timeoutS') * 1000);
+    this.reconnectMs = positive(reconnectS, 'reconnectS') * 1000;
+    /** @type {number | undefined} */
+    this.silenceMs = undefined; // the usual
+  }
+
+  /** Closes the connections that are kept; calls under way end by themselves. */
+  close() {
+    this.transport.close();
+  }
+
+  // --- sandboxes ---
+
+  /**
+   * A sandbox for the thread: its own again if it has one, else a warm one, else a new one. Without a thread: one that
+   * nobody finds again.
+   * @param {string | null} [threadId]
+   * @param {any} [options]
+   */
+  async acquire(threadId, options = {}) {
+    const { waitS, signal, ttlS, autoRenew = true } = options;
+    const view = await this.transport.json({
+      method: 'POST',
+      path: '/v1/acquire',
+      json: {
+        thread_id: threadId ?? undefined,
+        user_id: options.userId,
+        profile: options.profile,
+        sandbox_id: options.sandboxId,
+        wait_ms: waitS === undefined ? undefined : Math.round(waitS * 1000),
+        ttl_s: ttlS,
+        idle_timeout_s: options.idleTimeoutS,
+        envs: options.envs,
+        mounts: options.mounts?.map(mountOf),
+        limits: options.limits,
+        metadata: options.metadata,
+      },
+      signal,
+      timeoutMs: waitS === undefined ? undefined : (waitS + MARGIN_S) * 1000,
+      // A thread gets the same box again; an anonymous caller would get a second one.
+      isSafe: Boolean(threadId || options.sandboxId),
+    });
+    return new Box(this, new Sandbox(view), { ttlS, autoRenew });
+  }
+
+  /**
+   * A sandbox that is leased already, by its id or `thread:USER/THREAD`. It is not renewed unless asked for.
+   * @param {string} id
+   * @param {{autoRenew?: boolean, ttlS?: number}} [options]
+   */
+  async open(id, options = {}) {
+    return new Box(this, await this.get(id), { autoRenew: options.autoRenew ?? false, ttlS: options.ttlS });
+  }
+
+  /**
+   * @param {string} id
+   * @param {{askBackend?: boolean}} [options]
+   */
+  get(id, options = {}) {
+    return this.view('GET', target(idPath(id), { alive: options.askBackend ? 1 : undefined }));
+  }
+
+  /**
+   * @param {string} id
+   * @param {{generation?: number, ttlS?: number, timeoutMs?: number}} [options]
+   */
+  renew(id, options = {}) {
+    return this.view('POST', `${idPath(id)}/renew`, { generation: options.generation, ttl_s: options.ttlS }, options.timeoutMs);
+  }
+
+  /**
+   * @param {string} id
+   * @param {{generation?: number, destroy?: boolean}} [options]
+   */
+  release(id, options = {}) {
+    return this.view('POST', `${idPath(id)}/release`, { generation: options.generation, destroy: options.destroy });
+  }
+
+  /**
+   * @param {string} id
+   * @param {{generation?: number, quick?: boolean}} [options]
+   */
+  destroy(id, options = {}) {
+    const query = { generation: options.generation, quick: options.quick ? 1 : undefined };
+    return this.view('DELETE', target(idPath(id), query));
+  }
+
+  /**
+   * All sandboxes that this caller may see, read page by page.
+   * @param {{state?: string, profile?: string, userId?: string, threadId?: string}} [filters]
+   */
+  async* list(filters = {}) {
+    const { state, profile, userId, threadId } = filters;
+    let cursor;
+    do {
+      const query = { limit: PAGE, cursor, state, profile, user_id: userId, thread_id: threadId };
+      const page = await this.transport.json({ method: 'GET', path: target('/v1/sandboxes', query) });
+      if (!Array.isArray(page.sandboxes)) throw new ProtocolError('protocol', 'a page of sandboxes must have a list');
+      for (const view of page.sandboxes) yield new Sandbox(view);
+      cursor = page.next_cursor;
+    } while (cursor);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {object} [json]
+   * @param {number} [timeoutMs]
+   */
+  async view(method, path, json, timeoutMs) {
+    return new Sandbox(await this.transport.json({ method, path, json, timeoutMs, isSafe: true }));
+  }
+
+  // --- the pool ---
+
+  pool() {
+    return this.transport.json({ method: 'GET', path: '/v1/pool' });
+  }
+
+  version() {
+    return this.transport.json({ method: 'GET', path: '/v1/version' });
+  }
+
+  doctor() {
+    return this.transport.json({ method: 'GET', path: '/v1/doctor' });
+  }
+
+  pause() {
+    return this.operate('pause');
+  }
+
+  resume() {
+    return this.operate('resume');
+  }
+
+  /** @param {{evictParked?: boolean}} [options] */
+  drain(options = {}) {
+    return this.operate('drain', { evict_parked: options.evictParked ?? false });
+  }
+
+  reconcile() {
+    return this.operate('reconcile');
+  }
+
+  reload() {
+    return this.operate('reload');
+  }
+
+  /**
+   * @param {string} what
+   * @param {object} [json]
+   */
+  operate(what, json) {
+    return this.transport.json({ method: 'POST', path: `/v1/pool/${what}`, json, isSafe: true });
+  }
+}
+
+if (Symbol.asyncDispose) {
+  Object.defineProperty(Client.prototype, Symbol.asyncDispose, {
+    async value() {
+      this.close();
+    },
+  });
+}
+
+/** @param {string} id */
+function idPath(id) {
+  return `/v1/sandboxes/${segment(id)}`;
+}
+
+/** @param {any} mount */
+function mountOf(mount) {
+  return { host_path: mount.hostPath, container_path: mount.containerPath, read_only: mount.readOnly };
+}
+
+/**
+ * @param {number} value
+ * @param {string} name
+ */
+function positive(value, name) {
+  if (typeof value !== 'number' || !(value > 0)) throw new TypeError(`${name} must be a number above 0`);
+  return Math.min(value, 2_000_000); // timers know no more
+}
+
+module.exports = { Client };
