@@ -17,7 +17,7 @@
 /* What grows while something else shrinks is not seen: so it is counted without a reason, too, for a thousandth of one
  * processor's time. */
 #define COUNT_MIN_NS (5 * NS_PER_S)
-#define COUNT_MAX_NS (300 * NS_PER_S)
+#define COUNT_MAX_NS (60 * NS_PER_S)
 #define COUNT_SHARE 1000
 #define OVER_MAX 64 /* boxes that one count ends; the next comes a second later */
 #define TEXT_MAX 4096
@@ -96,6 +96,7 @@ static void on_counted(struct op *op)
     struct kernel_watch_look *look = container_of(op, struct kernel_watch_look, work.op);
     struct kernel_watch *w = look->watch;
     uint64_t took_ns = rt_now(&w->loop->rt) - w->begun_ns;
+    uint64_t wait_ns = MIN_OF(MAX_OF(COUNT_MIN_NS, took_ns * COUNT_SHARE), COUNT_MAX_NS);
     char what[160];
 
     if (op->result == SP_OK && w->is_blind != look->is_blind) {
@@ -110,9 +111,9 @@ static void on_counted(struct op *op)
     }
     log_debug("kernel_memory.counted", LF_U64("boxes", look->boxes),
               LF_U64("over", look->over_count), LF_U64("ms", took_ns / NS_PER_MS));
+    /* One that takes long because of what a box holds says nothing about the next. */
+    w->count_ns = rt_after(rt_now(&w->loop->rt), look->over_count > 0 ? COUNT_MIN_NS : wait_ns);
     free(look);
-    w->count_ns = rt_after(rt_now(&w->loop->rt),
-                           MIN_OF(MAX_OF(COUNT_MIN_NS, took_ns * COUNT_SHARE), COUNT_MAX_NS));
     if (!w->closing->is_closing)
         arm(w, MAX_OF(LOOK_NS, took_ns)); /* half of a thread's time at the most */
     closing_settle(w->closing);

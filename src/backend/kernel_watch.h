@@ -1,6 +1,6 @@
 /* kernel_watch.h - ends boxes that take memory of the machine which is charged to no control group and for which the
  * kernel has no limit (hoard.h). Every second one number of the machine is read; when it has grown, a thread
- * counts what each box holds; without a reason every five seconds to five minutes, by how long that takes. */
+ * counts what each box holds; without a reason every five seconds to a minute, by how long that takes. */
 #ifndef BACKEND_KERNEL_WATCH_H
 #define BACKEND_KERNEL_WATCH_H
 
