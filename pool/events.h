@@ -22,11 +22,12 @@ enum pool_event_kind {
     POOL_EV_PROBED,
     POOL_EV_CHECKED,
     POOL_EV_DISCOVERED,
-    POOL_EV_USED,      /* u.used */
-    POOL_EV_DESTROYED, /* u.failed: not gone, it will be tried again */
-    POOL_EV_DIED,      /* reported by the backend, no epoch */
-    POOL_EV_NETLESS,   /* likewise; ended because its network had */
-    POOL_EV_UNGUARDED, /* likewise; because the guard of its sockets had */
+    POOL_EV_USED,          /* u.used */
+    POOL_EV_DESTROYED,     /* u.failed: not gone, it will be tried again */
+    POOL_EV_DIED,          /* reported by the backend, no epoch */
+    POOL_EV_NETLESS,       /* likewise; ended because its network had */
+    POOL_EV_UNGUARDED,     /* likewise; because the guard of its sockets had */
+    POOL_EV_KERNEL_MEMORY, /* likewise; because it held too much memory of the kernel's */
     POOL_EV_ABSENT, /* another part has found that it neither answers nor is known to its backend */
     POOL_EV_LISTED, /* what a backend runs, to be compared with what the pool knows: u.listed */
     /* answers of the store */

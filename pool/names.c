@@ -44,6 +44,7 @@ const char *pool_end_name(enum pool_end end)
         "network_ended",
         "machine_restarted",
         "guard_ended",
+        "kernel_memory",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_END_COUNT, "one name per end");
@@ -74,7 +75,7 @@ const char *pool_fact_name(enum pool_fact fact)
 bool pool_end_is_death(enum pool_end end)
 {
     return end == POOL_END_DIED || end == POOL_END_NETLESS || end == POOL_END_UNGUARDED ||
-           end == POOL_END_RESTARTED;
+           end == POOL_END_KERNEL_MEMORY || end == POOL_END_RESTARTED;
 }
 
 bool pool_end_is_loss(enum pool_end end)

@@ -27,9 +27,18 @@ static void found_out(struct pool *p, const struct pool_event *ev)
         recheck_hint(p, s);
     else if (s != NULL)
         doom_died(p, s,
-                  ev->kind == POOL_EV_DIED      ? POOL_END_DIED
-                  : ev->kind == POOL_EV_NETLESS ? POOL_END_NETLESS
-                                                : POOL_END_UNGUARDED);
+                  ev->kind == POOL_EV_DIED        ? POOL_END_DIED
+                  : ev->kind == POOL_EV_NETLESS   ? POOL_END_NETLESS
+                  : ev->kind == POOL_EV_UNGUARDED ? POOL_END_UNGUARDED
+                                                  : POOL_END_KERNEL_MEMORY);
+}
+
+static void change_lease(struct pool *p, const struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_ACTIVITY)
+        lease_activity(p, ev);
+    else
+        lease_undelivered(p, ev);
 }
 
 static void change_world(struct pool *p, const struct pool_event *ev)
@@ -59,10 +68,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         abandon(p, ev);
         break;
     case POOL_EV_UNDELIVERED:
-        lease_undelivered(p, ev);
-        break;
     case POOL_EV_ACTIVITY:
-        lease_activity(p, ev);
+        change_lease(p, ev);
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
@@ -86,6 +93,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
+    case POOL_EV_KERNEL_MEMORY:
     case POOL_EV_ABSENT:
         found_out(p, ev);
         break;

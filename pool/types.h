@@ -78,6 +78,7 @@ enum pool_end {
     POOL_END_NETLESS,   /* its network process has ended, so the box was ended, too */
     POOL_END_RESTARTED, /* ended with the machine, which has restarted since */
     POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was ended, too */
+    POOL_END_KERNEL_MEMORY, /* ended, because it held too much memory of the machine outside its limit */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);

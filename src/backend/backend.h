@@ -177,7 +177,8 @@ enum backend_notice_kind {
     BACKEND_IMAGE_FAILED,
     BACKEND_BOX_PAUSED, /* by a person: it lives, but does not answer; a blank one is given up */
     BACKEND_BOX_RESUMED,
-    BACKEND_BOX_OOM, /* something in it was killed; the box may go on */
+    BACKEND_BOX_OOM,           /* something in it was killed; the box may go on */
+    BACKEND_BOX_KERNEL_MEMORY, /* it is ended, because it holds too much of it; `text` has what */
     BACKEND_NOTICE_COUNT
 };
 
@@ -193,8 +194,9 @@ struct backend_notice {
 /* What a box died of. */
 enum backend_death {
     BACKEND_DEATH_PLAIN,
-    BACKEND_DEATH_NETLESS,   /* what served its network had ended */
-    BACKEND_DEATH_UNGUARDED, /* the guard of its sockets had ended */
+    BACKEND_DEATH_NETLESS,       /* what served its network had ended */
+    BACKEND_DEATH_UNGUARDED,     /* the guard of its sockets had ended */
+    BACKEND_DEATH_KERNEL_MEMORY, /* it was ended: see BACKEND_BOX_KERNEL_MEMORY */
 };
 
 /* Called by the backend at any time, from the loop, never from inside a call, except that on_notice()
@@ -202,7 +204,7 @@ enum backend_death {
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
-    /* May be NULL. It died because what served it from outside had ended. */
+    /* May be NULL. It died because of something outside. */
     void (*on_alone)(void *ctx, uint64_t box_id, enum backend_death death);
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
     /* May be NULL. */

@@ -31,6 +31,7 @@ static char ring[RING_SIZE]; /* apart from what is initialised: it need not be i
 
 static struct {
     int fd;
+    const struct log_writer *writer; /* NULL: written here */
     enum log_level level;
     enum log_format format;
     bool is_journal;
@@ -61,8 +62,14 @@ static bool is_journal(int fd)
 void log_setup(int fd, enum log_level level, enum log_format format)
 {
     sink.fd = fd;
+    sink.writer = NULL;
     sink.is_journal = is_journal(fd);
     log_set_level(level, format);
+}
+
+void log_set_writer(const struct log_writer *writer)
+{
+    sink.writer = writer;
 }
 
 const char *log_mark(int fd, enum log_level level)
@@ -180,22 +187,29 @@ static bool sink_is_writable(uint64_t wait_until_ms)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
     uint64_t now_ms = wait_until_ms > 0 ? clock_ms(CLOCK_MONOTONIC) : 0;
+    int wait_ms = wait_until_ms > now_ms ? (int) (wait_until_ms - now_ms) : 0;
 
-    return poll(&p, 1, wait_until_ms > now_ms ? (int) (wait_until_ms - now_ms) : 0) == 1;
+    return sink.writer != NULL ? sink.writer->wait(wait_ms) : poll(&p, 1, wait_ms) == 1;
+}
+
+static ssize_t write_some(const char *data, size_t len)
+{
+    return sink.writer != NULL ? sink.writer->write(sink.fd, data, len) : write(sink.fd, data, len);
 }
 
 /* `wait_until_ms` on the monotonic clock; 0: do not wait. */
 static bool flush_until_stuck(uint64_t wait_until_ms)
 {
     while (sink.len > 0) {
-        size_t n = sink.len < CHUNK ? sink.len : CHUNK;
+        size_t most = sink.writer != NULL ? LOG_WRITER_MAX : CHUNK;
+        size_t n = sink.len < most ? sink.len : most;
         ssize_t written;
 
         if (n > RING_SIZE - sink.start)
             n = RING_SIZE - sink.start;
         if (!sink_is_writable(wait_until_ms))
             return false;
-        written = write(sink.fd, ring + sink.start, n);
+        written = write_some(ring + sink.start, n);
         if (written < 0) {
             if (errno == EINTR)
                 continue;
@@ -227,8 +241,10 @@ bool log_flush(void)
 
 void log_flush_wait(void)
 {
-    if (sink.fd >= 0)
-        (void) flush_until_stuck(clock_ms(CLOCK_MONOTONIC) + 1000); /* the rest is lost */
+    uint64_t until_ms = clock_ms(CLOCK_MONOTONIC) + 1000; /* what is left then is lost */
+
+    if (sink.fd >= 0 && flush_until_stuck(until_ms) && sink.writer != NULL)
+        (void) sink_is_writable(until_ms);
 }
 
 uint64_t log_dropped(void)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 
@@ -40,6 +41,14 @@ struct log_field {
  * with its priority. */
 void log_setup(int fd, enum log_level level, enum log_format format);
 void log_set_level(enum log_level level, enum log_format format);
+/* Somebody else who writes to the sink, for one on which a write can hang although poll() says it is ready (a file). */
+#define LOG_WRITER_MAX (64 * 1024)
+struct log_writer {
+    ssize_t (*write)(int fd, const char *data, size_t len); /* EAGAIN: the last one is under way */
+    bool (*wait)(int wait_ms);                              /* until the last one has ended */
+};
+/* After log_setup(), which sets it back to NULL. */
+void log_set_writer(const struct log_writer *writer);
 /* What a line written to fd by other means begins with: the priority, or "". */
 const char *log_mark(int fd, enum log_level level);
 

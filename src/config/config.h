@@ -222,7 +222,8 @@ struct config {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } helper;
     struct {
-        uint64_t id_base; /* first host uid and gid given to boxes */
+        uint64_t id_base;       /* first host uid and gid given to boxes */
+        uint64_t kernel_memory; /* bytes of one box, outside its limit; 0: no bound */
     } oci;
     struct {
         bool enabled;

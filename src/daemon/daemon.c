@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/log_thread.h"
 #include "base/str.h"
 #include "daemon/files.h"
 #include "daemon/guard.h"
@@ -339,6 +341,13 @@ static int take_state_dir(struct daemon *d, const struct config *c, struct err *
     return SP_OK;
 }
 
+static bool is_file(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 int daemon_run(const struct daemon_options *options)
 {
     struct daemon *d = calloc(1, sizeof(*d));
@@ -354,6 +363,8 @@ int daemon_run(const struct daemon_options *options)
     }
     if (r == SP_OK) {
         log_setup(STDERR_FILENO, config->log.level, config->log.format);
+        if (is_file(STDERR_FILENO))
+            log_thread_start();
         str_copy_cut(d->state_dir, sizeof(d->state_dir), config->state_dir); /* it fits */
         d->file_limit = single_raise_file_limit();
         r = listeners_from_environment(&d->listeners, &err);

@@ -223,8 +223,9 @@ void event_updated(struct engine *e, const struct pool_box *box,
     add_event(e, "updated", end_body(&o));
 }
 
-static const char *const notice_names[] = {"image.pulling", "image.pulled", "image.failed",
-                                           "box.paused",    "box.resumed",  "box.oom"};
+static const char *const notice_names[] = {"image.pulling",    "image.pulled", "image.failed",
+                                           "box.paused",       "box.resumed",  "box.oom",
+                                           "box.kernel_memory"};
 
 static_assert(ARRAY_LEN(notice_names) == BACKEND_NOTICE_COUNT, "a name for each notice");
 
@@ -237,7 +238,9 @@ void event_notice(struct engine *e, const char *backend, const struct pool_box *
                                  LF_HEX("box", n->box_id), LF_STR("reason", n->text), LF_END};
     struct json_out o;
 
-    log_write(n->kind == BACKEND_IMAGE_FAILED ? LOG_WARN : LOG_INFO, notice_names[n->kind], fields);
+    log_write(n->kind == BACKEND_IMAGE_FAILED || n->kind == BACKEND_BOX_KERNEL_MEMORY ? LOG_WARN
+                                                                                      : LOG_INFO,
+              notice_names[n->kind], fields);
     begin_body(&o, e, box != NULL ? box : &none);
     json_put_str(&o, "backend", backend);
     if (n->image != NULL)

@@ -27,14 +27,20 @@ static void on_died(void *ctx, uint64_t box_id, const char *reason)
 
 static void on_alone(void *ctx, uint64_t box_id, enum backend_death death)
 {
+    static const struct {
+        enum pool_event_kind kind;
+        const char *reason;
+    } ends[] = {
+        [BACKEND_DEATH_PLAIN] = {POOL_EV_DIED, "it has ended"},
+        [BACKEND_DEATH_NETLESS] = {POOL_EV_NETLESS, "what serves its network has ended"},
+        [BACKEND_DEATH_UNGUARDED] = {POOL_EV_UNGUARDED, "the guard of its sockets has ended"},
+        [BACKEND_DEATH_KERNEL_MEMORY] = {POOL_EV_KERNEL_MEMORY,
+                                         "it held too much of the kernel's memory"},
+    };
     struct engine_backend *b = ctx;
-    bool is_netless = death == BACKEND_DEATH_NETLESS;
-    struct pool_event ev = {.kind = is_netless ? POOL_EV_NETLESS : POOL_EV_UNGUARDED,
-                            .box = {box_id}};
+    struct pool_event ev = {.kind = ends[death].kind, .box = {box_id}};
 
-    log_warn("box.died", LF_HEX("box", box_id),
-             LF_STR("reason", is_netless ? "what serves its network has ended"
-                                         : "the guard of its sockets has ended"));
+    log_warn("box.died", LF_HEX("box", box_id), LF_STR("reason", ends[death].reason));
     engine_post(b->engine, &ev);
 }
 

@@ -192,6 +192,24 @@ static int make_image(const struct plan *p, const struct box_dir *d, int *ret_fd
     return rc;
 }
 
+/* Whether the file system is one: made from a template that was damaged it may not be. */
+static bool is_usable(const char *target)
+{
+    char path[PLAN_PATH_MAX + 16];
+
+    (void) snprintf(path, sizeof(path), "%s/trial", target);
+    return mkdir(path, 0700) == 0 && rmdir(path) == 0;
+}
+
+/* Whatever the template had, the next box does without it. */
+static int blame_template(const struct plan *p, struct err *err)
+{
+    if (unlink(p->disk_template) != 0)
+        return err_wrap(err, "the template '%.150s', which could not be removed", p->disk_template);
+    return err_wrap(err, "the template '%.150s', which is made anew for the next box",
+                    p->disk_template);
+}
+
 int disk_mount(const struct plan *p, const struct box_dir *d, const char *target, struct err *err)
 {
     AUTO_CLOSE int file = -1;
@@ -210,8 +228,14 @@ int disk_mount(const struct plan *p, const struct box_dir *d, const char *target
     /* Without a thread that fills in the inode tables behind our back. Without barriers: a box does not outlive its
      * machine, so its fsync() need not wait for the host's disk, and cannot keep that busy, nor the box from ending. */
     if (mount(device, target, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME,
-              "noinit_itable,barrier=0") != 0)
-        return err_sys(err, SP_IO, errno, "mount '%s'", device);
+              "noinit_itable,barrier=0") != 0) {
+        (void) err_sys(err, SP_IO, errno, "mount '%s'", device);
+        return blame_template(p, err);
+    }
+    if (!is_usable(target)) {
+        (void) err_sys(err, SP_IO, errno, "write to the file system on '%s'", device);
+        return blame_template(p, err);
+    }
     return SP_OK;
 }
 

@@ -57,6 +57,24 @@ class Daemons(FleetCase):
         self.assertLessEqual(before.items(), self.made().items())
         self.assertAllKept(daemon)
 
+    def test_owners_of_a_clock_that_was_set_back(self):
+        """The next owner comes after those that were written while the clock was ahead."""
+        daemon = self.fleet()
+        daemon.stop()
+        held = self.held["leased"]
+        old = next(v for v in self.engine.volumes() if v["Labels"].get("sandpool.box") == held.box_id)
+        ahead = int(old["Name"].rsplit(".", 1)[1], 16) + 24 * 3600 * 1000
+        name = f"{old['Name'].rsplit('.', 1)[0]}.{ahead:016x}"
+        self.engine.json("POST", "/volumes/create", {"Name": name, "Labels": old["Labels"]})
+        daemon.start()
+        next_one = self.box(daemon, "next")
+
+        def order():
+            names = [v["Name"] for v in self.engine.volumes() if v["Labels"].get("sandpool.box") == next_one.box_id]
+            return [int(n.rsplit(".", 1)[1], 16) for n in names]
+        self.assertGreater(min(wait_until(order, "its owner is written")), ahead)
+        self.assertAllKept(daemon)
+
     def made(self):
         return {box_id: container["Id"] for box_id, container in self.containers().items()}
 

@@ -4,9 +4,10 @@ import http.client
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
-from harness import BIN, WAIT_S, TestCase, free_port, main, remove_groups, wait_until
+from harness import BIN, WAIT_S, Daemon, TestCase, free_port, main, make_directory, remove_groups, wait_until
 
 
 class Health(TestCase):
@@ -153,6 +154,35 @@ class Health(TestCase):
         self.assertOk(client.acquire("a", wait_ms=0))
         self.assertAgree(daemon, client, "below the floor")
         self.assertEqual(client.acquire("b", wait_ms=0).status, 503)
+
+    def test_a_log_on_a_disk_that_hangs(self):
+        """Nothing stops for a line of the log, and no line is lost."""
+        top = make_directory(self, "sandpool-log-")
+        disk, place = top / "disk", top / "place"
+        place.mkdir()
+        with open(disk, "wb") as file:
+            file.truncate(16 << 20)
+        for command in (["mkfs.ext4", "-q", "-F", disk], ["mount", "-o", "loop", disk, place]):
+            done = subprocess.run(command, capture_output=True, timeout=WAIT_S)
+            if done.returncode != 0:
+                self.skipTest(f"{command[0]}: {done.stderr.decode()[:200]}")
+        self.addCleanup(subprocess.run, ["umount", place], check=True, timeout=WAIT_S)
+        daemon = Daemon(top, {"profiles": {"default": {"backend": "sim"}}})
+        daemon.log = place / "log"
+        self.addCleanup(lambda: daemon.process.kill())
+        daemon.start()
+        subprocess.run(["fsfreeze", "-f", place], check=True, timeout=WAIT_S)
+        try:
+            for _ in range(3):
+                daemon.process.child.send_signal(signal.SIGHUP)  # a line each
+                client = daemon.client()
+                self.assertOk(client.post("/v1/pool/reload"))
+                self.assertEqual(client.get("/healthz").status, 200)
+                client.close()
+        finally:
+            subprocess.run(["fsfreeze", "-u", place], check=True, timeout=WAIT_S)
+        wait_until(lambda: daemon.process.output().count("config.reloaded") >= 3, "the lines are there")
+        daemon.stop()
 
     def test_strangers_are_not_shown_the_profiles(self):
         port = free_port()

@@ -61,7 +61,9 @@ class Waiting(TestCase):
         self.assertEqual(first.returncode, 0, out)
         client.post("/v1/pool/drain")
         worker.join(WAIT_S)
-        self.assertFalse(client.get("/v1/waiting?request_id=mine").json["waiting"])
+        named.close()
+        for _ in range(20):
+            self.assertFalse(client.get("/v1/waiting?request_id=mine").json["waiting"])
 
     def test_the_same_name_of_two_callers(self):
         """Each is shown its own place."""

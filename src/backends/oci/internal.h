@@ -9,11 +9,12 @@
  *   list.c     list, discover                     bind.c     whose a box is
  *   check.c    is_alive
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
- *   rootless.c the daemon of an ordinary user */
+ *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
 #include "backend/boxes.h"
+#include "backend/kernel_watch.h"
 #include "backends/oci/oci.h"
 #include "backends/oci/spec.h"
 #include "base/json.h"
@@ -204,6 +205,8 @@ void oci_box_drop(struct oci_box *b);
 /* Takes the descriptors of f. The box is running from here on; its death will be reported. When its network ends, or the
  * guard of its sockets, the box is ended as well, so that its owner is notified. */
 MUST_CHECK int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err);
+/* Kills a running box, whose death is reported with this reason. */
+void oci_box_end(struct oci_box *b, enum backend_death death);
 /* A found box that is not in the table yet is put there. */
 void oci_box_adopt(struct oci *o, struct oci_found *f);
 /* First user id of a range that no other box has; false when all are taken. Rootless: always 0. */
@@ -258,6 +261,7 @@ struct oci {
 
     struct closing closing;
     struct boxes boxes;
+    struct kernel_watch kernel_watch;
     struct list waiting[OCI_TURN_COUNT]; /* struct oci_helper */
     size_t running[OCI_TURN_COUNT];
     size_t given_up;
@@ -288,6 +292,9 @@ static inline struct oci *oci_of(struct backend *b)
 
 /* Something that creates wait for has changed. */
 void oci_wake(struct oci *o);
+
+/* hoard.c: ends boxes that hold more than `max_bytes` of memory outside their limit; 0: none. */
+void oci_hoard_open(struct oci *o, uint64_t max_bytes);
 
 /* setup.c */
 MUST_CHECK int oci_setup(struct oci *o, const struct backend_env *env, struct err *err);

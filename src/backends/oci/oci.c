@@ -60,6 +60,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
         free(o);
         return rc;
     }
+    oci_hoard_open(o, env->config->oci.kernel_memory);
     *ret = &o->base;
     return SP_OK;
 }
@@ -80,6 +81,7 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
 {
     struct oci *o = oci_of(backend);
 
+    kernel_watch_close(&o->kernel_watch);
     o->closing.on_limit = on_limit;
     closing_begin(&o->closing, CLOSE_GRACE_NS, on_closed, ctx);
     oci_pulls_cancel(o);

@@ -126,6 +126,13 @@ static bool has_ended(const struct fdwatch *watch)
     return poll(&p, 1, 0) != 0;
 }
 
+void oci_box_end(struct oci_box *b, enum backend_death death)
+{
+    b->death = death;
+    if (syscall(SYS_pidfd_send_signal, fdwatch_fd(b->watch), SIGKILL, NULL, 0) != 0)
+        log_error("oci.kill_failed", LF_HEX("box", b->entry.id), LF_STR("reason", strerror(errno)));
+}
+
 /* A box without the network it was leased with, or in which no socket can be made any more, is of no use to its owner,
  * who would not know why. Its death is seen as any other. What serves a box ends when the box does, sometimes sooner
  * than its init is gone. */
@@ -136,9 +143,7 @@ static void end_alone(struct oci_box *b, enum oci_beside which)
         return;
     log_warn(which == OCI_BESIDE_GUARD ? "oci.guard_ended" : "oci.network_ended",
              LF_HEX("box", b->entry.id));
-    b->death = which == OCI_BESIDE_GUARD ? BACKEND_DEATH_UNGUARDED : BACKEND_DEATH_NETLESS;
-    if (syscall(SYS_pidfd_send_signal, fdwatch_fd(b->watch), SIGKILL, NULL, 0) != 0)
-        log_error("oci.kill_failed", LF_HEX("box", b->entry.id), LF_STR("reason", strerror(errno)));
+    oci_box_end(b, which == OCI_BESIDE_GUARD ? BACKEND_DEATH_UNGUARDED : BACKEND_DEATH_NETLESS);
 }
 
 static void on_beside_end(void *ctx)

@@ -137,8 +137,11 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
 
     if (code == SP_SANDBOX_LOST)
         (void) snprintf(message, sizeof(message),
-                        "the sandbox is gone: %s; acquire again to get a new one",
-                        pool_end_name(fx->u.reply.lost));
+                        "the sandbox is gone: %s%s; acquire again to get a new one",
+                        pool_end_name(fx->u.reply.lost),
+                        fx->u.reply.lost == POOL_END_KERNEL_MEMORY
+                            ? " (it held more file locks or open directories than a box may)"
+                            : "");
     else if (code == SP_FORBIDDEN) /* the pool refuses for one reason only */
         str_copy_cut(message, sizeof(message),
                      "the sandbox of this thread belongs to another caller (another uid or token): "

@@ -200,6 +200,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
+    case POOL_EV_KERNEL_MEMORY:
     case POOL_EV_STORED:
     case POOL_EV_STORE_FAILED:
         fill_answer(f, in, ev);

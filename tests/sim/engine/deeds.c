@@ -175,9 +175,11 @@ static void on_news(struct rt_timer *timer)
     struct walk_backend *b = walk.backends[n->backend];
 
     if (b != NULL && !b->is_closing && !walk.is_frozen) {
-        if (n->box % 5 < 2 && b->events->on_alone != NULL)
+        if (n->box % 5 < 3 && b->events->on_alone != NULL)
             b->events->on_alone(b->events->ctx, n->box,
-                                n->box % 5 == 0 ? BACKEND_DEATH_NETLESS : BACKEND_DEATH_UNGUARDED);
+                                n->box % 5 == 0   ? BACKEND_DEATH_NETLESS
+                                : n->box % 5 == 1 ? BACKEND_DEATH_UNGUARDED
+                                                  : BACKEND_DEATH_KERNEL_MEMORY);
         else
             b->events->on_died(b->events->ctx, n->box, "made to die");
     }
@@ -204,7 +206,8 @@ void backends_report_news(void)
     if (b == NULL || b->is_closing)
         return;
     n.kind = (enum backend_notice_kind) rand_below(&walk.rand, BACKEND_NOTICE_COUNT);
-    if (n.kind == BACKEND_BOX_RESUMED || n.kind == BACKEND_BOX_OOM) {
+    if (n.kind == BACKEND_BOX_RESUMED || n.kind == BACKEND_BOX_OOM ||
+        n.kind == BACKEND_BOX_KERNEL_MEMORY) {
         n.image = NULL;
         n.box_id = walk.box_count > 0
                        ? walk.boxes[rand_below(&walk.rand, walk.box_count)].labels.box_id

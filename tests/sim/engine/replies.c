@@ -265,6 +265,7 @@ static bool is_justified(const struct pool_fx *fx, const struct walk_client *c)
     case POOL_END_DIED:
     case POOL_END_NETLESS:
     case POOL_END_UNGUARDED:
+    case POOL_END_KERNEL_MEMORY:
     case POOL_END_RESTARTED:
         return real == NULL || !real->is_running || is_restarted(real, b);
     case POOL_END_TTL:

@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/log_thread.h"
 #include "tests/lib/at_most.h"
 
 static int sink[2]; /* a pipe: the test reads what the log writes */
@@ -285,6 +286,48 @@ static void test_dead_sink(void **state)
     log_flush_wait();
 }
 
+/* A write that hangs, as on a disk, is the thread's: nothing is lost but what the ring cannot hold. */
+static void test_thread_takes_a_write_that_hangs(void **state)
+{
+    uint64_t start_ms;
+    uint64_t dropped = log_dropped();
+
+    (void) state;
+    fill_pipe();
+    assert_int_equal(fcntl(sink[1], F_SETFL, 0), 0);
+    log_thread_start();
+    start_ms = clock_ms(CLOCK_MONOTONIC);
+    log_info("test.first", LF_U64("n", 1));
+    assert_true(log_flush()); /* the thread has it */
+    log_info("test.second", LF_U64("n", 2));
+    for (int i = 0; i < 100; i++)
+        assert_false(log_flush());
+    assert_in_range(clock_ms(CLOCK_MONOTONIC) - start_ms, 0, at_most(2000));
+    log_flush_wait(); /* a second, and no longer */
+    assert_in_range(clock_ms(CLOCK_MONOTONIC) - start_ms, 900, at_most(4000));
+    assert_int_equal(log_dropped(), dropped);
+    for (int i = 0; i < 30 && strstr(arrived(), "test.second") == NULL; i++) {
+        log_flush_wait();
+        if (i == 29)
+            fail_msg("the line never came");
+    }
+}
+
+static void test_thread_reports_a_dead_sink(void **state)
+{
+    uint64_t dropped = log_dropped();
+
+    (void) state;
+    close(sink[0]);
+    sink[0] = open("/dev/null", O_RDONLY);
+    log_thread_start();
+    for (int i = 0; i < 2; i++) {
+        log_info("test.dead", LF_U64("n", i));
+        log_flush_wait();
+    }
+    assert_true(log_dropped() > dropped);
+}
+
 static void test_line_too_long(void **state)
 {
     static char huge[20000];
@@ -313,6 +356,8 @@ int main(void)
         LOG_TEST(test_full_sink_never_blocks),
         LOG_TEST(test_flush_wait_is_bounded),
         LOG_TEST(test_dead_sink),
+        LOG_TEST(test_thread_takes_a_write_that_hangs),
+        LOG_TEST(test_thread_reports_a_dead_sink),
         LOG_TEST(test_line_too_long),
     };
 

@@ -321,6 +321,23 @@ class Disk(HelperTest):
         self.assertEqual(template.stat().st_ino, ino)
         self.assertLess(template.stat().st_blocks * 512, 1 << 20)
 
+    def test_a_damaged_template_is_named_and_made_anew(self):
+        more = self.disk(40 << 20)
+        template = pathlib.Path(more["disk_template"])
+        template.unlink(missing_ok=True)
+        self.remove(self.box("sound", **more).plan)
+        size = template.stat().st_size
+        for i, (begin, end) in enumerate(((0, 8192), (8192, size))):  # what says that it is a file system; the rest of it
+            with open(template, "r+b") as file:
+                file.seek(begin)
+                for _ in range(begin, min(end, begin + (8 << 20)), 4096):
+                    file.write(b"\xff" * 4096)
+            with self.assertRaises(Failure) as failed:
+                self.box(f"damaged{i}", **more)
+            self.assertIn(str(template), str(failed.exception))
+            self.assertIn("made anew", str(failed.exception))
+            self.remove(self.box(f"anew{i}", **more).plan)
+
     def test_several_first_ones_at_once(self):
         more = self.disk(48 << 20)
         pathlib.Path(more["disk_template"]).unlink(missing_ok=True)
