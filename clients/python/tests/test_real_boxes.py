@@ -154,9 +154,11 @@ class Outcomes(RealCase):
             def note(text):
                 seen.append(text)
                 if text == "line-500":
-                    self.addCleanup(self.server.process.kill)
-                    self.server.takeover()
+                    taker.start()  # and goes on reading: the old daemon waits for its calls
+            self.addCleanup(self.server.process.kill)
+            taker = threading.Thread(target=self.server.takeover)
             result = box.run(COUNT, on_stdout=note, timeout_s=None)
+            taker.join(WAIT_S)
             self.assertEqual((result.outcome, result.exit_code), ("exited", 3))
             self.assertEqual(seen, [f"line-{i}" for i in range(1, LINES + 1)])
 
