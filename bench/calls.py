@@ -1,0 +1,245 @@
+"""Calls through the daemon (exec, files, streams) beside the same calls to the agent of the box, in turns."""
+
+import glob
+import http.client
+import json
+import os
+import statistics
+import threading
+import time
+
+import boxes
+from rig import Failed, UnixConnection, wait_for
+
+SIZE = 256 * 1024 * 1024
+FILES = 10000
+STREAMS = 100
+
+
+class Way:
+    """One kept connection to a box: through the daemon, or to its agent."""
+
+    def __init__(self, d, lease, is_direct):
+        self.d, self.lease, self.is_direct = d, lease, is_direct
+        self.base = "/v1/agent" if is_direct else f"/v1/sandboxes/{lease['sandbox_id']}"
+        self.headers = {"Authorization": f"Bearer {lease['token']}"} if is_direct else {}
+        self.connection = self.connect()
+
+    def connect(self):
+        if not self.is_direct:
+            return UnixConnection(self.d.socket, timeout=120)
+        return http.client.HTTPConnection(self.lease["sandbox_url"].split("//")[1].partition("/")[0], timeout=120)
+
+    def begin(self, method, target, body=None, connection=None):
+        connection = connection or self.connection
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        headers = {**self.headers, **({"Content-Length": str(SIZE)} if method == "PUT" else {})}
+        connection.request(method, self.base + target, body, headers)
+        answer = connection.getresponse()
+        if answer.status not in (200, 201):
+            raise Failed(f"{target}: {answer.status} {answer.read()[:200]}")
+        return answer
+
+    def call(self, method, target, body=None):
+        return self.begin(method, target, body).read()
+
+
+class Rig:
+    def __init__(self, b):
+        self.d = boxes.daemon(b, "calls", warm=1)
+        self.lease = boxes.acquire(self.d)
+        self.through, self.direct = (Way(self.d, self.lease, is_direct) for is_direct in (False, True))
+        path = os.path.join(self.d.base + ".state", "oci", "boxes", self.lease["box_id"], "pid")
+        with open(path, encoding="ascii") as f:
+            self.agent = int(f.read())
+
+    def cpu_s(self):
+        """Daemon and agent together."""
+        return sum(cpu_of(pid) for pid in (self.d.process.child.pid, self.agent))
+
+    def memory_kb(self):
+        return [anonymous_kb(pid) for pid in (self.d.process.child.pid, self.agent)]
+
+
+def cpu_of(pid):
+    """Of all its threads, in seconds; a slow stream uses less than the ticks of /proc/PID/stat can show."""
+    total = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with open(path, encoding="ascii") as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
+
+
+def anonymous_kb(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+
+def timed(work):
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) * 1e6
+
+
+def drain(answer):
+    piece, got = bytearray(1024 * 1024), 0
+    while True:
+        n = answer.readinto(piece)
+        if n == 0:
+            return got
+        got += n
+
+
+def row_exec(b, rig):
+    body = {"argv": ["/usr/bin/true"]}
+    ways = {"through": [], "direct": [], "spawn": []}
+    for _ in range(b.count(2000)):
+        ways["spawn"].append(boxes.spawn_true() * 1e6)
+        ways["direct"].append(timed(lambda: rig.direct.call("POST", "/exec", body)))
+        ways["through"].append(timed(lambda: rig.through.call("POST", "/exec", body)))
+    z, a, bare = (statistics.median(ways[name]) for name in ("through", "direct", "spawn"))
+    b.row(f"exec of true through the daemon - to the agent (n={len(ways['spawn'])}): p50", f"{z - a:.0f} us ({z:.0f} - {a:.0f})",
+          "<= 200 us", z - a <= 200)
+    b.row("the same / posix_spawn of true: p50", f"{z / bare:.2f} ({z:.0f} / {bare:.0f} us)", "-", None)
+
+
+def put(way):
+    block = os.urandom(1024 * 1024)
+    way.call("PUT", "/files?path=/workspace/big", (block for _ in range(SIZE // len(block))))
+
+
+def get(way):
+    got = drain(way.begin("GET", "/files?path=/workspace/big"))
+    if got != SIZE:
+        raise Failed(f"{got} of {SIZE} bytes came")
+
+
+def row_files(b, rig):
+    for name, work in (("into a box", put), ("out of a box", get)):
+        speeds = {rig.through: [], rig.direct: []}
+        for _ in range(5 if b.scale >= 1 else 2):
+            for way, seen in speeds.items():
+                seen.append(SIZE / timed(lambda: work(way)))  # bytes per us is MB/s
+        z, a = (statistics.median(seen) for seen in speeds.values())
+        b.row(f"file of 256 MB {name}, through the daemon / to the agent", f"{z / a:.2f} ({z:.0f} / {a:.0f} MB/s)",
+              ">= 0.8 and >= 500 MB/s", z >= 0.8 * a and z >= 500)
+
+
+# The output comes at this rate, from a program that itself costs little.
+PACED = "import os,time\nb=b'x'*{size}\nt=time.monotonic()\nfor i in range({count}):\n os.write(1,b)\n t+={pause}\n time.sleep(max(t-time.monotonic(),0))"
+
+
+def row_streams(b, rig):
+    seconds = 5 if b.scale >= 1 else 2
+    kinds = (("100 kB/s", PACED.format(size=5000, count=20 * seconds, pause=0.05), 100000 * seconds),
+             ("10 MB/s", PACED.format(size=50000, count=200 * seconds, pause=0.005), 10000000 * seconds),
+             ("as fast as it goes", None, 200000000 * seconds))
+    for name, program, total in kinds:
+        argv = ["/usr/bin/python3", "-c", program] if program else ["/usr/bin/head", "-c", str(total), "/dev/zero"]
+        job = json.loads(rig.through.call("POST", "/jobs", {"argv": argv}))["job"]
+        cpu, begin = rig.cpu_s(), time.monotonic()
+        got = drain(rig.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1"))
+        taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
+        # A reader that is slower than the kept output is shown a later part; what counts is what came.
+        b.row(f"output of a job followed at {name}: CPU of daemon and agent",
+              f"{cpu * 1e9 / max(got, 1):.2f} ns/byte ({got / 1e6 / taken:.1f} MB/s, {got / total:.0%} of it came)", "-", None)
+        rig.through.call("DELETE", f"/jobs/{job}")
+    body = {"argv": ["/usr/bin/head", "-c", str(100000000 * seconds), "/dev/zero"], "stream": True}
+    cpu, begin = rig.cpu_s(), time.monotonic()
+    got = drain(rig.through.begin("POST", "/exec", body))
+    taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
+    b.row("exec streamed as events: CPU of daemon and agent", f"{cpu * 1e9 / got:.2f} ns/byte ({got / 1e6 / taken:.0f} MB/s)",
+          ">= 100 MB/s", got / 1e6 / taken >= 100)
+
+
+def row_first_byte(b, rig):
+    times = {rig.through: [], rig.direct: []}
+
+    def first(way):
+        answer = way.begin("POST", "/exec", {"argv": ["/usr/bin/true"], "stream": True})
+        answer.read(1)
+        return answer
+
+    for _ in range(b.count(1000)):
+        for way, seen in times.items():
+            begin = time.perf_counter()
+            answer = first(way)
+            seen.append((time.perf_counter() - begin) * 1e6)
+            answer.read()
+    z, a = (statistics.median(seen) for seen in times.values())
+    b.row(f"first byte of a stream, through the daemon / to the agent (n={len(times[rig.through])}): p50",
+          f"{z / a:.2f} ({z:.0f} / {a:.0f} us)", "-", None)
+
+
+def row_list(b, rig):
+    rig.through.call("POST", "/exec", {"command": f"mkdir many && cd many && seq {FILES} | xargs touch", "cwd": "/workspace"})
+    times = {rig.through: [], rig.direct: []}
+    for _ in range(b.count(20) if b.scale >= 1 else 5):
+        for way, seen in times.items():
+            found = []
+            seen.append(timed(lambda: found.append(way.call("GET", f"/files/list?path=/workspace/many&limit={FILES}"))))
+            if len(json.loads(found[0])["entries"]) != FILES:
+                raise Failed("the list is not whole")
+    z, a = (statistics.median(seen) / 1000 for seen in times.values())
+    b.row(f"list of {FILES} files, through the daemon / to the agent: p50", f"{z / a:.2f} ({z:.1f} / {a:.1f} ms)", "-", None)
+
+
+def row_open_streams(b, rig):
+    """Each has said something and waits."""
+    ways, held = [Way(rig.d, rig.lease, False) for _ in range(STREAMS)], []
+    before = rig.memory_kb()
+    for way in ways:
+        held.append(way.begin("POST", "/exec", {"command": "echo begun; exec sleep 600", "stream": True, "timeout_s": 0,
+                                                "kill_on_disconnect": True}))
+    for answer in held:
+        while b"stdout" not in answer.readline():
+            pass
+    daemon, agent = (max(now - then, 0) / STREAMS for now, then in zip(rig.memory_kb(), before))
+    b.row(f"memory per open stream ({STREAMS} of them), daemon / agent", f"{daemon:.1f} / {agent:.1f} KB", "-", None)
+    for way in ways:
+        way.connection.close()
+    wait_for("they are killed", lambda: all(job["outcome"] != "running" for job in
+                                            json.loads(rig.direct.call("GET", "/jobs"))["jobs"]))
+
+
+def row_many(b):
+    """Commands at the same time over many boxes; the answers must be those of the commands."""
+    count, each = (100, 10) if b.scale >= 1 else (10, 10)
+    d = boxes.daemon(b, "many", warm=0)
+    leases = [boxes.acquire(d, thread_id=f"many{i}") for i in range(count)]
+    wrong, gate = [], threading.Barrier(count * each)
+
+    def one(lease, k):
+        way = Way(d, lease, False)
+        try:
+            gate.wait(120)
+            answer = json.loads(way.call("POST", "/exec", {"command": f"sleep 1; echo {lease['box_id']}-{k}"}))
+            if answer["stdout"] != f"{lease['box_id']}-{k}\n" or answer["exit_code"] != 0:
+                wrong.append(answer)
+        except (Failed, OSError, http.client.HTTPException, threading.BrokenBarrierError) as e:
+            wrong.append(repr(e))
+        finally:
+            way.connection.close()
+
+    threads = [threading.Thread(target=one, args=(lease, k)) for lease in leases for k in range(each)]
+    begin = time.monotonic()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    b.row(f"{count * each} commands of 1 s at once over {count} boxes: wrong answers",
+          f"{len(wrong)} ({time.monotonic() - begin:.1f} s){' ' + str(wrong[0])[:120] if wrong else ''}", "0", not wrong)
+    boxes.destroy_all(d, leases)
+    d.process.stop()
+
+
+def bench_calls(b):
+    rig = Rig(b)
+    for row in (row_exec, row_files, row_streams, row_first_byte, row_list, row_open_streams):
+        row(b, rig)
+    rig.d.process.stop()
+    row_many(b)
+
+
+PARTS = {"calls": bench_calls}
