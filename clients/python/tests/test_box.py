@@ -372,6 +372,15 @@ class Leases(BoxCase):
         time.sleep(0.5)
         self.assertEqual(self.daemon.renewed, count, "and not afterwards")
 
+    def test_not_after_it_was_released(self):
+        """With a client that goes on."""
+        self.daemon.box = dict(BOX, ends_in_s=0.3)
+        with Client(self.daemon.path) as pool:
+            with pool.acquire("t") as box:
+                wait_until(lambda: self.daemon.renewed >= 1, "it is renewed")
+            wait_until(lambda: not [t for t in threading.enumerate() if t.name == "sandpool-renew"], "the thread ends", 5)
+            self.assertIsNotNone(box)
+
     def test_one_that_nobody_refers_to_is_not_renewed(self):
         self.daemon.box = dict(BOX, ends_in_s=0.3)
         with Client(self.daemon.path) as pool:

@@ -175,7 +175,10 @@ class Shells(FakeCase):
 
     def test_broken_off_and_continued(self):
         for terminal in self.both(cut=15):
-            self.assertEqual(terminal.offsets, [0, 15])
+            # What was read before the break. asyncio drops what it has not read when an answer to a ping fails: then it
+            # is asked for again.
+            self.assertEqual((len(terminal.offsets), terminal.offsets[0]), (2, 0))
+            self.assertIn(terminal.offsets[1], range(2, 16))
 
     def test_closing_ends_what_runs(self):
         self.daemon.answer = terminal = FakeTerminal()
