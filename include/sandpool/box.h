@@ -17,6 +17,8 @@ struct sp_box_call {
     bool is_streamed;
     int64_t length;
     const char *upgrade; /* the protocol asked for; NULL: none. See sp_box_is_raw() */
+    const char *accept;  /* the type of answer asked for; NULL: any */
+    const char *headers; /* more of them, each with its \r\n; NULL: none */
     /* NULL: the answer is collected. Else the body of a 2xx answer goes here as it arrives; return
      * false to stop. */
     bool (*on_data)(void *ctx, const char *data, size_t len);
@@ -54,5 +56,23 @@ bool sp_box_is_raw(const struct sp_box *b);
 size_t sp_box_answer_len(const struct sp_box *b);
 /* Closes the connection. */
 void sp_box_close(struct sp_box *b);
+
+/* --- whole calls with a descriptor or memory on our side; they block, and fail when nothing moves for two minutes --- */
+
+struct sp_transfer {
+    int fd; /* where the bytes come from or go to, unless `data` is given */
+    /* sp_box_send() only: these bytes. */
+    const void *data;
+    size_t len;
+    void (*on_progress)(void *ctx, size_t len); /* so many bytes more; may be NULL */
+    void *ctx;
+};
+
+/* PUT `target` with all that there is. SP_IO with http_status 0: reading our descriptor failed, or the connection. */
+int sp_box_send(struct sp_box *b, const char *target, const struct sp_transfer *t,
+                struct sp_failure *failure);
+/* GET `target`. An answer that was cut is SP_IO. */
+int sp_box_receive(struct sp_box *b, const char *target, const struct sp_transfer *t,
+                   struct sp_failure *failure);
 
 #endif

@@ -130,6 +130,10 @@ static int build(struct sp_box *b, const struct sp_box_call *call, struct sp_fai
         buf_printf(out, "Content-Length: %zu\r\n", call->len);
     if (call->upgrade != NULL)
         buf_printf(out, "Connection: Upgrade\r\nUpgrade: %s\r\n", call->upgrade);
+    if (call->accept != NULL)
+        buf_printf(out, "Accept: %s\r\n", call->accept);
+    if (call->headers != NULL)
+        buf_puts(out, call->headers);
     buf_puts(out, "\r\n");
     if (call->body != NULL)
         buf_append(out, call->body, call->len);

@@ -30,4 +30,11 @@ struct sp_box {
     char *piece;
 };
 
+/* --- box_transfer.c --- */
+
+/* Waits for the connection and continues; SP_TIMEOUT when nothing moves for so long. */
+MUST_CHECK int box_wait_step(struct sp_box *b, uint64_t still_ms, struct sp_failure *f);
+/* Until the call that was begun is over. */
+MUST_CHECK int box_finish(struct sp_box *b, struct sp_failure *f);
+
 #endif
