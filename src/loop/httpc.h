@@ -76,6 +76,8 @@ struct httpc_request {
     void *connect_list;
     void *resolve_list;
     void *tunnel_list;
+    unsigned tunnel_reads; /* of the answer to CONNECT, a byte each */
+    bool is_tunnel_open;   /* that answer is over */
     struct resolve lookup;
     bool is_named; /* the URL's host is a name: look it up */
     char host[RESOLVE_HOST];

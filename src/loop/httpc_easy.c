@@ -19,6 +19,7 @@ enum {
     AUTHORITIES_S = 60,
     STREAM_READ_SIZE = 64 * 1024,
     TUNNEL_KEY_MAX = 32,
+    TUNNEL_ANSWER_MAX = 32 * 1024, /* bytes that CONNECT may be answered with */
     REUSE_MAX_S = 30,
 };
 
@@ -79,6 +80,8 @@ int httpc_easy_error(const struct httpc_request *r, int curl_code, struct err *e
         text = "the body is not as long as announced";
     else if (r->fault != SP_OK)
         text = "too much of the body waits to be sent";
+    else if (r->tunnel_reads > TUNNEL_ANSWER_MAX)
+        text = "the answer to CONNECT is too long";
     else if (curl_code == CURLE_ABORTED_BY_CALLBACK)
         text = "the server hung up before the whole body was sent";
     else if (r->is_coded)
@@ -364,7 +367,26 @@ static CURLcode set_transport(CURL *easy, const struct httpc_request *r,
     return rc;
 }
 
-static CURLcode set_tunnel(CURL *easy, const struct httpc_request *r)
+static int on_tunnel_open(void *ctx, char *ip UNUSED, char *local_ip UNUSED, int port UNUSED,
+                          int local_port UNUSED)
+{
+    struct httpc_request *r = ctx;
+
+    r->is_tunnel_open = true;
+    return CURL_PREREQFUNC_OK;
+}
+
+/* libcurl reads the answer to CONNECT byte by byte for as long as bytes are there, headers and body without a limit: a peer
+ * that goes on sending would keep the loop for ever. It calls this for each byte. */
+static int on_tunnel_read(void *ctx, curl_off_t down UNUSED, curl_off_t down_now UNUSED,
+                          curl_off_t up UNUSED, curl_off_t up_now UNUSED)
+{
+    struct httpc_request *r = ctx;
+
+    return !r->is_tunnel_open && ++r->tunnel_reads > TUNNEL_ANSWER_MAX;
+}
+
+static CURLcode set_tunnel(CURL *easy, struct httpc_request *r)
 {
     char proxy[TUNNEL_KEY_MAX + 32];
     CURLcode rc = CURLE_OK;
@@ -378,6 +400,11 @@ static CURLcode set_tunnel(CURL *easy, const struct httpc_request *r)
     SET(CURLOPT_HEADEROPT, (long) CURLHEADER_SEPARATE);
     SET(CURLOPT_PROXYHEADER, (struct curl_slist *) r->tunnel_list);
     SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    SET(CURLOPT_PREREQFUNCTION, on_tunnel_open);
+    SET(CURLOPT_PREREQDATA, (void *) r);
+    SET(CURLOPT_NOPROGRESS, 0L);
+    SET(CURLOPT_XFERINFOFUNCTION, on_tunnel_read);
+    SET(CURLOPT_XFERINFODATA, (void *) r);
     return rc;
 }
 

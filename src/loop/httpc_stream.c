@@ -41,6 +41,8 @@ void httpc_stream_reset(struct httpc_request *r)
     r->has_news = false;
     r->status = 0;
     r->tunnel_status = 0;
+    r->tunnel_reads = 0;
+    r->is_tunnel_open = false;
     r->error_text[0] = '\0';
     buf_fini(&r->response);
     buf_init(&r->response, r->response_max + (r->on_data != NULL ? PIECE_ROOM : 0));

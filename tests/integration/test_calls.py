@@ -408,6 +408,17 @@ class Ports(CallsCase):
         answer = self.call("POST", self.at + "/post", body)
         self.assertEqual((answer.status, answer.data), (201, body))
 
+    def test_an_answer_to_connect_without_an_end(self):
+        """An agent that lies keeps nobody but its own caller waiting."""
+        self.start()
+        self.addCleanup(self.up.is_flood_over.set)
+        for head in (b"HTTP/1.1 407 No\r\nContent-Length: 9000000000000000000\r\n\r\n",
+                     b"HTTP/1.1 407 No\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n", b"HTTP/1.1 200 OK\r\n"):
+            self.up.flood = head
+            answer = self.call("GET", self.at + "/")
+            self.assertGreaterEqual(answer.status, 500, answer)
+            self.assertEqual(self.call("GET", "/healthz").status, 200)
+
     def test_the_caller_s_token_stays_here(self):
         self.start()
         self.lease("alice", ALICE)

@@ -17,6 +17,8 @@ class Upstream:
         self.is_root = is_root  # its one box is at "/", else each has a path
         self.acts = {}          # path of a box: what is called with the call, instead of what is below
         self.tunnels = []       # heads of CONNECT
+        self.flood = None       # what CONNECT is answered with, before bytes without an end
+        self.is_flood_over = threading.Event()
         self.port = free_port()
         self.server = socket.create_server(("127.0.0.1", self.port), backlog=512)
         self.boxes = {}
@@ -169,6 +171,11 @@ class Call:
     def tunnel(self):
         """As an agent does: bytes to and from a port of the loopback."""
         self.up.tunnels.append(self.head.decode("latin-1"))
+        if self.up.flood is not None:
+            self.connection.sendall(self.up.flood)
+            while not self.up.is_flood_over.is_set():
+                self.connection.sendall(b"x: y\r\n" * 1000)
+            return False
         try:
             other = socket.create_connection(("127.0.0.1", int(self.target.rsplit(":", 1)[1])))
         except OSError:
