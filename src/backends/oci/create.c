@@ -16,10 +16,13 @@
 #include "loop/listen.h"
 
 enum making_step {
-    MAKING_WAITS, /* for another box of its id, a runtime, a base or an image */
-    MAKING_RUNS,  /* sandpool-helper */
-    MAKING_LOOKS, /* at what it has made, or what was there: to its end, whoever leaves */
+    MAKING_ENTERS,
+    MAKING_CHOOSES, /* its runtime and its lower file system */
+    MAKING_WAITS,   /* for another box of its id, a runtime, a base or an image */
+    MAKING_RUNS,    /* sandpool-helper */
+    MAKING_LOOKS,   /* at what it has made, or what was there: to its end, whoever leaves */
     MAKING_UNDOES,
+    MAKING_ENDS,
     MAKING_STEP_COUNT
 };
 
@@ -31,7 +34,9 @@ struct making {
     struct oci_runtime *trial; /* NULL: the profile decides */
     enum making_step step;
     struct waiter waiter;
-    struct list *waits_in;     /* where `waiter` is linked */
+    struct list *waits_in; /* where `waiter` is linked */
+    struct oci_runtime *runtime;
+    const char *lower;
     char rootfs[OCI_PATH_MAX]; /* of the image */
     char **image_env;
     struct oci_record record;
@@ -40,16 +45,51 @@ struct making {
     struct oci_found found;
     struct remover undo;
     int listen_fd;
-    struct err err; /* why it is being undone */
+    struct err err; /* why nothing came of it */
     int result;
 };
 
+static void tick(struct making *m);
+
+static void go(struct making *m, enum making_step step)
+{
+    m->step = step;
+    tick(m);
+}
+
+static void note(struct making *m, int rc, const struct err *err)
+{
+    m->result = rc;
+    if (rc != SP_OK)
+        m->err = *err;
+}
+
+static void go_end(struct making *m, int rc, const struct err *err)
+{
+    note(m, rc, err);
+    go(m, MAKING_ENDS);
+}
+
+static void go_cancelled(struct making *m)
+{
+    struct err err;
+
+    go_end(m, err_set(&err, SP_CANCELLED, "%s", err_text(SP_CANCELLED)), &err);
+}
+
+static void go_undo(struct making *m, int rc, const struct err *err)
+{
+    note(m, rc, err);
+    go(m, MAKING_UNDOES);
+}
+
 /* The end for everybody who waits for this box. */
-static void finish(struct making *m, int rc, const struct err *err)
+static void end(struct making *m)
 {
     struct oci *o = m->oci;
     struct backend_create *r = m->request;
     struct oci_box *b = m->box;
+    int rc = m->result;
     struct list joined;
 
     if (m->listen_fd >= 0)
@@ -59,8 +99,8 @@ static void finish(struct making *m, int rc, const struct err *err)
     oci_env_free(m->image_env);
     oci_helper_fini(&m->helper);
     r->priv = NULL;
-    closing_finish(&o->closing, &r->op, rc, err);
-    free(m); /* `err` may be in it */
+    closing_finish(&o->closing, &r->op, rc, &m->err);
+    free(m);
     if (b == NULL)
         return;
     list_move(&b->entry.joiners, &joined);
@@ -81,18 +121,15 @@ static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UN
     struct making *m = container_of(w, struct making, undo);
 
     m->box = NULL; /* gone, or dead and handled by the next look */
-    finish(m, m->result, &m->err);
+    go(m, MAKING_ENDS);
 }
 
 /* Joiners begin anew when it is gone: what failed for us may work for them. */
-static void undo(struct making *m, int rc, const struct err *err)
+static void undo(struct making *m)
 {
     struct oci_box *b = m->box;
     struct list joined;
 
-    m->step = MAKING_UNDOES;
-    m->result = rc;
-    m->err = *err;
     m->undo.on_removed = on_undone;
     list_push_back(&b->entry.removers, &m->undo.link);
     boxes_set(&b->entry, BOX_DEAD);
@@ -144,14 +181,13 @@ static void on_seen(struct op *op)
         rc = oci_box_watch(m->box, &m->found, &err);
     oci_found_drop(&m->found);
     if (rc != SP_OK && m->box != NULL)
-        undo(m, rc, &err);
+        go_undo(m, rc, &err);
     else
-        finish(m, rc, &err);
+        go_end(m, rc, &err);
 }
 
-static void start_look(struct making *m)
+static void look(struct making *m)
 {
-    m->step = MAKING_LOOKS;
     m->found.id = m->request->labels.box_id;
     m->look.run = run_look;
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
@@ -163,12 +199,12 @@ static void on_run(struct op *op)
 
     FAULT_POINT("oci.after_run");
     if (op->result == SP_OK || m->helper.exit_code == HELPER_EXIT_RUNNING)
-        start_look(m);
+        go(m, MAKING_LOOKS);
     else {
         if (m->trial != NULL) /* which says nothing about it */
             m->trial->was_killed = m->helper.exit_code == HELPER_EXIT_KILLED ||
                                    (op->result == SP_BACKEND_FAILED && m->helper.exit_code < 0);
-        undo(m, op->result, &op->err);
+        go_undo(m, op->result, &op->err);
     }
 }
 
@@ -186,7 +222,7 @@ static int listen_for(struct making *m, struct err *err)
     return SP_OK;
 }
 
-static int prepare(struct making *m, const struct oci_runtime *runtime, struct err *err)
+static int prepare(struct making *m, struct err *err)
 {
     struct backend_create *r = m->request;
     struct backend_box *box = &m->record.box;
@@ -197,7 +233,7 @@ static int prepare(struct making *m, const struct oci_runtime *runtime, struct e
                  m->trial == NULL ? m->oci->instance : "");
     str_copy_cut(box->token, sizeof(box->token), r->token);
     str_hex64(box->ref, r->labels.box_id);
-    str_copy_cut(m->record.runtime, sizeof(m->record.runtime), runtime->path);
+    str_copy_cut(m->record.runtime, sizeof(m->record.runtime), m->runtime->path);
     if (m->box->id_slot == UINT32_MAX) {
         if (!oci_take_ids(m->box, &id_base))
             return err_set(err, SP_BACKEND_FAILED, "all ranges of user ids are taken");
@@ -206,42 +242,40 @@ static int prepare(struct making *m, const struct oci_runtime *runtime, struct e
     return listen_for(m, err);
 }
 
-static void run(struct making *m, struct oci_runtime *runtime, const char *lower)
+static void run(struct making *m)
 {
     struct oci *o = m->oci;
     struct oci_run_plan plan = {.profile = m->request->profile,
-                                .runtime = runtime,
+                                .runtime = m->runtime,
                                 .record = &m->record,
-                                .lower = lower,
+                                .lower = m->lower,
                                 .slot = 0};
     struct err err;
-    int rc = prepare(m, runtime, &err);
+    int rc = prepare(m, &err);
 
     if (rc != SP_OK) {
-        finish(m, rc, &err);
+        go_end(m, rc, &err);
         return;
     }
-    m->box->runtime = runtime;
+    m->box->runtime = m->runtime;
     plan.slot = m->box->id_slot;
     plan.image_env = (const char *const *) (uintptr_t) m->image_env;
     buf_init(&m->helper.plan, CHILD_OUTPUT_MAX * 4);
     oci_plan_run(o, &plan, &m->helper.plan);
     m->helper.verb = "run";
     m->helper.pass_fd = m->listen_fd;
-    m->step = MAKING_RUNS;
     FAULT_POINT("oci.before_run");
     oci_helper_start(o, &m->helper, RT_NEVER, on_run); /* our own deadline cancels it */
 }
 
-static void wait_in(struct making *m, struct list *where)
+static void go_wait(struct making *m, struct list *where)
 {
-    m->step = MAKING_WAITS;
     m->waits_in = where;
-    list_push_back(where, &m->waiter.link);
+    go(m, MAKING_WAITS);
 }
 
 /* From the start or from where it had to wait. */
-static void begin(struct making *m)
+static void choose(struct making *m)
 {
     const struct config_profile *p = m->request->profile;
     const char *lower = p->rootfs;
@@ -257,7 +291,7 @@ static void begin(struct making *m)
                            "package slirp4netns"
                          : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
                            "install the package slirp4netns or passt");
-        finish(m, rc, &err);
+        go_end(m, rc, &err);
         return;
     }
     if (m->trial != NULL)
@@ -277,28 +311,28 @@ static void begin(struct making *m)
         rc = oci_base_ready(m->oci, &err);
         lower = m->oci->base_dir;
     }
+    m->runtime = runtime;
+    m->lower = lower;
     if (rc == SP_OK)
-        run(m, runtime, lower);
+        go(m, MAKING_RUNS);
     else if (rc == ERR_NOT_READY)
-        wait_in(m, &m->oci->waiters);
+        go_wait(m, &m->oci->waiters);
     else
-        finish(m, rc, &err);
+        go_end(m, rc, &err);
 }
 
 /* --- who comes first --- */
-
-static void enter(struct making *m);
 
 static void resume(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
 
     if (m->request->op.state == OP_CANCELING)
-        finish(m, SP_CANCELLED, NULL);
+        go_cancelled(m);
     else if (m->box != NULL)
-        begin(m);
+        go(m, MAKING_CHOOSES);
     else
-        enter(m);
+        go(m, MAKING_ENTERS);
 }
 
 /* A box of this id may exist, be made or be removed right now. */
@@ -309,27 +343,59 @@ static void enter(struct making *m)
 
     if (b == NULL) {
         m->box = oci_box_add(o, m->request->labels.box_id, BOX_MAKING);
-        begin(m);
+        go(m, MAKING_CHOOSES);
         return;
     }
     switch (b->entry.state) {
     case BOX_RUNNING:
-        start_look(m);
+        go(m, MAKING_LOOKS);
         return;
     case BOX_MAKING:
-        wait_in(m, &b->entry.joiners);
+        go_wait(m, &b->entry.joiners);
         return;
     case BOX_DEAD:
-        wait_in(m, &o->waiters);
+        go_wait(m, &o->waiters);
         oci_remove_box(b);
         return;
     case BOX_REMOVING:
-        wait_in(m, &o->waiters);
+        go_wait(m, &o->waiters);
         return;
     case BOX_STATE_COUNT:
         break;
     }
     assert(false && "no such state");
+}
+
+/* --- the steps --- */
+
+static void tick(struct making *m)
+{
+    switch (m->step) {
+    case MAKING_ENTERS:
+        enter(m);
+        return;
+    case MAKING_CHOOSES:
+        choose(m);
+        return;
+    case MAKING_WAITS:
+        list_push_back(m->waits_in, &m->waiter.link);
+        return;
+    case MAKING_RUNS:
+        run(m);
+        return;
+    case MAKING_LOOKS:
+        look(m);
+        return;
+    case MAKING_UNDOES:
+        undo(m);
+        return;
+    case MAKING_ENDS:
+        end(m);
+        return;
+    case MAKING_STEP_COUNT:
+        break;
+    }
+    assert(false && "no such step");
 }
 
 static void on_cancel(struct op *op)
@@ -341,7 +407,7 @@ static void on_cancel(struct op *op)
     case MAKING_WAITS:
         if (list_is_linked(&m->waiter.link)) { /* else it is being resumed, and will notice */
             list_remove(m->waits_in, &m->waiter.link);
-            finish(m, SP_CANCELLED, NULL);
+            go_cancelled(m);
         }
         return;
     case MAKING_RUNS:
@@ -351,6 +417,9 @@ static void on_cancel(struct op *op)
     case MAKING_LOOKS:
     case MAKING_UNDOES:
         return;
+    case MAKING_ENTERS: /* over as soon as begun, and so are the next two */
+    case MAKING_CHOOSES:
+    case MAKING_ENDS:
     case MAKING_STEP_COUNT:
         break;
     }
@@ -370,7 +439,7 @@ static void start(struct oci *o, struct backend_create *r, struct oci_runtime *t
     oci_found_init(&m->found);
     m->waiter.resume = resume;
     r->priv = m;
-    enter(m);
+    go(m, MAKING_ENTERS);
 }
 
 void oci_create(struct backend *backend, struct backend_create *r, uint64_t deadline_ns,
