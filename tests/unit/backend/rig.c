@@ -259,6 +259,8 @@ int rig_create(struct rig *rig, struct backend_create *r, const struct config_pr
 {
     rig_start_create(rig, r, profile, 0, rig_soon(rig));
     rig_wait(rig);
+    if (r->op.result != SP_OK)
+        print_message("create: %s\n", r->op.err.msg);
     return r->op.result;
 }
 
