@@ -118,7 +118,8 @@ static bool try_again(struct run *r, struct run_stream *s, int code)
         return false;
     s->retry_ms = run_now_ms();
     if (s->retries > 0)
-        s->retry_ms += MIN_OF((uint64_t) RETRY_MAX_MS, (uint64_t) RETRY_MIN_MS << MIN_OF(s->retries, 6U));
+        s->retry_ms +=
+            MIN_OF((uint64_t) RETRY_MAX_MS, (uint64_t) RETRY_MIN_MS << MIN_OF(s->retries, 6U));
     s->retries++;
     return true;
 }
