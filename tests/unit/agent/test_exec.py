@@ -112,9 +112,14 @@ class Answer(ExecTest):
             answer = self.post(EXEC, body)
             self.assertEqual((answer.status, answer.json["error"]["code"]), (422, "invalid_field"), body)
             self.assertIn(word, answer.json["error"]["message"], body)
-        for body, status in ((b"{", 400), (b"[]", 400), (b'{"command":"ls","command":"ls"}', 400), (b"[" * 100000, 400),
-                             (b"x" * (7 << 20), 413)):
+        for body, status in ((b"{", 400), (b"[]", 400), (b'{"command":"ls","command":"ls"}', 400), (b"[" * 100000, 400)):
             self.assertEqual(self.call("POST", EXEC, body).status, status, body[:20])
+        connection = self.connect()  # the length alone is refused; a client that sends on may find the connection closed
+        connection.putrequest("POST", EXEC)
+        connection.putheader("Authorization", f"Bearer {TOKEN}")
+        connection.putheader("Content-Length", str(7 << 20))
+        connection.endheaders()
+        self.assertEqual(connection.getresponse().status, 413)
         self.assertEqual(self.post(EXEC, {"argv": ["/no/such/program"]}).status, 404)
         self.assertEqual(self.post(EXEC, {"command": "id"}, token="wrong").status, 401)
         self.assertEqual(self.call("GET", EXEC).status, 405)
