@@ -181,8 +181,8 @@ const struct cli_command cli_commands[] = {
      "sandpool run -t bash                          # a shell\n",
      cmd_run},
     {"exec", "ID COMMAND...", 2, CLI_REST, "ID", "run a command in a sandbox that exists",
-     "ID is a sandbox id, a thread, or USER/THREAD. The command has no input unless -i is given.\n"
-     "It ends with this program; --detach leaves it to itself.",
+     "The command has no input unless -i is given. It ends with this program; --detach leaves it to\n"
+     "itself.",
      exec_options,
      "sandpool exec thread-1 -- python3 -V\n"
      "sandpool exec -it thread-1 bash\n"

@@ -87,7 +87,8 @@ void cli_print_command_help(const struct cli_command *command, FILE *out)
     bool has_rest = command->operands_max == CLI_REST;
 
     if (has_rest)
-        (void) fprintf(out, "Usage: sandpool %s [OPTION]... [--] COMMAND [ARG]...", command->name);
+        (void) fprintf(out, "Usage: sandpool %s [OPTION]...%s [--] COMMAND [ARG]...", command->name,
+                       command->operands_min > 1 ? " ID" : "");
     else
         (void) fprintf(out, "Usage: sandpool %s%s%s [OPTION]...", command->name,
                        command->operands[0] != '\0' ? " " : "", command->operands);
@@ -97,7 +98,7 @@ void cli_print_command_help(const struct cli_command *command, FILE *out)
     if (command->choices != NULL && strcmp(command->choices, "ID") == 0)
         (void) fprintf(
             out,
-            "ID is a sandbox id, a thread (of --user, else of the user default), or box: and the id of\n"
+            "ID is a sandbox id, a thread (USER/THREAD for that of another user), or box: and the id of\n"
             "a box that has no owner (see sandpool ls).\n");
     else if (command->choices != NULL)
         (void) fprintf(out, "%s is one of: %s.\n", command->operands, command->choices);
