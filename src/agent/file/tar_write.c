@@ -87,7 +87,7 @@ static void put_pax(struct buf *out, const struct buf *records)
 
 static void put_text(char *field, size_t cap, const char *text)
 {
-    memcpy(field, text, MIN_OF(strlen(text), cap)); /* a full field has no NUL */
+    memcpy(field, text, strnlen(text, cap)); /* a full field has no NUL */
 }
 
 void tar_put_header(struct buf *out, char type, const char *name, const char *link,

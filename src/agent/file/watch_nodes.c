@@ -1,6 +1,7 @@
 /* watch_nodes.c - a tree of directories, and a way to them by inotify's numbers. */
 #include "agent/file/watch_nodes.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,7 @@ struct watch_node *watch_nodes_add(struct watch_nodes *t, struct watch_node *par
 
 void watch_nodes_move(struct watch_node *node, struct watch_node *parent, const char *name)
 {
+    assert(parent != NULL);
     if (node->parent == NULL)
         return;
     for (const struct watch_node *up = parent; up != NULL; up = up->parent)
@@ -94,6 +96,7 @@ void watch_nodes_drop(struct watch_nodes *t, struct watch_node *top,
             continue;
         }
         is_last = at == top;
+        assert(is_last || parent != NULL);
         on_drop(ctx, at);
         map_remove(&t->by_wd, &at->by_wd);
         if (parent != NULL)

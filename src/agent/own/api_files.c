@@ -302,6 +302,7 @@ static void run_list(void *request, struct file_wire *wire)
         if (sys == 0 && put_text(&l))
             (void) !file_wire_end(wire); /* without the end the agent breaks the answer off */
     }
+    tree.ctx = NULL;
     buf_fini(&l.text);
 }
 

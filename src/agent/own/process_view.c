@@ -1,6 +1,7 @@
 /* process_view.c - jobs as JSON. A job that has only its record left looks like one whose output is lost. */
 #include "agent/own/process_view.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/str.h"
@@ -82,6 +83,7 @@ void job_put(struct json_out *o, const struct rt *rt, const struct job *job)
     struct facts f;
     char text[32];
 
+    assert(job->process != NULL || job->record != NULL);
     if (job->process != NULL)
         look_at_process(job->process, &f);
     else
