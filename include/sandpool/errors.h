@@ -31,6 +31,7 @@
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \
+    X(TOO_MANY_SNAPSHOTS, "too_many_snapshots", 429, false, "as many snapshots as may be kept")   \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
     X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \

@@ -64,6 +64,7 @@ struct backend_extras {
     uint64_t memory; /* bytes; 0: as it is */
     uint64_t cpus;   /* thousandths; 0: as it is */
     uint64_t pids;   /* 0: as it is */
+    const char *snapshot; /* the id of what the box is made from; NULL: the profile's base */
 };
 
 /* One box as its backend sees it. */
@@ -226,9 +227,13 @@ enum {
     BACKEND_LATE_MOUNTS = 1 << 1,
     BACKEND_LATE_LIMITS = 1 << 2,
     BACKEND_LATE_ALL = BACKEND_LATE_ENVS | BACKEND_LATE_MOUNTS | BACKEND_LATE_LIMITS,
+    BACKEND_SNAPSHOT = 1 << 3, /* never given to a box that runs */
 };
 
 struct backend; /* one running backend: the vtable's own object begins with struct backend */
+struct backend_capture;
+struct backend_snapshots;
+struct backend_drop;
 
 struct backend_ops {
     const char *name;
@@ -261,6 +266,15 @@ struct backend_ops {
                  void (*on_done)(struct op *));
     void (*bind)(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *)); /* NULL unless can_bind */
+    /* NULL, like the next two: this backend has no snapshots. See snapshot.h. The box goes on when this ends, however
+     * it ends. */
+    void (*capture)(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+    void (*snapshots)(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
+                      void (*on_done)(struct op *));
+    /* Boxes and snapshots that were made from it are not affected. */
+    void (*drop)(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));

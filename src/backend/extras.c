@@ -15,6 +15,8 @@ unsigned backend_extras_kinds(const struct backend_extras *x)
         kinds |= BACKEND_LATE_MOUNTS;
     if (x->memory > 0 || x->cpus > 0 || x->pids > 0)
         kinds |= BACKEND_LATE_LIMITS;
+    if (x->snapshot != NULL)
+        kinds |= BACKEND_SNAPSHOT;
     return kinds;
 }
 
@@ -29,6 +31,8 @@ void backend_extras_keep(struct backend_extras *x, unsigned kinds)
         x->cpus = 0;
         x->pids = 0;
     }
+    if ((kinds & BACKEND_SNAPSHOT) == 0)
+        x->snapshot = NULL;
 }
 
 /* Sums, because the order in which a caller names things says nothing; `salt` keeps the kinds apart. */
@@ -51,6 +55,8 @@ uint64_t backend_extras_hash(const struct backend_extras *x, unsigned kinds)
                        x->mounts[i].box_path);
     if ((kinds & BACKEND_LATE_LIMITS) != 0)
         h += hash_u64(hash_u64(hash_u64(x->memory + 4) + x->cpus) + x->pids);
+    if ((kinds & BACKEND_SNAPSHOT) != 0)
+        h += hash_pair(5, x->snapshot, "");
     return h != 0 ? h : 1;
 }
 
@@ -79,7 +85,7 @@ static size_t text_len(const struct backend_extras *x)
         len += strlen(x->mounts[i].host_path) + strlen(x->mounts[i].box_path) + 2 +
                optional_size(x->mounts[i].base) + optional_size(x->mounts[i].parts) +
                optional_size(x->mounts[i].closed);
-    return len;
+    return len + optional_size(x->snapshot);
 }
 
 /* Everything behind the head: the variables, the mounts, the texts. */
@@ -111,6 +117,8 @@ struct backend_extras *backend_extras_copy(const struct backend_extras *x)
             mounts[i].closed = put_text(&at, x->mounts[i].closed);
         mounts[i].own_len = x->mounts[i].own_len;
     }
+    if (x->snapshot != NULL)
+        to->snapshot = put_text(&at, x->snapshot);
     return to;
 }
 

@@ -41,6 +41,10 @@
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \
     X(arg, "oci.after_remove")      \
+    X(arg, "snapshot.copied")       \
+    X(arg, "snapshot.recorded")     \
+    X(arg, "snapshot.made")         \
+    X(arg, "snapshot.dropping")     \
     X(arg, "docker.before_create")  \
     X(arg, "docker.after_create")   \
     X(arg, "docker.before_start")   \

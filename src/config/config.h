@@ -198,6 +198,9 @@ struct config {
         uint64_t idle_timeout_s;
     } calls;
     struct {
+        uint64_t max;
+    } snapshots;
+    struct {
         uint64_t max_boxes;
         uint64_t max_waiters;
         uint64_t share_percent;

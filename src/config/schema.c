@@ -28,6 +28,7 @@ const struct config_section config_sections[] = {
     {"tcp", "The API on TCP, for callers on other machines."},
     {"http", "Limits of the API's server, for both kinds of socket."},
     {"calls", "Limits of calls to boxes: /v1/sandboxes/{id}/exec, jobs, files, ports."},
+    {"snapshots", "Snapshots of boxes."},
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},

@@ -59,6 +59,9 @@ static const struct config_key keys[] = {
     GLOBAL(calls.idle_timeout_s, U64, RELOAD, 1, DAY, "3600",
            "Seconds without data in either direction after which a call is ended with 504. The "
            "command goes on."),
+
+    GLOBAL(snapshots.max, U64, 0, 1, 65536, "1024",
+           "Snapshots that may be kept, of all callers together. One more is answered 429."),
 };
 
 const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

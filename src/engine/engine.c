@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 static void on_wake_timer(struct rt_timer *timer);
 static void perform(struct engine *e, const struct pool_fx *fx);
@@ -282,6 +283,8 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->free_writes);
     list_init(&e->late_events);
     list_init(&e->note_list);
+    list_init(&e->snapshot_list);
+    map_init(&e->snapshots, config->snapshots.max);
     list_init(&e->probes);
     list_init(&e->uses);
     list_init(&e->bind_list);
@@ -328,6 +331,7 @@ void engine_free(struct engine *e)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
     notes_fini(e);
+    snapshots_fini(e);
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);
@@ -359,8 +363,10 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     config_ref_put(e->config);
     e->config = config_ref_new(config);
     engine_post(e, &ev);
-    for (unsigned i = known_backends; i < e->backend_count; i++)
+    for (unsigned i = known_backends; i < e->backend_count; i++) {
+        snapshots_load(e, i);
         reconcile_backend(e, i);
+    }
     profiles_prepare(e);
     reconcile_arm(e);
     space_look(e);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 /* The join of a long listing leaves the loop to others after this many boxes that it shows, and after this many
  * places that it looks at for boxes it does not show. */
@@ -323,5 +324,7 @@ void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
     r->ctx = ctx;
     profiles_prepare(e);
     space_look(e);
+    for (unsigned i = 0; i < e->backend_count; i++)
+        snapshots_load(e, i);
     engine_reconcile(e, on_first_round, r);
 }

@@ -339,6 +339,8 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
     u->extras = TAKE_PTR(call->extras);
     u->call = call;
     u->fx = *fx;
+    if (u->extras->snapshot != NULL && fx->u.reply.source == POOL_SRC_COLD)
+        u->fx.u.reply.source = POOL_SRC_RESTORED;
     rt_refresh(e->rt);
     u->deadline_ns = call->deadline_ns > rt_now(e->rt)
                          ? call->deadline_ns

@@ -125,7 +125,7 @@ static int copy_run(int from, int to, off_t at, off_t end)
     return 0;
 }
 
-static int copy_sparse(int from, int to, off_t size, struct err *err)
+int disk_copy(int from, int to, off_t size, struct err *err)
 {
     off_t at = 0;
 
@@ -146,15 +146,15 @@ static int copy_sparse(int from, int to, off_t size, struct err *err)
 }
 
 /* Between asking for a free device and taking it another may take it. */
-static int attach_loop(int file, char *ret_path, size_t cap, int *ret_number, int *ret_fd,
-                       struct err *err)
+int disk_attach(int file, bool is_ro, char *ret_path, size_t cap, int *ret_number, int *ret_fd,
+                struct err *err)
 {
     AUTO_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     struct loop_config config = {.fd = (unsigned) file};
 
     if (control < 0)
         return err_sys(err, SP_UNSUPPORTED, errno, "open /dev/loop-control");
-    config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+    config.info.lo_flags = LO_FLAGS_AUTOCLEAR | (is_ro ? LO_FLAGS_READ_ONLY : 0);
     for (int i = 0; i < LOOP_TRIES; i++) {
         AUTO_CLOSE int fd = -1;
         int number = ioctl(control, LOOP_CTL_GET_FREE);
@@ -162,7 +162,7 @@ static int attach_loop(int file, char *ret_path, size_t cap, int *ret_number, in
         if (number < 0)
             return err_sys(err, SP_IO, errno, "find a free loop device");
         (void) snprintf(ret_path, cap, "/dev/loop%d", number);
-        fd = open(ret_path, O_RDWR | O_CLOEXEC);
+        fd = open(ret_path, (is_ro ? O_RDONLY : O_RDWR) | O_CLOEXEC);
         if (fd >= 0 && ioctl(fd, LOOP_CONFIGURE, &config) == 0) {
             *ret_number = number;
             *ret_fd = TAKE_FD(fd);
@@ -186,7 +186,7 @@ static int make_image(const struct plan *p, const struct box_dir *d, int *ret_fd
     to = openat(d->fd, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return err_sys(err, SP_IO, errno, "make 'disk'");
-    rc = copy_sparse(from, to, (off_t) p->disk, err);
+    rc = disk_copy(from, to, (off_t) p->disk, err);
     if (rc == SP_OK)
         *ret_fd = TAKE_FD(to);
     return rc;
@@ -220,7 +220,7 @@ int disk_mount(const struct plan *p, const struct box_dir *d, const char *target
     int rc = make_image(p, d, &file, err);
 
     if (rc != SP_OK ||
-        (rc = attach_loop(file, device, sizeof(device), &number, &loop, err)) != SP_OK)
+        (rc = disk_attach(file, false, device, sizeof(device), &number, &loop, err)) != SP_OK)
         return rc;
     (void) snprintf(text, sizeof(text), "%d 1\n", number);
     if ((rc = box_dir_write(d, "loop", text, err)) != SP_OK)

@@ -10,6 +10,13 @@
 MUST_CHECK int disk_mount(const struct plan *p, const struct box_dir *d, const char *target,
                           struct err *err);
 
+/* Makes `to` what `from` is, of `size` bytes, holes included; shares the blocks where the file system can. */
+MUST_CHECK int disk_copy(int from, int to, off_t size, struct err *err);
+
+/* A loop device for `file`, which goes when its last user does. */
+MUST_CHECK int disk_attach(int file, bool is_ro, char *ret_path, size_t cap, int *ret_number,
+                           int *ret_fd, struct err *err);
+
 /* Before <dir>/disk is removed: gives its space back in steps, each of them short. A host that discards at once needs
  * a request for each piece, and one unlink of a file in 100,000 pieces takes a minute in which nothing can end it. `freed` is
  * increased. */

@@ -18,8 +18,10 @@
 #include "base/file.h"
 #include "helper/base.h"
 #include "helper/box_dir.h"
+#include "helper/capture.h"
 #include "helper/cgroup.h"
 #include "helper/connector.h"
+#include "helper/freezer.h"
 #include "helper/mount_in.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
@@ -34,7 +36,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|remove|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|remove|capture|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -42,6 +44,8 @@ static const char usage_text[] =
     "  run      make a box and start it; descriptor 3 is its listening socket\n"
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
+    "  capture  copy the disk of a running box\n"
+    "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
@@ -215,6 +219,26 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     return SP_OK;
 }
 
+static int do_capture(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_capture(p, text, len, &o->err);
+
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "snapshots need root: they are made of the box's disk");
+    return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
+}
+
+static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_freeze(p, text, len, &o->err);
+
+    if (rc == SP_OK)
+        rc = freezer_set(p->cgroup, p->is_frozen, &o->err);
+    if (rc == SP_OK)
+        buf_puts(&o->answer, "{}");
+    return rc;
+}
+
 static int do_relay(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     AUTO_CLOSE int listen = fdpass_receive(START_LISTEN_FD);
@@ -255,8 +279,9 @@ static const struct verb {
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    {"run", do_run, true},      {"mount", do_mount, false}, {"remove", do_remove, false},
-    {"relay", do_relay, false}, {"base", do_base, false},
+    {"run", do_run, true},          {"mount", do_mount, false},   {"remove", do_remove, false},
+    {"capture", do_capture, true},  {"freeze", do_freeze, false}, {"relay", do_relay, false},
+    {"base", do_base, false},
 };
 
 /* --- the process --- */

@@ -20,6 +20,9 @@
  *    "lower": "/…",                read-only base of the overlay
  *    "map_lower": true,            show its owners shifted by id_base (an idmapped mount), where
  *                                  the kernel can
+ *    "layers": [{"disk": "/…/snapshots/<id>/disk", "id_base": 1610612736}, …] or absent,  snapshots
+ *                                  between "lower" and what the box writes, the last one first; "id_base"
+ *                                  is that of the box that each was taken from
  *    "id_base": 1610612736, "id_count": 65536,
  *    "disk": 2147483648,           size of the box's own file system on a loop device; 0: a plain
  *                                  directory without a limit
@@ -85,6 +88,16 @@
  *   {"dir": …, "delete": ["/usr/bin/runc", "--root", …, "delete", "--force", "<id>"],
  *    "cgroup": "/sandpool-<instance>/<id>", "runtime_state": "/…/run-runc/<id>"}
  *   -> {"was_running": true, "processes": 3, "cgroups": 9, "files": 120, "bytes": 40960}
+ *
+ * capture: copies the disk of a running box, which stands still meanwhile.
+ *   {"dir": …, "to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "cgroup": …}
+ *   -> {"size": 40960, "digest": "sha256:…", "frozen_ms": 12}  "to" is on the disk of the host. After a
+ *                                  failure it is removed and the box goes on, unless somebody has killed
+ *                                  us: then `freeze` with "frozen": false is needed
+ *
+ * freeze: lets all processes of a box stand still, or go on.
+ *   {"cgroup": …, "frozen": true}
+ *   -> {}                          it is so
  *
  * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
  * listening socket comes from there, and the box's end of the channel goes back.

@@ -331,6 +331,27 @@ static int get_disk(const struct json *obj, struct plan *p, struct err *err)
     return need_path(obj, "disk_template", &p->disk_template, err);
 }
 
+static int get_layers(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = get_list(obj, "layers", PLAN_LAYERS_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->layers = xcalloc(len + 1, sizeof(*p->layers));
+    for (size_t i = 0; rc == SP_OK && i < len; i++) {
+        const struct json *v = json_at(list, i);
+
+        if (!json_is_obj(v))
+            return err_set(err, SP_INVALID_FIELD, "'layers' must be a list of objects");
+        if ((rc = need_path(v, "disk", &p->layers[i].disk, err)) == SP_OK)
+            rc = need_u32(v, "id_base", 0, UINT32_MAX - 65536, &p->layers[i].id_base, err);
+        p->layer_count++;
+    }
+    return rc;
+}
+
 static int parse(struct plan *p, const char *text, size_t len, const struct json **ret,
                  struct err *err)
 {
@@ -356,7 +377,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
-        (rc = get_ids(o, p, err)) != SP_OK || (rc = get_disk(o, p, err)) != SP_OK ||
+        (rc = get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
+        (rc = get_disk(o, p, err)) != SP_OK ||
         (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
         (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) != SP_OK ||
@@ -426,6 +448,36 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
     return SP_OK;
 }
 
+int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = need_path(o, "to", &p->to, err)) != SP_OK ||
+        (rc = need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = get_cgroup(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->cgroup == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'cgroup' is missing");
+    return SP_OK;
+}
+
+int plan_read_freeze(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = json_field_bool(o, "frozen", &p->is_frozen, err)) != SP_OK ||
+        (rc = get_cgroup(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->cgroup == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'cgroup' is missing");
+    return SP_OK;
+}
+
 int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
@@ -466,6 +518,7 @@ int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err
 void plan_fini(struct plan *p)
 {
     p->doc = json_doc_free(p->doc);
+    free(p->layers);
     free(p->owned);
     free(p->files);
     free(p->binds);

@@ -14,6 +14,7 @@
 #define PLAN_PATH_MAX 2048u
 #define PLAN_LIST_MAX 256u
 #define PLAN_ARGS_MAX 128u
+#define PLAN_LAYERS_MAX 16u
 
 struct plan_owned {
     const char *path;
@@ -41,6 +42,12 @@ struct plan_limit {
     const char *value;
 };
 
+/* A snapshot below the box's own files. */
+struct plan_layer {
+    const char *disk;
+    uint32_t id_base; /* of the box it was taken from */
+};
+
 /* The fields of all verbs. Texts belong to `doc`; what a plan does not have is NULL or 0. */
 struct plan {
     struct json_doc *doc;
@@ -50,6 +57,8 @@ struct plan {
     const char *stage;
     const char *lower;
     bool is_lower_mapped;
+    struct plan_layer *layers; /* the last one first */
+    size_t layer_count;
     uint32_t id_base;
     uint32_t id_count;
     uint64_t disk;
@@ -81,6 +90,8 @@ struct plan {
     const char *cgroup;
     const char *runtime_state;
     int pid;
+    const char *to;
+    bool is_frozen;
     const char *container; /* NULL: a box of our own, with a "dir" */
     const char *program;
 };
@@ -91,6 +102,8 @@ MUST_CHECK int plan_read_mount(struct plan *ret, const char *text, size_t len, s
 MUST_CHECK int plan_read_remove(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_relay(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
 
 /* True when `path` is `top` or lies below it, by name. */

@@ -17,6 +17,7 @@
 #include "helper/disk.h"
 #include "helper/idmap.h"
 #include "helper/inside.h"
+#include "helper/layer.h"
 #include "helper/rootfs.h"
 #include "helper/source.h"
 #include "helper/user_ns.h"
@@ -27,6 +28,8 @@ struct layers {
     int lower;
     int upper;
     int work;
+    int snapshots[PLAN_LAYERS_MAX]; /* the last one first */
+    size_t snapshot_count;
 };
 
 static int enter_namespace(struct err *err)
@@ -40,7 +43,7 @@ static int enter_namespace(struct err *err)
 
 static int cover_stage(const char *stage, int *ret_fd, struct err *err)
 {
-    if (mount("sandpool", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64k,nr_inodes=16"))
+    if (mount("sandpool", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64k,nr_inodes=64"))
         return err_sys(err, SP_IO, errno, "mount a tmpfs at '%.100s'", stage);
     *ret_fd = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_fd < 0 || mkdirat(*ret_fd, "rootfs", 0755) != 0 || mkdirat(*ret_fd, "lower", 0755) ||
@@ -109,18 +112,32 @@ static int map_lower(const struct plan *p, int stage, struct layers *l, struct e
  * in its list of mounts where on the host it lies. */
 static int mount_overlay(const char *target, const struct layers *l)
 {
-    char options[256];
+    char options[256 + 32 * PLAN_LAYERS_MAX];
+    int len = snprintf(options, sizeof(options), "lowerdir=");
 
-    (void) snprintf(
-        options, sizeof(options),
-        "lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,"
-        "volatile",
-        l->lower, l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
+    for (size_t i = 0; i < l->snapshot_count; i++)
+        len += snprintf(options + len, sizeof(options) - (size_t) len, "/proc/self/fd/%d:",
+                        l->snapshots[i]);
+    (void) snprintf(options + len, sizeof(options) - (size_t) len,
+                    "/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,volatile",
+                    l->lower, l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
     /* A box does not outlive its machine, so nothing in it needs to reach the disk in time. */
     if (mount("sandpool", target, "overlay", MS_NODEV, options) == 0)
         return 0;
     *strrchr(options, ',') = '\0'; /* older kernels */
     return mount("sandpool", target, "overlay", MS_NODEV, options);
+}
+
+static int mount_snapshots(const struct plan *p, int stage, struct layers *l, struct err *err)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; rc == SP_OK && i < p->layer_count; i++) {
+        rc = layer_mount(p, &p->layers[i], stage, (unsigned) i, &l->snapshots[i], err);
+        if (rc == SP_OK)
+            l->snapshot_count++;
+    }
+    return rc;
 }
 
 static int make_root(const struct plan *p, int stage, struct layers *l, struct err *err)
@@ -263,7 +280,8 @@ static int fill(int root, const struct plan *p, struct err *err)
     int rc = SP_OK;
 
     for (size_t i = 0; rc == SP_OK && i < p->owned_count; i++) {
-        rc = alone_make(root, p->owned[i].path, err);
+        if (p->layer_count == 0) /* else it would hide what the snapshot has in it */
+            rc = alone_make(root, p->owned[i].path, err);
         if (rc == SP_OK)
             rc = inside_own(root, p->owned[i].path, p->id_base + p->owned[i].id, p->owned[i].mode,
                             p->id_base, err);
@@ -285,8 +303,11 @@ static int build(const struct plan *p, const struct box_dir *d, const struct sou
     if (l.lower < 0)
         return err_sys(err, SP_IO, errno, "open the base '%.150s'", p->lower);
     if ((rc = cover_stage(p->stage, &stage, err)) == SP_OK &&
-        (rc = make_upper(p, d, stage, &l, err)) == SP_OK)
+        (rc = make_upper(p, d, stage, &l, err)) == SP_OK &&
+        (rc = mount_snapshots(p, stage, &l, err)) == SP_OK)
         rc = make_root(p, stage, &l, err);
+    for (size_t i = 0; i < l.snapshot_count; i++)
+        (void) close(l.snapshots[i]); /* O_PATH */
     (void) close(l.lower); /* O_PATH */
     if (l.upper >= 0)
         (void) close(l.upper); /* a directory */

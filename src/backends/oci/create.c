@@ -242,6 +242,22 @@ static int prepare(struct making *m, struct err *err)
     return listen_for(m, err);
 }
 
+/* Held until the box is dropped. */
+static int take_snapshot(struct making *m, struct err *err)
+{
+    const struct backend_extras *x = m->request->extras;
+    uint64_t id;
+
+    if (x == NULL || x->snapshot == NULL)
+        return SP_OK;
+    if (!str_parse_hex64(x->snapshot, &id) || oci_snapshot_find(m->oci, id) == NULL)
+        return err_set(err, SP_BACKEND_FAILED, "there is no snapshot '%.32s' any more", x->snapshot);
+    oci_snapshot_use(m->oci, id);
+    m->box->snapshot = id;
+    m->record.snapshot = id;
+    return SP_OK;
+}
+
 static void run(struct making *m)
 {
     struct oci *o = m->oci;
@@ -249,10 +265,13 @@ static void run(struct making *m)
                                 .runtime = m->runtime,
                                 .record = &m->record,
                                 .lower = m->lower,
-                                .slot = 0};
+                                .slot = 0,
+                                .oci = o};
     struct err err;
     int rc = prepare(m, &err);
 
+    if (rc == SP_OK)
+        rc = take_snapshot(m, &err);
     if (rc != SP_OK) {
         go_end(m, rc, &err);
         return;

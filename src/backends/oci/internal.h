@@ -8,6 +8,7 @@
  *   helper.c   sandpool-helper as an operation    traces.c   what no directory leads to
  *   list.c     list, discover                     bind.c     whose a box is
  *   check.c    is_alive
+ *   snapshots.c snapshots, kept and deleted      capture.c  one is made
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
 #ifndef OCI_INTERNAL_H
@@ -16,6 +17,7 @@
 #include "backend/boxes.h"
 #include "backend/kernel_watch.h"
 #include "backends/oci/oci.h"
+#include "backends/oci/snapshots.h"
 #include "backends/oci/spec.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -66,6 +68,10 @@ void oci_helper_fini(struct oci_helper *h);
 /* At the end of the backend: those whose turn has not come. */
 void oci_helper_cancel_waiting(struct oci *o);
 
+/* Lets a box stand still, or go on. The caller owns `h`, which is zeroed, and calls oci_helper_fini(). */
+void oci_freeze_start(struct oci *o, struct oci_helper *h, uint64_t box_id, bool is_frozen,
+                      uint64_t deadline_ns, void (*on_done)(struct op *));
+
 /* --- runtimes (runtime.c) --- */
 
 enum oci_flavour { OCI_RUNC, OCI_CRUN, OCI_RUNSC, OCI_FLAVOUR_COUNT };
@@ -106,6 +112,7 @@ void oci_pulls_cancel(struct oci *o);
 struct oci_record {
     struct backend_box box; /* without `is_ready` */
     uint64_t id_base;
+    uint64_t snapshot; /* that it was made from; 0: none */
     char runtime[OCI_PATH_MAX];
 };
 
@@ -133,6 +140,7 @@ struct oci_found {
     int beside_fds
         [OCI_BESIDE_COUNT];          /* likewise of what serves it from outside; -1: nothing does */
     bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
+    bool is_frozen;                  /* by a scan: its processes stand still */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -142,6 +150,8 @@ void oci_found_init(struct oci_found *f);
 void oci_found_drop(struct oci_found *f);
 /* Whether somebody holds the box's lock. */
 bool oci_is_locked(int dir_fd);
+/* Whether its processes stand still, or are to. */
+bool oci_is_frozen(const struct oci *o, uint64_t id);
 /* Whether this process is about to end, or has. */
 bool oci_is_exiting(int pid);
 /* One box; a missing directory is no error: nothing runs. */
@@ -181,6 +191,7 @@ struct oci_box {
         struct fdwatch *watch; /* NULL: nothing serves it, or that has ended */
     } beside[OCI_BESIDE_COUNT];
     enum backend_death death; /* what it will have died of */
+    uint64_t snapshot;        /* that it was made from; 0: none */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
 };
 
@@ -262,6 +273,7 @@ struct oci {
     struct closing closing;
     struct boxes boxes;
     struct kernel_watch kernel_watch;
+    struct oci_snapshots snapshots;
     struct list waiting[OCI_TURN_COUNT]; /* struct oci_helper */
     size_t running[OCI_TURN_COUNT];
     size_t given_up;
@@ -314,6 +326,7 @@ struct oci_run_plan {
     const char *lower;
     const char *const *image_env;
     uint32_t slot;
+    struct oci *oci; /* whose snapshot the record may name */
 };
 
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out);

@@ -151,8 +151,10 @@ static void on_scanned(struct op *op)
         if (b != NULL && b->entry.state == BOX_RUNNING)
             l->take(l, f);
     }
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
         forget_unseen(l);
+        oci_snapshots_collect(o);
+    }
     end_listing(l, rc, &err);
 }
 

@@ -19,6 +19,7 @@ static bool free_owner(struct closing *c)
     while (!list_is_empty(&o->boxes.all))
         oci_box_drop(container_of(list_first(&o->boxes.all), struct oci_box, entry.link));
     oci_remove_cgroup_parent(o);
+    oci_snapshots_close(o);
     boxes_fini(&o->boxes);
     free(o->id_used);
     free(o->id_lived);
@@ -53,6 +54,8 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->pulls);
     boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);
     rc = oci_setup(o, env, err);
+    if (rc == SP_OK)
+        rc = oci_snapshots_open(o, err);
     if (rc != SP_OK) {
         boxes_fini(&o->boxes);
         free(o->id_used);
@@ -101,6 +104,7 @@ const struct backend_ops oci_ops = {
     .can_discover = true,
     .can_bind = true,
     .late = BACKEND_LATE_ALL,
+    .at_create = BACKEND_SNAPSHOT,
     .open = oci_open,
     .close = oci_close,
     .create = oci_create,
@@ -109,6 +113,9 @@ const struct backend_ops oci_ops = {
     .discover = oci_discover,
     .list = oci_list,
     .bind = oci_bind,
+    .capture = oci_capture,
+    .snapshots = oci_list_snapshots,
+    .drop = oci_drop,
     .update = oci_update,
     .disk_dir = oci_disk_dir,
     .trouble = oci_trouble,

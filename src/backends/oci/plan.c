@@ -412,6 +412,8 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
     json_put_str(&j, "stage", o->stage);
     json_put_str(&j, "lower", p->lower);
     json_put_bool(&j, "map_lower", !o->is_rootless);
+    if (p->record->snapshot != 0)
+        oci_snapshot_put_layers(p->oci, p->record->snapshot, &j);
     json_put_u64(&j, "id_base", p->record->id_base);
     json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "disk", has_disk ? p->profile->limits.disk : 0);

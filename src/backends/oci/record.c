@@ -42,6 +42,8 @@ void oci_record_print(const struct oci_record *r, struct buf *out)
     json_put_str(&o, "token", r->box.token);
     json_put_u64(&o, "id_base", r->id_base);
     json_put_str(&o, "runtime", r->runtime);
+    if (r->snapshot != 0)
+        put_hex(&o, "snapshot", r->snapshot);
     json_end(&o);
     json_out_finish(&o, out);
 }
@@ -79,6 +81,8 @@ static bool decode(const struct json *root, struct oci_record *ret)
         !take(root, "token", ret->box.token, sizeof(ret->box.token)) ||
         !take(root, "runtime", ret->runtime, sizeof(ret->runtime)) ||
         json_get(root, "id_base") == NULL || !json_u64(json_get(root, "id_base"), &ret->id_base))
+        return false;
+    if (json_get(root, "snapshot") != NULL && !take_hex(root, "snapshot", &ret->snapshot))
         return false;
     str_hex64(hex, l->box_id);
     str_copy_cut(ret->box.ref, sizeof(ret->box.ref), hex);

@@ -125,6 +125,20 @@ static bool is_made(int dir_fd)
     return faccessat(dir_fd, "init", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+bool oci_is_frozen(const struct oci *o, uint64_t id)
+{
+    char cgroup[OCI_GROUP_MAX];
+    char path[OCI_GROUP_MAX + 64];
+    char text[64];
+
+    oci_cgroup(o, id, cgroup, sizeof(cgroup));
+    (void) snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", o->is_cgroup_v2 ? "" : "/freezer",
+                    cgroup, o->is_cgroup_v2 ? "cgroup.freeze" : "freezer.state");
+    if (file_read_start(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return false; /* no such group: nothing can be frozen */
+    return o->is_cgroup_v2 ? text[0] == '1' : strncmp(text, "FR", 2) == 0; /* FROZEN or FREEZING */
+}
+
 int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err)
 {
     char path[OCI_PATH_MAX + 32];
@@ -177,8 +191,10 @@ static int scan_boxes(struct oci_scan *s, DIR *dir, struct err *err)
         if (!str_parse_hex64(entry->d_name, &id))
             continue;
         rc = oci_look(path, id, add(s), err);
-        if (rc == SP_OK)
+        if (rc == SP_OK) {
+            s->found[s->count].is_frozen = oci_is_frozen(s->oci, id);
             s->count++;
+        }
     }
     return rc;
 }

@@ -38,7 +38,7 @@ struct request_body {
     uint64_t wait_ms;
     uint64_t ttl_s;
     uint64_t idle_s;
-    const struct json *snapshot;
+    const char *snapshot; /* NULL: none */
     const struct json *metadata;
     struct api_members members;
 };
@@ -156,8 +156,6 @@ static int set_metadata(const struct request_body *b, struct acquire *a, struct 
 {
     struct buf text;
 
-    if (b->snapshot != NULL)
-        return err_set(err, SP_UNSUPPORTED, "the backend cannot apply 'snapshot_id'");
     if (b->metadata == NULL)
         return SP_OK;
     buf_init(&text, METADATA_MAX);
@@ -241,7 +239,7 @@ static int decode_body(const struct config *c, const struct json *body, struct r
         {"idle_timeout_s", FRONT_NUMBER, AT(idle_s), .min = 1, .max = API_TTL_MAX_S},
         {"request_id", FRONT_NAME, AT(request_id), .max = POOL_ID_MAX, .extra = "_-",
          .may_be_empty = true},
-        {"snapshot_id", FRONT_ANY, AT(snapshot)},
+        {"snapshot_id", FRONT_TEXT, AT(snapshot), .max = BACKEND_ID_LEN},
         {"metadata", FRONT_OBJECT, AT(metadata)},
         {"envs", FRONT_OBJECT, AT(members.envs)},
         {"limits", FRONT_OBJECT, AT(members.limits)},
@@ -256,12 +254,56 @@ static int decode_body(const struct config *c, const struct json *body, struct r
     return front_decode_strict(body, fields, ret, err);
 }
 
+/* --- from a snapshot --- */
+
+/* Its profile, unless another one is named; its metadata, unless there are others. */
+static int find_snapshot(struct acquire *a, struct request_body *b,
+                         const struct engine_snapshot **ret, struct err *err)
+{
+    int r = api_find_snapshot(a->api, &a->caller, b->snapshot, ret, err);
+
+    if (r != SP_OK)
+        return r;
+    if (b->profile == NULL)
+        b->profile = (*ret)->info.profile;
+    if (b->metadata == NULL && !str_is_empty((*ret)->info.metadata))
+        a->metadata = xstrdup((*ret)->info.metadata);
+    return SP_OK;
+}
+
+static int add_snapshot(struct acquire *a, const struct engine_snapshot *s, unsigned profile,
+                        struct err *err)
+{
+    struct engine_call *call = &a->delivery.call;
+    struct backend_extras extras = {0};
+    char hex[17];
+
+    if (!engine_snapshot_fits(a->api->engine, s, profile))
+        return err_set(err, SP_INVALID_FIELD,
+                       "the snapshot is of another backend than profile '%.64s'",
+                       pool_profile(engine_pool(a->api->engine), profile)->name);
+    if (call->extras != NULL)
+        extras = *call->extras;
+    str_hex64(hex, s->info.id);
+    extras.snapshot = hex;
+    {
+        struct backend_extras *all = backend_extras_copy(&extras);
+
+        free(call->extras);
+        call->extras = all;
+    }
+    return SP_OK;
+}
+
 static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
                   struct err *err)
 {
+    const struct engine_snapshot *snapshot = NULL;
     struct request_body b;
     int r = decode_body(engine_config(a->api->engine), body, &b, err);
 
+    if (r == SP_OK && b.snapshot != NULL)
+        r = find_snapshot(a, &b, &snapshot, err);
     if (r != SP_OK)
         return r;
     set_identity(&b, ret);
@@ -275,6 +317,8 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
         r = api_decode_extras(a->api, &a->caller, &b.members,
                               likely_profile(a, ret->sandbox_id, ret->profile),
                               &a->delivery.call.extras, err);
+    if (r == SP_OK && snapshot != NULL)
+        r = add_snapshot(a, snapshot, ret->profile, err);
     return r;
 }
 

@@ -36,8 +36,7 @@ static void reply_absent(struct http_exchange *ex, const struct pool *pool,
         http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
 }
 
-/* NULL: it has been answered. */
-static const struct pool_box *find(struct http_exchange *ex, const struct api_caller *caller)
+const struct pool_box *api_find_leased(struct http_exchange *ex, const struct api_caller *caller)
 {
     const struct pool *pool = engine_pool(api_of(ex)->engine);
     const struct pool_box *box;
@@ -138,7 +137,7 @@ void api_call(struct http_exchange *ex)
     size_t size;
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
-    box = find(ex, &caller);
+    box = api_find_leased(ex, &caller);
     if (box == NULL)
         return;
     assert(rest != NULL); /* the route has it */
@@ -178,7 +177,7 @@ void api_call_port(struct http_exchange *ex)
     uint64_t port;
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
-    box = find(ex, &caller);
+    box = api_find_leased(ex, &caller);
     if (box == NULL)
         return;
     if (!str_parse_u64(http_path_param(ex, "port"), 1, UINT16_MAX, &port)) {

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "box/address.h"
 #include "dialects/native/api.h"
+#include "engine/snapshots.h"
 
 /* Characters that names may have besides letters and digits. */
 #define API_USER_EXTRA "_.@-"
@@ -70,6 +71,17 @@ void api_set_base(struct http_exchange *ex, struct api_caller *caller);
 void api_box_url(const struct api_caller *caller, const struct pool_box *box,
                  char ret[2 * BOX_ADDRESS_MAX]);
 void api_pass(struct http_exchange *ex);
+
+/* calls.c: the leased box of the path, this caller's or any for an operator. NULL: it has been answered. */
+const struct pool_box *api_find_leased(struct http_exchange *ex, const struct api_caller *caller);
+
+/* snapshots.c: the id of a snapshot that this caller may use, from its text. */
+MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
+                                 const struct engine_snapshot **ret, struct err *err);
+void api_snapshot_create(struct http_exchange *ex);
+void api_snapshot_list(struct http_exchange *ex);
+void api_snapshot_get(struct http_exchange *ex);
+void api_snapshot_delete(struct http_exchange *ex);
 
 /* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
 void api_ask_loss(void *ctx, struct box_proxy_loss *loss);

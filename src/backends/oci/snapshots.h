@@ -1,0 +1,65 @@
+/* snapshots.h - snapshots of boxes: <state_dir>/oci/snapshots/<id>/, with `disk`, a copy of a box's disk, and
+ * `snapshot.json`. One that is being made has another name, and is removed at the next start.
+ *
+ * A snapshot is a layer: boxes are made from it, and snapshots of those need it too. One that its owner has deleted
+ * stays until nothing is built on it. */
+#ifndef OCI_SNAPSHOTS_H
+#define OCI_SNAPSHOTS_H
+
+#include "backend/snapshot.h"
+#include "base/map.h"
+
+enum { OCI_LAYERS_MAX = 16 }; /* snapshots below a box, PLAN_LAYERS_MAX of the helper */
+
+struct oci;
+
+struct oci_snapshot {
+    struct map_node node;
+    struct list_node link;
+    struct snapshot info;
+    uint64_t id_base; /* of the box it was taken from: whose ids its files have */
+    unsigned depth;   /* layers with it: 1 without a parent */
+    unsigned users;   /* snapshots that have it as their parent, and boxes */
+    bool is_leaving;  /* it is being removed */
+};
+
+struct oci_snapshots {
+    struct map by_id;
+    struct list all; /* the oldest first */
+    char dir[512];
+};
+
+/* At the start: reads what there is and removes what is not whole. */
+MUST_CHECK int oci_snapshots_open(struct oci *o, struct err *err);
+void oci_snapshots_close(struct oci *o);
+/* NULL: there is none, also when it is only kept for others. */
+struct oci_snapshot *oci_snapshot_find(struct oci *o, uint64_t id);
+/* Also one that is only kept. */
+struct oci_snapshot *oci_snapshot_find_any(struct oci *o, uint64_t id);
+/* A box is made from it; `id` 0: none. Also one that is deleted. */
+void oci_snapshot_use(struct oci *o, uint64_t id);
+void oci_snapshot_unuse(struct oci *o, uint64_t id);
+/* Its layers for the plan of a box, the last one first. */
+void oci_snapshot_put_layers(struct oci *o, uint64_t id, struct json_out *j);
+/* <dir>/<hex> or, while it is made, <dir>/new-<hex>; with `file`, that in it. */
+void oci_snapshot_path(const struct oci *o, uint64_t id, bool is_new, const char *file, char *dst,
+                       size_t cap);
+/* On any thread: writes snapshot.json into its directory; the disk has it when this returns. */
+MUST_CHECK int oci_snapshot_write(const char *dir, const struct snapshot *s, uint64_t id_base,
+                                  struct err *err);
+/* On any thread: the names in it are on the disk when this returns. */
+MUST_CHECK int oci_sync_dir(const char *path, struct err *err);
+/* It is whole. */
+void oci_snapshot_add(struct oci *o, const struct snapshot *s, uint64_t id_base);
+/* Removes those that were deleted and that nobody uses, once all boxes that run are known. */
+void oci_snapshots_collect(struct oci *o);
+
+/* capture.c, and the rest of the vtable */
+void oci_capture(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
+void oci_list_snapshots(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
+                        void (*on_done)(struct op *));
+void oci_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
+              void (*on_done)(struct op *));
+
+#endif

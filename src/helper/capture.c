@@ -1,0 +1,186 @@
+/* capture.c - the disk of a running box, copied while the box stands still: what its processes had written is
+ * written out first, so the copy is what they would read. The copy is then hashed, while the box goes on. */
+#include "helper/capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "helper/box_dir.h"
+#include "helper/disk.h"
+#include "helper/freezer.h"
+#include "helper/proc.h"
+#include "helper/start.h"
+
+enum { BLOCK = 4096, CHUNK = 256 * BLOCK };
+
+/* The device of the box's disk, if it still is. */
+static int find_device(const struct box_dir *d, int disk, char *ret, size_t cap, struct err *err)
+{
+    struct loop_info64 info;
+    unsigned long long number[2];
+    struct stat st;
+    AUTO_CLOSE int fd = -1;
+
+    box_dir_numbers(d, "loop", number);
+    (void) snprintf(ret, cap, "/dev/loop%llu", number[0]);
+    fd = number[1] != 0 ? open(ret, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0 || ioctl(fd, LOOP_GET_STATUS64, &info) != 0 || fstat(disk, &st) != 0 ||
+        info.lo_inode != st.st_ino || info.lo_device != st.st_dev)
+        return err_set(err, SP_NOT_FOUND, "the box has no disk of its own, or does not run");
+    return SP_OK;
+}
+
+/* Mounted a second time it is the same file system: the kernel has one for each device. */
+static int write_out(const char *device, const char *stage, struct err *err)
+{
+    AUTO_CLOSE int fd = -1;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+        return err_sys(err, SP_IO, errno, "new mount namespace");
+    if (mount(device, stage, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME, "noinit_itable,barrier=0") !=
+        0)
+        return err_sys(err, SP_IO, errno, "mount '%s' again", device);
+    fd = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || syncfs(fd) != 0)
+        return err_sys(err, SP_IO, errno, "write out the box's disk");
+    return SP_OK;
+}
+
+static int copy_frozen(const struct plan *p, const char *device, int disk, int to,
+                       uint64_t *ret_frozen_ms, struct err *err)
+{
+    struct stat st;
+    struct err second;
+    uint64_t since;
+    /* Most of what is to be written out is written before the box stands still. */
+    int rc = write_out(device, p->stage, err);
+
+    if (rc != SP_OK)
+        return rc;
+    if (fstat(disk, &st) != 0)
+        return err_sys(err, SP_IO, errno, "look at 'disk'");
+    since = proc_now_ms();
+    if ((rc = freezer_set(p->cgroup, true, err)) != SP_OK)
+        return rc;
+    {
+        AUTO_CLOSE int fd = open(p->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0 || syncfs(fd) != 0)
+            rc = err_sys(err, SP_IO, errno, "write out the box's disk");
+    }
+    if (rc == SP_OK)
+        rc = disk_copy(disk, to, st.st_size, err);
+    if (rc == SP_OK && start_is_stopped())
+        rc = err_set(err, SP_CANCELLED, "stopped by a signal");
+    if (freezer_set(p->cgroup, false, rc == SP_OK ? err : &second) != SP_OK && rc == SP_OK)
+        rc = err->code;
+    *ret_frozen_ms = proc_now_ms() - since;
+    return rc;
+}
+
+static bool is_zero(const unsigned char *block)
+{
+    return block[0] == 0 && memcmp(block, block + 1, BLOCK - 1) == 0;
+}
+
+/* Of the blocks that are not all zeros, each with its number: the same for the same content, wherever the file has holes. */
+static int hash_disk(int fd, char ret[72], struct err *err)
+{
+    unsigned char *chunk = xcalloc(1, CHUNK);
+    unsigned char digest[32];
+    struct sha256 s;
+    off_t at = 0;
+    int rc = SP_OK;
+
+    sha256_init(&s);
+    while (rc == SP_OK && (at = lseek(fd, at, SEEK_DATA)) >= 0) {
+        ssize_t n;
+
+        at -= at % BLOCK;
+        n = pread(fd, chunk, CHUNK, at);
+        if (n <= 0 || n % BLOCK != 0) {
+            rc = err_sys(err, SP_IO, n < 0 ? errno : EIO, "read the copy");
+            break;
+        }
+        for (ssize_t i = 0; i < n; i += BLOCK) {
+            uint64_t number = (uint64_t) (at + i) / BLOCK;
+            unsigned char text[8];
+
+            if (is_zero(chunk + i))
+                continue;
+            for (unsigned k = 0; k < sizeof(text); k++)
+                text[k] = (unsigned char) (number >> (8 * k));
+            sha256_add(&s, text, sizeof(text));
+            sha256_add(&s, chunk + i, BLOCK);
+        }
+        at += n;
+        if (start_is_stopped())
+            rc = err_set(err, SP_CANCELLED, "stopped by a signal");
+    }
+    free(chunk);
+    sha256_end(&s, digest);
+    memcpy(ret, "sha256:", 7);
+    for (size_t i = 0; i < sizeof(digest); i++)
+        (void) snprintf(ret + 7 + 2 * i, 3, "%02x", digest[i]);
+    return rc;
+}
+
+static int make_copy(const struct plan *p, const char *device, int disk, struct buf *answer,
+                     struct err *err)
+{
+    AUTO_CLOSE int to = open(p->to, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    uint64_t frozen_ms = 0;
+    struct json_out out;
+    struct stat st;
+    char digest[72];
+    int rc;
+
+    if (to < 0)
+        return err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
+    if ((rc = copy_frozen(p, device, disk, to, &frozen_ms, err)) != SP_OK ||
+        (rc = hash_disk(to, digest, err)) != SP_OK)
+        return rc;
+    if (fsync(to) != 0 || fstat(to, &st) != 0) /* it is taken as whole from now on */
+        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
+    json_put_str(&out, "digest", digest);
+    json_put_u64(&out, "frozen_ms", frozen_ms);
+    json_end(&out);
+    json_out_finish(&out, answer);
+    return SP_OK;
+}
+
+int capture_disk(const struct plan *p, struct buf *answer, struct err *err)
+{
+    AUTO_CLOSE int disk = -1;
+    struct box_dir d;
+    char device[32];
+    int rc = box_dir_open(p->dir, &d, err);
+
+    if (rc != SP_OK)
+        return rc;
+    disk = openat(d.fd, "disk", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    rc = disk < 0 ? err_set(err, SP_UNSUPPORTED, "the box has no disk of its own: `limits.disk` of its profile is 0")
+                  : find_device(&d, disk, device, sizeof(device), err);
+    if (rc == SP_OK)
+        rc = make_copy(p, device, disk, answer, err);
+    box_dir_close(&d);
+    if (rc != SP_OK)
+        (void) unlink(p->to); /* the error is what matters */
+    return rc;
+}
