@@ -61,9 +61,9 @@ struct backend_extras {
     size_t env_count;
     const struct backend_mount *mounts;
     size_t mount_count;
-    uint64_t memory; /* bytes; 0: as it is */
-    uint64_t cpus;   /* thousandths; 0: as it is */
-    uint64_t pids;   /* 0: as it is */
+    uint64_t memory;      /* bytes; 0: as it is */
+    uint64_t cpus;        /* thousandths; 0: as it is */
+    uint64_t pids;        /* 0: as it is */
     const char *snapshot; /* the id of what the box is made from; NULL: the profile's base */
 };
 

@@ -32,8 +32,9 @@ struct backend_capture {
     struct op op;
     const struct config_profile *profile; /* may be NULL: the profile is gone from the config */
     struct backend_box box;
-    struct snapshot snapshot; /* the caller fills what is known of it; parent, size and digest are results */
-    uint64_t frozen_ns;       /* result: how long the box stood still */
+    struct snapshot
+        snapshot; /* the caller fills what is known of it; parent, size and digest are results */
+    uint64_t frozen_ns; /* result: how long the box stood still */
     void *priv;
 };
 

@@ -50,8 +50,8 @@ static int write_out(const char *device, const char *stage, struct err *err)
 
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         return err_sys(err, SP_IO, errno, "new mount namespace");
-    if (mount(device, stage, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME, "noinit_itable,barrier=0") !=
-        0)
+    if (mount(device, stage, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME,
+              "noinit_itable,barrier=0") != 0)
         return err_sys(err, SP_IO, errno, "mount '%s' again", device);
     fd = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || syncfs(fd) != 0)
@@ -175,7 +175,8 @@ int capture_disk(const struct plan *p, struct buf *answer, struct err *err)
     if (rc != SP_OK)
         return rc;
     disk = openat(d.fd, "disk", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    rc = disk < 0 ? err_set(err, SP_UNSUPPORTED, "the box has no disk of its own: `limits.disk` of its profile is 0")
+    rc = disk < 0 ? err_set(err, SP_UNSUPPORTED,
+                            "the box has no disk of its own: `limits.disk` of its profile is 0")
                   : find_device(&d, disk, device, sizeof(device), err);
     if (rc == SP_OK)
         rc = make_copy(p, device, disk, answer, err);

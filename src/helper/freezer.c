@@ -74,7 +74,8 @@ int freezer_set(const char *cgroup, bool is_frozen, struct err *err)
     uint64_t deadline = proc_now_ms() + FREEZE_MS;
 
     if (f == NULL)
-        return err_sys(err, SP_UNSUPPORTED, errno, "the box has no control group that can be frozen");
+        return err_sys(err, SP_UNSUPPORTED, errno,
+                       "the box has no control group that can be frozen");
     if (!write_state(f, cgroup, is_frozen))
         return err_sys(err, SP_IO, errno, is_frozen ? "freeze the box" : "thaw the box");
     while (!has_state(f, cgroup, is_frozen)) {

@@ -224,7 +224,8 @@ static int do_capture(const char *text, size_t len, struct plan *p, struct outco
     int rc = plan_read_capture(p, text, len, &o->err);
 
     if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "snapshots need root: they are made of the box's disk");
+        return err_set(&o->err, SP_UNSUPPORTED,
+                       "snapshots need root: they are made of the box's disk");
     return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
 }
 
@@ -279,8 +280,8 @@ static const struct verb {
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    {"run", do_run, true},          {"mount", do_mount, false},   {"remove", do_remove, false},
-    {"capture", do_capture, true},  {"freeze", do_freeze, false}, {"relay", do_relay, false},
+    {"run", do_run, true},         {"mount", do_mount, false},   {"remove", do_remove, false},
+    {"capture", do_capture, true}, {"freeze", do_freeze, false}, {"relay", do_relay, false},
     {"base", do_base, false},
 };
 

@@ -5,28 +5,12 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "helper/plan_field.h"
 #include "helper/plan_read.h"
 
 #define TEXT_MAX (1024u * 1024)
 #define CGROUP_PREFIX "/sandpool-"
 #define CONTAINER_ID_LEN 64u
-
-static bool is_clean_path(const char *s)
-{
-    if (s[0] != '/')
-        return false;
-    if (s[1] == '\0')
-        return true;
-    for (;;) {
-        size_t len = strcspn(s + 1, "/");
-
-        if (len == 0 || (len == 1 && s[1] == '.') || (len == 2 && s[1] == '.' && s[2] == '.'))
-            return false;
-        s += 1 + len;
-        if (*s == '\0')
-            return true;
-    }
-}
 
 bool plan_path_is_below(const char *path, const char *top)
 {
@@ -35,89 +19,6 @@ bool plan_path_is_below(const char *path, const char *top)
     if (len == 1)
         return true;
     return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
-static int need_str(const struct json *obj, const char *key, size_t max, const char **ret,
-                    struct err *err)
-{
-    int rc = json_field_str(obj, key, max, ret, err);
-
-    if (rc == SP_OK && *ret == NULL)
-        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
-    return rc;
-}
-
-static int get_path(const struct json *obj, const char *key, const char **ret, struct err *err)
-{
-    int rc = json_field_str(obj, key, PLAN_PATH_MAX, ret, err);
-
-    if (rc == SP_OK && *ret != NULL && !is_clean_path(*ret))
-        return err_set(err, SP_INVALID_FIELD,
-                       "'%s' must be an absolute path without '.', '..' or '//': '%.100s'", key,
-                       *ret);
-    return rc;
-}
-
-static int need_path(const struct json *obj, const char *key, const char **ret, struct err *err)
-{
-    int rc = get_path(obj, key, ret, err);
-
-    if (rc == SP_OK && *ret == NULL)
-        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
-    if (rc == SP_OK && (*ret)[1] == '\0')
-        return err_set(err, SP_INVALID_FIELD, "'%s' must not be '/'", key);
-    return rc;
-}
-
-static int need_u32(const struct json *obj, const char *key, uint64_t min, uint64_t max,
-                    uint32_t *ret, struct err *err)
-{
-    uint64_t v = UINT64_MAX;
-    int rc = json_field_u64(obj, key, min, max, &v, err);
-
-    if (rc == SP_OK && v == UINT64_MAX)
-        return err_set(err, SP_INVALID_FIELD, "'%s' is missing", key);
-    if (rc == SP_OK)
-        *ret = (uint32_t) v;
-    return rc;
-}
-
-/* *ret is NULL when the list is absent. */
-static int get_list(const struct json *obj, const char *key, size_t max, const struct json **ret,
-                    size_t *ret_len, struct err *err)
-{
-    const struct json *v = json_get(obj, key);
-
-    *ret = NULL;
-    *ret_len = 0;
-    if (v == NULL || json_is_null(v))
-        return SP_OK;
-    if (!json_is_arr(v))
-        return err_set(err, SP_INVALID_FIELD, "'%s' must be a list", key);
-    if (json_len(v) > max)
-        return err_set(err, SP_INVALID_FIELD, "'%s' has more than %zu entries", key, max);
-    *ret = v;
-    *ret_len = json_len(v);
-    return SP_OK;
-}
-
-static int get_args(const struct json *obj, const char *key, const char ***ret, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = get_list(obj, key, PLAN_ARGS_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    *ret = xcalloc(len + 1, sizeof(**ret));
-    for (size_t i = 0; i < len; i++) {
-        (*ret)[i] = json_str(json_at(list, i));
-        if ((*ret)[i] == NULL)
-            return err_set(err, SP_INVALID_FIELD, "'%s' must be a list of strings", key);
-    }
-    if (len == 0 || !is_clean_path((*ret)[0]))
-        return err_set(err, SP_INVALID_FIELD, "'%s' must begin with the path of a program", key);
-    return SP_OK;
 }
 
 /* Where the box's own life hangs on what is there. */
@@ -134,7 +35,7 @@ static bool is_vital(const char *to)
 
 static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
 {
-    int rc = get_path(v, "base", &m->base, err);
+    int rc = plan_get_path(v, "base", &m->base, err);
 
     if (rc == SP_OK)
         rc = json_field_str(v, "parts", PLAN_PATH_MAX, &m->parts, err);
@@ -147,10 +48,10 @@ static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
 
 static int get_closed(const struct json *v, struct plan_mount *m, struct err *err)
 {
-    int rc = get_path(v, "closed", &m->closed, err);
+    int rc = plan_get_path(v, "closed", &m->closed, err);
 
     if (rc == SP_OK)
-        rc = get_path(v, "own", &m->own, err);
+        rc = plan_get_path(v, "own", &m->own, err);
     if (rc != SP_OK || m->own == NULL)
         return rc;
     if (m->closed == NULL || strcmp(m->own, m->closed) == 0 ||
@@ -165,7 +66,7 @@ static int get_mounts(const struct json *obj, const char *key, bool is_own, bool
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, key, PLAN_LIST_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, key, PLAN_LIST_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
@@ -176,8 +77,8 @@ static int get_mounts(const struct json *obj, const char *key, bool is_own, bool
 
         if (!json_is_obj(v))
             return err_set(err, SP_INVALID_FIELD, "'%s' must be a list of objects", key);
-        if ((rc = get_path(v, "from", &m->from, err)) != SP_OK ||
-            (rc = need_path(v, "to", &m->to, err)) != SP_OK ||
+        if ((rc = plan_get_path(v, "from", &m->from, err)) != SP_OK ||
+            (rc = plan_need_path(v, "to", &m->to, err)) != SP_OK ||
             (rc = json_field_bool(v, "ro", &m->is_ro, err)) != SP_OK)
             return err_wrap(err, "entry %zu of '%s'", i, key);
         if (m->from == NULL && !may_lack)
@@ -196,14 +97,14 @@ static int get_allow(const struct json *obj, struct plan *p, struct err *err)
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
     p->allow = xcalloc(len + 1, sizeof(*p->allow));
     for (size_t i = 0; i < len; i++) {
         p->allow[i] = json_str(json_at(list, i));
-        if (p->allow[i] == NULL || !is_clean_path(p->allow[i]))
+        if (p->allow[i] == NULL || !plan_is_clean_path(p->allow[i]))
             return err_set(err, SP_INVALID_FIELD, "'allow' must be a list of absolute paths");
     }
     p->allow_count = len;
@@ -214,7 +115,7 @@ static int get_owned(const struct json *obj, struct plan *p, struct err *err)
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, "owned", PLAN_LIST_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, "owned", PLAN_LIST_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
@@ -223,9 +124,9 @@ static int get_owned(const struct json *obj, struct plan *p, struct err *err)
         const struct json *v = json_at(list, i);
         struct plan_owned *o = &p->owned[i];
 
-        if ((rc = need_path(v, "path", &o->path, err)) != SP_OK ||
-            (rc = need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK ||
-            (rc = need_u32(v, "mode", 0, 01777, &o->mode, err)) != SP_OK)
+        if ((rc = plan_need_path(v, "path", &o->path, err)) != SP_OK ||
+            (rc = plan_need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK ||
+            (rc = plan_need_u32(v, "mode", 0, 01777, &o->mode, err)) != SP_OK)
             return err_wrap(err, "entry %zu of 'owned'", i);
     }
     p->owned_count = len;
@@ -236,7 +137,7 @@ static int get_files(const struct json *obj, struct plan *p, struct err *err)
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, "files", PLAN_LIST_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, "files", PLAN_LIST_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
@@ -245,8 +146,8 @@ static int get_files(const struct json *obj, struct plan *p, struct err *err)
         const struct json *v = json_at(list, i);
         struct plan_file *f = &p->files[i];
 
-        if ((rc = need_path(v, "path", &f->path, err)) != SP_OK ||
-            (rc = need_str(v, "text", TEXT_MAX, &f->text, err)) != SP_OK)
+        if ((rc = plan_need_path(v, "path", &f->path, err)) != SP_OK ||
+            (rc = plan_need_str(v, "text", TEXT_MAX, &f->text, err)) != SP_OK)
             return err_wrap(err, "entry %zu of 'files'", i);
     }
     p->file_count = len;
@@ -258,7 +159,7 @@ static int get_limits(const struct json *obj, struct plan *p, struct err *err)
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, "limits", PLAN_LIST_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, "limits", PLAN_LIST_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
@@ -266,8 +167,8 @@ static int get_limits(const struct json *obj, struct plan *p, struct err *err)
     for (size_t i = 0; i < len; i++) {
         struct plan_limit *l = &p->limits[i];
 
-        if ((rc = need_str(json_at(list, i), "file", 64, &l->file, err)) != SP_OK ||
-            (rc = need_str(json_at(list, i), "value", 64, &l->value, err)) != SP_OK)
+        if ((rc = plan_need_str(json_at(list, i), "file", 64, &l->file, err)) != SP_OK ||
+            (rc = plan_need_str(json_at(list, i), "value", 64, &l->value, err)) != SP_OK)
             return err_wrap(err, "entry %zu of 'limits'", i);
         if (strchr(l->file, '/') != NULL || strchr(l->file, '.') == NULL)
             return err_set(err, SP_INVALID_FIELD, "entry %zu of 'limits': 'file' is wrong", i);
@@ -289,7 +190,7 @@ static bool is_group_of_box(const char *path)
 
 static int get_cgroup(const struct json *obj, struct plan *p, struct err *err)
 {
-    int rc = get_path(obj, "cgroup", &p->cgroup, err);
+    int rc = plan_get_path(obj, "cgroup", &p->cgroup, err);
 
     if (rc == SP_OK && p->cgroup != NULL && !is_group_of_box(p->cgroup))
         return err_set(err, SP_INVALID_FIELD, "'cgroup' must be '%s<instance>/<box>'",
@@ -301,19 +202,19 @@ static int get_traces(const struct json *obj, struct plan *p, struct err *err)
 {
     int rc;
 
-    if ((rc = get_args(obj, "delete", &p->remove, err)) != SP_OK ||
+    if ((rc = plan_get_args(obj, "delete", &p->remove, err)) != SP_OK ||
         (rc = get_cgroup(obj, p, err)) != SP_OK)
         return rc;
-    return get_path(obj, "runtime_state", &p->runtime_state, err);
+    return plan_get_path(obj, "runtime_state", &p->runtime_state, err);
 }
 
 static int get_ids(const struct json *obj, struct plan *p, struct err *err)
 {
     int rc;
 
-    if ((rc = need_u32(obj, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
-        (rc = need_u32(obj, "id_count", 1, 65536, &p->id_count, err)) != SP_OK ||
-        (rc = need_u32(obj, "user_id", 0, 65535, &p->user_id, err)) != SP_OK)
+    if ((rc = plan_need_u32(obj, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
+        (rc = plan_need_u32(obj, "id_count", 1, 65536, &p->id_count, err)) != SP_OK ||
+        (rc = plan_need_u32(obj, "user_id", 0, 65535, &p->user_id, err)) != SP_OK)
         return rc;
     if (p->user_id >= p->id_count)
         return err_set(err, SP_INVALID_FIELD, "'user_id' must be smaller than 'id_count'");
@@ -328,14 +229,14 @@ static int get_disk(const struct json *obj, struct plan *p, struct err *err)
 
     if (rc != SP_OK || p->disk == 0)
         return rc;
-    return need_path(obj, "disk_template", &p->disk_template, err);
+    return plan_need_path(obj, "disk_template", &p->disk_template, err);
 }
 
 static int get_layers(const struct json *obj, struct plan *p, struct err *err)
 {
     const struct json *list;
     size_t len;
-    int rc = get_list(obj, "layers", PLAN_LAYERS_MAX, &list, &len, err);
+    int rc = plan_get_list(obj, "layers", PLAN_LAYERS_MAX, &list, &len, err);
 
     if (rc != SP_OK || list == NULL)
         return rc;
@@ -345,8 +246,8 @@ static int get_layers(const struct json *obj, struct plan *p, struct err *err)
 
         if (!json_is_obj(v))
             return err_set(err, SP_INVALID_FIELD, "'layers' must be a list of objects");
-        if ((rc = need_path(v, "disk", &p->layers[i].disk, err)) == SP_OK)
-            rc = need_u32(v, "id_base", 0, UINT32_MAX - 65536, &p->layers[i].id_base, err);
+        if ((rc = plan_need_path(v, "disk", &p->layers[i].disk, err)) == SP_OK)
+            rc = plan_need_u32(v, "id_base", 0, UINT32_MAX - 65536, &p->layers[i].id_base, err);
         p->layer_count++;
     }
     return rc;
@@ -371,24 +272,24 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
-        (rc = need_str(o, "record", TEXT_MAX, &p->record, err)) != SP_OK ||
-        (rc = need_str(o, "spec", TEXT_MAX, &p->spec, err)) != SP_OK ||
-        (rc = need_path(o, "stage", &p->stage, err)) != SP_OK ||
-        (rc = need_path(o, "lower", &p->lower, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = plan_need_str(o, "record", TEXT_MAX, &p->record, err)) != SP_OK ||
+        (rc = plan_need_str(o, "spec", TEXT_MAX, &p->spec, err)) != SP_OK ||
+        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = plan_need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
         (rc = get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
-        (rc = get_disk(o, p, err)) != SP_OK ||
-        (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
+        (rc = get_disk(o, p, err)) != SP_OK || (rc = get_owned(o, p, err)) != SP_OK ||
+        (rc = get_files(o, p, err)) != SP_OK ||
         (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK ||
-        (rc = get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
-        (rc = get_args(o, "network", &p->network, err)) != SP_OK ||
-        (rc = get_path(o, "connect", &p->connect, err)) != SP_OK ||
-        (rc = get_path(o, "guard", &p->guard, err)) != SP_OK ||
+        (rc = plan_get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
+        (rc = plan_get_args(o, "network", &p->network, err)) != SP_OK ||
+        (rc = plan_get_path(o, "connect", &p->connect, err)) != SP_OK ||
+        (rc = plan_get_path(o, "guard", &p->guard, err)) != SP_OK ||
         (rc = json_field_u64(o, "sockets", 0, 1U << 20, &p->sockets, err)) != SP_OK ||
-        (rc = get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
+        (rc = plan_get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
         (rc = json_field_u64(o, "max_files", 0, 1U << 20, &p->max_files, err)) != SP_OK ||
         (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -413,13 +314,13 @@ static int get_box(const struct json *obj, struct plan *p, struct err *err)
     if (rc != SP_OK)
         return rc;
     if (p->container == NULL) {
-        rc = need_path(obj, "dir", &p->dir, err);
+        rc = plan_need_path(obj, "dir", &p->dir, err);
         return rc == SP_OK ? get_ids(obj, p, err) : rc;
     }
     if (strlen(p->container) != CONTAINER_ID_LEN ||
         strspn(p->container, "0123456789abcdef") != CONTAINER_ID_LEN)
         return err_set(err, SP_INVALID_FIELD, "'container' must be 64 hex digits");
-    return get_path(obj, "program", &p->program, err);
+    return plan_get_path(obj, "program", &p->program, err);
 }
 
 int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *err)
@@ -429,7 +330,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
-        (rc = need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -443,7 +344,8 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     return SP_OK;
 }
@@ -454,9 +356,9 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
-        (rc = need_path(o, "to", &p->to, err)) != SP_OK ||
-        (rc = need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
+        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (p->cgroup == NULL)
@@ -484,8 +386,8 @@ int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *er
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
-        (rc = need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     return SP_OK;
@@ -505,9 +407,9 @@ int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err
     int rc;
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = need_path(o, "dir", &p->dir, err)) != SP_OK ||
-        (rc = need_str(o, "user", 64, &p->user, err)) != SP_OK ||
-        (rc = need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = plan_need_str(o, "user", 64, &p->user, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (!is_user_name(p->user))
         return err_set(err, SP_INVALID_FIELD, "plan: 'user' is not a valid user name: '%.64s'",

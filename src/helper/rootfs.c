@@ -116,11 +116,12 @@ static int mount_overlay(const char *target, const struct layers *l)
     int len = snprintf(options, sizeof(options), "lowerdir=");
 
     for (size_t i = 0; i < l->snapshot_count; i++)
-        len += snprintf(options + len, sizeof(options) - (size_t) len, "/proc/self/fd/%d:",
-                        l->snapshots[i]);
-    (void) snprintf(options + len, sizeof(options) - (size_t) len,
-                    "/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,volatile",
-                    l->lower, l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
+        len += snprintf(options + len, sizeof(options) - (size_t) len,
+                        "/proc/self/fd/%d:", l->snapshots[i]);
+    (void) snprintf(
+        options + len, sizeof(options) - (size_t) len,
+        "/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,volatile", l->lower,
+        l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
     /* A box does not outlive its machine, so nothing in it needs to reach the disk in time. */
     if (mount("sandpool", target, "overlay", MS_NODEV, options) == 0)
         return 0;
@@ -308,7 +309,7 @@ static int build(const struct plan *p, const struct box_dir *d, const struct sou
         rc = make_root(p, stage, &l, err);
     for (size_t i = 0; i < l.snapshot_count; i++)
         (void) close(l.snapshots[i]); /* O_PATH */
-    (void) close(l.lower); /* O_PATH */
+    (void) close(l.lower);            /* O_PATH */
     if (l.upper >= 0)
         (void) close(l.upper); /* a directory */
     if (l.work >= 0)

@@ -110,15 +110,18 @@ static void on_looked(struct op *op)
     s->parent = c->found.record.snapshot;
     parent = oci_snapshot_find_any(o, s->parent);
     if (s->parent != 0 && parent == NULL) {
-        fail(c, err_set(&err, SP_BACKEND_FAILED, "the snapshot that the box was made from is missing"),
+        fail(c,
+             err_set(&err, SP_BACKEND_FAILED, "the snapshot that the box was made from is missing"),
              &err, CAPTURE_ENDS);
         return;
     }
     if (parent != NULL && parent->depth >= OCI_LAYERS_MAX) {
-        fail(c, err_set(&err, SP_UNSUPPORTED,
-                        "the box is built on %d snapshots, one on the other, and more are not possible",
-                        OCI_LAYERS_MAX),
-             &err, CAPTURE_ENDS);
+        fail(
+            c,
+            err_set(&err, SP_UNSUPPORTED,
+                    "the box is built on %d snapshots, one on the other, and more are not possible",
+                    OCI_LAYERS_MAX),
+            &err, CAPTURE_ENDS);
         return;
     }
     go(c, CAPTURE_COPIES);
@@ -267,8 +270,10 @@ void oci_capture(struct backend *backend, struct backend_capture *r, uint64_t de
     c->found.id = r->box.labels.box_id;
     r->priv = c;
     if (o->is_rootless || !o->has_loop || !o->has_cgroups)
-        fail(c, err_set(&err, SP_UNSUPPORTED,
-                        "snapshots need a daemon that runs as root, with loop devices and control groups"),
+        fail(c,
+             err_set(
+                 &err, SP_UNSUPPORTED,
+                 "snapshots need a daemon that runs as root, with loop devices and control groups"),
              &err, CAPTURE_ENDS);
     else
         go(c, CAPTURE_LOOKS);

@@ -251,7 +251,8 @@ static int take_snapshot(struct making *m, struct err *err)
     if (x == NULL || x->snapshot == NULL)
         return SP_OK;
     if (!str_parse_hex64(x->snapshot, &id) || oci_snapshot_find(m->oci, id) == NULL)
-        return err_set(err, SP_BACKEND_FAILED, "there is no snapshot '%.32s' any more", x->snapshot);
+        return err_set(err, SP_BACKEND_FAILED, "there is no snapshot '%.32s' any more",
+                       x->snapshot);
     oci_snapshot_use(m->oci, id);
     m->box->snapshot = id;
     m->record.snapshot = id;

@@ -109,9 +109,8 @@ static bool read_record(int dir, const char *name, struct snapshot *ret, uint64_
     if (fd < 0)
         return false;
     buf_init(&text, RECORD_MAX);
-    doc = file_read_rest(fd, &text) == 0
-              ? json_parse(buf_str(&text), text.len, RECORD_MAX, &err)
-              : NULL;
+    doc = file_read_rest(fd, &text) == 0 ? json_parse(buf_str(&text), text.len, RECORD_MAX, &err)
+                                         : NULL;
     base = doc != NULL ? json_get(json_root(doc), "id_base") : NULL;
     is_good = base != NULL && json_u64(base, ret_id_base) && snapshot_take(json_root(doc), ret);
     (void) json_doc_free(doc);
@@ -275,7 +274,8 @@ void oci_snapshot_put_layers(struct oci *o, uint64_t id, struct json_out *j)
     char path[OCI_PATH_MAX + 64];
 
     json_begin_arr(j, "layers");
-    for (const struct oci_snapshot *e = oci_snapshot_find_any(o, id); e != NULL; e = oci_snapshot_find_any(o, e->info.parent)) {
+    for (const struct oci_snapshot *e = oci_snapshot_find_any(o, id); e != NULL;
+         e = oci_snapshot_find_any(o, e->info.parent)) {
         oci_snapshot_path(o, e->info.id, false, "disk", path, sizeof(path));
         json_begin_obj(j, NULL);
         json_put_str(j, "disk", path);

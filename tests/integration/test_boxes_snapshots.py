@@ -1,0 +1,234 @@
+"""Snapshots of real boxes: what is in them, what boxes are made from them, who may use them, and what is left of one
+when everything that makes it is killed at any moment."""
+
+import os
+import unittest
+
+from harness import Client, fewer, in_threads, main, wait_until
+from hostile import as_nobody
+from oci_case import RUNTIME, BoxCase, group_of, has_loop_devices
+from test_crash import fault_names
+
+POINTS = ("snapshot.copied", "snapshot.recorded", "snapshot.made")
+
+WRITER = """
+import sqlite3
+db = sqlite3.connect('/workspace/db', isolation_level=None)
+db.execute('pragma journal_mode=wal')
+db.execute('create table t (n integer primary key, twice integer)')
+n = 0
+while True:
+    n += 1
+    db.execute('begin')
+    db.execute('insert into t values (?, ?)', (n, 2 * n))
+    db.execute('commit')
+"""
+
+READER = """
+import sqlite3
+db = sqlite3.connect('/workspace/db')
+print(db.execute('pragma integrity_check').fetchone()[0],
+      db.execute('select count(*) = max(n) and sum(twice) = 2 * sum(n) from t').fetchone()[0])
+"""
+
+
+@unittest.skipUnless(has_loop_devices(), "a snapshot is a copy of a box's disk, which needs loop devices")
+class SnapshotCase(BoxCase):
+    profiles = {"default": {"warm": {"min": 1, "max": 1}}}
+    config = {"socket": {"mode": "0666"}}
+
+    @classmethod
+    def make_config(cls):
+        cls.home.chmod(0o755)
+        return super().make_config()
+
+    def take(self, box, **fields):
+        answer = self.pool.post(f"/v1/sandboxes/{box.id}/snapshots", fields)
+        self.assertEqual(answer.status, 201, answer)
+        return answer.json
+
+    def restored(self, snapshot, thread, source="restored", **fields):
+        return self.acquire(thread, source, snapshot_id=snapshot["snapshot_id"], **fields)
+
+    def delete(self, snapshot):
+        return self.pool.delete(f"/v1/snapshots/{snapshot['snapshot_id']}")
+
+    def listed(self, client=None):
+        return [s["snapshot_id"] for s in (client or self.pool).get("/v1/snapshots").json["snapshots"]]
+
+    def on_disk(self):
+        return sorted(os.listdir(self.server.state / "oci" / "snapshots"))
+
+    def restart(self, kill=False):
+        if kill:
+            self.server.kill()
+        else:
+            self.server.stop()
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+
+    def tearDown(self):
+        for snapshot in self.listed():
+            self.pool.delete(f"/v1/snapshots/{snapshot}")
+        self.destroy_all()
+        wait_until(lambda: self.on_disk() == [], f"no snapshot is left: {self.on_disk()}")
+        super().tearDown()
+
+
+class Snapshots(SnapshotCase):
+    def test_what_a_snapshot_has(self):
+        box = self.acquire("source")
+        box.sh("echo one > /workspace/f; mkdir -p ~/d; echo two > ~/d/g; ln -s f /workspace/l; ln /workspace/f /workspace/h;"
+               "chmod 700 ~/d; truncate -s 1G /workspace/sparse; setfattr -n user.k -v v /workspace/f 2>/dev/null; true")
+        snapshot = self.take(box, name="first", metadata={"why": "test"})
+        self.assertEqual(snapshot["name"], "first")
+        self.assertEqual(snapshot["parent"], None)
+        self.assertEqual(snapshot["memory"], False)
+        self.assertEqual(snapshot["metadata"], {"why": "test"})
+        self.assertLess(snapshot["size_bytes"], 64 << 20)  # holes stay holes
+        self.assertRegex(snapshot["digest"], "^sha256:[0-9a-f]{64}$")
+        box.sh("echo changed > /workspace/f; rm -r ~/d")  # the source goes on
+        again = self.restored(snapshot, "copy")
+        self.assertNotEqual(again.lease["token"], box.lease["token"])
+        self.assertEqual(again.lease["metadata"], {"why": "test"})
+        self.assertEqual(again.sh("cat /workspace/f /workspace/l ~/d/g; stat -c '%a %U' ~/d; stat -c %h /workspace/f;"
+                                  "stat -c %s /workspace/sparse; hostname"),
+                         f"one\none\ntwo\n700 user\n2\n1073741824\n{again.box_id}\n")
+        self.assertEqual(again.sh("echo mine > /workspace/f; rm /workspace/h; cat /workspace/f"), "mine\n")
+        self.assertEqual(self.restored(snapshot, "third").sh("cat /workspace/f /workspace/h"), "one\none\n")
+        self.assertEqual(self.restored(snapshot, "copy", "kept").box_id, again.box_id)
+        self.assertEqual(box.sh("cat /workspace/f"), "changed\n")
+
+    def test_snapshots_of_restored_boxes(self):
+        """Three deep; those in the middle are deleted, and nothing breaks."""
+        box, chain = self.acquire("level-0"), []
+        for level in range(3):
+            box.sh(f"echo {level} > /workspace/{level}; rm -f /workspace/{level - 2}")
+            chain.append(self.take(box))
+            box = self.restored(chain[-1], f"level-{level + 1}")
+        self.assertEqual([s["parent"] for s in chain], [None] + [s["snapshot_id"] for s in chain[:2]])
+        self.assertEqual(box.sh("ls /workspace"), "1\n2\n")
+        for snapshot in chain[:2]:
+            self.assertEqual(self.delete(snapshot).status, 200)
+            self.assertCode(self.server.acquire("none", snapshot_id=snapshot["snapshot_id"]), 404, "not_found")
+        self.assertEqual(self.listed(), [chain[2]["snapshot_id"]])
+        self.assertEqual(len(self.on_disk()), 3)
+        self.restart()
+        self.assertEqual(self.restored(chain[2], "late").sh("ls /workspace"), "1\n2\n")
+        self.assertEqual(self.acquire("level-3", "kept").sh("ls /workspace"), "1\n2\n")
+        self.delete(chain[2])
+        self.assertEqual(self.acquire("late", "kept").sh("cat /workspace/2"), "2\n")
+
+    def test_in_the_middle_of_a_database(self):
+        box = self.acquire("writer")
+        box.start(f"python3 -c \"{WRITER}\"")
+        wait_until(lambda: "db" in box.sh("ls /workspace"), "it writes")
+        snapshots = [self.take(box) for _ in fewer(range(10))]
+        for i, snapshot in enumerate(snapshots):
+            copy = self.restored(snapshot, f"reader-{i}")
+            self.assertEqual(copy.sh(f"python3 -c \"{READER}\""), "ok 1\n")
+            self.destroy(copy)
+
+    def test_whose_it_is(self):
+        snapshot = self.take(self.acquire("mine"))
+        path = f"/v1/snapshots/{snapshot['snapshot_id']}"
+
+        def pry():
+            other = Client(self.server.socket)
+            answers = [other.get(path), other.delete(path), other.acquire("theirs", snapshot_id=path[-16:])]
+            return [self.listed(other), [(a.status, a.code) for a in answers]]
+        self.assertEqual(as_nobody(pry), [[], [[404, "not_found"]] * 3])
+        self.assertEqual(self.listed(), [snapshot["snapshot_id"]])
+
+    def test_what_is_refused(self):
+        box = self.acquire("one")
+        self.assertCode(self.pool.post("/v1/sandboxes/nobody/snapshots", {}), 404, "not_found")
+        self.assertCode(self.pool.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "a b"}), 422, "invalid_field")
+        self.assertCode(self.pool.post(f"/v1/sandboxes/{box.id}/snapshots", {"metadata": {"k": "v" * 5000}}), 422,
+                        "invalid_field")
+        for bad in ("", "x", "0" * 15, "0" * 16, "../../etc"):
+            self.assertIn(self.server.acquire("two", snapshot_id=bad).status, (404, 422), bad)
+        snapshot = self.take(box)
+        self.assertCode(self.server.acquire("one", snapshot_id=snapshot["snapshot_id"]), 409, "spec_conflict")
+        self.assertEqual(self.delete(snapshot).status, 200)
+        self.assertCode(self.delete(snapshot), 404, "not_found")
+
+    def test_many_at_once(self):
+        snapshot = self.take(self.acquire("source"))
+        boxes = in_threads(6, lambda i: self.server.acquire(f"fork-{i}", snapshot_id=snapshot["snapshot_id"],
+                                                            wait_ms=60000))
+        self.assertEqual([b.json["source"] for b in boxes], ["restored"] * 6)
+        self.assertEqual(len({b.json["box_id"] for b in boxes}), 6)
+
+
+class Killed(SnapshotCase):
+    def one_point(self, name):
+        box = self.acquire("source")
+        box.sh("echo here > /workspace/f")
+        self.server.kill()
+        self.server.start(env={"SANDPOOL_CRASH_AT": f"{name}:1"})
+        client = Client(self.server.socket)
+        try:
+            client.post(f"/v1/sandboxes/{box.id}/snapshots", {})
+        except OSError:
+            pass
+        client.close()
+        wait_until(lambda: not self.server.process.is_running(), "crash")
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        found = self.listed()
+        self.assertEqual(self.on_disk(), found)
+        self.assertEqual(len(found), 1 if name == "snapshot.made" else 0)
+        if found:
+            self.assertEqual(self.restored({"snapshot_id": found[0]}, "copy").sh("cat /workspace/f"), "here\n")
+        self.assertEqual(self.acquire("source", "kept").sh("cat /workspace/f"), "here\n")
+
+    def test_at_every_named_point(self):
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        self.assertEqual({n for n in fault_names() if n.startswith("snapshot.")} - {*POINTS, "snapshot.dropping"}, set())
+        for name in POINTS:
+            with self.subTest(point=name):
+                self.one_point(name)
+                for snapshot in self.listed():
+                    self.pool.delete(f"/v1/snapshots/{snapshot}")
+                self.destroy_all()
+
+    def test_while_one_is_deleted(self):
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        snapshot = self.take(self.acquire("source"))
+        self.server.kill()
+        self.server.start(env={"SANDPOOL_CRASH_AT": "snapshot.dropping:1"})
+        client = Client(self.server.socket)
+        try:
+            client.delete(f"/v1/snapshots/{snapshot['snapshot_id']}")
+        except OSError:
+            pass
+        client.close()
+        wait_until(lambda: not self.server.process.is_running(), "crash")
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        self.assertEqual((self.listed(), self.on_disk()), ([], []))
+
+    def test_a_box_that_was_left_frozen(self):
+        """Whoever froze it was killed before it could go on."""
+        if RUNTIME == "runsc":
+            self.skipTest("its boxes have no control group that can be frozen")
+        box = self.acquire("cold")
+        group = group_of(self.instance, box.box_id, "freezer")
+        file = group / "cgroup.freeze" if (group / "cgroup.freeze").exists() else group / "freezer.state"
+        self.server.kill()
+        file.write_text("1" if file.name == "cgroup.freeze" else "FROZEN")
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        wait_until(lambda: file.read_text().strip() in ("0", "THAWED"), "it goes on")
+        self.assertEqual(self.acquire("cold", "kept").sh("echo on"), "on\n")
+
+
+if __name__ == "__main__":
+    main()
