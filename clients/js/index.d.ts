@@ -36,9 +36,28 @@ export interface AcquireOptions {
   mounts?: Mount[];
   limits?: Limits;
   metadata?: Record<string, unknown>;
+  /** Make it from this snapshot. */
+  snapshotId?: string;
   /** true by default: the lease is renewed while it is held. */
   autoRenew?: boolean;
   signal?: AbortSignal;
+}
+
+/** The files of a sandbox, kept. Memory and processes are not part of it. */
+export class Snapshot {
+  private constructor();
+  readonly snapshotId: string;
+  readonly name: string;
+  readonly profile: string;
+  /** The snapshot that its sandbox was made from. */
+  readonly parent: string | null;
+  readonly sandboxId: string | null;
+  readonly userId: string | null;
+  readonly threadId: string | null;
+  readonly createdAt: Date | null;
+  readonly sizeBytes: number;
+  readonly digest: string;
+  readonly metadata: Record<string, unknown>;
 }
 
 /** One sandbox as the daemon saw it at one moment. */
@@ -82,6 +101,12 @@ export class Client {
   release(id: string, options?: { generation?: number; destroy?: boolean }): Promise<Sandbox>;
   destroy(id: string, options?: { generation?: number; quick?: boolean }): Promise<Sandbox>;
   list(filters?: { state?: string; profile?: string; userId?: string; threadId?: string }): AsyncGenerator<Sandbox, void, void>;
+  /** A new sandbox with the files of a snapshot. */
+  restore(snapshotId: string, threadId?: string | null, options?: AcquireOptions): Promise<Box>;
+  snapshots(): AsyncGenerator<Snapshot, void, void>;
+  snapshot(snapshotId: string): Promise<Snapshot>;
+  /** Sandboxes that were made from it are not affected. */
+  deleteSnapshot(snapshotId: string): Promise<Snapshot>;
   pool(): Promise<Record<string, unknown>>;
   version(): Promise<Record<string, unknown>>;
   doctor(): Promise<Record<string, unknown>>;
@@ -194,6 +219,8 @@ export class Box {
   jobs(): Promise<Job[]>;
   shell(options?: ShellOptions): Promise<Terminal>;
   attach(job: Job | string, options?: AttachOptions): Promise<Terminal>;
+  /** Keeps its files as they are now. It stands still for a moment and goes on. */
+  snapshot(options?: { name?: string; metadata?: Record<string, unknown> }): Promise<Snapshot>;
   renew(ttlS?: number): Promise<Sandbox>;
   release(options?: { destroy?: boolean }): Promise<Sandbox>;
   destroy(options?: { quick?: boolean }): Promise<Sandbox>;

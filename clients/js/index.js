@@ -9,10 +9,11 @@ const { Terminal } = require('./src/terminal');
 const { Forward } = require('./src/ports');
 const { Watcher } = require('./src/watch');
 const { Sandbox, sandboxIdOf } = require('./src/sandbox');
+const { Snapshot } = require('./src/snapshot');
 const errors = require('./src/errors');
 
 module.exports = {
-  Client, Box, Job, JobEnd, Result, Terminal, Forward, Watcher, Sandbox, sandboxIdOf,
+  Client, Box, Job, JobEnd, Result, Terminal, Forward, Watcher, Sandbox, Snapshot, sandboxIdOf,
   SandpoolError: errors.SandpoolError,
   ConnectionFailed: errors.ConnectionFailed,
   DeadlineExceeded: errors.DeadlineExceeded,

@@ -2,7 +2,7 @@
 import sandpool from './index.js';
 
 export const {
-  Client, Box, Job, JobEnd, Result, Terminal, Forward, Watcher, Sandbox, sandboxIdOf,
+  Client, Box, Job, JobEnd, Result, Terminal, Forward, Watcher, Sandbox, Snapshot, sandboxIdOf,
   SandpoolError, ConnectionFailed, DeadlineExceeded, ProtocolError, NotFound, SandboxLost, TransportLost, FileError,
   FileNotFound, CommandFailed,
 } = sandpool;

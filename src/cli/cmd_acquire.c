@@ -138,6 +138,7 @@ static const char *encode(const struct cli *c, const char *name, struct buf *out
     put_option(c, &o, "user", "user_id");
     put_option(c, &o, "profile", "profile");
     put_option(c, &o, "id", "sandbox_id");
+    put_option(c, &o, "snapshot", "snapshot_id");
     if (name != NULL)
         json_put_str(&o, "request_id", name);
     if (cli_duration_ms(&c->args, "wait", &wait_ms))

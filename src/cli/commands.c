@@ -31,6 +31,7 @@ static const struct cli_option acquire_options[] = {
      NULL},
     {"idle", 0, CLI_DURATION, "TIME", "destroy it when idle this long (default: the profile's)",
      NULL},
+    {"snapshot", 0, CLI_TEXT, "SNAPSHOT", "make the box from this snapshot", NULL},
     {"metadata", 0, CLI_TEXT, "JSON", "an object that is stored with the box", NULL},
     {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable in the box; may be repeated", NULL},
     {"mount", 0, CLI_LIST, "/HERE:/THERE[:ro]",
@@ -91,6 +92,12 @@ static const struct cli_option kill_options[] = {
 
 static const struct cli_option cp_options[] = {
     {"quiet", 'q', CLI_FLAG, NULL, "no progress on a terminal", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option snapshot_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    {"name", 0, CLI_TEXT, "NAME", "create: a name for people", NULL},
     END_OPTIONS,
 };
 
@@ -215,6 +222,16 @@ const struct cli_command cli_commands[] = {
      no_options,
      "sandpool port-forward thread-1 8000\nsandpool port-forward thread-1 9000:80 :5432\n",
      cmd_port_forward},
+    {"snapshot", "create ID | ls | rm SNAPSHOT...", 1, CLI_OPERANDS_MAX, "create ls rm",
+     "keep the files of a sandbox, for new ones",
+     "'create' prints the snapshot's id; the sandbox stands still for a moment and goes on. Memory and\n"
+     "processes are not kept. 'rm' breaks no sandbox that was made from it.",
+     snapshot_options,
+     "sandpool snapshot create thread-1 --name ready\n"
+     "sandpool acquire thread-2 --snapshot 0123456789abcdef   # a box with these files\n"
+     "sandpool snapshot ls\n"
+     "sandpool snapshot rm 0123456789abcdef\n",
+     cmd_snapshot},
     {"release", "ID", 1, 1, "ID", "release a sandbox",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,

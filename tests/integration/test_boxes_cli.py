@@ -177,6 +177,20 @@ class CommandLine(BoxCase):
 
     # --- many ---
 
+    def test_snapshots(self):
+        self.sandpool("exec", self.thread, "--", "sh", "-c", "echo kept > f")
+        name = self.sandpool("snapshot", "create", self.thread, "--name", "first").stdout.decode().strip()
+        self.assertRegex(name, "^[0-9a-f]{16}$")
+        self.assertRegex(self.sandpool("snapshot", "ls").stdout.decode(), rf"SNAPSHOT +NAME.*\n{name} +first +default")
+        self.sandpool("acquire", "copy", "--snapshot", name)
+        self.assertEqual(self.sandpool("exec", "copy", "cat", "f").stdout, b"kept\n")
+        self.sandpool("snapshot", "rm", name)
+        self.assertEqual(self.sandpool("exec", "copy", "cat", "f").stdout, b"kept\n")
+        self.sandpool("snapshot", "rm", name, expect=4)
+        self.sandpool("snapshot", "create", "nobody", expect=4)
+        for wrong in (("snapshot", "make"), ("snapshot", "create"), ("snapshot", "rm"), ("snapshot", "ls", "x")):
+            self.sandpool(*wrong, expect=2)
+
     def test_destroy_several_and_all(self):
         self.acquire("second")
         self.assertIn(b"add --yes", self.sandpool("rm", "--all", expect=2).stderr)

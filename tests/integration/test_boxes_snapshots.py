@@ -44,7 +44,7 @@ class SnapshotCase(BoxCase):
 
     def take(self, box, **fields):
         answer = self.pool.post(f"/v1/sandboxes/{box.id}/snapshots", fields)
-        self.assertEqual(answer.status, 201, answer)
+        self.assertEqual(answer.status, 200, answer)
         return answer.json
 
     def restored(self, snapshot, thread, source="restored", **fields):

@@ -7,7 +7,9 @@ const { Job } = require('./job');
 const { Ports } = require('./ports');
 const { Renewal } = require('./renewal');
 const { Run, commandBody } = require('./run');
+const { Snapshot } = require('./snapshot');
 
+const SNAPSHOT_MS = 600000; // a large disk is copied
 const SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -i; else exec sh -i; fi';
 
 /** @typedef {Omit<Partial<import('./transport').Request>, 'method' | 'path'>} Call */
@@ -74,6 +76,15 @@ class Box {
   /** @param {string} path */
   path(path) {
     return `/v1/sandboxes/${segment(this.id)}/${path}`;
+  }
+
+  /**
+   * Keeps its files as they are now. It stands still for a moment and goes on.
+   * @param {{name?: string, metadata?: object}} [options]
+   */
+  async snapshot(options = {}) {
+    const json = { name: options.name, metadata: options.metadata };
+    return new Snapshot(await this.json('POST', 'snapshots', { json, timeoutMs: SNAPSHOT_MS }));
   }
 
   // --- commands ---

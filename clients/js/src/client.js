@@ -5,6 +5,7 @@ const { parseAddress, segment, target } = require('./address');
 const { Box } = require('./box');
 const { ProtocolError } = require('./errors');
 const { Sandbox } = require('./sandbox');
+const { Snapshot } = require('./snapshot');
 const { Transport } = require('./transport');
 
 const DEFAULT_TIMEOUT_S = 60;
@@ -56,6 +57,7 @@ class Client {
         mounts: options.mounts?.map(mountOf),
         limits: options.limits,
         metadata: options.metadata,
+        snapshot_id: options.snapshotId,
       },
       signal,
       timeoutMs: waitS === undefined ? undefined : (waitS + MARGIN_S) * 1000,
@@ -131,6 +133,43 @@ class Client {
    */
   async view(method, path, json, timeoutMs) {
     return new Sandbox(await this.transport.json({ method, path, json, timeoutMs, isSafe: true }));
+  }
+
+  // --- snapshots ---
+
+  /**
+   * A new sandbox with the files of a snapshot; the options are those of acquire().
+   * @param {string} snapshotId
+   * @param {string | null} [threadId]
+   * @param {any} [options]
+   */
+  restore(snapshotId, threadId, options = {}) {
+    return this.acquire(threadId, { ...options, snapshotId });
+  }
+
+  /** Those of this caller, the oldest first, read page by page. */
+  async* snapshots() {
+    let after;
+    do {
+      const page = await this.transport.json({ method: 'GET', path: target('/v1/snapshots', { after }) });
+      if (!Array.isArray(page.snapshots)) throw new ProtocolError('protocol', 'a page of snapshots must have a list');
+      for (const view of page.snapshots) yield new Snapshot(view);
+      after = page.next;
+    } while (after);
+  }
+
+  /** @param {string} snapshotId */
+  async snapshot(snapshotId) {
+    return new Snapshot(await this.transport.json({ method: 'GET', path: `/v1/snapshots/${segment(snapshotId)}` }));
+  }
+
+  /**
+   * Sandboxes that were made from it are not affected.
+   * @param {string} snapshotId
+   */
+  async deleteSnapshot(snapshotId) {
+    const path = `/v1/snapshots/${segment(snapshotId)}`;
+    return new Snapshot(await this.transport.json({ method: 'DELETE', path, isSafe: true }));
   }
 
   // --- the pool ---

@@ -58,4 +58,4 @@ function sandboxIdOf(userId, threadId) {
   return createHash('sha256').update(`${userId || 'default'}:${threadId}`).digest('hex').slice(0, 16);
 }
 
-module.exports = { Sandbox, sandboxIdOf };
+module.exports = { Sandbox, sandboxIdOf, text, time };

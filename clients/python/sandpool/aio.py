@@ -15,7 +15,7 @@ from .link import DEFAULT_TIMEOUT_S, RECONNECT_S, Link
 from .ports import AsyncForward, AsyncPort, AsyncPorts, AsyncTunnel
 from .shell import AsyncShell
 from .tasks import TaskIo
-from .types import JSON, Mount, Sandbox
+from .types import JSON, Mount, Sandbox, Snapshot
 
 __all__ = [
     "AsyncBox", "AsyncClient", "AsyncFiles", "AsyncForward", "AsyncJob", "AsyncPort", "AsyncPorts",
@@ -54,12 +54,17 @@ class AsyncClient:
                       mounts: Optional[Iterable[Mount]] = None,
                       limits: Optional[Mapping[str, Any]] = None,
                       metadata: Optional[Mapping[str, Any]] = None,
-                      auto_renew: bool = True) -> AsyncBox:
+                      snapshot_id: Optional[str] = None, auto_renew: bool = True) -> AsyncBox:
         """As Client.acquire(). Cancelled, it leaves no lease behind."""
         return AsyncBox(self._link, self._renewer, await self._link.call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata)), ttl_s=ttl_s, auto_renew=auto_renew)
+            metadata=metadata, snapshot_id=snapshot_id)), ttl_s=ttl_s, auto_renew=auto_renew)
+
+    async def restore(self, snapshot_id: str, thread_id: Optional[str] = None,
+                      **options: Any) -> AsyncBox:
+        """A new sandbox with the files of a snapshot; `options` are those of acquire()."""
+        return await self.acquire(thread_id, snapshot_id=snapshot_id, **options)
 
     async def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                       destroy: bool = False) -> Sandbox:
@@ -87,6 +92,23 @@ class AsyncClient:
                 yield sandbox
             if cursor is None:
                 return
+
+    # --- snapshots ---
+
+    async def snapshots(self) -> AsyncIterator[Snapshot]:
+        after: Optional[str] = None
+        while True:
+            found, after = await self._link.call(calls.snapshots(after))
+            for one in found:
+                yield one
+            if after is None:
+                return
+
+    async def snapshot(self, snapshot_id: str) -> Snapshot:
+        return await self._link.call(calls.snapshot("GET", snapshot_id))
+
+    async def delete_snapshot(self, snapshot_id: str) -> Snapshot:
+        return await self._link.call(calls.snapshot("DELETE", snapshot_id))
 
     # --- the pool ---
 

@@ -19,7 +19,7 @@ from .ports import AsyncPorts
 from .results import SANDBOX_LOST, Ended, JobView, Result, Spill
 from .shell import SHELL, AsyncShell
 from .transport import Ticker
-from .types import JSON, Sandbox
+from .types import JSON, Sandbox, Snapshot
 
 TIMEOUT_S = 60.0
 OUTPUT_MAX = 1024 * 1024
@@ -151,6 +151,11 @@ class AsyncBox:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""
         self.held.check()
         return await self._link.call(calls.renew(self.sandbox_id, self.sandbox.generation, ttl_s))
+
+    async def snapshot(self, name: Optional[str] = None, *,
+                       metadata: Optional[Mapping[str, Any]] = None) -> Snapshot:
+        """Keeps its files as they are now. It stands still for a moment and goes on."""
+        return await self._link.call(calls.take_snapshot(self.sandbox.box_id, name, metadata))
 
     # --- commands ---
 

@@ -9,10 +9,11 @@ from urllib.parse import quote, urlencode
 
 from .errors import ProtocolError
 from .results import FileInfo, JobView, Listing, PortInfo
-from .types import JSON, Mount, Sandbox
+from .types import JSON, Mount, Sandbox, Snapshot
 
 T = TypeVar("T")
 
+SNAPSHOT_S = 600.0  # a large disk is copied
 MARGIN_S = 10.0  # for the answer, beyond what the daemon was asked to wait
 PAGE = 1000
 
@@ -38,12 +39,14 @@ def acquire(thread_id: Optional[str] = None, *, user_id: Optional[str] = None,
             wait_s: Optional[float] = None, ttl_s: Optional[int] = None,
             idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
             mounts: Optional[Iterable[Mount]] = None, limits: Optional[Mapping[str, Any]] = None,
-            metadata: Optional[Mapping[str, Any]] = None) -> Call[Sandbox]:
+            metadata: Optional[Mapping[str, Any]] = None,
+            snapshot_id: Optional[str] = None) -> Call[Sandbox]:
     body = {
         "thread_id": thread_id, "user_id": user_id, "profile": profile, "sandbox_id": sandbox_id,
         "wait_ms": None if wait_s is None else int(wait_s * 1000), "ttl_s": ttl_s,
         "idle_timeout_s": idle_timeout_s, "envs": envs, "limits": limits, "metadata": metadata,
         "mounts": None if mounts is None else [mount.to_json() for mount in mounts],
+        "snapshot_id": snapshot_id,
     }
     # A thread gets the same box again; an anonymous caller would get a second one.
     return Call("POST", "/v1/acquire", Sandbox.from_json, body,
@@ -79,6 +82,22 @@ def _page(answer: Any) -> Tuple[List[Sandbox], Optional[str]]:
     if not isinstance(answer, dict) or not isinstance(answer.get("sandboxes"), list):
         raise ProtocolError("protocol", "a page of sandboxes must be an object with a list")
     return [Sandbox.from_json(entry) for entry in answer["sandboxes"]], answer.get("next_cursor")
+
+
+def take_snapshot(box_id: str, name: Optional[str],
+                  metadata: Optional[Mapping[str, Any]]) -> Call[Snapshot]:
+    return Call("POST", box_path(box_id, "snapshots"), Snapshot.from_json,
+                {"name": name, "metadata": metadata}, SNAPSHOT_S, is_safe=False)
+
+
+def snapshots(after: Optional[str]) -> Call[Tuple[List[Snapshot], Optional[str]]]:
+    def decode(answer: Any) -> Tuple[List[Snapshot], Optional[str]]:
+        return [Snapshot.from_json(one) for one in _list(answer, "snapshots")], answer.get("next")
+    return Call("GET", _target("/v1/snapshots", after=after), decode)
+
+
+def snapshot(method: str, snapshot_id: str) -> Call[Snapshot]:
+    return Call(method, _target("/v1/snapshots/", snapshot_id), Snapshot.from_json)
 
 
 def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:

@@ -12,7 +12,7 @@ from .box import AsyncBox, Renewer
 from .link import DEFAULT_TIMEOUT_S, RECONNECT_S, Link
 from .sync import Box
 from .transport import drive
-from .types import JSON, Mount, Sandbox
+from .types import JSON, Mount, Sandbox, Snapshot
 
 
 class Client:
@@ -46,14 +46,20 @@ class Client:
                 idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
                 mounts: Optional[Iterable[Mount]] = None,
                 limits: Optional[Mapping[str, Any]] = None,
-                metadata: Optional[Mapping[str, Any]] = None, auto_renew: bool = True) -> Box:
-        """A sandbox for the thread: its own again if it has one, else a warm one, else a new one.
+                metadata: Optional[Mapping[str, Any]] = None, snapshot_id: Optional[str] = None,
+                auto_renew: bool = True) -> Box:
+        """A sandbox for the thread: its own again if it has one, else a warm one, else a new one;
+        with `snapshot_id` one with the files of that snapshot.
         Without a thread: one that nobody finds again. It is renewed until it is released, the
         client is closed or nobody refers to it, unless `auto_renew` is False."""
         return Box(AsyncBox(self._link, self._renewer, self._call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata)), ttl_s=ttl_s, auto_renew=auto_renew))
+            metadata=metadata, snapshot_id=snapshot_id)), ttl_s=ttl_s, auto_renew=auto_renew))
+
+    def restore(self, snapshot_id: str, thread_id: Optional[str] = None, **options: Any) -> Box:
+        """A new sandbox with the files of a snapshot; `options` are those of acquire()."""
+        return self.acquire(thread_id, snapshot_id=snapshot_id, **options)
 
     def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                 destroy: bool = False) -> Sandbox:
@@ -84,6 +90,24 @@ class Client:
             yield from found
             if cursor is None:
                 return
+
+    # --- snapshots ---
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """Those of this caller, the oldest first, read page by page."""
+        after: Optional[str] = None
+        while True:
+            found, after = self._call(calls.snapshots(after))
+            yield from found
+            if after is None:
+                return
+
+    def snapshot(self, snapshot_id: str) -> Snapshot:
+        return self._call(calls.snapshot("GET", snapshot_id))
+
+    def delete_snapshot(self, snapshot_id: str) -> Snapshot:
+        """Sandboxes that were made from it are not affected."""
+        return self._call(calls.snapshot("DELETE", snapshot_id))
 
     # --- the pool ---
 

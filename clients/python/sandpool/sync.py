@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 from .box import OUTPUT_MAX, TIMEOUT_S, AsyncBox
 from .files import WORKSPACE, AsyncFiles, Content, Path
@@ -14,7 +14,7 @@ from .results import Chunk, Ended, FileEvent, FileInfo, JobView, Listing, PortIn
 from .shell import SHELL, AsyncShell
 from .terminal import interact
 from .transport import BlockingStream, drive
-from .types import Sandbox
+from .types import Sandbox, Snapshot
 
 Command = Union[str, Sequence[str]]
 Callback = Callable[[str], object]
@@ -321,6 +321,11 @@ class Box:
     def renew(self, ttl_s: Optional[int] = None) -> Sandbox:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""
         return drive(self._box.renew(ttl_s))
+
+    def snapshot(self, name: Optional[str] = None, *,
+                 metadata: Optional[Mapping[str, Any]] = None) -> Snapshot:
+        """Keeps its files as they are now. It stands still for a moment and goes on."""
+        return drive(self._box.snapshot(name, metadata=metadata))
 
     def run(self, command: Command, *, cwd: Optional[str] = None,
             env: Optional[Mapping[str, str]] = None, user: Optional[str] = None,

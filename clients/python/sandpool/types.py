@@ -34,6 +34,44 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """The files of a box, kept. Memory and processes are not part of it."""
+
+    snapshot_id: str
+    name: str
+    profile: str
+    parent: Optional[str]  # the snapshot that its box was made from
+    sandbox_id: Optional[str]
+    user_id: Optional[str]
+    thread_id: Optional[str]
+    created_at: Optional[datetime]
+    size_bytes: int
+    digest: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: object) -> "Snapshot":
+        if not isinstance(data, dict):
+            raise ProtocolError("protocol", "a snapshot must be an object")
+        try:
+            return cls(
+                snapshot_id=str(data["snapshot_id"]),
+                name=str(data["name"]),
+                profile=str(data["profile"]),
+                parent=_text(data, "parent"),
+                sandbox_id=_text(data, "sandbox_id"),
+                user_id=_text(data, "user_id"),
+                thread_id=_text(data, "thread_id"),
+                created_at=read_time(data, "created_at"),
+                size_bytes=int(data["size_bytes"]),
+                digest=str(data["digest"]),
+                metadata=data.get("metadata") or {},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError("protocol", f"a snapshot without a good {error}") from None
+
+
+@dataclass(frozen=True)
 class Sandbox:
     """One box. `token` is shown to its owner only, and stays out of repr()."""
 

@@ -72,7 +72,7 @@ static void on_made(struct engine_capture *capture, int code, const char *reason
     } else if (c->ex != NULL) {
         json_out_init(&o);
         put_snapshot(&o, NULL, &capture->request.snapshot);
-        http_reply_json(c->ex, 201, &o);
+        http_reply_json(c->ex, 200, &o);
     }
     free(c);
 }

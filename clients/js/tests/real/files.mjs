@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { boxOf, control, sandpool, temporary, until } from './case.mjs';
+import { boxOf, clientOf, control, sandpool, temporary, until } from './case.mjs';
 
 for (const isTcp of [false, true]) {
   test(`files, over ${isTcp ? 'TCP' : 'a Unix socket'}`, async (t) => {
@@ -100,4 +100,23 @@ test('watching', async (t) => {
   const moved = seen.find((e) => e.event === 'moved');
   assert.match(`${moved?.path} ${moved?.to}`, /new .*renamed$/);
   await until(() => true, 'it is closed');
+});
+
+test('a snapshot, and a box that is made from it', async (t) => {
+  const pool = clientOf(t);
+  const box = await boxOf(t);
+  await box.files.write('a.txt', 'before');
+  const snapshot = await box.snapshot({ name: 'one', metadata: { k: 1 } });
+  t.after(() => pool.deleteSnapshot(snapshot.snapshotId));
+  await box.files.write('a.txt', 'after');
+  assert.deepEqual({ ...(await pool.snapshot(snapshot.snapshotId)) }, { ...snapshot });
+  const found = [];
+  for await (const one of pool.snapshots()) found.push(one.snapshotId);
+  assert.ok(found.includes(snapshot.snapshotId));
+  const copy = await pool.restore(snapshot.snapshotId, `copy-${process.pid}`);
+  t.after(() => copy.destroy({ quick: true }).catch(() => {}));
+  assert.equal(copy.sandbox.source, 'restored');
+  assert.deepEqual(copy.sandbox.metadata, { k: 1 });
+  assert.equal(await copy.files.readText('a.txt'), 'before');
+  await assert.rejects(pool.restore('0'.repeat(16)), sandpool.NotFound);
 });

@@ -1,0 +1,116 @@
+/* cmd_snapshot.c - sandpool snapshot: create, ls, rm. */
+#include <string.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+
+enum { BODY_MAX = 8192 };
+
+static const char *const head[] = {"SNAPSHOT", "NAME", "PROFILE", "USER", "THREAD",
+                                   "MB",       "MADE", "PARENT"};
+
+static int create(struct cli *c)
+{
+    const char *name = cli_option(&c->args, "name");
+    struct cli_sandbox_call call = {.name = c->args.operands[1],
+                                    .method = "POST",
+                                    .suffix = "/snapshots"};
+    struct json_doc *doc;
+    struct json_out o;
+    struct buf body;
+    int code;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    if (name != NULL)
+        json_put_str(&o, "name", name);
+    json_end(&o);
+    buf_init(&body, BODY_MAX);
+    json_out_finish(&o, &body);
+    call.body = buf_str(&body);
+    code = cli_call_sandbox(c, &call, &doc);
+    buf_fini(&body);
+    if (code != CLI_OK)
+        return code;
+    if (!cli_wants_json(c))
+        (void) fprintf(c->out, "%s\n", show_str(json_root(doc), "snapshot_id"));
+    (void) json_doc_free(doc);
+    return CLI_OK;
+}
+
+static void add_row(struct out_table *t, const struct json *s)
+{
+    out_cell(t, show_str(s, "snapshot_id"));
+    out_cell(t, show_str(s, "name"));
+    out_cell(t, show_str(s, "profile"));
+    out_cell(t, show_str(s, "user_id"));
+    out_cell(t, show_str(s, "thread_id"));
+    out_cell_u64(t, (show_u64(s, "size_bytes") + 1024 * 1024 - 1) / (1024 * 1024));
+    out_cell(t, show_str(s, "created_at"));
+    out_cell(t, show_str(s, "parent"));
+}
+
+static int list(struct cli *c)
+{
+    struct out_table table;
+    char target[64] = "/v1/snapshots";
+    int code = CLI_OK;
+
+    out_table_init(&table, head, ARRAY_LEN(head));
+    while (code == CLI_OK && !str_is_empty(target)) {
+        struct json_doc *doc;
+        const struct json *found;
+
+        code = cli_call(c, "GET", target, NULL, &doc);
+        if (code != CLI_OK)
+            break;
+        found = json_get(json_root(doc), "snapshots");
+        for (size_t i = 0; i < json_len(found); i++)
+            add_row(&table, json_at(found, i));
+        target[0] = '\0';
+        if (!str_is_empty(show_str(json_root(doc), "next")))
+            (void) snprintf(target, sizeof(target), "/v1/snapshots?after=%.16s",
+                            show_str(json_root(doc), "next"));
+        (void) json_doc_free(doc);
+    }
+    if (code == CLI_OK && !cli_wants_json(c))
+        out_table_print(&table, c->out);
+    out_table_fini(&table);
+    return code;
+}
+
+static int drop(struct cli *c)
+{
+    int code = CLI_OK;
+
+    for (unsigned i = 1; i < c->args.operand_count; i++) {
+        struct buf target;
+        int r;
+
+        buf_init(&target, 1024);
+        buf_puts(&target, "/v1/snapshots/");
+        cli_escape(&target, c->args.operands[i]);
+        r = cli_call(c, "DELETE", buf_str(&target), NULL, NULL);
+        buf_fini(&target);
+        if (r == CLI_OK && !cli_wants_json(c)) {
+            out_text(c->out, c->args.operands[i]);
+            (void) fprintf(c->out, " is deleted\n");
+        }
+        code = r != CLI_OK ? r : code; /* the rest goes all the same */
+    }
+    return code;
+}
+
+int cmd_snapshot(struct cli *c)
+{
+    const char *what = c->args.operands[0];
+    unsigned count = c->args.operand_count;
+
+    if (strcmp(what, "create") == 0)
+        return count == 2 ? create(c) : cli_fail_usage(c, "snapshot create needs the ID of a sandbox");
+    if (strcmp(what, "ls") == 0 || strcmp(what, "list") == 0)
+        return count == 1 ? list(c) : cli_fail_usage(c, "snapshot ls takes no more arguments");
+    if (strcmp(what, "rm") == 0 || strcmp(what, "delete") == 0)
+        return count > 1 ? drop(c) : cli_fail_usage(c, "snapshot rm needs a SNAPSHOT");
+    return cli_fail_usage(c, "there is no 'snapshot %s': create, ls or rm", what);
+}
