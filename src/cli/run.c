@@ -201,12 +201,11 @@ static void begin_following(struct run *r)
     (void) json_doc_free(doc);
 }
 
-/* The agent speaks of the program when that is what cannot be run, not of other fields. */
 static int refusal_status(const struct sp_failure *f)
 {
-    if (f->code == SP_NOT_FOUND)
+    if (f->code == SP_PROGRAM_NOT_FOUND)
         return CLI_RUN_UNKNOWN;
-    if (f->code == SP_INVALID_FIELD && strncmp(f->message, "program ", 8) == 0)
+    if (f->code == SP_PROGRAM_NOT_EXECUTABLE)
         return CLI_RUN_CANNOT;
     return CLI_RUN_FAILED;
 }
