@@ -27,13 +27,12 @@ static struct sp_box *box_of(const struct run *r)
     return r->streams[RUN_STDOUT].box;
 }
 
-static void say(struct run *r, const char *text)
+static void say(struct run *r, const struct sp_failure *f)
 {
     run_terminal_restore(&r->terminal);
-    /* The cursor is where the command left it. */
-    (void) fprintf(r->command->err, "%ssandpool: ", r->opened_ms != 0 ? "\n" : "");
-    out_text(r->command->err, text);
-    (void) fputc('\n', r->command->err);
+    if (r->opened_ms != 0)
+        (void) fputc('\n', r->command->cli->err); /* the cursor is where the command left it */
+    cli_say(r->command->cli, f);
 }
 
 static void end(struct run *r, int status)
@@ -46,7 +45,7 @@ void run_fail(struct run *r, const struct sp_failure *f)
 {
     if (r->phase == RUN_OVER)
         return;
-    say(r, f->message);
+    say(r, f);
     end(r, CLI_RUN_FAILED);
 }
 
@@ -257,7 +256,9 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
                            .message = "the box does not answer; 'sandpool get' shows its state"};
 
     if (r->phase == RUN_FOLLOWING && now_ms >= r->give_up_ms) {
-        say(r, "the command's time is over and the box cannot end it");
+        str_copy_cut(f.message, sizeof(f.message),
+                     "the command's time is over and the box cannot end it");
+        say(r, &f);
         end(r, CLI_RUN_TIMEOUT);
     } else if (waits_for_answer(r) && now_ms >= r->call_deadline_ms) {
         bool is_late = r->phase == RUN_STARTING && r->command->timeout_ms > 0;

@@ -36,7 +36,7 @@ struct run_command {
     bool want_stdin;
     bool is_kept;  /* the box lives on: the command must not */
     int signal_fd; /* of run_signals_open() */
-    FILE *err;     /* for what sandpool itself has to say */
+    struct cli *cli;
     /* Called every RUN_TOUCH_MS while the command runs, so that the box does not count as idle; may be NULL. */
     void (*touch)(void *ctx);
     void *ctx;
@@ -66,9 +66,9 @@ void run_encode(const struct run_command *c, bool has_stdin, struct buf *out);
 
 /* --- run_signals.c --- */
 
-/* Blocks the signals that are passed on and returns a descriptor that reads them; -1 with errno.
+/* Blocks the signals that are passed on and returns a descriptor that reads them; -1, and the reason is printed.
  * Signals that were ignored stay ignored. */
-MUST_CHECK int run_signals_open(void);
+MUST_CHECK int run_signals_open(const struct cli *c);
 /* The next one that has come, 0 for none. */
 int run_signals_next(int fd);
 /* "INT" */

@@ -66,10 +66,10 @@ static void lose(struct run *r, const struct sp_failure *f)
     }
     run_terminal_restore(&r->terminal);
     if (!is_taken)
-        (void) fprintf(r->command->err,
+        (void) fprintf(r->command->cli->err,
                        "\nsandpool: the connection broke; what was typed last may be lost\n");
     else if (s->retries == 2)
-        (void) fprintf(r->command->err, "\nsandpool: the connection broke; trying again\n");
+        (void) fprintf(r->command->cli->err, "\nsandpool: the connection broke; trying again\n");
 }
 
 /* --- the connection --- */

@@ -202,11 +202,11 @@ void run_output_finish(struct run *r)
     r->phase = RUN_OVER;
     run_terminal_restore(&r->terminal);
     if (r->is_oom)
-        (void) fprintf(r->command->err,
+        (void) fprintf(r->command->cli->err,
                        "sandpool: the command was killed because the box ran out of memory; a "
                        "profile with a higher limit gives it more\n");
     if (lost > 0)
-        (void) fprintf(r->command->err,
+        (void) fprintf(r->command->cli->err,
                        "sandpool: %llu bytes of the command's output came faster than they were "
                        "read here, and are lost\n",
                        (unsigned long long) lost);

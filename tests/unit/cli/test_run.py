@@ -1,6 +1,7 @@
 """`sandpool run` with a real agent in place of a box: bytes both ways, signals, exit codes, and
 that the box is given back whatever happens. The daemon's two calls are answered from here."""
 
+import json
 import os
 import pathlib
 import signal
@@ -116,6 +117,13 @@ class Command(RunTest):
                 self.assertTrue(err.startswith(b"sandpool: "), err)
             if self.leases.acquired():
                 self.assertDestroyed()
+
+    def test_failures_as_json(self):
+        _, err = self.run_it("--json", "no-such-program", status=127)
+        self.assertEqual(json.loads(err)["error"]["code"], "program_not_found")
+        self.leases.url = "http://127.0.0.1:1"
+        _, err = self.run_it("--json", "true", status=125)
+        self.assertEqual(json.loads(err)["error"]["code"], "connect_failed")
 
     def test_timeout(self):
         started = time.monotonic()
