@@ -194,7 +194,7 @@ void out_text(FILE *out, const char *text);
 /* By which the progress of an anonymous acquire is found; NULL: it has another name, or none is shown. */
 const char *cli_progress_name(const struct cli *c, const char *thread, const char *id);
 int cli_progress_start(const struct cli *c, const struct sp_acquire *request);
-void cli_progress_stop(int progress);
+void cli_progress_stop(const struct cli *c, int progress);
 
 /* --- show.c: members of answers --- */
 

@@ -49,7 +49,7 @@ static int acquire(struct holder *h, int signal_fd, struct sp_failure *f)
     sp_client_set_interrupt(h->cli->client, signal_fd);
     r = sp_acquire(h->cli->client, &request, &h->lease, f);
     sp_client_set_interrupt(h->cli->client, -1);
-    cli_progress_stop(progress);
+    cli_progress_stop(h->cli, progress);
     return r;
 }
 
