@@ -449,6 +449,7 @@ export class SandboxLost extends SandpoolError {}
 /** The connection to the sandbox broke; whether the call had an effect is not known. */
 export class TransportLost extends SandpoolError {}
 export class FileError extends SandpoolError {}
+/** No such file, directory or program in the sandbox. */
 export class FileNotFound extends FileError {}
 /** check() of a command that was no success. */
 export class CommandFailed extends SandpoolError {

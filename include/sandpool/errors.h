@@ -27,6 +27,9 @@
     X(EXPECTATION_FAILED, "expectation_failed", 417, false,                                       \
       "only 'Expect: 100-continue' is supported")                                                 \
     X(INVALID_FIELD, "invalid_field", 422, false, "a field has a wrong value")                    \
+    X(PROGRAM_NOT_FOUND, "program_not_found", 422, false, "there is no such program")             \
+    X(PROGRAM_NOT_EXECUTABLE, "program_not_executable", 422, false,                               \
+      "the program cannot be executed")                                                           \
     X(UPGRADE_REQUIRED, "upgrade_required", 426, false, "this path is for WebSockets")            \
     X(POOL_EXHAUSTED, "pool_exhausted", 429, true, "all boxes are in use")                        \
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \

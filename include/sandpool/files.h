@@ -14,6 +14,9 @@ struct sp_file_options {
     const char *user;  /* "root": the box's root */
     unsigned mode;     /* of what is written: 0640 */
     const char *owner; /* of what is written: "1000:1000" */
+    /* Of sp_file_get(), sp_file_put(), sp_tree_get() and sp_tree_put(): so many bytes more have passed. */
+    void (*on_progress)(void *ctx, size_t len);
+    void *ctx;
 };
 
 enum sp_file_type { SP_FILE_REGULAR, SP_FILE_DIRECTORY, SP_FILE_OTHER, SP_FILE_TYPE_COUNT };

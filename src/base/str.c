@@ -168,6 +168,18 @@ size_t str_utf8_len(const char *s)
     return len;
 }
 
+bool str_is_utf8(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = text[i] == '\0' ? 1 : str_utf8_len(text + i);
+
+        if (n == 0 || n > len - i)
+            return false;
+        i += n;
+    }
+    return true;
+}
+
 unsigned str_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     unsigned row[3][STR_WORD_MAX + 1];

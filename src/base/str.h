@@ -37,6 +37,8 @@ bool str_is_name(const char *s, size_t max, const char *extra);
 
 /* Bytes of the UTF-8 character at s (not the NUL); 0 when there is none. */
 size_t str_utf8_len(const char *s);
+/* NUL is a character. Behind the text there must be a NUL, too. */
+bool str_is_utf8(const char *text, size_t len);
 
 /* Edits (insert, delete, replace, swap of neighbours) that lead from a to b, for "did you mean". Words of
  * more than STR_WORD_MAX bytes are that far from every other. */

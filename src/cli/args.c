@@ -9,7 +9,8 @@ struct parser {
     int argc;
     const char *const *argv;
     int next;
-    bool has_ended; /* after "--" all are operands */
+    bool has_ended;  /* after "--" all are operands */
+    bool is_unknown; /* the command: what follows is not looked at */
     struct cli_args *args;
     struct err *err;
 };
@@ -170,9 +171,11 @@ static bool take_operand(struct parser *p, const char *arg)
     struct cli_args *a = p->args;
 
     if (a->command == NULL) {
-        a->command = cli_find_command(arg);
-        if (a->command == NULL)
+        a->command = p->is_unknown ? NULL : cli_find_command(arg);
+        if (a->command == NULL && !p->is_unknown) {
+            p->is_unknown = true;
             return fail_unknown(p, "unknown command", arg, NULL);
+        }
         return true;
     }
     if (a->command->operands_max == CLI_REST && a->operand_count + 1 >= a->command->operands_min) {

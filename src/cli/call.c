@@ -158,7 +158,7 @@ int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *call, struct 
 int cli_resolve(struct cli *c, const char *name, char ret[CLI_ID_MAX])
 {
     struct cli_sandbox_call call = {.method = "GET", .name = name, .suffix = ""};
-    struct json_doc *doc;
+    struct json_doc *doc = NULL;
     int code = call_sandbox(c, &call, NULL, false, &doc);
 
     if (code != CLI_OK)

@@ -151,9 +151,12 @@ MUST_CHECK int cli_call_sandbox(struct cli *c, const struct cli_sandbox_call *ca
 /* The sandbox_id of the box that `name` names (a sandbox_id, a thread, USER/THREAD), for further calls. */
 MUST_CHECK int cli_resolve(struct cli *c, const char *name, char ret[CLI_ID_MAX]);
 
-/* --- fail.c: a failure as a sentence on c->err; with --json as an object on c->out --- */
+/* --- fail.c: a failure as a sentence on c->err; with --json as an object on c->out, or on c->err when c->out is the
+ * output of a command in a box --- */
 
-/* Both return what to exit with. */
+/* What went wrong, and as it is. */
+void cli_say(const struct cli *c, const struct sp_failure *f);
+/* These two add what to do, and return what to exit with. */
 int cli_fail(struct cli *c, const struct sp_failure *f);
 int cli_fail_usage(struct cli *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int cli_exit_code(const struct sp_failure *f);
@@ -191,7 +194,7 @@ void out_text(FILE *out, const char *text);
 /* By which the progress of an anonymous acquire is found; NULL: it has another name, or none is shown. */
 const char *cli_progress_name(const struct cli *c, const char *thread, const char *id);
 int cli_progress_start(const struct cli *c, const struct sp_acquire *request);
-void cli_progress_stop(int progress);
+void cli_progress_stop(const struct cli *c, int progress);
 
 /* --- show.c: members of answers --- */
 

@@ -239,7 +239,7 @@ int cmd_acquire(struct cli *c)
                .request_id = name,
            });
     code = cli_call(c, "POST", "/v1/acquire", buf_str(&body), &doc);
-    cli_progress_stop(progress);
+    cli_progress_stop(c, progress);
     buf_fini(&body);
     if (code != CLI_OK)
         return code;

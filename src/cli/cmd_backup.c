@@ -38,11 +38,18 @@ static bool on_data(void *ctx, const char *data, size_t len)
     return true;
 }
 
+static int fail_here(struct cli *c, const char *path, const char *what, const char *why)
+{
+    struct sp_failure f = {.code = SP_IO};
+
+    (void) snprintf(f.message, sizeof(f.message), "'%.300s' %s: %.100s", path, what, why);
+    return cli_fail(c, &f);
+}
+
 static int give_up(struct cli *c, const char *path, const char *why)
 {
     (void) unlink(path); /* half a copy helps nobody */
-    (void) fprintf(c->err, "sandpool: '%s' was not written: %s\n", path, why);
-    return CLI_FAILED;
+    return fail_here(c, path, "was not written", why);
 }
 
 int cmd_backup(struct cli *c)
@@ -52,11 +59,9 @@ int cmd_backup(struct cli *c)
     struct sp_failure failure = {.code = SP_OK};
     int r;
 
-    if (w.fd < 0) {
-        (void) fprintf(c->err, "sandpool: '%s' cannot be made: %s%s\n", path, strerror(errno),
-                       errno == EEXIST ? " (name a file that does not exist)" : "");
-        return CLI_FAILED;
-    }
+    if (w.fd < 0)
+        return fail_here(c, path, "cannot be made",
+                         errno == EEXIST ? "it exists; name another one" : strerror(errno));
     r = sp_stream(c->client, "/v1/backup", NULL, on_data, &w, &failure);
     if (w.error == 0 && r == SP_OK && fsync(w.fd) != 0)
         w.error = errno;

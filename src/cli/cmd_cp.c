@@ -11,6 +11,7 @@
 
 #include "base/str.h"
 #include "cli/transfer.h"
+#include "sandpool/files.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -19,6 +20,7 @@ struct copy {
     char id[CLI_ID_MAX];
     char there[PATH_CAP]; /* in the box */
     const char *here;     /* "-": our input or output */
+    struct sp_box *box;
     struct transfer transfer;
 };
 
@@ -61,12 +63,6 @@ static bool put_into(char path[PATH_CAP], const char *from)
                              len > 0 && path[len - 1] == '/' ? "" : "/", from) < PATH_CAP - len;
 }
 
-static void put_target(struct buf *out, const char *call, const char *path)
-{
-    buf_printf(out, "/files%s?path=", call);
-    cli_escape(out, path);
-}
-
 /* --- what is there --- */
 
 enum kind { KIND_NONE, KIND_FILE, KIND_DIRECTORY };
@@ -74,29 +70,15 @@ enum kind { KIND_NONE, KIND_FILE, KIND_DIRECTORY };
 /* In the box; the mode of a file, too. */
 static int look_there(struct copy *k, enum kind *ret, unsigned *ret_mode, struct sp_failure *f)
 {
-    struct sp_box_call call = {.method = "GET"};
-    struct json_doc *doc;
-    struct buf target;
-    const char *text;
-    int r;
+    struct sp_file_stat st;
+    int r = sp_file_stat(k->box, k->there, NULL, &st, f);
 
-    buf_init(&target, 4 * PATH_CAP);
-    put_target(&target, "/stat", k->there);
-    buf_puts(&target, "&follow=1");
-    call.target = buf_str(&target);
-    r = sp_box_begin(k->transfer.box, &call, f);
-    if (r == SP_OK)
-        r = sp_box_wait(k->transfer.box, 60 * 1000, f);
-    buf_fini(&target);
     *ret = KIND_NONE;
     if (r != SP_OK)
-        return f->http_status == 404 && strcmp(f->name, "file_not_found") == 0 ? SP_OK : r;
-    text = sp_box_answer(k->transfer.box);
-    doc = json_parse(text, strlen(text), 1024 * 1024, NULL);
-    *ret = strcmp(show_str(json_root(doc), "type"), "directory") == 0 ? KIND_DIRECTORY : KIND_FILE;
-    *ret_mode = (unsigned) strtoul(show_str(json_root(doc), "mode"), NULL, 8) & 0777;
-    k->transfer.total = show_u64(json_root(doc), "size");
-    (void) json_doc_free(doc);
+        return strcmp(f->name, "file_not_found") == 0 ? SP_OK : r;
+    *ret = st.type == SP_FILE_DIRECTORY ? KIND_DIRECTORY : KIND_FILE;
+    *ret_mode = st.mode & 0777;
+    k->transfer.total = st.size;
     return SP_OK;
 }
 
@@ -160,41 +142,41 @@ static int fail_here(const char *what, const char *path, struct sp_failure *f)
     return SP_IO;
 }
 
+static struct sp_file_options options_of(struct copy *k)
+{
+    transfer_begin(&k->transfer, k->c);
+    return (struct sp_file_options){.on_progress = transfer_count, .ctx = &k->transfer};
+}
+
 /* --- into the box --- */
 
 static int send_tree(struct copy *k, struct sp_failure *f)
 {
-    struct buf target;
+    struct sp_file_options o = options_of(k);
+    int fd;
     int r;
-    pid_t pid = start_tar(k->here, true, &k->transfer.fd);
+    pid_t pid = start_tar(k->here, true, &fd);
 
     if (pid < 0)
         return fail_here("cannot start tar for", k->here, f);
-    buf_init(&target, 4 * PATH_CAP);
-    put_target(&target, "/tar", k->there);
-    r = transfer_send(&k->transfer, buf_str(&target), f);
-    buf_fini(&target);
-    return end_tar(pid, k->transfer.fd, r, f);
+    r = sp_tree_put(k->box, k->there, &o, fd, f);
+    return end_tar(pid, fd, r, f);
 }
 
 static int send_file(struct copy *k, const struct stat *st, struct sp_failure *f)
 {
     bool is_input = strcmp(k->here, "-") == 0;
-    struct buf target;
+    struct sp_file_options o = options_of(k);
+    int fd = is_input ? STDIN_FILENO : open(k->here, O_RDONLY | O_CLOEXEC);
     int r;
 
-    k->transfer.fd = is_input ? STDIN_FILENO : open(k->here, O_RDONLY | O_CLOEXEC);
-    if (k->transfer.fd < 0)
+    if (fd < 0)
         return fail_here("cannot read", k->here, f);
     k->transfer.total = is_input ? 0 : (uint64_t) st->st_size;
-    buf_init(&target, 4 * PATH_CAP);
-    put_target(&target, "", k->there);
+    o.mode = is_input ? 0 : (unsigned) st->st_mode & 0777;
+    r = sp_file_put(k->box, k->there, &o, fd, f);
     if (!is_input)
-        buf_printf(&target, "&mode=0%o", (unsigned) st->st_mode & 0777);
-    r = transfer_send(&k->transfer, buf_str(&target), f);
-    buf_fini(&target);
-    if (!is_input)
-        (void) close(k->transfer.fd);
+        (void) close(fd);
     return r;
 }
 
@@ -224,44 +206,40 @@ static int copy_in(struct copy *k, struct sp_failure *f)
 
 static int receive_tree(struct copy *k, const char *to, struct sp_failure *f)
 {
-    struct buf target;
+    struct sp_file_options o = options_of(k);
+    int fd;
     int r;
     pid_t pid;
 
     if (mkdir(to, 0777) != 0 && errno != EEXIST)
         return fail_here("cannot make", to, f);
-    pid = start_tar(to, false, &k->transfer.fd);
+    pid = start_tar(to, false, &fd);
     if (pid < 0)
         return fail_here("cannot start tar for", to, f);
     k->transfer.total = 0;
-    buf_init(&target, 4 * PATH_CAP);
-    put_target(&target, "/tar", k->there);
-    r = transfer_receive(&k->transfer, buf_str(&target), f);
-    buf_fini(&target);
-    return end_tar(pid, k->transfer.fd, r, f);
+    r = sp_tree_get(k->box, k->there, &o, fd, f);
+    return end_tar(pid, fd, r, f);
 }
 
 /* Under another name until it is whole. */
 static int receive_file(struct copy *k, const char *to, unsigned mode, struct sp_failure *f)
 {
     bool is_output = strcmp(to, "-") == 0;
+    struct sp_file_options o = options_of(k);
     char part[PATH_CAP + 16];
-    struct buf target;
+    int fd;
     int r;
 
     (void) snprintf(part, sizeof(part), "%s.XXXXXX", to);
-    k->transfer.fd = is_output ? STDOUT_FILENO : mkostemp(part, O_CLOEXEC);
-    if (k->transfer.fd < 0)
+    fd = is_output ? STDOUT_FILENO : mkostemp(part, O_CLOEXEC);
+    if (fd < 0)
         return fail_here("cannot write", to, f);
-    buf_init(&target, 4 * PATH_CAP);
-    put_target(&target, "", k->there);
-    r = transfer_receive(&k->transfer, buf_str(&target), f);
-    buf_fini(&target);
+    r = sp_file_get(k->box, k->there, &o, fd, f);
     if (is_output)
         return r;
-    if (r == SP_OK && fchmod(k->transfer.fd, mode) != 0)
+    if (r == SP_OK && fchmod(fd, mode) != 0)
         r = fail_here("cannot set the mode of", to, f);
-    if (close(k->transfer.fd) != 0 && r == SP_OK)
+    if (close(fd) != 0 && r == SP_OK)
         r = fail_here("cannot write", to, f);
     if (r == SP_OK && rename(part, to) != 0)
         r = fail_here("cannot write", to, f);
@@ -315,10 +293,10 @@ int cmd_cp(struct cli *c)
     if (code != CLI_OK)
         return code;
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
-    k.transfer.box = sp_box_new(c->client, k.id);
+    k.box = sp_box_new(c->client, k.id);
     k.transfer.name = last_part(k.there);
-    k.transfer.progress = transfer_progress(c);
     r = from_box > 0 ? copy_out(&k, &f) : copy_in(&k, &f);
-    sp_box_free(k.transfer.box);
+    transfer_end(&k.transfer);
+    sp_box_free(k.box);
     return r == SP_OK ? CLI_OK : cli_fail(c, &f);
 }

@@ -38,13 +38,11 @@ static int run(struct cli *c, const char *id, struct run_command *command)
     struct run_result result;
 
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
-    command->err = c->err;
+    command->cli = c;
     command->is_kept = true;
-    command->signal_fd = run_signals_open();
-    if (command->signal_fd < 0) {
-        (void) fprintf(c->err, "sandpool: no descriptor for signals: %s\n", strerror(errno));
+    command->signal_fd = run_signals_open(c);
+    if (command->signal_fd < 0)
         return CLI_RUN_FAILED;
-    }
     run_in_box(&place, command, &result);
     (void) close(command->signal_fd);
     return result.status;

@@ -163,7 +163,7 @@ int cmd_logs(struct cli *c)
     char id[CLI_ID_MAX];
     char job[24];
     struct run_place place = {.client = c->client, .sandbox_id = id};
-    struct run_command command = {.job = job, .want_follow = cli_flag(a, "follow"), .err = c->err};
+    struct run_command command = {.job = job, .want_follow = cli_flag(a, "follow"), .cli = c};
     struct run_result result;
     int code = CLI_OK;
 
@@ -177,11 +177,9 @@ int cmd_logs(struct cli *c)
     if (code != CLI_OK)
         return code;
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
-    command.signal_fd = run_signals_open();
-    if (command.signal_fd < 0) {
-        (void) fprintf(c->err, "sandpool: no descriptor for signals: %s\n", strerror(errno));
+    command.signal_fd = run_signals_open(c);
+    if (command.signal_fd < 0)
         return CLI_FAILED;
-    }
     run_in_box(&place, &command, &result);
     (void) close(command.signal_fd);
     return result.status == CLI_RUN_FAILED ? CLI_FAILED : result.status;

@@ -99,8 +99,11 @@ static int listen_port(struct forward *f, struct port *p)
         listen(p->fd, CONNECTIONS_MAX) != 0 ||
         getsockname(p->fd, (struct sockaddr *) &addr, &len) != 0)
         return fail_port(f, p);
-    (void) fprintf(f->c->out, "127.0.0.1:%u -> %s:%llu\n", (unsigned) ntohs(addr.sin_port), f->id,
-                   (unsigned long long) p->there);
+    (void) fprintf(f->c->out,
+                   cli_wants_json(f->c)
+                       ? "{\"address\":\"127.0.0.1:%u\",\"sandbox_id\":\"%s\",\"port\":%llu}\n"
+                       : "127.0.0.1:%u -> %s:%llu\n",
+                   (unsigned) ntohs(addr.sin_port), f->id, (unsigned long long) p->there);
     (void) fflush(f->c->out);
     return CLI_OK;
 }
@@ -117,13 +120,6 @@ static void close_connection(struct connection *k)
     k->is_joined = false;
 }
 
-static void report(const struct forward *f, const struct sp_failure *failure)
-{
-    (void) fprintf(f->c->err, "sandpool: ");
-    out_text(f->c->err, failure->message);
-    (void) fputc('\n', f->c->err);
-}
-
 static void begin(struct forward *f, struct connection *k, const struct port *p)
 {
     char target[32];
@@ -133,13 +129,14 @@ static void begin(struct forward *f, struct connection *k, const struct port *p)
     (void) snprintf(target, sizeof(target), "/ports/%llu", (unsigned long long) p->there);
     k->box = sp_box_new(f->c->client, f->id);
     if (sp_box_begin(k->box, &call, &failure) != SP_OK) {
-        report(f, &failure);
+        cli_say(f->c, &failure);
         close_connection(k);
     }
 }
 
 static void accept_from(struct forward *f, const struct port *p)
 {
+    struct sp_failure failure = {.code = SP_TOO_BIG};
     struct connection *k = f->connections;
     int fd = accept4(p->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -148,7 +145,9 @@ static void accept_from(struct forward *f, const struct port *p)
     while (k < f->connections + CONNECTIONS_MAX && k->fd >= 0)
         k++;
     if (k == f->connections + CONNECTIONS_MAX) {
-        (void) fprintf(f->c->err, "sandpool: more than %d connections at once\n", CONNECTIONS_MAX);
+        (void) snprintf(failure.message, sizeof(failure.message),
+                        "more than %d connections at once", CONNECTIONS_MAX);
+        cli_say(f->c, &failure);
         (void) close(fd);
         return;
     }
@@ -181,7 +180,7 @@ static void step_asking(struct forward *f, struct connection *k)
     struct sp_failure failure;
 
     if (sp_box_step(k->box, &failure) != SP_OK) {
-        report(f, &failure);
+        cli_say(f->c, &failure);
         close_connection(k);
     } else if (sp_box_is_raw(k->box)) {
         join(k);
@@ -228,7 +227,8 @@ static void fill(const struct forward *f, struct pollfd *p)
     for (unsigned i = 0; i < CONNECTIONS_MAX; i++) {
         const struct connection *k = &f->connections[i];
 
-        p[2 * i] = p[2 * i + 1] = (struct pollfd){.fd = -1};
+        p[2 * i] = (struct pollfd){.fd = -1};
+        p[2 * i + 1] = (struct pollfd){.fd = -1};
         if (k->is_joined) {
             p[2 * i] = poll_flow(&k->flows[0]);
             p[2 * i + 1] = poll_flow(&k->flows[1]);
@@ -285,12 +285,10 @@ static int loop(struct forward *f, int signal_fd)
 static int serve(struct forward *f)
 {
     int code = CLI_OK;
-    int signal_fd = run_signals_open();
+    int signal_fd = run_signals_open(f->c);
 
-    if (signal_fd < 0) {
-        (void) fprintf(f->c->err, "sandpool: no descriptor for signals: %s\n", strerror(errno));
+    if (signal_fd < 0)
         return CLI_FAILED;
-    }
     for (unsigned i = 0; i < f->port_count && code == CLI_OK; i++)
         code = listen_port(f, &f->ports[i]);
     if (code == CLI_OK)

@@ -49,7 +49,7 @@ static int acquire(struct holder *h, int signal_fd, struct sp_failure *f)
     sp_client_set_interrupt(h->cli->client, signal_fd);
     r = sp_acquire(h->cli->client, &request, &h->lease, f);
     sp_client_set_interrupt(h->cli->client, -1);
-    cli_progress_stop(progress);
+    cli_progress_stop(h->cli, progress);
     return r;
 }
 
@@ -65,6 +65,7 @@ static void release(struct holder *h, bool want_destroy, int signal_fd)
 {
     struct cli *c = h->cli;
     struct sp_failure f = {0};
+    struct sp_failure why;
     uint64_t deadline_ms = run_now_ms() + RELEASE_MS;
 
     while (run_signals_next(signal_fd) != 0)
@@ -78,9 +79,11 @@ static void release(struct holder *h, bool want_destroy, int signal_fd)
             r == SP_STALE_GENERATION)
             return;
     } while (run_now_ms() < deadline_ms && !has_signal(signal_fd, RELEASE_PAUSE_MS));
-    (void) fprintf(c->err, "sandpool: the box %s was not released: ", h->lease.sandbox_id);
-    out_text(c->err, f.message);
-    (void) fprintf(c->err, "; 'sandpool destroy %s' does it\n", h->lease.sandbox_id);
+    why = f;
+    (void) snprintf(why.message, sizeof(why.message),
+                    "the box %s was not released: %.300s; 'sandpool destroy %s' does it",
+                    h->lease.sandbox_id, f.message, h->lease.sandbox_id);
+    cli_say(c, &why);
 }
 
 static void run_held(struct holder *h, int signal_fd, struct run_result *ret)
@@ -95,7 +98,7 @@ static void run_held(struct holder *h, int signal_fd, struct run_result *ret)
                                   .want_stdin = !cli_flag(a, "no-stdin"),
                                   .is_kept = cli_option(a, "thread") != NULL || cli_flag(a, "keep"),
                                   .signal_fd = signal_fd,
-                                  .err = h->cli->err,
+                                  .cli = h->cli,
                                   .touch = touch,
                                   .ctx = h};
     uint64_t timeout_ms = 0;
@@ -116,11 +119,9 @@ int cmd_run(struct cli *c)
     if (!run_check_env(c))
         return CLI_RUN_FAILED;
     (void) signal(SIGPIPE, SIG_IGN); /* cannot fail for a valid number */
-    signal_fd = run_signals_open();
-    if (signal_fd < 0) {
-        (void) fprintf(c->err, "sandpool: no descriptor for signals: %s\n", strerror(errno));
+    signal_fd = run_signals_open(c);
+    if (signal_fd < 0)
         return CLI_RUN_FAILED;
-    }
     if (acquire(&h, signal_fd, &f) != SP_OK) {
         signum = f.code == SP_CANCELLED ? run_signals_next(signal_fd) : 0;
         if (signum != 0)

@@ -79,12 +79,18 @@ static void translate(const char *message, struct buf *out)
     }
 }
 
-/* `retry_after_ms`: 0 for none. */
-static void print_failure(struct cli *c, int code, const char *message, uint64_t retry_after_ms)
+/* Standard output is a command's in a box. */
+static bool is_output_taken(const struct cli_command *command)
 {
-    const struct cli_command *command = c->args.command;
-    /* The output of a run is its command's. */
-    FILE *to = command != NULL && command->operands_max == CLI_REST ? c->err : c->out;
+    return command != NULL && (command->operands_max == CLI_REST || command->run == cmd_shell ||
+                               command->run == cmd_logs);
+}
+
+/* `retry_after_ms`: 0 for none. */
+static void print_failure(const struct cli *c, int code, const char *message,
+                          uint64_t retry_after_ms)
+{
+    FILE *to = is_output_taken(c->args.command) ? c->err : c->out;
     struct json_out o;
     struct buf text;
 
@@ -107,6 +113,11 @@ static void print_failure(struct cli *c, int code, const char *message, uint64_t
     json_out_finish(&o, &text);
     (void) fprintf(to, "%s\n", buf_str(&text));
     buf_fini(&text);
+}
+
+void cli_say(const struct cli *c, const struct sp_failure *f)
+{
+    print_failure(c, f->code, f->message, f->retry_after_ms);
 }
 
 int cli_fail(struct cli *c, const struct sp_failure *f)

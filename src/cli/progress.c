@@ -1,5 +1,6 @@
-/* progress.c - while an acquire waits: what for, on stderr, by a process that asks on a connection of its own. It
- * says something when the wait is longer than a moment, and again when that has changed. */
+/* progress.c - while an acquire waits: what for and how long, on stderr, by a process that asks on a connection of its own.
+ * It says something when the wait is longer than a moment: on a terminal in one line that is written again every second
+ * and is gone at the end, elsewhere in a line for each change. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,12 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "cli/run.h"
 
-enum { ASK_MS = 1000, ANSWER_MAX = 64 * 1024, TIMEOUT_MS = 5000 };
+enum { ASK_MS = 1000, ANSWER_MAX = 64 * 1024, TIMEOUT_MS = 5000, TEXT_MAX = 512 };
+#define CLEAR_LINE "\r\033[K"
+
+static uint64_t started_ms;
 
 static void put_query(const struct sp_acquire *request, struct buf *target)
 {
@@ -43,23 +47,51 @@ static void describe(const struct json *answer, char *dst, size_t cap)
     if (held > 0)
         (void) snprintf(yours, sizeof(yours), "; %llu boxes are yours", held);
     if (place > 0)
-        (void) snprintf(dst, cap, "waiting: place %llu of %llu, %.300s%s", place,
+        (void) snprintf(dst, cap, "place %llu of %llu, %.300s%s", place,
                         (unsigned long long) show_u64(answer, "of"), reason, yours);
     else
-        (void) snprintf(dst, cap, "waiting: %.300s%s", reason, yours);
+        (void) snprintf(dst, cap, "%.300s%s", reason, yours);
+}
+
+static bool is_terminal(const struct cli *c)
+{
+    return c->err == stderr && isatty(STDERR_FILENO) != 0;
+}
+
+/* As much as one line of the terminal takes: more could not be written again. */
+static void show_line(const struct cli *c, const char *text)
+{
+    char line[TEXT_MAX + 64];
+    unsigned cols;
+    unsigned rows;
+
+    run_terminal_size(&cols, &rows);
+    (void) snprintf(line, sizeof(line), "sandpool: waiting %llu s: %s",
+                    (unsigned long long) ((run_now_ms() - started_ms) / 1000), text);
+    if (strlen(line) >= cols)
+        line[cols - 1] = '\0';
+    (void) fputs(CLEAR_LINE, c->err);
+    out_text(c->err, line);
+}
+
+static void show_change(const struct cli *c, const char *text)
+{
+    (void) fputs("sandpool: waiting: ", c->err);
+    out_text(c->err, text);
+    (void) fputc('\n', c->err);
 }
 
 NORETURN static void report(const struct cli *c, const char *target)
 {
     struct timespec pause = {.tv_sec = ASK_MS / 1000};
     struct sp_client *client = sp_client_new(cli_option(&c->args, "socket"));
-    char last[512] = "";
+    char last[TEXT_MAX] = "";
 
     for (;;) {
         AUTO_FREE char *text = NULL;
         struct json_doc *doc;
         struct sp_failure f;
-        char now[512];
+        char now[TEXT_MAX];
 
         (void) nanosleep(&pause, NULL);
         sp_client_set_timeout(client, TIMEOUT_MS);
@@ -68,8 +100,10 @@ NORETURN static void report(const struct cli *c, const char *target)
         doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
         describe(json_root(doc), now, sizeof(now));
         (void) json_doc_free(doc);
-        if (strcmp(now, last) != 0)
-            (void) fprintf(c->err, "sandpool: %s\n", now);
+        if (is_terminal(c))
+            show_line(c, now);
+        else if (strcmp(now, last) != 0)
+            show_change(c, now);
         (void) fflush(c->err);
         str_copy_cut(last, sizeof(last), now);
     }
@@ -77,7 +111,7 @@ NORETURN static void report(const struct cli *c, const char *target)
 
 static bool is_wanted(const struct cli *c)
 {
-    return cli_flag(&c->args, "verbose") || (isatty(STDERR_FILENO) != 0 && c->err == stderr);
+    return cli_flag(&c->args, "verbose") || is_terminal(c);
 }
 
 const char *cli_progress_name(const struct cli *c, const char *thread, const char *id)
@@ -101,6 +135,7 @@ int cli_progress_start(const struct cli *c, const struct sp_acquire *request)
 
     if (!is_wanted(c))
         return 0;
+    started_ms = run_now_ms();
     buf_init(&target, 4096);
     put_query(request, &target);
     (void) fflush(c->err);
@@ -115,10 +150,14 @@ int cli_progress_start(const struct cli *c, const struct sp_acquire *request)
     return pid > 0 ? (int) pid : 0; /* without it nothing is said */
 }
 
-void cli_progress_stop(int pid)
+void cli_progress_stop(const struct cli *c, int pid)
 {
     if (pid == 0)
         return;
     (void) kill(pid, SIGKILL); /* our child, not yet waited for */
     (void) waitpid(pid, NULL, 0);
+    if (is_terminal(c) && run_now_ms() - started_ms >= ASK_MS) {
+        (void) fputs(CLEAR_LINE, c->err);
+        (void) fflush(c->err);
+    }
 }

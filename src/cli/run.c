@@ -27,12 +27,12 @@ static struct sp_box *box_of(const struct run *r)
     return r->streams[RUN_STDOUT].box;
 }
 
-static void say(struct run *r, const char *text)
+static void say(struct run *r, const struct sp_failure *f)
 {
     run_terminal_restore(&r->terminal);
-    (void) fprintf(r->command->err, "sandpool: ");
-    out_text(r->command->err, text);
-    (void) fputc('\n', r->command->err);
+    if (r->opened_ms != 0)
+        (void) fputc('\n', r->command->cli->err); /* the cursor is where the command left it */
+    cli_say(r->command->cli, f);
 }
 
 static void end(struct run *r, int status)
@@ -45,23 +45,11 @@ void run_fail(struct run *r, const struct sp_failure *f)
 {
     if (r->phase == RUN_OVER)
         return;
-    say(r, f->message);
+    say(r, f);
     end(r, CLI_RUN_FAILED);
 }
 
 /* --- start --- */
-
-static bool is_utf8(const char *s)
-{
-    size_t n;
-
-    for (; *s != '\0'; s += n) {
-        n = str_utf8_len(s);
-        if (n == 0)
-            return false;
-    }
-    return true;
-}
 
 bool run_check_env(struct cli *c)
 {
@@ -159,7 +147,7 @@ static void start(struct run *r)
     struct buf body;
 
     for (unsigned i = 0; i < r->command->argc; i++) {
-        if (!is_utf8(r->command->argv[i])) {
+        if (!str_is_utf8(r->command->argv[i], strlen(r->command->argv[i]))) {
             (void) snprintf(f.message, sizeof(f.message),
                             "argument %u of the command is not valid UTF-8", i);
             run_fail(r, &f);
@@ -196,17 +184,19 @@ static void begin_following(struct run *r)
         r->phase = RUN_FOLLOWING;
         if (r->command->timeout_ms > 0)
             r->give_up_ms = now_ms + r->command->timeout_ms + RUN_GRACE_MS;
-        run_output_follow(r);
+        if (r->command->want_tty)
+            run_attach_begin(r);
+        else
+            run_output_follow(r);
     }
     (void) json_doc_free(doc);
 }
 
-/* The agent speaks of the program when that is what cannot be run, not of other fields. */
 static int refusal_status(const struct sp_failure *f)
 {
-    if (f->code == SP_NOT_FOUND)
+    if (f->code == SP_PROGRAM_NOT_FOUND)
         return CLI_RUN_UNKNOWN;
-    if (f->code == SP_INVALID_FIELD && strncmp(f->message, "program ", 8) == 0)
+    if (f->code == SP_PROGRAM_NOT_EXECUTABLE)
         return CLI_RUN_CANNOT;
     return CLI_RUN_FAILED;
 }
@@ -256,7 +246,8 @@ static void take_signals(struct run *r)
 
 static bool waits_for_answer(const struct run *r)
 {
-    return r->phase == RUN_STARTING || r->phase == RUN_ASKING || r->call != RUN_NO_CALL;
+    return r->phase == RUN_STARTING || r->phase == RUN_ASKING || r->call != RUN_NO_CALL ||
+           (r->attach != NULL && !run_attach_is_open(r));
 }
 
 static void look_at_clocks(struct run *r, uint64_t now_ms)
@@ -265,7 +256,9 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
                            .message = "the box does not answer; 'sandpool get' shows its state"};
 
     if (r->phase == RUN_FOLLOWING && now_ms >= r->give_up_ms) {
-        say(r, "the command's time is over and the box cannot end it");
+        str_copy_cut(f.message, sizeof(f.message),
+                     "the command's time is over and the box cannot end it");
+        say(r, &f);
         end(r, CLI_RUN_TIMEOUT);
     } else if (waits_for_answer(r) && now_ms >= r->call_deadline_ms) {
         bool is_late = r->phase == RUN_STARTING && r->command->timeout_ms > 0;
@@ -274,6 +267,7 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
         if (is_late)
             r->result.status = CLI_RUN_TIMEOUT;
     }
+    run_attach_look_at_clock(r, now_ms);
     run_output_retry(r, now_ms);
     if (now_ms >= r->touch_ms && r->command->touch != NULL) {
         r->touch_ms = now_ms + RUN_TOUCH_MS;
@@ -283,7 +277,7 @@ static void look_at_clocks(struct run *r, uint64_t now_ms)
 
 static int wait_ms(const struct run *r, uint64_t now_ms)
 {
-    uint64_t at_ms = MIN_OF(r->touch_ms, r->give_up_ms);
+    uint64_t at_ms = MIN_OF(MIN_OF(r->touch_ms, r->give_up_ms), run_attach_due_ms(r));
 
     for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
         if (r->streams[i].retry_ms != 0)
@@ -291,7 +285,7 @@ static int wait_ms(const struct run *r, uint64_t now_ms)
     }
     if (waits_for_answer(r))
         at_ms = MIN_OF(at_ms, r->call_deadline_ms);
-    else if (r->input.piece.len > 0 || r->input.has_end)
+    else if (!r->command->want_tty && (r->input.piece.len > 0 || r->input.has_end))
         at_ms = MIN_OF(at_ms, r->input.retry_ms);
     return at_ms > now_ms ? (int) MIN_OF(at_ms - now_ms, (uint64_t) LONGEST_POLL_MS) : 0;
 }
@@ -310,7 +304,7 @@ static void poll_box(struct pollfd *p, const struct sp_box *b)
     *p = (struct pollfd){.fd = sp_box_fd(b), .events = sp_box_events(b)};
 }
 
-static void fill(const struct run *r, struct pollfd *p)
+static void fill(struct run *r, struct pollfd *p)
 {
     for (unsigned i = 0; i < AT_COUNT; i++)
         p[i] = (struct pollfd){.fd = -1};
@@ -325,15 +319,20 @@ static void fill(const struct run *r, struct pollfd *p)
         /* One piece at a time: what is not written holds back what is read. */
         if (run_stream_has_pending(s))
             p[AT_STREAMS + i] = (struct pollfd){.fd = s->fd, .events = POLLOUT};
-        if (sp_box_is_busy(s->box) && (!run_stream_has_pending(s) || r->phase == RUN_ASKING))
+        if (r->attach == NULL && sp_box_is_busy(s->box) &&
+            (!run_stream_has_pending(s) || r->phase == RUN_ASKING))
             poll_box(&p[AT_BOXES + i], s->box);
     }
+    if (r->attach != NULL && r->phase == RUN_FOLLOWING)
+        run_attach_poll(r, &p[AT_BOXES]);
 }
 
 static void step_box(struct run *r, struct run_stream *s)
 {
     if (r->phase == RUN_STARTING)
         step_start(r);
+    else if (r->phase == RUN_FOLLOWING && r->attach != NULL)
+        run_attach_step(r);
     else if (r->phase == RUN_FOLLOWING)
         run_output_step(r, s);
     else if (r->phase == RUN_ASKING)
@@ -365,7 +364,7 @@ static void loop(struct run *r)
         struct pollfd p[AT_COUNT];
 
         if (r->phase == RUN_FLUSHING && run_output_is_written(r)) {
-            r->phase = RUN_OVER;
+            run_output_finish(r);
             return;
         }
         look_at_clocks(r, now_ms);
@@ -430,21 +429,23 @@ void run_in_box(const struct run_place *place, const struct run_command *command
                     .touch_ms = command->touch != NULL ? now_ms + RUN_TOUCH_MS : UINT64_MAX,
                     .give_up_ms = UINT64_MAX,
                     .result = {.may_run = true}};
-    struct sp_failure f;
+    struct sp_failure f = {0};
 
     run_input_init(&r);
     run_output_init(&r);
+    r.want_raw = command->want_tty && r.input.is_open;
     if (open_boxes(&r, &f) != SP_OK)
         run_fail(&r, &f);
     else
         begin(&r);
-    if (command->want_tty && r.input.is_open)
+    if (r.want_raw)
         run_terminal_make_raw(&r.terminal);
     loop(&r);
     run_terminal_restore(&r.terminal);
     if (r.result.may_run && command->is_kept && command->job == NULL && !str_is_empty(r.id))
         kill_command(&r);
     *ret = r.result;
+    run_attach_end(&r);
     sp_box_free(r.control);
     run_output_fini(&r);
     run_input_fini(&r);

@@ -2,11 +2,15 @@
  * poll(2) loop.
  *
  *   RUN_STARTING --> RUN_FOLLOWING --all output came--> RUN_ASKING --> RUN_FLUSHING --> RUN_OVER
+ *                          +-----------with a terminal, its end too-----------^
  *
+ * A terminal is one connection for everything (run_attach.c). Without one standard output and standard error have a
+ * connection each, so that a reader that waits for one of them is not held up by the other, and a third is for calls.
  * Any failure, and a second SIGINT, leads to RUN_OVER at once. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
+#include <poll.h>
 #include <termios.h>
 
 #include "cli/cli.h"
@@ -32,7 +36,7 @@ struct run_command {
     bool want_stdin;
     bool is_kept;  /* the box lives on: the command must not */
     int signal_fd; /* of run_signals_open() */
-    FILE *err;     /* for what sandpool itself has to say */
+    struct cli *cli;
     /* Called every RUN_TOUCH_MS while the command runs, so that the box does not count as idle; may be NULL. */
     void (*touch)(void *ctx);
     void *ctx;
@@ -62,9 +66,9 @@ void run_encode(const struct run_command *c, bool has_stdin, struct buf *out);
 
 /* --- run_signals.c --- */
 
-/* Blocks the signals that are passed on and returns a descriptor that reads them; -1 with errno.
+/* Blocks the signals that are passed on and returns a descriptor that reads them; -1, and the reason is printed.
  * Signals that were ignored stay ignored. */
-MUST_CHECK int run_signals_open(void);
+MUST_CHECK int run_signals_open(const struct cli *c);
 /* The next one that has come, 0 for none. */
 int run_signals_next(int fd);
 /* "INT" */
@@ -84,11 +88,11 @@ void run_terminal_restore(struct run_terminal *t);
 /* Of our terminal; 80 by 24 when there is none. */
 void run_terminal_size(unsigned *ret_cols, unsigned *ret_rows);
 
-/* --- the rest is shared by run.c, run_output.c and run_input.c --- */
+/* --- the rest is shared by run.c, run_attach.c, run_output.c and run_input.c --- */
 
 enum run_phase { RUN_STARTING, RUN_FOLLOWING, RUN_ASKING, RUN_FLUSHING, RUN_OVER, RUN_PHASE_COUNT };
 enum { RUN_STDOUT, RUN_STDERR, RUN_STREAM_COUNT };
-enum run_call { RUN_NO_CALL, RUN_SIGNAL, RUN_RESIZE, RUN_STDIN, RUN_CALL_COUNT };
+enum run_call { RUN_NO_CALL, RUN_SIGNAL, RUN_STDIN, RUN_CALL_COUNT };
 
 /* One of our outputs. */
 struct run_stream {
@@ -121,6 +125,10 @@ struct run {
     struct run_result result;
     char id[24];
     struct sp_box *control;
+    struct sp_attach *attach; /* of a terminal; NULL: not connected */
+    uint64_t came_ms;         /* when something came there */
+    uint64_t opened_ms;       /* when it was accepted last; 0: never */
+    uint64_t ping_ms;
     struct run_stream streams[RUN_STREAM_COUNT];
     struct run_input input;
     enum run_call call;
@@ -128,9 +136,11 @@ struct run {
     uint64_t signals; /* bits of those to pass on */
     bool want_resize;
     unsigned interrupts;
+    bool is_oom;
     uint64_t touch_ms;
     uint64_t give_up_ms; /* UINT64_MAX: never */
     struct run_terminal terminal;
+    bool want_raw; /* our terminal while the command has it */
 };
 
 uint64_t run_now_ms(void);
@@ -147,10 +157,32 @@ void run_output_step(struct run *r, struct run_stream *s);
 /* Follows again what broke, when its time has come. */
 void run_output_retry(struct run *r, uint64_t now_ms);
 void run_output_ask_step(struct run *r);
+/* The command's end, as the agent reports it. */
+void run_output_take_end(struct run *r, const char *text);
+/* A reader that pauses for long is cut off, and one that is overtaken; a daemon may restart. False: it has no use. */
+bool run_stream_try_again(struct run *r, struct run_stream *s, int code);
 bool run_output_is_written(const struct run *r);
+/* All is over and written: what there is to say about it. */
+void run_output_finish(struct run *r);
 bool run_stream_has_pending(const struct run_stream *s);
 /* Writes what goes now; the descriptor was polled. */
 void run_stream_write(struct run *r, struct run_stream *s);
+
+/* --- run_attach.c --- */
+
+/* Connects, to continue where we are. */
+void run_attach_begin(struct run *r);
+void run_attach_end(struct run *r);
+bool run_attach_is_open(const struct run *r);
+/* While there is a connection: what to poll for, and what to do then. */
+void run_attach_poll(struct run *r, struct pollfd *p);
+void run_attach_step(struct run *r);
+uint64_t run_attach_due_ms(const struct run *r);
+void run_attach_look_at_clock(struct run *r, uint64_t now_ms);
+/* False: it cannot be sent there now. */
+bool run_attach_signal(struct run *r, int signum);
+/* Passes on what was read, and the size of our window. */
+void run_attach_send(struct run *r);
 
 /* --- run_input.c: our input, signals and window changes, one call at a time --- */
 

@@ -1,5 +1,5 @@
-/* run_input.c - what goes to the command: bytes of our input, signals, the size of our window. One
- * call at a time, signals first; the command's own pace holds back our reading. */
+/* run_input.c - what goes to the command: bytes of our input and signals. One call at a time, signals first; the command's
+ * own pace holds back our reading. With a terminal they go the way of run_attach.c. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,7 +37,8 @@ void run_input_fini(struct run *r)
 
 bool run_input_wants(const struct run *r)
 {
-    return r->phase == RUN_FOLLOWING && r->input.is_open && r->input.piece.len == 0;
+    return r->phase == RUN_FOLLOWING && r->input.is_open && r->input.piece.len == 0 &&
+           (!r->command->want_tty || run_attach_is_open(r));
 }
 
 void run_input_read(struct run *r)
@@ -84,20 +85,10 @@ static void begin_signal(struct run *r)
     int signum = __builtin_ctzll(r->signals);
 
     r->signals &= ~(1ULL << signum);
+    if (run_attach_signal(r, signum))
+        return;
     (void) snprintf(body, sizeof(body), "{\"signal\":\"%s\"}", run_signal_name(signum));
     begin(r, RUN_SIGNAL, "signal", body, strlen(body));
-}
-
-static void begin_resize(struct run *r)
-{
-    char body[48];
-    unsigned cols;
-    unsigned rows;
-
-    r->want_resize = false;
-    run_terminal_size(&cols, &rows);
-    (void) snprintf(body, sizeof(body), "{\"cols\":%u,\"rows\":%u}", cols, rows);
-    begin(r, RUN_RESIZE, "resize", body, strlen(body));
 }
 
 void run_control_next(struct run *r, uint64_t now_ms)
@@ -108,8 +99,8 @@ void run_control_next(struct run *r, uint64_t now_ms)
         return;
     if (r->signals != 0)
         begin_signal(r);
-    else if (r->want_resize)
-        begin_resize(r);
+    else if (r->command->want_tty)
+        run_attach_send(r);
     else if ((in->piece.len > 0 || in->has_end) && now_ms >= in->retry_ms)
         begin(r, RUN_STDIN, in->has_end ? "stdin?eof=1" : "stdin", buf_str(&in->piece),
               in->piece.len);

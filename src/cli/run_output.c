@@ -107,8 +107,7 @@ static bool on_data(void *ctx, const char *data, size_t len)
     return !buf_failed(&s->pending);
 }
 
-/* A reader that pauses for long is cut off, and one that is overtaken; a daemon may restart. False: it has no use. */
-static bool try_again(struct run *r, struct run_stream *s, int code)
+bool run_stream_try_again(struct run *r, struct run_stream *s, int code)
 {
     bool has_daemon = r->place->client != NULL;
     bool is_away = code == SP_CONNECT_FAILED || code == SP_STARTING || code == SP_TRANSPORT_LOST;
@@ -136,7 +135,7 @@ static void follow(struct run *r, struct run_stream *s)
                     (unsigned long long) s->offset);
     s->is_new = true;
     s->retry_ms = 0;
-    if (sp_box_begin(s->box, &call, &f) != SP_OK && !try_again(r, s, f.code))
+    if (sp_box_begin(s->box, &call, &f) != SP_OK && !run_stream_try_again(r, s, f.code))
         run_fail(r, &f);
 }
 
@@ -145,19 +144,19 @@ void run_output_retry(struct run *r, uint64_t now_ms)
     for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
         struct run_stream *s = &r->streams[i];
 
-        if (s->retry_ms != 0 && now_ms >= s->retry_ms && r->phase == RUN_FOLLOWING)
+        if (s->retry_ms == 0 || now_ms < s->retry_ms || r->phase != RUN_FOLLOWING)
+            continue;
+        if (r->command->want_tty)
+            run_attach_begin(r);
+        else
             follow(r, s);
     }
 }
 
 void run_output_follow(struct run *r)
 {
-    /* A terminal is one stream. */
-    r->streams[RUN_STDERR].has_ended = r->command->want_tty;
-    for (unsigned i = 0; i < RUN_STREAM_COUNT; i++) {
-        if (!r->streams[i].has_ended && r->phase == RUN_FOLLOWING)
-            follow(r, &r->streams[i]);
-    }
+    for (unsigned i = 0; i < RUN_STREAM_COUNT && r->phase == RUN_FOLLOWING; i++)
+        follow(r, &r->streams[i]);
 }
 
 /* All has come: how did it end? */
@@ -191,17 +190,23 @@ void run_output_step(struct run *r, struct run_stream *s)
         s->has_ended = true;
         if (r->streams[RUN_STDOUT].has_ended && r->streams[RUN_STDERR].has_ended)
             ask(r);
-    } else if (!try_again(r, s, code)) {
+    } else if (!run_stream_try_again(r, s, code)) {
         run_fail(r, &f);
     }
 }
 
-static void report_losses(const struct run *r)
+void run_output_finish(struct run *r)
 {
     uint64_t lost = r->streams[RUN_STDOUT].lost + r->streams[RUN_STDERR].lost;
 
+    r->phase = RUN_OVER;
+    run_terminal_restore(&r->terminal);
+    if (r->is_oom)
+        (void) fprintf(r->command->cli->err,
+                       "sandpool: the command was killed because the box ran out of memory; a "
+                       "profile with a higher limit gives it more\n");
     if (lost > 0)
-        (void) fprintf(r->command->err,
+        (void) fprintf(r->command->cli->err,
                        "sandpool: %llu bytes of the command's output came faster than they were "
                        "read here, and are lost\n",
                        (unsigned long long) lost);
@@ -220,36 +225,34 @@ static bool take_end(struct run *r, const struct json *process)
     r->phase = RUN_FLUSHING;
     r->result.may_run = false;
     r->result.status = (int) (code & 255);
-    run_terminal_restore(&r->terminal);
-    report_losses(r);
-    if (strcmp(outcome, "timed_out") == 0) {
+    if (strcmp(outcome, "timed_out") == 0)
         r->result.status = CLI_RUN_TIMEOUT;
-    } else if (strcmp(outcome, "oom") == 0) {
+    r->is_oom = strcmp(outcome, "oom") == 0;
+    if (r->is_oom)
         r->result.status = 128 + SIGKILL;
-        (void) fprintf(r->command->err,
-                       "sandpool: the command was killed because the box ran out of memory; a "
-                       "profile with a higher limit gives it more\n");
-    }
     return true;
+}
+
+void run_output_take_end(struct run *r, const char *text)
+{
+    struct sp_failure f = {.code = SP_PROTOCOL,
+                           .message = "the box's agent does not report how the command ended"};
+    struct json_doc *doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
+
+    if (!take_end(r, json_root(doc)))
+        run_fail(r, &f);
+    (void) json_doc_free(doc);
 }
 
 void run_output_ask_step(struct run *r)
 {
     struct sp_box *box = r->streams[RUN_STDOUT].box;
-    struct sp_failure f = {.code = SP_PROTOCOL,
-                           .message = "the box's agent does not report how the command ended"};
-    const char *text;
-    struct json_doc *doc;
+    struct sp_failure f;
 
     if (sp_box_step(box, &f) != SP_OK) {
         run_fail(r, &f);
         return;
     }
-    if (sp_box_is_busy(box))
-        return;
-    text = sp_box_answer(box);
-    doc = json_parse(text, strlen(text), ANSWER_MAX, NULL);
-    if (!take_end(r, json_root(doc)))
-        run_fail(r, &f);
-    (void) json_doc_free(doc);
+    if (!sp_box_is_busy(box))
+        run_output_take_end(r, sp_box_answer(box));
 }

@@ -22,9 +22,11 @@ static bool is_ignored(int signum)
     return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-int run_signals_open(void)
+int run_signals_open(const struct cli *c)
 {
+    struct sp_failure f = {.code = SP_IO};
     sigset_t set;
+    int fd;
 
     (void) sigemptyset(&set); /* these three cannot fail for valid numbers */
     for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
@@ -32,7 +34,13 @@ int run_signals_open(void)
             (void) sigaddset(&set, passed_on[i].signum);
     }
     (void) sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd < 0) {
+        (void) snprintf(f.message, sizeof(f.message), "no descriptor for signals: %s",
+                        strerror(errno));
+        cli_say(c, &f);
+    }
+    return fd;
 }
 
 int run_signals_next(int fd)

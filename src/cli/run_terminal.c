@@ -8,7 +8,7 @@ void run_terminal_make_raw(struct run_terminal *t)
 {
     struct termios raw;
 
-    if (tcgetattr(STDIN_FILENO, &t->before) != 0)
+    if (t->is_raw || tcgetattr(STDIN_FILENO, &t->before) != 0)
         return; /* no terminal: input comes from elsewhere */
     raw = t->before;
     cfmakeraw(&raw);

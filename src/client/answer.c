@@ -61,6 +61,8 @@ static int on_header_done(llhttp_t *http)
     if (strcasecmp(p->field, "x-sandpool-offset") == 0 &&
         !str_parse_u64(p->value, 0, INT64_MAX, &p->answer->offset))
         p->answer->offset = 0;
+    if (strcasecmp(p->field, "sec-websocket-accept") == 0)
+        str_copy_cut(p->answer->accept, sizeof(p->answer->accept), p->value);
     p->field_len = 0;
     p->value_len = 0;
     p->field[0] = '\0';

@@ -19,14 +19,7 @@ enum {
 
 static bool is_utf8(const char *s)
 {
-    size_t n;
-
-    for (; s != NULL && *s != '\0'; s += n) {
-        n = str_utf8_len(s);
-        if (n == 0)
-            return false;
-    }
-    return true;
+    return s == NULL || str_is_utf8(s, strlen(s));
 }
 
 static bool is_sendable(const struct sp_exec *e)

@@ -109,7 +109,9 @@ int sp_file_write(struct sp_box *b, const char *path, const struct sp_file_optio
 static int transfer(struct sp_box *b, const char *what, const char *path,
                     const struct sp_file_options *o, int fd, bool is_put, struct sp_failure *f)
 {
-    struct sp_transfer t = {.fd = fd};
+    struct sp_transfer t = {.fd = fd,
+                            .on_progress = o != NULL ? o->on_progress : NULL,
+                            .ctx = o != NULL ? o->ctx : NULL};
     struct buf target;
     int r = build(&target, what, path, o, f);
 
@@ -144,10 +146,13 @@ int sp_tree_get(struct sp_box *b, const char *path, const struct sp_file_options
 int sp_tree_put(struct sp_box *b, const char *path, const struct sp_file_options *o, int fd,
                 struct sp_failure *failure)
 {
-    struct sp_file_options whose = {.user = o != NULL ? o->user : NULL};
+    struct sp_file_options same = {0};
 
-    /* modes and owners are in the archive */
-    return transfer(b, "/tar", path, &whose, fd, true, failure);
+    if (o != NULL)
+        same = *o;
+    same.mode = 0; /* modes and owners are in the archive */
+    same.owner = NULL;
+    return transfer(b, "/tar", path, &same, fd, true, failure);
 }
 
 /* --- what is there --- */

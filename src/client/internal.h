@@ -58,6 +58,7 @@ struct answer {
     int status;
     uint64_t retry_after_s;
     uint64_t offset; /* X-Sandpool-Offset: where a piece of something begins */
+    char accept[32]; /* Sec-WebSocket-Accept */
     struct buf body;
     /* Streaming: a 2xx's body goes here and not into `body`. */
     bool (*on_data)(void *ctx, const char *data, size_t len);

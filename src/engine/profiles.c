@@ -51,6 +51,20 @@ static void on_resync(void *ctx)
     reconcile_backend(b->engine, (unsigned) (b - b->engine->backends));
 }
 
+/* For those who wait for it. */
+static void describe_image(struct engine_backend *b, const struct backend_notice *n)
+{
+    char done[64] = "";
+
+    if (n->total_bytes > 0)
+        (void) snprintf(done, sizeof(done), ", %llu of %llu MB",
+                        (unsigned long long) (n->done_bytes / 1000000),
+                        (unsigned long long) (n->total_bytes / 1000000));
+    (void) snprintf(b->progress, sizeof(b->progress), "the image %.80s: %.60s%s",
+                    n->image != NULL ? n->image : "",
+                    str_is_empty(n->text) ? "being fetched" : n->text, done);
+}
+
 static void on_notice(void *ctx, const struct backend_notice *n)
 {
     struct engine_backend *b = ctx;
@@ -59,9 +73,7 @@ static void on_notice(void *ctx, const struct backend_notice *n)
 
     event_notice(b->engine, b->key, box, n);
     if (n->kind == BACKEND_IMAGE_PULLING)
-        (void) snprintf(b->progress, sizeof(b->progress), "the image %.80s: %.60s",
-                        n->image != NULL ? n->image : "",
-                        str_is_empty(n->text) ? "being fetched" : n->text);
+        describe_image(b, n);
     else if (n->kind == BACKEND_IMAGE_PULLED || n->kind == BACKEND_IMAGE_FAILED)
         b->progress[0] = '\0';
     /* It does not answer, so nobody may get it; whoever holds one keeps it. */

@@ -1,6 +1,8 @@
 /* c_client.c - a program as users of the library write it: each argument after the sandbox is one thing to do. Compiled against what
  * was installed. */
 #include <fcntl.h>
+#include <poll.h>
+#include <sandpool/attach.h>
 #include <sandpool/exec.h>
 #include <sandpool/files.h>
 #include <sandpool/version.h>
@@ -129,6 +131,77 @@ static void run_files(struct sp_box *b)
     (void) close(fd);
 }
 
+/* --- attached --- */
+
+struct seen {
+    char text[256];
+    size_t len;
+};
+
+static void keep(void *ctx, int stream, const char *data, size_t len)
+{
+    struct seen *s = ctx;
+
+    if (stream == 1 && len < sizeof(s->text) - s->len) {
+        memcpy(s->text + s->len, data, len);
+        s->len += len;
+    }
+}
+
+/* One step; false: it is over. */
+static bool step(struct sp_attach *a)
+{
+    struct pollfd p = {.fd = sp_attach_fd(a), .events = sp_attach_events(a)};
+
+    return sp_attach_end(a) == NULL && poll(&p, 1, 60 * 1000) == 1 &&
+           sp_attach_step(a, &f) == SP_OK;
+}
+
+static void run_attached(struct sp_box *b)
+{
+    struct sp_exec e = {.command = "trap 'echo size' WINCH; cat; trap 'exit 9' USR1; echo on; "
+                                   "while :; do sleep 0.05; done",
+                        .want_input = true};
+    struct seen s = {.len = 0};
+    struct sp_attach_options o = {.on_output = keep, .ctx = &s};
+    struct sp_attach *a;
+    char job[SP_JOB_SIZE];
+
+    o.job = job;
+    CHECK(sp_job_start(b, &e, job, &f) == SP_OK);
+    a = sp_attach_begin(b, &o, &f);
+    CHECK(a != NULL);
+    while (!sp_attach_is_open(a) && step(a))
+        continue;
+    CHECK(sp_attach_write(a, "in\n", 3) == 3);
+    sp_attach_end_input(a);
+    while (strstr(s.text, "on\n") == NULL && step(a))
+        continue;
+    CHECK(strcmp(s.text, "in\non\n") == 0);
+    while (!sp_attach_is_taken(a) && step(a))
+        continue;
+    CHECK(sp_attach_is_taken(a));
+    sp_attach_signal(a, "USR1");
+    while (step(a))
+        continue;
+    CHECK(sp_attach_end(a) != NULL && strstr(sp_attach_end(a), "\"exit_code\":9") != NULL);
+    sp_attach_free(a);
+    /* from an offset; one that has ended */
+    memset(&s, 0, sizeof(s));
+    o.offset = 3;
+    a = sp_attach_begin(b, &o, &f);
+    while (step(a))
+        continue;
+    CHECK(sp_attach_end(a) != NULL && strcmp(s.text, "on\n") == 0);
+    sp_attach_free(a);
+    o.job = "999";
+    a = sp_attach_begin(b, &o, &f);
+    while (step(a))
+        continue;
+    CHECK(sp_attach_end(a) == NULL && f.code == SP_NOT_FOUND);
+    sp_attach_free(a);
+}
+
 int main(int argc, char **argv)
 {
     struct sp_client *c = sp_client_new(argv[1]);
@@ -145,6 +218,7 @@ int main(int argc, char **argv)
         run_commands(b);
         run_jobs(b);
         run_files(b);
+        run_attached(b);
     }
     sp_box_free(b);
     sp_client_free(c);

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import termios
 import time
 
 from harness import BIN, WAIT_S, main, wait_until
@@ -61,10 +62,13 @@ class CommandLine(BoxCase):
         done = self.sandpool("exec", "nosuchthread", "true", expect=125)
         self.assertIn(b"has no sandbox", done.stderr)
 
-    def test_terminal(self):
+    def start_shell(self, *command):
+        """The program, our end of its terminal, and what reads from that."""
+        command = command or ("shell", self.thread)
         here, there = pty.openpty()
-        child = self.popen("shell", self.thread, stdin=there, stdout=there, stderr=there, start_new_session=True)
-        os.close(there)
+        before = termios.tcgetattr(there)
+        child = self.popen(*command, stdin=there, stdout=there, stderr=there, start_new_session=True)
+        self.addCleanup(os.close, there)  # kept open, to look at it when the program has ended
         self.addCleanup(os.close, here)
         seen = b""
 
@@ -72,21 +76,53 @@ class CommandLine(BoxCase):
             nonlocal seen
             deadline = time.monotonic() + WAIT_S
             while not re.search(pattern, seen):
-                self.assertLess(time.monotonic(), deadline, (what, seen))
+                self.assertLess(time.monotonic(), deadline, (what, seen[-500:]))
                 if select.select([here], [], [], 1)[0]:
                     seen += os.read(here, 4096)
 
-        os.write(here, b"tty; echo $((6*7))\n")
+        self.is_raw = lambda: termios.tcgetattr(there) != before
+        return child, here, read_until
+
+    def test_terminal(self):
+        child, here, read_until = self.start_shell()
+        os.write(here, b"tty; echo $((6*7)); exit 5\n")
         read_until(rb"/dev/pts/\d+\r\n42\r\n", "it is a terminal")
-        os.write(here, b"sleep 1000\n")
-        read_until(rb"sleep 1000\r\n", "it sleeps")
-        os.write(here, b"\x03")  # Ctrl-C is the shell's, not ours; what was typed before it is dropped
-        read_until(rb"\^C[^$]*\$ ", "the shell asks again")
+        self.assertEqual(child.wait(WAIT_S), 5)
+        self.assertFalse(self.is_raw())
+
+    def test_terminal_keys(self):
+        # sh, which leaves the modes of the terminal alone: keys that come while bash changes them may get lost
+        child, here, read_until = self.start_shell("exec", "-it", self.thread, "sh")
+        os.write(here, b"echo beg'un'; sleep 1000\n")
+        read_until(rb"begun\r\n", "it sleeps")
+        os.write(here, b"\x03")  # Ctrl-C is the shell's, not ours
         os.write(here, b"echo st'ill' here\n")
         read_until(rb"still here\r\n", "the shell lives")
-        os.write(here, b"exit 5\n")
-        wait_until(lambda: child.poll() is not None, "the shell has ended")
-        self.assertEqual(child.returncode, 5)
+        os.write(here, b"\x04")  # Ctrl-D
+        self.assertEqual(child.wait(WAIT_S), 0)
+        self.assertFalse(self.is_raw())
+
+    def test_terminal_and_a_daemon_killed(self):
+        child, here, read_until = self.start_shell("exec", "-it", self.thread, "sh")
+        os.write(here, b"me=same; echo $((6*7))\n")
+        read_until(rb"42\r\n", "the shell answers")
+        self.server.kill()
+        wait_until(lambda: not self.is_raw(), "the program has noticed")
+        self.server.start()
+        type(self).pool = self.server.client()
+        wait_until(self.is_raw, "it is connected again")
+        os.write(here, b"echo the $me $((7*7)); exit 3\n")
+        read_until(rb"the same 49\r\n", "the same shell answers")
+        self.assertEqual(child.wait(WAIT_S), 3)
+
+    def test_terminal_of_a_box_that_goes(self):
+        child, here, read_until = self.start_shell("exec", "-it", self.thread, "sh")
+        os.write(here, b"echo $((6*7))\n")
+        read_until(rb"42\r\n", "the shell answers")
+        self.sandpool("rm", self.thread)
+        read_until(rb"\nsandpool: ", "the reason")
+        self.assertEqual(child.wait(WAIT_S), 125)
+        self.assertFalse(self.is_raw())
 
     def test_jobs(self):
         job = self.sandpool("exec", "-d", self.thread, "--", "sh", "-c", "echo a; echo b >&2; exec sleep 1000").stdout.strip().decode()

@@ -1,8 +1,14 @@
 """Whoever waits is shown what for: the place in line and what is in use, or what is being made."""
 
+import fcntl
 import http.client
 import json
+import os
+import pty
+import select
+import struct
 import subprocess
+import termios
 import threading
 
 from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
@@ -40,6 +46,37 @@ class Waiting(TestCase):
         self.assertEqual(client.delete("/v1/sandboxes/thread:one").status, 200)
         out, _ = second.communicate(timeout=WAIT_S)
         self.assertEqual((second.returncode, out[:1], out.count("\n")), (0, "{", 1), "one document and nothing else")
+
+    def test_on_a_terminal(self):
+        """One line, written again every second, and gone when the box is there."""
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8})
+        client = self.client(daemon)
+        held = self.assertOk(client.acquire("holder"))
+        here, there = pty.openpty()
+        self.addCleanup(os.close, here)
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        child = subprocess.Popen([BIN / "sandpool", "--socket", daemon.socket, "acquire", "one", "--wait", "60s", "--json"],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=there)
+        os.close(there)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(lambda: child.poll() is None and child.kill())
+        seen = b""
+        while seen.count(b"waiting ") < 2:
+            self.assertTrue(select.select([here], [], [], WAIT_S)[0], seen)
+            seen += os.read(here, 4096)
+        self.assertOk(client.release(held["sandbox_id"], destroy=True))
+        out, _ = child.communicate(timeout=WAIT_S)
+        self.assertEqual((child.returncode, out[:1], out.count(b"\n")), (0, b"{", 1), "one document and nothing else")
+        try:
+            while True:
+                seen += os.read(here, 4096)
+        except OSError:
+            pass  # nobody has it open any more
+        lines = seen.split(b"\r\x1b[K")
+        self.assertEqual((lines[0], lines[-1]), (b"", b""))
+        for line in lines[1:-1]:
+            self.assertRegex(line, rb"^sandpool: waiting \d+ s: (place 1 of 1, all 1 boxes|a box is being made|all 1)")
+            self.assertLess(len(line), 60)
 
     def test_in_line_without_a_thread(self):
         """By the caller's own name of its request, which nobody else can ask for."""

@@ -45,7 +45,7 @@ class SandboxLost extends SandpoolError {}
 class TransportLost extends SandpoolError {}
 /** A call for a file failed; `path` names it. */
 class FileError extends SandpoolError {}
-/** No such file or directory in the sandbox. */
+/** No such file, directory or program in the sandbox. */
 class FileNotFound extends FileError {}
 
 /** `check()` of a result that is no success; `result` is that result. */
@@ -62,7 +62,7 @@ class CommandFailed extends SandpoolError {
 
 const FILE_CODES = new Set([
   'permission_denied', 'is_directory', 'not_directory', 'file_exists', 'not_empty', 'not_regular', 'no_space',
-  'file_not_found', 'read_only', 'too_many_links', 'name_too_long', 'file_changed',
+  'file_not_found', 'program_not_executable', 'read_only', 'too_many_links', 'name_too_long', 'file_changed',
 ]);
 /** @type {Record<string, typeof SandpoolError>} */
 const BY_CODE = {
@@ -70,6 +70,7 @@ const BY_CODE = {
   sandbox_lost: SandboxLost,
   transport_lost: TransportLost,
   file_not_found: FileNotFound,
+  program_not_found: FileNotFound,
   timeout: DeadlineExceeded,
   connect_failed: ConnectionFailed,
   protocol: ProtocolError,

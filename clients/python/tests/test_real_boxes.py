@@ -84,8 +84,12 @@ class Outcomes(RealCase):
             self.assertEqual(box.run("true").check().stdout, "")
             with self.assertRaises(sandpool.CommandFailed):
                 box.run("false").check()
-            missing = box.run(["no-such-program"])
-            self.assertFalse(missing.ok)
+            for start in (box.run, box.start):
+                with self.assertRaises(FileNotFoundError) as raised:
+                    start(["no-such-program"])
+                self.assertEqual(raised.exception.code, "program_not_found")
+            with self.assertRaises(PermissionError):
+                box.run(["/etc/passwd"])
 
     def test_timed_out_with_all_it_started(self):
         with self.box() as box:

@@ -9,7 +9,6 @@
 
 #include "agent/core/listening.h"
 #include "agent/core/plain.h"
-#include "agent/file/text.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -38,7 +37,7 @@ static bool take_line(char *dst, const char *text)
 {
     size_t len = strcspn(text, "\r\n");
 
-    return len > 0 && str_copy_n(dst, TEXT_MAX, text, len) && file_is_utf8(dst, len);
+    return len > 0 && str_copy_n(dst, TEXT_MAX, text, len) && str_is_utf8(dst, len);
 }
 
 static void find_os_version(char *dst, const char *kernel)

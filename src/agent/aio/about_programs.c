@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "agent/aio/about.h"
-#include "agent/file/text.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -80,7 +79,7 @@ static void split_path(const char *path, struct dirs *ret)
         size_t len = strcspn(path, ":");
         char *dir = ret->names[ret->count];
 
-        if (path[0] == '/' && str_copy_n(dir, DIR_LEN, path, len) && file_is_utf8(dir, len))
+        if (path[0] == '/' && str_copy_n(dir, DIR_LEN, path, len) && str_is_utf8(dir, len))
             ret->count++;
         path += len + (path[len] == ':');
     }

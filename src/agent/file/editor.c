@@ -8,6 +8,7 @@
 #include "agent/file/replace.h"
 #include "agent/file/store.h"
 #include "agent/file/text.h"
+#include "base/str.h"
 
 void file_edit_init(struct file_edit *e, struct file_job *job)
 {
@@ -30,7 +31,7 @@ int file_edit_load(struct file_edit *e)
     if (rc != SP_OK)
         return rc;
     e->has_old = true;
-    if (file_is_utf8(buf_str(&e->before), e->before.len))
+    if (str_is_utf8(buf_str(&e->before), e->before.len))
         return SP_OK;
     return file_job_fail(e->job, 400, "not_text", "the file is not UTF-8 text");
 }

@@ -6,6 +6,7 @@
 
 #include "agent/file/text.h"
 #include "base/cleanup.h"
+#include "base/str.h"
 
 enum { CHUNK = 64 * 1024 };
 
@@ -64,7 +65,7 @@ int file_read_text(struct file_job *job, uint64_t start, uint64_t end, struct bu
         job->error.hint = "read a range of lines, or download the file";
     if (rc != SP_OK)
         return rc;
-    if (!file_is_utf8(buf_str(out), out->len)) {
+    if (!str_is_utf8(buf_str(out), out->len)) {
         rc = file_job_fail(job, 400, "not_text", "the file is not UTF-8 text");
         job->error.hint = "download the file to get its bytes";
     }

@@ -130,18 +130,6 @@ const char *file_lines_next(struct file_lines *l, size_t *ret_len)
     }
 }
 
-bool file_is_utf8(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len;) {
-        size_t n = text[i] == '\0' ? 1 : str_utf8_len(text + i);
-
-        if (n == 0)
-            return false;
-        i += n;
-    }
-    return true;
-}
-
 /* Length of the character at text[i], 0 when it is none or goes past the end. */
 static size_t char_at(const char *text, size_t i, size_t len)
 {

@@ -34,8 +34,6 @@ void file_lines_fini(struct file_lines *l);
  * FILE_LINE_MAX is cut. */
 const char *file_lines_next(struct file_lines *l, size_t *ret_len);
 
-/* `text` must have a NUL behind it. */
-bool file_is_utf8(const char *text, size_t len);
 /* As a JSON string with quotes; NUL is kept, what is no UTF-8 replaced. */
 void file_print_text(struct buf *out, const char *text, size_t len);
 void file_put_text(struct json_out *o, const char *key, const char *text, size_t len);

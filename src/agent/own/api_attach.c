@@ -12,9 +12,9 @@
 
 #include "agent/own/process_view.h"
 #include "agent/own/routes.h"
-#include "agent/own/websocket.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/websocket.h"
 
 enum {
     ATTACHED_MAX = 64,

@@ -38,17 +38,23 @@ static const char *env_path(const char *const *env)
     return "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 }
 
-static bool is_program(const char *path)
+static bool is_file(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && identity_access(path, X_OK) == 0;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static bool is_program(const char *path)
+{
+    return is_file(path) && identity_access(path, X_OK) == 0;
 }
 
 static int find_program(const struct spawn_request *r, char *dst, size_t cap, struct err *err)
 {
     const char *name = r->argv[0];
     const char *dir = env_path(r->env);
+    bool is_there = false;
 
     if (strchr(name, '/') != NULL) {
         if ((size_t) snprintf(dst, cap, "%s", name) >= cap)
@@ -58,12 +64,18 @@ static int find_program(const struct spawn_request *r, char *dst, size_t cap, st
     while (*dir != '\0') {
         int len = (int) strcspn(dir, ":");
 
-        if ((size_t) snprintf(dst, cap, "%.*s/%s", len, dir, name) < cap && is_program(dst))
-            return SP_OK;
+        if ((size_t) snprintf(dst, cap, "%.*s/%s", len, dir, name) < cap) {
+            if (is_program(dst))
+                return SP_OK;
+            is_there = is_there || is_file(dst);
+        }
         dir += len;
         dir += *dir == ':';
     }
-    return err_set(err, SP_NOT_FOUND, "program '%.100s' was not found in the PATH", name);
+    if (is_there)
+        return err_set(err, SP_PROGRAM_NOT_EXECUTABLE,
+                       "program '%.100s' in the PATH is not executable", name);
+    return err_set(err, SP_PROGRAM_NOT_FOUND, "program '%.100s' was not found in the PATH", name);
 }
 
 NORETURN static void fail_child(struct plan *p, enum stage stage)
@@ -111,6 +123,22 @@ NORETURN static void run_child(struct plan *p)
     fail_child(p, STAGE_EXEC);
 }
 
+static int exec_code(int sys)
+{
+    switch (sys) {
+    case ENOENT:
+    case ENOTDIR:
+        return SP_PROGRAM_NOT_FOUND;
+    case E2BIG: /* the arguments are too long */
+        return SP_INVALID_FIELD;
+    case ENOMEM:
+    case EAGAIN:
+        return SP_NO_MEMORY;
+    default:
+        return SP_PROGRAM_NOT_EXECUTABLE;
+    }
+}
+
 static int explain(const struct plan *p, struct err *err)
 {
     const struct spawn_request *r = p->request;
@@ -119,8 +147,7 @@ static int explain(const struct plan *p, struct err *err)
     case STAGE_CWD:
         return err_sys(err, SP_INVALID_FIELD, p->failed, "directory '%.100s'", r->cwd);
     case STAGE_EXEC:
-        return err_sys(err, p->failed == ENOENT ? SP_NOT_FOUND : SP_INVALID_FIELD, p->failed,
-                       "program '%.100s'", p->path);
+        return err_sys(err, exec_code(p->failed), p->failed, "program '%.100s'", p->path);
     case STAGE_USER:
         return err_sys(err, SP_FORBIDDEN, p->failed, "becoming user '%s'", r->identity->name);
     case STAGE_STREAMS:

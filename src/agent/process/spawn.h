@@ -34,7 +34,7 @@ struct spawn_result {
     int err;
 };
 
-/* Returns when the program runs, or with SP_NOT_FOUND / SP_INVALID_FIELD / SP_IO when it cannot. */
+/* Returns when the program runs, or with SP_PROGRAM_NOT_FOUND / _NOT_EXECUTABLE / SP_INVALID_FIELD / SP_IO when it cannot. */
 MUST_CHECK int spawn_start(const struct spawn_request *r, const struct oom_score *score,
                            struct spawn_result *ret, struct err *err);
 /* Window size of a terminal. */

@@ -113,6 +113,16 @@ class AgentTest(unittest.TestCase):
         self.assertEqual(answer.status, 200, answer)
         return answer.json["job"]
 
+    def assertRefusedPrograms(self, route):
+        """A program that is not there differs from a sandbox or job that is not, and from other fields."""
+        for program, code in (("/no/such/program", "program_not_found"), ("no-such-program", "program_not_found"),
+                              ("/etc/passwd/x", "program_not_found"), ("/etc/passwd", "program_not_executable"),
+                              ("/", "program_not_executable")):
+            answer = self.post(route, {"argv": [program]})
+            self.assertEqual((answer.status, answer.json["error"]["code"]), (422, code), program)
+        answer = self.post(route, {"argv": ["passwd"], "env": {"PATH": "/no/such:/etc"}})
+        self.assertEqual((answer.status, answer.json["error"]["code"]), (422, "program_not_executable"))
+
     def process(self, pid, what="", **kw):
         return self.get(f"/v1/agent/jobs/{pid}{what}", **kw)
 

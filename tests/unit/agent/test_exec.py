@@ -120,7 +120,7 @@ class Answer(ExecTest):
         connection.putheader("Content-Length", str(7 << 20))
         connection.endheaders()
         self.assertEqual(connection.getresponse().status, 413)
-        self.assertEqual(self.post(EXEC, {"argv": ["/no/such/program"]}).status, 404)
+        self.assertRefusedPrograms(EXEC)
         self.assertEqual(self.post(EXEC, {"command": "id"}, token="wrong").status, 401)
         self.assertEqual(self.call("GET", EXEC).status, 405)
         wait_until(lambda: self.children() == [], "refused ones leave no process")

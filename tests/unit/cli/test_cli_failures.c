@@ -99,6 +99,53 @@ static void test_json(void **state)
     finish(&w);
 }
 
+/* Whatever the command: one object, where the output of a box cannot be mistaken for it. */
+static void test_json_of_every_command(void **state)
+{
+    static const char *const lines[][5] = {
+        {"shell", "b", NULL},
+        {"exec", "b", "true", NULL},
+        {"logs", "b", NULL},
+        {"cp", "a", "b:", NULL},
+        {"port-forward", "b", "8000", NULL},
+        {"jobs", "b", NULL},
+        {"get", "b", NULL},
+        {"backup", "/nonexistent/f", NULL},
+        {"events", NULL},
+        {"pool", NULL},
+        {"acquire", "t", NULL},
+        {"destroy", "b", NULL},
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        const char *argv[10] = {"sandpool", "--json", "--socket", "/nonexistent/s"};
+        struct world w = {0};
+        bool is_box = i < 3;
+        int argc = 4;
+
+        for (unsigned k = 0; lines[i][k] != NULL; k++)
+            argv[argc++] = lines[i][k];
+        run(&w, argv);
+        assert_int_not_equal(w.code, CLI_OK);
+        if (strncmp(is_box ? w.err : w.out, "{\"error\":{\"code\":\"", 18) != 0 ||
+            (is_box ? w.out : w.err)[0] != '\0')
+            fail_msg("%s: '%s' '%s'", lines[i][0], w.out, w.err);
+        finish(&w);
+    }
+}
+
+/* The next word may be a command. */
+static void test_unknown_command_before_others(void **state)
+{
+    struct world w = {0};
+
+    (void) state;
+    RUN(&w, "demo", "ls", "--state", "x");
+    assert_string_equal(w.err, "sandpool: unknown command 'demo'; try 'sandpool --help'\n");
+    finish(&w);
+}
+
 static void test_options_not_fields(void **state)
 {
     (void) state;
@@ -157,8 +204,12 @@ static void test_suggestions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_id),       cmocka_unit_test(test_by_thread),
-        cmocka_unit_test(test_json),        cmocka_unit_test(test_options_not_fields),
+        cmocka_unit_test(test_by_id),
+        cmocka_unit_test(test_by_thread),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_of_every_command),
+        cmocka_unit_test(test_unknown_command_before_others),
+        cmocka_unit_test(test_options_not_fields),
         cmocka_unit_test(test_suggestions),
     };
 

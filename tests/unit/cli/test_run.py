@@ -1,189 +1,16 @@
 """`sandpool run` with a real agent in place of a box: bytes both ways, signals, exit codes, and
 that the box is given back whatever happens. The daemon's two calls are answered from here."""
 
-import fcntl
-import http.server
 import json
 import os
 import pathlib
-import pty
-import select
 import signal
-import socket
-import socketserver
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
-import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "agent"))
-from agent_client import BIN, IS_SANITIZED, TOKEN, WAIT_S, AgentTest, at_most, main, wait_until
-
-ID = "fe0dc8182dec7b77"
-
-# A shell has what it starts in the background ignore these two, and a process inherits that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-
-
-class Leases(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Hands out the one box there is and remembers what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self, path, port):
-        self.asked = []
-        self.came = threading.Condition()
-        self.delay = threading.Event()
-        self.delay.set()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(str(path), Handler)
-
-    def acquired(self):
-        return [body for target, body in self.asked if target == "/v1/acquire"]
-
-    def released(self):
-        return [body for target, body in self.asked if target == f"/v1/sandboxes/{ID}/release"]
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def address_string(self):
-        return ""
-
-    def log_message(self, *_):
-        pass
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
-        with self.server.came:
-            self.server.asked.append((self.path, body))
-            self.server.came.notify_all()
-        self.server.delay.wait(WAIT_S)
-        answer = json.dumps({"sandbox_id": ID, "generation": 3, "sandbox_url": self.server.url,
-                             "token": TOKEN, "source": "warm", "state": "leased"}).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-        except OSError:
-            pass  # it did not wait
-
-
-class Relay:
-    """Between the program and the agent; cuts the first connections after so many bytes each. With a prefix it is a
-    proxy that knows the agent by that path only."""
-
-    def __init__(self, port, cuts=(), prefix=""):
-        self.to = port
-        self.cuts = list(cuts)
-        self.prefix = prefix.encode()
-        self.hosts = set()
-        self.done = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.threads = [threading.Thread(target=self.serve)]
-        self.threads[0].start()
-
-    def serve(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            left = self.cuts.pop(0) if self.cuts else None
-            self.threads.append(threading.Thread(target=self.join, args=(near, left)))
-            self.threads[-1].start()
-
-    def join(self, near, left):
-        with near, socket.create_connection(("127.0.0.1", self.to)) as far:
-            while True:
-                ready, _, _ = select.select([near, far], [], [], WAIT_S)
-                if not ready:
-                    return
-                for end in ready:
-                    data = end.recv(65536)
-                    if end is near and self.prefix:
-                        data = self.behind_the_prefix(data)
-                    if end is far and left is not None:
-                        data = data[:left]
-                        left -= len(data)
-                    if data:
-                        (far if end is near else near).sendall(data)
-                    self.done += left == 0
-                    if not data or left == 0:
-                        return
-
-    def behind_the_prefix(self, data):
-        """Every head comes whole: the program sends it at once."""
-        self.hosts.update(line[6:] for line in data.split(b"\r\n") if line.startswith(b"Host: "))
-        return data.replace(b" /v1/", b" /elsewhere/").replace(b" " + self.prefix + b"/v1/", b" /v1/")
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for thread in self.threads:
-            thread.join(WAIT_S)
-
-
-class RunTest(AgentTest):
-    def setUp(self):
-        super().setUp()
-        self.socket = pathlib.Path(self.dir.name) / "d.sock"
-        self.leases = Leases(self.socket, self.port)
-        thread = threading.Thread(target=self.leases.serve_forever, args=(0.01,))
-        thread.start()
-        self.addCleanup(thread.join, WAIT_S)
-        self.addCleanup(self.leases.server_close)
-        self.addCleanup(self.leases.shutdown)
-
-    def spawn(self, *args, **kw):
-        kw.setdefault("stdin", subprocess.DEVNULL)
-        kw.setdefault("stdout", subprocess.PIPE)
-        kw.setdefault("stderr", subprocess.PIPE)
-        child = subprocess.Popen([BIN / "sandpool", "run", *args],
-                                 env={**os.environ, "SANDPOOL_SOCKET": str(self.socket)}, **kw)
-        self.addCleanup(self.end, child)
-        return child
-
-    @staticmethod
-    def end(child):
-        if child.poll() is None:
-            child.kill()
-        child.wait(WAIT_S)
-        for stream in (child.stdin, child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
-
-    def run_it(self, *args, data=None, status=0):
-        child = self.spawn(*args, stdin=subprocess.PIPE if data is not None else subprocess.DEVNULL)
-        out, err = child.communicate(data, WAIT_S)
-        self.assertEqual(child.returncode, status, (args, out[-500:], err[-500:]))
-        return out, err
-
-    def assertDestroyed(self):
-        self.assertEqual(self.leases.released(), [{"generation": 3, "destroy": True}])
-
-    def running(self):
-        return [p for p in self.get("/v1/agent/jobs").json["jobs"]
-                if p["outcome"] == "running"]
-
-    def read_until(self, stream, wanted):
-        """Reads a descriptor until `wanted` was in it."""
-        got = b""
-        deadline = time.monotonic() + WAIT_S
-        while wanted not in got:
-            ready, _, _ = select.select([stream], [], [], max(0, deadline - time.monotonic()))
-            self.assertTrue(ready, f"{wanted} did not come: {got}")
-            piece = os.read(stream if isinstance(stream, int) else stream.fileno(), 65536)
-            self.assertTrue(piece, f"ended before {wanted}: {got}")
-            got += piece
-        return got
+from run_case import ID, IS_SANITIZED, WAIT_S, Relay, RunTest, at_most, main, wait_until
 
 
 class Streams(RunTest):
@@ -290,6 +117,13 @@ class Command(RunTest):
                 self.assertTrue(err.startswith(b"sandpool: "), err)
             if self.leases.acquired():
                 self.assertDestroyed()
+
+    def test_failures_as_json(self):
+        _, err = self.run_it("--json", "no-such-program", status=127)
+        self.assertEqual(json.loads(err)["error"]["code"], "program_not_found")
+        self.leases.url = "http://127.0.0.1:1"
+        _, err = self.run_it("--json", "true", status=125)
+        self.assertEqual(json.loads(err)["error"]["code"], "connect_failed")
 
     def test_timeout(self):
         started = time.monotonic()
@@ -434,54 +268,6 @@ class Signals(RunTest):
         child.send_signal(signal.SIGINT)
         self.assertEqual(child.wait(WAIT_S), 130)
         self.assertDestroyed()
-
-
-class Terminal(RunTest):
-    def setUp(self):
-        super().setUp()
-        self.master, self.slave = pty.openpty()
-        self.addCleanup(os.close, self.master)
-        self.addCleanup(os.close, self.slave)
-        self.resize(30, 100)
-        self.before = termios.tcgetattr(self.slave)
-
-    def resize(self, rows, cols):
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-
-    def start_tty(self, *args, **kw):
-        return self.spawn("-t", *args, stdin=self.slave, stdout=self.slave, **kw)
-
-    def test_shell(self):
-        child = self.start_tty("sh", "-c",
-                               "stty size; test -t 0 && echo tty $TERM; read x; echo got $x; "
-                               "stty size")
-        self.read_until(self.master, b"tty ")
-        self.assertFalse(termios.tcgetattr(self.slave)[3] & termios.ICANON, "raw while it runs")
-        self.resize(20, 50)
-        child.send_signal(signal.SIGWINCH)
-        time.sleep(0.3)
-        os.write(self.master, b"word\r")
-        self.assertIn(b"20 50", self.read_until(self.master, b"20 50"))
-        self.assertEqual(child.wait(WAIT_S), 0)
-        self.assertEqual(termios.tcgetattr(self.slave), self.before)
-
-    def test_interrupt_is_a_key(self):
-        child = self.start_tty("sh", "-c", "trap 'echo caught; exit 4' INT; echo on; while :; do sleep 0.02; done")
-        self.read_until(self.master, b"on")
-        os.write(self.master, b"\x03")
-        self.read_until(self.master, b"caught")
-        self.assertEqual(child.wait(WAIT_S), 4)
-
-    def test_restored_after_failures(self):
-        for args, status in ((["no-such-program"], 127), (["--timeout", "100ms", "sleep", "300"], 124)):
-            child = self.start_tty(*args)
-            self.assertEqual(child.wait(WAIT_S), status)
-            self.assertEqual(termios.tcgetattr(self.slave), self.before)
-        child = self.start_tty("sh", "-c", "echo on; sleep 300")
-        self.read_until(self.master, b"on")
-        child.send_signal(signal.SIGTERM)
-        self.assertEqual(child.wait(WAIT_S), 128 + signal.SIGTERM)
-        self.assertEqual(termios.tcgetattr(self.slave), self.before)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-/* websocket.h - the server's side of RFC 6455: the handshake, frames of a client, frames for it. Pure: no sockets, no
+/* websocket.h - RFC 6455 for either side: the handshake, frames to messages, messages to frames. Pure: no sockets, no
  * clock, so that it can be fuzzed. */
-#ifndef AGENT_OWN_WEBSOCKET_H
-#define AGENT_OWN_WEBSOCKET_H
+#ifndef BASE_WEBSOCKET_H
+#define BASE_WEBSOCKET_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,13 +28,16 @@ enum websocket_status {
     WEBSOCKET_LATER = 1013,
 };
 
-enum { WEBSOCKET_ACCEPT_LEN = 28, WEBSOCKET_CONTROL_MAX = 125 };
+enum { WEBSOCKET_KEY_LEN = 24, WEBSOCKET_ACCEPT_LEN = 28, WEBSOCKET_CONTROL_MAX = 125 };
 
+/* A new Sec-WebSocket-Key. */
+void websocket_make_key(char ret[WEBSOCKET_KEY_LEN + 1]);
 /* The value of Sec-WebSocket-Accept; false when the key is none. */
 bool websocket_accept(const char *key, char ret[WEBSOCKET_ACCEPT_LEN + 1]);
 
-/* Reads what a client sends. Zero it, then set on_message and max. */
+/* Reads what the other side sends. Set on_message after websocket_reader_init(). */
 struct websocket_reader {
+    bool is_client; /* what a server sends: it masks nothing. A client masks everything */
     /* A whole message (TEXT, BINARY) or control frame (CLOSE, PING, PONG). False: stop, and drop what is left. */
     bool (*on_message)(struct websocket_reader *r, enum websocket_opcode opcode, const char *data,
                        size_t len);
@@ -58,9 +61,12 @@ void websocket_reader_fini(struct websocket_reader *r);
 /* 0, or the status to close with: nothing more may be fed. */
 int websocket_feed(struct websocket_reader *r, const char *data, size_t len);
 
-/* Appends the head of a frame for a client, which `len` bytes follow. */
+/* Of a server: appends the head of a frame, which `len` bytes follow. */
 void websocket_put_head(struct buf *out, enum websocket_opcode opcode, size_t len);
-/* Appends a whole close frame; the text is cut to what fits. */
+/* Of a client: appends a whole frame, masked. */
+void websocket_put_masked(struct buf *out, enum websocket_opcode opcode, const void *data,
+                          size_t len);
+/* Of a server: appends a whole close frame; the text is cut to what fits. */
 void websocket_put_close(struct buf *out, int status, const char *text);
 
 #endif

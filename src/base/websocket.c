@@ -1,38 +1,41 @@
-/* websocket.c - frames to messages. Nothing is negotiated, so every reserved bit is an error; a client must mask. */
-#include "agent/own/websocket.h"
+/* websocket.c - frames to messages and back. Nothing is negotiated, so every reserved bit is an error. */
+#include "base/websocket.h"
 
 #include <string.h>
 
-#include "agent/file/text.h"
+#include "base/base64.h"
 #include "base/compiler.h"
+#include "base/rand.h"
 #include "base/sha1.h"
 #include "base/str.h"
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /* --- the handshake --- */
 
 /* Sixteen bytes in base64. */
 static bool is_key(const char *key)
 {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t len = strspn(key, digits);
 
     return len == 22 && strcmp(key + len, "==") == 0;
 }
 
-static void put_base64(char *dst, const unsigned char *data, size_t len)
+static void put_base64(char *dst, size_t cap, const void *data, size_t len)
 {
-    for (size_t i = 0; i < len; i += 3) {
-        unsigned v = (unsigned) data[i] << 16;
+    struct buf text;
 
-        v |= i + 1 < len ? (unsigned) data[i + 1] << 8 : 0;
-        v |= i + 2 < len ? data[i + 2] : 0;
-        *dst++ = digits[v >> 18];
-        *dst++ = digits[v >> 12 & 63];
-        *dst++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
-        *dst++ = i + 2 < len ? digits[v & 63] : '=';
-    }
-    *dst = '\0';
+    buf_init(&text, cap);
+    base64_encode(data, len, &text);
+    str_copy_cut(dst, cap, buf_str(&text));
+    buf_fini(&text);
+}
+
+void websocket_make_key(char ret[WEBSOCKET_KEY_LEN + 1])
+{
+    unsigned char bytes[16];
+
+    rand_secure(bytes, sizeof(bytes));
+    put_base64(ret, WEBSOCKET_KEY_LEN + 1, bytes, sizeof(bytes));
 }
 
 bool websocket_accept(const char *key, char ret[WEBSOCKET_ACCEPT_LEN + 1])
@@ -46,11 +49,11 @@ bool websocket_accept(const char *key, char ret[WEBSOCKET_ACCEPT_LEN + 1])
     memcpy(text, key, 24);
     memcpy(text + 24, guid, sizeof(guid));
     sha1(text, strlen(text), digest);
-    put_base64(ret, digest, sizeof(digest));
+    put_base64(ret, WEBSOCKET_ACCEPT_LEN + 1, digest, sizeof(digest));
     return true;
 }
 
-/* --- frames of a client --- */
+/* --- frames of the other side --- */
 
 void websocket_reader_init(struct websocket_reader *r, size_t max)
 {
@@ -68,12 +71,23 @@ static bool is_control(const struct websocket_reader *r)
     return (r->opcode & 8) != 0;
 }
 
-/* Bytes of the head; known when the first two are there. */
-static size_t head_size(const unsigned char *head)
+/* Bytes of a longer length than fits into the first two of the head. */
+static size_t length_size(const unsigned char *head)
 {
     unsigned len = head[1] & 0x7f;
 
-    return 2 + (size_t) (len == 126 ? 2 : len == 127 ? 8 : 0) + 4;
+    return len == 126 ? 2 : len == 127 ? 8 : 0;
+}
+
+static bool is_masked(const unsigned char *head)
+{
+    return (head[1] & 0x80) != 0;
+}
+
+/* Bytes of the head; known when the first two are there. */
+static size_t head_size(const unsigned char *head)
+{
+    return 2 + length_size(head) + (is_masked(head) ? 4 : 0);
 }
 
 static int check_first(const struct websocket_reader *r)
@@ -81,7 +95,7 @@ static int check_first(const struct websocket_reader *r)
     unsigned opcode = r->head[0] & 0x0f;
     bool is_known = opcode <= 2 || (opcode >= 8 && opcode <= 10);
 
-    if ((r->head[0] & 0x70) != 0 || !is_known || (r->head[1] & 0x80) == 0)
+    if ((r->head[0] & 0x70) != 0 || !is_known || is_masked(r->head) == r->is_client)
         return WEBSOCKET_PROTOCOL;
     if (opcode >= 8)
         return (r->head[0] & 0x80) == 0 || (r->head[1] & 0x7f) > WEBSOCKET_CONTROL_MAX
@@ -92,7 +106,7 @@ static int check_first(const struct websocket_reader *r)
 
 static int begin_frame(struct websocket_reader *r)
 {
-    size_t bytes = head_size(r->head) - 6;
+    size_t bytes = length_size(r->head);
     uint64_t len = bytes == 0 ? r->head[1] & 0x7f : 0;
 
     for (size_t i = 0; i < bytes; i++)
@@ -125,7 +139,7 @@ static bool is_close(const char *data, size_t len)
     return ((status >= 1000 && status <= 1014 && status != 1004 && status != 1005 &&
              status != 1006) ||
             (status >= 3000 && status <= 4999)) &&
-           file_is_utf8(data + 2, len - 2);
+           str_is_utf8(data + 2, len - 2);
 }
 
 /* False: the receiver wants no more. */
@@ -144,7 +158,7 @@ static bool end_frame(struct websocket_reader *r)
     }
     if (!r->is_last)
         return true;
-    if (r->kind == WEBSOCKET_TEXT && !file_is_utf8(buf_str(&r->message), r->message.len))
+    if (r->kind == WEBSOCKET_TEXT && !str_is_utf8(buf_str(&r->message), r->message.len))
         r->failure = WEBSOCKET_NOT_TEXT;
     else
         goes_on = r->on_message(r, r->kind, buf_str(&r->message), r->message.len);
@@ -156,9 +170,15 @@ static bool end_frame(struct websocket_reader *r)
     return goes_on;
 }
 
+static void apply_mask(char *dst, const char *data, size_t len, const unsigned char *mask,
+                       size_t mask_at)
+{
+    for (size_t i = 0; i < len; i++)
+        dst[i] = (char) ((unsigned char) data[i] ^ mask[(mask_at + i) & 3]);
+}
+
 static void take_data(struct websocket_reader *r, const char *data, size_t len)
 {
-    const unsigned char *mask = r->head + head_size(r->head) - 4;
     char *dst = r->control + r->control_len;
 
     if (is_control(r)) {
@@ -171,8 +191,10 @@ static void take_data(struct websocket_reader *r, const char *data, size_t len)
         r->failure = WEBSOCKET_TOO_BIG;
         return;
     }
-    for (size_t i = 0; i < len; i++)
-        dst[i] = (char) ((unsigned char) data[i] ^ mask[(r->mask_at + i) & 3]);
+    if (is_masked(r->head))
+        apply_mask(dst, data, len, r->head + head_size(r->head) - 4, r->mask_at);
+    else
+        memcpy(dst, data, len);
     r->mask_at = (r->mask_at + len) & 3;
     r->left -= len;
 }
@@ -187,7 +209,7 @@ static size_t take_head(struct websocket_reader *r, const char *data, size_t len
     r->head_len += n;
     if (r->head_len == 2 && want == 2)
         r->failure = check_first(r);
-    else if (r->head_len == want)
+    if (r->failure == 0 && r->head_len >= 2 && r->head_len == head_size(r->head))
         r->failure = begin_frame(r);
     return n;
 }
@@ -216,22 +238,42 @@ int websocket_feed(struct websocket_reader *r, const char *data, size_t len)
     return r->failure;
 }
 
-/* --- frames for a client --- */
+/* --- frames of ours --- */
 
-void websocket_put_head(struct buf *out, enum websocket_opcode opcode, size_t len)
+static void put_head(struct buf *out, enum websocket_opcode opcode, size_t len, unsigned mask_bit)
 {
     buf_putc(out, (char) (0x80 | (unsigned) opcode));
     if (len < 126) {
-        buf_putc(out, (char) len);
+        buf_putc(out, (char) (mask_bit | len));
     } else if (len < 65536) {
-        buf_putc(out, 126);
+        buf_putc(out, (char) (mask_bit | 126));
         buf_putc(out, (char) (len >> 8));
         buf_putc(out, (char) len);
     } else {
-        buf_putc(out, 127);
+        buf_putc(out, (char) (mask_bit | 127));
         for (int shift = 56; shift >= 0; shift -= 8)
             buf_putc(out, (char) ((uint64_t) len >> shift));
     }
+}
+
+void websocket_put_head(struct buf *out, enum websocket_opcode opcode, size_t len)
+{
+    put_head(out, opcode, len, 0);
+}
+
+void websocket_put_masked(struct buf *out, enum websocket_opcode opcode, const void *data,
+                          size_t len)
+{
+    unsigned char mask[4];
+
+    rand_secure(mask, sizeof(mask));
+    put_head(out, opcode, len, 0x80);
+    buf_append(out, mask, sizeof(mask));
+    if (!buf_reserve(out, len))
+        return;
+    apply_mask(out->data + out->len, data, len, mask, 0);
+    out->len += len;
+    out->data[out->len] = '\0';
 }
 
 void websocket_put_close(struct buf *out, int status, const char *text)
