@@ -5,8 +5,8 @@ import os
 import subprocess
 import unittest
 
-from engine_case import EngineCase
-from harness import main, wait_until
+from engine_case import EngineCase, engines
+from harness import BIN, main, wait_until
 from oci_case import GROUPS
 
 BOUND = 6 << 20  # 256 open directories
@@ -23,7 +23,8 @@ ORDINARY = "exec 3</tmp 4</place; for i in 1 2 3 4; do sleep 1000 & done; wait"
 
 class Hoard(EngineCase):
     def start(self, host=None, **fields):
-        return self.daemon_on({"default": self.config(host, docker={"kernel_memory": BOUND}, **fields)})
+        return self.daemon_on({"default": self.config(host, docker={"kernel_memory": BOUND}, **fields)},
+                              agent={"path": str(engines.static_agent(BIN))})
 
     def finding(self, daemon):
         found = [f for f in self.get(daemon, "/v1/doctor").json["backends"][0]["findings"]
