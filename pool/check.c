@@ -222,5 +222,7 @@ const char *pool_check(const struct pool *p)
         why = check_threads(p);
     if (why == NULL)
         why = check_waiters(p);
+    if (why == NULL)
+        why = past_check(p);
     return why;
 }

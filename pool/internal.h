@@ -105,11 +105,17 @@ struct pool {
     struct map users;   /* turns by group and user */
     uint64_t turn;      /* grows with every box that is made or given out */
 
-    struct past *past;
-    size_t past_count;
-    size_t past_next;
+    struct past *past; /* room for past_max, as of their owners */
+    size_t past_max;
+    size_t past_count; /* ever used */
+    struct list free_pasts;
     uint64_t past_floor;
     struct map pasts;
+    struct past_owner *past_owners;
+    size_t past_owner_count; /* ever used */
+    struct list free_past_owners;
+    struct map past_owner_map;
+    struct heap past_most;
     struct orphan orphans[POOL_ORPHANS_MAX];
     struct recent recent[POOL_RECENT_MAX];
     size_t recent_next;

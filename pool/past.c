@@ -1,5 +1,7 @@
-/* past.c - how bindings of ids ended, in a bounded ring. An entry that is pushed out raises the
- * floor to its generation, so no generation is used twice. */
+/* past.c - how bindings of ids ended, for a bounded number of them. When there is no more room, the
+ * principal that has the most loses its oldest: so each can count on an equal share, and one that
+ * ends many boxes forgets its own. An entry that is pushed out raises the floor to its generation,
+ * so no generation is used twice. */
 #include <string.h>
 
 #include "base/str.h"
@@ -31,10 +33,71 @@ uint64_t past_next_generation(const struct pool *p, const char *sandbox_id)
     return (e != NULL ? e->generation : p->past_floor) + 1;
 }
 
+/* --- principals --- */
+
+static bool eq_owner(const struct map_node *node, const void *key)
+{
+    return container_of(node, struct past_owner, by_principal)->principal ==
+           *(const uint64_t *) key;
+}
+
+static void rank(struct pool *p, struct past_owner *o)
+{
+    heap_set(&p->past_most, &o->by_count, UINT64_MAX - o->pasts.len);
+}
+
+static struct past_owner *owner_of(struct pool *p, uint64_t principal)
+{
+    struct map_node *n = map_find(&p->past_owner_map, hash_u64(principal), eq_owner, &principal);
+    struct past_owner *o;
+
+    if (n != NULL)
+        return container_of(n, struct past_owner, by_principal);
+    if (!list_is_empty(&p->free_past_owners)) {
+        o = container_of(list_pop_front(&p->free_past_owners), struct past_owner, link);
+    } else {
+        assert(p->past_owner_count < p->past_max); /* each has an entry */
+        o = &p->past_owners[p->past_owner_count++];
+    }
+    o->principal = principal;
+    list_init(&o->pasts);
+    map_insert(&p->past_owner_map, &o->by_principal, hash_u64(principal));
+    return o;
+}
+
+/* --- entries --- */
+
 static void clear(struct pool *p, struct past *e)
 {
+    struct past_owner *o = e->owner;
+
     map_remove(&p->pasts, &e->by_sandbox);
-    memset(e, 0, sizeof(*e));
+    list_remove(&o->pasts, &e->link);
+    list_push_front(&p->free_pasts, &e->link);
+    if (!list_is_empty(&o->pasts)) {
+        rank(p, o);
+        return;
+    }
+    heap_remove(&p->past_most, &o->by_count);
+    map_remove(&p->past_owner_map, &o->by_principal);
+    list_push_front(&p->free_past_owners, &o->link);
+}
+
+static struct past *take_room(struct pool *p)
+{
+    const struct heap_node *most = heap_top(&p->past_most);
+    struct past *oldest;
+
+    if (list_is_empty(&p->free_pasts) && p->past_count < p->past_max)
+        return &p->past[p->past_count++];
+    if (list_is_empty(&p->free_pasts)) {
+        oldest =
+            container_of(list_first(&container_of(most, const struct past_owner, by_count)->pasts),
+                         struct past, link);
+        p->past_floor = MAX_OF(p->past_floor, oldest->generation);
+        clear(p, oldest);
+    }
+    return container_of(list_pop_front(&p->free_pasts), struct past, link);
 }
 
 void past_remember(struct pool *p, const char *sandbox_id, uint64_t generation, enum pool_end end,
@@ -49,17 +112,14 @@ void past_remember(struct pool *p, const char *sandbox_id, uint64_t generation, 
             return;
         clear(p, e);
     }
-    e = &p->past[p->past_next];
-    p->past_next = (p->past_next + 1) % p->past_count;
-    if (e->generation != 0) {
-        p->past_floor = MAX_OF(p->past_floor, e->generation);
-        clear(p, e);
-    }
+    e = take_room(p);
     str_copy_cut(e->sandbox_id, sizeof(e->sandbox_id), sandbox_id);
     e->generation = generation;
     e->end = end;
-    e->principal = principal;
+    e->owner = owner_of(p, principal);
     map_insert(&p->pasts, &e->by_sandbox, hash_str(e->sandbox_id));
+    list_push_back(&e->owner->pasts, &e->link);
+    rank(p, e->owner);
 }
 
 void past_drop(struct pool *p, const char *sandbox_id)
@@ -85,6 +145,44 @@ enum pool_end pool_find_past(const struct pool *p, const char *sandbox_id, uint6
     if (ret_generation != NULL)
         *ret_generation = e->generation;
     if (ret_principal != NULL)
-        *ret_principal = e->principal;
+        *ret_principal = e->owner->principal;
     return e->end;
+}
+
+/* --- all of them --- */
+
+void past_init(struct pool *p, struct past *pasts, struct past_owner *owners, size_t count)
+{
+    p->past = pasts;
+    p->past_owners = owners;
+    p->past_max = count;
+    list_init(&p->free_pasts);
+    list_init(&p->free_past_owners);
+    map_init(&p->pasts, count);
+    map_init(&p->past_owner_map, count);
+    heap_init(&p->past_most, count);
+}
+
+void past_fini(struct pool *p)
+{
+    map_fini(&p->pasts);
+    map_fini(&p->past_owner_map);
+    heap_fini(&p->past_most);
+}
+
+const char *past_check(const struct pool *p)
+{
+    size_t sum = 0;
+
+    for (size_t i = 1; i <= p->past_most.len; i++) {
+        const struct past_owner *o =
+            container_of(p->past_most.nodes[i], const struct past_owner, by_count);
+
+        if (o->pasts.len == 0 || o->by_count.key != UINT64_MAX - o->pasts.len)
+            return "a principal's number of ended bindings is wrong";
+        sum += o->pasts.len;
+    }
+    return sum == p->pasts.len && sum + p->free_pasts.len == p->past_count
+               ? NULL
+               : "ended bindings are lost";
 }

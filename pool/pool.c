@@ -68,6 +68,7 @@ static void init_waiters(struct pool *p)
 struct pool *pool_new(const struct pool_config *config)
 {
     struct pool *p = xcalloc(1, sizeof(*p));
+    size_t past_max;
 
     assert(config->max_boxes > 0 && config->profile_count <= POOL_PROFILES_MAX);
     p->max_boxes = config->max_boxes;
@@ -80,9 +81,9 @@ struct pool *pool_new(const struct pool_config *config)
     rand_seed(&p->rand, config->seed);
     init_slots(p, config->restore_max);
     init_waiters(p);
-    p->past_count = MAX_OF((size_t) p->max_boxes * 4, (size_t) 1024);
-    p->past = xcalloc(p->past_count, sizeof(struct past));
-    map_init(&p->pasts, p->past_count);
+    past_max = MAX_OF((size_t) p->max_boxes * 4, (size_t) 1024);
+    past_init(p, xcalloc(past_max, sizeof(struct past)),
+              xcalloc(past_max, sizeof(struct past_owner)), past_max);
     p->fx_cap = p->slot_count * FX_PER_SLOT + p->waiter_max + POOL_PROFILES_MAX * FX_PER_PROFILE;
     p->fx = xcalloc(p->fx_cap, sizeof(struct fx_rec));
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
@@ -109,9 +110,10 @@ struct pool *pool_free(struct pool *p)
     map_fini(&p->parties);
     map_fini(&p->groups);
     map_fini(&p->users);
-    map_fini(&p->pasts);
+    past_fini(p);
     free(p->fx);
     free(p->past);
+    free(p->past_owners);
     free(p->parties_all);
     free(p->groups_all);
     free(p->turns);

@@ -19,7 +19,7 @@ static void refuse_unbound(struct pool *p, const struct pool_event *ev)
     struct refusal r = {.code = SP_SANDBOX_LOST};
 
     if (past == NULL || !pool_end_is_loss(past->end) ||
-        (past->principal != ev->u.on.principal && !ev->u.on.is_operator)) {
+        (past->owner->principal != ev->u.on.principal && !ev->u.on.is_operator)) {
         refuse(p, ev->req, SP_NOT_FOUND);
         return;
     }

@@ -47,8 +47,10 @@ enum sql_stmt {
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
     SQL_PRUNE_PAST, /* 1 how many of the oldest */
-    SQL_END_OTHER,  /* 1 box, 2 when, 3 the id it has now */
-    SQL_END_STRAY,  /* 1 when */
+    SQL_MAX_SHARED, /* these two: 1 how many, of the principals that have the most */
+    SQL_PRUNE_SHARED,
+    SQL_END_OTHER, /* 1 box, 2 when, 3 the id it has now */
+    SQL_END_STRAY, /* 1 when */
     SQL_STMT_COUNT
 };
 

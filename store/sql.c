@@ -11,6 +11,15 @@
 #define BOX_VALUES \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26"
 
+/* Ended leases, ?1 of them: the oldest, */
+#define OLDEST(column) \
+    "SELECT " column " FROM leases WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1"
+/* or the oldest of the principals that have the most, as the pool forgets them. */
+#define SHARED(column)                                                           \
+    "SELECT " column " FROM (SELECT " column ", ended_ms, row_number() OVER "    \
+    "(PARTITION BY principal ORDER BY ended_ms DESC, sandbox_id DESC) AS place " \
+    "FROM leases WHERE ended_ms > 0) ORDER BY place DESC, ended_ms LIMIT ?1"
+
 static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
@@ -46,10 +55,10 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_SEEK_EVENT] = "SELECT id, at_ms FROM events WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_EVENTS] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_COUNT_PAST] = "SELECT count(*) FROM leases WHERE ended_ms > 0",
-    [SQL_MAX_PAST] = "SELECT max(generation) FROM (SELECT generation FROM leases "
-                     "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
-    [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (SELECT sandbox_id FROM leases "
-                       "WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1)",
+    [SQL_MAX_PAST] = "SELECT max(generation) FROM (" OLDEST("generation") ")",
+    [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (" OLDEST("sandbox_id") ")",
+    [SQL_MAX_SHARED] = "SELECT max(generation) FROM (" SHARED("generation") ")",
+    [SQL_PRUNE_SHARED] = "DELETE FROM leases WHERE sandbox_id IN (" SHARED("sandbox_id") ")",
     [SQL_END_OTHER] = "UPDATE leases SET ended_ms = ?2, end = 'released' WHERE sandbox_id = "
                       "(SELECT sandbox_id FROM boxes WHERE id = ?1 AND sandbox_id <> ?3) "
                       "AND box_id = ?1 AND ended_ms = 0",

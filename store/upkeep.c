@@ -18,6 +18,10 @@
 #define CHUNK_MAX 1024
 #define CHUNKS_IN_A_RUSH 4
 
+/* Ended leases up to which they are removed by principal. That sorts all of them: 50 ms for so many, each time that a
+ * thousand have come. Of more the oldest go. */
+#define SHARED_MAX 32768
+
 static uint64_t chunk_of(uint64_t bound)
 {
     return MIN_OF(MAX_OF(bound / CHUNK_PART, 1), CHUNK_MAX);
@@ -51,22 +55,26 @@ static int raise_floor(struct db *db, uint64_t generation)
     return sql_run(db, SQL_PUT_META);
 }
 
+/* A principal that ends many boxes shall not have those of others forgotten. */
 static int prune_past(struct db *db, uint64_t keep)
 {
+    bool is_shared = keep <= SHARED_MAX;
+    enum sql_stmt highest = is_shared ? SQL_MAX_SHARED : SQL_MAX_PAST;
+    enum sql_stmt remove = is_shared ? SQL_PRUNE_SHARED : SQL_PRUNE_PAST;
     uint64_t count = 0;
     uint64_t generation = 0;
     int rc = sql_run_u64(db, SQL_COUNT_PAST, &count);
 
     if (rc != SQLITE_OK || count <= keep)
         return rc;
-    sql_bind_u64(db, SQL_MAX_PAST, 1, count - keep);
-    rc = sql_run_u64(db, SQL_MAX_PAST, &generation);
+    sql_bind_u64(db, highest, 1, count - keep);
+    rc = sql_run_u64(db, highest, &generation);
     if (rc == SQLITE_OK)
         rc = raise_floor(db, generation);
     if (rc != SQLITE_OK)
         return rc;
-    sql_bind_u64(db, SQL_PRUNE_PAST, 1, count - keep);
-    return sql_run(db, SQL_PRUNE_PAST);
+    sql_bind_u64(db, remove, 1, count - keep);
+    return sql_run(db, remove);
 }
 
 static int prune_once(struct store *s, bool want_events, bool want_past, struct err *err)

@@ -29,6 +29,8 @@
 #define FILES_MAX (4U * 1024 * 1024) /* that are looked at of one box */
 #define LINES_MAX (4U * 1024 * 1024)
 #define TASKS_MAX (64U * 1024)
+#define GROUPS_MAX 1024 /* in that of one box */
+#define GROUPS_DEEP 8
 #define CHUNK (64 * 1024)
 
 /* A table of files (fd -1), or an open file. */
@@ -59,6 +61,7 @@ struct count {
     struct seen *seen; /* in the table that is being looked at */
     size_t seen_count;
     size_t seen_room;
+    unsigned groups;
     char *chunk;
 };
 
@@ -279,21 +282,64 @@ static void look_at_task(struct count *c, int task)
     (void) closedir(files); /* only read */
 }
 
-void hoard_count(const char *tasks, uint64_t max_bytes, struct hoard *ret)
+/* --- control groups --- */
+
+/* A group of version 2 lists its threads in the first, one of version 1 in the second. */
+static FILE *open_list(int group)
 {
-    struct count c = {.max_bytes = max_bytes};
-    FILE *list = fopen(tasks, "re");
+    int fd = openat(group, "cgroup.threads", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        fd = openat(group, "tasks", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? fdopen(fd, "r") : NULL;
+}
+
+static void look_at_tasks(struct count *c, int group)
+{
+    FILE *list = open_list(group);
     int task;
 
-    for (unsigned i = 0; list != NULL && i < TASKS_MAX && !is_enough(&c); i++) {
+    while (list != NULL && c->held.tasks < TASKS_MAX && !is_enough(c)) {
         if (fscanf(list, "%d", &task) != 1)
             break;
-        if (c.chunk == NULL)
-            c.chunk = xcalloc(1, CHUNK);
-        look_at_task(&c, task);
+        if (task <= 0) {
+            c->held.is_unreadable = true; /* of a pid namespace that is not ours */
+            break;
+        }
+        c->held.tasks++;
+        look_at_task(c, task);
     }
     if (list != NULL)
         (void) fclose(list); /* only read */
+}
+
+static void look_at_group(struct count *c, int parent, const char *name, unsigned depth)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *group = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *e;
+    struct stat st;
+
+    if (group == NULL)
+        return; /* gone meanwhile */
+    look_at_tasks(c, fd);
+    if (fstat(fd, &st) == 0 && st.st_nlink > 2) /* else there is none in it */
+        while (!is_enough(c) && (e = readdir(group)) != NULL) {
+            if (e->d_type != DT_DIR || e->d_name[0] == '.')
+                continue;
+            if (depth == GROUPS_DEEP || ++c->groups > GROUPS_MAX)
+                c->held.is_unreadable = true;
+            else
+                look_at_group(c, fd, e->d_name, depth + 1);
+        }
+    (void) closedir(group); /* only read */
+}
+
+void hoard_count(const char *group, uint64_t max_bytes, struct hoard *ret)
+{
+    struct count c = {.max_bytes = max_bytes, .chunk = xcalloc(1, CHUNK)};
+
+    look_at_group(&c, AT_FDCWD, group, 0);
     free(c.tables.all);
     free(c.dirs.all);
     free(c.seen);

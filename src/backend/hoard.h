@@ -13,12 +13,13 @@ struct hoard {
     uint64_t passed;     /* files on their way through Unix sockets, which may be directories */
     uint64_t files;      /* looked at */
     uint64_t lock_lines; /* read; more than `locks` when a process has a file open several times */
+    uint64_t tasks;      /* threads, of which some may have ended meanwhile */
     bool is_unreadable;  /* some processes could not be looked into */
 };
 
-/* On any thread, and it takes a while: some microseconds for each open file. `tasks` is a file that lists the threads
- * of a control group. The count ends early once it is above `max_bytes`. */
-void hoard_count(const char *tasks, uint64_t max_bytes, struct hoard *ret);
+/* On any thread, and it takes a while: some microseconds for each open file. `group` is the directory of a control
+ * group; those in it count, too. The count ends early once it is above `max_bytes`. */
+void hoard_count(const char *group, uint64_t max_bytes, struct hoard *ret);
 /* What all of it takes of the machine's memory, at the most. */
 uint64_t hoard_bytes(const struct hoard *h);
 /* Whether it holds more, or more than can be counted. */

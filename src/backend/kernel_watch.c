@@ -48,15 +48,15 @@ static void arm(struct kernel_watch *w, uint64_t wait_ns)
 
 /* --- on the thread --- */
 
-void kernel_watch_count(struct kernel_watch_look *look, uint64_t box_id, const char *tasks)
+void kernel_watch_count(struct kernel_watch_look *look, uint64_t box_id, const char *group)
 {
     struct over *o = &look->over[look->over_count];
 
     if (look->over_count == OVER_MAX)
         return;
-    hoard_count(tasks, look->max_bytes, &o->held);
+    hoard_count(group, look->max_bytes, &o->held);
     o->box_id = box_id;
-    look->boxes++;
+    look->boxes += o->held.tasks > 0;
     look->is_blind = look->is_blind || o->held.is_unreadable;
     if (hoard_is_over(&o->held, look->max_bytes))
         look->over_count++;
@@ -105,6 +105,8 @@ static void on_counted(struct op *op)
             log_warn("kernel_memory.unreadable",
                      LF_STR("reason", "processes of some boxes cannot be looked into"));
     }
+    if (op->result == SP_OK)
+        w->is_unseen = look->boxes == 0;
     for (unsigned i = 0; i < look->over_count && !w->closing->is_closing; i++) {
         hoard_describe(&look->over[i].held, what, sizeof(what));
         w->on_over(w->ctx, look->over[i].box_id, what);
@@ -165,4 +167,28 @@ void kernel_watch_close(struct kernel_watch *w)
     rt_timer_cancel(&w->loop->rt, &w->timer);
     if (w->meminfo >= 0)
         (void) close(TAKE_FD(w->meminfo)); /* only read */
+}
+
+void kernel_watch_report(const struct kernel_watch *w, struct backend_exam *r, const char *key,
+                         const char *why_not)
+{
+    if (why_not == NULL && w->max_bytes > 0 && w->meminfo < 0)
+        why_not = "/proc/meminfo cannot be read";
+    if (why_not == NULL && w->is_blind)
+        why_not = "its processes cannot be looked into";
+    if (w->max_bytes == 0)
+        backend_report(r, BACKEND_FINDING_WARN, "kernel memory",
+                       "a box can take any amount of the machine's memory by file locks and open "
+                       "directories: %s is 0",
+                       key);
+    else if (why_not != NULL)
+        backend_report(r, BACKEND_FINDING_WARN, "kernel memory",
+                       "a box can take any amount of the machine's memory by file locks and open "
+                       "directories, because %s",
+                       why_not);
+    else
+        backend_report(r, BACKEND_FINDING_OK, "kernel memory",
+                       "a box that holds more than %llu MB of it by file locks and open "
+                       "directories is ended (%s)",
+                       (unsigned long long) (w->max_bytes / (1024 * 1024)), key);
 }

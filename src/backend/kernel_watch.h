@@ -4,6 +4,7 @@
 #ifndef BACKEND_KERNEL_WATCH_H
 #define BACKEND_KERNEL_WATCH_H
 
+#include "backend/backend.h"
 #include "backend/closing.h"
 #include "backend/hoard.h"
 #include "loop/loop.h"
@@ -22,7 +23,8 @@ struct kernel_watch {
     void (*on_over)(void *ctx, uint64_t box_id, const char *what);
 
     int meminfo;        /* -1: not readable */
-    bool is_blind;      /* the last count could not look into all processes */
+    bool is_blind;      /* the last count could not look into all processes, */
+    bool is_unseen;     /* or found none, though there were boxes */
     uint64_t reference; /* bytes of the machine from which on growth is measured */
     uint64_t begun_ns;  /* the last count */
     uint64_t count_ns;  /* when the next is due */
@@ -34,7 +36,11 @@ void kernel_watch_open(struct kernel_watch *w);
 /* When the backend begins to close; a count that runs ends by itself, among the closing's inner operations. */
 void kernel_watch_close(struct kernel_watch *w);
 
-/* `tasks`: a file that lists the threads of the box. */
-void kernel_watch_count(struct kernel_watch_look *look, uint64_t box_id, const char *tasks);
+/* `group`: the directory of the box's control group. */
+void kernel_watch_count(struct kernel_watch_look *look, uint64_t box_id, const char *group);
+
+/* For `sandpool doctor`. `key` is the name of the bound in the configuration; `why_not` NULL, or why nobody counts. */
+void kernel_watch_report(const struct kernel_watch *w, struct backend_exam *r, const char *key,
+                         const char *why_not);
 
 #endif

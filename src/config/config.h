@@ -134,6 +134,7 @@ struct config_profile {
         char gpus[CONFIG_PATH_MAX + 1];    /* "", "all", a number, ids */
         char cap_add[CONFIG_TEXT_MAX + 1]; /* comma separated */
         uint64_t stop_grace_s;             /* 0: killed at once */
+        uint64_t kernel_memory;            /* bytes of one box, outside its limit; 0: no bound */
     } docker;
     struct {
         char provisioner_url[CONFIG_PATH_MAX + 1];

@@ -94,6 +94,11 @@ static const struct config_key keys[] = {
     PROFILE(docker.stop_grace_s, U64, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, 600, "0",
             "Seconds that the processes of a box have to end after a SIGTERM when it is "
             "destroyed. Less than destroy_timeout_s. 0: killed at once."),
+    PROFILE(docker.kernel_memory, SIZE, CONFIG_OF_BACKEND, 0, 64 * GIB, "128M",
+            "How much memory of the machine a box may hold by file locks and open directories, "
+            "which the kernel charges to nobody. A box with more is ended (`kernel_memory`). 128M: "
+            "5461 open directories or 699050 locks. 0: no bound. Not for an engine at tcp://. Of "
+            "several profiles of one engine the first counts."),
 };
 
 const struct config_table config_table_docker = {keys, ARRAY_LEN(keys)};

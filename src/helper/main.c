@@ -60,12 +60,21 @@ struct outcome {
 
 /* --- run --- */
 
+/* Of each process: what the kernel gave by default before 5.16. Pages of files that boxes share are charged to the box
+ * that read them first, and whoever locks them keeps them there. */
+#define LOCKED_MAX (64UL * 1024)
+
 /* Of everything that is started from here on. */
-static int limit_files(const struct plan *p, struct err *err)
+static int set_limits(const struct plan *p, struct err *err)
 {
     struct rlimit none = {0, 0};
     struct rlimit files = {p->max_files, p->max_files};
+    struct rlimit locked;
 
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_max > LOCKED_MAX) {
+        locked = (struct rlimit){LOCKED_MAX, LOCKED_MAX};
+        (void) setrlimit(RLIMIT_MEMLOCK, &locked); /* lowering cannot fail */
+    }
     if (p->max_files == 0)
         return SP_OK;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
@@ -91,7 +100,7 @@ static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
     if (rc == SP_OK)
         rc = guard_listen(p, g, &o->err);
     if (rc == SP_OK)
-        rc = limit_files(p, &o->err);
+        rc = set_limits(p, &o->err);
     if (rc == SP_OK && start_is_stopped())
         rc = err_set(&o->err, SP_CANCELLED, "stopped by a signal");
     if (rc == SP_OK)

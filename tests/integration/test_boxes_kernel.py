@@ -181,6 +181,19 @@ class PerUser(BoxCase):
         table = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
         self.assertLessEqual(hard * 64, max(table // 2, 1024 * 64))
 
+    def test_locked_pages(self):
+        """Those of shared files are charged to the box that read them first."""
+        lock = ("import ctypes, errno, mmap, os, sys\n"
+                "libc = ctypes.CDLL(None, use_errno=True)\n"
+                "libc.mmap.restype = ctypes.c_void_p\n"
+                "fd = os.open(os.path.realpath(sys.executable), os.O_RDONLY)\n"
+                "at = libc.mmap(None, ctypes.c_size_t(1 << 20), 1, 1, fd, ctypes.c_long(0))\n"
+                "for size in (32 << 10, 1 << 20):\n"
+                "    rc = libc.mlock(ctypes.c_void_p(at), ctypes.c_size_t(size))\n"
+                "    print('locked' if rc == 0 else errno.errorcode[ctypes.get_errno()])\n")
+        for user in ({}, {"user": "root"}):
+            self.assertEqual(self.acquire("locks").sh(["python3", "-c", lock], **user).split(), ["locked", "ENOMEM"])
+
 
 @on_this_kernel
 class Neighbours(BoxCase):

@@ -27,8 +27,8 @@ profiles:
 """
 SLOW = os.environ.get("SANDPOOL_TEST_SLOW", "5")  # of the tests of boxes
 ALICE = "runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/$(id -u alice) HOME=/home/alice"
-BOX_TESTS = ("test_boxes_limits", "test_boxes_sockets", "test_boxes_kernel", "test_escape", "test_boxes_kinds",
-             "test_boxes_restart", "test_boxes")  # the longest last
+BOX_TESTS = ("test_boxes_limits", "test_boxes_hoard", "test_boxes_sockets", "test_boxes_kernel", "test_escape",
+             "test_boxes_kinds", "test_boxes_restart", "test_boxes")  # the longest last
 # With runc, by which `./dev test` makes all of its boxes, not all of them again: what the control groups, this kernel
 # and the runtime's own part of a box (namespaces, filter, guard) could make different. Each takes minutes here.
 RUNC_CASES = {"test_boxes_limits": (), "test_boxes_sockets": ("Floods",), "test_boxes_kernel": ("PerUser", "Netlink"),

@@ -2,8 +2,8 @@
  * (net.core.bpf_jit_limit), for the whole machine: when a box has used it up, no engine can load
  * the filter of a new container. The engines' default seccomp profiles allow containers to attach
  * filters to sockets and to load system call filters without a limit. So the agent refuses these
- * calls, and the other socket options and ioctl commands that concern the whole machine
- * (base/sockopts.h, base/ioctls.h). */
+ * calls, the other socket options and ioctl commands that concern the whole machine
+ * (base/sockopts.h, base/ioctls.h), and locks that nobody can count. */
 #include "agent/core/refuse.h"
 
 #include <errno.h>
@@ -27,6 +27,8 @@
 #define OTHER_PRCTL 172
 #define OTHER_IOCTL 54
 #define OTHER_SYNC 36
+#define OTHER_FCNTL 55
+#define OTHER_FCNTL64 221
 #define OTHER_SECCOMP 354
 #define OTHER_SOCKETCALL 102
 #define X32_BIT 0x40000000U
@@ -37,6 +39,8 @@
 #define OTHER_PRCTL 172
 #define OTHER_IOCTL 54
 #define OTHER_SYNC 36
+#define OTHER_FCNTL 55
+#define OTHER_FCNTL64 221
 #define OTHER_SECCOMP 383
 #else
 #error "which system call tables has this architecture?"
@@ -76,9 +80,19 @@
     REFUSE_IF(NATIVE, SYS_ioctl, 1, command, EPERM), \
         REFUSE_IF(OTHER, OTHER_IOCTL, 1, command, EPERM),
 
+/* Locks of an open file (F_OFD_GETLK, SETLK, SETLKW): they have no limit, and stay where nobody can count them
+ * (src/backend/hoard.c). Here the rule decides for all commands: the call is a frequent one. */
+#define REFUSE_LOCKS(table, number)                                                          \
+    LOAD(DATA(arch)), IF_EQUAL(table, 7), LOAD(DATA(nr)), IF_EQUAL(number, 5), LOAD(ARG(1)), \
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~3U), IF_EQUAL(36, 1), FAIL(EINVAL),             \
+        END(SECCOMP_RET_ALLOW)
+
 /* Errors as in a kernel without filters: programs that want to restrict themselves continue
  * without. */
 static const struct sock_filter program[] = {
+    REFUSE_LOCKS(NATIVE, SYS_fcntl),
+    REFUSE_LOCKS(OTHER, OTHER_FCNTL),
+    REFUSE_LOCKS(OTHER, OTHER_FCNTL64),
     SOCKOPTS(REFUSE_IN_BOTH) IOCTLS(REFUSE_COMMAND)
         REFUSE_IF(NATIVE, SYS_prctl, 0, PR_SET_SECCOMP, EINVAL),
     REFUSE_IF(OTHER, OTHER_PRCTL, 0, PR_SET_SECCOMP, EINVAL),

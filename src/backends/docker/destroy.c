@@ -263,6 +263,7 @@ void docker_remove_box(struct docker_box *b)
 
     assert(b->entry.state != BOX_REMOVING && b->entry.state != BOX_MAKING);
     boxes_set(&b->entry, BOX_REMOVING);
+    docker_hoard_remove(b);
     m->docker = d;
     m->box = b;
     m->deadline_ns = rt_after(rt_now(&d->loop->rt), DOCKER_REMOVE_NS + b->grace_s * NS_PER_S);

@@ -27,6 +27,7 @@ static bool free_owner(struct closing *c)
     docker_adopt_free(d);
     docker_remove_group(d);
     boxes_fini(&d->boxes);
+    docker_hoard_fini(d);
     docker_unclaim(d);
     free(d->old);
     free(d);
@@ -62,6 +63,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     if (docker_mount_check(d, NULL) != SP_OK)
         d->base.ops = &mountless_ops;
     boxes_init(&d->boxes, &d->closing, env->config->pool.max_boxes);
+    docker_hoard_open(d, env->config, profile->docker.kernel_memory);
     docker_events_start(d);
     *ret = &d->base;
     return SP_OK;
@@ -72,6 +74,7 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
     struct docker *d = docker_of(backend);
 
     docker_events_stop(d);
+    kernel_watch_close(&d->kernel_watch);
     closing_begin(&d->closing, DOCKER_CLOSE_NS, on_closed, ctx);
     docker_images_cancel(d);
 }

@@ -13,13 +13,16 @@
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
  *   foreign.c containers of other programs         group.c   where relays belong
- *   found.c   a container as the engine shows it */
+ *   found.c   a container as the engine shows it       hoard.c   memory of the kernel that boxes hold */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
+
+#include <pthread.h>
 
 #include "backend/boxes.h"
 #include "backend/call.h"
 #include "backend/gate.h"
+#include "backend/kernel_watch.h"
 #include "backends/docker/docker.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -157,6 +160,7 @@ void docker_prefetch_free(struct docker *d);
 
 struct docker_box {
     struct box_entry entry;
+    struct map_node by_container; /* see hoard.c */
     struct docker *docker;
     char container[DOCKER_CONTAINER_MAX + 1]; /* "": not known */
     char prefix[CONFIG_NAME_MAX + 1];         /* of its names */
@@ -164,6 +168,7 @@ struct docker_box {
     bool has_died;                            /* reported while it was being made */
     bool is_paused;
     bool is_foreign;     /* see foreign.c */
+    bool is_over;        /* ended for what it holds, see hoard.c */
     bool is_known;       /* its row names a container of this engine */
     bool was_never_made; /* the engine does not know it */
     uint64_t oom_ns;     /* when it was last reported to be out of memory */
@@ -319,6 +324,10 @@ struct docker {
     uint64_t bound_count;  /* orders the owners of one box */
     struct docker_ended ended;
     struct docker_events watch;
+    bool has_hoard;
+    pthread_mutex_t hoard_lock; /* of the next */
+    struct map by_container;    /* boxes that are watched by hoard.c */
+    struct kernel_watch kernel_watch;
 };
 
 static inline struct docker *docker_of(struct backend *b)
@@ -411,6 +420,15 @@ void docker_mount_fini(struct docker_mounting *m);
 bool docker_is_other_kernel(const char *runtime);
 /* SP_UNSUPPORTED with the reason, where it can never work. */
 MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
+
+/* hoard.c: ends boxes that hold more than `max_bytes` of memory outside their limit; 0: none. */
+void docker_hoard_open(struct docker *d, const struct config *config, uint64_t max_bytes);
+void docker_hoard_fini(struct docker *d);
+/* A box runs, and its container is known. */
+void docker_hoard_add(struct docker_box *b);
+void docker_hoard_remove(
+    struct docker_box *b); /* before its container is another, or it is dropped */
+void docker_hoard_report(struct backend_exam *r, const struct docker *d);
 
 /* events.c */
 void docker_events_start(struct docker *d);

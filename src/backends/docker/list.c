@@ -52,6 +52,7 @@ static void keep_up(struct docker_list *l, const struct docker_found *f)
         b = docker_box_add(d, f->box.labels.box_id, BOX_RUNNING);
         b->is_foreign = f->box.is_foreign;
         str_copy_cut(b->container, sizeof(b->container), f->box.ref);
+        docker_hoard_add(b);
     }
     if (f->is_running && b->entry.state == BOX_RUNNING) {
         str_copy_cut(b->prefix, sizeof(b->prefix), f->prefix);

@@ -52,6 +52,8 @@ void making_finish(struct making *m, int rc, const struct err *err)
     b->on_death = NULL;
     list_move(&b->entry.joiners, &joined);
     boxes_set(&b->entry, rc == SP_OK ? BOX_RUNNING : BOX_DEAD);
+    if (rc == SP_OK)
+        docker_hoard_add(b);
     b->was_never_made = was_never_made; /* its destroy comes, and needs no engine then */
     if (!list_is_empty(&b->entry.removers))
         docker_remove_box(b);

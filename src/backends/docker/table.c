@@ -25,6 +25,7 @@ struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state 
 
 void docker_box_drop(struct docker_box *b)
 {
+    docker_hoard_remove(b);
     boxes_drop(&b->entry);
     free(b);
 }
@@ -55,7 +56,12 @@ void docker_box_died(struct docker_box *b, const char *reason)
     if (b->entry.state != BOX_RUNNING)
         return; /* our own doing, or reported before */
     boxes_set(&b->entry, BOX_DEAD);
-    if (!b->docker->closing.is_closing && events != NULL && events->on_died != NULL)
+    docker_hoard_remove(b);
+    if (b->docker->closing.is_closing || events == NULL)
+        return;
+    if (b->is_over && events->on_alone != NULL)
+        events->on_alone(events->ctx, b->entry.id, BACKEND_DEATH_KERNEL_MEMORY);
+    else if (events->on_died != NULL)
         events->on_died(events->ctx, b->entry.id, reason);
 }
 

@@ -107,29 +107,6 @@ static void report_fragments(struct backend_exam *r)
                        "in blocks of 4 KB (net.core.high_order_alloc_disable)");
 }
 
-/* Only where boxes have control groups it is known whose a process is. */
-static void report_hoard(struct backend_exam *r, const struct oci *o)
-{
-    const struct kernel_watch *w = &o->kernel_watch;
-
-    if (w->max_bytes == 0)
-        backend_report(r, BACKEND_FINDING_WARN, "kernel memory",
-                       "a box can take any amount of the machine's memory by file locks and open "
-                       "directories: oci.kernel_memory is 0");
-    else if (!o->has_cgroups || w->meminfo < 0 || w->is_blind)
-        backend_report(r, BACKEND_FINDING_WARN, "kernel memory",
-                       "a box can take any amount of the machine's memory by file locks and open "
-                       "directories, because %s",
-                       !o->has_cgroups  ? "without control groups nobody counts them"
-                       : w->meminfo < 0 ? "/proc/meminfo cannot be read"
-                                        : "its processes cannot be looked into");
-    else
-        backend_report(r, BACKEND_FINDING_OK, "kernel memory",
-                       "a box that holds more than %llu MB of it by file locks and open "
-                       "directories is ended (oci.kernel_memory)",
-                       (unsigned long long) (w->max_bytes / (1024 * 1024)));
-}
-
 static void report_machine(struct backend_exam *r, const struct oci *o)
 {
     struct utsname name;
@@ -144,7 +121,8 @@ static void report_machine(struct backend_exam *r, const struct oci *o)
     else
         report_root(r, o);
     report_fragments(r);
-    report_hoard(r, o);
+    kernel_watch_report(&o->kernel_watch, r, "oci.kernel_memory",
+                        o->has_cgroups ? NULL : "without control groups nobody counts them");
     if (str_is_empty(o->allow))
         backend_report(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
     else

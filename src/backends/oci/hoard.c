@@ -30,7 +30,7 @@ static void each_box(void *ctx, struct kernel_watch_look *look)
 {
     const struct oci *o = ctx;
     char parent[OCI_PATH_MAX];
-    char tasks[OCI_PATH_MAX + 64];
+    char group[OCI_PATH_MAX + 64];
     const struct dirent *e;
     uint64_t id;
     DIR *dir;
@@ -40,9 +40,8 @@ static void each_box(void *ctx, struct kernel_watch_look *look)
     while (dir != NULL && (e = readdir(dir)) != NULL) {
         if (!str_parse_hex64(e->d_name, &id))
             continue;
-        (void) snprintf(tasks, sizeof(tasks), "%s/%.16s/%s", parent, e->d_name,
-                        o->is_cgroup_v2 ? "cgroup.threads" : "tasks");
-        kernel_watch_count(look, id, tasks);
+        (void) snprintf(group, sizeof(group), "%s/%.16s", parent, e->d_name);
+        kernel_watch_count(look, id, group);
     }
     if (dir != NULL)
         (void) closedir(dir); /* only read */

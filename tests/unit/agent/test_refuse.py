@@ -115,6 +115,30 @@ if platform.machine() == "x86_64":
 """
 IOCTLS = {"x86_64": 16, "aarch64": 29}
 
+# Locks of an open file, asked for, taken and waited for; locks and commands that programs use.
+LOCKS = r"""
+import ctypes, errno, fcntl, mmap, os, platform, struct, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+f = tempfile.TemporaryFile()
+seen = []
+for command in (36, 37, 38, 1 << 32 | 37):
+    lock = ctypes.create_string_buffer(struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 1, 0))
+    rc = libc.syscall(FCNTL, f.fileno(), ctypes.c_long(command), lock)
+    seen.append("done" if rc == 0 else errno.errorcode[ctypes.get_errno()])
+fcntl.lockf(f, fcntl.LOCK_EX, 1, 10)
+fcntl.flock(f, fcntl.LOCK_EX)
+os.close(fcntl.fcntl(f, 1030, 0)), fcntl.fcntl(f, fcntl.F_GETFL)
+if platform.machine() == "x86_64":
+    page = mmap.mmap(-1, 4096, prot=7)
+    # eax, ebx, ecx from the arguments, edx 0: of the 32-bit table, whose lock is at address 0
+    page.write(bytes.fromhex("5389f889f389d131d2cd805bc3"))
+    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(
+        ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    seen += [errno.errorcode[-call(number, f.fileno(), 37)] for number in (55, 221)]
+print(*seen)
+"""
+FCNTLS = {"x86_64": 72, "aarch64": 25}
+
 
 @unittest.skipUnless(platform.machine() in NUMBERS and shutil.which("python3"), "no numbers of calls for this machine")
 class Refuse(AgentTest):
@@ -159,6 +183,15 @@ class Refuse(AgentTest):
         self.assertEqual(lines[2], free[2])
         for mine, theirs in zip(lines[3:], free[3:], strict=True):
             self.assertIn((mine, theirs), [("left", "written"), ("unknown", "unknown")])
+
+    def test_locks_that_cannot_be_counted(self):
+        argv = ["python3", "-c", LOCKS.replace("FCNTL", str(FCNTLS[platform.machine()]), 1)]
+        free = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        pid = self.start(argv=argv)
+        self.assertEqual(self.wait(pid)["outcome"], "exited")
+        lines = self.process(pid, "/output").body.decode().split()
+        self.assertEqual(set(lines), {"EINVAL"}, lines)
+        self.assertEqual(free[:4], ["done"] * 4)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ void conformance_destroy_of_nothing(void **state)
     struct backend_labels labels = {.box_id = 0x1122334455667788ULL};
     struct backend_create r;
 
-    str_copy_cut(labels.instance, sizeof(labels.instance), "rig");
+    str_copy_cut(labels.instance, sizeof(labels.instance), rig_instance());
     assert_int_equal(rig_destroy(rig, rig->backend, &labels), SP_OK);
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
     assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
@@ -152,7 +152,7 @@ void conformance_bind_of_nothing(void **state)
 
     if (!rig->backend->ops->can_bind)
         skip();
-    str_copy_cut(box.labels.instance, sizeof(box.labels.instance), "rig");
+    str_copy_cut(box.labels.instance, sizeof(box.labels.instance), rig_instance());
     assert_int_equal(rig_bind(rig, &box), SP_NOT_FOUND);
     assert_int_equal(count_boxes(rig), 0);
 }
@@ -353,7 +353,7 @@ void conformance_update_that_ends_early(void **state)
     rig_close_backend(rig, rig->backend);
     assert_int_equal(rig->pending, 0);
     assert_true(update.op.result == SP_CANCELLED || update.op.result == SP_OK);
-    rig->backend = rig_open_other(rig, "rig");
+    rig->backend = rig_open_other(rig, rig_instance());
     assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
 }
 
@@ -402,7 +402,7 @@ void conformance_close_in_flight(void **state)
     backend_list_fini(&list);
 
     /* A new one finds what is left and removes it. */
-    rig->backend = rig_open_other(rig, "rig");
+    rig->backend = rig_open_other(rig, rig_instance());
     for (size_t i = 0; i < ARRAY_LEN(r); i++)
         assert_int_equal(rig_destroy(rig, rig->backend, &r[i].labels), SP_OK);
     assert_int_equal(count_boxes(rig), 0);

@@ -78,12 +78,24 @@ static struct backend *open_backend(struct rig *rig, const char *instance)
     return b;
 }
 
+const char *rig_instance(void)
+{
+    static char name[24];
+    uint64_t number;
+
+    if (name[0] == '\0') {
+        rand_secure(&number, sizeof(number));
+        (void) snprintf(name, sizeof(name), "rig-%016llx", (unsigned long long) number);
+    }
+    return name;
+}
+
 void rig_open(struct rig *rig)
 {
     rig->events = (struct backend_events){.ctx = rig, .on_died = on_died, .on_resync = on_resync};
     assert_int_equal(loop_init(&rig->loop, NULL), SP_OK);
     assert_int_equal(httpc_new(&rig->loop, &http_limits, &rig->http, NULL), SP_OK);
-    rig->backend = open_backend(rig, "rig");
+    rig->backend = open_backend(rig, rig_instance());
 }
 
 struct backend *rig_open_other(struct rig *rig, const char *instance)
@@ -216,7 +228,7 @@ void rig_start_create(struct rig *rig, struct backend_create *r,
     r->profile = profile;
     r->labels.box_id = id;
     r->labels.spec_hash = 0xfedcba9876543210ULL;
-    str_copy_cut(r->labels.instance, sizeof(r->labels.instance), "rig");
+    str_copy_cut(r->labels.instance, sizeof(r->labels.instance), rig_instance());
     str_copy_cut(r->labels.profile, sizeof(r->labels.profile), profile->name);
     (void) snprintf(r->token, sizeof(r->token), "token-%016llx", (unsigned long long) id);
     begin_call(rig);

@@ -34,6 +34,8 @@ struct rig {
     bool is_paused;
 };
 
+/* Of the backend that rig_open() opens: control groups are named after it, so each run has a name of its own. */
+const char *rig_instance(void);
 void rig_open(struct rig *rig);
 /* Closes the backend if it is open, then everything else; asserts that nothing is left. */
 void rig_close(struct rig *rig);

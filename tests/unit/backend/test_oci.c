@@ -105,12 +105,14 @@ static void remove_dir(const char *dir)
 static int tear_down(void **state)
 {
     struct oci_rig *h = oci_rig_of(*state);
+    char groups[128];
 
     (void) rig_is_listed(&h->rig, 0); /* a look also removes what is dead */
     rig_close(&h->rig);
     assert_int_equal(count_entries(h->dir, "/oci/boxes"), 0);
     assert_int_equal(count_entries(h->dir, "/oci/run-runc"), 0);
-    assert_int_equal(count_entries("/sys/fs/cgroup/memory/sandpool-rig", ""), 0);
+    (void) snprintf(groups, sizeof(groups), "/sys/fs/cgroup/memory/sandpool-%s", rig_instance());
+    assert_int_equal(count_entries(groups, ""), 0);
     remove_dir(h->dir);
     h->config = config_free(h->config);
     test_free(h);
@@ -130,7 +132,7 @@ static void test_same_name_elsewhere(void **state)
     assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
     assert_non_null(mkdtemp(dir));
     rig->state_dir = dir;
-    other = rig_open_other(rig, "rig");
+    other = rig_open_other(rig, rig_instance());
     rig->state_dir = own;
     assert_int_equal(rig_list(rig, other, r.labels.box_id, NULL, &is_listed), 0);
     rig_close_backend(rig, other); /* waits for what it removes */

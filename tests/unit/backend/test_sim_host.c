@@ -192,7 +192,7 @@ static void test_box_outlives_its_client(void **state)
     rig_pause(rig, 30);
     rig_close_backend(rig, rig->backend);
     assert_int_equal(r.op.result, SP_CANCELLED);
-    rig->backend = rig_open_other(rig, "rig");
+    rig->backend = rig_open_other(rig, rig_instance());
     assert_true(rig_is_listed(rig, r.labels.box_id));
 }
 
@@ -259,7 +259,7 @@ static void test_long_socket_path_is_refused(void **state)
     struct rig *rig = *state;
     const struct backend_env env = {.loop = &rig->loop,
                                     .http = rig->http,
-                                    .instance = "rig",
+                                    .instance = rig_instance(),
                                     .state_dir = "/nonexistent",
                                     .events = &rig->events};
     struct config_profile profile = rig->profile;

@@ -164,7 +164,7 @@ size_t bench_count(struct rig *rig)
 void bench_reopen(struct rig *rig)
 {
     rig_close_backend(rig, rig->backend);
-    rig->backend = rig_open_other(rig, "rig");
+    rig->backend = rig_open_other(rig, rig_instance());
 }
 
 int bench_set_up(void **state)

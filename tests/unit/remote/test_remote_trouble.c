@@ -330,7 +330,7 @@ static void test_restart(void **state)
     bench_reopen(rig);
     assert_int_equal(rig_list(rig, rig->backend, own.labels.box_id, &listed, &is_listed), 3);
     assert_true(is_listed);
-    assert_string_equal(listed.labels.instance, "rig");
+    assert_string_equal(listed.labels.instance, rig_instance());
     assert_string_equal(listed.labels.profile, ""); /* nobody knows: it is nobody's any more */
     assert_string_equal(listed.ref, own.box.ref);
     assert_false(rig_is_listed(rig, r.labels.box_id));

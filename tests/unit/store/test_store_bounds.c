@@ -83,6 +83,38 @@ static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
     assert_true(image.floor == 1000);
 }
 
+/* One principal ends many boxes after another ended a few. */
+static void test_past_leases_are_bounded_by_principal(void **state)
+{
+    struct fixture *f = *state;
+    struct image image;
+
+    f->config.past_max = 32;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 200; i++) {
+        char id[16];
+        struct put lease;
+        struct put gone;
+        struct put forget = put_forget(i);
+
+        (void) snprintf(id, sizeof(id), "s%03u", (unsigned) i);
+        lease = put_lease(i, id, i == 30 ? 1000 : i);
+        lease.w.u.box.principal = i <= 10 ? 1 : 2;
+        gone = put_deleting(i, id, "died");
+        rt_advance(&f->rt, NS_PER_MS);
+        assert_int_equal(fixture_write(f, &lease), SP_OK);
+        assert_int_equal(fixture_write(f, &gone), SP_OK);
+        assert_int_equal(fixture_write(f, &forget), SP_OK);
+    }
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 32);
+    assert_string_equal(image.past_ids[0], "s001");
+    assert_string_equal(image.past_ids[9], "s010");
+    assert_string_equal(image.past_ids[10], "s179");
+    assert_string_equal(image.past_ids[31], "s200");
+    assert_true(image.floor == 1000);
+}
+
 static int count_leases(struct fixture *f)
 {
     sqlite3 *db = NULL;
@@ -261,6 +293,7 @@ int main(void)
         TEST(test_the_queue_is_bounded),
         TEST(test_events_are_bounded),
         TEST(test_past_leases_are_bounded_and_leave_a_floor),
+        TEST(test_past_leases_are_bounded_by_principal),
         TEST(test_undone_leases_are_bounded),
         TEST(test_boxes_that_are_gone_are_kept_and_bounded),
         TEST(test_the_log_is_emptied_in_a_pause),
