@@ -76,7 +76,6 @@ static void on_gone(void *ctx)
 
 static void refuse(struct tunnel *t, int status, const char *text)
 {
-    http_close_after(t->ex);
     t->owner.refuse(t->ex, status, 0, text);
     t->ex = NULL;
     tunnel_free(t);
@@ -169,7 +168,6 @@ static void pass_answer(struct tunnel *t)
 {
     struct tunnel_answer *a = &t->answer;
 
-    http_close_after(t->ex);
     tunnel_add_headers(a, t->ex, false);
     http_reply(t->ex, a->status, NULL, buf_str(&a->body), a->body.len);
     t->ex = NULL;
@@ -182,7 +180,6 @@ static void refuse_port(struct tunnel *t)
     int status = t->answer.status;
 
     if (status == 502) {
-        http_close_after(t->ex);
         http_reply_error(t->ex, SP_PORT_CLOSED, sp_error_info(SP_PORT_CLOSED)->text, 0);
         t->ex = NULL;
         tunnel_free(t);
