@@ -282,6 +282,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->free_writes);
     list_init(&e->late_events);
     list_init(&e->note_list);
+    list_init(&e->watchers);
     list_init(&e->probes);
     list_init(&e->uses);
     list_init(&e->bind_list);
