@@ -22,7 +22,6 @@ enum {
     BODY_HIGH = 128 * 1024,
     HEAD_MAX = 1024 * 1024, /* what the server lets in is less */
     HOPS_MAX = 1024,        /* of names in Connection */
-    CONNECT_MS = 5000,
 };
 
 /* --- how many --- */
@@ -38,8 +37,10 @@ static void count(struct passage *g, int delta)
         g->caller->count++;
         p->passages++;
         list_push_back(&g->box->passages, &g->link);
+        list_push_back(&g->caller->passages, &g->caller_link);
     } else {
         list_remove(&g->box->passages, &g->link);
+        list_remove(&g->caller->passages, &g->caller_link);
         proxy_load_put(&p->boxes, g->box);
         proxy_load_put(&p->callers, g->caller);
         p->passages--;
@@ -47,8 +48,6 @@ static void count(struct passage *g, int delta)
     if (!p->is_leaving) /* else nobody is left to be notified */
         p->config.on_use(p->config.ctx, box, delta);
 }
-
-static void on_http_closed(void *ctx);
 
 void passage_free(struct passage *g)
 {
@@ -63,7 +62,7 @@ void passage_free(struct passage *g)
     buf_fini(&g->tunnel);
     free(g);
     if (p->is_leaving && p->passages == 0)
-        httpc_close(p->http, on_http_closed, p);
+        proxy_end(p);
 }
 
 /* --- standing still --- */
@@ -246,7 +245,7 @@ static void on_answer(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    if (g->ex != NULL && !g->is_no_answer && !g->is_foreign)
+    if (g->ex != NULL && g->cut == 0 && !g->is_no_answer && !g->is_foreign)
         pass_answer(g, false);
 }
 
@@ -311,6 +310,8 @@ static void on_body(struct http_exchange *ex, const char *data, size_t len)
     struct passage *g = http_ctx(ex);
 
     moved(g);
+    if (g->cut != 0)
+        return; /* none of it reaches the box */
     if (httpc_body_write(&g->up, data, len) > BODY_HIGH)
         http_body_pause(ex);
 }
@@ -398,10 +399,12 @@ static void on_tunnel_over(void *ctx)
 
 static void start_tunnel(struct passage *g, const struct box_proxy_to *to)
 {
-    struct tunnel_owner owner = {
-        .ctx = g, .refuse = g->p->config.refuse, .on_over = on_tunnel_over};
+    struct tunnel_owner owner = {.ctx = g,
+                                 .refuse = g->p->config.refuse,
+                                 .refuse_loss = g->p->config.refuse_loss,
+                                 .on_over = on_tunnel_over};
 
-    tunnel_start(g->p->config.loop, g->ex, to, g->idle_ns, &owner);
+    tunnel_start(g->p->config.loop, g->ex, to, g->idle_ns, &owner, &g->upgrade);
 }
 
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
@@ -438,59 +441,4 @@ void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
     }
     count(g, 1); /* what `to` points to may be gone from here on */
     start(g);
-}
-
-int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret, struct err *err)
-{
-    struct httpc_limits limits = {.connections = config->connections,
-                                  .connections_per_host = config->connections,
-                                  .connect_timeout_ms = CONNECT_MS};
-    struct box_proxy *p = xcalloc(1, sizeof(*p));
-    int r = httpc_new(config->loop, &limits, &p->http, err);
-
-    if (r != SP_OK) {
-        free(p);
-        return r;
-    }
-    p->config = *config;
-    list_init(&p->judged);
-    map_init(&p->boxes, 256);
-    map_init(&p->callers, 256);
-    *ret = p;
-    return SP_OK;
-}
-
-static void on_http_closed(void *ctx)
-{
-    struct box_proxy *p = ctx;
-    void (*on_closed)(void *) = p->on_closed;
-    void *closed_ctx = p->closed_ctx;
-
-    map_fini(&p->boxes);
-    map_fini(&p->callers);
-    free(p);
-    on_closed(closed_ctx);
-}
-
-void box_proxy_close(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx)
-{
-    p->on_closed = on_closed;
-    p->closed_ctx = ctx;
-    proxy_loss_stop(p);
-    httpc_close(p->http, on_http_closed, p);
-}
-
-void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ctx)
-{
-    p->on_closed = on_closed;
-    p->closed_ctx = ctx;
-    p->is_leaving = true;
-    proxy_loss_stop(p);
-    if (p->passages == 0)
-        httpc_close(p->http, on_http_closed, p);
-}
-
-struct httpc *box_proxy_http(struct box_proxy *p)
-{
-    return p->http;
 }

@@ -23,13 +23,14 @@ struct box_proxy_config {
     void (*refuse)(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text);
     /* Answers when the agent refused the way to a port, with this status. Only for requests with a port. */
     void (*refuse_port)(struct http_exchange *ex, uint16_t port, int status);
-    /* All three, or NULL: then a broken connection is answered by refuse() like other trouble.
+    /* Answers a request that was cut, or whose connection to the box broke, when no answer has begun. `code` is an error
+     * of the table: SP_SANDBOX_LOST, SP_TRANSPORT_LOST and what box_proxy_cut() was given. */
+    void (*refuse_loss)(struct http_exchange *ex, int code, const char *reason);
+    /* Both, or NULL: then a broken connection is answered by refuse() like other trouble.
      * Find out what became of the box and call box_proxy_judged(), also from inside. */
     void (*ask_loss)(void *ctx, struct box_proxy_loss *loss);
     /* Nobody wants to know any more: no call of box_proxy_judged() from here on. */
     void (*drop_loss)(void *ctx, struct box_proxy_loss *loss);
-    /* Answers when no answer has begun. */
-    void (*refuse_loss)(struct http_exchange *ex, bool is_lost, const char *reason);
 };
 
 struct box_proxy_limits {
@@ -61,10 +62,16 @@ void box_proxy_leave(struct box_proxy *p, void (*on_closed)(void *ctx), void *ct
 /* For a handler of a route with HTTP_STREAM. Answers in any case; `to` is read during the call only. */
 void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
                     const struct box_proxy_limits *limits, const struct box_proxy_to *to);
-/* What became of the box: it is gone, or it lives and only the connection broke. */
-void box_proxy_judged(struct box_proxy_loss *loss, bool is_lost, const char *reason);
-/* The box is gone: its requests end with that at once, whatever their connections do. */
-void box_proxy_cut(struct box_proxy *p, uint64_t box, const char *reason);
+/* What became of the box: it is gone (SP_SANDBOX_LOST), or it lives and only the connection broke (SP_TRANSPORT_LOST). */
+void box_proxy_judged(struct box_proxy_loss *loss, int code, const char *reason);
+/* Its callers have this box no longer: its requests end with that at once, whatever their connections do. A stream of
+ * events gets its last one, connections that have become something else are closed. */
+void box_proxy_cut(struct box_proxy *p, uint64_t box, int code, const char *reason);
+/* The same for one caller, who may have lost the right to some of its requests: those of which `may_go_on` says so, and
+ * NULL says it of none, go on. */
+void box_proxy_cut_caller(struct box_proxy *p, uint64_t caller,
+                          bool (*may_go_on)(void *ctx, struct http_exchange *ex, uint64_t box),
+                          void *ctx, int code, const char *reason);
 /* How many requests there are: in all, to the box, of the caller. */
 struct box_proxy_counts {
     uint64_t all;

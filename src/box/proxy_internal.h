@@ -7,6 +7,7 @@
 #include "box/proxy.h"
 #include "box/proxy_events.h"
 #include "box/proxy_load.h"
+#include "box/tunnel.h"
 #include "loop/httpc.h"
 
 enum { PROXY_HEADERS_MAX = 128, PROXY_REASON_MAX = 160 };
@@ -17,6 +18,7 @@ struct box_proxy {
     struct map boxes;   /* struct proxy_load: those with requests */
     struct map callers; /* likewise */
     uint64_t passages;  /* those requests */
+    uint64_t rounds;    /* of box_proxy_cut_caller() */
     struct list judged; /* of them: those that wait for what became of their box */
     bool is_leaving;    /* closes itself after the last */
     bool is_closing;
@@ -31,6 +33,9 @@ struct passage {
     struct proxy_load *box;
     struct proxy_load *caller;
     struct list_node link; /* of the box's */
+    struct list_node caller_link;
+    struct tunnel *upgrade; /* NULL: none */
+    uint64_t round;         /* the last that looked at it */
     struct rt_timer timer;
     uint64_t moved_ns; /* when something last came from either side */
     uint64_t idle_ns;
@@ -53,11 +58,14 @@ struct passage {
     bool is_foreign;   /* what answers is no agent of ours */
     bool is_torn;      /* a part of an event has been passed on */
     bool has_end;      /* the event `end` has */
-    bool is_cut;       /* its box is gone: `reason` */
+    int cut;           /* its caller has the box no longer: why, and `reason`; 0: it has */
 };
 
 /* proxy.c */
 void passage_free(struct passage *g);
+
+/* proxy_life.c: nothing runs any more, or what does is to be cancelled; frees it. */
+void proxy_end(struct box_proxy *p);
 
 /* proxy_request.c: false when something in it has no place in a request. */
 bool proxy_make_request(struct passage *g, const struct box_proxy_to *to);

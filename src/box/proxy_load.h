@@ -9,7 +9,7 @@ struct proxy_load {
     struct map_node node;
     uint64_t key;
     unsigned count;
-    struct list passages; /* of a box: those requests */
+    struct list passages; /* those requests */
 };
 
 /* NULL: none. */

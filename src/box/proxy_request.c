@@ -1,23 +1,11 @@
 /* proxy_request.c - the request as the box gets it: where it goes and with which headers. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/str.h"
 #include "box/proxy_head.h"
+#include "box/proxy_headers.h"
 #include "box/proxy_internal.h"
-
-static bool is_named_by_client(struct http_exchange *ex, const char *name)
-{
-    const char *other;
-    const char *value;
-
-    for (unsigned i = 0; http_header_at(ex, i, &other, &value); i++) {
-        if (strcasecmp(other, "Connection") == 0 && proxy_names(value, name))
-            return true;
-    }
-    return false;
-}
 
 /* libcurl leaves a header without a value out when it ends with a colon. */
 static void put_header(struct buf *text, const char *name, const char *value)
@@ -27,48 +15,13 @@ static void put_header(struct buf *text, const char *name, const char *value)
     buf_append(text, value, strlen(value) + 1);
 }
 
-/* The program behind a port gets what its callers say of themselves, also who they are to it: on a Unix socket that
- * is not meant for the daemon. */
-static bool passes(const struct passage *g, const char *name)
-{
-    if (is_named_by_client(g->ex, name))
-        return false;
-    if (g->port == 0)
-        return proxy_passes_request(name);
-    return proxy_passes_to_port(name, !http_peer(g->ex)->is_tcp);
-}
-
-/* Where the box's own token goes: to its agent, never to a program behind a port. */
-static void put_own_headers(struct passage *g, const struct box_proxy_to *to)
-{
-    const char *host = http_header(g->ex, "Host");
-
-    if (g->port == 0 && !str_is_empty(to->token)) {
-        buf_puts(&g->text, "Authorization: Bearer ");
-        buf_append(&g->text, to->token, strlen(to->token) + 1);
-    }
-    if (g->port == 0)
-        return;
-    put_header(&g->text, "X-Forwarded-Proto", "http");
-    if (!str_is_empty(host))
-        put_header(&g->text, "X-Forwarded-Host", host);
-    if (to->prefix != NULL)
-        put_header(&g->text, "X-Forwarded-Prefix", to->prefix);
-}
-
 static bool make_headers(struct passage *g, const struct box_proxy_to *to)
 {
-    const char *name;
-    const char *value;
     unsigned n = 0;
 
-    for (unsigned i = 0; http_header_at(g->ex, i, &name, &value); i++) {
-        if (passes(g, name))
-            put_header(&g->text, name, value);
-    }
+    proxy_put_headers(g->ex, to, put_header, &g->text);
     if (http_header(g->ex, "Accept") == NULL)
         buf_append(&g->text, "Accept:", sizeof("Accept:")); /* or libcurl makes one up */
-    put_own_headers(g, to);
     if (buf_failed(&g->text))
         return false;
     for (size_t at = 0; at < g->text.len && n < PROXY_HEADERS_MAX;

@@ -76,10 +76,25 @@ static void on_gone(void *ctx)
 
 static void refuse(struct tunnel *t, int status, const char *text)
 {
-    http_close_after(t->ex);
     t->owner.refuse(t->ex, status, 0, text);
     t->ex = NULL;
     tunnel_free(t);
+}
+
+struct http_exchange *tunnel_exchange(const struct tunnel *t)
+{
+    return t->ex;
+}
+
+void tunnel_cut(struct tunnel *t, int code, const char *reason)
+{
+    if (t->ex == NULL) /* its client was faster */
+        return;
+    if (t->phase == PHASE_OPEN)
+        http_abort(t->ex);
+    else
+        t->owner.refuse_loss(t->ex, code, reason);
+    on_gone(t);
 }
 
 /* --- open --- */
@@ -169,7 +184,6 @@ static void pass_answer(struct tunnel *t)
 {
     struct tunnel_answer *a = &t->answer;
 
-    http_close_after(t->ex);
     tunnel_add_headers(a, t->ex, false);
     http_reply(t->ex, a->status, NULL, buf_str(&a->body), a->body.len);
     t->ex = NULL;
@@ -182,7 +196,6 @@ static void refuse_port(struct tunnel *t)
     int status = t->answer.status;
 
     if (status == 502) {
-        http_close_after(t->ex);
         http_reply_error(t->ex, SP_PORT_CLOSED, sp_error_info(SP_PORT_CLOSED)->text, 0);
         t->ex = NULL;
         tunnel_free(t);
@@ -387,23 +400,23 @@ static bool make_requests(struct tunnel *t, const struct box_proxy_to *to)
         return false;
     }
     if (to->port == 0) {
-        tunnel_put_request(&t->ask, t->ex, buf_str(&path), a->authority, a->authority_len,
-                           to->token);
+        tunnel_put_request(&t->ask, t->ex, to, buf_str(&path), a->authority, a->authority_len);
     } else {
         put_ask_port(&t->ask_port, to->port, to->token);
         (void) snprintf(host, sizeof(host), "127.0.0.1:%u", (unsigned) to->port);
         if (!to->want_tcp || strcasecmp(http_upgrade_wanted(t->ex), "tcp") != 0)
-            tunnel_put_request(&t->ask, t->ex, buf_str(&path), host, strlen(host), "");
+            tunnel_put_request(&t->ask, t->ex, to, buf_str(&path), host, strlen(host));
     }
     buf_fini(&path);
     return !buf_failed(&t->ask) && !buf_failed(&t->ask_port);
 }
 
 void tunnel_start(struct loop *l, struct http_exchange *ex, const struct box_proxy_to *to,
-                  uint64_t idle_ns, const struct tunnel_owner *owner)
+                  uint64_t idle_ns, const struct tunnel_owner *owner, struct tunnel **ret)
 {
     struct tunnel *t = xcalloc(1, sizeof(*t));
 
+    *ret = t;
     t->loop = l;
     t->ex = ex;
     t->owner = *owner;

@@ -7,11 +7,15 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
+struct tunnel;
+
 struct tunnel_owner {
     void *ctx;
     /* Answers what cannot be passed on, as box_proxy_config.refuse. */
     void (*refuse)(struct http_exchange *ex, int status, uint64_t retry_after_ms, const char *text);
-    /* Once, and the last: nothing is left of it. May come from inside tunnel_start(). */
+    /* Answers one that was cut before it was open, as box_proxy_config.refuse_loss. */
+    void (*refuse_loss)(struct http_exchange *ex, int code, const char *reason);
+    /* Once, and the last: nothing is left of it. May come from inside tunnel_start() and tunnel_cut(). */
     void (*on_over)(void *ctx);
 };
 
@@ -19,8 +23,12 @@ struct tunnel_owner {
  * HTTP/1.1 like others. */
 bool tunnel_is_wanted(const struct http_exchange *ex);
 /* `to` is read during the call only. Answers in any case, and ends with the exchange; one that stands still for longer than
- * `idle_ns` is closed. */
+ * `idle_ns` is closed. `*ret` is set first, and valid until on_over(). */
 void tunnel_start(struct loop *l, struct http_exchange *ex, const struct box_proxy_to *to,
-                  uint64_t idle_ns, const struct tunnel_owner *owner);
+                  uint64_t idle_ns, const struct tunnel_owner *owner, struct tunnel **ret);
+/* NULL: its client has gone. */
+struct http_exchange *tunnel_exchange(const struct tunnel *t);
+/* Ends it now, whatever its two connections do. */
+void tunnel_cut(struct tunnel *t, int code, const char *reason);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/str.h"
 #include "box/proxy_head.h"
+#include "box/proxy_headers.h"
 
 enum { LINE_MAX_BYTES = 1024 /* of a chunk's size and extensions, and of trailers */ };
 
@@ -51,18 +52,6 @@ bool tunnel_read_url(const char *url, struct tunnel_address *ret)
     return true;
 }
 
-static bool is_named_by_client(const struct http_exchange *ex, const char *name)
-{
-    const char *other;
-    const char *value;
-
-    for (unsigned i = 0; http_header_at(ex, i, &other, &value); i++) {
-        if (strcasecmp(other, "Connection") == 0 && proxy_names(value, name))
-            return true;
-    }
-    return false;
-}
-
 static void put_header(struct buf *out, const char *name, const char *value)
 {
     buf_puts(out, name);
@@ -71,27 +60,17 @@ static void put_header(struct buf *out, const char *name, const char *value)
     buf_puts(out, "\r\n");
 }
 
-void tunnel_put_request(struct buf *out, const struct http_exchange *ex, const char *path,
-                        const char *host, size_t host_len, const char *token)
+void tunnel_put_request(struct buf *out, const struct http_exchange *ex,
+                        const struct box_proxy_to *to, const char *path, const char *host,
+                        size_t host_len)
 {
-    const char *name;
-    const char *value;
-
     buf_puts(out, http_method_text(ex));
     buf_putc(out, ' ');
     buf_puts(out, path);
     buf_puts(out, " HTTP/1.1\r\nHost: ");
     buf_append(out, host, host_len);
     buf_puts(out, "\r\n");
-    for (unsigned i = 0; http_header_at(ex, i, &name, &value); i++) {
-        if (proxy_passes_request(name) && !is_named_by_client(ex, name))
-            put_header(out, name, value);
-    }
-    if (!str_is_empty(token)) {
-        buf_puts(out, "Authorization: Bearer ");
-        buf_puts(out, token);
-        buf_puts(out, "\r\n");
-    }
+    proxy_put_headers(ex, to, put_header, out);
     put_header(out, "Connection", "Upgrade");
     put_header(out, "Upgrade", http_upgrade_wanted(ex));
     buf_puts(out, "\r\n");

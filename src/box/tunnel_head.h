@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "box/proxy.h"
 #include "http/http.h"
 #include "loop/resolve.h"
 
@@ -26,10 +27,10 @@ struct tunnel_address {
 
 bool tunnel_read_url(const char *url, struct tunnel_address *ret);
 
-/* Request line and headers for the box: those of `ex` that may pass, `host`, the upgrade, and `token` as Authorization
- * unless it is "". */
-void tunnel_put_request(struct buf *out, const struct http_exchange *ex, const char *path,
-                        const char *host, size_t host_len, const char *token);
+/* Request line and headers for the box: those of proxy_put_headers(), `host` and the upgrade. */
+void tunnel_put_request(struct buf *out, const struct http_exchange *ex,
+                        const struct box_proxy_to *to, const char *path, const char *host,
+                        size_t host_len);
 
 enum tunnel_state {
     TUNNEL_MORE,

@@ -159,6 +159,16 @@ void run_output_follow(struct run *r)
         follow(r, &r->streams[i]);
 }
 
+/* A daemon that was replaced closes the connection behind the output. Then the end of the output is looked for again, on
+ * a new one, and the question follows. */
+static void ask_again(struct run *r, const struct sp_failure *f)
+{
+    if (try_again(r, &r->streams[RUN_STDOUT], f->code))
+        r->phase = RUN_FOLLOWING;
+    else
+        run_fail(r, f);
+}
+
 /* All has come: how did it end? */
 static void ask(struct run *r)
 {
@@ -174,7 +184,7 @@ static void ask(struct run *r)
     r->phase = RUN_ASKING;
     r->call_deadline_ms = run_now_ms() + RUN_CALL_MS;
     if (sp_box_begin(r->streams[RUN_STDOUT].box, &call, &f) != SP_OK)
-        run_fail(r, &f);
+        ask_again(r, &f);
 }
 
 void run_output_step(struct run *r, struct run_stream *s)
@@ -250,7 +260,7 @@ void run_output_ask_step(struct run *r)
     struct sp_failure f;
 
     if (sp_box_step(box, &f) != SP_OK) {
-        run_fail(r, &f);
+        ask_again(r, &f);
         return;
     }
     if (!sp_box_is_busy(box))

@@ -51,9 +51,9 @@ static const struct config_key keys[] = {
 
     GLOBAL(calls.max, U64, 0, 1, 65536, "4096",
            "Calls that may run at once: commands, jobs, files and ports of boxes that are used "
-           "through the daemon. One more is answered 429."),
+           "through the daemon. One more is answered 429. A sixteenth is for operators only."),
     GLOBAL(calls.max_per_box, U64, RELOAD, 1, 65536, "200",
-           "The same for one box. Its agent serves 256 connections."),
+           "The same for one box; operators may have 8 more. Its agent serves 256 connections."),
     GLOBAL(calls.share_percent, U64, RELOAD, 1, 100, "90",
            "One caller may use this part of its own and the free calls together."),
     GLOBAL(calls.idle_timeout_s, U64, RELOAD, 1, DAY, "3600",

@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/log_thread.h"
 #include "base/str.h"
+#include "daemon/ends.h"
 #include "daemon/files.h"
 #include "daemon/guard.h"
 #include "daemon/internal.h"
@@ -78,8 +79,9 @@ static void apply_limits(struct daemon *d, const struct config *c, const char *k
     d->api.max_requests = files.requests;
     d->api.max_calls = files.calls;
     limits = limits_of(c, files.provisioner_connections);
-    if (d->provisioner != NULL)
-        provisioner_set(d->provisioner, &limits, files.provisioner_requests, key);
+    if (d->provisioner != NULL &&
+        provisioner_set(d->provisioner, &limits, files.provisioner_requests, key))
+        ends_caller(d, provisioner_principal(d->provisioner));
 }
 
 /* --- reload --- */
@@ -96,14 +98,18 @@ static int reload(void *ctx, struct err *err)
         c = config_free(c);
         r = err->code;
     }
-    if (r == SP_OK)
+    if (r == SP_OK) {
+        api_note_losers(&d->api, c);
         r = engine_reload(d->engine, c, err); /* takes it over */
+    }
     if (r != SP_OK) {
         log_error("config.reload_failed", LF_STR("reason", err->msg));
+        buf_fini(&d->api.losers); /* nobody loses anything */
     } else {
         log_set_level(c->log.level, c->log.format);
         apply_limits(d, c, key);
         api_check_waiting(&d->api);
+        api_check_calls(&d->api, ends_caller, d);
     }
     notify_send("READY=1");
     return r;
@@ -273,6 +279,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
         .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
     list_init(&d->api.destroys);
     list_init(&d->api.acquires);
+    ends_watch(d);
     engine_recover(d->engine, on_recovered, d);
     return SP_OK;
 }

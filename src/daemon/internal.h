@@ -24,10 +24,11 @@ struct daemon {
     struct provisioner *provisioner; /* NULL: not enabled */
     struct engine *engine;
     struct api api;
-    struct takeover takeover; /* from a predecessor, at start */
-    struct list cargo;        /* connections without a server */
-    struct upgrade upgrade;   /* to a successor */
-    struct rest rest;         /* that a take-over left */
+    struct takeover takeover;   /* from a predecessor, at start */
+    struct list cargo;          /* connections without a server */
+    struct upgrade upgrade;     /* to a successor */
+    struct rest rest;           /* that a take-over left */
+    struct engine_watcher ends; /* see ends.h */
     char state_dir[CONFIG_PATH_MAX + 1];
     int lock_fd;
     uint64_t file_limit;

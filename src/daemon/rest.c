@@ -10,13 +10,15 @@
 struct part {
     struct list_node link;
     struct rest *rest;
-    struct http_server *http;
+    struct http_server *http; /* or */
+    struct box_proxy *proxy;
 };
 
 void rest_init(struct rest *r, struct loop *l)
 {
     *r = (struct rest){.loop = l};
     list_init(&r->servers);
+    list_init(&r->proxies);
 }
 
 static void end_one(struct rest *r)
@@ -43,7 +45,12 @@ static void on_server_closed(void *ctx)
 
 static void on_proxy_closed(void *ctx)
 {
-    end_one(ctx);
+    struct part *part = ctx;
+    struct rest *r = part->rest;
+
+    list_remove(&r->proxies, &part->link);
+    free(part);
+    end_one(r);
 }
 
 static void leave_server(void *ctx, struct http_server *http, void (*on_quiet)(void *ctx),
@@ -66,10 +73,37 @@ void rest_leave_servers(struct rest *r, struct servers *s, void (*on_quiet)(void
 
 void rest_leave_proxy(struct rest *r, struct box_proxy *p)
 {
+    struct part *part;
+
     if (p == NULL)
         return;
+    part = xcalloc(1, sizeof(*part));
+    part->rest = r;
+    part->proxy = p;
+    list_push_back(&r->proxies, &part->link);
     r->left++;
-    box_proxy_leave(p, on_proxy_closed, r);
+    box_proxy_leave(p, on_proxy_closed, part);
+}
+
+void rest_cut_box(struct rest *r, uint64_t box, int code, const char *why)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&r->proxies); n != NULL; n = next) {
+        next = list_next(&r->proxies, n); /* a proxy ends with its last request */
+        box_proxy_cut(container_of(n, struct part, link)->proxy, box, code, why);
+    }
+}
+
+void rest_cut_caller(struct rest *r, uint64_t principal, int code, const char *why)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&r->proxies); n != NULL; n = next) {
+        next = list_next(&r->proxies, n);
+        box_proxy_cut_caller(container_of(n, struct part, link)->proxy, principal, NULL, NULL, code,
+                             why);
+    }
 }
 
 void rest_cut(struct rest *r)

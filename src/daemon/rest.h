@@ -15,6 +15,7 @@ struct servers;
 struct rest {
     struct loop *loop;
     struct list servers; /* that were left */
+    struct list proxies; /* likewise */
     size_t left;         /* servers and proxies */
     struct rt_timer timer;
     void (*on_end)(void *ctx);
@@ -29,6 +30,9 @@ void rest_leave_proxy(struct rest *r, struct box_proxy *p);
 /* `on_end` comes when all of it is over: by itself, or cut off after `max_ns` (0: at once). */
 void rest_wait(struct rest *r, uint64_t max_ns, void (*on_end)(void *ctx), void *ctx);
 void rest_cut(struct rest *r);
+/* As box_proxy_cut() and box_proxy_cut_caller(), of all of them. */
+void rest_cut_box(struct rest *r, uint64_t box, int code, const char *why);
+void rest_cut_caller(struct rest *r, uint64_t principal, int code, const char *why);
 /* Connections. */
 size_t rest_count(const struct rest *r);
 

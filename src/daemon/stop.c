@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "daemon/ends.h"
 #include "daemon/guard.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
@@ -36,6 +37,7 @@ static void on_rest_ended(void *ctx)
 {
     struct daemon *d = ctx;
 
+    ends_unfollow(&d->upgrade);
     httpc_close(d->http_client, on_all_closed, d);
 }
 

@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "daemon/ends.h"
 #include "daemon/internal.h"
 #include "daemon/notify.h"
 #include "daemon/upgrade_connections.h"
@@ -144,7 +145,8 @@ static void on_engine_closed(void *ctx)
     }
     h->state = UPGRADE_GIVEN;
     h->is_ending = false;
-    if (give_all(h->peer->fd, &d->cargo, d->lock_fd, &err) != SP_OK) {
+    if (give_all(h->peer->fd, &d->cargo, h->takes_rests ? &d->takeover : NULL, d->lock_fd, &err) !=
+        SP_OK) {
         on_peer_failed(h, err.code == SP_CONNECT_FAILED, err.msg);
         return;
     }
@@ -297,8 +299,10 @@ static void on_hello(struct upgrade *h, const struct packet *b)
 {
     const char *trouble = engine_store_trouble(h->daemon->engine);
     struct err err;
-    int r = give_check_hello(b, &err);
+    int r;
 
+    h->takes_rests = false;
+    r = give_check_hello(b, &h->takes_rests, &err);
     FAULT_POINT("takeover.old_asked");
     if (r == SP_OK && trouble != NULL)
         r = err_set(&err, SP_STORE_UNAVAILABLE, "its database cannot be written (%.160s)", trouble);
@@ -333,6 +337,9 @@ static void finish(struct upgrade *h)
     notify_send(text);
     d->is_stopping = true;
     d->is_handed_over = true;
+    takeover_leave(&d->takeover); /* the successor has them: of leases that end we learn no more */
+    if (d->rest.left > 0)
+        ends_follow(h);
     become_idle(h);
     upgrade_unwatch(&h->listener);
     h->config = config_free(h->config);

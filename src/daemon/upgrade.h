@@ -40,7 +40,9 @@ struct upgrade {
     char program[CONFIG_PATH_MAX + 1]; /* "": not known */
     struct upgrade_peer *listener;
     struct upgrade_peer *peer; /* the successor; NULL: none, or it has gone */
+    struct upgrade_peer *heir; /* the same when it serves, and we have a rest */
     pid_t peer_pid;
+    bool takes_rests; /* it reports to daemons before us what ends */
     struct rt_timer timer;
     uint64_t started_ns; /* of DRAINING */
     uint64_t deadline_ns;

@@ -89,6 +89,13 @@ bool packet_is_allowed(int fd, pid_t *ret_pid)
     return cred.uid == geteuid() || cred.uid == 0;
 }
 
+bool packet_is_closed(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void packet_set_patience(int fd, uint64_t ms)
 {
     struct timeval tv = {.tv_sec = (time_t) (ms / 1000),

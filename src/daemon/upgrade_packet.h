@@ -2,13 +2,16 @@
  * the state directory. Who may speak: root, and the user the daemon runs as.
  *
  *     successor                      daemon
- *     HELLO {protocol, version, schema}
+ *     HELLO {protocol, version, schema, rests}
  *                                    OFFER {..., listeners} + their sockets, or NO
  *     READY                              it can start: configuration, database, sockets are right
  *                                    (finishes requests, closes the store)
  *                                    CONNECTION {server, bytes} + its socket, BYTES...   for each
+ *                                    REST + the socket to a daemon before it, for each that has requests left
  *                                    YOURS {connections} + the lock, or NO
- *     DONE                               it serves; the daemon ends
+ *     DONE                               it serves; the daemon ends, or passes on what is left of its requests to boxes:
+ *     LEASE {box, code, why}             this lease has ended
+ *     CALLER {principal}                 this caller has lost rights
  *
  * Until DONE the daemon keeps a copy of every socket and of the lock, and goes on by itself when its
  * successor ends. */
@@ -35,8 +38,11 @@ enum packet_kind {
     PACKET_READY = 'R',
     PACKET_CONNECTION = 'C',
     PACKET_BYTES = 'B',
+    PACKET_REST = 'E',
     PACKET_YOURS = 'Y',
     PACKET_DONE = 'D',
+    PACKET_LEASE = 'L',
+    PACKET_CALLER = 'P',
     PACKET_NO = 'N', /* a sentence */
 };
 
@@ -55,6 +61,8 @@ void packet_remove(const char *state_dir);
 MUST_CHECK int packet_connect(const char *state_dir, int *ret_fd, struct err *err);
 /* Whether the process at the other end may take part; its pid. */
 bool packet_is_allowed(int fd, pid_t *ret_pid);
+/* Whether the other end has gone. */
+bool packet_is_closed(int fd);
 /* From now on sending and receiving wait that long (0 ms: not at all). */
 void packet_set_patience(int fd, uint64_t ms);
 

@@ -44,7 +44,8 @@ static int send_connection(int fd, const struct cargo_conn *c, struct err *err)
     return r;
 }
 
-int give_all(int fd, const struct list *cargo, int lock_fd, struct err *err)
+int give_all(int fd, const struct list *cargo, const struct takeover *before, int lock_fd,
+             struct err *err)
 {
     int r = SP_OK;
 
@@ -52,6 +53,8 @@ int give_all(int fd, const struct list *cargo, int lock_fd, struct err *err)
     for (const struct list_node *n = list_first(cargo); n != NULL && r == SP_OK;
          n = list_next(cargo, n))
         r = send_connection(fd, container_of(n, struct cargo_conn, link), err);
+    for (unsigned i = 0; before != NULL && i < before->rest_count && r == SP_OK; i++)
+        r = packet_send(fd, PACKET_REST, "", 0, &before->rests[i], 1, err);
     if (r == SP_OK)
         r = packet_send(fd, PACKET_YOURS, "", 0, &lock_fd, 1, err);
     packet_set_patience(fd, 0);
@@ -91,7 +94,7 @@ int give_offer(int fd, const struct listeners *l, struct err *err)
     return send_text(fd, PACKET_OFFER, &o, fds, count, err);
 }
 
-int give_check_hello(const struct packet *b, struct err *err)
+int give_check_hello(const struct packet *b, bool *ret_takes_rests, struct err *err)
 {
     struct json_doc *doc = json_parse(b->data, b->len, PACKET_DATA_MAX, err);
     uint64_t protocol = 0;
@@ -103,6 +106,8 @@ int give_check_hello(const struct packet *b, struct err *err)
     r = json_field_u64(json_root(doc), "protocol", 0, UINT32_MAX, &protocol, err);
     if (r == SP_OK)
         r = json_field_u64(json_root(doc), "schema", 0, UINT32_MAX, &schema, err);
+    if (r == SP_OK)
+        r = json_field_bool(json_root(doc), "rests", ret_takes_rests, err);
     if (r == SP_OK && protocol != PACKET_PROTOCOL)
         r = err_set(err, SP_PROTOCOL, "it uses another protocol");
     if (r == SP_OK && schema < STORE_SCHEMA_VERSION)

@@ -10,12 +10,33 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "daemon/upgrade_connections.h"
 #include "daemon/upgrade_packet.h"
 #include "sandpool/version.h"
 #include "store/store.h"
 
 enum { OFFER_WAIT_MS = 10000, GIVE_WAIT_MS = 60000, DONE_WAIT_MS = 1000 };
+
+static void drop_rest(struct takeover *t, unsigned i)
+{
+    (void) close(t->rests[i]); /* it has gone, or is to end */
+    t->rest_count--;
+    memmove(t->rests + i, t->rests + i + 1, (t->rest_count - i) * sizeof(t->rests[0]));
+}
+
+/* Takes it over. Those that have gone make room, and then the oldest. */
+static void add_rest(struct takeover *t, int fd)
+{
+    for (unsigned i = t->rest_count; i-- > 0;)
+        if (packet_is_closed(t->rests[i]))
+            drop_rest(t, i);
+    if (t->rest_count == TAKEOVER_RESTS_MAX)
+        drop_rest(t, 0);
+    packet_set_patience(fd, 0);
+    t->rests[t->rest_count] = fd;
+    t->rest_count++;
+}
 
 static int say_hello(const struct takeover *t, struct err *err)
 {
@@ -28,6 +49,7 @@ static int say_hello(const struct takeover *t, struct err *err)
     json_put_u64(&o, "protocol", PACKET_PROTOCOL);
     json_put_str(&o, "version", SANDPOOL_VERSION);
     json_put_u64(&o, "schema", STORE_SCHEMA_VERSION);
+    json_put_bool(&o, "rests", true);
     json_end(&o);
     buf_init(&text, PACKET_DATA_MAX);
     json_out_finish(&o, &text);
@@ -163,6 +185,15 @@ static int take_connection(struct takeover *t, struct packet *b, struct err *err
     return r;
 }
 
+static int take_rest(struct takeover *t, struct packet *b, struct err *err)
+{
+    if (b->fd_count != 1)
+        return err_set(err, SP_PROTOCOL, "a rest without its socket");
+    add_rest(t, b->fds[0]);
+    b->fd_count = 0;
+    return SP_OK;
+}
+
 static int take_all(struct takeover *t, struct packet *b, struct err *err)
 {
     for (;;) {
@@ -172,6 +203,8 @@ static int take_all(struct takeover *t, struct packet *b, struct err *err)
             r = refused(b, err);
         else if (r == SP_OK && b->kind == PACKET_CONNECTION)
             r = take_connection(t, b, err);
+        else if (r == SP_OK && b->kind == PACKET_REST)
+            r = take_rest(t, b, err);
         else if (r == SP_OK && (b->kind != PACKET_YOURS || b->fd_count != 1))
             r = err_set(err, SP_PROTOCOL, "a packet of kind %d", b->kind);
         if (r != SP_OK) {
@@ -253,6 +286,60 @@ void takeover_done(struct takeover *t)
     if (packet_send(t->fd, PACKET_DONE, "", 0, NULL, 0, &err) != SP_OK)
         log_warn("takeover.other_died", LF_STR("reason", err.msg)); /* then it is ours anyway */
     FAULT_POINT("takeover.new_ended");
-    (void) close(t->fd);
+    add_rest(t, t->fd);
     t->fd = -1;
+}
+
+/* --- the rest of daemons before us --- */
+
+void takeover_leave(struct takeover *t)
+{
+    while (t->rest_count > 0)
+        drop_rest(t, 0);
+}
+
+static void report(struct takeover *t, enum packet_kind kind, struct json_out *o)
+{
+    struct buf text;
+    struct err err;
+
+    buf_init(&text, PACKET_DATA_MAX);
+    json_out_finish(o, &text);
+    for (unsigned i = t->rest_count; i-- > 0;)
+        if (buf_failed(&text) ||
+            packet_send(t->rests[i], kind, buf_str(&text), text.len, NULL, 0, &err) != SP_OK)
+            drop_rest(t, i);
+    buf_fini(&text);
+}
+
+void takeover_report_lease(struct takeover *t, uint64_t box, int code, const char *why)
+{
+    struct json_out o;
+    char hex[17];
+
+    if (t->rest_count == 0)
+        return;
+    str_hex64(hex, box);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "box", hex);
+    json_put_str(&o, "code", sp_error_info(code)->name);
+    json_put_str(&o, "why", why);
+    json_end(&o);
+    report(t, PACKET_LEASE, &o);
+}
+
+void takeover_report_caller(struct takeover *t, uint64_t principal)
+{
+    struct json_out o;
+    char hex[17];
+
+    if (t->rest_count == 0)
+        return;
+    str_hex64(hex, principal);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "principal", hex);
+    json_end(&o);
+    report(t, PACKET_CALLER, &o);
 }

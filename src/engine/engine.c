@@ -285,6 +285,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->note_list);
     list_init(&e->snapshot_list);
     map_init(&e->snapshots, config->snapshots.max);
+    list_init(&e->watchers);
     list_init(&e->probes);
     list_init(&e->uses);
     list_init(&e->bind_list);

@@ -85,10 +85,16 @@ void engine_reconcile(struct engine *e,
 void engine_check_box(struct engine *e, struct box_id box,
                       void (*on_done)(void *ctx, enum pool_verdict verdict), void *ctx);
 
-/* Called when a box is given up (it died, is to be destroyed, or is gone), with its id and the reason; may come more
- * than once for a box. One watcher; NULL: none. */
-void engine_watch_ends(struct engine *e,
-                       void (*on_end)(void *ctx, struct box_id box, const char *why), void *ctx);
+/* Called when the lease of a box has ended: it was released and is kept for its thread (SP_NOT_LEASED), or the box is given
+ * up, because it died, is to be destroyed, or is gone (SP_SANDBOX_LOST); may come more than once for a box. Before the
+ * caller who asked for it gets its answer. The watcher's memory is its owner's. */
+struct engine_watcher {
+    struct list_node link;
+    void *ctx;
+    void (*on_end)(void *ctx, struct box_id box, int code, const char *why);
+};
+void engine_watch_ends(struct engine *e, struct engine_watcher *w);
+void engine_unwatch_ends(struct engine *e, struct engine_watcher *w);
 
 /* Asks the box itself, within two seconds: true when it answers as a box that is ready does. */
 void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),

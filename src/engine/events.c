@@ -182,11 +182,14 @@ static void add_event(struct engine *e, const char *kind, char *body)
     list_push_back(&e->late_events, &w->link);
 }
 
-void engine_watch_ends(struct engine *e,
-                       void (*on_end)(void *ctx, struct box_id box, const char *why), void *ctx)
+void engine_watch_ends(struct engine *e, struct engine_watcher *w)
 {
-    e->on_end = on_end;
-    e->on_end_ctx = ctx;
+    list_push_back(&e->watchers, &w->link);
+}
+
+void engine_unwatch_ends(struct engine *e, struct engine_watcher *w)
+{
+    list_remove(&e->watchers, &w->link);
 }
 
 static void report_end(struct engine *e, const struct pool_fx *fx)
@@ -194,9 +197,19 @@ static void report_end(struct engine *e, const struct pool_fx *fx)
     enum pool_fact fact = fx->u.event.fact;
     enum pool_end end = fx->u.event.end != POOL_END_NONE ? fx->u.event.end : fx->snapshot.end;
 
-    if (e->on_end != NULL &&
-        (fact == POOL_FACT_DOOMED || fact == POOL_FACT_LOST || fact == POOL_FACT_GONE))
-        e->on_end(e->on_end_ctx, fx->snapshot.id, pool_end_name(end));
+    bool is_over = fact == POOL_FACT_DOOMED || fact == POOL_FACT_LOST || fact == POOL_FACT_GONE;
+
+    if (!is_over && fact != POOL_FACT_PARKED)
+        return;
+    for (struct list_node *n = list_first(&e->watchers); n != NULL;
+         n = list_next(&e->watchers, n)) {
+        struct engine_watcher *w = container_of(n, struct engine_watcher, link);
+
+        if (is_over)
+            w->on_end(w->ctx, fx->snapshot.id, SP_SANDBOX_LOST, pool_end_name(end));
+        else
+            w->on_end(w->ctx, fx->snapshot.id, SP_NOT_LEASED, pool_end_name(POOL_END_RELEASED));
+    }
 }
 
 void fx_event(struct engine *e, const struct pool_fx *fx)

@@ -114,8 +114,7 @@ struct engine {
     struct list bind_list;
 
     struct journal journal;
-    void (*on_end)(void *ctx, struct box_id box, const char *why); /* engine_watch_ends() */
-    void *on_end_ctx;
+    struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata or extras by sandbox_id */

@@ -77,3 +77,66 @@ bool front_identify(const struct http_exchange *ex, const struct config *c,
     front_identify_uid(c, peer->uid, ret);
     return true;
 }
+
+/* --- a new configuration --- */
+
+static void put(struct buf *out, uint64_t principal)
+{
+    buf_append(out, (const char *) &principal, sizeof(principal));
+}
+
+/* Where the name stands; at `hint` in a file to which nothing was added. */
+static const struct config_pair *find_token(const struct config *c, const char *name, unsigned hint)
+{
+    const struct config_map *tokens = &c->tcp.tokens;
+
+    if (hint < tokens->count && strcmp(tokens->pairs[hint].key, name) == 0)
+        return &tokens->pairs[hint];
+    for (unsigned i = 0; i < tokens->count; i++)
+        if (strcmp(tokens->pairs[i].key, name) == 0)
+            return &tokens->pairs[i];
+    return NULL;
+}
+
+static void put_lost_tokens(const struct config *was, const struct config *now, struct buf *out)
+{
+    unsigned hint = 0;
+
+    for (unsigned i = 0; i < was->tcp.tokens.count; i++) {
+        const struct config_pair *old = &was->tcp.tokens.pairs[i];
+        const struct config_pair *found = find_token(now, old->key, hint);
+
+        if (found != NULL)
+            hint = (unsigned) (found - now->tcp.tokens.pairs) + 1;
+        if (found == NULL || !str_equal_secret(found->value, old->value) ||
+            (list_has(was->tcp.operators, old->key) && !list_has(now->tcp.operators, old->key)))
+            put(out, front_principal(old->key));
+    }
+}
+
+static void put_lost_uids(const struct config *was, const struct config *now, struct buf *out)
+{
+    const char *list = was->operator_uids;
+
+    while (*list != '\0') {
+        struct front_caller caller;
+        char text[16];
+        uint64_t uid;
+        size_t len;
+
+        list += strspn(list, ", ");
+        len = strcspn(list, ", ");
+        if (str_copy_n(text, sizeof(text), list, len) && str_parse_u64(text, 0, UINT32_MAX, &uid)) {
+            front_identify_uid(now, (uint32_t) uid, &caller);
+            if (!caller.is_operator)
+                put(out, caller.principal);
+        }
+        list += len;
+    }
+}
+
+void front_put_losers(const struct config *was, const struct config *now, struct buf *out)
+{
+    put_lost_tokens(was, now, out);
+    put_lost_uids(was, now, out);
+}

@@ -19,4 +19,8 @@ void front_identify_uid(const struct config *c, uint32_t uid, struct front_calle
 bool front_identify(const struct http_exchange *ex, const struct config *c,
                     struct front_caller *ret);
 
+/* Appends the principals (uint64_t) that have fewer rights by `now` than by `was`: their token is gone or is another one,
+ * or they are no operators any more. */
+void front_put_losers(const struct config *was, const struct config *now, struct buf *out);
+
 #endif

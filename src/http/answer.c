@@ -49,6 +49,10 @@ static void put_head(struct http_exchange *ex, struct reply_head *head)
 
     if (!ex->req.is_kept_alive || c->server->is_stopping || head->framing == REPLY_UNTIL_CLOSE)
         ex->must_close = true;
+    if (!ex->must_linger && upgrade_is_asked(ex)) { /* what follows may be no request */
+        ex->must_close = true;
+        ex->must_linger = true;
+    }
     head->is_closing = ex->must_close;
     head->says_keep_alive = !ex->req.is_http11;
     head->headers = &ex->headers;

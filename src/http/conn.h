@@ -313,6 +313,9 @@ void turns_leave(struct http_exchange *ex);
 void turns_resume(struct http_server *s);
 
 /* upgrade.c */
+/* The request wants its connection to become something else, in whatever way: what its client sends next may be no
+ * request. Plain HTTP/2 is not meant: its clients wait for the answer, and often ask for it with each first request. */
+bool upgrade_is_asked(const struct http_exchange *ex);
 /* Gives `data` to the handler of an upgraded exchange; returns the bytes used. */
 size_t upgrade_feed(struct http_exchange *ex, const char *data, size_t len);
 /* Ends our side when that is due; when all input was taken and no more will come, its handler is notified: true. */

@@ -151,13 +151,10 @@ void http_end(struct http_exchange *ex);
 /* A stream that cannot be completed: closes the connection so that the client notices. */
 void http_abort(struct http_exchange *ex);
 
-/* The connection is closed behind the answer: what the client has sent after this request is not read as another. Before
- * http_reply() or http_begin(). */
-void http_close_after(struct http_exchange *ex);
-
 /* --- taking the connection over (upgrade.c) ---
  * What a request wants the connection to become: the value of Upgrade, when Connection names it, the request has no body
- * and is of HTTP/1.1; else NULL, and the request is like any other. CONNECT needs none of it. */
+ * and is of HTTP/1.1; else NULL, and the request is like any other. CONNECT needs none of it. Any other answer to a request
+ * that asks for an upgrade, and to CONNECT, closes the connection: what its client sends next is never read as a request. */
 const char *http_upgrade_wanted(const struct http_exchange *ex);
 /* Instead of an answer: sends `status` (101, or 200 for CONNECT) with the headers added so far. From then on the
  * exchange is a stream of bytes in both directions, on the same connection and with its limits:

@@ -23,24 +23,32 @@ static bool has_name(const char *list, const char *name)
     return false;
 }
 
-const char *http_upgrade_wanted(const struct http_exchange *ex)
+static bool is_named(const struct http_exchange *ex)
 {
     const char *name;
     const char *value;
-    bool is_named = false;
 
     for (unsigned i = 0; http_header_at(ex, i, &name, &value); i++)
-        is_named = is_named || (strcasecmp(name, "Connection") == 0 && has_name(value, "upgrade"));
-    if (!is_named || !ex->req.is_http11 || ex->req.has_body || ex->req.method == HTTP_METHOD_HEAD)
-        return NULL;
-    return http_header(ex, "Upgrade");
+        if (strcasecmp(name, "Connection") == 0 && has_name(value, "upgrade"))
+            return true;
+    return false;
 }
 
-void http_close_after(struct http_exchange *ex)
+bool upgrade_is_asked(const struct http_exchange *ex)
 {
-    assert(!ex->is_begun && !ex->is_ended);
-    ex->must_close = true;
-    ex->must_linger = true;
+    const char *upgrade = http_header(ex, "Upgrade");
+
+    if (strcmp(http_method_text(ex), "CONNECT") == 0)
+        return true;
+    return upgrade != NULL && strncasecmp(upgrade, "h2", 2) != 0 && is_named(ex);
+}
+
+const char *http_upgrade_wanted(const struct http_exchange *ex)
+{
+    if (!is_named(ex) || !ex->req.is_http11 || ex->req.has_body ||
+        ex->req.method == HTTP_METHOD_HEAD)
+        return NULL;
+    return http_header(ex, "Upgrade");
 }
 
 void http_upgrade(struct http_exchange *ex, int status)

@@ -18,11 +18,11 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from testlib import (BIN, IS_SANITIZED, SLOW, SOURCE, WAIT_S, UnixConnection, at_most, free_port, happens,  # noqa: E402
-                     is_alive, main, make_directory, skip, wait_until)
+                     is_alive, main, make_directory, receive, skip, wait_until)
 
 __all__ = ["BIN", "IS_SANITIZED", "SLOW", "SOURCE", "WAIT_S", "Answer", "Client", "Daemon", "Process", "SimMachine", "TestCase",
            "UnixConnection", "at_most", "fewer", "forget_stamp", "free_port", "happens", "in_threads", "is_alive", "main", "make_directory",
-           "remove_groups", "skip", "wait_until"]
+           "receive", "remove_groups", "skip", "wait_until"]
 
 
 def fewer(many):
@@ -256,6 +256,15 @@ class Daemon:
         assert old.child.wait(WAIT_S) == 0, old.output()[-3000:]
         self.wait_ready()
         return self
+
+
+    def replace(self, env=None):
+        """The same, and the first may have calls left: gives its process, which the caller ends."""
+        old = self.process
+        self.process = self.spawn(env, args=["--takeover"])
+        wait_until(lambda: "daemon.handed_over" in old.output(), "it has handed over")
+        self.wait_ready()
+        return old
 
 
 class TestCase(unittest.TestCase):

@@ -4,7 +4,7 @@ import pathlib
 import socket
 import urllib.parse
 
-from harness import IS_SANITIZED
+from harness import IS_SANITIZED, receive
 from provisioner import KEY, ProvisionerCase
 from upstream import Upstream
 
@@ -28,12 +28,7 @@ class ProxyCase(ProvisionerCase):
         """Sends bytes as they are; all that comes back until the end."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=limit) as s:
             s.sendall(text)
-            data = b""
-            while True:
-                piece = s.recv(65536)
-                if not piece:
-                    return data
-                data += piece
+            return receive(s)
 
     def memory(self):
         status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()

@@ -1,8 +1,9 @@
 """Real boxes and a daemon that is replaced under load: the boxes run on, and nobody notices."""
 
+import subprocess
 import threading
 
-from harness import SLOW, WAIT_S, Client, main, wait_until
+from harness import BIN, SLOW, WAIT_S, Client, main, wait_until
 from oci_case import Box, BoxCase
 from takeover_case import Caller
 
@@ -55,6 +56,29 @@ class Takeover(BoxCase):
         self.assertEqual([a.status for a in answers], [200] * 6, answers)
         self.assertEqual(len({a.json["box_id"] for a in answers}), 6)
         self.assertAgree()
+
+    def test_a_command_in_the_middle(self):
+        """`sandpool exec` follows it through three daemons and the end of one: no byte is lost or comes twice."""
+        box = self.acquire("exec")
+        script = ("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line-$i; [ $((i % 500)) = 0 ] && [ $i -lt 2000 ] && "
+                  "while [ ! -e /tmp/go-$i ]; do sleep 0.02; done; done; exit 3")
+        child = subprocess.Popen([BIN / "sandpool", "--socket", self.server.socket, "exec", "exec", "--", "sh", "-c", script],
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        seen = []
+        for line in child.stdout:
+            seen.append(line)
+            if line in ("line-500\n", "line-1000\n"):
+                self.addCleanup(self.server.replace().kill)
+            elif line == "line-1500\n":
+                self.server.kill()
+                self.server.start()
+            if len(seen) % 500 == 0 and len(seen) < 2000:
+                box.sh(f"touch /tmp/go-{len(seen)}")
+        child.stdout.close()
+        self.assertEqual(child.wait(WAIT_S), 3)
+        self.assertEqual(seen, [f"line-{i}\n" for i in range(1, 2001)])
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import os
+import signal
 import socket
 import sys
+import threading
 import urllib.parse
 
-from harness import WAIT_S, free_port, main, wait_until
-from oci_case import BoxCase
+from harness import WAIT_S, UnixConnection, free_port, is_alive, main, receive, wait_until
+from oci_case import BoxCase, inside_of, read_of
 
 sys.path.append("/usr/lib/python3/dist-packages")  # the system's, also for another Python
 try:
@@ -86,6 +89,55 @@ class Tunnels(BoxCase):
                 pass
         except ConnectionResetError:
             pass
+
+    def reach(self, box):
+        """An attached job and a connection to a port of the box, through the daemon."""
+        job = box.start("exec sleep 1000")
+        box.start("exec python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 7000)); "
+                  "held = [s.accept() for _ in range(9)]'")
+        wait_until(lambda: [p for p in box.json("GET", "/v1/agent/ports")["ports"] if p["port"] == 7000], "it listens")
+        base = f"/v1/sandboxes/{box.id}"
+        websocket = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode()
+        reached = []
+        for path, protocol in ((f"/jobs/{job}/attach", websocket), ("/ports/7000", "tcp")):
+            connection = UnixConnection(self.server.socket)
+            connection.connect()
+            connection.sock.settimeout(WAIT_S)
+            self.addCleanup(connection.close)
+            connection.sock.sendall(f"GET {base}{path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
+                                    .encode())
+            self.assertTrue(receive(connection.sock, until=b"\r\n\r\n").startswith(b"HTTP/1.1 101 "))
+            reached.append(connection.sock)
+        return job, reached
+
+    def assertClosed(self, reached):
+        for connection in reached:
+            with contextlib.suppress(ConnectionResetError):
+                self.assertEqual(receive(connection), b"")
+
+    def test_a_release_ends_them(self):
+        box = self.acquire("r")
+        job, reached = self.reach(box)
+        self.assertEqual(self.assertOk(self.pool.release(box.id))["state"], "parked")
+        self.assertClosed(reached)
+        again = self.acquire("r", "parked")
+        self.assertEqual(again.process(job)["outcome"], "running")
+
+    def test_a_frozen_box_is_destroyed(self):
+        """All of it stands still, the relay outside as well, so none of its connections is closed from there."""
+        box = self.acquire("f")
+        _, reached = self.reach(box)
+        outside = {pid for pid in self.left.running() if box.box_id in read_of(pid, "cgroup") + read_of(pid, "cmdline")}
+        frozen = outside | set(inside_of(self.init_of(box)))
+        self.assertGreater(len(outside), 0)
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: [os.kill(pid, signal.SIGCONT) for pid in frozen if is_alive(pid)])
+        remover = threading.Thread(target=self.destroy, args=(box, True))
+        remover.start()
+        self.assertClosed(reached)
+        remover.join(WAIT_S)
+        self.assertFalse(remover.is_alive())
 
     def test_server_inside(self):
         box = self.acquire("p")

@@ -324,7 +324,8 @@ class Counting(CallsCase):
         self.assertIn("Retry-After", answer.headers)
 
     def test_limits(self):
-        limits = {"max": 10, "max_per_box": 4, "share_percent": 50}
+        limits = {"max": 11, "max_per_box": 4,  # one of them is for operators
+                  "share_percent": 50}
         self.serve(calls=limits)
         self.lease("a", ALICE)
         self.hold(4, ALICE)
@@ -342,10 +343,14 @@ class Counting(CallsCase):
         self.server.write_config(config)
         self.assertOk(self.api.post("/v1/pool/reload"))
         held += self.hold(1)
-        self.assertMany(self.call("GET", self.base + "/jobs"), "calls.max)", 10)
+        self.lease("e", BOB)
+        self.assertMany(self.call("GET", self.base + "/jobs", token=BOB), "calls.max)", 10)
+        self.lease("d")
+        held += self.hold(1)  # an operator gets in
+        self.assertMany(self.call("GET", self.base + "/jobs"), "calls.max)", 11)
         held[0].close()
         wait_until(lambda: self.call("GET", self.base + "/jobs").status == 200, "there is room again")
-        limits["max"] = 11
+        limits["max"] = 12
         config["calls"] = limits
         self.server.write_config(config)
         answer = self.api.post("/v1/pool/reload")
@@ -407,6 +412,15 @@ class Ports(CallsCase):
         body = b"y" * 3_000_000
         answer = self.call("POST", self.at + "/post", body)
         self.assertEqual((answer.status, answer.data), (201, body))
+
+    def test_an_upgrade_has_the_headers_of_a_request(self):
+        self.start()
+        sent = {"Cookie": "c=d", "X-Forwarded-Prefix": "/lie", "Host": "pool.example", "Authorization": "Basic of-the-program"}
+        plain = self.assertOk(self.call("GET", self.at + "/x", headers=sent))["headers"]
+        upgrade = self.assertOk(self.call("GET", self.at + "/x", headers={**sent, "Connection": "Upgrade", "Upgrade": "websocket"}))
+        self.assertEqual((upgrade["headers"].pop("Connection"), upgrade["headers"].pop("Upgrade")), ("Upgrade", "websocket"))
+        self.assertEqual(upgrade["headers"], plain)
+        self.assertEqual((plain["X-Forwarded-Prefix"], plain["Authorization"]), (self.at, "Basic of-the-program"))
 
     def test_an_answer_to_connect_without_an_end(self):
         """An agent that lies keeps nobody but its own caller waiting."""

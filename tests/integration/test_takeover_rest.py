@@ -6,7 +6,7 @@ import socket
 import threading
 import unittest
 
-from harness import WAIT_S, main, wait_until
+from harness import WAIT_S, main, receive, wait_until
 from proxy_case import ProxyCase
 from takeover_case import TakeoverCase
 from test_crash import fault_names
@@ -27,22 +27,14 @@ class Rest(ProxyCase):
 
     def replace(self, env=None):
         """Gives the old process, which goes on."""
-        old = self.server.process
+        old = self.server.replace(env)
         self.addCleanup(old.kill)
-        self.server.process = self.server.spawn(env, args=["--takeover"])
-        wait_until(lambda: "daemon.handed_over" in old.output(), "it has handed over")
-        self.server.wait_ready()
         return old
 
     def finish(self, caller):
         caller.sendall(b"cd")  # the rest of its body
         self.up.go.set()
-        data = b""
-        while True:
-            piece = caller.recv(65536)
-            if not piece:
-                break
-            data += piece
+        data = receive(caller)
         self.assertTrue(data.startswith(b"HTTP/1.1 200 "), data)
         self.assertTrue(data.endswith(b"\r\n\r\ndone"), data)
 

@@ -1,26 +1,19 @@
 """Upgrades through the daemon, to a box that notes every byte: what reaches it, bytes both ways, and boxes that answer
 something else to see the client's next request."""
 
+import contextlib
+import json
 import socket
 import threading
 
-from harness import SLOW, WAIT_S, main, wait_until
+from harness import SLOW, WAIT_S, main, receive, wait_until
+from provisioner import KEY
 from proxy_case import ProxyCase
 
 MIB = 1024 * 1024
 OPEN = (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade, X-Hop\r\nUpgrade: echo\r\nX-Hop: 1\r\nX-Mine: 2\r\n"
         b"Authorization: Bearer x\r\n\r\n")
 NEXT = b"GET /secret HTTP/1.1\r\nAuthorization: Bearer next-secret\r\n\r\n"
-
-
-def receive(connection, size=None):
-    data = b""
-    while size is None or len(data) < size:
-        piece = connection.recv(65536)
-        if not piece:
-            break
-        data += piece
-    return data
 
 
 def echo(connection):
@@ -228,6 +221,47 @@ class Tunnel(ProxyCase):
             self.assertIn(receive(s), (b"", b"x"))
         except ConnectionResetError:
             pass
+
+    def opened(self, path="/raw", more=""):
+        s = self.ask(path, more)
+        self.assertIn(" 101 ", self.head(s))
+        return s
+
+    def assertClosed(self, s):
+        with contextlib.suppress(ConnectionResetError):
+            self.assertEqual(receive(s), b"")
+
+    def test_the_end_of_the_lease_ends_it(self):
+        """The box says nothing, and does not hang up."""
+        self.start()
+        self.up.raw = echo
+        by_release, api = self.opened(), self.client(self.server)
+        self.assertOk(api.release("a"))
+        self.assertClosed(by_release)
+        held = self.opened()  # it is leased again by its use
+        held.sendall(b"x")
+        self.assertEqual(receive(held, 1), b"x")
+        self.up.may_delete.clear()
+        remover = threading.Thread(target=lambda: api.delete("/v1/sandboxes/a"))
+        remover.start()
+        self.assertClosed(held)
+        self.up.may_delete.set()
+        remover.join(WAIT_S)
+
+    def test_a_new_key_ends_it(self):
+        """Who has the box's address needs no key."""
+        self.start()
+        self.up.raw = echo
+        by_address = self.opened()
+        self.base = "/s/a"
+        by_key = self.opened(more=f"X-API-Key: {KEY}\r\n")
+        config = json.loads(self.server.config.read_text())
+        config["provisioner"]["api_key"] = "another-key-of-the-tests"
+        self.server.write_config(config)
+        self.assertOk(self.client(self.server).post("/v1/pool/reload"))
+        self.assertClosed(by_key)
+        by_address.sendall(b"still")
+        self.assertEqual(receive(by_address, 5), b"still")
 
     def test_it_is_use_of_the_box(self):
         self.start({"idle_timeout_s": 1})

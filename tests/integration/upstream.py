@@ -27,6 +27,8 @@ class Upstream:
         self.raw = b""       # what /raw answers
         self.listing = b""   # what it lists as a provisioner, instead of what it has
         self.deleted = 0    # boxes, as a provisioner
+        self.may_delete = threading.Event()  # until then it does not answer
+        self.may_delete.set()
         self.moved = 0      # bytes of bodies, both ways
         self.go = threading.Event()
         self.lock = threading.Lock()
@@ -42,6 +44,7 @@ class Upstream:
 
     def close(self):
         self.go.set()
+        self.may_delete.set()
         self.stop_listening()
 
     def stop_listening(self):
@@ -156,6 +159,7 @@ class Call:
         if not parts:
             return self.reply_json(200, {"sandboxes": list(boxes.values()), "count": len(boxes)})
         if self.method == "DELETE":
+            self.up.may_delete.wait()
             boxes.pop(parts[0], None)
             self.up.deleted += 1
             return self.reply_json(200, {"ok": True, "sandbox_id": parts[0]})

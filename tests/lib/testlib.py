@@ -48,6 +48,17 @@ def at_most(seconds):
     return seconds * SLOW * busy()
 
 
+def receive(connection, size=None, until=None):
+    """All bytes of a socket until there are so many of them, a text is among them, or the end."""
+    data = b""
+    while (size is None or len(data) < size) and (until is None or until not in data):
+        piece = connection.recv(65536)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
 def wait_until(condition, what="it is so", limit=WAIT_S):
     """What the condition returns as soon as that is true; fails after the limit, which a busy machine extends. `what` may be
     a function: what it says at the end explains the failure."""

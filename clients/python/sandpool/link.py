@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from typing import Any, List, Mapping, Optional, TypeVar
+from typing import Any, Iterator, List, Mapping, Optional, TypeVar
 
 from . import calls, wire
 from .errors import BrokenOff, ConnectionFailed, DeadlineExceeded, SandpoolError, from_answer
@@ -220,7 +221,7 @@ class Link:
         conn = await self.connect(self.io.now() + min(silence_s, self.timeout_s))
         answer = wire.Answer(is_streamed=True, is_head=method == "HEAD")
         is_whole = True
-        try:
+        with self._talk(conn):
             if data is None:
                 await conn.send(wire.encode(self.address, method, where, body, self.token, headers),
                                 self.io.now() + silence_s)
@@ -228,15 +229,6 @@ class Link:
                 is_whole = await self._upload(conn, method, where, data, headers or {}, silence_s)
             while not answer.status:
                 answer.feed(await conn.recv(self.io.now() + silence_s))
-        except Late:
-            conn.abort()
-            raise self._late() from None
-        except (OSError, ConnectionFailed) as error:
-            conn.close()
-            raise self._hung_up(error) from error
-        except BaseException:
-            conn.abort()
-            raise
         answer.is_reusable = answer.is_reusable and is_whole
         incoming = Incoming(self, conn, answer, silence_s)
         if not is_raw and not 200 <= answer.status < 300:
@@ -271,10 +263,20 @@ class Link:
         deadline = self.io.now() + self.timeout_s
         conn = await self.connect(deadline)
         answer = wire.Answer(is_upgrade=True)
-        try:
+        with self._talk(conn):
             await conn.send(wire.encode_head(self.address, "GET", where, headers, self.token), deadline)
             while not answer.is_done:
                 answer.feed(await conn.recv(deadline))
+        if answer.status != 101:
+            conn.abort()
+            raise from_answer(answer.status, _json(bytes(answer.body)))
+        return Upgraded(conn, answer)
+
+    @contextlib.contextmanager
+    def _talk(self, conn: Conn) -> Iterator[None]:
+        """Until the headers of an answer are there: closes the connection when they do not come."""
+        try:
+            yield
         except Late:
             conn.abort()
             raise self._late() from None
@@ -282,12 +284,8 @@ class Link:
             conn.close()
             raise self._hung_up(error) from error
         except BaseException:
-            conn.abort()
+            conn.abort()  # cancelled: the daemon must see it now
             raise
-        if answer.status != 101:
-            conn.abort()
-            raise from_answer(answer.status, _json(bytes(answer.body)))
-        return Upgraded(conn, answer)
 
     def _late(self) -> DeadlineExceeded:
         return DeadlineExceeded("timeout", f"no answer from {self.address} in time")

@@ -24,6 +24,10 @@ LINES = 2000
 # A line with its number, with pauses, so that a restart is in the middle of it.
 COUNT = f"i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line-$i; [ $((i % 100)) = 0 ] && sleep 0.02; done; exit 3"
 
+# The same in four parts: each waits until the test has noticed the last line of the one before.
+PARTS = (f"i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line-$i; [ $((i % 500)) = 0 ] && [ $i -lt {LINES} ] && "
+         "while [ ! -e /tmp/go-line-$i ]; do sleep 0.02; done; done; exit 3")
+
 
 class RealCase(BoxCase):
     profiles = {"default": {"warm": {"min": 2, "max": 3}, "limits": {"memory": "256M"}}}
@@ -165,6 +169,41 @@ class Outcomes(RealCase):
             taker.join(WAIT_S)
             self.assertEqual((result.outcome, result.exit_code), ("exited", 3))
             self.assertEqual(seen, [f"line-{i}" for i in range(1, LINES + 1)])
+
+    def test_the_daemon_is_replaced_and_then_killed(self):
+        """Its predecessors have the stream, until nobody reports to them any more what ends."""
+        with self.box("t") as box:
+            direct = self.acquire("t", "kept")
+            seen = []
+
+            def replace():
+                self.addCleanup(self.server.replace().kill)
+
+            def kill():
+                self.server.kill()
+                self.server.start()
+            acts = {"line-500": replace, "line-1000": replace, "line-1500": kill}
+
+            def note(text):
+                seen.append(text)
+                if text in acts:
+                    acts[text]()
+                    direct.sh(f"touch /tmp/go-{text}")
+            result = box.run(PARTS, on_stdout=note, timeout_s=None)
+            self.assertEqual((result.outcome, result.exit_code), ("exited", 3))
+            self.assertEqual(seen, [f"line-{i}" for i in range(1, LINES + 1)])
+
+    def test_a_release_ends_what_runs_for_its_caller(self):
+        box = self.box("t")
+        result = self.begun(box, "echo begun; sleep 600")
+        shell = box.shell("exec sleep 600")
+        self.client.release(box.sandbox_id)
+        self.assertEqual((result().outcome, result().stdout), ("sandbox_lost", "begun\n"))
+        self.assertEqual(list(shell), [])
+        self.assertEqual((shell.end.outcome, shell.end.exit_code), ("transport_lost", None))
+        again = self.box("t")
+        self.assertEqual(again.sandbox.box_id, box.sandbox.box_id)
+        self.assertEqual([job.view.outcome for job in again.jobs()], ["running", "running"])
 
     def test_the_daemon_is_away_for_good(self):
         client = sandpool.Client(str(self.server.socket), reconnect_s=1)

@@ -447,8 +447,6 @@ static void handle_attach(struct http_exchange *ex)
     struct process *p;
     char kill[8];
 
-    if (http_upgrade_wanted(ex) != NULL)
-        http_close_after(ex); /* what follows a refused request is no request */
     p = find_job(ex);
     if (p == NULL) {
         http_reply_error(ex, SP_NOT_FOUND, "no such job", 0);

@@ -202,7 +202,6 @@ static void handle_connect(struct http_exchange *ex)
     struct forward *f;
     uint16_t port;
 
-    http_close_after(ex); /* what follows a refused request was meant for the port */
     if (http_body_length(ex) != 0 || !read_target(http_target(ex), &port)) {
         http_reply_error(ex, SP_BAD_REQUEST,
                          "CONNECT takes 127.0.0.1 and a port of the box, and no body", 0);

@@ -17,6 +17,8 @@ struct api {
     unsigned max_requests;   /* through it at once: tcp.max_requests, or what open files allow */
     struct box_proxy *calls; /* for /v1/sandboxes/{id}/exec and the like */
     unsigned max_calls;      /* through that at once: calls.max, or what open files allow */
+    struct engine_watcher watcher;
+    struct buf losers; /* uint64_t: principals that a reload takes rights from */
     /* Reads the configuration file again and applies it. */
     int (*reload)(void *ctx, struct err *err);
     void *reload_ctx;
@@ -38,6 +40,10 @@ MUST_CHECK int api_open_calls(struct api *api, struct loop *l, struct err *err);
 bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
 /* One of the two, which belongs to the caller from now on and has to be ended by it; NULL: there is none left. */
 struct box_proxy *api_take_proxy(struct api *api);
+/* Before a reload: notes who loses rights by it. */
+void api_note_losers(struct api *api, const struct config *next);
+/* After that: ends their calls that they could not begin any more. `on_loser` gets each of them. */
+void api_check_calls(struct api *api, void (*on_loser)(void *ctx, uint64_t principal), void *ctx);
 /* After a reload: refuses acquires that wait and that their callers could not ask for any more. */
 void api_check_waiting(struct api *api);
 /* Answers callers that wait for the end of a recorded destroy: it continues without them. */

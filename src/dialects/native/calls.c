@@ -11,6 +11,11 @@
 #include "dialects/native/internal.h"
 #include "front/pass.h"
 
+enum {
+    RESERVE_PART = 16, /* of calls.max, for operators */
+    BOX_RESERVE = 8,   /* calls to one box, for operators: above calls.max_per_box */
+};
+
 /* --- which box --- */
 
 static void reply_lost(struct http_exchange *ex, enum pool_end end)
@@ -64,6 +69,15 @@ const struct pool_box *api_find_leased(struct http_exchange *ex, const struct ap
     return box;
 }
 
+bool api_may_call(struct http_exchange *ex, uint64_t box)
+{
+    const struct pool_box *b = pool_find_box(engine_pool(api_of(ex)->engine), (struct box_id){box});
+    struct api_caller caller;
+
+    return api_identify(ex, &caller) &&
+           (caller.is_operator || (b != NULL && b->principal == caller.principal));
+}
+
 /* --- how many --- */
 
 static void reply_too_many(struct http_exchange *ex, const char *what, uint64_t count,
@@ -76,19 +90,29 @@ static void reply_too_many(struct http_exchange *ex, const char *what, uint64_t 
     http_reply_error(ex, SP_TOO_MANY_CALLS, text, 1000);
 }
 
+/* What only operators may use: so they get in whatever others do. */
+static unsigned reserve_of(unsigned max_calls)
+{
+    unsigned part = max_calls / RESERVE_PART;
+
+    return part == 0 && max_calls > 1 ? 1 : part;
+}
+
 /* True: it has been refused. */
-static bool is_too_much(struct http_exchange *ex, const struct box_proxy_to *to)
+static bool is_too_much(struct http_exchange *ex, const struct box_proxy_to *to, bool is_operator)
 {
     const struct api *api = api_of(ex);
     const struct config *c = engine_config(api->engine);
+    uint64_t max = is_operator ? api->max_calls : api->max_calls - reserve_of(api->max_calls);
+    uint64_t max_box = c->calls.max_per_box + (is_operator ? BOX_RESERVE : 0);
     struct box_proxy_counts n;
     uint64_t room;
 
     box_proxy_count(api->calls, to->box, to->caller, &n);
-    room = api->max_calls > n.all ? api->max_calls - n.all : 0;
+    room = max > n.all ? max - n.all : 0;
     if (room == 0)
         reply_too_many(ex, "the daemon has", n.all, "calls.max");
-    else if (n.box >= c->calls.max_per_box)
+    else if (n.box >= max_box)
         reply_too_many(ex, "this sandbox has", n.box, "calls.max_per_box");
     else if (n.caller > 0 && n.caller * 100 >= (n.caller + room) * c->calls.share_percent)
         reply_too_many(ex, "this caller has", n.caller, "calls.share_percent");
@@ -107,7 +131,8 @@ static const char *behind_id(const char *target)
     return target;
 }
 
-static void pass(struct http_exchange *ex, const struct box_proxy_to *to)
+static void pass(struct http_exchange *ex, const struct box_proxy_to *to,
+                 const struct api_caller *caller)
 {
     const struct api *api = api_of(ex);
     struct box_proxy_limits limits = {.requests = UINT64_MAX, /* they are counted here */
@@ -115,7 +140,7 @@ static void pass(struct http_exchange *ex, const struct box_proxy_to *to)
                                       .idle_ns = engine_config(api->engine)->calls.idle_timeout_s *
                                                  NS_PER_S};
 
-    if (!is_too_much(ex, to))
+    if (!is_too_much(ex, to, caller->is_operator))
         box_proxy_pass(api->calls, ex, &limits, to);
 }
 
@@ -146,7 +171,7 @@ void api_call(struct http_exchange *ex)
     (void) snprintf(target, size, "%s%s", agent, rest);
     to_box(box, &caller, &to);
     to.rest = target;
-    pass(ex, &to);
+    pass(ex, &to, &caller);
 }
 
 /* --- ports --- */
@@ -197,7 +222,7 @@ void api_call_port(struct http_exchange *ex)
     prefix = xstrdup(target);
     prefix[to.rest - target] = '\0';
     to.prefix = prefix;
-    pass(ex, &to);
+    pass(ex, &to, &caller);
 }
 
 /* --- what goes wrong on the way --- */
@@ -231,16 +256,21 @@ static void refuse_port(struct http_exchange *ex, uint16_t port, int status)
         http_reply_error(ex, SP_UNSUPPORTED, "the agent of this sandbox cannot reach ports", 0);
 }
 
-static void refuse_loss(struct http_exchange *ex, bool is_lost, const char *reason)
+void api_refuse_loss(struct http_exchange *ex, int code, const char *reason)
 {
     char text[320];
 
-    (void) snprintf(text, sizeof(text),
-                    is_lost ? "the sandbox is gone: %s; acquire again to get a new one"
-                            : "the connection to the sandbox broke: %s; what was started in it may "
-                              "still run",
-                    reason);
-    http_reply_error(ex, is_lost ? SP_SANDBOX_LOST : SP_TRANSPORT_LOST, text, 0);
+    if (code == SP_SANDBOX_LOST)
+        (void) snprintf(text, sizeof(text),
+                        "the sandbox is gone: %s; acquire again to get a new one", reason);
+    else if (code == SP_TRANSPORT_LOST)
+        (void) snprintf(text, sizeof(text),
+                        "the connection to the sandbox broke: %s; what was started in it may "
+                        "still run",
+                        reason);
+    else
+        (void) snprintf(text, sizeof(text), "%s: %s", sp_error_info(code)->text, reason);
+    http_reply_error(ex, code, text, 0);
 }
 
 /* --- life --- */
@@ -252,12 +282,14 @@ static void on_use(void *ctx, uint64_t box, int delta)
     front_on_use(api->engine, box, delta);
 }
 
-static void on_box_end(void *ctx, struct box_id box, const char *why)
+static void on_box_end(void *ctx, struct box_id box, int code, const char *why)
 {
     const struct api *api = ctx;
 
-    if (api->calls != NULL) /* it is closed before the engine */
-        box_proxy_cut(api->calls, box.v, why);
+    if (api->calls != NULL) /* they are closed before the engine */
+        box_proxy_cut(api->calls, box.v, code, why);
+    if (api->proxy != NULL)
+        box_proxy_cut(api->proxy, box.v, code, why);
 }
 
 int api_open_calls(struct api *api, struct loop *l, struct err *err)
@@ -270,8 +302,9 @@ int api_open_calls(struct api *api, struct loop *l, struct err *err)
                                       .refuse_port = refuse_port,
                                       .ask_loss = api_ask_loss,
                                       .drop_loss = api_drop_loss,
-                                      .refuse_loss = refuse_loss};
+                                      .refuse_loss = api_refuse_loss};
 
-    engine_watch_ends(api->engine, on_box_end, api);
+    api->watcher = (struct engine_watcher){.ctx = api, .on_end = on_box_end};
+    engine_watch_ends(api->engine, &api->watcher);
     return box_proxy_new(&config, &api->calls, err);
 }

@@ -71,6 +71,13 @@ void api_set_base(struct http_exchange *ex, struct api_caller *caller);
 void api_box_url(const struct api_caller *caller, const struct pool_box *box,
                  char ret[2 * BOX_ADDRESS_MAX]);
 void api_pass(struct http_exchange *ex);
+/* Whether the request could be made now. */
+bool api_may_pass(struct http_exchange *ex);
+
+/* calls.c: the same for a call to this box. */
+bool api_may_call(struct http_exchange *ex, uint64_t box);
+/* struct box_proxy_config.refuse_loss */
+void api_refuse_loss(struct http_exchange *ex, int code, const char *reason);
 
 /* calls.c: the leased box of the path, this caller's or any for an operator. NULL: it has been answered. */
 const struct pool_box *api_find_leased(struct http_exchange *ex, const struct api_caller *caller);

@@ -47,7 +47,7 @@ static const struct pool_box *find(void *ctx, const char *sandbox_id)
     const struct api *api = ctx;
     const struct pool_box *box = pool_find_sandbox(engine_pool(api->engine), sandbox_id);
 
-    return box != NULL && pool_is_shown(box) ? box : NULL;
+    return box != NULL && pool_is_shown(box) && box->state == POOL_LEASED ? box : NULL;
 }
 
 static bool is_owner(void *ctx, struct http_exchange *ex, const struct pool_box *box)
@@ -80,6 +80,14 @@ void api_pass(struct http_exchange *ex)
         box_proxy_pass(api->proxy, ex, &limits, &to);
 }
 
+bool api_may_pass(struct http_exchange *ex)
+{
+    struct front_door door = {.ctx = api_of(ex), .find = find, .is_known = is_owner};
+    struct box_proxy_to to;
+
+    return front_admit(ex, &door, &to) != NULL;
+}
+
 /* --- life --- */
 
 static void on_use(void *ctx, uint64_t box, int delta)
@@ -110,7 +118,8 @@ int api_open_proxy(struct api *api, struct loop *l, struct err *err)
                                       .connections = api->max_requests,
                                       .ctx = api,
                                       .on_use = on_use,
-                                      .refuse = refuse};
+                                      .refuse = refuse,
+                                      .refuse_loss = api_refuse_loss};
 
     return box_proxy_new(&config, &api->proxy, err);
 }

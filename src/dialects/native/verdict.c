@@ -32,17 +32,18 @@ static void leave(struct judge *j)
         free(j);
 }
 
-static void judge(struct judge *j, bool is_lost, const char *reason)
+static void judge(struct judge *j, int code, const char *reason)
 {
     struct box_proxy_loss *loss = j->loss;
 
     leave(j);
-    box_proxy_judged(loss, is_lost, reason);
+    box_proxy_judged(loss, code, reason);
 }
 
 static void on_limit(struct rt_timer *timer)
 {
-    judge(container_of(timer, struct judge, limit), false, "the sandbox does not answer");
+    judge(container_of(timer, struct judge, limit), SP_TRANSPORT_LOST,
+          "the sandbox does not answer");
 }
 
 static void on_next(struct rt_timer *timer)
@@ -59,7 +60,7 @@ static void on_answered(void *ctx, bool answers)
     if (j->loss == NULL)
         free(j);
     else if (answers)
-        judge(j, false, "the sandbox lives");
+        judge(j, SP_TRANSPORT_LOST, "the sandbox lives");
     else
         rt_timer_set(rt, &j->next, rt_after(rt_now(rt), PAUSE_NS), on_next);
 }
@@ -79,7 +80,7 @@ static void on_checked(void *ctx, enum pool_verdict verdict)
     if (j->loss == NULL)
         free(j);
     else
-        judge(j, true, pool_end_name(POOL_END_DIED));
+        judge(j, SP_SANDBOX_LOST, pool_end_name(POOL_END_DIED));
 }
 
 static void ask(struct judge *j)
@@ -87,7 +88,7 @@ static void ask(struct judge *j)
     const struct pool_box *box = pool_find_box(engine_pool(j->api->engine), j->box);
 
     if (box == NULL || box->end != POOL_END_NONE) {
-        judge(j, true, pool_end_name(box != NULL ? box->end : POOL_END_DIED));
+        judge(j, SP_SANDBOX_LOST, pool_end_name(box != NULL ? box->end : POOL_END_DIED));
         return;
     }
     j->is_asking = true;

@@ -19,6 +19,7 @@ struct provisioner {
     unsigned max_requests; /* through it at once */
     char key[PROVISIONER_KEY_MAX + 1];
     uint64_t principal;
+    struct engine_watcher watcher;
     struct map creates;  /* under way, by sandbox_id; several may have the same */
     struct list callers; /* of creates, until they have their answers */
     struct list holds;   /* see hold.c */
@@ -72,6 +73,8 @@ struct backend_extras *provisioner_extras(const struct provisioner_options *o);
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX]);
 void provisioner_pass(struct http_exchange *ex);
+/* Whether the request could be made now. */
+bool provisioner_may_pass(struct http_exchange *ex);
 
 /* hold.c */
 /* The box of this id is used: it is leased again if it is parked. A step of the pool. */

@@ -42,6 +42,14 @@ static bool is_known(void *ctx, struct http_exchange *ex, const struct pool_box 
     return provisioner_has_key(ex) || has_token(ex, box->token);
 }
 
+bool provisioner_may_pass(struct http_exchange *ex)
+{
+    struct front_door door = {.ctx = provisioner_of(ex), .find = find, .is_known = is_known};
+    struct box_proxy_to to;
+
+    return front_admit(ex, &door, &to) != NULL;
+}
+
 void provisioner_pass(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);

@@ -143,13 +143,38 @@ static void refuse_text(struct http_exchange *ex, int status, uint64_t retry_aft
     provisioner_refuse(ex, status, retry_after_ms, "%s", text);
 }
 
+static void refuse_loss(struct http_exchange *ex, int code, const char *reason)
+{
+    const struct sp_error_info *info = sp_error_info(code);
+
+    provisioner_refuse(ex, info->http_status, 0, "%s: %s", info->text, reason);
+}
+
+static void on_box_end(void *ctx, struct box_id box, int code, const char *why)
+{
+    const struct provisioner *p = ctx;
+
+    if (p->proxy != NULL) /* it may be taken before the engine is closed */
+        box_proxy_cut(p->proxy, box.v, code, why);
+}
+
+static bool may_go_on(void *ctx, struct http_exchange *ex, uint64_t box)
+{
+    (void) ctx;
+    (void) box;
+    return provisioner_may_pass(ex);
+}
+
 int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
                     unsigned max_requests, struct provisioner **ret,
                     struct http_server **ret_server, struct err *err)
 {
     const struct config *c = engine_config(e);
-    struct box_proxy_config to_boxes = {
-        .loop = l, .connections = max_requests, .on_use = on_use, .refuse = refuse_text};
+    struct box_proxy_config to_boxes = {.loop = l,
+                                        .connections = max_requests,
+                                        .on_use = on_use,
+                                        .refuse = refuse_text,
+                                        .refuse_loss = refuse_loss};
     struct http_server_config sc = {.routes = routes,
                                     .guard = guard,
                                     .wants_proof = true,
@@ -176,6 +201,8 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     if (str_is_empty(p->key))
         log_warn("provisioner.no_api_key", LF_STR("effect", "every call is refused"));
     map_init(&p->creates, 256);
+    p->watcher = (struct engine_watcher){.ctx = p, .on_end = on_box_end};
+    engine_watch_ends(e, &p->watcher);
     sc.ctx = p;
     sc.limits = *limits;
     p->server = http_server_new(l, &sc);
@@ -184,13 +211,25 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     return SP_OK;
 }
 
-void provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
+uint64_t provisioner_principal(const struct provisioner *p)
+{
+    return p->principal;
+}
+
+bool provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
                      const char *key)
 {
+    bool is_new_key = strcmp(p->key, key) != 0;
+
     http_server_set_limits(p->server, limits);
     p->max_requests = max_requests;
-    str_copy_cut(p->key, sizeof(p->key), key);
+    if (is_new_key) {
+        str_copy_cut(p->key, sizeof(p->key), key);
+        box_proxy_cut_caller(p->proxy, p->principal, may_go_on, NULL, SP_UNAUTHORIZED,
+                             "the key was changed");
+    }
     provisioner_check_creates(p);
+    return is_new_key;
 }
 
 static void on_proxy_closed(void *ctx)
@@ -212,6 +251,7 @@ struct box_proxy *provisioner_take_proxy(struct provisioner *p)
 void provisioner_close(struct provisioner *p, void (*on_closed)(void *ctx), void *ctx)
 {
     provisioner_end_holds(p);
+    engine_unwatch_ends(p->engine, &p->watcher);
     p->on_closed = on_closed;
     p->closed_ctx = ctx;
     if (p->proxy == NULL) {

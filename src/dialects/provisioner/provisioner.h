@@ -21,8 +21,10 @@ MUST_CHECK int provisioner_read_key(const struct config *c, char ret[PROVISIONER
 MUST_CHECK int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *limits,
                                unsigned max_requests, struct provisioner **ret,
                                struct http_server **ret_server, struct err *err);
-/* After a reload. */
-void provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
+/* Whose calls they are that come with the key. */
+uint64_t provisioner_principal(const struct provisioner *p);
+/* After a reload. True: the key is another one, and calls that came with the old one have been ended. */
+bool provisioner_set(struct provisioner *p, const struct http_limits *limits, unsigned max_requests,
                      const char *key);
 /* The proxy to boxes belongs to the caller from now on, which has to end it; call it before
  * provisioner_close(). */

@@ -4,18 +4,7 @@ import contextlib
 import socket
 import threading
 
-from agent_client import IS_SANITIZED, TOKEN, WAIT_S, AgentTest, main, wait_until
-
-
-def receive(connection, until=None, size=None):
-    """All bytes until a text, a number of them, or the end."""
-    data = b""
-    while not (until is not None and until in data) and not (size is not None and len(data) >= size):
-        piece = connection.recv(65536)
-        if not piece:
-            break
-        data += piece
-    return data
+from agent_client import IS_SANITIZED, TOKEN, WAIT_S, AgentTest, main, receive, wait_until
 
 
 class Ports(AgentTest):

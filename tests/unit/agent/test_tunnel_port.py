@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 
-from agent_client import TOKEN, WAIT_S, AgentTest, main, wait_until
+from agent_client import TOKEN, WAIT_S, AgentTest, main, receive, wait_until
 
 sys.path.append("/usr/lib/python3/dist-packages")  # the system's, also for another Python
 try:
@@ -21,16 +21,6 @@ except ImportError:
 sys.path.pop()
 
 SERVER = pathlib.Path(os.environ.get("SANDPOOL_BIN_DIR", "build/dev")) / "tests" / "tunnel_server"
-
-
-def receive(connection, size=None):
-    data = b""
-    while size is None or len(data) < size:
-        piece = connection.recv(65536)
-        if not piece:
-            break
-        data += piece
-    return data
 
 
 class Port(AgentTest):
@@ -111,14 +101,17 @@ class Port(AgentTest):
         server = threading.Thread(target=act)
         server.start()
         client, head = self.ask(path="/chat?a=b", upgrade="websocket", early=b"GET /next HTTP/1.1\r\n\r\n",
-                                more="Authorization: Bearer of-the-client\r\nX-API-Key: key-of-client\r\nCookie: a=b\r\n")
+                                more="Authorization: Bearer of-the-client\r\nX-API-Key: key-for-server\r\nCookie: a=b\r\n"
+                                     "X-Forwarded-Host: lie\r\n")
         self.assertTrue(head.startswith("HTTP/1.1 200 "), head)
         self.assertEqual(receive(client), b"no")
         server.join(WAIT_S)
         self.assertTrue(seen[0].startswith("GET /chat?a=b HTTP/1.1\r\n"), seen)
         self.assertIn(f"Host: 127.0.0.1:{self.inside_port}\r\n", seen[0])
         self.assertIn("Upgrade: websocket\r\n", seen[0])
-        for secret in (TOKEN, "of-the-client", "key-of-client", "Authorization"):
+        for line in ("X-API-Key: key-for-server", "Cookie: a=b", "X-Forwarded-Host: x", "X-Forwarded-Proto: http"):
+            self.assertIn(line + "\r\n", seen[0])
+        for secret in (TOKEN, "of-the-client", "Authorization", "lie"):
             self.assertNotIn(secret, seen[0])
         self.assertEqual(seen[1], b"", "nothing of the client's next request")
 

@@ -354,6 +354,34 @@ static void test_stats(void **state)
     fixture_until(&fx, http_server_connections(fx.server) == 0);
 }
 
+/* Whoever answers, and in whatever way: what follows is never a request. */
+static void test_refused_upgrades(void **state UNUSED)
+{
+    static const struct {
+        const char *head;
+        int status;
+    } cases[] = {
+        {"GET /healthz HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 200},
+        {"GET /nothing HTTP/1.1\r\nConnection: keep-alive, upgrade\r\nUpgrade: x\r\n\r\n", 404},
+        {"PUT /healthz HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 405},
+        {"GET /healthz HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\nx",
+         200},
+        {"CONNECT /nothing HTTP/1.1\r\n\r\n", 404},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct client c;
+
+        client_open(&c, &fx);
+        client_send(&c, cases[i].head);
+        client_send(&c, "GET /healthz HTTP/1.1\r\n\r\n");
+        assert_int_equal(client_answer(&c, NULL), cases[i].status);
+        client_wait_eof(&c);
+        assert_int_equal(c.in.len, 0);
+        client_close(&c);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -364,6 +392,7 @@ int main(void)
         TEST(test_guard),
         TEST(test_peer),
         TEST(test_keep_alive),
+        TEST(test_refused_upgrades),
         TEST(test_http10),
         TEST(test_head),
         TEST(test_byte_by_byte),
