@@ -18,8 +18,7 @@ static void add_end(struct passage *g, bool is_lost)
     http_end(g->ex);
 }
 
-/* Answers and frees. */
-static void conclude(struct passage *g, bool is_lost)
+void proxy_loss_conclude(struct passage *g, bool is_lost)
 {
     if (g->ex == NULL) {
         passage_free(g);
@@ -43,7 +42,7 @@ bool proxy_loss_begin(struct passage *g, int result)
     if (p->config.ask_loss == NULL)
         return false;
     if (g->is_cut) {
-        conclude(g, true);
+        proxy_loss_conclude(g, true);
         return true;
     }
     if (result != SP_IO && result != SP_CONNECT_FAILED)
@@ -52,7 +51,7 @@ bool proxy_loss_begin(struct passage *g, int result)
         return false; /* the agent is well, and refused */
     if (p->is_leaving || p->is_closing) {
         str_copy_cut(g->reason, sizeof(g->reason), "the daemon has been replaced meanwhile");
-        conclude(g, false);
+        proxy_loss_conclude(g, false);
         return true;
     }
     list_push_back(&p->judged, &g->judged);
@@ -66,7 +65,7 @@ void box_proxy_judged(struct box_proxy_loss *loss, bool is_lost, const char *rea
     struct passage *g = container_of(loss, struct passage, loss);
 
     str_copy_cut(g->reason, sizeof(g->reason), reason);
-    conclude(g, is_lost);
+    proxy_loss_conclude(g, is_lost);
 }
 
 static void drop(struct passage *g, bool is_lost, const char *reason)
@@ -98,6 +97,8 @@ void box_proxy_cut(struct box_proxy *p, uint64_t box, const char *reason)
             drop(g, true, reason);
         else if (op_is_active(&g->up.op))
             op_cancel(&g->up.op); /* proxy_loss_begin() follows, unless it is over already */
+        else if (g->on_cut != NULL)
+            g->on_cut(g);
     }
 }
 
