@@ -20,7 +20,7 @@
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
     BODY_HIGH = 128 * 1024,
-    HOPS_MAX = 1024,        /* of names in Connection */
+    HOPS_MAX = 1024, /* of names in Connection */
     CONNECT_MS = 5000,
 };
 
@@ -236,7 +236,10 @@ static void on_done(struct op *op)
     } else if (g->ex != NULL) {
         proxy_refuse(g, result);
     }
-    passage_free(g);
+    if (g->on_over != NULL)
+        g->on_over(g);
+    else
+        passage_free(g);
 }
 
 /* --- the request --- */

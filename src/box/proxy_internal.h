@@ -18,6 +18,7 @@ struct box_proxy {
     struct map callers; /* likewise */
     uint64_t passages;  /* those requests */
     struct list judged; /* of them: those that wait for what became of their box */
+    uint64_t held;      /* bytes that calls in other words hold whole (box/aio) */
     bool is_leaving;    /* closes itself after the last */
     bool is_closing;
     void (*on_closed)(void *ctx);
@@ -57,9 +58,11 @@ struct passage {
     bool is_use;       /* it was begun */
     /* Of those who say something else to the box than their caller said (box/aio); NULL else. */
     void (*fini)(struct passage *g);
-    void (*on_cut)(struct passage *g);   /* its box is gone, and no request is under way */
-    void (*on_idle)(struct passage *g);  /* likewise: nothing moves for too long */
-    void (*on_error)(struct passage *g); /* answers in place of the box, whose status is 400 or more */
+    void (*on_cut)(struct passage *g);  /* its box is gone, and no request is under way */
+    void (*on_idle)(struct passage *g); /* likewise: nothing moves for too long */
+    void (*on_error)(
+        struct passage *g); /* answers in place of the box, whose status is 400 or more */
+    void (*on_over)(struct passage *g); /* all was answered: instead of being freed */
 };
 
 /* passage.c */

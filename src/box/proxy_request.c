@@ -49,6 +49,9 @@ static void put_own_headers(struct passage *g, const struct box_proxy_to *to)
     }
     if (g->port == 0)
         return;
+    if (to->is_by_path && !str_is_empty(to->token))
+        put_header(&g->text, "X-AIO-API-Key",
+                   to->token); /* its programs know it: it is in their environment */
     put_header(&g->text, "X-Forwarded-Proto", "http");
     if (!str_is_empty(host))
         put_header(&g->text, "X-Forwarded-Host", host);
@@ -77,13 +80,17 @@ static bool make_headers(struct passage *g, const struct box_proxy_to *to)
     return true;
 }
 
-/* A port of the box's loopback is reached through its agent. */
+/* A port of the box's loopback is reached through its agent, or its server. */
 static bool set_target(struct passage *g, const struct box_proxy_to *to)
 {
     char address[40];
 
     if (g->port == 0)
         return proxy_url(to->url, to->rest, &g->url);
+    if (to->is_by_path) {
+        buf_printf(&g->tunnel, "/proxy/%u%s", (unsigned) g->port, to->rest);
+        return !buf_failed(&g->tunnel) && proxy_url(to->url, buf_str(&g->tunnel), &g->url);
+    }
     (void) snprintf(address, sizeof(address), "http://127.0.0.1:%u", (unsigned) g->port);
     (void) snprintf(g->tunnel_key, sizeof(g->tunnel_key), "b%016llx", (unsigned long long) to->box);
     (void) snprintf(g->tunnel_auth, sizeof(g->tunnel_auth), "Authorization: Bearer %s", to->token);
