@@ -31,6 +31,9 @@ bool life_of_headers(const struct httpc_request *r, char ret[BACKEND_LIFE_MAX + 
     return false;
 }
 
+#define START \
+    "start-" /* begins a life that was read by the file API; our agent's have other letters */
+
 /* "1 (name) S 0 1 ...": the name may have brackets and blanks. */
 static bool read_start(const char *stat, char ret[BACKEND_LIFE_MAX + 1])
 {
@@ -46,7 +49,7 @@ static bool read_start(const char *stat, char ret[BACKEND_LIFE_MAX + 1])
     len = strspn(s, "0123456789");
     if (len == 0 || len > 20)
         return false;
-    (void) snprintf(ret, BACKEND_LIFE_MAX + 1, "start-%.*s", (int) len, s);
+    (void) snprintf(ret, BACKEND_LIFE_MAX + 1, START "%.*s", (int) len, s);
     return true;
 }
 
@@ -67,6 +70,11 @@ bool life_of_stat(const struct httpc_request *r, char ret[BACKEND_LIFE_MAX + 1])
         is_read = read_start(content, ret);
     (void) json_doc_free(doc);
     return is_read;
+}
+
+bool life_is_foreign(const char *life)
+{
+    return strncmp(life, START, strlen(START)) == 0;
 }
 
 bool life_is_other(const char *a, const char *b)

@@ -12,6 +12,8 @@ MUST_CHECK bool life_of_headers(const struct httpc_request *r, char ret[BACKEND_
 #define LIFE_PATH "/v1/file/read"
 #define LIFE_BODY "{\"file\": \"/proc/1/stat\"}"
 MUST_CHECK bool life_of_stat(const struct httpc_request *r, char ret[BACKEND_LIFE_MAX + 1]);
+/* The server that answered is none of ours. */
+bool life_is_foreign(const char *life);
 /* Both are known and differ. */
 bool life_is_other(const char *a, const char *b);
 

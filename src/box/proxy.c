@@ -20,71 +20,8 @@
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
     BODY_HIGH = 128 * 1024,
-    HEAD_MAX = 1024 * 1024, /* what the server lets in is less */
     HOPS_MAX = 1024,        /* of names in Connection */
 };
-
-/* --- how many --- */
-
-/* A box that is at work is not idle. */
-static void count(struct passage *g, int delta)
-{
-    struct box_proxy *p = g->p;
-    uint64_t box = g->box->key;
-
-    if (delta > 0) {
-        g->box->count++;
-        g->caller->count++;
-        p->passages++;
-        list_push_back(&g->box->passages, &g->link);
-        list_push_back(&g->caller->passages, &g->caller_link);
-    } else {
-        list_remove(&g->box->passages, &g->link);
-        list_remove(&g->caller->passages, &g->caller_link);
-        proxy_load_put(&p->boxes, g->box);
-        proxy_load_put(&p->callers, g->caller);
-        p->passages--;
-    }
-    if (!p->is_leaving) /* else nobody is left to be notified */
-        p->config.on_use(p->config.ctx, box, delta);
-}
-
-void passage_free(struct passage *g)
-{
-    struct box_proxy *p = g->p;
-
-    list_remove(&p->judged, &g->judged);
-    rt_timer_cancel(&g->p->config.loop->rt, &g->timer);
-    count(g, -1);
-    httpc_request_fini(&g->up);
-    buf_fini(&g->url);
-    buf_fini(&g->text);
-    buf_fini(&g->tunnel);
-    free(g);
-    if (p->is_leaving && p->passages == 0)
-        proxy_end(p);
-}
-
-/* --- standing still --- */
-
-static void on_timer(struct rt_timer *timer)
-{
-    struct passage *g = container_of(timer, struct passage, timer);
-    struct rt *rt = &g->p->config.loop->rt;
-    uint64_t at_ns = rt_after(g->moved_ns, g->idle_ns);
-
-    if (rt_now(rt) < at_ns) {
-        rt_timer_set(rt, timer, at_ns, on_timer);
-        return;
-    }
-    g->is_timed_out = true;
-    op_cancel(&g->up.op); /* on_done() answers */
-}
-
-static void moved(struct passage *g)
-{
-    g->moved_ns = rt_now(&g->p->config.loop->rt);
-}
 
 /* --- the answer --- */
 
@@ -92,7 +29,7 @@ static void on_drain(struct http_exchange *ex)
 {
     struct passage *g = http_ctx(ex);
 
-    moved(g);
+    passage_moved(g);
     httpc_resume(&g->up);
 }
 
@@ -201,11 +138,13 @@ static bool is_foreign(const struct passage *g)
            memcmp(g->up.response.data, form, strlen(form)) != 0;
 }
 
-/* True: it is not known yet whether this is an answer of our agent. */
+/* True: it is not known yet whether this is an answer of our agent, or it is not passed on. */
 static bool must_wait(struct passage *g, bool is_over)
 {
     enum { ENOUGH = 16 };
 
+    if (g->on_error != NULL && g->up.status >= 400)
+        return true;
     if (g->is_begun || g->p->config.ask_loss == NULL || g->port != 0 ||
         (g->up.status != 404 && g->up.status != 405) || http_method(g->ex) == HTTP_METHOD_HEAD)
         return false;
@@ -221,7 +160,7 @@ static void pass_answer(struct passage *g, bool is_over)
     struct buf *piece = &g->up.response;
     size_t len;
 
-    moved(g);
+    passage_moved(g);
     if (must_wait(g, is_over))
         return;
     if (g->is_foreign) {
@@ -249,7 +188,7 @@ static void on_answer(struct httpc_request *up)
         pass_answer(g, false);
 }
 
-static void refuse(struct passage *g, int result)
+void proxy_refuse(struct passage *g, int result)
 {
     void (*say)(struct http_exchange *, int, uint64_t, const char *) = g->p->config.refuse;
     char text[160];
@@ -280,6 +219,10 @@ static void on_done(struct op *op)
         pass_answer(g, true); /* what was held back */
     if (g->is_no_answer || g->is_foreign)
         result = SP_PROTOCOL;
+    if (g->ex != NULL && result == SP_OK && g->on_error != NULL && g->up.status >= 400) {
+        g->on_error(g);
+        return;
+    }
     if (g->ex != NULL && result == SP_OK) {
         if (g->is_bodyless)
             http_reply(g->ex, g->up.status, NULL, "", 0);
@@ -290,9 +233,12 @@ static void on_done(struct op *op)
     } else if (g->ex != NULL && g->is_begun && !g->is_bodyless) {
         http_abort(g->ex); /* only a broken connection says that something is missing */
     } else if (g->ex != NULL) {
-        refuse(g, result);
+        proxy_refuse(g, result);
     }
-    passage_free(g);
+    if (g->on_over != NULL)
+        g->on_over(g);
+    else
+        passage_free(g);
 }
 
 /* --- the request --- */
@@ -309,7 +255,7 @@ static void on_body(struct http_exchange *ex, const char *data, size_t len)
 {
     struct passage *g = http_ctx(ex);
 
-    moved(g);
+    passage_moved(g);
     if (g->cut != 0)
         return; /* none of it reaches the box */
     if (httpc_body_write(&g->up, data, len) > BODY_HIGH)
@@ -320,7 +266,7 @@ static void on_body_drain(struct httpc_request *up)
 {
     struct passage *g = container_of(up, struct passage, up);
 
-    moved(g);
+    passage_moved(g);
     if (g->ex != NULL)
         http_body_resume(g->ex);
 }
@@ -332,7 +278,7 @@ static void on_body_end(struct http_exchange *ex)
     httpc_body_end(&g->up);
 }
 
-static void start(struct passage *g)
+void proxy_start(struct passage *g)
 {
     int64_t length = http_body_length(g->ex);
 
@@ -352,10 +298,8 @@ static void start(struct passage *g)
         g->up.body_size = length;
         g->up.on_body_drain = on_body_drain;
     }
-    moved(g);
-    rt_timer_set(&g->p->config.loop->rt, &g->timer, rt_after(g->moved_ns, g->idle_ns), on_timer);
+    passage_watch(g);
     http_set_ctx(g->ex, g, on_gone);
-    http_may_stay(g->ex);
     if (length != 0)
         http_body_start(g->ex, on_body, on_body_end);
     httpc_start(g->p->http, &g->up, RT_NEVER, on_done); /* the timer is its deadline */
@@ -369,27 +313,6 @@ static bool is_refused_method(const struct http_exchange *ex)
     const char *method = http_method_text(ex);
 
     return strcmp(method, "TRACE") == 0 || strcmp(method, "CONNECT") == 0;
-}
-
-/* True: it has been refused. */
-static bool is_too_much(struct box_proxy *p, struct http_exchange *ex,
-                        const struct box_proxy_limits *limits, const struct box_proxy_to *to)
-{
-    const struct proxy_load *box = proxy_load_find(&p->boxes, to->box);
-    const struct proxy_load *caller = proxy_load_find(&p->callers, to->caller);
-    uint64_t own = caller != NULL ? caller->count : 0;
-    uint64_t room = limits->requests > p->passages ? limits->requests - p->passages : 0;
-
-    if (room == 0)
-        p->config.refuse(ex, 503, 1000, "Too many requests are being passed on");
-    else if (box != NULL && box->count >= limits->requests_per_box)
-        p->config.refuse(ex, 429, 1000, "Too many requests to this sandbox");
-    else if (own > 0 && own * 100 >= (own + room) * limits->share_percent &&
-             limits->share_percent > 0)
-        p->config.refuse(ex, 429, 1000, "This caller has its share of the requests to sandboxes");
-    else
-        return false;
-    return true;
 }
 
 static void on_tunnel_over(void *ctx)
@@ -416,29 +339,19 @@ void box_proxy_pass(struct box_proxy *p, struct http_exchange *ex,
         p->config.refuse(ex, 405, 0, "Method Not Allowed");
         return;
     }
-    if (is_too_much(p, ex, limits, to))
+    g = passage_new(p, ex, limits, to, sizeof(*g));
+    if (g == NULL)
         return;
-    g = xcalloc(1, sizeof(*g));
-    g->p = p;
-    g->ex = ex;
-    g->port = to->port;
-    g->idle_ns = limits->idle_ns;
-    buf_init(&g->url, HEAD_MAX);
-    buf_init(&g->text, HEAD_MAX);
-    buf_init(&g->tunnel, HEAD_MAX);
-    g->box = proxy_load_get(&p->boxes, to->box);
-    g->caller = proxy_load_get(&p->callers, to->caller);
     if (tunnel_is_wanted(ex)) {
-        count(g, 1);
+        passage_begin(g);
         start_tunnel(g, to);
         return;
     }
     if (!proxy_make_request(g, to)) {
         p->config.refuse(ex, 400, 0, "Bad request target");
-        count(g, 1); /* so that it can be taken back */
         passage_free(g);
         return;
     }
-    count(g, 1); /* what `to` points to may be gone from here on */
-    start(g);
+    passage_begin(g); /* what `to` points to may be gone from here on */
+    proxy_start(g);
 }

@@ -49,7 +49,8 @@ struct box_proxy_to {
     const char *rest;   /* of the target: what the box gets */
     uint16_t port;      /* of the box's loopback, through its agent; 0: the agent itself */
     const char *prefix; /* with a port: what stands before `rest` for the caller; NULL: not said */
-    bool want_tcp;      /* with `port`: a request with "Upgrade: tcp" becomes a connection to it */
+    bool is_by_path; /* with `port`: by the server of the box, which passes /proxy/{port}/... on */
+    bool want_tcp;   /* with `port`: a request with "Upgrade: tcp" becomes a connection to it */
 };
 
 MUST_CHECK int box_proxy_new(const struct box_proxy_config *config, struct box_proxy **ret,

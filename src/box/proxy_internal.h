@@ -20,6 +20,7 @@ struct box_proxy {
     uint64_t passages;  /* those requests */
     uint64_t rounds;    /* of box_proxy_cut_caller() */
     struct list judged; /* of them: those that wait for what became of their box */
+    uint64_t held;      /* bytes that calls in other words hold whole (box/aio) */
     bool is_leaving;    /* closes itself after the last */
     bool is_closing;
     void (*on_closed)(void *ctx);
@@ -59,10 +60,34 @@ struct passage {
     bool is_torn;      /* a part of an event has been passed on */
     bool has_end;      /* the event `end` has */
     int cut;           /* its caller has the box no longer: why, and `reason`; 0: it has */
+    bool is_use;       /* it was begun */
+    /* Of those who say something else to the box than their caller said (box/aio); NULL else. */
+    void (*fini)(struct passage *g);
+    void (*on_cut)(struct passage *g);  /* its box is gone, and no request is under way */
+    void (*on_idle)(struct passage *g); /* likewise: nothing moves for too long */
+    void (*on_error)(
+        struct passage *g); /* answers in place of the box, whose status is 400 or more */
+    void (*on_over)(struct passage *g); /* all was answered: instead of being freed */
 };
 
-/* proxy.c */
+/* passage.c */
+/* Zeroed, of `size` bytes: it may be the start of more. NULL: it was too much and has been answered. */
+struct passage *passage_new(struct box_proxy *p, struct http_exchange *ex,
+                            const struct box_proxy_limits *limits, const struct box_proxy_to *to,
+                            size_t size);
+/* From now on its box is used. */
+void passage_begin(struct passage *g);
 void passage_free(struct passage *g);
+/* Something came from either side. */
+void passage_moved(struct passage *g);
+/* It ends when nothing moves, and may outlast a server that is left. */
+void passage_watch(struct passage *g);
+
+/* proxy.c */
+/* Sends the request with the url and the headers that are set, and gives the answer to the caller. */
+void proxy_start(struct passage *g);
+/* Answers a request that failed, with nothing said to its caller yet. */
+void proxy_refuse(struct passage *g, int result);
 
 /* proxy_life.c: nothing runs any more, or what does is to be cancelled; frees it. */
 void proxy_end(struct box_proxy *p);
@@ -74,6 +99,8 @@ bool proxy_make_request(struct passage *g, const struct box_proxy_to *to);
 /* False when it is no loss, or nobody is to be asked: answer it otherwise. True: it will be answered and freed, or is
  * already. */
 bool proxy_loss_begin(struct passage *g, int result);
+/* Answers with what became of the box, `reason`, and frees. */
+void proxy_loss_conclude(struct passage *g, int code);
 /* Nobody can be asked any more: ends all that wait. */
 void proxy_loss_stop(struct box_proxy *p);
 

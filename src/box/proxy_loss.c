@@ -20,8 +20,7 @@ static void add_end(struct passage *g, int code)
     http_end(g->ex);
 }
 
-/* Answers and frees. */
-static void conclude(struct passage *g, int code)
+void proxy_loss_conclude(struct passage *g, int code)
 {
     if (g->ex == NULL) {
         passage_free(g);
@@ -43,7 +42,7 @@ bool proxy_loss_begin(struct passage *g, int result)
     struct box_proxy *p = g->p;
 
     if (g->cut != 0) {
-        conclude(g, g->cut);
+        proxy_loss_conclude(g, g->cut);
         return true;
     }
     if (p->config.ask_loss == NULL)
@@ -54,7 +53,7 @@ bool proxy_loss_begin(struct passage *g, int result)
         return false; /* the agent is well, and refused */
     if (p->is_leaving || p->is_closing) {
         str_copy_cut(g->reason, sizeof(g->reason), "the daemon has been replaced meanwhile");
-        conclude(g, SP_TRANSPORT_LOST);
+        proxy_loss_conclude(g, SP_TRANSPORT_LOST);
         return true;
     }
     list_push_back(&p->judged, &g->judged);
@@ -68,7 +67,7 @@ void box_proxy_judged(struct box_proxy_loss *loss, int code, const char *reason)
     struct passage *g = container_of(loss, struct passage, loss);
 
     str_copy_cut(g->reason, sizeof(g->reason), reason);
-    conclude(g, code);
+    proxy_loss_conclude(g, code);
 }
 
 static void drop(struct passage *g, int code, const char *reason)
@@ -97,6 +96,8 @@ static void cut(struct passage *g, int code, const char *reason)
         drop(g, code, reason);
     else if (op_is_active(&g->up.op))
         op_cancel(&g->up.op); /* proxy_loss_begin() follows, unless it is over already */
+    else if (g->on_cut != NULL)
+        g->on_cut(g);
 }
 
 void box_proxy_cut(struct box_proxy *p, uint64_t box, int code, const char *reason)

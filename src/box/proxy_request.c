@@ -30,13 +30,17 @@ static bool make_headers(struct passage *g, const struct box_proxy_to *to)
     return true;
 }
 
-/* A port of the box's loopback is reached through its agent. */
+/* A port of the box's loopback is reached through its agent, or its server. */
 static bool set_target(struct passage *g, const struct box_proxy_to *to)
 {
     char address[40];
 
     if (g->port == 0)
         return proxy_url(to->url, to->rest, &g->url);
+    if (to->is_by_path) {
+        buf_printf(&g->tunnel, "/proxy/%u%s", (unsigned) g->port, to->rest);
+        return !buf_failed(&g->tunnel) && proxy_url(to->url, buf_str(&g->tunnel), &g->url);
+    }
     (void) snprintf(address, sizeof(address), "http://127.0.0.1:%u", (unsigned) g->port);
     (void) snprintf(g->tunnel_key, sizeof(g->tunnel_key), "b%016llx", (unsigned long long) to->box);
     (void) snprintf(g->tunnel_auth, sizeof(g->tunnel_auth), "Authorization: Bearer %s", to->token);

@@ -163,7 +163,7 @@ void run_output_follow(struct run *r)
  * a new one, and the question follows. */
 static void ask_again(struct run *r, const struct sp_failure *f)
 {
-    if (try_again(r, &r->streams[RUN_STDOUT], f->code))
+    if (run_stream_try_again(r, &r->streams[RUN_STDOUT], f->code))
         r->phase = RUN_FOLLOWING;
     else
         run_fail(r, f);

@@ -1,6 +1,7 @@
 /* calls.c - commands, jobs, files and ports of a box through the daemon: /v1/sandboxes/{id}/exec and so on. A call goes
- * to the box's agent as it is, at /v1/agent/exec and so on, with the box's token in place of what its caller sent. Its
- * owner and operators may call, while the box is leased. */
+ * to the box's agent as it is, at /v1/agent/exec and so on, with the box's token in place of what its caller sent. To a box
+ * that has no agent of ours it goes in the words of the AIO API. Its owner and operators may call, while the box is
+ * leased. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "box/aio/aio.h"
+#include "box/life.h"
 #include "dialects/native/internal.h"
 #include "front/pass.h"
 
@@ -78,6 +81,18 @@ bool api_may_call(struct http_exchange *ex, uint64_t box)
            (caller.is_operator || (b != NULL && b->principal == caller.principal));
 }
 
+/* Which start of a box has answered says whose server it is. Where that is not known, boxes of a provisioner are taken for
+ * those of others: our agent knows that API, too. */
+static bool is_aio(const struct api *api, const struct pool_box *box)
+{
+    const struct config_profile *profile = engine_profile(api->engine, box->profile);
+
+    if (!str_is_empty(box->life))
+        return life_is_foreign(box->life);
+    return profile != NULL &&
+           (profile->agent == CONFIG_AGENT_IMAGE || strcmp(profile->backend, "remote") == 0);
+}
+
 /* --- how many --- */
 
 static void reply_too_many(struct http_exchange *ex, const char *what, uint64_t count,
@@ -131,8 +146,11 @@ static const char *behind_id(const char *target)
     return target;
 }
 
+typedef void pass_fn(struct box_proxy *p, struct http_exchange *ex,
+                     const struct box_proxy_limits *limits, const struct box_proxy_to *to);
+
 static void pass(struct http_exchange *ex, const struct box_proxy_to *to,
-                 const struct api_caller *caller)
+                 const struct api_caller *caller, pass_fn *how)
 {
     const struct api *api = api_of(ex);
     struct box_proxy_limits limits = {.requests = UINT64_MAX, /* they are counted here */
@@ -141,7 +159,7 @@ static void pass(struct http_exchange *ex, const struct box_proxy_to *to,
                                                  NS_PER_S};
 
     if (!is_too_much(ex, to, caller->is_operator))
-        box_proxy_pass(api->calls, ex, &limits, to);
+        how(api->calls, ex, &limits, to);
 }
 
 static void to_box(const struct pool_box *box, const struct api_caller *caller,
@@ -166,12 +184,17 @@ void api_call(struct http_exchange *ex)
     if (box == NULL)
         return;
     assert(rest != NULL); /* the route has it */
+    to_box(box, &caller, &to);
+    if (is_aio(api_of(ex), box)) {
+        to.rest = rest;
+        pass(ex, &to, &caller, box_aio_pass);
+        return;
+    }
     size = sizeof(agent) + strlen(rest);
     target = xcalloc(1, size);
     (void) snprintf(target, size, "%s%s", agent, rest);
-    to_box(box, &caller, &to);
     to.rest = target;
-    pass(ex, &to, &caller);
+    pass(ex, &to, &caller, box_proxy_pass);
 }
 
 /* --- ports --- */
@@ -198,6 +221,7 @@ void api_call_port(struct http_exchange *ex)
     struct api_caller caller;
     const struct pool_box *box;
     struct box_proxy_to to;
+    bool is_other;
     AUTO_FREE char *prefix = NULL;
     uint64_t port;
 
@@ -209,7 +233,8 @@ void api_call_port(struct http_exchange *ex)
         http_reply_error(ex, SP_INVALID_FIELD, "a port is a number from 1 to 65535", 0);
         return;
     }
-    if (!has_ports(box->url)) {
+    is_other = is_aio(api_of(ex), box);
+    if (!is_other && !has_ports(box->url)) {
         http_reply_error(ex, SP_UNSUPPORTED,
                          "ports of this sandbox cannot be reached: its address is that of a proxy",
                          0);
@@ -222,7 +247,7 @@ void api_call_port(struct http_exchange *ex)
     prefix = xstrdup(target);
     prefix[to.rest - target] = '\0';
     to.prefix = prefix;
-    pass(ex, &to, &caller);
+    pass(ex, &to, &caller, is_other ? box_aio_pass_port : box_proxy_pass);
 }
 
 /* --- what goes wrong on the way --- */
