@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/core/oom.h"
+#include "agent/process/follow.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -49,6 +50,7 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
     t->disk.dir = spill_dir;
     limit_disk(&t->disk);
     t->grace_ns = GRACE_NS;
+    t->hold_max_ns = FOLLOW_HOLD_MAX_NS;
     oom_score_open(&t->score);
     t->oom_fd = oom_open("");
     helper_table_init(&t->helpers, l, &t->score);
@@ -99,6 +101,7 @@ void process_release(struct process *p)
 
     if (!p->is_dropped || p->handles > 0)
         return;
+    assert(list_is_empty(&p->followers));
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
         output_fini(&p->streams[i].output);
     buf_fini(&p->stdin_buf);
@@ -240,6 +243,7 @@ static struct process *process_new(struct process_table *t, const struct process
     t->last_id++;
     p->id = t->last_id;
     list_init(&p->watches);
+    list_init(&p->followers);
     p->command = copy_command(r);
     p->tag = r->tag != NULL ? xstrdup(r->tag) : NULL;
     p->session = r->session != NULL ? xstrdup(r->session) : NULL;

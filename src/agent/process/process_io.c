@@ -53,15 +53,15 @@ void process_close_streams(struct process *p)
     close_polled(p, &p->stdin_poll, &p->stdin_fd);
 }
 
-/* False when there is nothing more to read now. */
-static bool read_some(struct process_stream *s)
+/* Up to `max` bytes. False when there is nothing more to read now. */
+static bool read_some(struct process_stream *s, size_t max)
 {
     struct process_table *t = s->process->table;
     ssize_t n;
 
     if (t->read_space == NULL)
         t->read_space = xcalloc(1, READ_SIZE);
-    n = read(s->fd, t->read_space, READ_SIZE);
+    n = read(s->fd, t->read_space, max);
     if (n > 0) {
         output_append(&s->output, t->read_space, (size_t) n);
         process_notify(s->process);
@@ -75,26 +75,54 @@ static bool read_some(struct process_stream *s)
     return false;
 }
 
-static void read_up_to(struct process_stream *s, unsigned times)
-{
-    while (times > 0 && s->fd >= 0 && read_some(s))
-        times--;
-}
-
+/* All that is in it, for followers or not: nobody adds to it any more, and there is room (OUTPUT_SPARE). */
 void process_drain(struct process *p)
 {
-    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
-        read_up_to(&p->streams[i], READS_AT_DEATH);
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
+        unsigned times = READS_AT_DEATH;
+
+        while (times > 0 && p->streams[i].fd >= 0 && read_some(&p->streams[i], READ_SIZE))
+            times--;
+    }
 }
 
 static void on_stream(uv_poll_t *poll, int status, int events);
 static void on_stdin(uv_poll_t *poll, int status, int events);
 
-static void poll_terminal(struct process *p)
+/* Waits for what is wanted of it now. */
+static void poll_stream(struct process_stream *s)
 {
-    int events = UV_READABLE | (p->stdin_buf.len > 0 ? UV_WRITABLE : 0);
+    const struct process *p = s->process;
+    int events =
+        (s->is_held ? 0 : UV_READABLE) | (p->is_pty && p->stdin_buf.len > 0 ? UV_WRITABLE : 0);
 
-    (void) uv_poll_start(&p->streams[0].poll, events, on_stream); /* an open handle: cannot fail */
+    if (events != 0)
+        (void) uv_poll_start(&s->poll, events, on_stream); /* an open handle: cannot fail */
+    else
+        (void) uv_poll_stop(&s->poll);
+}
+
+void process_read_on(struct process_stream *s)
+{
+    s->is_held = false;
+    if (s->fd >= 0)
+        poll_stream(s);
+}
+
+static void read_up_to(struct process_stream *s, unsigned times)
+{
+    uint64_t room = process_room(s);
+
+    while (times > 0 && s->fd >= 0 && room > 0 &&
+           read_some(s, (size_t) MIN_OF(room, (uint64_t) READ_SIZE))) {
+        room = process_room(s);
+        times--;
+    }
+    if (room > 0 || s->fd < 0)
+        return;
+    s->is_held = true;
+    poll_stream(s);
+    process_held(s);
 }
 
 /* Writes what the other side takes; false when the rest must wait or nobody reads any more. */
@@ -118,7 +146,7 @@ static void write_terminal(struct process *p)
         return;
     if (!write_stdin(p, p->streams[0].fd))
         buf_reset(&p->stdin_buf);
-    poll_terminal(p);
+    poll_stream(&p->streams[0]);
 }
 
 static void on_stream(uv_poll_t *poll, int status, int events)
@@ -186,7 +214,7 @@ int process_open_streams(struct process *p, const struct spawn_result *fds, stru
         if (r != SP_OK)
             rc = r;
         else if (s->fd >= 0)
-            (void) uv_poll_start(&s->poll, UV_READABLE, on_stream); /* just opened: cannot fail */
+            poll_stream(s);
     }
     return rc;
 }
