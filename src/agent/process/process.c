@@ -269,7 +269,7 @@ int process_start(struct process_table *t, const struct process_request *r, stru
     int rc;
 
     if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
-        return err_set(err, SP_QUEUE_FULL, "%zu processes run already", t->running.len);
+        return err_set(err, SP_QUEUE_FULL, "%zu commands of this box run already", t->running.len);
     rc = spawn_start(&r->spawn, &t->score, &fds, err);
     if (rc != SP_OK)
         return rc;

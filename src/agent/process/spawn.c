@@ -147,6 +147,8 @@ static int run_plan(struct plan *p, pid_t *ret_pid, struct err *err)
     sys = errno;
     oom_score_lower(p->score);
     (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0 && sys == EAGAIN)
+        return err_set(err, SP_QUEUE_FULL, "the box has as many processes as it may have");
     if (pid < 0)
         return err_sys(err, SP_IO, sys, "no new process");
     if (p->failed != 0)
