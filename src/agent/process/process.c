@@ -12,6 +12,7 @@
 
 #include "agent/core/oom.h"
 #include "agent/process/follow.h"
+#include "agent/process/mark.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -47,6 +48,7 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
 {
     memset(t, 0, sizeof(*t));
     t->loop = l;
+    t->first_mark = mark_first();
     t->disk.dir = spill_dir;
     limit_disk(&t->disk);
     t->grace_ns = GRACE_NS;
@@ -263,6 +265,7 @@ int process_start(struct process_table *t, const struct process_request *r, stru
                   struct err *err)
 {
     struct rt *rt = &t->loop->rt;
+    struct spawn_request spawn = r->spawn;
     struct spawn_result fds;
     struct process *p;
     uint64_t ooms = oom_count(t->oom_fd);
@@ -270,11 +273,14 @@ int process_start(struct process_table *t, const struct process_request *r, stru
 
     if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
         return err_set(err, SP_QUEUE_FULL, "%zu commands of this box run already", t->running.len);
-    rc = spawn_start(&r->spawn, &t->score, &fds, err);
+    spawn.mark =
+        t->first_mark + t->last_id; /* the next id: a failed one leaves nothing that has it */
+    rc = spawn_start(&spawn, &t->score, &fds, err);
     if (rc != SP_OK)
         return rc;
     p = process_new(t, r);
     p->pid = fds.pid;
+    p->strays.mark = spawn.mark;
     p->ooms_before = ooms;
     p->started_ns = rt_now(rt);
     map_insert(&t->by_pid, &p->pid_node, hash_u64((uint64_t) p->pid));

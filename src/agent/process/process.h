@@ -60,6 +60,7 @@ struct process_table {
     struct list finished;           /* oldest first */
     struct process_records records; /* of jobs that were dropped */
     uint64_t last_id;
+    uint64_t first_mark;  /* mark.h */
     uint64_t ended_ns;    /* when one last died, or an orphan of one; 0: none has */
     uint64_t grace_ns;    /* between TERM and KILL */
     uint64_t hold_max_ns; /* follow.h */

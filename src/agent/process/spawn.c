@@ -14,6 +14,7 @@
 
 #include "agent/core/descriptors.h"
 #include "agent/core/plain.h"
+#include "agent/process/mark.h"
 #include "base/cleanup.h"
 #include "loop/child.h"
 
@@ -98,6 +99,7 @@ NORETURN static void run_child(struct plan *p)
 
     child_reset_signals();
     (void) setsid(); /* cannot fail: a new process leads no group */
+    mark_set(r->mark);
     if (!place_descriptors(p))
         fail_child(p, STAGE_STREAMS);
     if (r->want_pty && ioctl(0, TIOCSCTTY, 0) != 0)
