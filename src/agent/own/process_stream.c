@@ -13,7 +13,8 @@
 #include "base/str.h"
 
 enum {
-    CHUNK_SIZE = 24 * 1024,             /* a multiple of three: base64 without padding inside */
+    CHUNK_SIZE = 64 * 1024,
+    EVENT_SIZE = 24 * 1024,             /* a multiple of three: base64 without padding inside */
     BYTES_PER_TURN = 1024 * 1024,       /* then the others are served */
     EVENT_MAX = 8 * 1024 * 1024 + 1024, /* the text of one event */
 };
@@ -91,7 +92,8 @@ static int write_chunk(struct reader *r, unsigned stream)
     if (from != *at)
         stream_put_gap(&text, r->options.form, stream, *at, from);
     *at = from;
-    n = from < r->until[stream] ? (size_t) MIN_OF(sizeof(chunk), r->until[stream] - from) : 0;
+    n = is_events(r) ? EVENT_SIZE : sizeof(chunk);
+    n = from < r->until[stream] ? (size_t) MIN_OF(n, r->until[stream] - from) : 0;
     n = n > 0 ? output_read(o, from, chunk, n) : 0;
     if (n > 0 && is_events(r))
         stream_put_data(&text, r->options.form, stream, from, chunk, n);

@@ -76,8 +76,11 @@ struct process_table {
 struct process_stream {
     struct process *process;
     uv_poll_t poll;
-    int fd;       /* -1: closed */
-    bool is_held; /* not read: followers are behind */
+    int fd;          /* -1: closed */
+    bool is_held;    /* not read: followers are behind */
+    bool is_resting; /* not read for a moment: it comes in small pieces */
+    struct rt_timer rest;
+    uint64_t read_ns; /* when something last came; 0: before the last input */
     struct output output;
 };
 

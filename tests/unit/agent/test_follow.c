@@ -1,4 +1,5 @@
-/* Programs that wait for those who follow their output: nothing is lost, and nobody waits for ever. */
+/* Programs that wait for those who follow their output: nothing is lost, and nobody waits for ever. And programs that
+ * write in small pieces: nobody is woken for each. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -81,9 +82,10 @@ static struct process *start(struct fixture *f, const char *script, uint64_t tim
 {
     static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
     const char *const argv[] = {"sh", "-c", script, NULL};
-    struct process_request r = {.spawn = {.argv = argv, .env = env, .identity = &f->user},
-                                .command = script,
-                                .timeout_ns = timeout_ns};
+    struct process_request r = {
+        .spawn = {.argv = argv, .env = env, .identity = &f->user, .want_stdin = true},
+        .command = script,
+        .timeout_ns = timeout_ns};
     struct process *p = NULL;
     struct err err;
 
@@ -91,9 +93,12 @@ static struct process *start(struct fixture *f, const char *script, uint64_t tim
     return p;
 }
 
+static unsigned changes;
+
 static void on_change(struct process_watch *w)
 {
     (void) w;
+    changes++;
 }
 
 static void reader_begin(struct reader *r, struct process *p)
@@ -297,6 +302,48 @@ static void test_the_other_stream_goes_on(void **state)
     teardown(&f);
 }
 
+/* At most once in a millisecond, and at the beginning and the end. */
+static void test_small_pieces_come_together(void **state)
+{
+    struct fixture f;
+    struct process_watch watch;
+    struct process *p;
+    uint64_t begin_ns;
+
+    (void) state;
+    setup(&f, "/tmp");
+    p = start(&f, "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i + 1)); done", 0);
+    changes = 0;
+    memset(&watch, 0, sizeof(watch));
+    process_watch(p, &watch, on_change);
+    begin_ns = rt_now(&f.loop.rt);
+    while (process_is_running(p))
+        turn(&f);
+    assert_int_equal(p->streams[PROCESS_STDOUT].output.end, 108890);
+    assert_true(changes <= 16 + (rt_now(&f.loop.rt) - begin_ns) / NS_PER_MS);
+    process_unwatch(&watch);
+    teardown(&f);
+}
+
+static void test_the_answer_to_input_does_not_wait(void **state)
+{
+    struct fixture f;
+    struct process_stream *s;
+    struct process *p;
+    struct err err;
+
+    (void) state;
+    setup(&f, "/tmp");
+    p = start(&f, "while :; do echo $i; i=$((i + 1)); done", 0);
+    s = &p->streams[PROCESS_STDOUT];
+    while (!s->is_resting)
+        turn(&f);
+    assert_int_equal(process_write(p, "x", 1, &err), SP_OK);
+    assert_true(!s->is_resting && uv_is_active((uv_handle_t *) &s->poll));
+    process_kill(p);
+    teardown(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +353,8 @@ int main(void)
         cmocka_unit_test(test_a_slow_one_does_not_hold_the_others),
         cmocka_unit_test(test_one_alone_is_waited_for_and_the_timeout_ends_it),
         cmocka_unit_test(test_the_other_stream_goes_on),
+        cmocka_unit_test(test_small_pieces_come_together),
+        cmocka_unit_test(test_the_answer_to_input_does_not_wait),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
