@@ -263,6 +263,8 @@ def row_many(b):
 def bench_calls(b):
     rig = Rig(b)
     for row in (row_exec, row_files, row_streams, row_first_byte, row_list, row_open_streams):
+        for way in (rig.through, rig.direct):
+            way.connection.close()  # opened again by the next request: an idle one may have been closed
         row(b, rig)
     rig.d.process.stop()
     row_many(b)
