@@ -150,7 +150,7 @@ def follow(rig, argv):
 
 
 def row_rates(b, rig):
-    """Each piece wakes a relay, two programs and their reader, so a stream of few pieces costs more for a byte."""
+    """Each piece wakes agent, daemon and reader, so a stream of few pieces costs more for a byte."""
     seconds = 5 if b.scale >= 1 else 2
     for name, size, rate in (("100 kB/s in pieces of 5 kB", 5000, 20), ("1 MB/s in lines of 100 bytes", 100, 10000),
                              ("10 MB/s in pieces of 50 kB", 50000, 200), ("100 MB/s in pieces of 100 kB", 100000, 1000)):

@@ -137,8 +137,8 @@ static size_t read_room(struct process_stream *s)
 
 static void on_rest(struct rt_timer *timer);
 
-/* A program that writes many small pieces would wake the agent, the relay, the daemon and the client for each. So after
- * two pieces in a row the next is waited for a moment; the first after silence or input never waits. */
+/* A program that writes many small pieces would wake the agent, the daemon and the reader for each. So after two
+ * pieces in a row the next is waited for a moment; the first after silence or input never waits. */
 static void read_stream(struct process_stream *s)
 {
     struct rt *rt = &s->process->table->loop->rt;
