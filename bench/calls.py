@@ -130,22 +130,48 @@ def row_files(b, rig):
 PACED = "import os,time\nb=b'x'*{size}\nt=time.monotonic()\nfor i in range({count}):\n os.write(1,b)\n t+={pause}\n time.sleep(max(t-time.monotonic(),0))"
 
 
-def row_streams(b, rig):
+def follow(rig, argv):
+    """CPU seconds, seconds, bytes, growth of the memory of daemon and agent in KB."""
+    job = json.loads(rig.through.call("POST", "/jobs", {"argv": argv}))["job"]
+    memory = most = rig.memory_kb()
+    cpu, begin = rig.cpu_s(), time.monotonic()
+    answer = rig.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1")
+    piece, got, looked = bytearray(1024 * 1024), 0, 0
+    while True:
+        n = answer.readinto(piece)
+        if n == 0:
+            break
+        got += n
+        if got - looked > 100e6:
+            looked, most = got, [max(pair) for pair in zip(most, rig.memory_kb())]
+    taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
+    rig.through.call("DELETE", f"/jobs/{job}")
+    return cpu, taken, got, [now - then for now, then in zip(most, memory)]
+
+
+def row_rates(b, rig):
+    """Each piece wakes agent, daemon and reader, so a stream of few pieces costs more for a byte."""
     seconds = 5 if b.scale >= 1 else 2
-    kinds = (("100 kB/s", PACED.format(size=5000, count=20 * seconds, pause=0.05), 100000 * seconds),
-             ("10 MB/s", PACED.format(size=50000, count=200 * seconds, pause=0.005), 10000000 * seconds),
-             ("as fast as it goes", None, 200000000 * seconds))
-    for name, program, total in kinds:
-        argv = ["/usr/bin/python3", "-c", program] if program else ["/usr/bin/head", "-c", str(total), "/dev/zero"]
-        job = json.loads(rig.through.call("POST", "/jobs", {"argv": argv}))["job"]
-        cpu, begin = rig.cpu_s(), time.monotonic()
-        got = drain(rig.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1"))
-        taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
-        # A reader that is slower than the kept output is shown a later part; what counts is what came.
-        b.row(f"output of a job followed at {name}: CPU of daemon and agent",
-              f"{cpu * 1e9 / max(got, 1):.2f} ns/byte ({got / 1e6 / taken:.1f} MB/s, {got / total:.0%} of it came)", "-", None)
-        rig.through.call("DELETE", f"/jobs/{job}")
-    body = {"argv": ["/usr/bin/head", "-c", str(100000000 * seconds), "/dev/zero"], "stream": True}
+    for name, size, rate in (("100 kB/s in pieces of 5 kB", 5000, 20), ("1 MB/s in lines of 100 bytes", 100, 10000),
+                             ("10 MB/s in pieces of 50 kB", 50000, 200), ("100 MB/s in pieces of 100 kB", 100000, 1000)):
+        count = rate * seconds
+        program = PACED.format(size=size, count=count, pause=1 / rate)
+        cpu, taken, got, _ = follow(rig, ["/usr/bin/python3", "-c", program])
+        if got != size * count:
+            raise Failed(f"{got} of {size * count} bytes came")
+        b.row(f"output of a job followed at {name}: CPU of daemon and agent", f"{cpu * 1e9 / got:.2f} ns/byte, "
+              f"{cpu * 1e6 / count:.0f} us/piece ({got / 1e6 / taken:.1f} MB/s)", "-", None)
+
+
+def row_streams(b, rig):
+    row_rates(b, rig)
+    total = 10 ** 10 if b.scale >= 1 else 10 ** 9
+    cpu, taken, got, growth = follow(rig, ["/usr/bin/head", "-c", str(total), "/dev/zero"])
+    b.row(f"output of a job followed, {total / 1e9:.0f} GB: what came", f"{got / total:.0%} ({got / 1e6 / taken:.0f} MB/s, "
+          f"{cpu * 1e9 / got:.2f} ns/byte)", "100%", got == total)
+    b.row("the same: memory of daemon / agent at its most", f"{growth[0]:+d} / {growth[1]:+d} KB", "<= 2048 KB", max(growth) <= 2048)
+    total = 10 ** 8 * (5 if b.scale >= 1 else 2)
+    body = {"argv": ["/usr/bin/head", "-c", str(total), "/dev/zero"], "stream": True}
     cpu, begin = rig.cpu_s(), time.monotonic()
     got = drain(rig.through.begin("POST", "/exec", body))
     taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
@@ -237,6 +263,8 @@ def row_many(b):
 def bench_calls(b):
     rig = Rig(b)
     for row in (row_exec, row_files, row_streams, row_first_byte, row_list, row_open_streams):
+        for way in (rig.through, rig.direct):
+            way.connection.close()  # opened again by the next request: an idle one may have been closed
         row(b, rig)
     rig.d.process.stop()
     row_many(b)

@@ -110,6 +110,16 @@ class Ends(CallsCase):
         s = self.stream("echo a; sleep 0.1; echo b; exit 4").drain()
         self.assertEqual((s.out, s.end["outcome"], s.end["exit_code"]), (b"a\nb\n", "exited", 4))
 
+    def test_a_timeout_ends_daemons_too(self):
+        """Those that have a session of their own and lost their parent."""
+        box = self.lease("daemons")
+        kept = self.run_in_box("(setsid sleep 600 >/dev/null 2>&1 &); echo")
+        self.assertEqual(kept["outcome"], "exited")
+        daemon = "(env -i setsid sh -c 'trap : TERM; while :; do sleep 600; done' &); "
+        done = self.run_in_box(daemon * 3 + "echo begun; sleep 600", timeout_s=1)
+        self.assertEqual((done["outcome"], done["stdout"]), ("timed_out", "begun\n"))
+        self.assertEqual(len(inside_of(self.init_of(box))), 2)  # the agent, and what another command left
+
     def test_the_box_is_destroyed(self):
         box = self.lease("destroyed")
         plain = self.open("POST", "/exec", {"command": "sleep 600", "timeout_s": 0})

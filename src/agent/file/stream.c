@@ -297,7 +297,8 @@ static void on_body_end(struct http_exchange *ex)
 
 /* --- start --- */
 
-static bool start_helper(struct stream *s)
+/* NULL, or why there is none. */
+static const char *start_helper(struct stream *s)
 {
     const struct helper_job work = {.choose = choose,
                                     .run = run,
@@ -307,16 +308,21 @@ static bool start_helper(struct stream *s)
                                     .ctx = s};
     unsigned max = s->call->is_watch ? FILE_WATCHES_MAX : FILE_TRANSFERS_MAX;
 
-    if (*count_of(s) < max)
-        s->helper = helper_start(s->agent->helpers, &work);
-    if (s->helper != NULL)
-        (*count_of(s))++;
-    return s->helper != NULL;
+    static_assert(FILE_WATCHES_MAX == 64 && FILE_TRANSFERS_MAX == 64, "the texts");
+    if (*count_of(s) >= max)
+        return s->call->is_watch ? "64 watches of this box are open already"
+                                 : "64 file calls of this box are under way already";
+    s->helper = helper_start(s->agent->helpers, &work);
+    if (s->helper == NULL)
+        return "the box has no process or memory left for this";
+    (*count_of(s))++;
+    return NULL;
 }
 
 void file_stream_start(struct http_exchange *ex, const struct file_stream_call *call, void *request)
 {
     struct stream *s = xcalloc(1, sizeof(*s));
+    const char *refusal;
 
     s->ex = ex;
     s->agent = http_server_ctx(ex);
@@ -325,10 +331,9 @@ void file_stream_start(struct http_exchange *ex, const struct file_stream_call *
     file_result_init(&s->result, true);
     buf_init(&s->fill, BUFFER_MAX);
     buf_init(&s->flight, BUFFER_MAX);
-    if (!start_helper(s)) {
-        fail(s, 503,
-             call->is_watch ? "too many watches, or no process or memory for one"
-                            : "too many transfers, or no process or memory for one");
+    refusal = start_helper(s);
+    if (refusal != NULL) {
+        fail(s, 503, refusal);
         return;
     }
     http_set_ctx(ex, s, on_gone);

@@ -3,8 +3,8 @@
  * To the client: binary messages, the first byte 1 (stdout, or the terminal) or 2 (stderr), then bytes; text messages
  * {"event":"gap",...}, {"event":"error",...}, and {"event":"end", the job} as the last. From the client: binary messages,
  * the first byte 0, then bytes for its input; text messages {"resize":{"cols","rows"}}, {"signal":"INT"}, {"eof":true}.
- * Either side waits for the other: output is read from its record (process/output.h) as fast as the client takes it, and
- * the connection is not read while the job has INPUT_HIGH bytes of input before it. */
+ * Either side waits for the other: output is sent as fast as the client takes it, the job waits for a client that is too
+ * far behind (process/follow.h), and the connection is not read while the job has INPUT_HIGH bytes of input before it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 
 #include "agent/own/process_view.h"
 #include "agent/own/routes.h"
+#include "agent/process/follow.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/websocket.h"
@@ -30,6 +31,7 @@ struct attach {
     struct agent *agent;
     struct http_exchange *ex;
     struct process_watch watch;
+    struct process_follower follower;
     struct websocket_reader reader;
     struct rt_timer next_turn;
     struct rt_timer ping;
@@ -51,6 +53,7 @@ static void attach_free(struct attach *t)
         process_kill(t->watch.process);
     rt_timer_cancel(rt, &t->next_turn);
     rt_timer_cancel(rt, &t->ping);
+    process_unfollow(&t->follower);
     process_unwatch(&t->watch);
     websocket_reader_fini(&t->reader);
     t->agent->attached--;
@@ -182,6 +185,7 @@ static void pump(struct attach *t)
             n += send_chunk(t, i);
         total += n;
     }
+    process_followed(&t->follower, t->at);
     if (t->is_full)
         return;
     if (n > 0) /* not at once: tasks and timers run before other connections are read */
@@ -426,6 +430,7 @@ static void begin(struct attach *t, struct process *p)
     http_set_drain(t->ex, on_drain);
     http_upgrade(t->ex, 101);
     process_watch(p, &t->watch, on_change);
+    process_follow(p, &t->follower, t->at);
     rt_timer_set(rt, &t->ping, rt_after(rt_now(rt), PING_NS), on_ping);
     pump(t);
 }

@@ -325,6 +325,7 @@ static void handle_list(struct http_exchange *ex)
         !files_query_u64(r, "limit", FILES_LIST_MAX, &r->limit))
         return;
     r->depth = r->is_recursive || depth > 0 ? (unsigned) depth : 1;
+    files_shorten_path(r);
     file_stream_start(ex, &call, r);
 }
 

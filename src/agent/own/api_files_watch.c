@@ -92,8 +92,10 @@ static void handle_watch(struct http_exchange *ex)
         return;
     }
     r = files_request_new(ex);
-    if (r != NULL && files_query_bool(r, "recursive", &r->is_recursive))
-        file_stream_start(ex, &call, r);
+    if (r == NULL || !files_query_bool(r, "recursive", &r->is_recursive))
+        return;
+    files_shorten_path(r);
+    file_stream_start(ex, &call, r);
 }
 
 const struct http_route own_files_watch_routes[] = {

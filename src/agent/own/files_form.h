@@ -42,6 +42,9 @@ struct files_request {
 struct files_request *files_request_new(struct http_exchange *ex);
 /* The same for a request whose fields are in its body, which files_read_body() reads in the helper. */
 struct files_request *files_request_new_body(struct http_exchange *ex);
+/* For a directory that is read: its path without parts that mean nothing ("a/./b//.": "a/b"), because the paths of what is
+ * in it begin with it. ".." stays: a link may come before it. */
+void files_shorten_path(struct files_request *r);
 /* A switch of the query, which keeps its value when it is absent. False: it is malformed; answered, and the request
  * is freed. */
 MUST_CHECK bool files_query_bool(struct files_request *r, const char *name, bool *ret);

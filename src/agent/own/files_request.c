@@ -89,6 +89,29 @@ struct files_request *files_request_new(struct http_exchange *ex)
     return r;
 }
 
+void files_shorten_path(struct files_request *r)
+{
+    const char *from = r->path;
+    char *to = r->path;
+
+    assert(*from == '/');
+    while (*from != '\0') {
+        size_t len;
+
+        from += strspn(from, "/");
+        len = strcspn(from, "/");
+        if (len > 0 && !(len == 1 && *from == '.')) {
+            *to++ = '/';
+            memmove(to, from, len);
+            to += len;
+        }
+        from += len;
+    }
+    if (to == r->path)
+        *to++ = '/';
+    *to = '\0';
+}
+
 bool files_query_bool(struct files_request *r, const char *name, bool *ret)
 {
     char text[8];

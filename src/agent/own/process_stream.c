@@ -1,18 +1,20 @@
 /* process_stream.c - sends output to a reader, from an offset on, and continues as it is written.
- * Every reader has its own position and speed. If the record has dropped bytes that a reader still
- * needs, it gets an event for the gap, or is disconnected (bytes): it never gets a stream with a
- * hole. */
+ * Every reader has its own position and speed; the program waits for one that follows it
+ * (process/follow.h). If the record has dropped bytes that a reader still needs, it gets an event for
+ * the gap, or is disconnected (bytes): it never gets a stream with a hole. */
 #include "agent/own/process_stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/process/follow.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 enum {
-    CHUNK_SIZE = 24 * 1024,             /* a multiple of three: base64 without padding inside */
+    CHUNK_SIZE = 64 * 1024,
+    EVENT_SIZE = 24 * 1024,             /* a multiple of three: base64 without padding inside */
     BYTES_PER_TURN = 1024 * 1024,       /* then the others are served */
     EVENT_MAX = 8 * 1024 * 1024 + 1024, /* the text of one event */
 };
@@ -22,6 +24,7 @@ struct reader {
     struct agent *agent;
     struct http_exchange *ex;
     struct process_watch watch;
+    struct process_follower follower;
     struct rt_timer next_turn;
     struct rt_timer heartbeat;
     struct stream_options options;        /* its offsets move */
@@ -40,6 +43,7 @@ static void reader_free(struct reader *r)
 {
     rt_timer_cancel(&r->agent->loop.rt, &r->next_turn);
     rt_timer_cancel(&r->agent->loop.rt, &r->heartbeat);
+    process_unfollow(&r->follower);
     process_unwatch(&r->watch);
     free(r);
 }
@@ -88,7 +92,8 @@ static int write_chunk(struct reader *r, unsigned stream)
     if (from != *at)
         stream_put_gap(&text, r->options.form, stream, *at, from);
     *at = from;
-    n = from < r->until[stream] ? (size_t) MIN_OF(sizeof(chunk), r->until[stream] - from) : 0;
+    n = is_events(r) ? EVENT_SIZE : sizeof(chunk);
+    n = from < r->until[stream] ? (size_t) MIN_OF(n, r->until[stream] - from) : 0;
     n = n > 0 ? output_read(o, from, chunk, n) : 0;
     if (n > 0 && is_events(r))
         stream_put_data(&text, r->options.form, stream, from, chunk, n);
@@ -145,6 +150,8 @@ static void pump(struct reader *r)
         }
         total += n;
     }
+    if (r->follower.process != NULL)
+        process_followed(&r->follower, r->options.at);
     if (n < 0)
         end(r, false);
     else if (r->is_full)
@@ -198,6 +205,15 @@ static void send_head(struct http_exchange *ex, enum stream_form form, uint64_t 
     http_begin(ex, 200, stream_content_type(form));
 }
 
+static void follow(struct reader *r)
+{
+    uint64_t at[PROCESS_STREAM_COUNT];
+
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
+        at[i] = r->options.wants[i] ? r->options.at[i] : FOLLOW_NOT;
+    process_follow(r->watch.process, &r->follower, at);
+}
+
 void process_stream_begin(struct http_exchange *ex, struct process *p,
                           const struct stream_options *options)
 {
@@ -217,6 +233,8 @@ void process_stream_begin(struct http_exchange *ex, struct process *p,
     http_set_drain(ex, on_drain);
     send_head(ex, options->form, r->options.at[first]);
     process_watch(p, &r->watch, on_change);
+    if (options->want_follow)
+        follow(r);
     if (is_events(r))
         rt_timer_set(rt, &r->heartbeat, rt_after(rt_now(rt), HEARTBEAT_NS), on_heartbeat);
     if (options->want_start) {

@@ -1,5 +1,5 @@
-/* output.c - a bounded record of a stream. Writing never fails and never waits for a reader: if the
- * disk fails, the end is kept in memory instead. */
+/* output.c - a bounded record of a stream. Writing never fails: if the disk
+ * fails, the end is kept in memory instead. */
 #include "agent/process/output.h"
 
 #include <errno.h>
@@ -164,6 +164,32 @@ uint64_t output_seek(const struct output *o, uint64_t offset)
     if (offset < o->head.len)
         return offset;
     return MIN_OF(MAX_OF(offset, rest_start(o)), o->end);
+}
+
+/* Bytes behind the head that are, or will be, kept. */
+static uint64_t window(const struct output *o)
+{
+    uint64_t max = o->ring;
+
+    if (!o->is_full && !o->is_broken)
+        max = MIN_OF(o->disk->stream_max, o->ring + o->disk->total_max - o->disk->used);
+    return o->is_broken || max == 0 ? OUTPUT_TAIL_MAX : max;
+}
+
+uint64_t output_reach(const struct output *o)
+{
+    uint64_t max = window(o);
+
+    return max - MIN_OF(max / 2, (uint64_t) OUTPUT_SPARE);
+}
+
+uint64_t output_room(const struct output *o, uint64_t offset)
+{
+    uint64_t from = MAX_OF(offset, (uint64_t) OUTPUT_HEAD_MAX); /* the head is never lost */
+    uint64_t behind = o->end > from ? o->end - from : 0;
+    uint64_t reach = output_reach(o);
+
+    return reach > behind ? reach - behind : 0;
 }
 
 static size_t read_disk(const struct output *o, uint64_t offset, char *dst, size_t cap)

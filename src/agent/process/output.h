@@ -11,7 +11,9 @@
 
 enum {
     OUTPUT_HEAD_MAX = 32 * 1024,
-    OUTPUT_TAIL_MAX = 32 * 1024, /* kept in memory when there is no disk */
+    OUTPUT_TAIL_MAX = 64 * 1024, /* kept in memory when there is no disk */
+    OUTPUT_SPARE =
+        4 * 1024 * 1024, /* of what is kept: for what comes at the end of a process at once */
 };
 
 /* Disk that all streams share. */
@@ -44,6 +46,12 @@ void output_finish(struct output *o);
 uint64_t output_seek(const struct output *o, uint64_t offset);
 /* Copies up to `cap` kept bytes from `offset`, which must be a kept one; 0 at the end. */
 size_t output_read(const struct output *o, uint64_t offset, char *dst, size_t cap);
+
+/* How far behind the end a reader may be that must not lose anything: somewhat less than is kept. */
+uint64_t output_reach(const struct output *o);
+/* How much can be appended until a reader at `offset` is that far behind; it is on disk or in memory
+ * as long as the box has room on its disk. */
+uint64_t output_room(const struct output *o, uint64_t offset);
 
 /* Appends the kept bytes of [offset, offset + max) to `dst` as text without NULs; with
  * `want_whole`, a character cut at the end is left for the next call. Returns the offset after. */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "agent/core/oom.h"
+#include "agent/process/follow.h"
+#include "agent/process/mark.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -46,9 +48,11 @@ void process_table_init(struct process_table *t, struct loop *l, const char *spi
 {
     memset(t, 0, sizeof(*t));
     t->loop = l;
+    t->first_mark = mark_first();
     t->disk.dir = spill_dir;
     limit_disk(&t->disk);
     t->grace_ns = GRACE_NS;
+    t->hold_max_ns = FOLLOW_HOLD_MAX_NS;
     oom_score_open(&t->score);
     t->oom_fd = oom_open("");
     helper_table_init(&t->helpers, l, &t->score);
@@ -99,6 +103,7 @@ void process_release(struct process *p)
 
     if (!p->is_dropped || p->handles > 0)
         return;
+    assert(list_is_empty(&p->followers));
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
         output_fini(&p->streams[i].output);
     buf_fini(&p->stdin_buf);
@@ -240,6 +245,7 @@ static struct process *process_new(struct process_table *t, const struct process
     t->last_id++;
     p->id = t->last_id;
     list_init(&p->watches);
+    list_init(&p->followers);
     p->command = copy_command(r);
     p->tag = r->tag != NULL ? xstrdup(r->tag) : NULL;
     p->session = r->session != NULL ? xstrdup(r->session) : NULL;
@@ -259,18 +265,22 @@ int process_start(struct process_table *t, const struct process_request *r, stru
                   struct err *err)
 {
     struct rt *rt = &t->loop->rt;
+    struct spawn_request spawn = r->spawn;
     struct spawn_result fds;
     struct process *p;
     uint64_t ooms = oom_count(t->oom_fd);
     int rc;
 
     if (t->running.len >= PROCESS_RUNNING_MAX || t->on_closed != NULL)
-        return err_set(err, SP_QUEUE_FULL, "%zu processes run already", t->running.len);
-    rc = spawn_start(&r->spawn, &t->score, &fds, err);
+        return err_set(err, SP_QUEUE_FULL, "%zu commands of this box run already", t->running.len);
+    spawn.mark =
+        t->first_mark + t->last_id; /* the next id: a failed one leaves nothing that has it */
+    rc = spawn_start(&spawn, &t->score, &fds, err);
     if (rc != SP_OK)
         return rc;
     p = process_new(t, r);
     p->pid = fds.pid;
+    p->strays.mark = spawn.mark;
     p->ooms_before = ooms;
     p->started_ns = rt_now(rt);
     map_insert(&t->by_pid, &p->pid_node, hash_u64((uint64_t) p->pid));

@@ -10,7 +10,8 @@
  * Every process leads its own session and group; signals go to the whole group. To kill it is to
  * kill its descendants outside of the group, too, as far as they can be found (strays.h). When a
  * process that was to be killed dies, what is left of all these is killed before the numbers can be
- * used again. Output is read as it comes and never waits for a reader (output.h).
+ * used again. Output is read as it comes (output.h), unless one who follows it is too far behind
+ * (follow.h).
  *
  * A process belongs to the table. Pointers stay valid while one holds a watch on it. */
 #ifndef AGENT_PROCESS_PROCESS_H
@@ -59,8 +60,10 @@ struct process_table {
     struct list finished;           /* oldest first */
     struct process_records records; /* of jobs that were dropped */
     uint64_t last_id;
-    uint64_t ended_ns; /* when one last died, or an orphan of one; 0: none has */
-    uint64_t grace_ns; /* between TERM and KILL */
+    uint64_t first_mark;  /* mark.h */
+    uint64_t ended_ns;    /* when one last died, or an orphan of one; 0: none has */
+    uint64_t grace_ns;    /* between TERM and KILL */
+    uint64_t hold_max_ns; /* follow.h */
     struct oom_score score;
     struct helper_table helpers; /* the agent's own children */
     int oom_fd;                  /* where the kernel counts its kills; -1: not readable */
@@ -73,7 +76,11 @@ struct process_table {
 struct process_stream {
     struct process *process;
     uv_poll_t poll;
-    int fd; /* -1: closed */
+    int fd;          /* -1: closed */
+    bool is_held;    /* not read: followers are behind */
+    bool is_resting; /* not read for a moment: it comes in small pieces */
+    struct rt_timer rest;
+    uint64_t read_ns; /* when something last came; 0: before the last input */
     struct output output;
 };
 
@@ -84,6 +91,9 @@ struct process {
     struct map_node pid_node;
     struct list_node link; /* running or finished */
     struct list watches;
+    struct list followers;
+    struct rt_timer hold; /* while one of them holds a stream */
+    bool is_hold_timed;
     char *command; /* for people */
     char *tag;     /* the caller's word, may be NULL */
     char *session; /* the bash session it belongs to, may be NULL */
@@ -176,6 +186,8 @@ MUST_CHECK int process_open_streams(struct process *p, const struct spawn_result
                                     struct err *err);
 void process_drain(struct process *p);
 void process_close_streams(struct process *p);
+/* A held stream is read again. */
+void process_read_on(struct process_stream *s);
 void process_notify(struct process *p);
 /* Frees it when nothing needs it any more. */
 void process_release(struct process *p);
@@ -183,6 +195,9 @@ void process_release(struct process *p);
 void process_look(struct process *p);
 /* reap.c, for process.c: ends the wait for the rest of a killed one. */
 void process_conclude(struct process *p);
+/* follow.c, for process_io.c: bytes that may be read; the stream is held because there are none. */
+uint64_t process_room(const struct process_stream *s);
+void process_held(struct process_stream *s);
 /* signal_name.c */
 /* Signal by name, "SIGTERM" or "TERM", or by number; 0 when unknown. */
 int process_signal_number(const char *name);

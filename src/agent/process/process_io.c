@@ -11,8 +11,10 @@
 enum {
     READ_SIZE = 64 * 1024,
     READS_PER_TURN = 4,
-    READS_AT_DEATH = 64, /* more than a full pipe */
+    READS_AT_DEATH = 64,    /* more than a full pipe */
+    SMALL_SIZE = 32 * 1024, /* half a pipe */
 };
+#define REST_NS NS_PER_MS
 
 bool process_is_open(const struct process *p, unsigned stream)
 {
@@ -40,6 +42,7 @@ static void close_polled(struct process *p, uv_poll_t *poll, int *fd)
 
 static void close_stream(struct process_stream *s)
 {
+    rt_timer_cancel(&s->process->table->loop->rt, &s->rest);
     close_polled(s->process, &s->poll, &s->fd);
     if (s->process->is_pty)
         buf_fini(&s->process->stdin_buf);
@@ -53,48 +56,132 @@ void process_close_streams(struct process *p)
     close_polled(p, &p->stdin_poll, &p->stdin_fd);
 }
 
-/* False when there is nothing more to read now. */
-static bool read_some(struct process_stream *s)
+/* Up to `max` bytes; 0 when there is nothing to read now. */
+static size_t read_some(struct process_stream *s, size_t max)
 {
     struct process_table *t = s->process->table;
     ssize_t n;
 
     if (t->read_space == NULL)
         t->read_space = xcalloc(1, READ_SIZE);
-    n = read(s->fd, t->read_space, READ_SIZE);
+    n = read(s->fd, t->read_space, max);
     if (n > 0) {
         output_append(&s->output, t->read_space, (size_t) n);
         process_notify(s->process);
-        return true;
+        return (size_t) n;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
+        return 0;
     close_stream(s); /* the end; a terminal says EIO */
     process_notify(s->process);
     process_look(s->process);
-    return false;
+    return 0;
 }
 
-static void read_up_to(struct process_stream *s, unsigned times)
-{
-    while (times > 0 && s->fd >= 0 && read_some(s))
-        times--;
-}
-
+/* All that is in it, for followers or not: nobody adds to it any more, and there is room (OUTPUT_SPARE). */
 void process_drain(struct process *p)
 {
-    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
-        read_up_to(&p->streams[i], READS_AT_DEATH);
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
+        unsigned times = READS_AT_DEATH;
+
+        while (times > 0 && p->streams[i].fd >= 0 && read_some(&p->streams[i], READ_SIZE) > 0)
+            times--;
+    }
 }
 
 static void on_stream(uv_poll_t *poll, int status, int events);
 static void on_stdin(uv_poll_t *poll, int status, int events);
 
-static void poll_terminal(struct process *p)
+/* Waits for what is wanted of it now. */
+static void poll_stream(struct process_stream *s)
 {
-    int events = UV_READABLE | (p->stdin_buf.len > 0 ? UV_WRITABLE : 0);
+    const struct process *p = s->process;
+    int events = (s->is_held || s->is_resting ? 0 : UV_READABLE) |
+                 (p->is_pty && p->stdin_buf.len > 0 ? UV_WRITABLE : 0);
 
-    (void) uv_poll_start(&p->streams[0].poll, events, on_stream); /* an open handle: cannot fail */
+    if (events != 0)
+        (void) uv_poll_start(&s->poll, events, on_stream); /* an open handle: cannot fail */
+    else
+        (void) uv_poll_stop(&s->poll);
+}
+
+void process_read_on(struct process_stream *s)
+{
+    s->is_held = false;
+    if (s->fd >= 0)
+        poll_stream(s);
+}
+
+/* What is there and may be read; how much it was. */
+static size_t read_room(struct process_stream *s)
+{
+    uint64_t room = process_room(s);
+    size_t total = 0;
+
+    for (unsigned i = 0; i < READS_PER_TURN && s->fd >= 0 && room > 0; i++) {
+        size_t max = (size_t) MIN_OF(room, (uint64_t) READ_SIZE);
+        size_t n = read_some(s, max);
+
+        total += n;
+        if (n == 0 || (n < max && !s->process->is_pty)) /* a terminal gives a line or a page */
+            return total;
+        room = process_room(s);
+    }
+    if (room == 0 && s->fd >= 0) {
+        s->is_held = true;
+        poll_stream(s);
+        process_held(s);
+    }
+    return total;
+}
+
+static void on_rest(struct rt_timer *timer);
+
+/* A program that writes many small pieces would wake the agent, the daemon and the reader for each. So after two
+ * pieces in a row the next is waited for a moment; the first after silence or input never waits. */
+static void read_stream(struct process_stream *s)
+{
+    struct rt *rt = &s->process->table->loop->rt;
+    uint64_t now_ns = rt_now(rt);
+    bool is_flowing = s->read_ns != 0 && now_ns - s->read_ns <= 2 * REST_NS;
+    bool was_resting = s->is_resting;
+    size_t n = read_room(s);
+
+    if (s->fd < 0)
+        return;
+    if (n > 0)
+        s->read_ns = now_ns;
+    s->is_resting = is_flowing && n > 0 && n < SMALL_SIZE;
+    if (s->is_resting)
+        rt_timer_set(rt, &s->rest, rt_after(now_ns, REST_NS), on_rest);
+    if (s->is_resting != was_resting)
+        poll_stream(s);
+}
+
+static void on_rest(struct rt_timer *timer)
+{
+    struct process_stream *s = container_of(timer, struct process_stream, rest);
+
+    if (!s->is_held) {
+        read_stream(s);
+    } else {
+        s->is_resting = false; /* who releases it polls */
+    }
+}
+
+/* What comes next answers the input. */
+static void end_rest(struct process *p)
+{
+    for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
+        struct process_stream *s = &p->streams[i];
+
+        s->read_ns = 0;
+        if (!s->is_resting || s->fd < 0)
+            continue;
+        rt_timer_cancel(&p->table->loop->rt, &s->rest);
+        s->is_resting = false;
+        poll_stream(s);
+    }
 }
 
 /* Writes what the other side takes; false when the rest must wait or nobody reads any more. */
@@ -118,7 +205,7 @@ static void write_terminal(struct process *p)
         return;
     if (!write_stdin(p, p->streams[0].fd))
         buf_reset(&p->stdin_buf);
-    poll_terminal(p);
+    poll_stream(&p->streams[0]);
 }
 
 static void on_stream(uv_poll_t *poll, int status, int events)
@@ -130,7 +217,7 @@ static void on_stream(uv_poll_t *poll, int status, int events)
         process_notify(s->process); /* there is room for more input */
     }
     if (status < 0 || (events & ~UV_WRITABLE) != 0)
-        read_up_to(s, READS_PER_TURN);
+        read_stream(s);
 }
 
 static void write_pipe(struct process *p)
@@ -186,7 +273,7 @@ int process_open_streams(struct process *p, const struct spawn_result *fds, stru
         if (r != SP_OK)
             rc = r;
         else if (s->fd >= 0)
-            (void) uv_poll_start(&s->poll, UV_READABLE, on_stream); /* just opened: cannot fail */
+            poll_stream(s);
     }
     return rc;
 }
@@ -205,6 +292,7 @@ int process_write(struct process *p, const char *data, size_t len, struct err *e
         p->stdin_buf.is_failed = false; /* nothing was appended */
         return err_set(err, SP_NO_MEMORY, "no memory for %zu bytes of input", len);
     }
+    end_rest(p);
     if (p->is_pty)
         write_terminal(p);
     else

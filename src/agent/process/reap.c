@@ -69,10 +69,8 @@ static void finish(struct process *p, const siginfo_t *info)
     struct rt *rt = &t->loop->rt;
     bool is_killed = p->is_killing || p->wanted_signal == SIGKILL;
 
-    if (is_killed) {
-        (void) kill(-p->pid, SIGKILL); /* those of its group that ignored the first signal */
-        strays_kill(&p->strays);
-    }
+    if (is_killed)
+        strays_kill(&p->strays, p->pid);
     p->signum = info->si_code == CLD_EXITED ? 0 : info->si_status;
     p->exit_code = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
     p->is_reaped = true;

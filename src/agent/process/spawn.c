@@ -14,6 +14,7 @@
 
 #include "agent/core/descriptors.h"
 #include "agent/core/plain.h"
+#include "agent/process/mark.h"
 #include "base/cleanup.h"
 #include "loop/child.h"
 
@@ -110,6 +111,7 @@ NORETURN static void run_child(struct plan *p)
 
     child_reset_signals();
     (void) setsid(); /* cannot fail: a new process leads no group */
+    mark_set(r->mark);
     if (!place_descriptors(p))
         fail_child(p, STAGE_STREAMS);
     if (r->want_pty && ioctl(0, TIOCSCTTY, 0) != 0)
@@ -174,6 +176,8 @@ static int run_plan(struct plan *p, pid_t *ret_pid, struct err *err)
     sys = errno;
     oom_score_lower(p->score);
     (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0 && sys == EAGAIN)
+        return err_set(err, SP_QUEUE_FULL, "the box has as many processes as it may have");
     if (pid < 0)
         return err_sys(err, SP_IO, sys, "no new process");
     if (p->failed != 0)

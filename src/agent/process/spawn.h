@@ -20,6 +20,7 @@ struct spawn_request {
     bool want_pty;                   /* one terminal instead of three streams */
     uint16_t cols;
     uint16_t rows;
+    uint64_t mark; /* mark.h; 0: none */
     /* The child finds extra[i] (this process's descriptor) as descriptor 3 + i. */
     int extra[SPAWN_EXTRA_MAX];
     unsigned extra_count;

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/process/mark.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -111,8 +112,21 @@ static bool is_mine(const struct tree *t, pid_t pid)
     return found != NULL && found->is_mine;
 }
 
-/* Marks all below `top`, and with `has_session` all of the session that it leads. */
-static void mark(struct tree *t, pid_t top, bool has_session)
+/* Those that have lost their parents: the agent has them now. */
+static void find_marked(struct tree *t, pid_t top, uint64_t mark)
+{
+    pid_t own = getpid();
+
+    for (size_t i = 0; mark != 0 && i < t->count; i++) {
+        struct seen *one = &t->list[i];
+
+        if (one->parent == own && one->pid != top && !one->is_dead)
+            one->is_mine = mark_of(one->pid) == mark;
+    }
+}
+
+/* Finds all below `top`, and with `has_session` all of the session that it leads. */
+static void find_below(struct tree *t, pid_t top, bool has_session)
 {
     bool is_changed = t->count > 0;
 
@@ -199,7 +213,8 @@ static void stop_all(struct strays *s, pid_t top, bool has_group)
 
     for (int round = 0; found > 0 && round < ROUNDS; round++) {
         read_tree(&t);
-        mark(&t, top, has_group);
+        find_marked(&t, top, s->mark);
+        find_below(&t, top, has_group);
         found = stop_new(&t, s, top, has_group);
     }
     free(t.list);
@@ -215,8 +230,11 @@ void strays_signal(struct strays *s, pid_t leader, int signum)
     signal_all(s, SIGCONT);
 }
 
-void strays_kill(const struct strays *s)
+void strays_kill(struct strays *s, pid_t leader)
 {
+    (void) kill(-leader, SIGKILL); /* those that ignored the first signal */
+    signal_all(s, SIGKILL);
+    stop_all(s, leader, true);
     signal_all(s, SIGKILL);
 }
 
@@ -241,7 +259,7 @@ bool strays_has_living(const struct strays *s, pid_t leader)
 void strays_forget(struct strays *s)
 {
     free(s->list);
-    memset(s, 0, sizeof(*s));
+    *s = (struct strays){.mark = s->mark};
 }
 
 void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
@@ -261,7 +279,7 @@ void strays_kill_own(void)
     struct strays s = {0};
 
     stop_all(&s, getpid(), false);
-    strays_kill(&s);
+    signal_all(&s, SIGKILL);
     strays_forget(&s);
 }
 
@@ -271,7 +289,7 @@ bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
     bool is_any = false;
 
     read_tree(&t);
-    mark(&t, getpid(), false);
+    find_below(&t, getpid(), false);
     for (size_t i = 0; i < t.count && !is_any; i++)
         is_any = t.list[i].is_mine && !t.list[i].is_dead && !is_spared(t.list[i].pid, ctx);
     free(t.list);

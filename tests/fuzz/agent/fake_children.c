@@ -346,8 +346,9 @@ void strays_signal(struct strays *s, pid_t leader, int signum)
     (void) kill(-leader, signum);
 }
 
-void strays_kill(const struct strays *s)
+void strays_kill(struct strays *s, pid_t leader)
 {
+    (void) leader;
     (void) s;
 }
 

@@ -123,6 +123,23 @@ class WatchTest(FilesTest):
         self.put("in/last", "x")
         self.assertEqual([e for e in watch.until("created", "last") if "h" in e.split("/")[-1]], [])
 
+    def test_names_of_the_directory(self):
+        """Parts that mean nothing are in no path of what is in it."""
+        (self.root / "a").mkdir()
+        top = os.path.relpath(self.root / "a", self.home)
+        for given, path in ((f"{self.root}/./a", self.root / "a"), (f"{self.root}//a/.", self.root / "a"), (".", self.home),
+                            ("./", self.home), ("~/.", self.home), (f"{top}/.", self.home / top), ("/./", "/")):
+            _, response = self.open("GET", target("/watch", path=given), headers={"Accept": "application/x-ndjson"})
+            self.assertEqual(json.loads(response.readline()), {"event": "ready", "path": str(path)})
+            if path == "/":
+                continue
+            (pathlib.Path(path) / "x").touch()
+            self.assertEqual(json.loads(response.readline()), {"event": "created", "path": f"{path}/x", "type": "file"})
+            listed = self.good("GET", "/list", path=given)
+            self.assertEqual((listed["path"], listed["entries"][0]["path"]), (str(path), f"{path}/x"))
+            (pathlib.Path(path) / "x").unlink()
+        self.assertIn("path", self.bad(400, "invalid", "DELETE", path="./", recursive=1))
+
     def test_the_directory_itself_goes(self):
         for end in (os.rmdir, lambda p: os.rename(p, self.root / "elsewhere")):
             top = self.root / "top"

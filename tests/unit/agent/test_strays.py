@@ -13,6 +13,8 @@ IN_SESSION = "setsid sh -c 'echo $$; exec sleep 300' & "
 DEAF = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300; sleep 300' & "
 NESTED = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 300\" & wait' & "
 OWN_GROUP = "set -m; sh -c 'echo $$; exec sleep 300' & set +m; "
+# Its own session, nothing of its environment, and its parent is dead.
+DAEMON = "(env -i setsid sh -c 'echo $$; exec sleep 300' &); "
 ORPHAN_IN_GROUP = "bash -c 'set -m; sleep 300 & echo $!' ; "
 
 
@@ -49,6 +51,39 @@ class Strays(AgentTest):
         strays = self.begin(IN_SESSION + NESTED, 2, timeout_s=1)
         self.assertEqual(self.wait(self.id)["outcome"], "timed_out")
         self.gone(strays)
+
+    def begin_daemons(self, script, count, **fields):
+        pids = self.begin(script, count, end="sleep 300", **fields)
+        wait_until(lambda: all(pid in self.children() for pid in pids), "they have lost their parents")
+        return pids
+
+    def test_daemons(self):
+        others = self.begin_daemons(DAEMON, 1)
+        first = self.id
+        for end in ("kill", "timeout", "signal"):
+            pids = self.begin_daemons(DAEMON + DAEMON, 2, timeout_s=3 if end == "timeout" else 0)
+            if end == "kill":
+                self.assertEqual(self.call("DELETE", f"{JOBS}/{self.id}").json["outcome"], "killed")
+            elif end == "signal":
+                self.post(f"{JOBS}/{self.id}/signal", {"signal": "SIGKILL"})
+            self.assertEqual(self.wait(self.id)["outcome"], "timed_out" if end == "timeout" else "killed")
+            self.assertFalse(any(is_alive(pid) for pid in pids), end)  # it is over when they are
+            self.assertEqual(self.process(first).json["outcome"], "running")
+            self.assertTrue(all(is_alive(pid) for pid in others))
+
+    def test_a_daemon_that_comes_at_the_end(self):
+        script = ("trap \"(setsid sh -c 'echo > there; exec sleep 300' &); until [ -e there ]; do sleep 0.01; done; exit\" TERM; "
+                  "echo ready; sleep 300 & wait")
+        self.id = self.start(command=script)
+        wait_until(lambda: self.process(self.id, "/output").body == b"ready\n", "it has begun")
+        self.assertEqual(self.call("DELETE", f"{JOBS}/{self.id}").json["outcome"], "killed")
+        wait_until(lambda: self.children() == [], "nothing is left")
+
+    def test_a_mark_that_was_changed(self):
+        """It escapes, and nobody else is found in its place."""
+        pids = self.begin_daemons("(setsid bash -c 'ulimit -m 1000; echo $$; exec sleep 300' &); ", 1)
+        self.call("DELETE", f"{JOBS}/{self.id}")
+        self.assertTrue(is_alive(pids[0]))
 
     def test_those_that_do_not_listen(self):
         strays = self.begin(DEAF, 1)
