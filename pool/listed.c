@@ -54,6 +54,7 @@ void listed_take_facts(struct pool *p, struct slot *s, const struct pool_seen *s
 static void start_probing(struct pool *p, struct slot *s)
 {
     box_set_state(p, s, POOL_STARTING);
+    s->is_create_unknown = false; /* it was made */
     s->box.is_unseen = false;
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);
     make_probe(p, s);

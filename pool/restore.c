@@ -98,6 +98,8 @@ static bool settled_state(enum pool_state state, enum pool_state *ret)
 /* It is not known whether its create made a box; `was` is the state of its row. */
 static bool is_create_unknown(const struct slot *s, enum pool_state was)
 {
+    if (s->box.state == POOL_INTENT)
+        return true; /* until a listing shows it */
     if (s->box.state == POOL_DOOMED)
         return was == POOL_INTENT || was == POOL_CREATING;
     return s->box.state == POOL_DESTROYING &&
