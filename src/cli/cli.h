@@ -251,6 +251,7 @@ int cmd_jobs(struct cli *c);
 int cmd_kill(struct cli *c);
 int cmd_logs(struct cli *c);
 int cmd_port_forward(struct cli *c);
+int cmd_profile(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_help(struct cli *c);
 

@@ -239,6 +239,14 @@ const struct cli_command cli_commands[] = {
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
+    {"profile", "ls|show [NAME]", 1, 2, "ls show", "show what profiles there are",
+     "ls has a line for each: what its boxes are like, and why none can be had if that is so. show has all of\n"
+     "one.",
+     no_options,
+     "sandpool profile ls\n"
+     "sandpool profile show small\n"
+     "sandpool profile show small --json | jq .limits\n",
+     cmd_profile},
     {"events", "", 0, 0, NULL, "follow the events of the pool",
      "One line per event; with --json one object per line. After a broken connection it "
      "continues where it ended. Older events are read from the database (store.events_max).",

@@ -72,6 +72,7 @@ enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
+    char extends[CONFIG_NAME_MAX + 1]; /* "": no other profile */
     char backend[CONFIG_NAME_MAX + 1];
     char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
     char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
@@ -297,6 +298,8 @@ bool config_is_url(const char *url);
  * characters without spaces. SP_CONFIG otherwise. */
 MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
                                   size_t cap, struct err *err);
+/* As it is written in the file. */
+const char *config_network_name(enum config_network network);
 /* A valid name of a variable. */
 bool config_is_env_name(const char *name);
 

@@ -84,8 +84,11 @@ enum { CONFIG_WHY_MAX = 160 };
 /* Sets from text; false with the reason, which never repeats a secret. Not for maps. */
 MUST_CHECK bool config_value_set(const struct config_key *k, void *object, const char *text,
                                  char why[CONFIG_WHY_MAX]);
+/* A name that is there gets the new text. */
 MUST_CHECK bool config_map_add(const struct config_key *k, void *object, const char *name,
                                const char *text, char why[CONFIG_WHY_MAX]);
+/* `to` gets a copy of the map; what it had is forgotten, not freed. */
+void config_map_copy(const struct config_key *k, void *to, const void *from);
 bool config_value_equal(const struct config_key *k, const void *a, const void *b);
 /* As it would be written in the file; not for maps. */
 void config_value_print(const struct config_key *k, const void *object, struct buf *out);
@@ -153,5 +156,7 @@ bool config_suggest(bool is_profile, const char *prefix, const char *word, struc
 /* config.c */
 struct config *config_new(void);
 struct config_profile *config_add_profile(struct config *c, const char *name);
+/* All values of another profile, which `to`, just added, has the name and nothing else of its own. */
+void config_inherit(struct config_profile *to, const struct config_profile *from);
 
 #endif

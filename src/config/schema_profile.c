@@ -10,6 +10,9 @@ static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for 
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 
 static const struct config_key keys[] = {
+    PROFILE(extends, STRING, 0, 0, CONFIG_NAME_MAX, "",
+            "Another profile, whose values this one has where it gives none. Lists are replaced; "
+            "env, labels and docker.tmpfs are joined, name by name. Empty: none."),
     PROFILE(
         backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
         "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
@@ -105,5 +108,10 @@ static const struct config_key keys[] = {
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
 };
+
+const char *config_network_name(enum config_network network)
+{
+    return network_names[network];
+}
 
 const struct config_table config_table_profile = {keys, ARRAY_LEN(keys)};

@@ -234,26 +234,55 @@ bool config_value_set(const struct config_key *k, void *object, const char *text
     return false;
 }
 
+static struct config_pair *map_find_pair(const struct config_map *map, const char *name)
+{
+    for (unsigned i = 0; i < map->count; i++) {
+        if (strcmp(map->pairs[i].key, name) == 0)
+            return &map->pairs[i];
+    }
+    return NULL;
+}
+
+static void map_push(struct config_map *map, const char *name, const char *text)
+{
+    map->pairs = xrealloc(map->pairs, (map->count + 1) * sizeof(map->pairs[0]));
+    map->pairs[map->count].key = xstrdup(name);
+    map->pairs[map->count].value = xstrdup(text);
+    map->count++;
+}
+
 bool config_map_add(const struct config_key *k, void *object, const char *name, const char *text,
                     char why[CONFIG_WHY_MAX])
 {
     struct config_map *map = at(k, object);
+    struct config_pair *old = map_find_pair(map, name);
 
     assert(k->type == CONFIG_TYPE_MAP);
-    if (map->count == CONFIG_MAP_MAX)
+    if (old == NULL && map->count == CONFIG_MAP_MAX)
         (void) snprintf(why, CONFIG_WHY_MAX, "has more than %d entries", CONFIG_MAP_MAX);
     else if (strlen(text) < k->min)
         (void) snprintf(why, CONFIG_WHY_MAX, "must have at least %u characters", (unsigned) k->min);
     else if (strlen(text) > k->max)
         (void) snprintf(why, CONFIG_WHY_MAX, "is longer than %u bytes", (unsigned) k->max);
-    else {
-        map->pairs = xrealloc(map->pairs, (map->count + 1) * sizeof(map->pairs[0]));
-        map->pairs[map->count].key = xstrdup(name);
-        map->pairs[map->count].value = xstrdup(text);
-        map->count++;
+    else if (old != NULL) {
+        free(old->value);
+        old->value = xstrdup(text);
+        return true;
+    } else {
+        map_push(map, name, text);
         return true;
     }
     return false;
+}
+
+void config_map_copy(const struct config_key *k, void *to, const void *from)
+{
+    const struct config_map *src = config_value_map(k, from);
+    struct config_map *dst = at(k, to);
+
+    *dst = (struct config_map){0};
+    for (unsigned i = 0; i < src->count; i++)
+        map_push(dst, src->pairs[i].key, src->pairs[i].value);
 }
 
 static bool map_equal(const struct config_map *a, const struct config_map *b)

@@ -71,6 +71,9 @@ void api_box_url(const struct api_caller *caller, const struct pool_box *box,
                  char ret[2 * BOX_ADDRESS_MAX]);
 void api_pass(struct http_exchange *ex);
 
+/* pool.c: how a pool profile is doing, into the object that is open. */
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
+
 /* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
 void api_ask_loss(void *ctx, struct box_proxy_loss *loss);
 void api_drop_loss(void *ctx, struct box_proxy_loss *loss);
@@ -85,6 +88,8 @@ void api_destroy(struct http_exchange *ex);
 void api_get(struct http_exchange *ex);
 void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
+void api_profiles(struct http_exchange *ex);
+void api_profile(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);

@@ -42,6 +42,7 @@ static const struct {
     {"provisioner.advertise_host", "\"box.example:80\""},
     {"provisioner.thread_data", "'/srv/{user_id}/x/{thread_id}'"},
     {"tcp.public_url", "'https://pool.example:8443/x'"},
+    {"profiles.*.extends", "other"},
     {"profiles.*.backend", "sim"},
     {"profiles.*.user", "agent"},
     {"profiles.*.limits.memory", "64M"},
@@ -152,8 +153,9 @@ static struct config *load_with(const struct config_key *k, const char *value)
     if (strcmp(k->path, "profiles.*.warm.max") == 0)
         (void) snprintf(inner, sizeof(inner), "warm: {max: %s}", value);
     if (config_key_is_profile(k))
-        (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s%s}}}", companions(k),
-                        backend_of(k), inner);
+        (void) snprintf(text, sizeof(text), "{%sprofiles: {default: {%s%s}%s}}", companions(k),
+                        backend_of(k), inner,
+                        strcmp(k->path, "profiles.*.extends") == 0 ? ", other: {}" : "");
     else
         (void) snprintf(text, sizeof(text), "{%s}", inner);
     return load(text);

@@ -1,0 +1,111 @@
+"""Profiles: what the API and the command line show of them, and that one which fails disturbs no other."""
+
+import json
+import subprocess
+import urllib.request
+
+from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
+
+TWO = {
+    "base": {"backend": "sim", "warm": {"min": 0, "max": 0}, "env": {"SECRET": "hunter2"}, "limits": {"memory": "256M", "cpus": 0.5}},
+    "small": {"extends": "base", "warm": {"min": 1, "max": 2}, "ttl_s": 60, "env": {"MORE": "x"}},
+}
+
+
+class ProfilesCase(TestCase):
+    def cli(self, daemon, *args, status=0):
+        done = subprocess.run([BIN / "sandpool", "--socket", daemon.socket, *args], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, status, done)
+        return done.stdout if status == 0 else done.stderr
+
+    def profile(self, client, name):
+        return self.assertOk(client.get(f"/v1/profiles/{name}"))
+
+
+class Shown(ProfilesCase):
+    def test_api(self):
+        client = self.client(self.daemon(profiles=TWO))
+        found = self.assertOk(client.get("/v1/profiles"))["profiles"]
+        self.assertEqual([p["name"] for p in found], ["base", "default", "small"])
+        small = self.profile(client, "small")
+        self.assertEqual(small["extends"], "base")
+        self.assertEqual(small["backend"], "sim")
+        self.assertEqual(small["limits"], {"memory": 256 << 20, "cpus": 0.5, "pids": 512, "disk": 2 << 30})
+        self.assertEqual(small["warm"], {"min": 1, "max": 2})
+        self.assertEqual((small["ttl_s"], small["network"], small["env"]), (60, "none", ["SECRET", "MORE"]))
+        self.assertEqual((small["ready"], small["reason"], small["breaker"]["open"]), (True, None, False))
+        self.assertNotIn("hunter2", json.dumps(found))
+        self.assertCode(client.get("/v1/profiles/none"), 404, "not_found")
+
+    def test_only_operators_see_the_machine(self):
+        port = free_port()
+        daemon = self.daemon({"mounts": [f"{self.directory}:/data:ro"]}, mounts={"allow": [self.directory]},
+                             tcp={"listen": f"127.0.0.1:{port}", "tokens": {"bob": "0123456789abcdef"}})
+        mine = self.profile(self.client(daemon), "default")
+        self.assertEqual(mine["mounts"], [{"host_path": self.directory, "container_path": "/data", "read_only": True}])
+        self.assertEqual(mine["rootfs"], "host")
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/profiles/default",
+                                         headers={"Authorization": "Bearer 0123456789abcdef"})
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            theirs = json.load(answer)
+        self.assertEqual(theirs["mounts"], [{"container_path": "/data", "read_only": True}])
+        self.assertNotIn("rootfs", theirs)
+
+    def test_command_line(self):
+        daemon = self.daemon(profiles=TWO)
+        listed = self.cli(daemon, "profile", "ls").splitlines()
+        self.assertEqual([line.split()[0] for line in listed], ["PROFILE", "base", "default", "small"])
+        self.assertIn("256M", listed[1])
+        self.assertIn("small", self.cli(daemon, "profile", "show", "small"))
+        self.assertEqual(json.loads(self.cli(daemon, "profile", "show", "small", "--json"))["extends"], "base")
+        self.assertEqual(len(json.loads(self.cli(daemon, "profile", "ls", "--json"))["profiles"]), 3)
+        self.cli(daemon, "profile", "show", "none", status=4)
+        self.cli(daemon, "profile", "show", status=2)
+        self.cli(daemon, "profile", "rm", status=2)
+
+
+class Apart(ProfilesCase):
+    """One that fails is fenced off; a changed one replaces its ready boxes; the others go on."""
+
+    FAILING = {"backend": "sim", "warm": {"min": 1, "max": 1}, "sim": {"fail_percent": 100, "create_ms": 1},
+               "create": {"breaker_failures": 2, "backoff_min_ms": 1, "backoff_max_ms": 5}}
+    GOOD = {"backend": "sim", "warm": {"min": 2, "max": 2}}
+
+    def test_a_failing_profile(self):
+        daemon = self.daemon(profiles={"good": self.GOOD, "bad": self.FAILING, "default": {"backend": "sim", "warm": {"min": 0, "max": 0}}})
+        client = self.client(daemon)
+        wait_until(lambda: self.profile(client, "bad")["breaker"]["failures"] >= 2, "it fails")
+        bad = wait_until(lambda: not (p := self.profile(client, "bad"))["ready"] and p, "it is fenced off")
+        self.assertIn("could not be made", bad["reason"])
+        self.assertTrue(bad["breaker"]["reason"])
+        self.assertIn("could not be made", self.cli(daemon, "profile", "ls"))
+        self.assertEqual(client.acquire("x", profile="bad", wait_ms=20000).status, 503)
+        for i in range(5):
+            self.assertOk(client.acquire(f"t{i}", profile="good"))
+        good = self.profile(client, "good")
+        self.assertEqual((good["ready"], good["breaker"]["failures"], good["breaker"]["open"]), (True, 0, False))
+
+    def test_a_changed_base_rolls_what_extends_it(self):
+        def config(value):
+            return {"base": {**self.GOOD, "env": {"A": value}}, "child": {"extends": "base"}, "other": self.GOOD,
+                    "default": {"backend": "sim", "warm": {"min": 0, "max": 0}}}
+
+        daemon = self.daemon(profiles=config("1"))
+        client = self.client(daemon)
+        self.wait_blank(client, 6)
+
+        def boxes(profile):
+            found = client.get(f"/v1/sandboxes?profile={profile}&state=blank").json["sandboxes"]
+            return {box["box_id"] for box in found}
+
+        before = {name: boxes(name) for name in ("base", "child", "other")}
+        daemon.write_config({"profiles": config("2")})
+        self.assertOk(client.post("/v1/pool/reload"))
+        for name in ("base", "child"):
+            wait_until(lambda n=name: len(boxes(n)) == 2 and not boxes(n) & before[n], f"the boxes of {name} are new")
+        self.assertEqual(boxes("other"), before["other"])
+
+
+if __name__ == "__main__":
+    main()
