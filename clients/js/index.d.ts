@@ -66,6 +66,16 @@ export class Sandbox {
   readonly headers: Record<string, string>;
 }
 
+/** What a lease would cost; null where the profile has no price. Texts are exact decimal numbers. */
+export interface Quote {
+  profile: string;
+  duration_s: number;
+  currency: string | null;
+  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
+  total: string | null;
+  total_micros: number | null;
+}
+
 /** The public id of a thread, as the daemon computes it. */
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 
@@ -83,6 +93,9 @@ export class Client {
   destroy(id: string, options?: { generation?: number; quick?: boolean }): Promise<Sandbox>;
   list(filters?: { state?: string; profile?: string; userId?: string; threadId?: string }): AsyncGenerator<Sandbox, void, void>;
   pool(): Promise<Record<string, unknown>>;
+  profiles(): Promise<Record<string, unknown>[]>;
+  profile(name: string): Promise<Record<string, unknown>>;
+  quote(options?: { profile?: string; durationS?: number }): Promise<Quote>;
   version(): Promise<Record<string, unknown>>;
   doctor(): Promise<Record<string, unknown>>;
   pause(): Promise<Record<string, unknown>>;

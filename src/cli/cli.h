@@ -252,6 +252,7 @@ int cmd_kill(struct cli *c);
 int cmd_logs(struct cli *c);
 int cmd_port_forward(struct cli *c);
 int cmd_profile(struct cli *c);
+int cmd_quote(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_help(struct cli *c);
 

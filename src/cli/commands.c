@@ -100,6 +100,11 @@ static const struct cli_option doctor_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option quote_options[] = {
+    {"for", 0, CLI_DURATION, "TIME", "how long the lease lasts (default: 1h)", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option release_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
@@ -247,6 +252,9 @@ const struct cli_command cli_commands[] = {
      "sandpool profile show small\n"
      "sandpool profile show small --json | jq .limits\n",
      cmd_profile},
+    {"quote", "[PROFILE]", 0, 1, NULL, "show what a lease would cost",
+     "By the price in the configuration of the profile (default: default).", quote_options,
+     "sandpool quote big --for 8h\n", cmd_quote},
     {"events", "", 0, 0, NULL, "follow the events of the pool",
      "One line per event; with --json one object per line. After a broken connection it "
      "continues where it ended. Older events are read from the database (store.events_max).",

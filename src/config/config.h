@@ -14,6 +14,8 @@
 #define CONFIG_NAME_MAX 64
 #define CONFIG_PATH_MAX 256
 #define CONFIG_TEXT_MAX 1024
+#define CONFIG_CURRENCY_MAX 8
+#define CONFIG_MICROS_MAX 32
 #define CONFIG_PROFILES_MAX 64
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
@@ -70,6 +72,16 @@ enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT 
 /* How callers of the provisioner reach their boxes. */
 enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
+/* What boxes cost, each in millionths of a currency. */
+enum config_rate {
+    CONFIG_RATE_START, /* once for each lease */
+    CONFIG_RATE_HOUR,
+    CONFIG_RATE_CPU_HOUR,     /* for each processor of limits.cpus */
+    CONFIG_RATE_GB_HOUR,      /* for each GB (1024^3 bytes) of limits.memory */
+    CONFIG_RATE_DISK_GB_HOUR, /* of limits.disk */
+    CONFIG_RATE_COUNT
+};
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char extends[CONFIG_NAME_MAX + 1]; /* "": no other profile */
@@ -111,6 +123,10 @@ struct config_profile {
     bool discover;
     bool personal;
     struct config_map env;
+    struct {
+        char currency[CONFIG_CURRENCY_MAX + 1]; /* "": the profile has no price */
+        uint64_t rates[CONFIG_RATE_COUNT];      /* in millionths of it */
+    } price;
     struct {
         char host[CONFIG_PATH_MAX + 1]; /* "": $DOCKER_HOST, else the usual socket */
         char tls_ca[CONFIG_PATH_MAX + 1];
@@ -298,6 +314,18 @@ bool config_is_url(const char *url);
  * characters without spaces. SP_CONFIG otherwise. */
 MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
                                   size_t cap, struct err *err);
+/* price.c: what a lease of this length costs, in millionths of the profile's currency: each part rounded to the
+ * nearest, half up, and the total is the sum of the parts. False: the profile has no price. */
+struct config_quote {
+    uint64_t parts[CONFIG_RATE_COUNT];
+    uint64_t total;
+};
+
+bool config_quote(const struct config_profile *p, uint64_t seconds, struct config_quote *ret);
+/* "per_cpu_hour", as in the file. */
+const char *config_rate_name(enum config_rate rate);
+/* Millionths as a number without needless zeros: 12500 is "0.0125". */
+void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX]);
 /* As it is written in the file. */
 const char *config_network_name(enum config_network network);
 /* A valid name of a variable. */

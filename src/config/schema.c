@@ -7,9 +7,9 @@
 
 /* In the order in which they are printed; those of profiles come last. */
 static const struct config_table *const tables[] = {
-    &config_table_daemon, &config_table_http,        &config_table_pool,
-    &config_table_oci,    &config_table_provisioner, &config_table_profile,
-    &config_table_docker, &config_table_remote,      &config_table_sim,
+    &config_table_daemon,      &config_table_http,    &config_table_pool,  &config_table_oci,
+    &config_table_provisioner, &config_table_profile, &config_table_price, &config_table_docker,
+    &config_table_remote,      &config_table_sim,
 };
 
 const struct config_key *config_key_next(const struct config_key *k)
@@ -41,6 +41,7 @@ const struct config_section config_sections[] = {
     {"profiles.*.warm", "How many boxes are kept ready."},
     {"profiles.*.create", "Making boxes, and what happens when that fails."},
     {"profiles.*.limits", "What a box may use."},
+    {"profiles.*.price", "What boxes cost. Shown by /v1/quote; the daemon charges nobody."},
     {"profiles.*.docker", "Only for backend docker."},
     {"profiles.*.remote",
      "Only for backend remote. The provisioner decides how a box is made: image, user, network, "

@@ -14,6 +14,7 @@ enum config_type {
     CONFIG_TYPE_SIZE,  /* uint64_t, bytes; "16k" in the file */
     CONFIG_TYPE_MODE,  /* uint64_t, octal */
     CONFIG_TYPE_MILLI, /* uint64_t, thousandths; "1.5" in the file */
+    CONFIG_TYPE_MICRO, /* uint64_t, millionths; "0.0125" in the file */
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_ENUM, /* an enum as wide as unsigned; `names` has a name per value, then NULL */
     CONFIG_TYPE_MAP,  /* struct config_map; max is the longest value */
@@ -60,6 +61,7 @@ extern const struct config_table config_table_pool;
 extern const struct config_table config_table_oci;
 extern const struct config_table config_table_provisioner;
 extern const struct config_table config_table_profile;
+extern const struct config_table config_table_price;
 extern const struct config_table config_table_docker;
 extern const struct config_table config_table_remote;
 extern const struct config_table config_table_sim;

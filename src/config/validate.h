@@ -27,6 +27,7 @@ void check_provisioner(const struct check *k);
 void check_profile(const struct check *k, const struct config_profile *p);
 void check_oci(const struct check *k, const struct config_profile *p);
 void check_oci_ids(const struct check *k);
+void check_price(const struct check *k, const struct config_profile *p);
 void check_docker(const struct check *k, const struct config_profile *p);
 void check_remote(const struct check *k, const struct config_profile *p);
 

@@ -109,6 +109,7 @@ void check_profile(const struct check *k, const struct config_profile *p)
 
     check_backend(k, p);
     check_box(k, p);
+    check_price(k, p);
     check_docker(k, p);
     check_remote(k, p);
     if (p->warm.min > p->warm.max)

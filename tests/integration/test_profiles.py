@@ -1,10 +1,15 @@
 """Profiles: what the API and the command line show of them, and that one which fails disturbs no other."""
 
+import asyncio
 import json
 import subprocess
+import sys
 import urllib.request
 
-from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
+from harness import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
+
+sys.path.insert(0, str(SOURCE / "clients/python"))
+import sandpool  # noqa: E402
 
 TWO = {
     "base": {"backend": "sim", "warm": {"min": 0, "max": 0}, "env": {"SECRET": "hunter2"}, "limits": {"memory": "256M", "cpus": 0.5}},
@@ -63,6 +68,50 @@ class Shown(ProfilesCase):
         self.cli(daemon, "profile", "show", "none", status=4)
         self.cli(daemon, "profile", "show", status=2)
         self.cli(daemon, "profile", "rm", status=2)
+
+
+class Quotes(ProfilesCase):
+    PRICED = {"backend": "sim", "limits": {"cpus": 2, "memory": "512M"},
+              "price": {"currency": "EUR", "per_hour": 0.05, "per_cpu_hour": 0.0125}}
+
+    def test_quote(self):
+        daemon = self.daemon(profiles={"dear": self.PRICED, "child": {"extends": "dear", "limits": {"cpus": 1}},
+                                       "default": {"backend": "sim"}})
+        client = self.client(daemon)
+        self.assertEqual(self.assertOk(client.get("/v1/quote?profile=dear&duration_s=7200")), {
+            "profile": "dear", "duration_s": 7200, "currency": "EUR",
+            "parts": [
+                {"name": "per_hour", "rate": "0.05", "rate_micros": 50000, "amount": "0.1", "amount_micros": 100000},
+                {"name": "per_cpu_hour", "rate": "0.0125", "rate_micros": 12500, "amount": "0.05", "amount_micros": 50000}],
+            "total": "0.15", "total_micros": 150000})
+        self.assertEqual(self.assertOk(client.get("/v1/quote?profile=child"))["total"], "0.0625")
+        self.assertEqual(self.assertOk(client.get("/v1/quote")), {
+            "profile": "default", "duration_s": 3600, "currency": None, "parts": None, "total": None, "total_micros": None})
+        self.assertEqual(self.profile(client, "dear")["price"]["per_cpu_hour"], "0.0125")
+        self.assertIsNone(self.profile(client, "default")["price"])
+        for query in ("profile=none", "duration_s=-1", "duration_s=31622401", "duration_s=1.5", "duration_s=", "profile=%00"):
+            self.assertCode(client.get(f"/v1/quote?{query}"), 422, "invalid_field")
+        self.assertIn("0.15 EUR", self.cli(daemon, "quote", "dear", "--for", "2h"))
+        self.assertIn("no price", self.cli(daemon, "quote"))
+        self.assertEqual(json.loads(self.cli(daemon, "quote", "dear", "--json"))["total_micros"], 75000)
+        self.cli(daemon, "quote", "none", status=1)
+
+    def test_python(self):
+        daemon = self.daemon(profiles={"dear": self.PRICED, "default": {"backend": "sim"}})
+        with sandpool.Client(str(daemon.socket)) as pool:
+            self.assertEqual([p["name"] for p in pool.profiles()], ["dear", "default"])
+            self.assertEqual(pool.profile("dear")["price"]["currency"], "EUR")
+            self.assertEqual(pool.quote("dear", duration_s=7200)["total"], "0.15")
+            self.assertIsNone(pool.quote()["total"])
+            with self.assertRaises(sandpool.NotFound):
+                pool.profile("a/b")
+
+        async def ask():
+            async with sandpool.AsyncClient(str(daemon.socket)) as pool:
+                return await pool.profiles(), await pool.profile("dear"), await pool.quote("dear")
+
+        profiles, one, quote = asyncio.run(ask())
+        self.assertEqual((len(profiles), one["name"], quote["total_micros"]), (2, "dear", 75000))
 
 
 class Apart(ProfilesCase):

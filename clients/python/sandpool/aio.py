@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterable, Mapping, Optional, Type, Union
+from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Type, Union
 
 from . import calls, wire
 from .box import AsyncBox, Renewer
@@ -92,6 +92,18 @@ class AsyncClient:
 
     async def pool(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/pool"))
+
+    async def profiles(self) -> List[JSON]:
+        """What profiles there are: what their boxes are like, and how each is doing."""
+        return await self._link.call(calls.profiles())
+
+    async def profile(self, name: str) -> JSON:
+        return await self._link.call(calls.profile(name))
+
+    async def quote(self, profile: Optional[str] = None, *, duration_s: Optional[int] = None) -> JSON:
+        """What a lease of `duration_s` (an hour) would cost: `currency`, `parts`, `total` as a decimal number in a text and
+        `total_micros` in millionths. None where the profile has no price."""
+        return await self._link.call(calls.price(profile, duration_s))
 
     async def version(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/version"))

@@ -81,6 +81,18 @@ def _page(answer: Any) -> Tuple[List[Sandbox], Optional[str]]:
     return [Sandbox.from_json(entry) for entry in answer["sandboxes"]], answer.get("next_cursor")
 
 
+def profiles() -> Call[List[JSON]]:
+    return Call("GET", "/v1/profiles", lambda answer: _list(answer, "profiles"))
+
+
+def profile(name: str) -> Call[JSON]:
+    return Call("GET", _target("/v1/profiles/", name), _object)
+
+
+def price(profile: Optional[str], duration_s: Optional[int]) -> Call[JSON]:
+    return Call("GET", _target("/v1/quote", profile=profile, duration_s=duration_s), _object)
+
+
 def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:
     return Call(method, path, _object, body)
 

@@ -4,7 +4,7 @@ and connections are kept for the next call."""
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, Optional, Type, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Type, Union
 
 from . import calls, wire
 from .blocking import BlockingIo
@@ -89,6 +89,18 @@ class Client:
 
     def pool(self) -> JSON:
         return self._call(calls.plain("GET", "/v1/pool"))
+
+    def profiles(self) -> List[JSON]:
+        """What profiles there are: what their boxes are like, and how each is doing."""
+        return self._call(calls.profiles())
+
+    def profile(self, name: str) -> JSON:
+        return self._call(calls.profile(name))
+
+    def quote(self, profile: Optional[str] = None, *, duration_s: Optional[int] = None) -> JSON:
+        """What a lease of `duration_s` (an hour) would cost: `currency`, `parts`, `total` as a decimal number in a text and
+        `total_micros` in millionths. None where the profile has no price."""
+        return self._call(calls.price(profile, duration_s))
 
     def version(self) -> JSON:
         return self._call(calls.plain("GET", "/v1/version"))

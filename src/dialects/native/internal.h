@@ -74,6 +74,9 @@ void api_pass(struct http_exchange *ex);
 /* pool.c: how a pool profile is doing, into the object that is open. */
 void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
 
+/* quote.c: the member "price" of a profile; null: it has none. */
+void api_put_price(struct json_out *o, const struct config_profile *c);
+
 /* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
 void api_ask_loss(void *ctx, struct box_proxy_loss *loss);
 void api_drop_loss(void *ctx, struct box_proxy_loss *loss);
@@ -90,6 +93,7 @@ void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
 void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
+void api_quote(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);

@@ -75,6 +75,7 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
     json_put_u64(o, "idle_timeout_s", c->idle_timeout_s);
     json_put_u64(o, "park_timeout_s", c->park_timeout_s);
     json_put_bool(o, "personal", c->personal);
+    api_put_price(o, c);
 }
 
 static void put_profile(struct json_out *o, struct api *api, const struct config_profile *c,

@@ -90,6 +90,8 @@ complete -c sandpool -n '__fish_seen_subcommand_from destroy' -l yes -s y -d 'wi
 complete -c sandpool -n __fish_use_subcommand -a pool -d 'show the state of the pool'
 complete -c sandpool -n __fish_use_subcommand -a profile -d 'show what profiles there are'
 complete -c sandpool -n '__fish_seen_subcommand_from profile' -a 'ls show'
+complete -c sandpool -n __fish_use_subcommand -a quote -d 'show what a lease would cost'
+complete -c sandpool -n '__fish_seen_subcommand_from quote' -l for -x -d 'how long the lease lasts (default: 1h)'
 complete -c sandpool -n __fish_use_subcommand -a events -d 'follow the events of the pool'
 complete -c sandpool -n '__fish_seen_subcommand_from events' -l since -x -d 'start after this event id, or this long ago (2h); 0: at the oldest'
 complete -c sandpool -n '__fish_seen_subcommand_from events' -l until -x -d 'only events that are at least this old'

@@ -1,4 +1,4 @@
-/* Profiles that extend others. */
+/* Profiles that extend others, and what they cost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,12 +162,91 @@ static void test_long_chain(void **state)
     buf_fini(&text);
 }
 
+static void expect_quote(const char *limits, const char *price, uint64_t seconds,
+                         const uint64_t parts[CONFIG_RATE_COUNT], const char *total)
+{
+    char text[512];
+    char shown[CONFIG_MICROS_MAX];
+    struct config_quote quote;
+    struct config *c;
+    uint64_t sum = 0;
+
+    (void) snprintf(text, sizeof(text),
+                    "profiles: {default: {limits: {%s}, price: {currency: EUR, %s}}}", limits,
+                    price);
+    c = load(text);
+    assert_true(config_quote(&c->profiles[0], seconds, &quote));
+    for (unsigned i = 0; i < CONFIG_RATE_COUNT; i++) {
+        assert_int_equal(quote.parts[i], parts[i]);
+        sum += parts[i];
+    }
+    assert_true(sum == quote.total);
+    config_print_micros(quote.total, shown);
+    assert_string_equal(shown, total);
+    (void) config_free(c);
+}
+
+#define PARTS(...) ((const uint64_t[CONFIG_RATE_COUNT]){__VA_ARGS__})
+
+static void test_quote(void **state)
+{
+    (void) state;
+    static const char all[] =
+        "per_start: 0.001, per_hour: 0.05, per_cpu_hour: 0.02, per_gb_hour: 0.005, "
+        "per_disk_gb_hour: 0.0001";
+    static const char most[] =
+        "per_start: 10000, per_hour: 10000, per_cpu_hour: 10000, per_gb_hour: 10000, "
+        "per_disk_gb_hour: 10000";
+
+    expect_quote("cpus: 1.5, memory: 512M, disk: 10G", all, 3600,
+                 PARTS(1000, 50000, 30000, 2500, 1000), "0.0845");
+    expect_quote("cpus: 1.5, memory: 512M, disk: 10G", all, 0, PARTS(1000, 0, 0, 0, 0), "0.001");
+    /* 50000 / 3600 = 13.9, 30000 / 3600 = 8.3, 2500 / 3600 = 0.7, 1000 / 3600 = 0.3 */
+    expect_quote("cpus: 1.5, memory: 512M, disk: 10G", all, 1, PARTS(1000, 14, 8, 1, 0),
+                 "0.001023");
+    expect_quote("cpus: 1", "per_hour: 0.000001", 1799, PARTS(0, 0, 0, 0, 0), "0");
+    expect_quote("cpus: 1", "per_hour: 0.000001", 1800, PARTS(0, 1, 0, 0, 0), "0.000001");
+    expect_quote("cpus: 0, memory: 0, disk: 0", "per_hour: 3", 7200, PARTS(0, 6000000, 0, 0, 0),
+                 "6");
+    expect_quote("cpus: 1", "per_hour: 0", 7200, PARTS(0, 0, 0, 0, 0), "0");
+    /* the dearest and largest box for the longest time */
+    expect_quote("cpus: 1024, memory: 1T, disk: 64T", most, 31622400,
+                 PARTS(10000000000, 87840000000000, 89948160000000000, 89948160000000000,
+                       5756682240000000000),
+                 "5936666410000");
+}
+
+static void test_bad_prices(void **state)
+{
+    (void) state;
+    struct config_quote quote;
+    struct config *c = load("");
+
+    assert_false(config_quote(&c->profiles[0], 3600, &quote));
+    assert_int_equal(quote.total, 0);
+    (void) config_free(c);
+    expect_error("profiles: {a: {price: {per_hour: 1}}}",
+                 "t.yaml:1:16: profiles.a.price.currency must be given with a price");
+    expect_error("profiles: {a: {price: {currency: eur}}}",
+                 "t.yaml:1:34: profiles.a.price.currency must be three to eight capital letters, "
+                 "like EUR");
+    expect_error("profiles: {a: {limits: {memory: 0}, price: {currency: EUR, per_gb_hour: 1}}}",
+                 "t.yaml:1:73: profiles.a.price.per_gb_hour needs limits.memory");
+    expect_error("profiles: {a: {price: {currency: EUR, per_hour: 0.0000001}}}",
+                 "t.yaml:1:49: profiles.a.price.per_hour must be a number from 0 to 10000, not "
+                 "'0.0000001'");
+    expect_error("profiles: {a: {price: {currency: EUR, per_hour: 10000.000001}}}",
+                 "t.yaml:1:49: profiles.a.price.per_hour must be a number from 0 to 10000, not "
+                 "'10000.000001'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_extends),       cmocka_unit_test(test_hash),
         cmocka_unit_test(test_printed_again), cmocka_unit_test(test_bad_extends),
-        cmocka_unit_test(test_long_chain),
+        cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_bad_prices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
