@@ -230,7 +230,7 @@ uint64_t config_spec_hash(const struct config_profile *p)
         } else {
             struct buf text;
 
-            buf_init(&text, 2 * CONFIG_TEXT_MAX);
+            buf_init(&text, 8 * CONFIG_TEXT_MAX); /* of escaped text, too */
             config_value_print(k, p, &text);
             hash_text(&h, buf_str(&text));
             buf_fini(&text);

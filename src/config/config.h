@@ -114,6 +114,10 @@ struct config_profile {
         uint64_t breaker_failures;
     } create;
     uint64_t ready_timeout_s;
+    struct config_command {
+        char command[CONFIG_TEXT_MAX + 1]; /* "": none */
+        uint64_t timeout_s;
+    } setup, warm_up;
     uint64_t destroy_timeout_s;
     uint64_t ttl_s;          /* 0: never */
     uint64_t idle_timeout_s; /* 0: never */

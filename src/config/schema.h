@@ -26,6 +26,7 @@ enum {
     CONFIG_SECRET = 2,     /* values are never printed */
     CONFIG_SPEC = 4,       /* a box is made from it: counts for config_spec_hash() */
     CONFIG_ADDRESS = 8,    /* distinguishes one backend object from another: config_backend_key() */
+    CONFIG_LINES = 32,     /* a text of several lines is allowed */
     CONFIG_OF_BACKEND =
         16, /* its section is named after the backend it is for, ignored by others */
 };

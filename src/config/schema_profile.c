@@ -82,6 +82,16 @@ static const struct config_key keys[] = {
             "waiting."),
     PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
             "Seconds a new box may take to answer; then it is destroyed."),
+    PROFILE(
+        setup.command, STRING, CONFIG_SPEC | CONFIG_LINES, 0, CONFIG_TEXT_MAX, "",
+        "A shell command that is run once in every new box, as the box's root (docker: as the "
+        "container's user), before anybody gets it. It is run again if the daemon ends in the middle. "
+        "A box in which it fails is destroyed, as one that cannot be made. Write $$ for a dollar. Empty: none."),
+    PROFILE(setup.timeout_s, U64, 0, 1, 3600, "60", "Seconds it may take."),
+    PROFILE(warm_up.command, STRING, CONFIG_SPEC | CONFIG_LINES, 0, CONFIG_TEXT_MAX, "",
+            "The same after setup, as the box's user: what makes the first real command fast, like "
+            "`python3 -c 'import pandas'`. What it leaves running keeps the box from being idle."),
+    PROFILE(warm_up.timeout_s, U64, 0, 1, 3600, "60", "Seconds it may take."),
     PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
             "Seconds a destroy may take; then the answer is 202, and the daemon tries again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",

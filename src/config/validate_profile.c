@@ -103,12 +103,30 @@ static void check_box(const struct check *k, const struct config_profile *p)
     check_mounts(k, p);
 }
 
+static bool has_our_agent(const struct config_profile *p)
+{
+    return strcmp(p->backend, CONFIG_BACKEND_OCI) == 0 ||
+           (strcmp(p->backend, CONFIG_BACKEND_DOCKER) == 0 && p->agent == CONFIG_AGENT_INJECT);
+}
+
+static void check_commands(const struct check *k, const struct config_profile *p)
+{
+    static const char text[] =
+        "is for boxes with our agent: backend oci, or docker with `agent: inject`";
+
+    if (!str_is_empty(p->setup.command) && !has_our_agent(p))
+        check_complain(k, p, "setup.command", text);
+    if (!str_is_empty(p->warm_up.command) && !has_our_agent(p))
+        check_complain(k, p, "warm_up.command", text);
+}
+
 void check_profile(const struct check *k, const struct config_profile *p)
 {
     char path[CONFIG_PATH_MAX + 8];
 
     check_backend(k, p);
     check_box(k, p);
+    check_commands(k, p);
     check_price(k, p);
     check_docker(k, p);
     check_remote(k, p);

@@ -25,10 +25,10 @@ const struct config_map *config_value_map(const struct config_key *k, const void
     return at_const(k, object);
 }
 
-static bool has_control(const char *s)
+static bool has_control(const char *s, bool may_have_lines)
 {
     for (; *s != '\0'; s++) {
-        if (iscntrl((unsigned char) *s))
+        if (iscntrl((unsigned char) *s) && !(may_have_lines && (*s == '\n' || *s == '\t')))
             return true;
     }
     return false;
@@ -41,7 +41,7 @@ static bool set_text(const struct config_key *k, char *dst, const char *text,
         (void) snprintf(why, CONFIG_WHY_MAX, "must not be empty");
     else if (strlen(text) > k->max)
         (void) snprintf(why, CONFIG_WHY_MAX, "is longer than %u bytes", (unsigned) k->max);
-    else if (has_control(text))
+    else if (has_control(text, (k->flags & CONFIG_LINES) != 0))
         (void) snprintf(why, CONFIG_WHY_MAX, "has a control character in it");
     else
         return str_copy(dst, (size_t) k->max + 1, text);

@@ -61,6 +61,8 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
     if (is_operator) {
         json_put_str(o, "rootfs", str_is_empty(c->image) ? c->rootfs : NULL);
         json_put_str(o, "runtime", or_null(c->runtime));
+        json_put_str(o, "setup", or_null(c->setup.command));
+        json_put_str(o, "warm_up", or_null(c->warm_up.command));
     }
     json_put_str(o, "user", c->user);
     json_put_str(o, "network", config_network_name(c->network));

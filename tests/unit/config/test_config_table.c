@@ -306,6 +306,8 @@ static void test_spec_hash(void **state)
 {
     (void) state;
     static const char *const spec[] = {"profiles.*.backend",
+                                       "profiles.*.setup.command",
+                                       "profiles.*.warm_up.command",
                                        "profiles.*.runtime",
                                        "profiles.*.rootfs",
                                        "profiles.*.image",
