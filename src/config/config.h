@@ -120,6 +120,7 @@ struct config_profile {
     } setup, warm_up;
     uint64_t destroy_timeout_s;
     uint64_t ttl_s;          /* 0: never */
+    uint64_t ttl_max_s;      /* 0: never */
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
     uint64_t max_age_s;      /* 0: never */
@@ -127,6 +128,7 @@ struct config_profile {
     bool discover;
     bool personal;
     struct config_map env;
+    struct config_map labels;
     struct {
         char currency[CONFIG_CURRENCY_MAX + 1]; /* "": the profile has no price */
         uint64_t rates[CONFIG_RATE_COUNT];      /* in millionths of it */

@@ -96,6 +96,9 @@ static const struct config_key keys[] = {
             "Seconds a destroy may take; then the answer is 202, and the daemon tries again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
+    PROFILE(ttl_max_s, U64, 0, 0, YEAR, "0",
+            "Seconds after which a lease ends at the latest, however long it asks for and however "
+            "often it is renewed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
@@ -117,6 +120,9 @@ static const struct config_key keys[] = {
             "kept warm then, whatever warm says. For provisioners that mount a thread's own data."),
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
+    PROFILE(labels, MAP, 0, 0, CONFIG_NAME_MAX, "",
+            "What callers can choose a profile by, like gpu: none. Up to 64 letters, digits and "
+            ". _ - / each; a value may be empty. Boxes do not see them."),
 };
 
 const char *config_network_name(enum config_network network)

@@ -120,6 +120,22 @@ static void check_commands(const struct check *k, const struct config_profile *p
         check_complain(k, p, "warm_up.command", text);
 }
 
+static void check_labels(const struct check *k, const struct config_profile *p)
+{
+    static const char extra[] = "._-/";
+    char path[CONFIG_NAME_MAX + 16];
+
+    for (unsigned i = 0; i < p->labels.count; i++) {
+        const struct config_pair *l = &p->labels.pairs[i];
+
+        if (str_is_name(l->key, CONFIG_NAME_MAX, extra) &&
+            (str_is_empty(l->value) || str_is_name(l->value, CONFIG_NAME_MAX, extra)))
+            continue;
+        (void) snprintf(path, sizeof(path), "labels.%.64s", l->key);
+        check_complain(k, p, path, "must be up to 64 letters, digits and . _ - /, its name too");
+    }
+}
+
 void check_profile(const struct check *k, const struct config_profile *p)
 {
     char path[CONFIG_PATH_MAX + 8];
@@ -127,6 +143,7 @@ void check_profile(const struct check *k, const struct config_profile *p)
     check_backend(k, p);
     check_box(k, p);
     check_commands(k, p);
+    check_labels(k, p);
     check_price(k, p);
     check_docker(k, p);
     check_remote(k, p);

@@ -13,7 +13,7 @@ import sandpool  # noqa: E402
 
 TWO = {
     "base": {"backend": "sim", "warm": {"min": 0, "max": 0}, "env": {"SECRET": "hunter2"}, "limits": {"memory": "256M", "cpus": 0.5}},
-    "small": {"extends": "base", "warm": {"min": 1, "max": 2}, "ttl_s": 60, "env": {"MORE": "x"}},
+    "small": {"extends": "base", "warm": {"min": 1, "max": 2}, "ttl_s": 60, "ttl_max_s": 100, "labels": {"tier": "low"}, "env": {"MORE": "x"}},
 }
 
 
@@ -39,9 +39,18 @@ class Shown(ProfilesCase):
         self.assertEqual(small["limits"], {"memory": 256 << 20, "cpus": 0.5, "pids": 512, "disk": 2 << 30})
         self.assertEqual(small["warm"], {"min": 1, "max": 2})
         self.assertEqual((small["ttl_s"], small["network"], small["env"]), (60, "none", ["SECRET", "MORE"]))
+        self.assertEqual((small["ttl_max_s"], small["labels"]), (100, {"tier": "low"}))
         self.assertEqual((small["ready"], small["reason"], small["breaker"]["open"]), (True, None, False))
         self.assertNotIn("hunter2", json.dumps(found))
         self.assertCode(client.get("/v1/profiles/none"), 404, "not_found")
+
+    def test_the_longest_lease(self):
+        daemon = self.daemon(profiles=TWO)
+        client = self.client(daemon)
+        lease = self.assertOk(client.acquire("t", profile="small", ttl_s=3600))
+        self.assertLessEqual(lease["ends_in_s"], 100)
+        again = self.assertOk(client.post(f"/v1/sandboxes/{lease['sandbox_id']}/renew", {"ttl_s": 3600}))
+        self.assertEqual(again["expires_at"], lease["expires_at"])
 
     def test_only_operators_see_the_machine(self):
         port = free_port()

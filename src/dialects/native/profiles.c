@@ -54,6 +54,14 @@ static void put_names(struct json_out *o, const char *key, const struct config_m
     json_end(o);
 }
 
+static void put_labels(struct json_out *o, const struct config_profile *c)
+{
+    json_begin_obj(o, "labels");
+    for (unsigned i = 0; i < c->labels.count; i++)
+        json_put_str(o, c->labels.pairs[i].key, c->labels.pairs[i].value);
+    json_end(o);
+}
+
 static void put_recipe(struct json_out *o, const struct config_profile *c, bool is_operator)
 {
     json_put_str(o, "extends", or_null(c->extends));
@@ -74,9 +82,11 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
     json_put_u64(o, "max", c->personal ? 0 : c->warm.max);
     json_end(o);
     json_put_u64(o, "ttl_s", c->ttl_s);
+    json_put_u64(o, "ttl_max_s", c->ttl_max_s);
     json_put_u64(o, "idle_timeout_s", c->idle_timeout_s);
     json_put_u64(o, "park_timeout_s", c->park_timeout_s);
     json_put_bool(o, "personal", c->personal);
+    put_labels(o, c);
     api_put_price(o, c);
 }
 

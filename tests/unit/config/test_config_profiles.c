@@ -1,4 +1,4 @@
-/* Profiles that extend others, and what they cost. */
+/* Profiles that extend others; their labels, commands and prices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,6 +162,52 @@ static void test_long_chain(void **state)
     buf_fini(&text);
 }
 
+static void test_labels(void **state)
+{
+    (void) state;
+    struct config *c = load("profiles: {a: {labels: {gpu: none, 'org/tier': ''}},\n"
+                            "           b: {extends: a, labels: {gpu: 'a100'}}}");
+    const struct config_profile *p = config_find_profile(c, "b");
+
+    assert_int_equal(p->labels.count, 2);
+    assert_string_equal(p->labels.pairs[0].value, "a100");
+    assert_string_equal(p->labels.pairs[1].key, "org/tier");
+    assert_true(config_spec_hash(p) == config_spec_hash(config_find_profile(c, "default")));
+    (void) config_free(c);
+    expect_error("profiles: {a: {labels: {'a b': x}}}",
+                 "t.yaml:1:32: profiles.a.labels.a b must be up to 64 letters, digits and . _ - /, "
+                 "its name too");
+    expect_error("profiles: {a: {labels: {a: 'x,y'}}}",
+                 "t.yaml:1:28: profiles.a.labels.a must be up to 64 letters, digits and . _ - /, "
+                 "its name too");
+}
+
+static void test_commands(void **state)
+{
+    (void) state;
+    struct config *c = load("profiles:\n"
+                            "  a:\n"
+                            "    setup: {command: 'echo $$HOME'}\n"
+                            "    warm_up:\n"
+                            "      command: |\n"
+                            "        a\n"
+                            "        \tb\n");
+    const struct config_profile *p = config_find_profile(c, "a");
+
+    assert_string_equal(p->setup.command, "echo $HOME");
+    assert_string_equal(p->warm_up.command, "a\n\tb\n");
+    assert_int_equal(p->warm_up.timeout_s, 60);
+    (void) config_free(c);
+    expect_error(
+        "profiles: {a: {backend: sim, warm_up: {command: x}}}",
+        "t.yaml:1:49: profiles.a.warm_up.command is for boxes with our agent: backend oci, "
+        "or docker with `agent: inject`");
+    expect_error("profiles: {a: {user: \"a\\nb\"}}",
+                 "t.yaml:1:22: profiles.a.user has a control character in it");
+    expect_error("profiles: {a: {setup: {command: \"a\\rb\"}}}",
+                 "t.yaml:1:33: profiles.a.setup.command has a control character in it");
+}
+
 static void expect_quote(const char *limits, const char *price, uint64_t seconds,
                          const uint64_t parts[CONFIG_RATE_COUNT], const char *total)
 {
@@ -246,7 +292,8 @@ int main(void)
         cmocka_unit_test(test_extends),       cmocka_unit_test(test_hash),
         cmocka_unit_test(test_printed_again), cmocka_unit_test(test_bad_extends),
         cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_bad_prices),
+        cmocka_unit_test(test_bad_prices),    cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_commands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
