@@ -16,6 +16,7 @@
 #define CONFIG_TEXT_MAX 1024
 #define CONFIG_CURRENCY_MAX 8
 #define CONFIG_MICROS_MAX 32
+#define CONFIG_CLOSED_MAX 16
 #define CONFIG_PROFILES_MAX 64
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
@@ -295,6 +296,8 @@ uint64_t config_create_concurrency(const struct config_profile *p);
 /* mounts.c: checks only the text of paths; the code that mounts checks links again. An absolute
  * path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control characters. */
 bool config_path_is_plain(const char *path);
+/* Whether a plain path is another one, or below it; both are not "/". */
+bool config_path_is_within(const char *path, const char *dir);
 /* A plain path that is, or is below, one of mounts.allow. */
 bool config_mount_is_allowed(const struct config *c, const char *host_path);
 /* A plain path in a box that is not reserved: not /, /proc, /sys, /dev, /.sandpool. */
@@ -308,12 +311,52 @@ MUST_CHECK bool config_thread_path(const char *template, const char *user, const
 /* The part of it that is the same for all threads, and so holds the data of all; false: there is
  * none. */
 MUST_CHECK bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1]);
-/* Whether a plain path is inside that part, or contains it, judged by its text only. */
+/* Whether a plain path is inside a directory with data of threads (config_closed_dirs()), or contains one, judged
+ * by its text only. */
 bool config_mount_is_closed(const struct config *c, const char *host_path);
 /* Whether a box of this thread may mount such a path: it is in the thread's own directory, or in
  * one of its user's that has no threads. *ret_own: the length of the name of that directory. */
 MUST_CHECK bool config_thread_owns(const struct config *c, const char *user, const char *thread,
                                    const char *host_path, size_t *ret_own);
+/* templates.c: an entry of a profile's mounts. */
+struct config_mount {
+    char host_path[CONFIG_PATH_MAX + 1];
+    char box_path[CONFIG_PATH_MAX + 1];
+    bool is_read_only;
+    bool is_template; /* host_path names the owner of the box: nothing to mount before it has one */
+};
+
+/* The next of them; false at the end. */
+bool config_mount_next(const char **list, struct config_mount *ret);
+
+enum config_id {
+    CONFIG_ID_USER,
+    CONFIG_ID_THREAD,
+    CONFIG_ID_SANDBOX,
+    CONFIG_ID_PRINCIPAL,
+    CONFIG_ID_COUNT
+};
+
+/* NULL, or the reason why such a host_path is wrong, as the rest of a sentence. */
+const char *config_template_problem(const char *template);
+bool config_template_has(const char *template, enum config_id id);
+/* The part that is the same for everybody. */
+void config_template_base(const char *template, char ret[CONFIG_PATH_MAX + 1]);
+/* The directory of one owner. NULL, or the reason why there is none, as a sentence about the profile. */
+const char *config_template_path(const char *template, const char *const ids[CONFIG_ID_COUNT],
+                                 char ret[CONFIG_PATH_MAX + 1]);
+
+/* The directories with data of threads: that of provisioner.thread_data, and those of templates. */
+struct config_dirs {
+    unsigned count; /* above CONFIG_CLOSED_MAX: more than there may be */
+    char dirs[CONFIG_CLOSED_MAX][CONFIG_PATH_MAX + 1];
+};
+
+#define CONFIG_CLOSED_TEXT (CONFIG_CLOSED_MAX * (CONFIG_PATH_MAX + 1) + 1)
+void config_closed_dirs(const struct config *c, struct config_dirs *ret);
+/* The same, with line breaks between; returns the length. */
+size_t config_closed_text(const struct config *c, char ret[CONFIG_CLOSED_TEXT]);
+
 /* http:// or https://, a host, optionally a port and a path; no user, query or fragment. */
 bool config_is_url(const char *url);
 /* secret.c: the first line of the file that the setting `name` names, of `min` to cap - 1 printable

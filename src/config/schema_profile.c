@@ -53,9 +53,12 @@ static const struct config_key keys[] = {
     PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
             "Disk space of a box. 0: no limit. Needs loop devices; without them there is no "
             "limit, and `sandpool doctor` reports it. Not for docker."),
-    PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
-            "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
-            "Only from below mounts.allow."),
+    PROFILE(
+        mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
+        "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
+        "Only from below mounts.allow. With {user_id}, {thread_id}, {sandbox_id} or {principal} as parts "
+        "of /here, a directory of the box's owner, mounted when a box gets one and made if it is "
+        "missing, for the owner of the directory that the names begin in (1000 if that is root)."),
     PROFILE_CHOICE(agent, CONFIG_SPEC, agent_names, "inject",
                    "Only for docker. inject: sandpool-agent is put into the container and serves "
                    "the API, so that any image can be used. image: the image serves the API "

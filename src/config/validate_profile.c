@@ -44,6 +44,13 @@ static const char *mount_problem(const struct config *c, char *word)
         return "can only end in :ro or :rw";
     if (!config_path_is_plain(word) || !config_path_is_plain(there))
         return "needs absolute paths without '..', '.' and double or trailing slashes";
+    if (strpbrk(word, "{}") != NULL) {
+        const char *why = config_template_problem(word);
+
+        if (why != NULL)
+            return why;
+        *(strstr(word, "/{")) = '\0'; /* what is the same for all has to be allowed */
+    }
     if (!config_box_path_is_free(there))
         return "cannot cover /, /proc, /sys, /dev or /.sandpool of a box";
     if (!config_mount_is_allowed(c, word))

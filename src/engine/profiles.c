@@ -117,7 +117,7 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
         if (r != SP_OK)
             return r;
     }
-    return SP_OK;
+    return templates_check_support(e, config, err);
 }
 
 int profiles_open_at(struct engine *e, const char *key, struct err *err)

@@ -91,8 +91,8 @@ static int check_host_path(const struct config *c, const char *path, struct err 
     if (config_mount_is_closed(c, path))
         return err_set(
             err, SP_FORBIDDEN,
-            "'%.80s' is, or contains, data of threads (provisioner.thread_data), which only "
-            "the provisioner's boxes have",
+            "'%.80s' is, or contains, data of threads (provisioner.thread_data, or mounts of a "
+            "profile): those have it in their own boxes",
             path);
     return SP_OK;
 }
@@ -174,8 +174,8 @@ static int get_limits(const struct json *body, struct backend_extras *ret, struc
 static struct backend_extras *copy(const struct config *c, const struct api_members *m,
                                    const struct backend_extras *limits)
 {
-    char closed[CONFIG_PATH_MAX + 1];
-    bool is_closed = config_thread_base(c, closed);
+    char closed[CONFIG_CLOSED_TEXT];
+    bool is_closed = m->mounts != NULL && config_closed_text(c, closed) > 0;
     struct backend_env_var envs[ENVS_MAX];
     struct backend_mount mounts[MOUNTS_MAX];
     struct backend_extras x = *limits;

@@ -1,7 +1,5 @@
 /* profiles.c - what profiles there are: what their boxes are like, and how each is doing. Values of variables
  * are never shown, and where things lie on this machine only to operators. */
-#include <string.h>
-
 #include "base/str.h"
 #include "dialects/native/internal.h"
 
@@ -20,27 +18,17 @@ static void put_limits(struct json_out *o, const struct config_profile *c)
     json_end(o);
 }
 
-/* "/here:/there:ro" each. */
 static void put_mounts(struct json_out *o, const struct config_profile *c, bool is_operator)
 {
-    const char *list = c->mounts;
-    char word[CONFIG_TEXT_MAX + 1];
+    struct config_mount m;
 
     json_begin_arr(o, "mounts");
-    while (config_list_next(&list, word, sizeof(word))) {
-        char *there = strchr(word, ':');
-        char *how;
-
-        assert(there != NULL); /* checked when it was loaded */
-        *there++ = '\0';
-        how = strchr(there, ':');
-        if (how != NULL)
-            *how++ = '\0';
+    for (const char *list = c->mounts; config_mount_next(&list, &m);) {
         json_begin_obj(o, NULL);
         if (is_operator)
-            json_put_str(o, "host_path", word);
-        json_put_str(o, "container_path", there);
-        json_put_bool(o, "read_only", how != NULL && strcmp(how, "ro") == 0);
+            json_put_str(o, "host_path", m.host_path);
+        json_put_str(o, "container_path", m.box_path);
+        json_put_bool(o, "read_only", m.is_read_only);
         json_end(o);
     }
     json_end(o);

@@ -1,4 +1,4 @@
-/* Profiles that extend others; their labels, commands and prices. */
+/* Profiles that extend others; their labels, commands, prices, and mounts that depend on the owner. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -208,6 +208,127 @@ static void test_commands(void **state)
                  "t.yaml:1:33: profiles.a.setup.command has a control character in it");
 }
 
+static void test_templates(void **state)
+{
+    (void) state;
+    static const char *const ids[CONFIG_ID_COUNT] = {"ana@x.org", "..", "fe0d", "1000"};
+    static const struct {
+        const char *name; /* of the thread */
+        const char *part; /* NULL: refused */
+    } names[] = {
+        {"t1", "t1"},
+        {"a.b", "a.b"},
+        {".", "%2E"},
+        {"..", "%2E."},
+        {"...", "%2E.."},
+        {".x", "%2Ex"},
+        {"a/b", "a%2Fb"},
+        {"/", "%2F"},
+        {"%2E", "%252E"},
+        {"a b", "a%20b"},
+        {"\xc3\xa9", "%C3%A9"},
+        {"a\nb", "a%0Ab"},
+        {"{user_id}", "%7Buser_id%7D"},
+        {"", NULL},
+    };
+    char path[CONFIG_PATH_MAX + 1];
+    char want[CONFIG_PATH_MAX + 1];
+    char longest[400];
+
+    assert_null(
+        config_template_path("/d/{user_id}/{thread_id}/x/{sandbox_id}/{principal}", ids, path));
+    assert_string_equal(path, "/d/ana@x.org/%2E./x/fe0d/1000");
+    config_template_base("/d/e/{user_id}/f", path);
+    assert_string_equal(path, "/d/e");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *const some[CONFIG_ID_COUNT] = {"u", names[i].name, "s", "p"};
+        const char *why = config_template_path("/d/{user_id}/{thread_id}", some, path);
+
+        assert_true((why == NULL) == (names[i].part != NULL));
+        if (why != NULL)
+            continue;
+        (void) snprintf(want, sizeof(want), "/d/u/%s", names[i].part);
+        assert_string_equal(path, want);
+        assert_true(config_path_is_plain(path));
+    }
+    for (size_t len = 1; len < sizeof(longest); len++) { /* whole, or not at all */
+        const char *const some[CONFIG_ID_COUNT] = {"u", longest, "s", "p"};
+
+        memset(longest, len % 2 == 0 ? 'x' : '/', len);
+        longest[len] = '\0';
+        bool fits = 5 + len * (len % 2 == 0 ? 1 : 3) <= CONFIG_PATH_MAX;
+        assert_true((config_template_path("/d/{user_id}/{thread_id}", some, path) == NULL) == fits);
+        assert_true(!fits || strlen(path) == 5 + len * (len % 2 == 0 ? 1 : 3));
+    }
+}
+
+static void test_template_mounts(void **state)
+{
+    (void) state;
+    struct config *c =
+        load("mounts: {allow: [/srv]}\n"
+             "provisioner: {thread_data: '/srv/deer/{user_id}/{thread_id}'}\n"
+             "profiles:\n"
+             "  a: {mounts: ['/srv/sets:/sets:ro', '/srv/data/{user_id}/{thread_id}:/data']}\n"
+             "  b: {extends: a, mounts: ['/srv/data/{user_id}:/home/user/keep:ro']}\n"
+             "  c: {mounts: ['/srv/boxes/{sandbox_id}:/data']}\n");
+    const char *list = config_find_profile(c, "a")->mounts;
+    char text[CONFIG_CLOSED_TEXT];
+    struct config_mount m;
+
+    assert_true(config_mount_next(&list, &m));
+    assert_false(m.is_template);
+    assert_true(m.is_read_only);
+    assert_string_equal(m.box_path, "/sets");
+    assert_true(config_mount_next(&list, &m));
+    assert_true(m.is_template);
+    assert_false(m.is_read_only);
+    assert_string_equal(m.host_path, "/srv/data/{user_id}/{thread_id}");
+    assert_false(config_mount_next(&list, &m));
+    (void) config_closed_text(c, text);
+    assert_string_equal(text, "/srv/deer\n/srv/data\n/srv/boxes");
+    assert_true(config_mount_is_closed(c, "/srv/data/ana"));
+    assert_true(config_mount_is_closed(c, "/srv"));
+    assert_false(config_mount_is_closed(c, "/srv/database"));
+    (void) config_free(c);
+}
+
+static void expect_mount_error(const char *mount, const char *why)
+{
+    char text[512];
+    char message[512];
+
+    (void) snprintf(text, sizeof(text), "mounts: {allow: [/srv]}\nprofiles: {a: {mounts: ['%s']}}",
+                    mount);
+    (void) snprintf(message, sizeof(message), "t.yaml:2:16: profiles.a.mounts entry '%.64s' %s",
+                    mount, why);
+    expect_error(text, message);
+}
+
+static void test_bad_templates(void **state)
+{
+    (void) state;
+    static const char whole[] =
+        "may have {user_id}, {thread_id}, {sandbox_id} and {principal}, each as "
+        "a whole part of the path";
+
+    expect_mount_error("/srv/{user}:/a", whole);
+    expect_mount_error("/srv/x-{user_id}:/a", whole);
+    expect_mount_error("/srv/{user_id}{thread_id}:/a", whole);
+    expect_mount_error("/srv/}:/a", whole);
+    expect_mount_error("/{user_id}/x:/a", "must begin with an existing directory");
+    expect_mount_error(
+        "/srv/{thread_id}:/a",
+        "has {thread_id} and needs {user_id}, too: users may name their threads alike");
+    expect_mount_error("/home/{user_id}:/a", "is not below any of mounts.allow");
+    expect_mount_error("/srv/../{user_id}:/a",
+                       "needs absolute paths without '..', '.' and double or trailing slashes");
+    expect_error(
+        "mounts: {allow: [/srv]}\n"
+        "profiles: {a: {mounts: ['/srv/{user_id}:/a', '/srv/x/{sandbox_id}:/b']}}",
+        "t.yaml:2:1: profiles has data of threads in '/srv' and in '/srv/x', which is in it");
+}
+
 static void expect_quote(const char *limits, const char *price, uint64_t seconds,
                          const uint64_t parts[CONFIG_RATE_COUNT], const char *total)
 {
@@ -289,11 +410,12 @@ static void test_bad_prices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extends),       cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_printed_again), cmocka_unit_test(test_bad_extends),
-        cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_bad_prices),    cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_extends),         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_printed_again),   cmocka_unit_test(test_bad_extends),
+        cmocka_unit_test(test_long_chain),      cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_bad_prices),      cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_commands),        cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_template_mounts), cmocka_unit_test(test_bad_templates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
