@@ -36,6 +36,9 @@ export interface AcquireOptions {
   mounts?: Mount[];
   limits?: Limits;
   metadata?: Record<string, unknown>;
+  /** What the profile must have; with `profile: 'auto'` one that has it is chosen. */
+  network?: 'none' | 'host' | 'nat';
+  labels?: Record<string, string>;
   /** true by default: the lease is renewed while it is held. */
   autoRenew?: boolean;
   signal?: AbortSignal;

@@ -59,7 +59,7 @@ struct cli_command {
     int (*run)(struct cli *c);
 };
 
-enum { CLI_OPTIONS_MAX = 16, CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
+enum { CLI_OPTIONS_MAX = 24, CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
 /* The last of the operands that must be there ends the options: it and all that follows are in `rest`. */
 #define CLI_REST (~0U)
 

@@ -24,7 +24,7 @@ static const struct cli_option no_options[] = {END_OPTIONS};
 static const struct cli_option acquire_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "user of the thread (default: default)", NULL},
     {"profile", 'p', CLI_TEXT, "NAME",
-     "profile of the box (default: the thread's own, else default)", NULL},
+     "profile of the box, or auto (default: the thread's own, else default)", NULL},
     {"id", 0, CLI_TEXT, "ID", "use this sandbox id instead of a computed one", NULL},
     {"wait", 'w', CLI_DURATION, "TIME", "wait this long for a box; 0: do not wait", NULL},
     {"ttl", 0, CLI_DURATION, "TIME", "end the lease after this time (default: the profile's)",
@@ -38,6 +38,8 @@ static const struct cli_option acquire_options[] = {
     {"memory", 0, CLI_TEXT, "SIZE", "memory of the box, like 512M (default: the profile's)", NULL},
     {"cpus", 0, CLI_TEXT, "N", "processors of the box, like 1.5 (default: the profile's)", NULL},
     {"pids", 0, CLI_NUMBER, "N", "processes of the box (default: the profile's)", NULL},
+    {"label", 0, CLI_LIST, "NAME=VALUE", "only a profile with this label; may be repeated", NULL},
+    {"network", 0, CLI_TEXT, "KIND", "only a profile with this network", "none host nat"},
     {"export", 0, CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
     {"verbose", 'v', CLI_FLAG, NULL, "show what it waits for (default: only on a terminal)", NULL},

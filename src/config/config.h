@@ -73,6 +73,15 @@ enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT 
 /* How callers of the provisioner reach their boxes. */
 enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
+/* By what an acquire of the profile CONFIG_AUTO gets one. */
+#define CONFIG_AUTO "auto"
+enum config_auto {
+    CONFIG_AUTO_ORDERED,
+    CONFIG_AUTO_CHEAPEST,
+    CONFIG_AUTO_FASTEST,
+    CONFIG_AUTO_COUNT
+};
+
 /* What boxes cost, each in millionths of a currency. */
 enum config_rate {
     CONFIG_RATE_START, /* once for each lease */
@@ -239,6 +248,10 @@ struct config {
     struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
+    struct {
+        enum config_auto strategy;
+        char profiles[CONFIG_TEXT_MAX + 1]; /* names, comma separated; "": all */
+    } auto_;
     struct {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } agent;

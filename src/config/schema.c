@@ -31,6 +31,7 @@ const struct config_section config_sections[] = {
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},
+    {"auto", "Acquires with `profile: auto`."},
     {"agent", "The program in each box, sandpool-agent."},
     {"helper", "sandpool-helper, the program that does what needs root for the daemon."},
     {"oci", "For backend oci."},

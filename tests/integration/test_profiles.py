@@ -123,6 +123,71 @@ class Quotes(ProfilesCase):
         self.assertEqual((len(profiles), one["name"], quote["total_micros"]), (2, "dear", 75000))
 
 
+class Auto(ProfilesCase):
+    def profiles(self, **more):
+        def one(per_hour, memory, **fields):
+            return {"backend": "sim", "warm": {"min": 0, "max": 0}, "limits": {"memory": memory}, "sim": {"create_ms": 1, "create_jitter_ms": 0},
+                    "price": {"currency": "EUR", "per_hour": per_hour}, **fields}
+        return {"default": {"backend": "sim", "warm": {"min": 0, "max": 0}},
+                "big": one(3, "8G", labels={"gpu": "a100", "tier": "high"}), "mid": one(1, "2G", labels={"tier": "high"}),
+                "online": one(2, "4G", network="nat"), "small": one(1, "512M"), **more}
+
+    def start(self, strategy, listed=("big", "mid", "online", "small"), **more):
+        daemon = self.daemon(profiles=self.profiles(**more), auto={"strategy": strategy, "profiles": list(listed)})
+        return daemon, self.client(daemon)
+
+    def chosen(self, client, **fields):
+        lease = self.assertOk(client.acquire(None, profile="auto", **fields))
+        self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))
+        return lease["profile"]
+
+    def test_what_is_asked_for(self):
+        daemon, client = self.start("cheapest")
+        self.assertEqual(self.chosen(client), "mid")  # of two that cost the same the first
+        self.assertEqual(self.chosen(client, limits={"memory": "3G"}), "online")
+        self.assertEqual(self.chosen(client, limits={"memory": "5G"}), "big")
+        self.assertEqual(self.chosen(client, network="nat"), "online")
+        self.assertEqual(self.chosen(client, labels={"gpu": "a100"}), "big")
+        self.assertEqual(self.chosen(client, labels={"tier": "high"}, network="none"), "mid")
+        for fields, reason in (({"limits": {"memory": "9G"}}, "'big': its limits are lower"), ({"network": "host"}, "'mid': its network is none"),
+                               ({"labels": {"gpu": "h100"}}, "'big': its label 'gpu' is 'a100'; 'mid': its label 'gpu' is not there")):
+            answer = client.acquire(None, profile="auto", **fields)
+            self.assertCode(answer, 422, "invalid_field")
+            self.assertIn(reason, answer.json["error"]["message"])
+        for fields in ({"labels": {"a": 1}}, {"labels": []}, {"labels": {str(i): "" for i in range(65)}}, {"network": 1}):
+            self.assertCode(client.acquire(None, profile="auto", **fields), 422, "invalid_field")
+        self.assertCode(client.acquire(None, profile="small", network="nat"), 422, "invalid_field")
+        self.assertOk(client.acquire("named", profile="big", labels={"tier": "high"}, network="none"))
+        self.assertEqual(self.assertOk(client.get("/v1/quote?profile=auto"))["profile"], "mid")
+        out = json.loads(self.cli(daemon, "acquire", "-p", "auto", "--label", "gpu=a100", "--network", "none", "--json"))
+        self.assertEqual(out["profile"], "big")
+
+    def test_a_thread_keeps_its_box(self):
+        _, client = self.start("cheapest")
+        self.assertOk(client.acquire("t", profile="big"))
+        lease = self.assertOk(client.acquire("t", profile="auto"))
+        self.assertEqual((lease["profile"], lease["source"]), ("big", "kept"))
+        self.assertCode(client.acquire("t", profile="auto", network="nat"), 409, "spec_conflict")
+
+    def test_ordered_falls_back(self):
+        failing = {"backend": "sim", "warm": {"min": 1, "max": 1}, "sim": {"fail_percent": 100, "create_ms": 1},
+                   "create": {"breaker_failures": 1, "backoff_min_ms": 1, "backoff_max_ms": 5}}
+        _, client = self.start("ordered", ("first", "small"), first=failing)
+        wait_until(lambda: self.profile(client, "first")["breaker"]["open"], "it fails")
+        for _ in range(5):
+            self.assertEqual(self.chosen(client), "small")
+
+    def test_fastest(self):
+        _, client = self.start("fastest", ("big", "ready"), ready={"backend": "sim", "warm": {"min": 1, "max": 1}})
+        wait_until(lambda: self.profile(client, "ready")["blank"] == 1, "a ready box")
+        self.assertEqual(self.chosen(client), "ready")
+
+    def test_all_when_none_are_listed(self):
+        _, client = self.start("ordered", ())
+        self.assertEqual(self.chosen(client), "big")
+        self.assertEqual(self.chosen(client, network="nat"), "online")
+
+
 class Apart(ProfilesCase):
     """One that fails is fenced off; a changed one replaces its ready boxes; the others go on."""
 

@@ -56,6 +56,8 @@ class Client {
         mounts: options.mounts?.map(mountOf),
         limits: options.limits,
         metadata: options.metadata,
+        network: options.network,
+        labels: options.labels,
       },
       signal,
       timeoutMs: waitS === undefined ? undefined : (waitS + MARGIN_S) * 1000,

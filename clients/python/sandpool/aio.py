@@ -54,12 +54,13 @@ class AsyncClient:
                       mounts: Optional[Iterable[Mount]] = None,
                       limits: Optional[Mapping[str, Any]] = None,
                       metadata: Optional[Mapping[str, Any]] = None,
-                      auto_renew: bool = True) -> AsyncBox:
+                      network: Optional[str] = None,
+                      labels: Optional[Mapping[str, str]] = None, auto_renew: bool = True) -> AsyncBox:
         """As Client.acquire(). Cancelled, it leaves no lease behind."""
         return AsyncBox(self._link, self._renewer, await self._link.call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata)), ttl_s=ttl_s, auto_renew=auto_renew)
+            metadata=metadata, network=network, labels=labels)), ttl_s=ttl_s, auto_renew=auto_renew)
 
     async def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                       destroy: bool = False) -> Sandbox:

@@ -38,11 +38,13 @@ def acquire(thread_id: Optional[str] = None, *, user_id: Optional[str] = None,
             wait_s: Optional[float] = None, ttl_s: Optional[int] = None,
             idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
             mounts: Optional[Iterable[Mount]] = None, limits: Optional[Mapping[str, Any]] = None,
-            metadata: Optional[Mapping[str, Any]] = None) -> Call[Sandbox]:
+            metadata: Optional[Mapping[str, Any]] = None, network: Optional[str] = None,
+            labels: Optional[Mapping[str, str]] = None) -> Call[Sandbox]:
     body = {
         "thread_id": thread_id, "user_id": user_id, "profile": profile, "sandbox_id": sandbox_id,
         "wait_ms": None if wait_s is None else int(wait_s * 1000), "ttl_s": ttl_s,
         "idle_timeout_s": idle_timeout_s, "envs": envs, "limits": limits, "metadata": metadata,
+        "network": network, "labels": labels,
         "mounts": None if mounts is None else [mount.to_json() for mount in mounts],
     }
     # A thread gets the same box again; an anonymous caller would get a second one.

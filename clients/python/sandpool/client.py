@@ -46,14 +46,15 @@ class Client:
                 idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
                 mounts: Optional[Iterable[Mount]] = None,
                 limits: Optional[Mapping[str, Any]] = None,
-                metadata: Optional[Mapping[str, Any]] = None, auto_renew: bool = True) -> Box:
+                metadata: Optional[Mapping[str, Any]] = None, network: Optional[str] = None,
+                labels: Optional[Mapping[str, str]] = None, auto_renew: bool = True) -> Box:
         """A sandbox for the thread: its own again if it has one, else a warm one, else a new one.
         Without a thread: one that nobody finds again. It is renewed until it is released, the
         client is closed or nobody refers to it, unless `auto_renew` is False."""
         return Box(AsyncBox(self._link, self._renewer, self._call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata)), ttl_s=ttl_s, auto_renew=auto_renew))
+            metadata=metadata, network=network, labels=labels)), ttl_s=ttl_s, auto_renew=auto_renew))
 
     def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                 destroy: bool = False) -> Sandbox:

@@ -134,7 +134,7 @@ struct limits {
     const struct json *cpus;
 };
 
-static int get_limits(const struct json *body, struct backend_extras *ret, struct err *err)
+int api_get_limits(const struct json *body, struct backend_extras *ret, struct err *err)
 {
     static const struct front_field fields[] = {
         {"pids", FRONT_NUMBER, .at = offsetof(struct limits, pids), .min = 1, .max = PIDS_MAX},
@@ -229,7 +229,7 @@ int api_decode_extras(struct api *api, const struct api_caller *caller,
     if (r == SP_OK)
         r = check_mounts(engine_config(api->engine), m.mounts, err);
     if (r == SP_OK && m.limits != NULL)
-        r = get_limits(m.limits, &limits, err);
+        r = api_get_limits(m.limits, &limits, err);
     if (r == SP_OK && !caller->is_operator)
         r = engine_check_limits(api->engine, profile, &limits, err);
     if (r == SP_OK)

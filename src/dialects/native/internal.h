@@ -54,6 +54,20 @@ struct api_members {
     const struct json *mounts; /* a list */
     const struct json *limits; /* an object */
 };
+/* What the profile of an acquire has to have. */
+struct api_wish {
+    const char *network;          /* NULL: any */
+    const struct json *labels;    /* an object of texts, or NULL */
+    struct backend_extras extras; /* its limits; of envs and mounts only how many */
+};
+/* choose.c: the profile of an acquire, whose sandbox_id is set, by its name (NULL: default). */
+MUST_CHECK int api_set_profile(struct api *api, const struct api_caller *caller, const char *name,
+                               const struct api_wish *w, struct pool_acquire *ret, struct err *err);
+/* The pool profile that `auto` stands for now. */
+MUST_CHECK int api_choose(struct api *api, const struct api_wish *w, unsigned *ret,
+                          struct err *err);
+/* extras.c: "limits" of an acquire. */
+MUST_CHECK int api_get_limits(const struct json *body, struct backend_extras *ret, struct err *err);
 /* extras.c: *ret is NULL if none are requested, else the caller frees it. */
 MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
                                  const struct api_members *members, unsigned profile,

@@ -1,6 +1,7 @@
 /* quote.c - what a lease would cost. Amounts are whole millionths of the currency, and the same as a decimal
  * number in a text, since numbers in JSON are not exact everywhere. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "dialects/native/internal.h"
@@ -76,20 +77,40 @@ static void reply(struct http_exchange *ex, const struct config_profile *c, uint
     http_reply_json(ex, 200, &o);
 }
 
-void api_quote(struct http_exchange *ex)
+/* NULL: the error has been answered. */
+static const struct config_profile *find_profile(struct http_exchange *ex)
 {
-    const struct config *config = engine_config(api_of(ex)->engine);
+    struct api *api = api_of(ex);
     const struct config_profile *c;
     char name[POOL_NAME_MAX + 1];
+    struct api_wish any = {0};
+    unsigned index;
+    struct err err;
+
+    if (!http_query(ex, "profile", name, sizeof(name)))
+        str_copy_cut(name, sizeof(name), "default");
+    if (strcmp(name, CONFIG_AUTO) == 0) {
+        if (api_choose(api, &any, &index, &err) == SP_OK)
+            return engine_profile(api->engine, index);
+        http_reply_err(ex, &err);
+        return NULL;
+    }
+    c = config_find_profile(engine_config(api->engine), name);
+    if (c == NULL)
+        http_reply_error(ex, SP_INVALID_FIELD, "'profile': there is no such profile", 0);
+    return c;
+}
+
+void api_quote(struct http_exchange *ex)
+{
+    const struct config_profile *c = find_profile(ex);
     char text[24];
     uint64_t duration_s = DURATION_DEFAULT_S;
 
-    c = config_find_profile(config,
-                            http_query(ex, "profile", name, sizeof(name)) ? name : "default");
     if (c == NULL)
-        http_reply_error(ex, SP_INVALID_FIELD, "'profile': there is no such profile", 0);
-    else if (http_query(ex, "duration_s", text, sizeof(text)) &&
-             !str_parse_u64(text, 0, DURATION_MAX_S, &duration_s))
+        return;
+    if (http_query(ex, "duration_s", text, sizeof(text)) &&
+        !str_parse_u64(text, 0, DURATION_MAX_S, &duration_s))
         http_reply_error(ex, SP_INVALID_FIELD, "'duration_s' must be 0 to 31622400", 0);
     else
         reply(ex, c, duration_s);

@@ -11,12 +11,13 @@ _sandpool() {
   done
   case $command:$prev in
     *:-s|*:--socket|doctor:--config) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    acquire:--network) words="none host nat" ;;
     ls:--state) words="starting blank leased parked deleting" ;;
   esac
   if [[ -z $words ]]; then
     case $command in
     '') words='acquire run exec shell jobs logs kill cp port-forward release renew get ls destroy pool profile quote events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
-    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --env --mount --memory --cpus --pids --export --quiet --verbose --socket --json --timeout --help --version' ;;
+    acquire) words=' --user --profile --id --wait --ttl --idle --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --help --version' ;;
     exec) words=' --env --cwd --user --interactive --tty --timeout --detach --socket --json --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;

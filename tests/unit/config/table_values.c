@@ -14,6 +14,7 @@ static const struct {
     const char *value;
 } special[] = {
     {"instance", "site-1"},
+    {"auto.profiles", "[default]"},
     {"operator_uids", "[1000, 1001]"},
     {"socket.group", "staff"},
     {"tcp.listen", "\"127.0.0.1:8001\""},

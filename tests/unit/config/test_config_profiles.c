@@ -162,6 +162,26 @@ static void test_long_chain(void **state)
     buf_fini(&text);
 }
 
+static void test_auto(void **state)
+{
+    (void) state;
+    struct config *c =
+        load("auto: {strategy: cheapest, profiles: [b, a]}\n"
+             "profiles: {a: {price: {currency: EUR}}, b: {}, c: {price: {currency: USD}}}");
+
+    assert_int_equal(c->auto_.strategy, CONFIG_AUTO_CHEAPEST);
+    assert_string_equal(c->auto_.profiles, "b,a");
+    (void) config_free(c);
+    expect_error("profiles: {auto: {}}",
+                 "t.yaml:1:12: profiles.auto cannot be the name of a profile: acquires use it to "
+                 "have one chosen");
+    expect_error("auto: {profiles: [default, x]}",
+                 "t.yaml:1:8: auto.profiles has 'x', which is not the name of a profile");
+    expect_error("auto: {strategy: cheapest}\n"
+                 "profiles: {a: {price: {currency: EUR}}, c: {price: {currency: USD}}}",
+                 "t.yaml:1:18: auto.strategy cheapest needs profiles with prices in one currency");
+}
+
 static void test_labels(void **state)
 {
     (void) state;
@@ -410,12 +430,13 @@ static void test_bad_prices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extends),         cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_printed_again),   cmocka_unit_test(test_bad_extends),
-        cmocka_unit_test(test_long_chain),      cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_bad_prices),      cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_commands),        cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_template_mounts), cmocka_unit_test(test_bad_templates),
+        cmocka_unit_test(test_extends),       cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_printed_again), cmocka_unit_test(test_bad_extends),
+        cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_bad_prices),    cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_auto),          cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_templates),     cmocka_unit_test(test_template_mounts),
+        cmocka_unit_test(test_bad_templates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,6 +233,7 @@ static void test_reload(void **state)
 {
     (void) state;
     static const char *const reloadable[] = {
+        "auto.*",
         "log.*",
         "http.*",
         "profiles.*",
