@@ -149,15 +149,15 @@ static int check_labels(const struct json *labels, struct err *err)
 static int set_profile(struct acquire *a, const struct request_body *b, struct pool_acquire *ret,
                        struct err *err)
 {
-    struct api_wish w = {.network = b->network, .labels = b->labels};
+    struct api_need n = {.network = b->network, .labels = b->labels};
     int r = check_labels(b->labels, err);
 
     if (r == SP_OK && json_len(b->members.limits) > 0)
-        r = api_get_limits(b->members.limits, &w.extras, err);
-    w.extras.env_count = json_len(b->members.envs);
-    w.extras.mount_count = json_len(b->members.mounts);
+        r = api_get_limits(b->members.limits, &n.extras, err);
+    n.extras.env_count = json_len(b->members.envs);
+    n.extras.mount_count = json_len(b->members.mounts);
     if (r == SP_OK)
-        r = api_set_profile(a->api, &a->caller, b->profile, &w, ret, err);
+        r = api_set_profile(a->api, &a->caller, b->profile, &n, ret, err);
     a->is_profile_named = ret->is_profile_named;
     return r;
 }

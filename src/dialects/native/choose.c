@@ -37,25 +37,25 @@ static bool has_labels(const struct config_profile *c, const struct json *labels
 }
 
 /* What it takes from the caller's limits is decided elsewhere: operators may exceed those of a profile that they name. */
-static bool has_all(const struct config_profile *c, const struct api_wish *w, char why[REASON_MAX])
+static bool has_all(const struct config_profile *c, const struct api_need *n, char why[REASON_MAX])
 {
-    if (w->network != NULL && strcmp(w->network, config_network_name(c->network)) != 0) {
+    if (n->network != NULL && strcmp(n->network, config_network_name(c->network)) != 0) {
         (void) snprintf(why, REASON_MAX, "its network is %s", config_network_name(c->network));
         return false;
     }
-    return has_labels(c, w->labels, why);
+    return has_labels(c, n->labels, why);
 }
 
 /* Also what a profile that is named would be refused for. */
 static bool will_do(struct api *api, unsigned index, const struct config_profile *c,
-                    const struct api_wish *w, char why[REASON_MAX])
+                    const struct api_need *n, char why[REASON_MAX])
 {
-    unsigned kinds = backend_extras_kinds(&w->extras) & ~engine_can_apply(api->engine, index);
+    unsigned kinds = backend_extras_kinds(&n->extras) & ~engine_can_apply(api->engine, index);
     struct err err;
 
-    if (!has_all(c, w, why))
+    if (!has_all(c, n, why))
         return false;
-    if (engine_check_limits(api->engine, index, &w->extras, &err) != SP_OK)
+    if (engine_check_limits(api->engine, index, &n->extras, &err) != SP_OK)
         str_copy_cut(why, REASON_MAX, "its limits are lower");
     else if (kinds != 0)
         str_copy_cut(why, REASON_MAX, "its backend cannot apply envs, mounts or limits");
@@ -108,7 +108,7 @@ static const struct config_profile *next_candidate(const struct config *c, unsig
     return config_list_next(list, name, sizeof(name)) ? config_find_profile(c, name) : NULL;
 }
 
-int api_choose(struct api *api, const struct api_wish *w, unsigned *ret, struct err *err)
+int api_choose(struct api *api, const struct api_need *n, unsigned *ret, struct err *err)
 {
     const struct config *config = engine_config(api->engine);
     const char *list = config->auto_.profiles;
@@ -126,7 +126,7 @@ int api_choose(struct api *api, const struct api_wish *w, unsigned *ret, struct 
 
         if (index < 0)
             continue;
-        if (!will_do(api, (unsigned) index, c, w, why)) {
+        if (!will_do(api, (unsigned) index, c, n, why)) {
             buf_printf(&reasons, "%s'%s': %s", reasons.len > 0 ? "; " : "", c->name, why);
             continue;
         }
@@ -146,7 +146,7 @@ int api_choose(struct api *api, const struct api_wish *w, unsigned *ret, struct 
 
 /* Of the thread, if it has a box that this caller may have. */
 static bool own_profile(struct api *api, const struct api_caller *caller, const char *sandbox_id,
-                        const struct api_wish *w, unsigned *ret)
+                        const struct api_need *n, unsigned *ret)
 {
     const struct pool_box *box = pool_find_sandbox(engine_pool(api->engine), sandbox_id);
     const struct config_profile *c;
@@ -155,14 +155,14 @@ static bool own_profile(struct api *api, const struct api_caller *caller, const 
     if (box == NULL || (box->principal != caller->principal && !caller->is_operator))
         return false;
     c = engine_profile(api->engine, box->profile);
-    if (c == NULL || !will_do(api, box->profile, c, w, why))
+    if (c == NULL || !will_do(api, box->profile, c, n, why))
         return false;
     *ret = box->profile;
     return true;
 }
 
 int api_set_profile(struct api *api, const struct api_caller *caller, const char *name,
-                    const struct api_wish *w, struct pool_acquire *ret, struct err *err)
+                    const struct api_need *n, struct pool_acquire *ret, struct err *err)
 {
     const char *wanted = name != NULL ? name : "default";
     const struct config_profile *c;
@@ -171,8 +171,8 @@ int api_set_profile(struct api *api, const struct api_caller *caller, const char
 
     ret->is_profile_named = name != NULL;
     if (strcmp(wanted, CONFIG_AUTO) == 0) {
-        if (!own_profile(api, caller, ret->sandbox_id, w, &ret->profile))
-            return api_choose(api, w, &ret->profile, err);
+        if (!own_profile(api, caller, ret->sandbox_id, n, &ret->profile))
+            return api_choose(api, n, &ret->profile, err);
         ret->is_profile_named = false; /* it may be gone by then: any that will do */
         return SP_OK;
     }
@@ -180,7 +180,7 @@ int api_set_profile(struct api *api, const struct api_caller *caller, const char
     c = config_find_profile(engine_config(api->engine), wanted);
     if (index < 0 || c == NULL)
         return err_set(err, SP_INVALID_FIELD, "there is no profile '%s'", wanted);
-    if (!has_all(c, w, why))
+    if (!has_all(c, n, why))
         return err_set(err, SP_INVALID_FIELD, "profile '%s' does not have what is asked for: %s",
                        wanted, why);
     ret->profile = (unsigned) index;

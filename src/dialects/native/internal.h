@@ -55,16 +55,16 @@ struct api_members {
     const struct json *limits; /* an object */
 };
 /* What the profile of an acquire has to have. */
-struct api_wish {
+struct api_need {
     const char *network;          /* NULL: any */
     const struct json *labels;    /* an object of texts, or NULL */
     struct backend_extras extras; /* its limits; of envs and mounts only how many */
 };
 /* choose.c: the profile of an acquire, whose sandbox_id is set, by its name (NULL: default). */
 MUST_CHECK int api_set_profile(struct api *api, const struct api_caller *caller, const char *name,
-                               const struct api_wish *w, struct pool_acquire *ret, struct err *err);
+                               const struct api_need *n, struct pool_acquire *ret, struct err *err);
 /* The pool profile that `auto` stands for now. */
-MUST_CHECK int api_choose(struct api *api, const struct api_wish *w, unsigned *ret,
+MUST_CHECK int api_choose(struct api *api, const struct api_need *n, unsigned *ret,
                           struct err *err);
 /* extras.c: "limits" of an acquire. */
 MUST_CHECK int api_get_limits(const struct json *body, struct backend_extras *ret, struct err *err);

@@ -83,7 +83,7 @@ static const struct config_profile *find_profile(struct http_exchange *ex)
     struct api *api = api_of(ex);
     const struct config_profile *c;
     char name[POOL_NAME_MAX + 1];
-    struct api_wish any = {0};
+    struct api_need any = {0};
     unsigned index;
     struct err err;
 
