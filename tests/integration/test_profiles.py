@@ -12,6 +12,7 @@ sys.path.insert(0, str(SOURCE / "clients/python"))
 import sandpool  # noqa: E402
 
 TWO = {
+    "default": {"backend": "sim", "warm": {"min": 0, "max": 0}},
     "base": {"backend": "sim", "warm": {"min": 0, "max": 0}, "env": {"SECRET": "hunter2"}, "limits": {"memory": "256M", "cpus": 0.5}},
     "small": {"extends": "base", "warm": {"min": 1, "max": 2}, "ttl_s": 60, "ttl_max_s": 100, "labels": {"tier": "low"}, "env": {"MORE": "x"}},
 }
