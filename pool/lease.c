@@ -32,11 +32,16 @@ enum pool_source lease_source(const struct slot *s, const struct waiter *w)
     return was_ready ? POOL_SRC_WARM : POOL_SRC_COLD;
 }
 
-static uint64_t deadline_of(const struct pool *p, uint64_t asked_ns, uint64_t usual_ns)
+/* From now on, but never longer after its beginning than the profile allows. */
+static uint64_t deadline_of(const struct pool *p, const struct slot *s, uint64_t asked_ns)
 {
-    uint64_t ttl_ns = asked_ns != 0 ? asked_ns : usual_ns;
+    const struct pool_profile *c = &p->profiles[s->box.profile].conf;
+    uint64_t ttl_ns = asked_ns != 0 ? asked_ns : c->ttl_ns;
+    uint64_t wanted_ns = ttl_ns == 0 ? POOL_NEVER : time_after(p->now_ns, ttl_ns);
+    uint64_t last_ns =
+        c->ttl_max_ns == 0 ? POOL_NEVER : time_after(s->box.leased_ns, c->ttl_max_ns);
 
-    return ttl_ns == 0 ? POOL_NEVER : time_after(p->now_ns, ttl_ns);
+    return MIN_OF(wanted_ns, last_ns);
 }
 
 static uint64_t idle_limit_of(uint64_t asked_ns, uint64_t usual_ns)
@@ -55,7 +60,7 @@ void lease_begin(struct pool *p, struct slot *s, struct waiter *w, enum pool_sou
     s->source = source;
     s->box.leased_ns = p->now_ns;
     s->box.active_ns = p->now_ns;
-    s->box.expires_ns = deadline_of(p, a->ttl_ns, f->conf.ttl_ns);
+    s->box.expires_ns = deadline_of(p, s, a->ttl_ns);
     s->box.idle_ns = idle_limit_of(a->idle_ns, f->conf.idle_ns);
     s->box.busy = 0;
     s->reply_count = 0;
@@ -81,7 +86,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
 {
     uint64_t write;
 
-    s->box.expires_ns = deadline_of(p, ttl_ns, profile_of(p, s)->conf.ttl_ns);
+    s->box.expires_ns = deadline_of(p, s, ttl_ns);
     s->box.active_ns = p->now_ns;
     expiry_update(p, s);
     write = box_write(p, s, POOL_WRITE_LEASE);

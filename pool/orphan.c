@@ -65,6 +65,7 @@ static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile
         return; /* the next listing shows it again */
     bind_link(p, s);
     bind_claim(p, s);
+    s->box.ready_ns = p->now_ns; /* it has been somebody's: it is not treated as a new one */
     box_enter(p, s, POOL_STARTING);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);

@@ -126,6 +126,7 @@ struct pool_profile {
     uint64_t ready_timeout_ns;  /* the probe's part */
     uint64_t destroy_timeout_ns;
     uint64_t ttl_ns;     /* default lease time; 0 never */
+    uint64_t ttl_max_ns; /* a lease ends so long after it began, however often renewed; 0 never */
     uint64_t idle_ns;    /* leased box without activity; 0 never */
     uint64_t park_ns;    /* parked box; 0: release destroys */
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */

@@ -38,6 +38,9 @@ export interface AcquireOptions {
   metadata?: Record<string, unknown>;
   /** Make it from this snapshot. */
   snapshotId?: string;
+  /** What the profile must have; with `profile: 'auto'` one that has it is chosen. */
+  network?: 'none' | 'host' | 'nat';
+  labels?: Record<string, string>;
   /** true by default: the lease is renewed while it is held. */
   autoRenew?: boolean;
   signal?: AbortSignal;
@@ -85,6 +88,16 @@ export class Sandbox {
   readonly headers: Record<string, string>;
 }
 
+/** What a lease would cost; null where the profile has no price. Texts are exact decimal numbers. */
+export interface Quote {
+  profile: string;
+  duration_s: number;
+  currency: string | null;
+  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
+  total: string | null;
+  total_micros: number | null;
+}
+
 /** The public id of a thread, as the daemon computes it. */
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 
@@ -108,6 +121,9 @@ export class Client {
   /** Sandboxes that were made from it are not affected. */
   deleteSnapshot(snapshotId: string): Promise<Snapshot>;
   pool(): Promise<Record<string, unknown>>;
+  profiles(): Promise<Record<string, unknown>[]>;
+  profile(name: string): Promise<Record<string, unknown>>;
+  quote(options?: { profile?: string; durationS?: number }): Promise<Quote>;
   version(): Promise<Record<string, unknown>>;
   doctor(): Promise<Record<string, unknown>>;
   pause(): Promise<Record<string, unknown>>;

@@ -50,8 +50,11 @@ struct backend_mount {
      * the directories in it that `parts` names, separated by commas; mounts.allow does not matter. */
     const char *base;
     const char *parts;
-    /* Not NULL: a directory that is not for everybody. Nothing in it is mounted, by whatever name, unless it is in what
-     * the first `own_len` bytes of host_path name. */
+    /* Not NULL: `base` has to be allowed, by mounts.allow; and of directories that others than this holder have used
+     * none is mounted, unless it is "". */
+    const char *holder;
+    /* Not NULL: directories that are not for everybody, with line breaks between. Nothing in them is mounted, by
+     * whatever name, unless it is in what the first `own_len` bytes of host_path name. */
     const char *closed;
     size_t own_len;
 };

@@ -84,7 +84,7 @@ static size_t text_len(const struct backend_extras *x)
     for (size_t i = 0; i < x->mount_count; i++)
         len += strlen(x->mounts[i].host_path) + strlen(x->mounts[i].box_path) + 2 +
                optional_size(x->mounts[i].base) + optional_size(x->mounts[i].parts) +
-               optional_size(x->mounts[i].closed);
+               optional_size(x->mounts[i].holder) + optional_size(x->mounts[i].closed);
     return len + optional_size(x->snapshot);
 }
 
@@ -113,6 +113,8 @@ struct backend_extras *backend_extras_copy(const struct backend_extras *x)
             mounts[i].base = put_text(&at, x->mounts[i].base);
         if (x->mounts[i].parts != NULL)
             mounts[i].parts = put_text(&at, x->mounts[i].parts);
+        if (x->mounts[i].holder != NULL)
+            mounts[i].holder = put_text(&at, x->mounts[i].holder);
         if (x->mounts[i].closed != NULL)
             mounts[i].closed = put_text(&at, x->mounts[i].closed);
         mounts[i].own_len = x->mounts[i].own_len;
@@ -120,6 +122,21 @@ struct backend_extras *backend_extras_copy(const struct backend_extras *x)
     if (x->snapshot != NULL)
         to->snapshot = put_text(&at, x->snapshot);
     return to;
+}
+
+static void put_closed(struct json_out *o, const char *lines)
+{
+    char dir[CONFIG_PATH_MAX + 1];
+
+    json_begin_arr(o, "closed");
+    while (*lines != '\0') {
+        size_t len = strcspn(lines, "\n");
+
+        if (str_copy_n(dir, sizeof(dir), lines, len))
+            json_put_str(o, NULL, dir);
+        lines += lines[len] == '\n' ? len + 1 : len;
+    }
+    json_end(o);
 }
 
 void backend_mount_put(struct json_out *o, const struct backend_mount *m)
@@ -135,8 +152,10 @@ void backend_mount_put(struct json_out *o, const struct backend_mount *m)
         json_put_str(o, "base", m->base);
         json_put_str(o, "parts", m->parts);
     }
+    if (m->base != NULL && m->holder != NULL)
+        json_put_str(o, "holder", m->holder);
     if (m->closed != NULL)
-        json_put_str(o, "closed", m->closed);
+        put_closed(o, m->closed);
     if (m->own_len > 0 && str_copy_n(own, sizeof(own), m->host_path, m->own_len))
         json_put_str(o, "own", own);
     json_end(o);

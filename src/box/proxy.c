@@ -20,7 +20,7 @@
 enum {
     ANSWER_MAX = 128 * 1024, /* of an answer, between box and client */
     BODY_HIGH = 128 * 1024,
-    HOPS_MAX = 1024,        /* of names in Connection */
+    HOPS_MAX = 1024, /* of names in Connection */
 };
 
 /* --- the answer --- */

@@ -53,8 +53,7 @@ void proxy_put_headers(const struct http_exchange *ex, const struct box_proxy_to
         return;
     }
     if (to->is_by_path && !str_is_empty(to->token))
-        put(out, "X-AIO-API-Key",
-            to->token); /* its programs know it: it is in their environment */
+        put(out, "X-AIO-API-Key", to->token); /* its programs know it: it is in their environment */
     put(out, "X-Forwarded-Proto", "http");
     if (!str_is_empty(host))
         put(out, "X-Forwarded-Host", host);

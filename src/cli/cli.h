@@ -59,7 +59,7 @@ struct cli_command {
     int (*run)(struct cli *c);
 };
 
-enum { CLI_OPTIONS_MAX = 20, CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
+enum { CLI_OPTIONS_MAX = 24, CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
 /* The last of the operands that must be there ends the options: it and all that follows are in `rest`. */
 #define CLI_REST (~0U)
 
@@ -254,6 +254,8 @@ int cmd_jobs(struct cli *c);
 int cmd_kill(struct cli *c);
 int cmd_logs(struct cli *c);
 int cmd_port_forward(struct cli *c);
+int cmd_profile(struct cli *c);
+int cmd_quote(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
 int cmd_help(struct cli *c);

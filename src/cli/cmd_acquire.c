@@ -48,10 +48,10 @@ static bool put_mount(struct json_out *o, const char *text)
     return true;
 }
 
-/* Of a variable that is given twice the last counts. */
-static bool put_env(const struct cli *c, struct json_out *o, unsigned index)
+/* NAME=VALUE; of one that is given twice the last counts. */
+static bool put_pair(const struct cli *c, struct json_out *o, const char *option, unsigned index)
 {
-    const char *text = cli_list(&c->args, "env", index);
+    const char *text = cli_list(&c->args, option, index);
     const char *equals = strchr(text, '=');
     const char *other;
     char name[512];
@@ -59,8 +59,8 @@ static bool put_env(const struct cli *c, struct json_out *o, unsigned index)
     if (equals == NULL || equals == text ||
         !str_copy_n(name, sizeof(name), text, (size_t) (equals - text)))
         return false;
-    for (other = cli_list(&c->args, "env", ++index); other != NULL;
-         other = cli_list(&c->args, "env", ++index)) {
+    for (other = cli_list(&c->args, option, ++index); other != NULL;
+         other = cli_list(&c->args, option, ++index)) {
         if (strncmp(other, text, strlen(name) + 1) == 0)
             return true;
     }
@@ -96,21 +96,32 @@ static void put_limits(const struct cli *c, struct json_out *o)
     json_end(o);
 }
 
-/* The first --env, --mount or --cpus that cannot be read; NULL when all can. */
+/* The first that cannot be read; NULL when all can. */
+static const char *put_pairs(const struct cli *c, struct json_out *o, const char *option,
+                             const char *member)
+{
+    const char *v = cli_list(&c->args, option, 0);
+    const char *bad = NULL;
+
+    if (v == NULL)
+        return NULL;
+    json_begin_obj(o, member);
+    for (unsigned i = 0; v != NULL; v = cli_list(&c->args, option, ++i))
+        bad = bad == NULL && !put_pair(c, o, option, i) ? v : bad;
+    json_end(o);
+    return bad;
+}
+
+/* The first --env, --label, --mount or --cpus that cannot be read; NULL when all can. */
 static const char *put_extras(const struct cli *c, struct json_out *o)
 {
     const char *cpus_text = cli_option(&c->args, "cpus");
-    const char *bad = NULL;
-    const char *v = cli_list(&c->args, "env", 0);
+    const char *bad = put_pairs(c, o, "env", "envs");
+    const char *bad_label = put_pairs(c, o, "label", "labels");
+    const char *v = cli_list(&c->args, "mount", 0);
     double cpus;
 
-    if (v != NULL) {
-        json_begin_obj(o, "envs");
-        for (unsigned i = 0; v != NULL; v = cli_list(&c->args, "env", ++i))
-            bad = bad == NULL && !put_env(c, o, i) ? v : bad;
-        json_end(o);
-    }
-    v = cli_list(&c->args, "mount", 0);
+    bad = bad != NULL ? bad : bad_label;
     if (v != NULL) {
         json_begin_arr(o, "mounts");
         for (unsigned i = 0; v != NULL; v = cli_list(&c->args, "mount", ++i))
@@ -137,6 +148,7 @@ static const char *encode(const struct cli *c, const char *name, struct buf *out
         json_put_str(&o, "thread_id", c->args.operands[0]);
     put_option(c, &o, "user", "user_id");
     put_option(c, &o, "profile", "profile");
+    put_option(c, &o, "network", "network");
     put_option(c, &o, "id", "sandbox_id");
     put_option(c, &o, "snapshot", "snapshot_id");
     if (name != NULL)

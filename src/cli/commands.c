@@ -24,7 +24,7 @@ static const struct cli_option no_options[] = {END_OPTIONS};
 static const struct cli_option acquire_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "user of the thread (default: default)", NULL},
     {"profile", 'p', CLI_TEXT, "NAME",
-     "profile of the box (default: the thread's own, else default)", NULL},
+     "profile of the box, or auto (default: the thread's own, else default)", NULL},
     {"id", 0, CLI_TEXT, "ID", "use this sandbox id instead of a computed one", NULL},
     {"wait", 'w', CLI_DURATION, "TIME", "wait this long for a box; 0: do not wait", NULL},
     {"ttl", 0, CLI_DURATION, "TIME", "end the lease after this time (default: the profile's)",
@@ -39,6 +39,8 @@ static const struct cli_option acquire_options[] = {
     {"memory", 0, CLI_TEXT, "SIZE", "memory of the box, like 512M (default: the profile's)", NULL},
     {"cpus", 0, CLI_TEXT, "N", "processors of the box, like 1.5 (default: the profile's)", NULL},
     {"pids", 0, CLI_NUMBER, "N", "processes of the box (default: the profile's)", NULL},
+    {"label", 0, CLI_LIST, "NAME=VALUE", "only a profile with this label; may be repeated", NULL},
+    {"network", 0, CLI_TEXT, "KIND", "only a profile with this network", "none host nat"},
     {"export", 0, CLI_FLAG, NULL, "print shell exports, token included, for eval", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print the sandbox id only", NULL},
     {"verbose", 'v', CLI_FLAG, NULL, "show what it waits for (default: only on a terminal)", NULL},
@@ -104,6 +106,11 @@ static const struct cli_option snapshot_options[] = {
 static const struct cli_option doctor_options[] = {
     {"config", 'c', CLI_TEXT, "FILE",
      "without a daemon: configuration to check (default: that of the service)", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option quote_options[] = {
+    {"for", 0, CLI_DURATION, "TIME", "how long the lease lasts (default: 1h)", NULL},
     END_OPTIONS,
 };
 
@@ -256,6 +263,17 @@ const struct cli_command cli_commands[] = {
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
+    {"profile", "ls|show [NAME]", 1, 2, "ls show", "show what profiles there are",
+     "ls has a line for each: what its boxes are like, and why none can be had if that is so. show has all of\n"
+     "one.",
+     no_options,
+     "sandpool profile ls\n"
+     "sandpool profile show small\n"
+     "sandpool profile show small --json | jq .limits\n",
+     cmd_profile},
+    {"quote", "[PROFILE]", 0, 1, NULL, "show what a lease would cost",
+     "By the price in the configuration of the profile (default: default).", quote_options,
+     "sandpool quote big --for 8h\n", cmd_quote},
     {"events", "", 0, 0, NULL, "follow the events of the pool",
      "One line per event; with --json one object per line. After a broken connection it "
      "continues where it ended. Older events are read from the database (store.events_max).",

@@ -164,10 +164,105 @@ static bool is_profile_name(const char *s)
     return true;
 }
 
-static void apply_profile(struct config *c, const struct config_node *n, struct config_problems *p)
+/* The profiles that wait for the one that is being applied, because they extend it. */
+struct chain {
+    const struct config_node *node;
+    const struct chain *above;
+    unsigned depth;
+};
+
+static bool is_in_chain(const struct chain *chain, const struct config_node *n)
+{
+    for (; chain != NULL; chain = chain->above) {
+        if (chain->node == n)
+            return true;
+    }
+    return false;
+}
+
+/* "a -> b -> a", from the outermost on. */
+static void print_chain(const struct chain *chain, struct buf *out)
+{
+    if (chain == NULL)
+        return;
+    print_chain(chain->above, out);
+    buf_printf(out, "%.64s -> ", chain->node->key);
+}
+
+static void apply_profile(struct config *c, const struct config_node *all, struct chain *chain,
+                          struct config_problems *p);
+
+/* False: it could not be found out, which has been reported. `ret` is "" if none is extended. */
+static bool find_base(const struct config_node *n, struct config_problems *p,
+                      char ret[CONFIG_NAME_MAX + 1])
+{
+    const struct config_node *key = config_node_get(n, "extends", strlen("extends"));
+    char why[CONFIG_WHY_MAX];
+    struct buf text;
+    bool is_good;
+
+    ret[0] = '\0';
+    if (key == NULL || key->kind != CONFIG_NODE_SCALAR || key->is_null)
+        return true; /* what is wrong with it is reported with the other keys */
+    buf_init(&text, VALUE_MAX);
+    is_good =
+        config_expand(key->text, &text, why) &&
+        (str_is_empty(buf_str(&text)) ||
+         (is_profile_name(buf_str(&text)) && str_copy(ret, CONFIG_NAME_MAX + 1, buf_str(&text))));
+    if (!is_good)
+        config_problem(p, key->line, key->column,
+                       "profiles.%s.extends must be the name of a profile", n->key);
+    buf_fini(&text);
+    return is_good;
+}
+
+/* Applies the profile that `name` extends, if that has not been done. */
+static bool apply_base(struct config *c, const struct config_node *all, struct chain *chain,
+                       const char *name, struct config_problems *p)
+{
+    const struct config_node *n = chain->node;
+    const struct config_node *key = config_node_get(n, "extends", strlen("extends"));
+    struct chain below = {config_node_get(all, name, strlen(name)), chain, chain->depth + 1};
+    struct buf way;
+
+    if (config_find_profile(c, name) != NULL)
+        return true;
+    if (below.node == NULL && strcmp(name, "default") == 0) {
+        (void) config_add_profile(c, name); /* it always exists */
+        return true;
+    }
+    if (below.node == NULL) {
+        config_problem(p, key->line, key->column, "profiles.%s.extends: there is no profile '%s'",
+                       n->key, name);
+        return false;
+    }
+    if (is_in_chain(chain, below.node)) {
+        buf_init(&way, CONFIG_PROFILES_MAX * (CONFIG_NAME_MAX + 8));
+        print_chain(chain, &way);
+        config_problem(p, key->line, key->column,
+                       "profiles.%s.extends leads back to itself: %.400s%s", n->key, buf_str(&way),
+                       name);
+        buf_fini(&way);
+        return false;
+    }
+    if (below.depth == CONFIG_PROFILES_MAX) {
+        config_problem(p, key->line, key->column, "profiles.%s.extends: more than %d profiles",
+                       n->key, CONFIG_PROFILES_MAX);
+        return false;
+    }
+    apply_profile(c, all, &below, p);
+    return config_find_profile(c, name) != NULL;
+}
+
+/* Those that it extends come before; each is applied once. */
+static void apply_profile(struct config *c, const struct config_node *all, struct chain *chain,
+                          struct config_problems *p)
 {
     struct scope s = {.problems = p, .is_profile = true};
+    const struct config_node *n = chain->node;
+    char base[CONFIG_NAME_MAX + 1];
     char name[CONFIG_NAME_MAX + 16];
+    struct config_profile *to;
 
     if (!is_profile_name(n->key)) {
         config_problem(p, n->key_line, n->key_column,
@@ -176,14 +271,23 @@ static void apply_profile(struct config *c, const struct config_node *n, struct 
                        n->key, CONFIG_NAME_MAX);
         return;
     }
+    if (config_find_profile(c, n->key) != NULL)
+        return;
+    (void) snprintf(name, sizeof(name), "profiles.%s", n->key);
+    if (!expect_mapping(p, n, name))
+        base[0] = '\0';
+    else if (!find_base(n, p, base) || (!str_is_empty(base) && !apply_base(c, all, chain, base, p)))
+        return;
     if (c->profile_count == CONFIG_PROFILES_MAX) {
         config_problem(p, n->key_line, n->key_column, "more than %d profiles", CONFIG_PROFILES_MAX);
         return;
     }
-    (void) snprintf(name, sizeof(name), "profiles.%s", n->key);
-    s.object = config_add_profile(c, n->key);
+    to = config_add_profile(c, n->key);
+    if (!str_is_empty(base))
+        config_inherit(to, config_find_profile(c, base));
+    s.object = to;
     (void) snprintf(s.shown, sizeof(s.shown), "%s.", name);
-    if (expect_mapping(p, n, name))
+    if (n->kind == CONFIG_NODE_MAPPING)
         apply_members(&s, n);
 }
 
@@ -198,6 +302,9 @@ void config_apply(struct config *c, const struct config_node *root, struct confi
     profiles = config_node_get(root, "profiles", strlen("profiles"));
     if (profiles == NULL || !expect_mapping(p, profiles, "profiles"))
         return;
-    for (const struct config_node *n = profiles->first; n != NULL; n = n->next)
-        apply_profile(c, n, p);
+    for (const struct config_node *n = profiles->first; n != NULL; n = n->next) {
+        struct chain first = {n, NULL, 0};
+
+        apply_profile(c, profiles, &first, p);
+    }
 }

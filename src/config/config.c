@@ -62,6 +62,20 @@ struct config_profile *config_add_profile(struct config *c, const char *name)
     return p;
 }
 
+void config_inherit(struct config_profile *to, const struct config_profile *from)
+{
+    char name[sizeof(to->name)];
+
+    str_copy_cut(name, sizeof(name), to->name);
+    fini_values(true, to);
+    *to = *from;
+    str_copy_cut(to->name, sizeof(to->name), name);
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
+        if (config_key_is_profile(k) && k->type == CONFIG_TYPE_MAP)
+            config_map_copy(k, to, from);
+    }
+}
+
 const struct config_profile *config_find_profile(const struct config *c, const char *name)
 {
     for (unsigned i = 0; i < c->profile_count; i++) {
@@ -216,7 +230,7 @@ uint64_t config_spec_hash(const struct config_profile *p)
         } else {
             struct buf text;
 
-            buf_init(&text, 2 * CONFIG_TEXT_MAX);
+            buf_init(&text, 8 * CONFIG_TEXT_MAX); /* of escaped text, too */
             config_value_print(k, p, &text);
             hash_text(&h, buf_str(&text));
             buf_fini(&text);

@@ -14,6 +14,9 @@
 #define CONFIG_NAME_MAX 64
 #define CONFIG_PATH_MAX 256
 #define CONFIG_TEXT_MAX 1024
+#define CONFIG_CURRENCY_MAX 8
+#define CONFIG_MICROS_MAX 32
+#define CONFIG_CLOSED_MAX 16
 #define CONFIG_PROFILES_MAX 64
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
@@ -70,8 +73,28 @@ enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT 
 /* How callers of the provisioner reach their boxes. */
 enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
+/* By what an acquire of the profile CONFIG_AUTO gets one. */
+#define CONFIG_AUTO "auto"
+enum config_auto {
+    CONFIG_AUTO_ORDERED,
+    CONFIG_AUTO_CHEAPEST,
+    CONFIG_AUTO_FASTEST,
+    CONFIG_AUTO_COUNT
+};
+
+/* What boxes cost, each in millionths of a currency. */
+enum config_rate {
+    CONFIG_RATE_START, /* once for each lease */
+    CONFIG_RATE_HOUR,
+    CONFIG_RATE_CPU_HOUR,     /* for each processor of limits.cpus */
+    CONFIG_RATE_GB_HOUR,      /* for each GB (1024^3 bytes) of limits.memory */
+    CONFIG_RATE_DISK_GB_HOUR, /* of limits.disk */
+    CONFIG_RATE_COUNT
+};
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
+    char extends[CONFIG_NAME_MAX + 1]; /* "": no other profile */
     char backend[CONFIG_NAME_MAX + 1];
     char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
     char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
@@ -101,8 +124,13 @@ struct config_profile {
         uint64_t breaker_failures;
     } create;
     uint64_t ready_timeout_s;
+    struct config_command {
+        char command[CONFIG_TEXT_MAX + 1]; /* "": none */
+        uint64_t timeout_s;
+    } setup, warm_up;
     uint64_t destroy_timeout_s;
     uint64_t ttl_s;          /* 0: never */
+    uint64_t ttl_max_s;      /* 0: never */
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
     uint64_t max_age_s;      /* 0: never */
@@ -110,6 +138,11 @@ struct config_profile {
     bool discover;
     bool personal;
     struct config_map env;
+    struct config_map labels;
+    struct {
+        char currency[CONFIG_CURRENCY_MAX + 1]; /* "": the profile has no price */
+        uint64_t rates[CONFIG_RATE_COUNT];      /* in millionths of it */
+    } price;
     struct {
         char host[CONFIG_PATH_MAX + 1]; /* "": $DOCKER_HOST, else the usual socket */
         char tls_ca[CONFIG_PATH_MAX + 1];
@@ -220,6 +253,10 @@ struct config {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
     struct {
+        enum config_auto strategy;
+        char profiles[CONFIG_TEXT_MAX + 1]; /* names, comma separated; "": all */
+    } auto_;
+    struct {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } agent;
     struct {
@@ -276,6 +313,8 @@ uint64_t config_create_concurrency(const struct config_profile *p);
 /* mounts.c: checks only the text of paths; the code that mounts checks links again. An absolute
  * path of at most CONFIG_PATH_MAX bytes without ".", "..", empty parts or control characters. */
 bool config_path_is_plain(const char *path);
+/* Whether a plain path is another one, or below it; both are not "/". */
+bool config_path_is_within(const char *path, const char *dir);
 /* A plain path that is, or is below, one of mounts.allow. */
 bool config_mount_is_allowed(const struct config *c, const char *host_path);
 /* A plain path in a box that is not reserved: not /, /proc, /sys, /dev, /.sandpool. */
@@ -289,18 +328,72 @@ MUST_CHECK bool config_thread_path(const char *template, const char *user, const
 /* The part of it that is the same for all threads, and so holds the data of all; false: there is
  * none. */
 MUST_CHECK bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1]);
-/* Whether a plain path is inside that part, or contains it, judged by its text only. */
+/* Whether a plain path is inside a directory with data of threads (config_closed_dirs()), or contains one, judged
+ * by its text only. */
 bool config_mount_is_closed(const struct config *c, const char *host_path);
 /* Whether a box of this thread may mount such a path: it is in the thread's own directory, or in
  * one of its user's that has no threads. *ret_own: the length of the name of that directory. */
 MUST_CHECK bool config_thread_owns(const struct config *c, const char *user, const char *thread,
                                    const char *host_path, size_t *ret_own);
+/* templates.c: an entry of a profile's mounts. */
+struct config_mount {
+    char host_path[CONFIG_PATH_MAX + 1];
+    char box_path[CONFIG_PATH_MAX + 1];
+    bool is_read_only;
+    bool is_template; /* host_path names the owner of the box: nothing to mount before it has one */
+};
+
+/* The next of them; false at the end. */
+bool config_mount_next(const char **list, struct config_mount *ret);
+
+enum config_id {
+    CONFIG_ID_USER,
+    CONFIG_ID_THREAD,
+    CONFIG_ID_SANDBOX,
+    CONFIG_ID_PRINCIPAL,
+    CONFIG_ID_COUNT
+};
+
+/* NULL, or the reason why such a host_path is wrong, as the rest of a sentence. */
+const char *config_template_problem(const char *template);
+bool config_template_has(const char *template, enum config_id id);
+/* The part that is the same for everybody. */
+void config_template_base(const char *template, char ret[CONFIG_PATH_MAX + 1]);
+/* The directory of one owner. NULL, or the reason why there is none, as a sentence about the profile. */
+const char *config_template_path(const char *template, const char *const ids[CONFIG_ID_COUNT],
+                                 char ret[CONFIG_PATH_MAX + 1]);
+
+/* The directories with data of threads: that of provisioner.thread_data, and those of templates. */
+struct config_dirs {
+    unsigned count; /* above CONFIG_CLOSED_MAX: more than there may be */
+    char dirs[CONFIG_CLOSED_MAX][CONFIG_PATH_MAX + 1];
+};
+
+#define CONFIG_CLOSED_TEXT (CONFIG_CLOSED_MAX * (CONFIG_PATH_MAX + 1) + 1)
+void config_closed_dirs(const struct config *c, struct config_dirs *ret);
+/* The same, with line breaks between; returns the length. */
+size_t config_closed_text(const struct config *c, char ret[CONFIG_CLOSED_TEXT]);
+
 /* http:// or https://, a host, optionally a port and a path; no user, query or fragment. */
 bool config_is_url(const char *url);
 /* secret.c: the first line of the file that the setting `name` names, of `min` to cap - 1 printable
  * characters without spaces. SP_CONFIG otherwise. */
 MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
                                   size_t cap, struct err *err);
+/* price.c: what a lease of this length costs, in millionths of the profile's currency: each part rounded to the
+ * nearest, half up, and the total is the sum of the parts. False: the profile has no price. */
+struct config_quote {
+    uint64_t parts[CONFIG_RATE_COUNT];
+    uint64_t total;
+};
+
+bool config_quote(const struct config_profile *p, uint64_t seconds, struct config_quote *ret);
+/* "per_cpu_hour", as in the file. */
+const char *config_rate_name(enum config_rate rate);
+/* Millionths as a number without needless zeros: 12500 is "0.0125". */
+void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX]);
+/* As it is written in the file. */
+const char *config_network_name(enum config_network network);
 /* A valid name of a variable. */
 bool config_is_env_name(const char *name);
 

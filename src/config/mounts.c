@@ -36,6 +36,11 @@ static bool is_within(const char *path, const char *dir, size_t len)
     return len > 1 && strncmp(path, dir, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
+bool config_path_is_within(const char *path, const char *dir)
+{
+    return is_within(path, dir, strlen(dir));
+}
+
 bool config_mount_is_allowed(const struct config *c, const char *host_path)
 {
     const char *list = c->mounts.allow;
@@ -139,10 +144,15 @@ bool config_thread_base(const struct config *c, char ret[CONFIG_PATH_MAX + 1])
 
 bool config_mount_is_closed(const struct config *c, const char *host_path)
 {
-    char base[CONFIG_PATH_MAX + 1];
+    struct config_dirs dirs;
 
-    return config_thread_base(c, base) && (is_within(host_path, base, strlen(base)) ||
-                                           is_within(base, host_path, strlen(host_path)));
+    config_closed_dirs(c, &dirs);
+    for (unsigned i = 0; i < dirs.count; i++) {
+        if (config_path_is_within(host_path, dirs.dirs[i]) ||
+            config_path_is_within(dirs.dirs[i], host_path))
+            return true;
+    }
+    return false;
 }
 
 /* Compared with the template part by part. If it has the name of another user or thread, or ends

@@ -114,6 +114,7 @@ static void print_range(const struct config_key *k, struct buf *out)
     case CONFIG_TYPE_U64:
     case CONFIG_TYPE_SIZE:
     case CONFIG_TYPE_MILLI:
+    case CONFIG_TYPE_MICRO:
         edge.offset = 0;
         config_value_print(&edge, &k->min, out);
         buf_puts(out, " to ");

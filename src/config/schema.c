@@ -7,9 +7,9 @@
 
 /* In the order in which they are printed; those of profiles come last. */
 static const struct config_table *const tables[] = {
-    &config_table_daemon, &config_table_http,        &config_table_pool,
-    &config_table_oci,    &config_table_provisioner, &config_table_profile,
-    &config_table_docker, &config_table_remote,      &config_table_sim,
+    &config_table_daemon,      &config_table_http,    &config_table_pool,  &config_table_oci,
+    &config_table_provisioner, &config_table_profile, &config_table_price, &config_table_docker,
+    &config_table_remote,      &config_table_sim,
 };
 
 const struct config_key *config_key_next(const struct config_key *k)
@@ -32,6 +32,7 @@ const struct config_section config_sections[] = {
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},
+    {"auto", "Acquires with `profile: auto`."},
     {"agent", "The program in each box, sandpool-agent."},
     {"helper", "sandpool-helper, the program that does what needs root for the daemon."},
     {"oci", "For backend oci."},
@@ -41,7 +42,11 @@ const struct config_section config_sections[] = {
      "exists; what a profile leaves out has the value shown here."},
     {"profiles.*.warm", "How many boxes are kept ready."},
     {"profiles.*.create", "Making boxes, and what happens when that fails."},
+    {"profiles.*.setup",
+     "Only for boxes with our agent: backend oci, docker with `agent: inject`."},
+    {"profiles.*.warm_up", "Likewise."},
     {"profiles.*.limits", "What a box may use."},
+    {"profiles.*.price", "What boxes cost. Shown by /v1/quote; the daemon charges nobody."},
     {"profiles.*.docker", "Only for backend docker."},
     {"profiles.*.remote",
      "Only for backend remote. The provisioner decides how a box is made: image, user, network, "

@@ -14,6 +14,7 @@ enum config_type {
     CONFIG_TYPE_SIZE,  /* uint64_t, bytes; "16k" in the file */
     CONFIG_TYPE_MODE,  /* uint64_t, octal */
     CONFIG_TYPE_MILLI, /* uint64_t, thousandths; "1.5" in the file */
+    CONFIG_TYPE_MICRO, /* uint64_t, millionths; "0.0125" in the file */
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_ENUM, /* an enum as wide as unsigned; `names` has a name per value, then NULL */
     CONFIG_TYPE_MAP,  /* struct config_map; max is the longest value */
@@ -25,6 +26,7 @@ enum {
     CONFIG_SECRET = 2,     /* values are never printed */
     CONFIG_SPEC = 4,       /* a box is made from it: counts for config_spec_hash() */
     CONFIG_ADDRESS = 8,    /* distinguishes one backend object from another: config_backend_key() */
+    CONFIG_LINES = 32,     /* a text of several lines is allowed */
     CONFIG_OF_BACKEND =
         16, /* its section is named after the backend it is for, ignored by others */
 };
@@ -60,6 +62,7 @@ extern const struct config_table config_table_pool;
 extern const struct config_table config_table_oci;
 extern const struct config_table config_table_provisioner;
 extern const struct config_table config_table_profile;
+extern const struct config_table config_table_price;
 extern const struct config_table config_table_docker;
 extern const struct config_table config_table_remote;
 extern const struct config_table config_table_sim;
@@ -84,8 +87,11 @@ enum { CONFIG_WHY_MAX = 160 };
 /* Sets from text; false with the reason, which never repeats a secret. Not for maps. */
 MUST_CHECK bool config_value_set(const struct config_key *k, void *object, const char *text,
                                  char why[CONFIG_WHY_MAX]);
+/* A name that is there gets the new text. */
 MUST_CHECK bool config_map_add(const struct config_key *k, void *object, const char *name,
                                const char *text, char why[CONFIG_WHY_MAX]);
+/* `to` gets a copy of the map; what it had is forgotten, not freed. */
+void config_map_copy(const struct config_key *k, void *to, const void *from);
 bool config_value_equal(const struct config_key *k, const void *a, const void *b);
 /* As it would be written in the file; not for maps. */
 void config_value_print(const struct config_key *k, const void *object, struct buf *out);
@@ -153,5 +159,7 @@ bool config_suggest(bool is_profile, const char *prefix, const char *word, struc
 /* config.c */
 struct config *config_new(void);
 struct config_profile *config_add_profile(struct config *c, const char *name);
+/* All values of another profile, which `to`, just added, has the name and nothing else of its own. */
+void config_inherit(struct config_profile *to, const struct config_profile *from);
 
 #endif

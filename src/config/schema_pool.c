@@ -3,6 +3,9 @@
 
 static const char *const durability_names[] = {"auto", "process", "power", NULL};
 
+static const char *const auto_names[] = {"ordered", "cheapest", "fastest", NULL};
+
+static_assert(ARRAY_LEN(auto_names) == CONFIG_AUTO_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(durability_names) == CONFIG_DURABILITY_COUNT + 1, "a name for each");
 
 static const struct config_key keys[] = {
@@ -42,6 +45,15 @@ static const struct config_key keys[] = {
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
            "Directories of this machine whose contents may be mounted into boxes, by a profile "
            "or by a caller. Symbolic links that lead out of them are refused. Empty: none."),
+    {"auto.strategy", CONFIG_TYPE_ENUM, RELOAD, offsetof(struct config, auto_.strategy), 0, 0,
+     "ordered", auto_names,
+     "Which of the profiles that have what an acquire with `profile: auto` asks for (limits, network, labels) it "
+     "gets. ordered: the first. cheapest: the one with the lowest price for an hour; one without a price costs "
+     "nothing. fastest: one with a ready box, else the one whose boxes are made fastest. Profiles "
+     "whose boxes cannot be made at the moment come last."},
+    {"auto.profiles", CONFIG_TYPE_LIST, RELOAD, offsetof(struct config, auto_.profiles), 0,
+     CONFIG_TEXT_MAX, "", NULL,
+     "Names of the profiles to choose from, in their order. Empty: all, by name."},
 };
 
 const struct config_table config_table_pool = {keys, ARRAY_LEN(keys)};

@@ -10,6 +10,9 @@ static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for 
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
 
 static const struct config_key keys[] = {
+    PROFILE(extends, STRING, 0, 0, CONFIG_NAME_MAX, "",
+            "Another profile, whose values this one has where it gives none. Lists are replaced; "
+            "env, labels and docker.tmpfs are joined, name by name. Empty: none."),
     PROFILE(
         backend, STRING, CONFIG_SPEC | CONFIG_ADDRESS, 1, CONFIG_NAME_MAX, "oci",
         "Where the boxes come from. oci: real boxes on this machine, by an OCI runtime. "
@@ -50,9 +53,12 @@ static const struct config_key keys[] = {
     PROFILE(limits.disk, SIZE, CONFIG_SPEC, 0, 64 * TIB, "2G",
             "Disk space of a box. 0: no limit. Needs loop devices; without them there is no "
             "limit, and `sandpool doctor` reports it. Not for docker."),
-    PROFILE(mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
-            "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
-            "Only from below mounts.allow."),
+    PROFILE(
+        mounts, LIST, CONFIG_SPEC, 0, CONFIG_TEXT_MAX, "",
+        "Directories and files of this machine in every box: /here:/there, /here:/there:ro. "
+        "Only from below mounts.allow. With {user_id}, {thread_id}, {sandbox_id} or {principal} as parts "
+        "of /here, a directory of the box's owner, mounted when a box gets one and made if it is "
+        "missing, for the owner of the directory that the names begin in (1000 if that is root)."),
     PROFILE_CHOICE(agent, CONFIG_SPEC, agent_names, "inject",
                    "Only for docker. inject: sandpool-agent is put into the container and serves "
                    "the API, so that any image can be used. image: the image serves the API "
@@ -79,10 +85,23 @@ static const struct config_key keys[] = {
             "waiting."),
     PROFILE(ready_timeout_s, U64, 0, 1, 3600, "60",
             "Seconds a new box may take to answer; then it is destroyed."),
+    PROFILE(
+        setup.command, STRING, CONFIG_SPEC | CONFIG_LINES, 0, CONFIG_TEXT_MAX, "",
+        "A shell command that is run once in every new box, as the box's root (docker: as the "
+        "container's user), before anybody gets it. It is run again if the daemon ends in the middle. "
+        "A box in which it fails is destroyed, as one that cannot be made. Write $$ for a dollar. Empty: none."),
+    PROFILE(setup.timeout_s, U64, 0, 1, 3600, "60", "Seconds it may take."),
+    PROFILE(warm_up.command, STRING, CONFIG_SPEC | CONFIG_LINES, 0, CONFIG_TEXT_MAX, "",
+            "The same after setup, as the box's user: what makes the first real command fast, like "
+            "`python3 -c 'import pandas'`. What it leaves running keeps the box from being idle."),
+    PROFILE(warm_up.timeout_s, U64, 0, 1, 3600, "60", "Seconds it may take."),
     PROFILE(destroy_timeout_s, U64, 0, 1, 3600, "30",
             "Seconds a destroy may take; then the answer is 202, and the daemon tries again."),
     PROFILE(ttl_s, U64, 0, 0, YEAR, "3600",
             "Seconds a lease lasts unless renewed; then the box is destroyed. 0: never."),
+    PROFILE(ttl_max_s, U64, 0, 0, YEAR, "0",
+            "Seconds after which a lease ends at the latest, however long it asks for and however "
+            "often it is renewed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
@@ -104,6 +123,14 @@ static const struct config_key keys[] = {
             "kept warm then, whatever warm says. For provisioners that mount a thread's own data."),
     PROFILE(env, MAP, CONFIG_SECRET | CONFIG_SPEC, 0, 8192, "",
             "Environment of the boxes: NAME: value. Changing it replaces the ready boxes."),
+    PROFILE(labels, MAP, 0, 0, CONFIG_NAME_MAX, "",
+            "What callers can choose a profile by, like gpu: none. Up to 64 letters, digits and "
+            ". _ - / each; a value may be empty. Boxes do not see them."),
 };
+
+const char *config_network_name(enum config_network network)
+{
+    return network_names[network];
+}
 
 const struct config_table config_table_profile = {keys, ARRAY_LEN(keys)};

@@ -14,6 +14,8 @@
 #define GIB (1024ULL * MIB)
 #define TIB (1024ULL * GIB)
 
+#define RATE_MAX 10000000000ULL /* 10000: a year of the largest box still fits into 64 bits */
+
 #define RELOAD CONFIG_RELOADABLE
 /* clang-format off */
 #define GLOBAL(field, kind, flag, lo, hi, value, text) \
@@ -26,6 +28,9 @@
 #define PROFILE_CHOICE(field, flag, names, value, text) \
     {CONFIG_PROFILE_PREFIX #field, CONFIG_TYPE_ENUM, RELOAD | (flag), \
      offsetof(struct config_profile, field), 0, 0, value, names, text}
+#define PROFILE_RATE(name, rate, text) \
+    {CONFIG_PROFILE_PREFIX "price." name, CONFIG_TYPE_MICRO, RELOAD, \
+     offsetof(struct config_profile, price.rates[rate]), 0, RATE_MAX, "0", NULL, text}
 /* clang-format on */
 
 #endif

@@ -75,6 +75,33 @@ bool check_each_word(const char *list, bool (*check)(const struct config *c, con
     return true;
 }
 
+/* Whoever is named like a directory of others would have their data in its own. */
+static void check_closed(const struct check *k)
+{
+    char text[CONFIG_WHY_MAX];
+    struct config_dirs dirs;
+
+    config_closed_dirs(k->c, &dirs);
+    if (dirs.count > CONFIG_CLOSED_MAX) {
+        (void) snprintf(text, sizeof(text),
+                        "has more than %d different directories with data of threads",
+                        CONFIG_CLOSED_MAX);
+        check_complain(k, NULL, "profiles", text);
+        return;
+    }
+    for (unsigned i = 0; i < dirs.count; i++) {
+        for (unsigned j = 0; j < dirs.count; j++) {
+            if (i == j || !config_path_is_within(dirs.dirs[i], dirs.dirs[j]))
+                continue;
+            (void) snprintf(text, sizeof(text),
+                            "has data of threads in '%.50s' and in '%.50s', which is in it",
+                            dirs.dirs[j], dirs.dirs[i]);
+            check_complain(k, NULL, "profiles", text);
+            return;
+        }
+    }
+}
+
 void config_validate(const struct config *c, const struct config_node *root,
                      struct config_problems *p)
 {
@@ -84,6 +111,7 @@ void config_validate(const struct config *c, const struct config_node *root,
 
     check_access(&k);
     check_provisioner(&k);
+    check_auto(&k);
     if (!check_each_word(c->mounts.allow, form_is_root, c, bad, sizeof(bad))) {
         char text[CONFIG_WHY_MAX];
 
@@ -99,6 +127,8 @@ void config_validate(const struct config *c, const struct config_node *root,
         check_profile(&k, &c->profiles[i]);
         warm += c->profiles[i].personal ? 0 : c->profiles[i].warm.min;
     }
+    if (p->count == 0)
+        check_closed(&k);
     if (warm > c->pool.max_boxes) {
         char text[CONFIG_WHY_MAX];
 

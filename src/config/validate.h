@@ -22,11 +22,13 @@ bool check_each_word(const char *list, bool (*check)(const struct config *c, con
                      const struct config *c, char *ret_bad, size_t cap);
 
 /* One for each section, in the file of its name. */
+void check_auto(const struct check *k);
 void check_access(const struct check *k);
 void check_provisioner(const struct check *k);
 void check_profile(const struct check *k, const struct config_profile *p);
 void check_oci(const struct check *k, const struct config_profile *p);
 void check_oci_ids(const struct check *k);
+void check_price(const struct check *k, const struct config_profile *p);
 void check_docker(const struct check *k, const struct config_profile *p);
 void check_remote(const struct check *k, const struct config_profile *p);
 

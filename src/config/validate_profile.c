@@ -44,6 +44,13 @@ static const char *mount_problem(const struct config *c, char *word)
         return "can only end in :ro or :rw";
     if (!config_path_is_plain(word) || !config_path_is_plain(there))
         return "needs absolute paths without '..', '.' and double or trailing slashes";
+    if (strpbrk(word, "{}") != NULL) {
+        const char *why = config_template_problem(word);
+
+        if (why != NULL)
+            return why;
+        *(strstr(word, "/{")) = '\0'; /* what is the same for all has to be allowed */
+    }
     if (!config_box_path_is_free(there))
         return "cannot cover /, /proc, /sys, /dev or /.sandpool of a box";
     if (!config_mount_is_allowed(c, word))
@@ -103,12 +110,48 @@ static void check_box(const struct check *k, const struct config_profile *p)
     check_mounts(k, p);
 }
 
+static bool has_our_agent(const struct config_profile *p)
+{
+    return strcmp(p->backend, CONFIG_BACKEND_OCI) == 0 ||
+           (strcmp(p->backend, CONFIG_BACKEND_DOCKER) == 0 && p->agent == CONFIG_AGENT_INJECT);
+}
+
+static void check_commands(const struct check *k, const struct config_profile *p)
+{
+    static const char text[] =
+        "is for boxes with our agent: backend oci, or docker with `agent: inject`";
+
+    if (!str_is_empty(p->setup.command) && !has_our_agent(p))
+        check_complain(k, p, "setup.command", text);
+    if (!str_is_empty(p->warm_up.command) && !has_our_agent(p))
+        check_complain(k, p, "warm_up.command", text);
+}
+
+static void check_labels(const struct check *k, const struct config_profile *p)
+{
+    static const char extra[] = "._-/";
+    char path[CONFIG_NAME_MAX + 16];
+
+    for (unsigned i = 0; i < p->labels.count; i++) {
+        const struct config_pair *l = &p->labels.pairs[i];
+
+        if (str_is_name(l->key, CONFIG_NAME_MAX, extra) &&
+            (str_is_empty(l->value) || str_is_name(l->value, CONFIG_NAME_MAX, extra)))
+            continue;
+        (void) snprintf(path, sizeof(path), "labels.%.64s", l->key);
+        check_complain(k, p, path, "must be up to 64 letters, digits and . _ - /, its name too");
+    }
+}
+
 void check_profile(const struct check *k, const struct config_profile *p)
 {
     char path[CONFIG_PATH_MAX + 8];
 
     check_backend(k, p);
     check_box(k, p);
+    check_commands(k, p);
+    check_labels(k, p);
+    check_price(k, p);
     check_docker(k, p);
     check_remote(k, p);
     if (p->warm.min > p->warm.max)

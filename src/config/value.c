@@ -25,10 +25,10 @@ const struct config_map *config_value_map(const struct config_key *k, const void
     return at_const(k, object);
 }
 
-static bool has_control(const char *s)
+static bool has_control(const char *s, bool may_have_lines)
 {
     for (; *s != '\0'; s++) {
-        if (iscntrl((unsigned char) *s))
+        if (iscntrl((unsigned char) *s) && !(may_have_lines && (*s == '\n' || *s == '\t')))
             return true;
     }
     return false;
@@ -41,7 +41,7 @@ static bool set_text(const struct config_key *k, char *dst, const char *text,
         (void) snprintf(why, CONFIG_WHY_MAX, "must not be empty");
     else if (strlen(text) > k->max)
         (void) snprintf(why, CONFIG_WHY_MAX, "is longer than %u bytes", (unsigned) k->max);
-    else if (has_control(text))
+    else if (has_control(text, (k->flags & CONFIG_LINES) != 0))
         (void) snprintf(why, CONFIG_WHY_MAX, "has a control character in it");
     else
         return str_copy(dst, (size_t) k->max + 1, text);
@@ -91,41 +91,57 @@ static bool parse_mode(const char *s, uint64_t max, uint64_t *ret)
     return v <= max;
 }
 
-/* Up to three digits after the point: "1.5" is 1500. */
-static bool parse_milli(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
+/* Up to so many digits after the point; with 3 of them "1.5" is 1500. */
+static bool parse_decimal(const char *s, unsigned digits, const struct config_key *k, uint64_t *ret)
 {
     char whole[24];
     size_t len = strcspn(s, ".");
     const char *rest = s[len] == '.' ? s + len + 1 : "0";
-    uint64_t milli = 0;
-    uint64_t unit = 1000;
+    uint64_t v;
 
-    if (!str_copy_n(whole, sizeof(whole), s, len) || !str_parse_u64(whole, 0, UINT32_MAX, ret) ||
-        *rest == '\0' || strlen(rest) > 3)
+    if (!str_copy_n(whole, sizeof(whole), s, len) || !str_parse_u64(whole, 0, UINT32_MAX, &v) ||
+        *rest == '\0' || strlen(rest) > digits)
         return false;
-    for (; *rest != '\0'; rest++) {
-        if (*rest < '0' || *rest > '9')
+    for (unsigned i = 0; i < digits; i++) {
+        if (*rest != '\0' && (*rest < '0' || *rest > '9'))
             return false;
-        unit /= 10;
-        milli += (uint64_t) (*rest - '0') * unit;
+        v = v * 10 + (*rest != '\0' ? (uint64_t) (*rest++ - '0') : 0);
     }
-    *ret = *ret * 1000 + milli;
-    return *ret >= min && *ret <= max;
+    *ret = v;
+    return v >= k->min && v <= k->max;
 }
 
-static void print_milli(uint64_t v, struct buf *out)
+static void print_decimal(uint64_t v, unsigned digits, struct buf *out)
 {
-    char rest[5];
-    size_t len = 3;
+    uint64_t unit = 1;
+    char rest[24];
+    size_t len = digits;
 
-    buf_printf(out, "%llu", (unsigned long long) (v / 1000));
-    if (v % 1000 == 0)
+    for (unsigned i = 0; i < digits; i++)
+        unit *= 10;
+    buf_printf(out, "%llu", (unsigned long long) (v / unit));
+    if (v % unit == 0)
         return;
-    (void) snprintf(rest, sizeof(rest), "%03u", (unsigned) (v % 1000));
+    (void) snprintf(rest, sizeof(rest), "%0*llu", (int) digits, (unsigned long long) (v % unit));
     while (rest[len - 1] == '0')
         len--;
     buf_putc(out, '.');
     buf_append(out, rest, len);
+}
+
+static unsigned digits_of(const struct config_key *k)
+{
+    return k->type == CONFIG_TYPE_MICRO ? 6 : 3;
+}
+
+void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX])
+{
+    struct buf text;
+
+    buf_init(&text, CONFIG_MICROS_MAX);
+    print_decimal(v, 6, &text);
+    str_copy_cut(dst, CONFIG_MICROS_MAX, buf_str(&text));
+    buf_fini(&text);
 }
 
 static void print_size(uint64_t v, struct buf *out)
@@ -151,8 +167,8 @@ static bool set_number(const struct config_key *k, uint64_t *dst, const char *te
         is_good = str_parse_size(text, &v) && v >= k->min && v <= k->max;
     else if (k->type == CONFIG_TYPE_MODE)
         is_good = parse_mode(text, k->max, &v);
-    else if (k->type == CONFIG_TYPE_MILLI)
-        is_good = parse_milli(text, k->min, k->max, &v);
+    else if (k->type == CONFIG_TYPE_MILLI || k->type == CONFIG_TYPE_MICRO)
+        is_good = parse_decimal(text, digits_of(k), k, &v);
     else
         is_good = str_parse_u64(text, k->min, k->max, &v);
     if (is_good) {
@@ -167,11 +183,11 @@ static bool set_number(const struct config_key *k, uint64_t *dst, const char *te
         print_size(k->min, &range);
         buf_puts(&range, " to ");
         print_size(k->max, &range);
-    } else if (k->type == CONFIG_TYPE_MILLI) {
+    } else if (k->type == CONFIG_TYPE_MILLI || k->type == CONFIG_TYPE_MICRO) {
         buf_puts(&range, "a number from ");
-        print_milli(k->min, &range);
+        print_decimal(k->min, digits_of(k), &range);
         buf_puts(&range, " to ");
-        print_milli(k->max, &range);
+        print_decimal(k->max, digits_of(k), &range);
     } else {
         buf_printf(&range, "a whole number from %llu to %llu", (unsigned long long) k->min,
                    (unsigned long long) k->max);
@@ -216,6 +232,7 @@ bool config_value_set(const struct config_key *k, void *object, const char *text
     case CONFIG_TYPE_SIZE:
     case CONFIG_TYPE_MODE:
     case CONFIG_TYPE_MILLI:
+    case CONFIG_TYPE_MICRO:
         return set_number(k, dst, text, why);
     case CONFIG_TYPE_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
@@ -234,26 +251,55 @@ bool config_value_set(const struct config_key *k, void *object, const char *text
     return false;
 }
 
+static struct config_pair *map_find_pair(const struct config_map *map, const char *name)
+{
+    for (unsigned i = 0; i < map->count; i++) {
+        if (strcmp(map->pairs[i].key, name) == 0)
+            return &map->pairs[i];
+    }
+    return NULL;
+}
+
+static void map_push(struct config_map *map, const char *name, const char *text)
+{
+    map->pairs = xrealloc(map->pairs, (map->count + 1) * sizeof(map->pairs[0]));
+    map->pairs[map->count].key = xstrdup(name);
+    map->pairs[map->count].value = xstrdup(text);
+    map->count++;
+}
+
 bool config_map_add(const struct config_key *k, void *object, const char *name, const char *text,
                     char why[CONFIG_WHY_MAX])
 {
     struct config_map *map = at(k, object);
+    struct config_pair *old = map_find_pair(map, name);
 
     assert(k->type == CONFIG_TYPE_MAP);
-    if (map->count == CONFIG_MAP_MAX)
+    if (old == NULL && map->count == CONFIG_MAP_MAX)
         (void) snprintf(why, CONFIG_WHY_MAX, "has more than %d entries", CONFIG_MAP_MAX);
     else if (strlen(text) < k->min)
         (void) snprintf(why, CONFIG_WHY_MAX, "must have at least %u characters", (unsigned) k->min);
     else if (strlen(text) > k->max)
         (void) snprintf(why, CONFIG_WHY_MAX, "is longer than %u bytes", (unsigned) k->max);
-    else {
-        map->pairs = xrealloc(map->pairs, (map->count + 1) * sizeof(map->pairs[0]));
-        map->pairs[map->count].key = xstrdup(name);
-        map->pairs[map->count].value = xstrdup(text);
-        map->count++;
+    else if (old != NULL) {
+        free(old->value);
+        old->value = xstrdup(text);
+        return true;
+    } else {
+        map_push(map, name, text);
         return true;
     }
     return false;
+}
+
+void config_map_copy(const struct config_key *k, void *to, const void *from)
+{
+    const struct config_map *src = config_value_map(k, from);
+    struct config_map *dst = at(k, to);
+
+    *dst = (struct config_map){0};
+    for (unsigned i = 0; i < src->count; i++)
+        map_push(dst, src->pairs[i].key, src->pairs[i].value);
 }
 
 static bool map_equal(const struct config_map *a, const struct config_map *b)
@@ -282,6 +328,7 @@ bool config_value_equal(const struct config_key *k, const void *a, const void *b
     case CONFIG_TYPE_SIZE:
     case CONFIG_TYPE_MODE:
     case CONFIG_TYPE_MILLI:
+    case CONFIG_TYPE_MICRO:
         return *(const uint64_t *) x == *(const uint64_t *) y;
     case CONFIG_TYPE_BOOL:
         return *(const bool *) x == *(const bool *) y;
@@ -321,7 +368,8 @@ void config_value_print(const struct config_key *k, const void *object, struct b
         buf_printf(out, "%04llo", (unsigned long long) *(const uint64_t *) src);
         return;
     case CONFIG_TYPE_MILLI:
-        print_milli(*(const uint64_t *) src, out);
+    case CONFIG_TYPE_MICRO:
+        print_decimal(*(const uint64_t *) src, digits_of(k), out);
         return;
     case CONFIG_TYPE_BOOL:
         buf_puts(out, *(const bool *) src ? "true" : "false");

@@ -91,6 +91,12 @@ static void call_unlink(struct engine *e, struct engine_call *call)
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev)
 {
+    struct pool_fx refusal;
+
+    if (ev->kind == POOL_EV_ACQUIRE && !templates_fit(e, &ev->u.acquire, &refusal)) {
+        call->on_reply(call, &refusal); /* the call may be gone from here on */
+        return;
+    }
     call->req.v = e->next_req;
     e->next_req++;
     ev->req = call->req;
@@ -135,13 +141,20 @@ static void reply(struct engine *e, const struct pool_fx *fx)
 {
     struct engine_call *call = call_find(e, fx->req);
     struct pool_fx explained;
+    const char *why = NULL;
 
     if (call == NULL)
         return; /* abandoned in the same step */
     if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
         fx = &explained;
+    if (list_is_linked(&call->link) && fx->u.reply.code == SP_OK)
+        why = templates_add(e, call, fx);
     call_unlink(e, call);
     call->epoch = fx->snapshot.epoch;
+    if (why != NULL) {
+        update_refuse(e, call, fx, SP_INVALID_FIELD, why);
+        return;
+    }
     if (call->extras != NULL && fx->u.reply.code == SP_OK) {
         update_begin(e, call, fx);
         return;

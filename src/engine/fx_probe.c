@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "box/probe.h"
 #include "engine/internal.h"
+#include "engine/prepare.h"
 
 #define FIRST_LOOK_NS (2 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_S)
@@ -18,6 +19,7 @@ enum { ABSENT_MAX = 2 }; /* once may be a mistake */
 struct probe_op {
     struct probe probe;
     struct backend_check check;
+    struct prepare prepare;
     struct engine *engine;
     struct pool_box box;
     struct rt_timer timer;
@@ -26,7 +28,8 @@ struct probe_op {
     char hint[BACKEND_STATUS_MAX + 1];
     unsigned absences;
     bool is_dead;
-    bool is_over; /* the probe has ended, and what came of it was posted */
+    bool
+        is_over; /* the probe, and what is run in a new box, has ended, and what came of it was posted */
 };
 
 static void free_when_idle(struct probe_op *p)
@@ -58,23 +61,42 @@ static bool is_gone(const struct probe_op *p)
     return b != NULL && b->ops->is_gone != NULL && b->ops->is_gone(b, p->box.ref, p->probe.life);
 }
 
-static void post(struct probe_op *p, const struct op *op)
+static void post(struct probe_op *p, int code, const char *reason)
 {
     struct pool_event ev = {.kind = POOL_EV_PROBED, .box = p->box.id, .epoch = p->box.epoch};
-    bool is_ok = op->result == SP_OK;
 
-    ev.u.failed.code = !is_ok && p->is_dead ? SP_BACKEND_FAILED : op->result;
+    ev.u.failed.code = code;
     str_copy_cut(ev.life, sizeof(ev.life), p->probe.life);
-    if (is_ok && is_gone(p)) {
-        ev.u.failed.code = SP_BACKEND_FAILED;
-        str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason),
-                     "what answers is still the box of this name that was deleted");
-    } else if (!is_ok && !str_is_empty(p->said)) {
-        describe(p, ev.u.failed.reason, sizeof(ev.u.failed.reason));
-    } else if (!is_ok) {
-        str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
-    }
+    str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
     engine_post(p->engine, &ev);
+}
+
+static void end(struct probe_op *p)
+{
+    p->is_over = true;
+    if (!op_is_idle(&p->check.op))
+        op_cancel(&p->check.op);
+    free_when_idle(p);
+}
+
+static void on_prepared(struct prepare *prepare, const struct err *err)
+{
+    struct probe_op *p = container_of(prepare, struct probe_op, prepare);
+
+    if (!p->engine->is_closing || err->code == SP_OK)
+        post(p, err->code, err->msg);
+    end(p);
+}
+
+static void fail(struct probe_op *p, const struct op *op)
+{
+    char reason[POOL_REASON_MAX + 1];
+
+    if (str_is_empty(p->said))
+        str_copy_cut(reason, sizeof(reason), op->err.msg);
+    else
+        describe(p, reason, sizeof(reason));
+    post(p, p->is_dead ? SP_BACKEND_FAILED : op->result, reason);
 }
 
 static void on_probed(struct op *op)
@@ -83,15 +105,22 @@ static void on_probed(struct op *op)
     struct engine *e = p->engine;
 
     rt_timer_cancel(e->rt, &p->timer);
-    if (op->result == SP_OK)
-        e->waits[p->box.profile].text[0] = '\0';
-    if (!e->is_closing ||
-        op->result == SP_OK) /* else our own end stopped it: that says nothing of the box */
-        post(p, op);
-    p->is_over = true;
-    if (!op_is_idle(&p->check.op))
-        op_cancel(&p->check.op);
-    free_when_idle(p);
+    if (op->result != SP_OK) {
+        if (!e->is_closing) /* else our own end stopped it: that says nothing of the box */
+            fail(p, op);
+        end(p);
+        return;
+    }
+    e->waits[p->box.profile].text[0] = '\0';
+    if (is_gone(p)) {
+        post(p, SP_BACKEND_FAILED, "what answers is still the box of this name that was deleted");
+        end(p);
+    } else if (prepare_is_needed(e, &p->box)) {
+        prepare_start(e, &p->prepare, &p->box, on_prepared);
+    } else {
+        post(p, SP_OK, "");
+        end(p);
+    }
 }
 
 static void on_look(struct rt_timer *timer);

@@ -61,6 +61,7 @@ struct engine_note {
     struct box_id box;
     char *metadata;
     struct backend_extras *extras;    /* it is to be made with, until that begins; or NULL */
+    bool has_mounts;                  /* of templates (templates.c) */
     char sandbox_id[POOL_ID_MAX + 1]; /* with the generation: the lease the metadata is of */
     uint64_t generation;
     char report[256];
@@ -220,6 +221,9 @@ MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_see
 /* update.c: late binding */
 /* Instead of the reply to a call with extras, which comes when they are applied. */
 void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
+/* Instead of a reply, when what the box has to have cannot be had. */
+void update_refuse(struct engine *e, struct engine_call *call, const struct pool_fx *fx, int code,
+                   const char *reason);
 /* A leased box is reported to another caller. */
 void update_reported(struct engine *e, const struct pool_fx *fx);
 /* The caller of a call with an `update` has gone. */
@@ -227,7 +231,21 @@ void update_abandon(struct engine_call *call);
 /* The box is about to be destroyed. */
 void update_cancel(struct engine *e, struct box_id box);
 
+/* templates.c: mounts of a profile that depend on the owner */
+MUST_CHECK int templates_check_support(struct engine *e, const struct config *config,
+                                       struct err *err);
+/* False: a new box of the profile could not have them, and *refusal says why. */
+MUST_CHECK bool templates_fit(struct engine *e, const struct pool_acquire *a,
+                              struct pool_fx *refusal);
+/* Adds those that the box of a reply still needs to the extras of the call. NULL, or the reason why it cannot have them. */
+MUST_CHECK const char *templates_add(struct engine *e, struct engine_call *call,
+                                     const struct pool_fx *fx);
+/* They have been applied. */
+void templates_note(struct engine *e, struct box_id box, const struct backend_extras *extras);
+
 /* special.c: boxes made for one caller */
+/* The kinds of extras that a running box of this backend and profile can be given. */
+unsigned special_late_of(const struct backend_ops *ops, const struct config_profile *c);
 /* Whether the box of an acquire is to be made for it, and with what. */
 void special_mark(struct engine *e, struct engine_call *call, struct pool_acquire *a);
 /* Before its intent is written: what the box is made with is noted, ... */

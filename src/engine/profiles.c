@@ -129,7 +129,7 @@ int profiles_open_backends(struct engine *e, const struct config *config, struct
         if (r != SP_OK)
             return r;
     }
-    return SP_OK;
+    return templates_check_support(e, config, err);
 }
 
 int profiles_open_at(struct engine *e, const char *key, struct err *err)
@@ -251,6 +251,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
         .ready_timeout_ns = from->ready_timeout_s * NS_PER_S,
         .destroy_timeout_ns = from->destroy_timeout_s * NS_PER_S,
         .ttl_ns = from->ttl_s * NS_PER_S,
+        .ttl_max_ns = from->ttl_max_s * NS_PER_S,
         .idle_ns = from->idle_timeout_s * NS_PER_S,
         .park_ns = from->park_timeout_s * NS_PER_S,
         .max_age_ns = from->max_age_s * NS_PER_S,

@@ -8,8 +8,7 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-/* What a running box of that backend can be given. */
-static unsigned late_of(const struct backend_ops *ops, const struct config_profile *c)
+unsigned special_late_of(const struct backend_ops *ops, const struct config_profile *c)
 {
     if (ops->update == NULL)
         return 0;
@@ -18,7 +17,7 @@ static unsigned late_of(const struct backend_ops *ops, const struct config_profi
 
 static unsigned special_late(struct engine *e, unsigned profile)
 {
-    return late_of(profiles_backend(e, profile)->ops, profiles_config(e, profile));
+    return special_late_of(profiles_backend(e, profile)->ops, profiles_config(e, profile));
 }
 
 unsigned engine_can_apply(struct engine *e, unsigned profile)
@@ -79,7 +78,7 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
 
 bool special_settle(struct engine *e, const struct pool_box *box, struct backend_extras *extras)
 {
-    unsigned late = late_of(e->backends[box->backend].ops, profiles_of_box(e, box));
+    unsigned late = special_late_of(e->backends[box->backend].ops, profiles_of_box(e, box));
     uint64_t rest = backend_extras_hash(extras, ~late);
 
     if (rest != 0 && rest != box->made_with)

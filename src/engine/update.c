@@ -230,6 +230,7 @@ static void succeed(struct engine_update *u, struct update_line *line)
     struct engine *e = u->engine;
 
     event_updated(e, &u->fx.snapshot, u->extras);
+    templates_note(e, u->fx.box, u->extras);
     line->is_reported = line->is_reported || u->call != NULL;
     start_first(e, line);
     if (u->call == NULL) {
@@ -330,17 +331,31 @@ static void refuse(struct engine_update *u, int code, const char *reason)
     answer(u, code, reason);
 }
 
-void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
+static struct engine_update *update_new(struct engine *e, struct engine_call *call,
+                                        const struct pool_fx *fx)
 {
     struct engine_update *u = xcalloc(1, sizeof(*u));
-    struct err err;
 
     u->engine = e;
     u->extras = TAKE_PTR(call->extras);
     u->call = call;
     u->fx = *fx;
-    if (u->extras->snapshot != NULL && fx->u.reply.source == POOL_SRC_COLD)
+    if (u->extras != NULL && u->extras->snapshot != NULL && fx->u.reply.source == POOL_SRC_COLD)
         u->fx.u.reply.source = POOL_SRC_RESTORED;
+    return u;
+}
+
+void update_refuse(struct engine *e, struct engine_call *call, const struct pool_fx *fx, int code,
+                   const char *reason)
+{
+    refuse(update_new(e, call, fx), code, reason);
+}
+
+void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
+{
+    struct engine_update *u = update_new(e, call, fx);
+    struct err err;
+
     rt_refresh(e->rt);
     u->deadline_ns = call->deadline_ns > rt_now(e->rt)
                          ? call->deadline_ns

@@ -72,13 +72,13 @@ static int open_parent(int fd, const struct stat *st, int *ret_fd, struct err *e
 }
 
 /* What is the caller's own in it, if it is there: no link leads to it. */
-static bool look_at_own(const struct plan_mount *m, int closed, struct stat *ret)
+static bool look_at_own(const struct plan_mount *m, const char *path, int closed, struct stat *ret)
 {
     AUTO_CLOSE int fd = -1;
 
-    if (m->own == NULL)
+    if (m->own == NULL || strcmp(m->own, path) == 0 || !plan_path_is_below(m->own, path))
         return false;
-    fd = inside_open(closed, m->own + strlen(m->closed) + 1, O_NOFOLLOW,
+    fd = inside_open(closed, m->own + strlen(path) + 1, O_NOFOLLOW,
                      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
     return fd >= 0 && fstat(fd, ret) == 0;
 }
@@ -87,14 +87,15 @@ static int refuse(const struct plan_mount *m, struct err *err)
 {
     return err_set(
         err, SP_FORBIDDEN,
-        "'%.100s' is, or has in it, data of threads (provisioner.thread_data) that are not "
-        "this box's",
+        "'%.100s' is, or has in it, data of threads (provisioner.thread_data, or mounts of "
+        "a profile) that are not this box's",
         m->from);
 }
 
-int closed_check(const struct plan_mount *m, int fd, const struct stat *st, struct err *err)
+static int check_one(const struct plan_mount *m, const char *path, int fd, const struct stat *st,
+                     struct err *err)
 {
-    AUTO_CLOSE int closed = open(m->closed, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int closed = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int parent = -1;
     struct stat closed_st;
     struct stat own;
@@ -104,8 +105,8 @@ int closed_check(const struct plan_mount *m, int fd, const struct stat *st, stru
     if (closed < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SP_OK; /* there is nothing yet */
     if (closed < 0 || fstat(closed, &closed_st) != 0)
-        return err_sys(err, SP_IO, errno, "open '%.120s'", m->closed);
-    has_own = look_at_own(m, closed, &own);
+        return err_sys(err, SP_IO, errno, "open '%.120s'", path);
+    has_own = look_at_own(m, path, closed, &own);
     if (has_own && is_same(&own, st))
         return SP_OK;
     if (!S_ISDIR(st->st_mode))
@@ -118,4 +119,13 @@ int closed_check(const struct plan_mount *m, int fd, const struct stat *st, stru
         return rc == SP_OK ? SP_OK : err_wrap(err, "'%.100s'", m->from);
     rc = climb(closed, st, NULL, err);
     return rc == SP_NOT_FOUND ? SP_OK : rc == SP_OK ? refuse(m, err) : rc;
+}
+
+int closed_check(const struct plan_mount *m, int fd, const struct stat *st, struct err *err)
+{
+    int rc = SP_OK;
+
+    for (size_t i = 0; i < m->closed_count && rc == SP_OK; i++)
+        rc = check_one(m, m->closed[i], fd, st, err);
+    return rc;
 }

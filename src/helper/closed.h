@@ -6,7 +6,7 @@
 
 #include "helper/plan_read.h"
 
-/* Refuses (SP_FORBIDDEN) the open source of a mount that is in m->closed and not in m->own, or that has m->closed in it.
+/* Refuses (SP_FORBIDDEN) the open source of a mount that is in one of m->closed and not in m->own, or that has one of them in it.
  * Judged by where it is, by devices and inodes on the way up: no link and no other name leads past it. */
 MUST_CHECK int closed_check(const struct plan_mount *m, int fd, const struct stat *st,
                             struct err *err);

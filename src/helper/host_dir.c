@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -90,21 +91,46 @@ static int explain(int sys, const char *name, const struct plan_mount *m, struct
     return err_sys(err, SP_IO, sys, "make '%.60s' of '%.100s'", name, m->from);
 }
 
-static int open_base(const struct plan_mount *m, int *ret_fd, struct owner *ret, struct err *err)
+int host_dir_base(const struct plan_mount *m, int *ret_fd, struct err *err)
 {
-    struct stat st;
-
     *ret_fd = open(m->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return err_set(err, SP_NOT_FOUND,
                        "make it, for the user who shall own what threads leave there: there is no "
                        "'%.100s'",
                        m->base);
-    if (*ret_fd < 0 || fstat(*ret_fd, &st) != 0)
-        return err_sys(err, SP_IO, errno, "open '%.120s'", m->base);
+    return *ret_fd >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "open '%.120s'", m->base);
+}
+
+static int find_owner(const struct plan_mount *m, int base, struct owner *ret, struct err *err)
+{
+    struct stat st;
+
+    if (fstat(base, &st) != 0)
+        return err_sys(err, SP_IO, errno, "look at '%.120s'", m->base);
     ret->uid = st.st_uid != 0 ? st.st_uid : NOT_ROOT;
     ret->gid = st.st_gid != 0 ? st.st_gid : NOT_ROOT;
     return SP_OK;
+}
+
+/* Whoever uses a directory first has it from then on. The note of it is one that no box can change. */
+static int claim(const struct plan_mount *m, int fd, struct err *err)
+{
+    static const char name[] = "trusted.sandpool.holder";
+    char seen[PART_MAX + 1];
+    ssize_t len;
+
+    if (m->holder == NULL || str_is_empty(m->holder) ||
+        fsetxattr(fd, name, m->holder, strlen(m->holder), XATTR_CREATE) == 0)
+        return SP_OK;
+    if (errno != EEXIST)
+        return err_sys(err, SP_UNSUPPORTED, errno,
+                       "note whose '%.80s' is (a template with {principal} needs no note)",
+                       m->from);
+    len = fgetxattr(fd, name, seen, sizeof(seen));
+    if (len >= 0 && (size_t) len == strlen(m->holder) && memcmp(seen, m->holder, (size_t) len) == 0)
+        return SP_OK;
+    return err_set(err, SP_FORBIDDEN, "'%.120s' has data of another caller", m->from);
 }
 
 /* A link or file that a box has put there is its own affair: what is mounted is the directory above. */
@@ -125,7 +151,7 @@ static int make_parts(const struct plan_mount *m, int at, const struct owner *ow
     return SP_OK;
 }
 
-int host_dir_open(const struct plan_mount *m, int *ret_fd, struct err *err)
+int host_dir_open(const struct plan_mount *m, int base, int *ret_fd, struct err *err)
 {
     const char *rest = m->from + strlen(m->base);
     char part[PART_MAX + 1];
@@ -134,17 +160,20 @@ int host_dir_open(const struct plan_mount *m, int *ret_fd, struct err *err)
     int rc;
 
     err->code = SP_OK;
-    rc = open_base(m, &at, &owner, err);
+    rc = find_owner(m, base, &owner, err);
     while (rc == SP_OK && next_part(&rest, "/", part, err)) {
-        int next = make_part(at, part, &owner, *rest == '\0');
+        int next = make_part(at >= 0 ? at : base, part, &owner, *rest == '\0');
 
         if (next < 0)
             return explain(errno, part, m, err);
-        (void) close(at); /* only read */
+        if (at >= 0)
+            (void) close(at); /* only read */
         at = next;
     }
     if (rc == SP_OK && *rest != '\0')
         return err->code; /* a name is too long */
+    if (rc == SP_OK)
+        rc = claim(m, at, err);
     if (rc == SP_OK)
         rc = make_parts(m, at, &owner, err);
     if (rc == SP_OK)

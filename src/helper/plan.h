@@ -36,8 +36,11 @@
  *                                  With "base": "/srv/data" (the daemon's own choice, "from" is below it)
  *                                  what is missing below "base" is made and "allow" does not count, nor may
  *                                  a link be on the way; "parts": "a,b" are directories in it, made too
- *                                  With "closed": "/srv/data/threads" nothing that is in it, or has it in it,
- *                                  is mounted, by whatever name; but what is in "own", below it, is
+ *                                  With "holder": "1000" the base has to be below "allow", and "from" is noted as
+ *                                  the holder's (an attribute of the directory): other holders get exit status 5.
+ *                                  "": nothing is noted
+ *                                  With "closed": ["/srv/data/threads", …] nothing that is in one, or has one in it,
+ *                                  is mounted, by whatever name; but what is in "own", below one, is
  *    "allow": ["/srv/data", …],
  *    "user_id": 1000,              in the box: stands for the owner of each of "mounts"
  *    "runtime": ["/usr/bin/runc", "--root", …, "run", …, "<id>"],

@@ -39,6 +39,8 @@ static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
 
     if (rc == SP_OK)
         rc = json_field_str(v, "parts", PLAN_PATH_MAX, &m->parts, err);
+    if (rc == SP_OK)
+        rc = json_field_str(v, "holder", PLAN_PATH_MAX, &m->holder, err);
     if (rc != SP_OK || m->base == NULL)
         return rc;
     if (m->from == NULL || strcmp(m->from, m->base) == 0 || !plan_path_is_below(m->from, m->base))
@@ -46,18 +48,30 @@ static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
     return SP_OK;
 }
 
+static bool is_below_closed(const struct plan_mount *m)
+{
+    for (size_t i = 0; i < m->closed_count; i++) {
+        if (strcmp(m->own, m->closed[i]) != 0 && plan_path_is_below(m->own, m->closed[i]))
+            return true;
+    }
+    return false;
+}
+
 static int get_closed(const struct json *v, struct plan_mount *m, struct err *err)
 {
-    int rc = plan_get_path(v, "closed", &m->closed, err);
+    const struct json *list;
+    int rc = plan_get_list(v, "closed", PLAN_CLOSED_MAX, &list, &m->closed_count, err);
 
+    for (size_t i = 0; rc == SP_OK && i < m->closed_count; i++) {
+        m->closed[i] = json_str(json_at(list, i));
+        if (m->closed[i] == NULL || !plan_is_clean_path(m->closed[i]))
+            rc = err_set(err, SP_INVALID_FIELD, "'closed' must be a list of absolute paths");
+    }
     if (rc == SP_OK)
         rc = plan_get_path(v, "own", &m->own, err);
-    if (rc != SP_OK || m->own == NULL)
-        return rc;
-    if (m->closed == NULL || strcmp(m->own, m->closed) == 0 ||
-        !plan_path_is_below(m->own, m->closed))
-        return err_set(err, SP_INVALID_FIELD, "'own' is not below 'closed'");
-    return SP_OK;
+    if (rc == SP_OK && m->own != NULL && !is_below_closed(m))
+        rc = err_set(err, SP_INVALID_FIELD, "'own' is not below 'closed'");
+    return rc;
 }
 
 /* `is_own`: what the daemon itself wants; `may_lack`: "from", of directories in the box. */

@@ -15,6 +15,7 @@
 #define PLAN_LIST_MAX 256u
 #define PLAN_ARGS_MAX 128u
 #define PLAN_LAYERS_MAX 16u
+#define PLAN_CLOSED_MAX 16u
 
 struct plan_owned {
     const char *path;
@@ -31,10 +32,12 @@ struct plan_mount {
     const char *from; /* NULL: only the directory `to` */
     const char *to;
     bool is_ro;
-    const char *base;   /* not NULL: see host_dir.h */
-    const char *parts;  /* likewise */
-    const char *closed; /* not NULL: see closed.h */
-    const char *own;    /* likewise: below it; NULL: nothing */
+    const char *base;                    /* not NULL: see host_dir.h */
+    const char *parts;                   /* likewise */
+    const char *holder;                  /* likewise */
+    const char *closed[PLAN_CLOSED_MAX]; /* see closed.h */
+    size_t closed_count;
+    const char *own; /* likewise: below one of them; NULL: nothing */
 };
 
 struct plan_limit {

@@ -50,6 +50,16 @@ static int open_allowed(const struct plan *p, const char *path, int *ret_fd, str
     return err_sys(err, SP_IO, sys, "open '%.120s'", path);
 }
 
+/* What begins with a template's base is opened below "allow", like every other mount. */
+static int open_made(const struct plan *p, const struct plan_mount *m, int *ret_fd, struct err *err)
+{
+    AUTO_CLOSE int base = -1;
+    int rc =
+        m->holder != NULL ? open_allowed(p, m->base, &base, err) : host_dir_base(m, &base, err);
+
+    return rc == SP_OK ? host_dir_open(m, base, ret_fd, err) : rc;
+}
+
 static int describe(int fd, const char *path, struct source *ret, struct stat *ret_st,
                     struct err *err)
 {
@@ -93,11 +103,11 @@ static int source_open(const struct plan *p, const struct plan_mount *m, struct 
     int rc;
 
     *ret = (struct source){.tree = -1};
-    rc = m->base != NULL ? host_dir_open(m, &fd, err) : open_allowed(p, m->from, &fd, err);
+    rc = m->base != NULL ? open_made(p, m, &fd, err) : open_allowed(p, m->from, &fd, err);
     if (rc != SP_OK && m->base != NULL)
-        return err_wrap(err, "thread_data");
+        return err_wrap(err, m->holder != NULL ? "directory of the thread" : "thread_data");
     if (rc != SP_OK || (rc = describe(fd, m->from, ret, &st, err)) != SP_OK ||
-        (m->closed != NULL && (rc = closed_check(m, fd, &st, err)) != SP_OK) ||
+        (rc = closed_check(m, fd, &st, err)) != SP_OK ||
         (rc = check_owner(p, m, &st, err)) != SP_OK)
         return rc;
     map.from_uid = st.st_uid;

@@ -58,6 +58,8 @@ class Client {
         limits: options.limits,
         metadata: options.metadata,
         snapshot_id: options.snapshotId,
+        network: options.network,
+        labels: options.labels,
       },
       signal,
       timeoutMs: waitS === undefined ? undefined : (waitS + MARGIN_S) * 1000,
@@ -176,6 +178,27 @@ class Client {
 
   pool() {
     return this.transport.json({ method: 'GET', path: '/v1/pool' });
+  }
+
+  /** What profiles there are: what their boxes are like, and how each is doing. */
+  async profiles() {
+    const answer = await this.transport.json({ method: 'GET', path: '/v1/profiles' });
+    if (!Array.isArray(answer.profiles)) throw new ProtocolError('protocol', 'the answer must have a list of profiles');
+    return answer.profiles;
+  }
+
+  /** @param {string} name */
+  profile(name) {
+    return this.transport.json({ method: 'GET', path: `/v1/profiles/${segment(name)}` });
+  }
+
+  /**
+   * What a lease of `durationS` (an hour) would cost; null where the profile has no price.
+   * @param {{profile?: string, durationS?: number}} [options]
+   */
+  quote(options = {}) {
+    const query = { profile: options.profile, duration_s: options.durationS };
+    return this.transport.json({ method: 'GET', path: target('/v1/quote', query) });
   }
 
   version() {

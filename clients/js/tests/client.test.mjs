@@ -70,6 +70,22 @@ test('a lease', async (t) => {
   assert.equal(fake.seen.at(-1).url, `/v1/sandboxes/${box.id}?generation=3&quick=1`);
 });
 
+test('profiles and what they cost', async (t) => {
+  const fake = await Fake.start(t);
+  const pool = fake.client(t);
+  fake.route('GET', /^\/v1\/profiles$/, (call) => call.json({ profiles: [{ name: 'a' }] }));
+  fake.route('GET', /^\/v1\/profiles\/a%2Fb$/, (call) => call.json({ name: 'a/b' }));
+  fake.route('GET', /^\/v1\/quote/, (call) => call.json({ profile: 'a', total: '0.15' }));
+  assert.deepEqual(await pool.profiles(), [{ name: 'a' }]);
+  assert.deepEqual(await pool.profile('a/b'), { name: 'a/b' });
+  assert.equal((await pool.quote({ profile: 'a', durationS: 7200 })).total, '0.15');
+  assert.equal(fake.seen.at(-1).url, '/v1/quote?profile=a&duration_s=7200');
+  await pool.quote();
+  assert.equal(fake.seen.at(-1).url, '/v1/quote');
+  fake.route('GET', /^\/v1\/profiles$/, (call) => call.json({}));
+  await assert.rejects(pool.profiles(), sandpool.ProtocolError);
+});
+
 test('over TCP every request has the token, and nobody else sees it', async (t) => {
   const fake = await Fake.start(t, { tcp: true });
   const pool = fake.client(t, { token: 'my-secret' });

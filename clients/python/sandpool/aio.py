@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterable, Mapping, Optional, Type, Union
+from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Type, Union
 
 from . import calls, wire
 from .box import AsyncBox, Renewer
@@ -54,12 +54,14 @@ class AsyncClient:
                       mounts: Optional[Iterable[Mount]] = None,
                       limits: Optional[Mapping[str, Any]] = None,
                       metadata: Optional[Mapping[str, Any]] = None,
+                      network: Optional[str] = None, labels: Optional[Mapping[str, str]] = None,
                       snapshot_id: Optional[str] = None, auto_renew: bool = True) -> AsyncBox:
         """As Client.acquire(). Cancelled, it leaves no lease behind."""
         return AsyncBox(self._link, self._renewer, await self._link.call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata, snapshot_id=snapshot_id)), ttl_s=ttl_s, auto_renew=auto_renew)
+            metadata=metadata, network=network, labels=labels, snapshot_id=snapshot_id)),
+            ttl_s=ttl_s, auto_renew=auto_renew)
 
     async def restore(self, snapshot_id: str, thread_id: Optional[str] = None,
                       **options: Any) -> AsyncBox:
@@ -114,6 +116,18 @@ class AsyncClient:
 
     async def pool(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/pool"))
+
+    async def profiles(self) -> List[JSON]:
+        """What profiles there are: what their boxes are like, and how each is doing."""
+        return await self._link.call(calls.profiles())
+
+    async def profile(self, name: str) -> JSON:
+        return await self._link.call(calls.profile(name))
+
+    async def quote(self, profile: Optional[str] = None, *, duration_s: Optional[int] = None) -> JSON:
+        """What a lease of `duration_s` (an hour) would cost: `currency`, `parts`, `total` as a decimal number in a text and
+        `total_micros` in millionths. None where the profile has no price."""
+        return await self._link.call(calls.price(profile, duration_s))
 
     async def version(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/version"))

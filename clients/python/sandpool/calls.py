@@ -39,12 +39,14 @@ def acquire(thread_id: Optional[str] = None, *, user_id: Optional[str] = None,
             wait_s: Optional[float] = None, ttl_s: Optional[int] = None,
             idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
             mounts: Optional[Iterable[Mount]] = None, limits: Optional[Mapping[str, Any]] = None,
-            metadata: Optional[Mapping[str, Any]] = None,
+            metadata: Optional[Mapping[str, Any]] = None, network: Optional[str] = None,
+            labels: Optional[Mapping[str, str]] = None,
             snapshot_id: Optional[str] = None) -> Call[Sandbox]:
     body = {
         "thread_id": thread_id, "user_id": user_id, "profile": profile, "sandbox_id": sandbox_id,
         "wait_ms": None if wait_s is None else int(wait_s * 1000), "ttl_s": ttl_s,
         "idle_timeout_s": idle_timeout_s, "envs": envs, "limits": limits, "metadata": metadata,
+        "network": network, "labels": labels,
         "mounts": None if mounts is None else [mount.to_json() for mount in mounts],
         "snapshot_id": snapshot_id,
     }
@@ -98,6 +100,18 @@ def snapshots(after: Optional[str]) -> Call[Tuple[List[Snapshot], Optional[str]]
 
 def snapshot(method: str, snapshot_id: str) -> Call[Snapshot]:
     return Call(method, _target("/v1/snapshots/", snapshot_id), Snapshot.from_json)
+
+
+def profiles() -> Call[List[JSON]]:
+    return Call("GET", "/v1/profiles", lambda answer: _list(answer, "profiles"))
+
+
+def profile(name: str) -> Call[JSON]:
+    return Call("GET", _target("/v1/profiles/", name), _object)
+
+
+def price(profile: Optional[str], duration_s: Optional[int]) -> Call[JSON]:
+    return Call("GET", _target("/v1/quote", profile=profile, duration_s=duration_s), _object)
 
 
 def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:

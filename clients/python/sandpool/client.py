@@ -4,7 +4,7 @@ and connections are kept for the next call."""
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, Optional, Type, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Type, Union
 
 from . import calls, wire
 from .blocking import BlockingIo
@@ -46,7 +46,8 @@ class Client:
                 idle_timeout_s: Optional[int] = None, envs: Optional[Mapping[str, str]] = None,
                 mounts: Optional[Iterable[Mount]] = None,
                 limits: Optional[Mapping[str, Any]] = None,
-                metadata: Optional[Mapping[str, Any]] = None, snapshot_id: Optional[str] = None,
+                metadata: Optional[Mapping[str, Any]] = None, network: Optional[str] = None,
+                labels: Optional[Mapping[str, str]] = None, snapshot_id: Optional[str] = None,
                 auto_renew: bool = True) -> Box:
         """A sandbox for the thread: its own again if it has one, else a warm one, else a new one;
         with `snapshot_id` one with the files of that snapshot.
@@ -55,7 +56,8 @@ class Client:
         return Box(AsyncBox(self._link, self._renewer, self._call(calls.acquire(
             thread_id, user_id=user_id, profile=profile, sandbox_id=sandbox_id, wait_s=wait_s,
             ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, envs=envs, mounts=mounts, limits=limits,
-            metadata=metadata, snapshot_id=snapshot_id)), ttl_s=ttl_s, auto_renew=auto_renew))
+            metadata=metadata, network=network, labels=labels, snapshot_id=snapshot_id)),
+            ttl_s=ttl_s, auto_renew=auto_renew))
 
     def restore(self, snapshot_id: str, thread_id: Optional[str] = None, **options: Any) -> Box:
         """A new sandbox with the files of a snapshot; `options` are those of acquire()."""
@@ -113,6 +115,18 @@ class Client:
 
     def pool(self) -> JSON:
         return self._call(calls.plain("GET", "/v1/pool"))
+
+    def profiles(self) -> List[JSON]:
+        """What profiles there are: what their boxes are like, and how each is doing."""
+        return self._call(calls.profiles())
+
+    def profile(self, name: str) -> JSON:
+        return self._call(calls.profile(name))
+
+    def quote(self, profile: Optional[str] = None, *, duration_s: Optional[int] = None) -> JSON:
+        """What a lease of `duration_s` (an hour) would cost: `currency`, `parts`, `total` as a decimal number in a text and
+        `total_micros` in millionths. None where the profile has no price."""
+        return self._call(calls.price(profile, duration_s))
 
     def version(self) -> JSON:
         return self._call(calls.plain("GET", "/v1/version"))

@@ -108,23 +108,6 @@ static bool has_mount(const struct backend_extras *x, const char *box_path)
     return false;
 }
 
-/* "/here:/there", "/here:/there:ro"; the configuration has checked the form and mounts.allow. The
- * caller's go before it. */
-static void put_profile_mount(struct json_out *j, const struct backend_extras *x, char *entry)
-{
-    char *to = strchr(entry, ':');
-    char *how;
-
-    if (to == NULL)
-        return;
-    *to++ = '\0';
-    how = strchr(to, ':');
-    if (how != NULL)
-        *how++ = '\0';
-    if (!has_mount(x, to))
-        put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
-}
-
 static void put_volume(struct json_out *j, const struct config_volume *v)
 {
     json_begin_obj(j, NULL);
@@ -139,6 +122,7 @@ static void put_mounts(struct json_out *j, const struct docker_plan *p)
 {
     const struct backend_extras *x = p->extras;
     struct config_volume volume;
+    struct config_mount m;
     char word[CONFIG_TEXT_MAX + 1];
 
     json_begin_arr(j, "Mounts");
@@ -146,8 +130,10 @@ static void put_mounts(struct json_out *j, const struct docker_plan *p)
         put_bind(j, p->agent, DOCKER_AGENT_DIR "/agent", true);
     if (p->relay_dir != NULL)
         put_bind(j, p->relay_dir, DOCKER_CHANNEL_DIR, true);
-    for (const char *list = p->profile->mounts; config_list_next(&list, word, sizeof(word));)
-        put_profile_mount(j, x, word);
+    for (const char *list = p->profile->mounts; config_mount_next(&list, &m);) {
+        if (!m.is_template && !has_mount(x, m.box_path)) /* the caller's go before it */
+            put_bind(j, m.host_path, m.box_path, m.is_read_only);
+    }
     for (const char *list = p->profile->docker.volumes;
          config_list_next(&list, word, sizeof(word));) {
         if (config_volume_problem(word, &volume) == NULL && !has_mount(x, volume.box_path))

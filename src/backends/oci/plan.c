@@ -151,33 +151,14 @@ static void put_file(struct json_out *j, const char *path, const char *text)
     json_end(j);
 }
 
-/* "/here:/there", "/here:/there:ro"; the configuration has checked the form. */
-static void put_profile_mount(struct json_out *j, const char *text, size_t len)
-{
-    char entry[CONFIG_TEXT_MAX + 1];
-    char *to;
-    char *how;
-
-    if (!str_copy_n(entry, sizeof(entry), text, len))
-        return;
-    to = strchr(entry, ':');
-    if (to == NULL)
-        return;
-    *to++ = '\0';
-    how = strchr(to, ':');
-    if (how != NULL)
-        *how++ = '\0';
-    put_bind(j, entry, to, how != NULL && strcmp(how, "ro") == 0);
-}
-
 static void put_profile_mounts(struct json_out *j, const char *list)
 {
-    json_begin_arr(j, "mounts");
-    while (*list != '\0') {
-        size_t len = strcspn(list, ",");
+    struct config_mount m;
 
-        put_profile_mount(j, list, len);
-        list += list[len] == ',' ? len + 1 : len;
+    json_begin_arr(j, "mounts");
+    while (config_mount_next(&list, &m)) {
+        if (!m.is_template) /* else it has no owner yet */
+            put_bind(j, m.host_path, m.box_path, m.is_read_only);
     }
     json_end(j);
 }

@@ -48,22 +48,6 @@ static void put_mount(struct json_out *j, const char *host_path, const char *box
     json_end(j);
 }
 
-/* "/here:/there:ro", of which the configuration has checked the form. */
-static void put_profile_mount(struct json_out *j, const char *text, size_t len)
-{
-    char entry[CONFIG_TEXT_MAX + 1];
-    char *there;
-    char *how;
-
-    if (!str_copy_n(entry, sizeof(entry), text, len) || (there = strchr(entry, ':')) == NULL)
-        return;
-    *there++ = '\0';
-    how = strchr(there, ':');
-    if (how != NULL)
-        *how++ = '\0';
-    put_mount(j, entry, there, how != NULL && strcmp(how, "ro") == 0);
-}
-
 static size_t count_words(const char *list)
 {
     size_t count = str_is_empty(list) ? 0 : 1;
@@ -76,14 +60,11 @@ static size_t count_words(const char *list)
 static void put_mounts(struct json_out *j, const struct backend_create *c)
 {
     const char *list = c->profile->mounts;
+    struct config_mount m;
 
     json_begin_arr(j, "extra_mounts");
-    while (*list != '\0') {
-        size_t len = strcspn(list, ",");
-
-        put_profile_mount(j, list, len);
-        list += list[len] == ',' ? len + 1 : len;
-    }
+    while (config_mount_next(&list, &m))
+        put_mount(j, m.host_path, m.box_path, m.is_read_only);
     for (size_t i = 0; c->extras != NULL && i < c->extras->mount_count; i++)
         put_mount(j, c->extras->mounts[i].host_path, c->extras->mounts[i].box_path,
                   c->extras->mounts[i].is_read_only);

@@ -40,6 +40,8 @@ struct request_body {
     uint64_t idle_s;
     const char *snapshot; /* NULL: none */
     const struct json *metadata;
+    const char *network; /* NULL: any */
+    const struct json *labels;
     struct api_members members;
 };
 
@@ -129,17 +131,35 @@ static void set_identity(const struct request_body *b, struct pool_acquire *ret)
     }
 }
 
-static int set_profile(struct api *api, const struct request_body *b, struct pool_acquire *ret,
+static int check_labels(const struct json *labels, struct err *err)
+{
+    const struct json *value;
+    const char *name;
+
+    if (json_len(labels) > CONFIG_MAP_MAX)
+        return err_set(err, SP_INVALID_FIELD, "'labels' has more than %d names", CONFIG_MAP_MAX);
+    for (size_t i = 0; labels != NULL && json_member(labels, i, &name, &value); i++) {
+        if (json_str(value) == NULL)
+            return err_set(err, SP_INVALID_FIELD, "'labels': the value of '%.60s' must be a text",
+                           name);
+    }
+    return SP_OK;
+}
+
+static int set_profile(struct acquire *a, const struct request_body *b, struct pool_acquire *ret,
                        struct err *err)
 {
-    const char *name = b->profile != NULL ? b->profile : "default";
-    int index = pool_profile_index(engine_pool(api->engine), name);
+    struct api_need n = {.network = b->network, .labels = b->labels};
+    int r = check_labels(b->labels, err);
 
-    if (index < 0 || config_find_profile(engine_config(api->engine), name) == NULL)
-        return err_set(err, SP_INVALID_FIELD, "there is no profile '%s'", name);
-    ret->is_profile_named = b->profile != NULL;
-    ret->profile = (unsigned) index;
-    return SP_OK;
+    if (r == SP_OK && json_len(b->members.limits) > 0)
+        r = api_get_limits(b->members.limits, &n.extras, err);
+    n.extras.env_count = json_len(b->members.envs);
+    n.extras.mount_count = json_len(b->members.mounts);
+    if (r == SP_OK)
+        r = api_set_profile(a->api, &a->caller, b->profile, &n, ret, err);
+    a->is_profile_named = ret->is_profile_named;
+    return r;
 }
 
 static void set_times(struct api *api, const struct request_body *b, struct pool_acquire *ret)
@@ -241,6 +261,8 @@ static int decode_body(const struct config *c, const struct json *body, struct r
          .may_be_empty = true},
         {"snapshot_id", FRONT_TEXT, AT(snapshot), .max = BACKEND_ID_LEN},
         {"metadata", FRONT_OBJECT, AT(metadata)},
+        {"network", FRONT_TEXT, AT(network), .max = POOL_NAME_MAX},
+        {"labels", FRONT_OBJECT, AT(labels)},
         {"envs", FRONT_OBJECT, AT(members.envs)},
         {"limits", FRONT_OBJECT, AT(members.limits)},
         {"mounts", FRONT_LIST, AT(members.mounts)},
@@ -309,8 +331,7 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     set_identity(&b, ret);
     set_times(a->api, &b, ret);
     str_copy_cut(a->request_id, sizeof(a->request_id), b.request_id);
-    a->is_profile_named = b.profile != NULL;
-    r = set_profile(a->api, &b, ret, err);
+    r = set_profile(a, &b, ret, err);
     if (r == SP_OK)
         r = set_metadata(&b, a, err);
     if (r == SP_OK)

@@ -91,8 +91,8 @@ static int check_host_path(const struct config *c, const char *path, struct err 
     if (config_mount_is_closed(c, path))
         return err_set(
             err, SP_FORBIDDEN,
-            "'%.80s' is, or contains, data of threads (provisioner.thread_data), which only "
-            "the provisioner's boxes have",
+            "'%.80s' is, or contains, data of threads (provisioner.thread_data, or mounts of a "
+            "profile): those have it in their own boxes",
             path);
     return SP_OK;
 }
@@ -134,7 +134,7 @@ struct limits {
     const struct json *cpus;
 };
 
-static int get_limits(const struct json *body, struct backend_extras *ret, struct err *err)
+int api_get_limits(const struct json *body, struct backend_extras *ret, struct err *err)
 {
     static const struct front_field fields[] = {
         {"pids", FRONT_NUMBER, .at = offsetof(struct limits, pids), .min = 1, .max = PIDS_MAX},
@@ -174,8 +174,8 @@ static int get_limits(const struct json *body, struct backend_extras *ret, struc
 static struct backend_extras *copy(const struct config *c, const struct api_members *m,
                                    const struct backend_extras *limits)
 {
-    char closed[CONFIG_PATH_MAX + 1];
-    bool is_closed = config_thread_base(c, closed);
+    char closed[CONFIG_CLOSED_TEXT];
+    bool is_closed = m->mounts != NULL && config_closed_text(c, closed) > 0;
     struct backend_env_var envs[ENVS_MAX];
     struct backend_mount mounts[MOUNTS_MAX];
     struct backend_extras x = *limits;
@@ -229,7 +229,7 @@ int api_decode_extras(struct api *api, const struct api_caller *caller,
     if (r == SP_OK)
         r = check_mounts(engine_config(api->engine), m.mounts, err);
     if (r == SP_OK && m.limits != NULL)
-        r = get_limits(m.limits, &limits, err);
+        r = api_get_limits(m.limits, &limits, err);
     if (r == SP_OK && !caller->is_operator)
         r = engine_check_limits(api->engine, profile, &limits, err);
     if (r == SP_OK)

@@ -55,6 +55,20 @@ struct api_members {
     const struct json *mounts; /* a list */
     const struct json *limits; /* an object */
 };
+/* What the profile of an acquire has to have. */
+struct api_need {
+    const char *network;          /* NULL: any */
+    const struct json *labels;    /* an object of texts, or NULL */
+    struct backend_extras extras; /* its limits; of envs and mounts only how many */
+};
+/* choose.c: the profile of an acquire, whose sandbox_id is set, by its name (NULL: default). */
+MUST_CHECK int api_set_profile(struct api *api, const struct api_caller *caller, const char *name,
+                               const struct api_need *n, struct pool_acquire *ret, struct err *err);
+/* The pool profile that `auto` stands for now. */
+MUST_CHECK int api_choose(struct api *api, const struct api_need *n, unsigned *ret,
+                          struct err *err);
+/* extras.c: "limits" of an acquire. */
+MUST_CHECK int api_get_limits(const struct json *body, struct backend_extras *ret, struct err *err);
 /* extras.c: *ret is NULL if none are requested, else the caller frees it. */
 MUST_CHECK int api_decode_extras(struct api *api, const struct api_caller *caller,
                                  const struct api_members *members, unsigned profile,
@@ -90,6 +104,12 @@ void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
+/* pool.c: how a pool profile is doing, into the object that is open. */
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
+
+/* quote.c: the member "price" of a profile; null: it has none. */
+void api_put_price(struct json_out *o, const struct config_profile *c);
+
 /* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
 void api_ask_loss(void *ctx, struct box_proxy_loss *loss);
 void api_drop_loss(void *ctx, struct box_proxy_loss *loss);
@@ -104,6 +124,9 @@ void api_destroy(struct http_exchange *ex);
 void api_get(struct http_exchange *ex);
 void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
+void api_profiles(struct http_exchange *ex);
+void api_profile(struct http_exchange *ex);
+void api_quote(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);

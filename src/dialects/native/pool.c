@@ -38,7 +38,7 @@ static void put_breaker(struct json_out *o, const struct rt *rt,
     json_end(o);
 }
 
-static void put_profile(struct json_out *o, struct api *api, unsigned index)
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
 {
     const struct rt *rt = engine_rt(api->engine);
     const struct config_profile *c;
@@ -47,7 +47,6 @@ static void put_profile(struct json_out *o, struct api *api, unsigned index)
 
     pool_get_profile(engine_pool(api->engine), rt_now(rt), index, &view);
     c = config_find_profile(engine_config(api->engine), view.profile->name);
-    json_begin_obj(o, NULL);
     json_put_str(o, "name", view.profile->name);
     json_put_str(o, "backend", c != NULL ? c->backend : NULL);
     if (view.profile->is_retired)
@@ -63,7 +62,6 @@ static void put_profile(struct json_out *o, struct api *api, unsigned index)
     json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
     json_put_u64(o, "warm_hits", view.warm_hits);
     json_put_u64(o, "cold_starts", view.cold_starts);
-    json_end(o);
 }
 
 static void put_store(struct json_out *o, struct api *api, bool is_up)
@@ -160,8 +158,11 @@ void api_pool(struct http_exchange *ex)
     json_put_u64(&o, "max_waiters", stats.max_waiters);
     put_counters(&o, &stats);
     json_begin_arr(&o, "profiles");
-    for (unsigned i = 0; i < stats.profile_count; i++)
-        put_profile(&o, api, i);
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        json_begin_obj(&o, NULL);
+        api_put_profile_state(&o, api, i);
+        json_end(&o);
+    }
     json_end(&o);
     json_end(&o);
     http_reply_json(ex, 200, &o);

@@ -58,7 +58,7 @@ struct provisioner_options {
     char thread_path[CONFIG_PATH_MAX + 1];  /* path of the thread's data; "": it stays in the box */
     size_t base_len;                        /* length of the part that is the same for all
                                              * threads */
-    char closed[CONFIG_PATH_MAX + 1];       /* directory of all threads' data; "": none */
+    char closed[CONFIG_CLOSED_TEXT];        /* directories of all threads' data; "": none */
     size_t own_len[PROVISIONER_MOUNTS_MAX]; /* of each of `mounts`: see struct backend_mount */
     bool want_dirs;                         /* the backend makes the directories that DeerFlow's
                                              * agents use */

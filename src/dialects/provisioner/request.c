@@ -241,7 +241,7 @@ static bool check_mounts(struct http_exchange *ex, const struct provisioner_requ
             else if (config_mount_is_closed(c, m.host_path) &&
                      !config_thread_owns(c, request->user, request->thread, m.host_path, &own_len))
                 why = "host_path is, or contains, data of other threads "
-                      "(provisioner.thread_data)";
+                      "(provisioner.thread_data, or mounts of a profile)";
         }
         if (why != NULL) {
             provisioner_refuse(ex, 400, 0, "Invalid extra mount: %s: '%.200s'", why, path);
@@ -262,8 +262,7 @@ static bool is_asked_for(const struct json *mounts, const char *box_path)
 void provisioner_find_own(const struct config *c, const struct provisioner_request *request,
                           struct provisioner_options *ret)
 {
-    if (!config_thread_base(c, ret->closed))
-        ret->closed[0] = '\0';
+    (void) config_closed_text(c, ret->closed); /* "": there are none */
     for (size_t i = 0; i < json_len(request->mounts); i++) {
         const char *path = mount_at(request->mounts, i).host_path;
 

@@ -39,7 +39,7 @@ class Mount(HelperTest):
             "allow": [str(self.shared)] if allow is None else allow})
 
     def closed_mount(self, box, source, closed, own=None, to="/closed"):
-        entry = {"from": str(source), "to": to, "ro": True, "closed": str(closed)}
+        entry = {"from": str(source), "to": to, "ro": True, "closed": [str(self.shared / "others"), str(closed)]}
         return self.hands("mount", {
             "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
             "mounts": [entry if own is None else {**entry, "own": str(own)}], "allow": [str(self.shared)]})
@@ -80,6 +80,50 @@ class Mount(HelperTest):
             self.closed_mount(box, source, closed, own, to=f"/place{i}")
         self.closed_mount(box, self.shared / "beside", self.shared / "not-there", to="/last")
         self.assertEqual(box.sh("cat /place3/file /place4")[0], "ann/one/workann/one/work")
+
+    def own_mount(self, box, path, holder, to="/own", allow=None):
+        """Of a template: the base is self.shared/own."""
+        return self.hands("mount", {
+            "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
+            "mounts": [{"from": f"{self.shared}/own/{path}", "to": to, "base": f"{self.shared}/own", "holder": holder}],
+            "allow": [str(self.shared)] if allow is None else allow})
+
+    def test_directory_of_a_holder(self):
+        """It is made, and from then on it is for its holder only."""
+        base = self.shared / "own"
+        box = self.box("holder")
+
+        def refused(status, *args, **more):
+            with self.assertRaises(Failure) as e:
+                self.own_mount(box, *args, **more)
+            self.assertEqual(e.exception.status, status, e.exception.text)
+            return e.exception.text
+
+        refused(6, "ann/one", "1000")  # the base is not there
+        base.mkdir()
+        os.chown(base, OWNER, OWNER)
+        refused(5, "ann/one", "1000", allow=["/nowhere"])
+        self.assertFalse((base / "ann").exists())
+        self.own_mount(box, "ann/one", "1000")
+        box.sh("echo mine > /own/file")
+        made = base / "ann/one"
+        self.assertEqual([(p.stat().st_uid, p.stat().st_gid) for p in (base / "ann", made, made / "file")], [(OWNER, OWNER)] * 3)
+        self.own_mount(box, "ann/one", "1000")  # again
+        for holder in ("1001", "100", "10000", "8000000000000001"):
+            self.assertIn("another caller", refused(5, "ann/one", holder, to="/theirs"))
+        self.own_mount(box, "ann/two", "1001", to="/theirs")
+        self.own_mount(box, "ann/three", "", to="/anybodys")
+        self.own_mount(box, "ann/three", "1001", to="/anybodys")
+        (base / "link").symlink_to("ann")
+        self.assertIn("links are not followed", refused(5, "link/one", "1000", to="/link"))
+        (self.shared / "away").symlink_to("/etc")
+        with self.assertRaises(Failure) as e:
+            self.hands("mount", {
+                "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
+                "mounts": [{"from": f"{self.shared}/away/x", "to": "/x", "base": f"{self.shared}/away", "holder": "1"}],
+                "allow": [str(self.shared)]})
+        self.assertEqual(e.exception.status, 5, e.exception.text)
+        self.assertFalse(os.path.exists("/etc/x"))
 
     def refused(self, status, *args, **more):
         with self.assertRaises(Failure) as e:

@@ -93,6 +93,32 @@ static void test_renew(void **state)
     assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_TTL);
 }
 
+/* However long it asks, however often it is renewed; the next lease begins anew. */
+static void test_longest(void **state)
+{
+    struct pool_acquire forever = {.ttl_ns = POOL_NEVER};
+    uint64_t end_ns;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 10 * NS_PER_S;
+    rig.config.profiles[0].ttl_max_ns = 15 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    end_ns = rig_box(&rig, "t1")->leased_ns + 15 * NS_PER_S;
+    assert_true(rig_box(&rig, "t1")->expires_ns == end_ns - 5 * NS_PER_S);
+    rig_advance(&rig, 8 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 1, false)), SP_OK);
+    assert_true(rig_box(&rig, "t1")->expires_ns == end_ns);
+    (void) rig_acquire_with(&rig, "u", "t1", NS_PER_S, &forever); /* kept */
+    assert_true(rig_box(&rig, "t1")->expires_ns == end_ns);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 1, false)), SP_OK);
+    rig_advance(&rig, NS_PER_S);
+    (void) rig_acquire_with(&rig, "u", "t1", NS_PER_S, &forever);
+    assert_true(rig_box(&rig, "t1")->expires_ns == rig_box(&rig, "t1")->leased_ns + 15 * NS_PER_S);
+    rig_advance(&rig, 16 * NS_PER_S);
+    assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_TTL);
+}
+
 static void test_renew_that_cannot_be_stored(void **state)
 {
     uint64_t was_ns;
@@ -448,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_generations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generation_floor, setup, teardown),
         cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_longest, setup, teardown),
         cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandoned_without_labels, setup, teardown),

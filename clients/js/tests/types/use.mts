@@ -3,7 +3,7 @@ import {
   Box, Client, CommandFailed, ConnectionFailed, DeadlineExceeded, FileError, FileNotFound, Forward, Job, JobEnd, NotFound,
   ProtocolError, Result, Sandbox, SandboxLost, SandpoolError, Terminal, TransportLost, Watcher, sandboxIdOf,
 } from 'sandpool';
-import type { AcquireOptions, FileEntry, FileEvent, ListeningPort, Outcome, OutputPart, RunOptions, Spill } from 'sandpool';
+import type { AcquireOptions, FileEntry, FileEvent, ListeningPort, Outcome, OutputPart, Quote, RunOptions, Spill } from 'sandpool';
 import { createReadStream } from 'node:fs';
 import type { Socket } from 'node:net';
 
@@ -34,6 +34,8 @@ export async function leases(): Promise<void> {
     console.log((await call.call(pool)).mode);
   }
   await pool.drain({ evictParked: true });
+  const quote: Quote = await pool.quote({ profile: 'p', durationS: 60 });
+  console.log(quote.total, quote.parts?.[0]?.amount, (await pool.profiles()).length, (await pool.profile('p')).name);
   pool.close();
 }
 
