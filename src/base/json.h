@@ -35,6 +35,9 @@ bool json_is_num(const struct json *v);
 const struct json *json_get(const struct json *v, const char *key);
 /* NULL when `v` is not a string; the text has no NUL inside. */
 const char *json_str(const struct json *v);
+/* A text member, copied, or 16 hex digits. False when it is absent, of another kind or too long. */
+MUST_CHECK bool json_take_str(const struct json *obj, const char *key, char *dst, size_t cap);
+MUST_CHECK bool json_take_hex64(const struct json *obj, const char *key, uint64_t *ret);
 bool json_bool(const struct json *v);
 /* False when it is no whole number in [0, 2^63). */
 MUST_CHECK bool json_u64(const struct json *v, uint64_t *ret);
@@ -82,6 +85,8 @@ void json_begin_arr(struct json_out *o, const char *key);
 void json_end(struct json_out *o);
 /* NULL v: null. Bytes that are no UTF-8 (a message cut in the middle) are replaced. */
 void json_put_str(struct json_out *o, const char *key, const char *v);
+/* As 16 hex digits: readers of JSON keep 53 bits of a number. json_take_hex64() reads it. */
+void json_put_hex64(struct json_out *o, const char *key, uint64_t v);
 void json_put_u64(struct json_out *o, const char *key, uint64_t v);
 void json_put_i64(struct json_out *o, const char *key, int64_t v);
 void json_put_num(struct json_out *o, const char *key, double v); /* no number: null */

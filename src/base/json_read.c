@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 static const yyjson_val *val(const struct json *v)
 {
@@ -259,4 +260,18 @@ void json_print(const struct json *v, struct buf *out)
     else
         out->is_failed = true;
     free(text);
+}
+
+bool json_take_str(const struct json *obj, const char *key, char *dst, size_t cap)
+{
+    const char *text = json_str(json_get(obj, key));
+
+    return text != NULL && str_copy(dst, cap, text);
+}
+
+bool json_take_hex64(const struct json *obj, const char *key, uint64_t *ret)
+{
+    const char *text = json_str(json_get(obj, key));
+
+    return text != NULL && str_parse_hex64(text, ret);
 }

@@ -125,6 +125,14 @@ void json_put_null(struct json_out *o, const char *key)
     add(o, key, yyjson_mut_null(doc_of(o)));
 }
 
+void json_put_hex64(struct json_out *o, const char *key, uint64_t v)
+{
+    char hex[17];
+
+    str_hex64(hex, v);
+    json_put_str(o, key, hex);
+}
+
 void json_put_raw(struct json_out *o, const char *key, const char *text)
 {
     add(o, key, yyjson_mut_rawcpy(doc_of(o), text));

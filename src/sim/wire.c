@@ -14,14 +14,6 @@ static const char *const text_keys[WORLD_TEXT_COUNT] = {
 /* A day: more is a mistake of whoever asks. */
 enum { MS_MAX = 86400000 };
 
-static void put_hex(struct json_out *o, const char *key, uint64_t v)
-{
-    char hex[17];
-
-    str_hex64(hex, v);
-    json_put_str(o, key, hex);
-}
-
 static int get_hex(const struct json *obj, const char *key, uint64_t *ret, struct err *err)
 {
     const char *hex = NULL;
@@ -36,10 +28,10 @@ static int get_hex(const struct json *obj, const char *key, uint64_t *ret, struc
 
 void wire_put_box(struct json_out *o, const struct world_spec *spec, const char *url)
 {
-    put_hex(o, "box_id", spec->box_id);
-    put_hex(o, "spec_hash", spec->spec_hash);
+    json_put_hex64(o, "box_id", spec->box_id);
+    json_put_hex64(o, "spec_hash", spec->spec_hash);
     json_put_u64(o, "generation", spec->generation);
-    put_hex(o, "principal", spec->principal);
+    json_put_hex64(o, "principal", spec->principal);
     for (int i = 0; i < WORLD_TEXT_COUNT; i++)
         json_put_str(o, text_keys[i], spec->text[i] != NULL ? spec->text[i] : "");
     if (url != NULL)
@@ -53,7 +45,7 @@ void wire_put_manners(struct json_out *o, const struct world_manners *m)
     json_put_u64(o, "ready_ms", m->ready_ms);
     json_put_u64(o, "fail_percent", m->fail_percent);
     json_put_u64(o, "hang_percent", m->hang_percent);
-    put_hex(o, "seed", m->seed);
+    json_put_hex64(o, "seed", m->seed);
 }
 
 int wire_get_box(const struct json *obj, struct wire_box *ret, struct err *err)

@@ -5,29 +5,21 @@
 #include "backends/docker/internal.h"
 #include "base/str.h"
 
-static void put_hex(struct json_out *j, const char *key, uint64_t v)
-{
-    char hex[17];
-
-    str_hex64(hex, v);
-    json_put_str(j, key, hex);
-}
-
 void docker_put_owner(struct json_out *j, const struct backend_labels *l)
 {
     json_put_str(j, LABEL("sandbox_id"), l->sandbox_id);
     json_put_str(j, LABEL("user"), l->user);
     json_put_str(j, LABEL("thread"), l->thread);
-    put_hex(j, LABEL("generation"), l->generation);
-    put_hex(j, LABEL("principal"), l->principal);
+    json_put_hex64(j, LABEL("generation"), l->generation);
+    json_put_hex64(j, LABEL("principal"), l->principal);
 }
 
 void docker_put_labels(struct json_out *j, const struct backend_labels *l)
 {
     json_put_str(j, LABEL("instance"), l->instance);
-    put_hex(j, LABEL("box"), l->box_id);
+    json_put_hex64(j, LABEL("box"), l->box_id);
     json_put_str(j, LABEL("profile"), l->profile);
-    put_hex(j, LABEL("spec"), l->spec_hash);
+    json_put_hex64(j, LABEL("spec"), l->spec_hash);
     docker_put_owner(j, l);
 }
 

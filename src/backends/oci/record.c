@@ -13,14 +13,6 @@
 #include "base/json.h"
 #include "base/str.h"
 
-static void put_hex(struct json_out *o, const char *key, uint64_t v)
-{
-    char hex[17];
-
-    str_hex64(hex, v);
-    json_put_str(o, key, hex);
-}
-
 void oci_record_print(const struct oci_record *r, struct buf *out)
 {
     const struct backend_labels *l = &r->box.labels;
@@ -30,36 +22,22 @@ void oci_record_print(const struct oci_record *r, struct buf *out)
     json_begin_obj(&o, NULL);
     json_put_u64(&o, "version", 1);
     json_put_str(&o, "instance", l->instance);
-    put_hex(&o, "box_id", l->box_id);
+    json_put_hex64(&o, "box_id", l->box_id);
     json_put_str(&o, "profile", l->profile);
-    put_hex(&o, "spec_hash", l->spec_hash);
+    json_put_hex64(&o, "spec_hash", l->spec_hash);
     json_put_str(&o, "sandbox_id", l->sandbox_id);
     json_put_str(&o, "user", l->user);
     json_put_str(&o, "thread", l->thread);
-    put_hex(&o, "generation", l->generation);
-    put_hex(&o, "principal", l->principal);
+    json_put_hex64(&o, "generation", l->generation);
+    json_put_hex64(&o, "principal", l->principal);
     json_put_str(&o, "url", r->box.url);
     json_put_str(&o, "token", r->box.token);
     json_put_u64(&o, "id_base", r->id_base);
     json_put_str(&o, "runtime", r->runtime);
     if (r->snapshot != 0)
-        put_hex(&o, "snapshot", r->snapshot);
+        json_put_hex64(&o, "snapshot", r->snapshot);
     json_end(&o);
     json_out_finish(&o, out);
-}
-
-static bool take(const struct json *root, const char *key, char *dst, size_t cap)
-{
-    const char *text = json_str(json_get(root, key));
-
-    return text != NULL && str_copy(dst, cap, text);
-}
-
-static bool take_hex(const struct json *root, const char *key, uint64_t *ret)
-{
-    const char *text = json_str(json_get(root, key));
-
-    return text != NULL && str_parse_hex64(text, ret);
 }
 
 static bool decode(const struct json *root, struct oci_record *ret)
@@ -68,21 +46,21 @@ static bool decode(const struct json *root, struct oci_record *ret)
     char hex[17];
 
     memset(ret, 0, sizeof(*ret));
-    if (!take(root, "instance", l->instance, sizeof(l->instance)) ||
-        !take_hex(root, "box_id", &l->box_id) ||
-        !take(root, "profile", l->profile, sizeof(l->profile)) ||
-        !take_hex(root, "spec_hash", &l->spec_hash) ||
-        !take(root, "sandbox_id", l->sandbox_id, sizeof(l->sandbox_id)) ||
-        !take(root, "user", l->user, sizeof(l->user)) ||
-        !take(root, "thread", l->thread, sizeof(l->thread)) ||
-        !take_hex(root, "generation", &l->generation) ||
-        !take_hex(root, "principal", &l->principal) ||
-        !take(root, "url", ret->box.url, sizeof(ret->box.url)) ||
-        !take(root, "token", ret->box.token, sizeof(ret->box.token)) ||
-        !take(root, "runtime", ret->runtime, sizeof(ret->runtime)) ||
+    if (!json_take_str(root, "instance", l->instance, sizeof(l->instance)) ||
+        !json_take_hex64(root, "box_id", &l->box_id) ||
+        !json_take_str(root, "profile", l->profile, sizeof(l->profile)) ||
+        !json_take_hex64(root, "spec_hash", &l->spec_hash) ||
+        !json_take_str(root, "sandbox_id", l->sandbox_id, sizeof(l->sandbox_id)) ||
+        !json_take_str(root, "user", l->user, sizeof(l->user)) ||
+        !json_take_str(root, "thread", l->thread, sizeof(l->thread)) ||
+        !json_take_hex64(root, "generation", &l->generation) ||
+        !json_take_hex64(root, "principal", &l->principal) ||
+        !json_take_str(root, "url", ret->box.url, sizeof(ret->box.url)) ||
+        !json_take_str(root, "token", ret->box.token, sizeof(ret->box.token)) ||
+        !json_take_str(root, "runtime", ret->runtime, sizeof(ret->runtime)) ||
         json_get(root, "id_base") == NULL || !json_u64(json_get(root, "id_base"), &ret->id_base))
         return false;
-    if (json_get(root, "snapshot") != NULL && !take_hex(root, "snapshot", &ret->snapshot))
+    if (json_get(root, "snapshot") != NULL && !json_take_hex64(root, "snapshot", &ret->snapshot))
         return false;
     str_hex64(hex, l->box_id);
     str_copy_cut(ret->box.ref, sizeof(ret->box.ref), hex);
