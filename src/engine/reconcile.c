@@ -309,6 +309,7 @@ static void on_first_round(void *ctx, unsigned clean, unsigned failed, size_t se
     (void) malloc_trim(0);
     log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", seen),
              LF_U64("backends", clean), LF_U64("backends_failed", failed));
+    snapshots_sweep(e);
     reconcile_arm(e);
     r->on_ready(r->ctx);
     free(r);

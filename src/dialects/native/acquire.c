@@ -185,24 +185,13 @@ static void reply_lease(struct acquire *a, const struct pool_fx *fx)
     http_reply_json(a->delivery.ex, 200, &o);
 }
 
-static void reply_failure(struct acquire *a, const struct pool_fx *fx)
-{
-    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
-
-    /* There was a box; the message of the backend says what could not be applied to it. */
-    if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
-        http_reply_error(a->delivery.ex, fx->u.reply.code, fx->reason, 0);
-    else
-        api_reply_failure(a->delivery.ex, fx);
-}
-
 static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 {
     struct acquire *a = container_of(d, struct acquire, delivery);
 
     front_answer(d);
     if (fx->u.reply.code != SP_OK)
-        reply_failure(a, fx);
+        api_reply_failure(a->delivery.ex, fx);
     else
         reply_lease(a, fx);
 }
