@@ -253,6 +253,7 @@ int cmd_logs(struct cli *c);
 int cmd_port_forward(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
+int cmd_fork(struct cli *c);
 int cmd_help(struct cli *c);
 
 #endif

@@ -168,19 +168,26 @@ static int set_metadata(const struct request_body *b, struct acquire *a, struct 
     return SP_OK;
 }
 
+void api_put_lease(struct json_out *o, struct api *api, const struct api_caller *caller,
+                   const struct pool_fx *fx, uint64_t started_ns)
+{
+    const struct rt *rt = engine_rt(api->engine);
+
+    json_put_str(o, "source", pool_source_name(fx->u.reply.source));
+    api_put_box(o, api, caller, &fx->snapshot);
+    json_begin_obj(o, "timings_ms");
+    json_put_num(o, "queued", (double) (fx->u.reply.queued_ns / NS_PER_US) / 1000);
+    json_put_num(o, "total", (double) ((rt_now(rt) - started_ns) / NS_PER_US) / 1000);
+    json_end(o);
+}
+
 static void reply_lease(struct acquire *a, const struct pool_fx *fx)
 {
-    const struct rt *rt = engine_rt(a->api->engine);
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_str(&o, "source", pool_source_name(fx->u.reply.source));
-    api_put_box(&o, a->api, &a->caller, &fx->snapshot);
-    json_begin_obj(&o, "timings_ms");
-    json_put_num(&o, "queued", (double) (fx->u.reply.queued_ns / NS_PER_US) / 1000);
-    json_put_num(&o, "total", (double) ((rt_now(rt) - a->started_ns) / NS_PER_US) / 1000);
-    json_end(&o);
+    api_put_lease(&o, a->api, &a->caller, fx, a->started_ns);
     json_end(&o);
     http_reply_json(a->delivery.ex, 200, &o);
 }

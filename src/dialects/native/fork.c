@@ -33,6 +33,7 @@ struct fork {
     struct pool_acquire acquire; /* what is the same for all */
     struct backend_extras *extras;
     char *metadata; /* NULL: none */
+    uint64_t started_ns;
     uint64_t wait_ms;
     size_t waiting; /* branches without a result, and one more while they are begun */
     size_t count;
@@ -168,12 +169,10 @@ static void put_result(struct branch *b, const struct pool_fx *fx)
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    if (fx->u.reply.code == SP_OK) {
-        json_put_str(&o, "source", pool_source_name(fx->u.reply.source));
-        api_put_box(&o, b->fork->api, &b->fork->caller, &fx->snapshot);
-    } else {
+    if (fx->u.reply.code == SP_OK)
+        api_put_lease(&o, b->fork->api, &b->fork->caller, fx, b->fork->started_ns);
+    else
         api_put_failure(&o, fx);
-    }
     json_end(&o);
     json_out_finish(&o, &b->text);
 }
@@ -434,6 +433,7 @@ void api_fork(struct http_exchange *ex)
         return;
     }
     f->ex = ex;
+    f->started_ns = rt_now(engine_rt(api->engine));
     http_set_ctx(ex, f, on_gone);
     engine_capture_start(api->engine, &f->capture, source->id);
 }

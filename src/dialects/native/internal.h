@@ -51,6 +51,10 @@ bool api_find_request(const struct api *api, const char *request_id, uint64_t pr
                       char ret[POOL_ID_MAX + 1]);
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
 
+/* acquire.c: members of the answer to an acquire, into the object that is open. */
+void api_put_lease(struct json_out *o, struct api *api, const struct api_caller *caller,
+                   const struct pool_fx *fx, uint64_t started_ns);
+
 /* From the body of an acquire; NULL: absent. */
 struct api_members {
     const struct json *envs;   /* an object */
