@@ -218,6 +218,8 @@ static void on_listed(struct op *op)
         return;
     }
     e->backends[l->backend].trouble[0] = '\0';
+    if (e->backends[l->backend].want_snapshots)
+        snapshots_load(e, l->backend);
     l->total = l->list.count;
     list_push_back(&e->joins, &l->link);
     if (!is_joining)

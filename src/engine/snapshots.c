@@ -95,6 +95,7 @@ static void on_loaded(struct op *op)
     struct load_op *l = container_of(op, struct load_op, request.op);
     struct engine *e = l->engine;
 
+    e->backends[l->backend].want_snapshots = op->result != SP_OK; /* after the next clean listing */
     if (op->result != SP_OK)
         log_error("snapshot.list_failed", LF_STR("backend", e->backends[l->backend].ops->name),
                   LF_STR("reason", op->err.msg));
@@ -116,6 +117,7 @@ void snapshots_load(struct engine *e, unsigned backend)
 
     if (b->ops->snapshots == NULL || e->is_closing)
         return;
+    b->want_snapshots = false;
     l = xcalloc(1, sizeof(*l));
     l->engine = e;
     l->backend = backend;

@@ -87,6 +87,14 @@ static bool is_of_engine(const char *name)
     return false;
 }
 
+/* What it is where nobody has set it; one that is empty would count as set. */
+static const char *default_of(const char *name)
+{
+    return strcmp(name, "PATH") == 0
+               ? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+               : "";
+}
+
 /* Each variable is as in the image that the box was made from, or empty. */
 static void put_envs(struct call *c, const struct json *of_box, const struct json *of_image)
 {
@@ -102,8 +110,41 @@ static void put_envs(struct call *c, const struct json *of_box, const struct jso
             (before != NULL && strcmp(before, entry) == 0))
             continue;
         put_change(c, "ENV ", name,
-                   before != NULL && is_plain(before + len + 1) ? before + len + 1 : "");
+                   before != NULL && is_plain(before + len + 1) ? before + len + 1
+                                                                : default_of(name));
     }
+}
+
+static void put_words(struct call *c, const char *kind, const struct json *words)
+{
+    struct buf text;
+
+    buf_init(&text, RECORD_MAX);
+    if (json_len(words) > 0)
+        json_print(words, &text);
+    else
+        buf_puts(&text, "[]");
+    buf_puts(&c->path, "&changes=");
+    call_put(c, kind);
+    call_put(c, buf_str(&text));
+    buf_fini(&text);
+}
+
+/* What it runs, and as whom, is again what the image says that the box was made from; an engine that is told of no program
+ * keeps that of the box, and the create of the next one names its own. */
+static void put_start(struct call *c, const struct json *of_box, const struct json *of_image)
+{
+    const char *now = json_str(json_get(of_box, "User"));
+    const char *before = json_str(json_get(of_image, "User"));
+
+    put_words(c, "ENTRYPOINT ", json_get(of_image, "Entrypoint"));
+    put_words(c, "CMD ", json_get(of_image, "Cmd"));
+    before = before != NULL && !str_is_empty(before) ? before : "0";
+    if (now == NULL || strcmp(now, before) == 0 || !is_plain(before))
+        return;
+    buf_puts(&c->path, "&changes=");
+    call_put(c, "USER ");
+    call_put(c, before);
 }
 
 static void put_labels(struct call *c, const struct json *labels)
@@ -179,6 +220,8 @@ static void commit(struct capturing *c, const struct json *image)
                json_str(json_get(json_root(c->container), "Id")), name, name + strlen(name) + 1);
     put_envs(&c->call, json_get(config, "Env"), json_get(json_get(image, "Config"), "Env"));
     put_labels(&c->call, json_get(config, "Labels"));
+    if (image != NULL)
+        put_start(&c->call, config, json_get(image, "Config"));
     if (!put_record(&c->call, s) || buf_failed(&c->call.path)) {
         end(c, err_set(&err, SP_TOO_BIG, "the variables of the box are too many"), &err);
         return;
