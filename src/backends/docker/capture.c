@@ -196,7 +196,7 @@ static void on_committed(struct op *op)
     struct err err;
     int rc = docker_call_json(&c->call, &doc, &err);
 
-    FAULT_POINT("docker.after_commit");
+    FAULT_POINT("snapshot.committed");
     id = rc == SP_OK ? json_str(json_get(json_root(doc), "Id")) : NULL;
     if (rc == SP_OK && (id == NULL || !docker_image_digest(id, s->digest)))
         rc = err_set(&err, SP_PROTOCOL, "the engine named no image");

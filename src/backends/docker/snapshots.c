@@ -195,7 +195,7 @@ static void on_marked(struct op *op)
     struct err err;
     int rc = docker_call_result(&p->call, &err);
 
-    FAULT_POINT("docker.after_mark");
+    FAULT_POINT("snapshot.marked");
     if (rc == SP_OK)
         remove_tag(p, on_untagged);
     else
