@@ -105,8 +105,11 @@ static void on_loaded(struct op *op)
     }
     backend_snapshots_fini(&l->request);
     free(l);
+    e->snapshot_loads--;
     if (e->is_recovered)
         snapshots_sweep(e);
+    else
+        recovery_settle(e);
     engine_op_ended(e);
 }
 
@@ -121,6 +124,7 @@ void snapshots_load(struct engine *e, unsigned backend)
     l = xcalloc(1, sizeof(*l));
     l->engine = e;
     l->backend = backend;
+    e->snapshot_loads++;
     engine_op_begun(e);
     b->ops->snapshots(b->backend, &l->request, rt_after(rt_now(e->rt), LOAD_NS), on_loaded);
 }
