@@ -41,7 +41,7 @@ struct engine_backend {
     struct backend_events events;
     bool is_listing;
     bool want_relist;
-    bool want_snapshots; /* they could not be listed */
+    bool want_snapshots;                /* they could not be listed */
     struct rt_timer relist_timer;       /* a clean listing has left something open */
     uint64_t relist_ns;                 /* the pause before the next one; 0: none has */
     char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */
@@ -125,8 +125,8 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
-    unsigned snapshot_loads;   /* under way */
-    struct recovery *recovery; /* of reconcile.c, until it has ended */
+    unsigned snapshot_loads;     /* under way */
+    struct recovery *recovery;   /* of reconcile.c, until it has ended */
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-#define LOAD_NS (30 * NS_PER_S)
+#define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
 #define DROP_NS (60 * NS_PER_S)
 
