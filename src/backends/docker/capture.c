@@ -130,7 +130,7 @@ static void put_words(struct call *c, const char *kind, const struct json *words
     buf_fini(&text);
 }
 
-/* What it runs, and as whom, is again what the image says that the box was made from; an engine that is told of no program
+/* What it runs, and as whom, is again what the image says that the box was made from; an engine that gets no program
  * keeps that of the box, and the create of the next one names its own. */
 static void put_start(struct call *c, const struct json *of_box, const struct json *of_image)
 {
