@@ -46,6 +46,21 @@ export interface AcquireOptions {
   signal?: AbortSignal;
 }
 
+export interface ForkOptions {
+  /** One box for each; without it they have no thread. */
+  threads?: string[];
+  /** Default: that of the source. */
+  userId?: string;
+  waitS?: number;
+  ttlS?: number;
+  idleTimeoutS?: number;
+  envs?: Record<string, string>;
+  /** Default: that of the source. */
+  metadata?: Record<string, unknown>;
+  autoRenew?: boolean;
+  signal?: AbortSignal;
+}
+
 /** The files of a sandbox, kept. Memory and processes are not part of it. */
 export class Snapshot {
   private constructor();
@@ -237,6 +252,8 @@ export class Box {
   attach(job: Job | string, options?: AttachOptions): Promise<Terminal>;
   /** Keeps its files as they are now. It stands still for a moment and goes on. */
   snapshot(options?: { name?: string; metadata?: Record<string, unknown> }): Promise<Snapshot>;
+  /** New boxes with the files of this one; all or none. */
+  fork(count?: number | null, options?: ForkOptions): Promise<Box[]>;
   renew(ttlS?: number): Promise<Sandbox>;
   release(options?: { destroy?: boolean }): Promise<Sandbox>;
   destroy(options?: { quick?: boolean }): Promise<Sandbox>;

@@ -41,6 +41,7 @@ void snapshot_put(struct json_out *o, const struct snapshot *s)
     json_put_str(o, "digest", s->digest);
     json_put_str(o, "metadata", s->metadata);
     json_put_bool(o, "deleted", s->is_deleted);
+    json_put_bool(o, "temporary", s->is_temporary);
 }
 
 static bool take_u64(const struct json *obj, const char *key, uint64_t *ret)
@@ -53,8 +54,10 @@ static bool take_u64(const struct json *obj, const char *key, uint64_t *ret)
 bool snapshot_take(const struct json *obj, struct snapshot *ret)
 {
     const struct json *deleted = json_get(obj, "deleted");
+    const struct json *temporary = json_get(obj, "temporary");
 
     memset(ret, 0, sizeof(*ret));
+    ret->is_temporary = temporary != NULL && json_bool(temporary);
     ret->is_deleted = deleted != NULL && json_bool(deleted);
     return json_is_obj(obj) && json_take_hex64(obj, "id", &ret->id) &&
            json_take_str(obj, "name", ret->name, sizeof(ret->name)) &&

@@ -25,7 +25,8 @@ struct snapshot {
     uint64_t size;       /* bytes that it takes */
     char digest[SNAPSHOT_DIGEST_MAX + 1];
     char metadata[SNAPSHOT_METADATA_MAX + 1]; /* JSON text; "": none */
-    bool is_deleted; /* for its owner; it is kept while others are built on it */
+    bool is_deleted;   /* for its owner; it is kept while others are built on it */
+    bool is_temporary; /* shown to nobody; if it is still there at the next start, it is deleted */
 };
 
 struct backend_capture {

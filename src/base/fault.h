@@ -45,6 +45,8 @@
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \
     X(arg, "snapshot.dropping")     \
+    X(arg, "snapshot.committed")    \
+    X(arg, "snapshot.marked")       \
     X(arg, "docker.before_create")  \
     X(arg, "docker.after_create")   \
     X(arg, "docker.before_start")   \

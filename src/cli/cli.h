@@ -258,6 +258,7 @@ int cmd_profile(struct cli *c);
 int cmd_quote(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
+int cmd_fork(struct cli *c);
 int cmd_help(struct cli *c);
 
 #endif

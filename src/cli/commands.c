@@ -103,6 +103,15 @@ static const struct cli_option snapshot_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option fork_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    {"count", 'n', CLI_NUMBER, "N", "how many (default: 1, or one for each --thread)", NULL},
+    {"thread", 0, CLI_LIST, "THREAD", "the thread of a new sandbox; may be repeated", NULL},
+    {"wait", 'w', CLI_DURATION, "TIME", "wait this long (default: the daemon's)", NULL},
+    {"ttl", 0, CLI_DURATION, "TIME", "length of the leases (default: the profile's)", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option doctor_options[] = {
     {"config", 'c', CLI_TEXT, "FILE",
      "without a daemon: configuration to check (default: that of the service)", NULL},
@@ -239,6 +248,13 @@ const struct cli_command cli_commands[] = {
      "sandpool snapshot ls\n"
      "sandpool snapshot rm 0123456789abcdef\n",
      cmd_snapshot},
+    {"fork", "ID", 1, 1, "ID", "make sandboxes with the files of one",
+     "Prints the id of each. The sandbox stands still for a moment and goes on. Memory and processes\n"
+     "are not copied.",
+     fork_options,
+     "sandpool fork thread-1 -n 3\n"
+     "sandpool fork thread-1 --thread try-1 --thread try-2\n",
+     cmd_fork},
     {"release", "ID", 1, 1, "ID", "release a sandbox",
      "It is kept for its thread for a while (the profile's park_timeout_s), then destroyed.",
      release_options,

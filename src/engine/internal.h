@@ -41,6 +41,7 @@ struct engine_backend {
     struct backend_events events;
     bool is_listing;
     bool want_relist;
+    bool want_snapshots;                /* they could not be listed */
     struct rt_timer relist_timer;       /* a clean listing has left something open */
     uint64_t relist_ns;                 /* the pause before the next one; 0: none has */
     char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */
@@ -124,6 +125,8 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    unsigned snapshot_loads;     /* under way */
+    struct recovery *recovery;   /* of reconcile.c, until it has ended */
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */
@@ -261,6 +264,8 @@ void reconcile_backend(struct engine *e, unsigned backend);
 void reconcile_arm(struct engine *e);
 /* After a step: notifies those who wait for a listing, once no missing box is asked for any more. */
 void reconcile_settle(struct engine *e);
+/* Ends the recovery when nothing of it is under way. */
+void recovery_settle(struct engine *e);
 
 /* space.c */
 void space_look(struct engine *e);

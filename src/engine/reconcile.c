@@ -218,6 +218,8 @@ static void on_listed(struct op *op)
         return;
     }
     e->backends[l->backend].trouble[0] = '\0';
+    if (e->backends[l->backend].want_snapshots)
+        snapshots_load(e, l->backend);
     l->total = l->list.count;
     list_push_back(&e->joins, &l->link);
     if (!is_joining)
@@ -295,23 +297,42 @@ struct recovery {
     struct engine *engine;
     void (*on_ready)(void *ctx);
     void *ctx;
+    bool is_joined; /* the first round is over */
+    unsigned clean;
+    unsigned failed;
+    size_t seen;
 };
 
-static void on_first_round(void *ctx, unsigned clean, unsigned failed, size_t seen)
+/* Boxes and snapshots are known, as far as the backends have answered. */
+void recovery_settle(struct engine *e)
 {
-    struct recovery *r = ctx;
-    struct engine *e = r->engine;
+    struct recovery *r = e->recovery;
     struct pool_stats stats;
 
+    if (r == NULL || !r->is_joined || e->snapshot_loads > 0)
+        return;
+    e->recovery = NULL;
     pool_get_stats(e->pool, &stats);
     e->is_recovered = true;
     /* The listing was the largest thing this process will hold for long; give its memory back. */
     (void) malloc_trim(0);
-    log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", seen),
-             LF_U64("backends", clean), LF_U64("backends_failed", failed));
+    log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", r->seen),
+             LF_U64("backends", r->clean), LF_U64("backends_failed", r->failed));
+    snapshots_sweep(e);
     reconcile_arm(e);
     r->on_ready(r->ctx);
     free(r);
+}
+
+static void on_first_round(void *ctx, unsigned clean, unsigned failed, size_t seen)
+{
+    struct recovery *r = ctx;
+
+    r->is_joined = true;
+    r->clean = clean;
+    r->failed = failed;
+    r->seen = seen;
+    recovery_settle(r->engine);
 }
 
 void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
@@ -322,6 +343,7 @@ void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
     r->engine = e;
     r->on_ready = on_ready;
     r->ctx = ctx;
+    e->recovery = r;
     profiles_prepare(e);
     space_look(e);
     for (unsigned i = 0; i < e->backend_count; i++)

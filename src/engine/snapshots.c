@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "engine/internal.h"
 
-#define LOAD_NS (30 * NS_PER_S)
+#define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
 #define DROP_NS (60 * NS_PER_S)
 
@@ -49,7 +49,7 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
 }
 
 /* Listings do not come in the order of their making. */
-static void add(struct engine *e, const struct snapshot *info, unsigned backend)
+static void add(struct engine *e, const struct snapshot *info, unsigned backend, bool is_found)
 {
     struct engine_snapshot *s;
     struct list_node *before;
@@ -59,6 +59,7 @@ static void add(struct engine *e, const struct snapshot *info, unsigned backend)
     s = xcalloc(1, sizeof(*s));
     s->info = *info;
     s->backend = backend;
+    s->is_found = is_found;
     map_insert(&e->snapshots, &s->node, hash_u64(info->id));
     before = e->snapshot_list.head.prev;
     while (before != &e->snapshot_list.head &&
@@ -94,15 +95,21 @@ static void on_loaded(struct op *op)
     struct load_op *l = container_of(op, struct load_op, request.op);
     struct engine *e = l->engine;
 
+    e->backends[l->backend].want_snapshots = op->result != SP_OK; /* after the next clean listing */
     if (op->result != SP_OK)
         log_error("snapshot.list_failed", LF_STR("backend", e->backends[l->backend].ops->name),
                   LF_STR("reason", op->err.msg));
     for (size_t i = 0; op->result == SP_OK && i < l->request.count; i++) {
         if (strcmp(l->request.list[i].instance, e->instance) == 0)
-            add(e, &l->request.list[i], l->backend);
+            add(e, &l->request.list[i], l->backend, true);
     }
     backend_snapshots_fini(&l->request);
     free(l);
+    e->snapshot_loads--;
+    if (e->is_recovered)
+        snapshots_sweep(e);
+    else
+        recovery_settle(e);
     engine_op_ended(e);
 }
 
@@ -113,9 +120,11 @@ void snapshots_load(struct engine *e, unsigned backend)
 
     if (b->ops->snapshots == NULL || e->is_closing)
         return;
+    b->want_snapshots = false;
     l = xcalloc(1, sizeof(*l));
     l->engine = e;
     l->backend = backend;
+    e->snapshot_loads++;
     engine_op_begun(e);
     b->ops->snapshots(b->backend, &l->request, rt_after(rt_now(e->rt), LOAD_NS), on_loaded);
 }
@@ -139,7 +148,7 @@ static void on_captured(struct op *op)
     touch(e, c->box, -1);
     str_copy_cut(reason, sizeof(reason), op->err.msg);
     if (op->result == SP_OK) {
-        add(e, &c->request.snapshot, c->backend);
+        add(e, &c->request.snapshot, c->backend, false);
         log_info("snapshot.made", LF_HEX("snapshot", c->request.snapshot.id),
                  LF_HEX("box", c->box.v), LF_U64("bytes", c->request.snapshot.size),
                  LF_U64("frozen_ms", c->request.frozen_ns / NS_PER_MS));
@@ -258,4 +267,22 @@ void engine_snapshot_drop(struct engine *e, struct engine_snapshot *s,
     d->ctx = ctx;
     engine_op_begun(e);
     b->ops->drop(b, &d->request, rt_after(rt_now(e->rt), DROP_NS), on_dropped);
+}
+
+static void on_swept(void *ctx, int code, const char *reason)
+{
+    (void) ctx;
+    if (code != SP_OK)
+        log_warn("snapshot.not_swept", LF_STR("reason", reason));
+}
+
+void snapshots_sweep(struct engine *e)
+{
+    for (struct list_node *n = list_first(&e->snapshot_list); n != NULL && !e->is_closing;
+         n = list_next(&e->snapshot_list, n)) {
+        struct engine_snapshot *s = container_of(n, struct engine_snapshot, link);
+
+        if (s->info.is_temporary && s->is_found && !s->is_leaving)
+            engine_snapshot_drop(e, s, on_swept, NULL);
+    }
 }

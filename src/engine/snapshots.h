@@ -11,6 +11,7 @@ struct engine_snapshot {
     struct list_node link; /* the oldest first */
     struct snapshot info;
     unsigned backend;
+    bool is_found;   /* of an earlier life */
     bool is_leaving; /* it is being deleted: no box is made from it any more */
 };
 
@@ -44,6 +45,8 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
 
 /* The engine's own: asks a backend for those it has; the end. */
 void snapshots_load(struct engine *e, unsigned backend);
+/* Deletes temporary ones of an earlier life, once it is known which boxes run. */
+void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);
 
 #endif

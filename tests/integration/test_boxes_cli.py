@@ -213,6 +213,19 @@ class CommandLine(BoxCase):
 
     # --- many ---
 
+    def test_forks(self):
+        self.sandpool("exec", self.thread, "--", "sh", "-c", "echo here > f")
+        made = self.sandpool("fork", self.thread, "-n", "2").stdout.decode().split()
+        self.assertEqual(len(made), 2)
+        for name in made:
+            self.assertEqual(self.sandpool("exec", name, "--", "cat", "f").stdout, b"here\n")
+            self.sandpool("destroy", name)
+        told = self.sandpool("fork", self.thread, "--thread", "fork-1", "--thread", self.thread, expect=1)
+        self.assertEqual(len(told.stdout.split()), 1)
+        self.assertIn(b"the thread has a box already", told.stderr)
+        self.sandpool("destroy", "fork-1")
+        self.sandpool("fork", "nobody", expect=4)
+
     def test_snapshots(self):
         self.sandpool("exec", self.thread, "--", "sh", "-c", "echo kept > f")
         name = self.sandpool("snapshot", "create", self.thread, "--name", "first").stdout.decode().strip()

@@ -131,7 +131,7 @@ class Refusals(TestCase):
             self.assertCode(answer, 422, "invalid_field")
             self.assertIn(field, answer.json["error"]["message"])
         self.assertCode(client.post("/v1/acquire", [1]), 400, "bad_request")
-        self.assertCode(client.acquire("t", snapshot_id="s"), 501, "unsupported")
+        self.assertCode(client.acquire("t", snapshot_id="s"), 404, "not_found")
         self.assertCode(client.get("/v1/nothing"), 404, "no_route")
         self.assertCode(client.call("PUT", "/v1/acquire"), 405, "method_not_allowed")
         self.assertCode(client.get("/v1/sandboxes/deadbeef"), 404, "not_found")

@@ -7,6 +7,8 @@ const { Job } = require('./job');
 const { Ports } = require('./ports');
 const { Renewal } = require('./renewal');
 const { Run, commandBody } = require('./run');
+const { ProtocolError, fromAnswer } = require('./errors');
+const { Sandbox } = require('./sandbox');
 const { Snapshot } = require('./snapshot');
 
 const SNAPSHOT_MS = 600000; // a large disk is copied
@@ -85,6 +87,35 @@ class Box {
   async snapshot(options = {}) {
     const json = { name: options.name, metadata: options.metadata };
     return new Snapshot(await this.json('POST', 'snapshots', { json, timeoutMs: SNAPSHOT_MS }));
+  }
+
+  /**
+   * New boxes with the files of this one: `count` of them, or one for each of `threads`. All or none: when one cannot be
+   * made, the others are destroyed and its error is thrown.
+   * @param {number | null} [count]
+   * @param {any} [options]
+   */
+  async fork(count, options = {}) {
+    const { waitS, ttlS, autoRenew = true } = options;
+    const json = {
+      count: count ?? undefined,
+      threads: options.threads,
+      user_id: options.userId,
+      wait_ms: waitS === undefined ? undefined : Math.round(waitS * 1000),
+      ttl_s: ttlS,
+      idle_timeout_s: options.idleTimeoutS,
+      envs: options.envs,
+      metadata: options.metadata,
+    };
+    const timeoutMs = SNAPSHOT_MS + (waitS ?? 0) * 1000;
+    const { sandboxes } = await this.json('POST', 'fork', { json, timeoutMs, signal: options.signal });
+    if (!Array.isArray(sandboxes)) throw new ProtocolError('protocol', 'the answer to a fork must have a list');
+    const failed = sandboxes.find((one) => one?.error);
+    const made = sandboxes.filter((one) => !one?.error)
+      .map((one) => new Box(this.client, new Sandbox(one), { ttlS, autoRenew: autoRenew && !failed }));
+    if (!failed) return made;
+    await Promise.allSettled(made.map((box) => box.destroy({ quick: true })));
+    throw fromAnswer(200, JSON.stringify(failed));
   }
 
   // --- commands ---

@@ -157,6 +157,27 @@ class AsyncBox:
         """Keeps its files as they are now. It stands still for a moment and goes on."""
         return await self._link.call(calls.take_snapshot(self.sandbox.box_id, name, metadata))
 
+    async def fork(self, count: Optional[int] = None, *, threads: Optional[Sequence[str]] = None,
+                   user_id: Optional[str] = None, wait_s: Optional[float] = None,
+                   ttl_s: Optional[int] = None, idle_timeout_s: Optional[int] = None,
+                   envs: Optional[Mapping[str, str]] = None,
+                   metadata: Optional[Mapping[str, Any]] = None,
+                   auto_renew: bool = True) -> "List[AsyncBox]":
+        """`count` new boxes with the files of this one, or one for each of `threads`. All or none:
+        when one cannot be made, the others are destroyed and its error is raised."""
+        results = await self._link.call(calls.fork(
+            self.sandbox.box_id, count, threads, user_id=user_id, wait_s=wait_s, ttl_s=ttl_s,
+            idle_timeout_s=idle_timeout_s, envs=envs, metadata=metadata))
+        failed = [one for one in results if isinstance(one, SandpoolError)]
+        made = [AsyncBox(self._link, self._renewer, one, ttl_s=ttl_s,
+                         auto_renew=auto_renew and not failed)
+                for one in results if isinstance(one, Sandbox)]
+        if not failed:
+            return made
+        for box in made:
+            await box.destroy()
+        raise failed[0]
+
     # --- commands ---
 
     async def run(self, command: Command, *, cwd: Optional[str] = None,

@@ -7,7 +7,7 @@ from typing import (
     Any, Callable, Generic, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union)
 from urllib.parse import quote, urlencode
 
-from .errors import ProtocolError
+from .errors import ProtocolError, SandpoolError, from_answer
 from .results import FileInfo, JobView, Listing, PortInfo
 from .types import JSON, Mount, Sandbox, Snapshot
 
@@ -90,6 +90,26 @@ def take_snapshot(box_id: str, name: Optional[str],
                   metadata: Optional[Mapping[str, Any]]) -> Call[Snapshot]:
     return Call("POST", box_path(box_id, "snapshots"), Snapshot.from_json,
                 {"name": name, "metadata": metadata}, SNAPSHOT_S, is_safe=False)
+
+
+def fork(box_id: str, count: Optional[int], threads: Optional[Sequence[str]], *,
+         user_id: Optional[str], wait_s: Optional[float], ttl_s: Optional[int],
+         idle_timeout_s: Optional[int], envs: Optional[Mapping[str, str]],
+         metadata: Optional[Mapping[str, Any]]) -> Call[List[Union[Sandbox, SandpoolError]]]:
+    body = {
+        "count": count, "threads": None if threads is None else list(threads), "user_id": user_id,
+        "wait_ms": None if wait_s is None else int(wait_s * 1000), "ttl_s": ttl_s,
+        "idle_timeout_s": idle_timeout_s, "envs": envs, "metadata": metadata,
+    }
+
+    def one(entry: Any) -> Union[Sandbox, SandpoolError]:
+        is_error = isinstance(entry, dict) and "error" in entry
+        return from_answer(200, entry) if is_error else Sandbox.from_json(entry)
+
+    def decode(answer: Any) -> List[Union[Sandbox, SandpoolError]]:
+        return [one(entry) for entry in _list(answer, "sandboxes")]
+    return Call("POST", box_path(box_id, "fork"), decode, body,
+                SNAPSHOT_S + (wait_s or 0.0), is_safe=False)
 
 
 def snapshots(after: Optional[str]) -> Call[Tuple[List[Snapshot], Optional[str]]]:

@@ -327,6 +327,17 @@ class Box:
         """Keeps its files as they are now. It stands still for a moment and goes on."""
         return drive(self._box.snapshot(name, metadata=metadata))
 
+    def fork(self, count: Optional[int] = None, *, threads: Optional[Sequence[str]] = None,
+             user_id: Optional[str] = None, wait_s: Optional[float] = None,
+             ttl_s: Optional[int] = None, idle_timeout_s: Optional[int] = None,
+             envs: Optional[Mapping[str, str]] = None,
+             metadata: Optional[Mapping[str, Any]] = None, auto_renew: bool = True) -> "List[Box]":
+        """`count` new boxes with the files of this one, or one for each of `threads`. All or none:
+        when one cannot be made, the others are destroyed and its error is raised."""
+        return [Box(inner) for inner in drive(self._box.fork(
+            count, threads=threads, user_id=user_id, wait_s=wait_s, ttl_s=ttl_s,
+            idle_timeout_s=idle_timeout_s, envs=envs, metadata=metadata, auto_renew=auto_renew))]
+
     def run(self, command: Command, *, cwd: Optional[str] = None,
             env: Optional[Mapping[str, str]] = None, user: Optional[str] = None,
             stdin: Union[str, bytes, None] = None, timeout_s: Optional[float] = TIMEOUT_S,

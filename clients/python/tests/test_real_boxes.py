@@ -293,6 +293,28 @@ class Snapshots(RealCase):
             self.client.restore("0" * 16)
         asyncio.run(self.same_for_asyncio(snapshot))
 
+    def test_forks(self):
+        with self.box("source") as box:
+            box.files.write("a.txt", "here")
+            copies = box.fork(2)
+            self.assertEqual([copy.files.read_text("a.txt") for copy in copies], ["here"] * 2)
+            for copy in copies:
+                copy.destroy()
+            with self.assertRaises(sandpool.SandpoolError) as caught:
+                box.fork(threads=["fresh", "source"])
+            self.assertEqual(caught.exception.code, "spec_conflict")
+            self.assertEqual(list(self.client.list(thread_id="fresh", state="leased")), [])
+        asyncio.run(self.forks_for_asyncio())
+
+    async def forks_for_asyncio(self):
+        async with sandpool.AsyncClient(str(self.server.socket)) as client:
+            async with await client.acquire("source") as box:
+                copy, = await box.fork(threads=["named"], envs={"A": "b"})
+                async with copy:
+                    self.assertEqual((await copy.run("cat a.txt; echo $A")).stdout, "hereb\n")
+                    self.assertEqual(copy.sandbox.thread_id, "named")
+                await copy.destroy()
+
     async def same_for_asyncio(self, snapshot):
         async with sandpool.AsyncClient(str(self.server.socket)) as client:
             self.assertEqual([s async for s in client.snapshots()], [snapshot])

@@ -350,6 +350,8 @@ static void put_labels(struct json_out *j, const struct docker_plan *p)
     docker_put_labels(j, p->labels);
     json_put_str(j, LABEL("prefix"), p->profile->docker.container_prefix);
     json_put_str(j, LABEL("token"), p->token);
+    if (p->extras != NULL && p->extras->snapshot != NULL)
+        json_put_str(j, LABEL("made_from"), p->extras->snapshot);
     if (p->relay_dir != NULL)
         (void) snprintf(text, sizeof(text), "http://127.0.0.1:%u", p->relay_port);
     else /* the engine chooses the port when it starts the container */
@@ -369,7 +371,7 @@ void docker_put_body(const struct docker_plan *p, struct buf *out)
 
     json_out_init(&j);
     json_begin_obj(&j, NULL);
-    json_put_str(&j, "Image", p->profile->image);
+    json_put_str(&j, "Image", p->image);
     str_hex64(hex, p->labels->box_id);
     if (p->profile->network != CONFIG_NETWORK_HOST)
         json_put_str(&j, "Hostname", hex);

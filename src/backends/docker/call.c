@@ -9,8 +9,8 @@
 #include "base/str.h"
 
 enum {
-    PATH_MAX_LEN = 8192,
-    VERSION_MINOR_MAX = 47, /* what is used here has not changed up to this one */
+    PATH_MAX_LEN = 256 * 1024, /* what is emptied in an image, and its record */
+    VERSION_MINOR_MAX = 47,    /* what is used here has not changed up to this one */
     HELLO_MAX = 256 * 1024,
 };
 

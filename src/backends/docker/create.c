@@ -48,6 +48,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                .token = r->token,
                                .work_dir = image->work_dir,
                                .image_user = image->user,
+                               .image = m->image_name,
                                .is_podman = d->is_podman};
     bool is_local = !str_is_empty(d->socket);
     int rc = SP_OK;
@@ -168,9 +169,18 @@ static void on_patience(struct rt_timer *timer)
 static void want_image(struct making *m, uint64_t deadline_ns)
 {
     struct rt *rt = &m->docker->loop->rt;
+    const struct backend_extras *x = m->request->extras;
+    char name[DOCKER_SNAPSHOT_NAME_MAX];
     struct docker_source source;
+    uint64_t snapshot;
 
     docker_source_of(m->request->profile, &source);
+    if (x != NULL && x->snapshot != NULL && str_parse_hex64(x->snapshot, &snapshot)) {
+        docker_snapshot_name(snapshot, name);
+        str_copy_cut(source.image, sizeof(source.image), name);
+        source.pull = CONFIG_PULL_NEVER;
+    }
+    str_copy_cut(m->image_name, sizeof(m->image_name), source.image);
     m->step = MAKING_AT_IMAGE;
     m->waiter.resume = on_image;
     m->pull = docker_image_get(m->docker, &source, &m->waiter);

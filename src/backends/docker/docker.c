@@ -100,7 +100,10 @@ static unsigned late_of(const struct config_profile *p)
     .can_bind = true, \
     .put_key = docker_put_key, \
     .late_of = late_of, \
-    .at_create = BACKEND_LATE_ALL, \
+    .at_create = BACKEND_LATE_ALL | BACKEND_SNAPSHOT, \
+    .capture = docker_capture, \
+    .snapshots = docker_list_snapshots, \
+    .drop = docker_drop, \
     .open = docker_open, \
     .close = docker_close, \
     .prepare = docker_prepare, \

@@ -13,7 +13,8 @@
  *   bind.c    whose a box is                       update.c  late binding
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
  *   foreign.c containers of other programs         group.c   where relays belong
- *   found.c   a container as the engine shows it       hoard.c   memory of the kernel that boxes hold */
+ *   found.c   a container as the engine shows it   capture.c a snapshot is made
+ *   hoard.c   memory of the kernel that boxes hold  snapshots.c which there are; deleted ones */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -23,6 +24,7 @@
 #include "backend/call.h"
 #include "backend/gate.h"
 #include "backend/kernel_watch.h"
+#include "backend/snapshot.h"
 #include "backends/docker/docker.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -145,6 +147,25 @@ void docker_image_leave(struct docker_pull *p, struct waiter *w);
 /* "image 'a' is still being pulled (3 of 10 MB)". */
 void docker_image_describe(const struct docker_pull *p, struct err *err);
 void docker_images_cancel(struct docker *d);
+
+/* --- snapshots (snapshots.c, capture.c) --- */
+
+enum { DOCKER_SNAPSHOT_NAME_MAX = 48 };
+
+/* Of its image. */
+void docker_snapshot_name(uint64_t id, char ret[DOCKER_SNAPSHOT_NAME_MAX]);
+/* "sha256:..." from what an engine calls an image; false: it is no id. */
+MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX + 1]);
+/* Nobody waits. */
+void docker_snapshot_remove(struct docker *d, uint64_t id);
+/* After a listing: removes images of deleted snapshots that nothing needs any more. */
+void docker_snapshots_collect(struct docker *d);
+void docker_capture(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
+                    void (*on_done)(struct op *));
+void docker_list_snapshots(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
+                           void (*on_done)(struct op *));
+void docker_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
+                 void (*on_done)(struct op *));
 
 /* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
 MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,
@@ -319,6 +340,8 @@ struct docker {
         uint64_t at_ns;
     } fetched[DOCKER_FETCHED_MAX]; /* with `pull: always` */
     unsigned fetched_next;
+    bool has_old_snapshots; /* see docker_snapshots_collect() */
+    bool is_collecting;
     struct list adoptions; /* of foreign.c */
     struct list bindings;  /* in order */
     uint64_t bound_count;  /* orders the owners of one box */
@@ -366,6 +389,7 @@ struct docker_plan {
     const char *relay_dir; /* NULL: the port is published */
     unsigned relay_port;
     const char *agent; /* file to mount; NULL: it is uploaded */
+    const char *image;
     bool is_podman;
 };
 

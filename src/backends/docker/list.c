@@ -386,6 +386,8 @@ static void on_listed(struct op *op)
         if (b != NULL && b->entry.state == BOX_RUNNING && strcmp(b->container, box->ref) == 0)
             take(l, box, l->list.found[i].is_paused);
     }
+    if (op->result == SP_OK && !l->is_discover)
+        docker_snapshots_collect(d);
     closing_finish(&d->closing, l->op, op->result, &op->err);
     docker_list_fini(&l->list);
     free(l);

@@ -53,6 +53,7 @@ struct making {
     bool may_exist;  /* the engine may know it */
     bool has_extras; /* it is made with extras of its caller */
     char name[DOCKER_NAME_MAX + 1];
+    char image_name[CONFIG_PATH_MAX + 1];
 };
 
 /* Answers the caller, if there still is one. */

@@ -188,32 +188,28 @@ static int set_metadata(const struct request_body *b, struct acquire *a, struct 
     return SP_OK;
 }
 
+void api_put_lease(struct json_out *o, struct api *api, const struct api_caller *caller,
+                   const struct pool_fx *fx, uint64_t started_ns)
+{
+    const struct rt *rt = engine_rt(api->engine);
+
+    json_put_str(o, "source", pool_source_name(fx->u.reply.source));
+    api_put_box(o, api, caller, &fx->snapshot);
+    json_begin_obj(o, "timings_ms");
+    json_put_num(o, "queued", (double) (fx->u.reply.queued_ns / NS_PER_US) / 1000);
+    json_put_num(o, "total", (double) ((rt_now(rt) - started_ns) / NS_PER_US) / 1000);
+    json_end(o);
+}
+
 static void reply_lease(struct acquire *a, const struct pool_fx *fx)
 {
-    const struct rt *rt = engine_rt(a->api->engine);
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_str(&o, "source", pool_source_name(fx->u.reply.source));
-    api_put_box(&o, a->api, &a->caller, &fx->snapshot);
-    json_begin_obj(&o, "timings_ms");
-    json_put_num(&o, "queued", (double) (fx->u.reply.queued_ns / NS_PER_US) / 1000);
-    json_put_num(&o, "total", (double) ((rt_now(rt) - a->started_ns) / NS_PER_US) / 1000);
-    json_end(&o);
+    api_put_lease(&o, a->api, &a->caller, fx, a->started_ns);
     json_end(&o);
     http_reply_json(a->delivery.ex, 200, &o);
-}
-
-static void reply_failure(struct acquire *a, const struct pool_fx *fx)
-{
-    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
-
-    /* There was a box; the message of the backend says what could not be applied to it. */
-    if (was_served && fx->u.reply.code != SP_SANDBOX_LOST && !str_is_empty(fx->reason))
-        http_reply_error(a->delivery.ex, fx->u.reply.code, fx->reason, 0);
-    else
-        api_reply_failure(a->delivery.ex, fx);
 }
 
 static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
@@ -222,7 +218,7 @@ static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 
     front_answer(d);
     if (fx->u.reply.code != SP_OK)
-        reply_failure(a, fx);
+        api_reply_failure(a->delivery.ex, fx);
     else
         reply_lease(a, fx);
 }

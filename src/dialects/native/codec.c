@@ -129,30 +129,56 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
         json_put_raw(o, "metadata", metadata);
 }
 
-void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
+enum { MESSAGE_MAX = POOL_REASON_MAX + 160 };
+
+static void explain(const struct pool_fx *fx, char message[MESSAGE_MAX])
 {
     int code = fx->u.reply.code;
     const char *text = sp_error_info(code)->text;
-    char message[POOL_REASON_MAX + 160];
+    bool was_served = fx->u.reply.source != POOL_SRC_NONE;
 
     if (code == SP_SANDBOX_LOST)
-        (void) snprintf(message, sizeof(message),
+        (void) snprintf(message, MESSAGE_MAX,
                         "the sandbox is gone: %s%s; acquire again to get a new one",
                         pool_end_name(fx->u.reply.lost),
                         fx->u.reply.lost == POOL_END_KERNEL_MEMORY
                             ? " (it held more file locks or open directories than a box may)"
                             : "");
+    else if (was_served && !str_is_empty(fx->reason))
+        /* There was a box; the message of the backend says what could not be applied to it. */
+        str_copy_cut(message, MESSAGE_MAX, fx->reason);
     else if (code == SP_FORBIDDEN) /* the pool refuses for one reason only */
-        str_copy_cut(message, sizeof(message),
+        str_copy_cut(message, MESSAGE_MAX,
                      "the sandbox of this thread belongs to another caller (another uid or token): "
                      "choose another thread_id or user_id");
     else if (strncmp(fx->reason, text, strlen(text)) == 0) /* the box's own message says more */
-        str_copy_cut(message, sizeof(message), fx->reason);
+        str_copy_cut(message, MESSAGE_MAX, fx->reason);
     else if (!str_is_empty(fx->reason))
-        (void) snprintf(message, sizeof(message), "%s: %s", text, fx->reason);
+        (void) snprintf(message, MESSAGE_MAX, "%s: %s", text, fx->reason);
     else
-        str_copy_cut(message, sizeof(message), text);
-    http_reply_error(ex, code, message, fx->u.reply.retry_after_ns / NS_PER_MS);
+        str_copy_cut(message, MESSAGE_MAX, text);
+}
+
+void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
+{
+    char message[MESSAGE_MAX];
+
+    explain(fx, message);
+    http_reply_error(ex, fx->u.reply.code, message, fx->u.reply.retry_after_ns / NS_PER_MS);
+}
+
+void api_put_failure(struct json_out *o, const struct pool_fx *fx)
+{
+    uint64_t retry_after_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
+    char message[MESSAGE_MAX];
+
+    explain(fx, message);
+    json_begin_obj(o, "error");
+    json_put_str(o, "code", sp_error_info(fx->u.reply.code)->name);
+    json_put_str(o, "message", message);
+    if (retry_after_ms > 0)
+        json_put_u64(o, "retry_after_ms", retry_after_ms);
+    json_end(o);
 }
 
 /* "user/thread", or "thread" of the user `default`. */

@@ -40,6 +40,8 @@ const char *api_state_name(enum pool_state state);
 void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns);
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
+/* The same as member "error" of the object that is open. */
+void api_put_failure(struct json_out *o, const struct pool_fx *fx);
 /* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for
  * the id computed from them. Answers and returns false if it is not valid. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
@@ -48,6 +50,10 @@ bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *
 bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
                       char ret[POOL_ID_MAX + 1]);
 void api_sandbox_id(const char *user, const char *thread, char ret[POOL_ID_MAX + 1]);
+
+/* acquire.c: members of the answer to an acquire, into the object that is open. */
+void api_put_lease(struct json_out *o, struct api *api, const struct api_caller *caller,
+                   const struct pool_fx *fx, uint64_t started_ns);
 
 /* From the body of an acquire; NULL: absent. */
 struct api_members {
@@ -99,6 +105,7 @@ const struct pool_box *api_find_leased(struct http_exchange *ex, const struct ap
 /* snapshots.c: the id of a snapshot that this caller may use, from its text. */
 MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
                                  const struct engine_snapshot **ret, struct err *err);
+void api_fork(struct http_exchange *ex);
 void api_snapshot_create(struct http_exchange *ex);
 void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);

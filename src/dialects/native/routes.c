@@ -43,6 +43,7 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_GET, SANDBOX "ports/{port}/*", api_call_port, HTTP_STREAM | HTTP_ANY, 0,
      "a server in a sandbox"},
     {HTTP_METHOD_POST, SANDBOX "snapshots", api_snapshot_create, 0, 0, "make a snapshot"},
+    {HTTP_METHOD_POST, SANDBOX "fork", api_fork, 0, 0, "make sandboxes with the files of one"},
     {HTTP_METHOD_GET, "/v1/snapshots", api_snapshot_list, 0, 0, "list snapshots"},
     {HTTP_METHOD_GET, "/v1/snapshots/{snapshot}", api_snapshot_get, 0, 0, "one snapshot"},
     {HTTP_METHOD_DELETE, "/v1/snapshots/{snapshot}", api_snapshot_delete, 0, 0,

@@ -38,7 +38,8 @@ static void put_snapshot(struct json_out *o, const char *key, const struct snaps
 
 static bool may_see(const struct api_caller *caller, const struct engine_snapshot *s)
 {
-    return !s->is_leaving && (caller->is_operator || s->info.principal == caller->principal);
+    return !s->is_leaving && !s->info.is_temporary &&
+           (caller->is_operator || s->info.principal == caller->principal);
 }
 
 int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,

@@ -16,7 +16,7 @@ _sandpool() {
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot release renew get ls destroy pool profile quote events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --help --version' ;;
     exec) words=' --env --cwd --user --interactive --tty --timeout --detach --socket --json --help --version'
@@ -33,6 +33,8 @@ _sandpool() {
     port-forward) words=' --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     snapshot) words='create ls rm --user --name --socket --json --timeout --help --version' ;;
+    fork) words=' --user --count --thread --wait --ttl --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     renew) words=' --user --generation --ttl --socket --json --timeout --help --version'
@@ -55,7 +57,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --timeout --help --version' ;;
     version) words=' --socket --json --timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot release renew get ls destroy pool profile quote events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote events backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

@@ -35,6 +35,7 @@ static void make(struct body *b, const char *rest)
     b->plan.profile = &b->config->profiles[0];
     b->plan.labels = &b->labels;
     b->plan.token = "secret";
+    b->plan.image = b->plan.profile->image;
     b->plan.work_dir = "";
     if (b->plan.image_user == NULL)
         b->plan.image_user = "";

@@ -120,3 +120,14 @@ test('a snapshot, and a box that is made from it', async (t) => {
   assert.equal(await copy.files.readText('a.txt'), 'before');
   await assert.rejects(pool.restore('0'.repeat(16)), sandpool.NotFound);
 });
+
+test('forks', async (t) => {
+  const box = await boxOf(t);
+  await box.files.write('a.txt', 'here');
+  const copies = await box.fork(2);
+  t.after(() => Promise.allSettled(copies.map((copy) => copy.destroy({ quick: true }))));
+  assert.deepEqual(await Promise.all(copies.map((copy) => copy.files.readText('a.txt'))), ['here', 'here']);
+  assert.deepEqual(copies.map((copy) => copy.sandbox.source), ['restored', 'restored']);
+  const thread = box.sandbox.threadId;
+  await assert.rejects(box.fork(null, { threads: [`fresh-${process.pid}`, thread] }), { code: 'spec_conflict' });
+});
