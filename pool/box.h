@@ -32,6 +32,7 @@ struct slot {
     struct list waiters;    /* requests that wait for this box */
     uint64_t wait_write;    /* the commit that its state waits for; 0: none */
     uint64_t last_write;
+    uint64_t pause_write;       /* the box is frozen when this is committed; 0: none */
     unsigned open_writes;       /* not answered yet */
     uint64_t flush_write;       /* of those that count for POOL_FLUSH_MAX; 0: none */
     uint64_t retry_ns;          /* DESTROYING: next try */

@@ -37,6 +37,8 @@ static void change_lease(struct pool *p, const struct pool_event *ev)
 {
     if (ev->kind == POOL_EV_ACTIVITY)
         lease_activity(p, ev);
+    else if (ev->kind == POOL_EV_RESUMED)
+        pause_ended(p, ev);
     else
         lease_undelivered(p, ev);
 }
@@ -62,6 +64,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_RELEASE:
     case POOL_EV_RENEW:
     case POOL_EV_DESTROY:
+    case POOL_EV_PAUSE:
         release_step(p, ev);
         break;
     case POOL_EV_ABANDON:
@@ -69,6 +72,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         break;
     case POOL_EV_UNDELIVERED:
     case POOL_EV_ACTIVITY:
+    case POOL_EV_RESUMED:
         change_lease(p, ev);
         break;
     case POOL_EV_CREATED:

@@ -70,6 +70,9 @@ enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT 
 /* How callers of the provisioner reach their boxes. */
 enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
+/* What a parked box does. */
+enum config_park { CONFIG_PARK_RUN, CONFIG_PARK_FREEZE, CONFIG_PARK_COUNT };
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char backend[CONFIG_NAME_MAX + 1];
@@ -105,6 +108,7 @@ struct config_profile {
     uint64_t ttl_s;          /* 0: never */
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
+    enum config_park park;
     uint64_t max_age_s;      /* 0: never */
     uint64_t check_after_s;
     bool discover;

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/pauses.h"
 #include "engine/snapshots.h"
 
 static void on_wake_timer(struct rt_timer *timer);
@@ -111,6 +112,8 @@ void engine_call_abandon(struct engine *e, struct engine_call *call)
 
     if (call->update != NULL)
         update_abandon(call);
+    if (call->held != NULL)
+        pauses_abandon(call);
     if (!call->node.is_linked)
         return;
     call_unlink(e, call);
@@ -131,17 +134,8 @@ void engine_refuse_waiting(struct engine *e)
     }
 }
 
-static void reply(struct engine *e, const struct pool_fx *fx)
+void engine_reply(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
 {
-    struct engine_call *call = call_find(e, fx->req);
-    struct pool_fx explained;
-
-    if (call == NULL)
-        return; /* abandoned in the same step */
-    if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
-        fx = &explained;
-    call_unlink(e, call);
-    call->epoch = fx->snapshot.epoch;
     if (call->extras != NULL && fx->u.reply.code == SP_OK) {
         update_begin(e, call, fx);
         return;
@@ -153,11 +147,28 @@ static void reply(struct engine *e, const struct pool_fx *fx)
     FAULT_POINT("engine.after_reply");
 }
 
+static void reply(struct engine *e, const struct pool_fx *fx)
+{
+    struct engine_call *call = call_find(e, fx->req);
+    struct pool_fx explained;
+
+    if (call == NULL)
+        return; /* abandoned in the same step */
+    if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
+        fx = &explained;
+    call_unlink(e, call);
+    call->epoch = fx->snapshot.epoch;
+    if (fx->u.reply.code == SP_OK && fx->u.reply.source != POOL_SRC_NONE && fx->snapshot.is_paused)
+        pauses_hold_reply(e, call, fx);
+    else
+        engine_reply(e, call, fx);
+}
+
 static bool asks_backend(enum pool_fx_kind kind)
 {
     return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
            kind == POOL_FX_ASK_USE || kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY ||
-           kind == POOL_FX_BIND;
+           kind == POOL_FX_BIND || kind == POOL_FX_FREEZE;
 }
 
 static void perform(struct engine *e, const struct pool_fx *fx)
@@ -184,10 +195,14 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         fx_discover(e, fx);
         break;
     case POOL_FX_DESTROY:
-        fx_destroy(e, fx);
+        if (!pauses_hold_destroy(e, fx))
+            fx_destroy(e, fx);
         break;
     case POOL_FX_BIND:
         fx_bind(e, fx);
+        break;
+    case POOL_FX_FREEZE:
+        fx_freeze(e, fx);
         break;
     case POOL_FX_REPLY:
         reply(e, fx);
@@ -296,6 +311,8 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->pending, config->pool.max_waiters);
     map_init(&e->notes, config->pool.max_boxes);
     map_init(&e->updates, 64);
+    map_init(&e->pauses, 64);
+    list_init(&e->captures);
     journal_init(&e->journal);
     r = open_store(e, err);
     if (r == SP_OK)
@@ -335,6 +352,7 @@ void engine_free(struct engine *e)
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);
+    map_fini(&e->pauses);
     map_fini(&e->binds);
     journal_fini(&e->journal);
     config_ref_put(e->config);

@@ -17,6 +17,7 @@ struct engine_snapshot {
 /* One snapshot of a leased box. The caller owns it until on_done(), which comes once, never from inside. */
 struct engine_capture {
     struct backend_capture request; /* the caller fills name and metadata of request.snapshot */
+    struct list_node link;
     struct engine *engine;
     struct box_id box;
     unsigned backend;
@@ -45,5 +46,7 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
 /* The engine's own: asks a backend for those it has; the end. */
 void snapshots_load(struct engine *e, unsigned backend);
 void snapshots_fini(struct engine *e);
+/* One of this box is being made. */
+bool snapshots_is_captured(const struct engine *e, struct box_id box);
 
 #endif

@@ -104,7 +104,7 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
     ev.u.on.principal = clients_principal(c);
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
-    ev.u.on.want_destroy = rand_below(&w->rand, 3) == 0;
+    ev.u.on.want_destroy = kind != POOL_EV_PAUSE && rand_below(&w->rand, 3) == 0;
     ev.u.on.is_quick = rand_below(&w->rand, 2) == 0;
     if (kind != POOL_EV_DESTROY && !ev.u.on.want_destroy)
         r->due_ns = w->now_ns + WORLD_HANG_NS + WORLD_GRACE_NS;
@@ -147,6 +147,8 @@ static void activity(struct world *w, size_t index)
     if (ev.u.activity.delta < 0)
         c->busy--;
     c->active_ns = w->now_ns;
+    if (pool_find_box(w->pool, ev.box) != NULL && pool_find_box(w->pool, ev.box)->is_paused)
+        backend_thaw(w, c->box); /* it is needed */
     world_step(w, &ev);
 }
 
@@ -178,8 +180,10 @@ void clients_act(struct world *w)
         acquire(w, index);
     else if (dice < 68)
         on_box(w, index, POOL_EV_RELEASE);
-    else if (dice < 75)
+    else if (dice < 72)
         renew(w, index);
+    else if (dice < 75)
+        on_box(w, index, POOL_EV_PAUSE);
     else if (dice < 80)
         on_box(w, index, POOL_EV_DESTROY);
     else if (dice < 92)
@@ -253,6 +257,12 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         (fx->u.reply.source == POOL_SRC_WARM || fx->u.reply.source == POOL_SRC_COLD))
         world_fail(w, "a box was given that was never seen ready");
     check_special(w, fx, r, real);
+    if (b->is_paused) {
+        struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
+
+        p->ev.kind = POOL_EV_RESUMED;
+        p->ev.box = fx->box;
+    }
     is_delivered =
         !world_chance(w, w->steps / 100 % 6 == 5 ? 60 : 6); /* now and then all replies are lost */
     observer_reply(w, fx, is_delivered);

@@ -7,12 +7,12 @@
 #include "sandpool/errors.h"
 
 static const char *const effects[] = {"store",    "create",  "probe", "check", "ask_use",
-                                      "discover", "destroy", "bind",  "reply", "event"};
+                                      "discover", "destroy", "bind",  "freeze", "reply", "event"};
 static_assert(ARRAY_LEN(effects) == POOL_FX_COUNT, "one name per effect");
 
 static const char *const events[] = {
-    "acquire",  "release",   "renew",       "destroy",      "abandon",     "undelivered",
-    "activity", "created",   "create_fail", "probed",       "checked",     "discovered",
+    "acquire",  "release",   "renew",       "destroy",      "pause", "abandon",     "undelivered",
+    "activity", "resumed", "created",   "create_fail", "probed",       "checked",     "discovered",
     "used",     "destroyed", "died",        "netless",      "unguarded",   "kernel_memory",
     "absent",   "listed",    "stored",      "store_failed", "store_state", "space",
     "wake",     "reconfig",  "mode"};
