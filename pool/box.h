@@ -68,6 +68,7 @@ struct slot {
     bool is_used;         /* a caller may know its token or address: never blank again */
     bool is_known;        /* LEASED: its owner has used it: not undone any more */
     bool was_parked;      /* PARKING: has no owner, but its row may still have one */
+    bool is_row_behind;   /* LEASING, PARKING: the row has to be written again */
     bool is_spoiled;      /* LEASED: half changed for its owner, who has got no reply yet */
 };
 

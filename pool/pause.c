@@ -20,9 +20,9 @@ void pause_stored(struct pool *p, struct slot *s, bool is_ok)
 
 static void write_row(struct pool *p, struct slot *s)
 {
-    bool is_moving = s->box.state == POOL_LEASING || s->box.state == POOL_PARKING;
-
-    if (is_moving || p->is_store_up) /* a row that is being written says that it is paused */
+    if (s->box.state == POOL_LEASING || s->box.state == POOL_PARKING)
+        s->is_row_behind = true; /* the row that is being written says that it is paused */
+    else if (p->is_store_up)
         (void) box_write(p, s, POOL_WRITE_LEASE);
     else
         box_mark_dirty(p, s, 0);
@@ -47,6 +47,6 @@ void pause_ended(struct pool *p, const struct pool_event *ev)
 
 void pause_seen(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
-    if (s->box.is_paused != seen->is_frozen && !box_is_dying(s))
+    if (s->box.is_paused != seen->is_frozen && s->pause_write == 0 && !box_is_dying(s))
         emit_backend(p, POOL_FX_FREEZE, s, 0);
 }

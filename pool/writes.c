@@ -128,6 +128,9 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
     if (write == s->wait_write && write != 0) {
         promise_answered(p, s, is_ok);
         fall_back(p, s); /* it may be leased again */
+        if (s->is_row_behind && (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED))
+            box_mark_dirty(p, s, 0);
+        s->is_row_behind = false;
         return;
     }
     extension_answered(p, s, write, is_ok);

@@ -101,6 +101,7 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     if (ev->kind == POOL_EV_ACQUIRE) {
         special_mark(e, call, &ev->u.acquire);
         call->profile = ev->u.acquire.profile;
+        call->wait_ns = ev->u.acquire.deadline_ns;
         list_push_back(&e->acquires, &call->link);
     }
     engine_post(e, ev);

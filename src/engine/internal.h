@@ -223,6 +223,9 @@ MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_see
 /* update.c: late binding */
 /* Instead of the reply to a call with extras, which comes when they are applied. */
 void update_begin(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
+/* Whether the lease that a reply names still stands; if not, the code and the reason for its caller. */
+bool update_is_leased(const struct engine *e, const struct pool_fx *fx);
+MUST_CHECK int update_lost(struct engine *e, struct pool_fx *fx, const char **ret_reason);
 /* A leased box is reported to another caller. */
 void update_reported(struct engine *e, const struct pool_fx *fx);
 /* The caller of a call with an `update` has gone. */

@@ -12,7 +12,8 @@
 #include "engine/internal.h"
 #include "engine/snapshots.h"
 
-#define FREEZE_NS (30 * NS_PER_S)
+#define FREEZE_NS (15 * NS_PER_S) /* a process in a long system call stops behind it */
+#define THAW_NS (5 * NS_PER_S)
 
 struct pause_line {
     struct map_node node;
@@ -179,7 +180,8 @@ static void start(struct pause_line *l, const struct pool_box *b, bool is_frozen
         FAULT_POINT("engine.before_freeze");
     else
         FAULT_POINT("engine.before_thaw");
-    backend->ops->freeze(backend, &l->request, rt_after(rt_now(e->rt), FREEZE_NS), on_done);
+    backend->ops->freeze(backend, &l->request, 
+                          rt_after(rt_now(e->rt), is_frozen ? FREEZE_NS : THAW_NS), on_done);
 }
 
 static bool is_needed(const struct pause_line *l)
@@ -212,6 +214,9 @@ static void next(struct pause_line *l)
         l->code = SP_DRAINING;
         str_copy_cut(l->reason, sizeof(l->reason), "the daemon is stopping");
         end(l);
+    } else if (!engine_can_pause(e, b)) { /* its profile has another backend by now, which can */
+        thawed(l);
+        end(l);
     } else if (b->is_paused && snapshots_is_captured(e, l->box)) {
         wait_for_snapshot(l);
     } else if (b->is_paused ? is_needed(l) : l->is_frozen) {
@@ -230,8 +235,6 @@ void fx_freeze(struct engine *e, const struct pool_fx *fx)
     struct pause_line *l = line_find(e, fx->box);
     bool is_new = l == NULL;
 
-    if (e->backends[fx->snapshot.backend].ops->freeze == NULL)
-        return;
     if (is_new) {
         l = line_make(e, fx->box);
         l->is_frozen = !fx->snapshot.is_paused;
@@ -290,6 +293,8 @@ static void join(struct pause_line *l, struct engine_wake *w)
     list_push_back(&l->waiters, &w->link);
     if (!l->is_running)
         next(l);
+    else if (l->request.is_frozen)
+        op_cancel(&l->request.op); /* nobody waits until it stands still */
 }
 
 static void on_join_task(struct rt_task *task)
@@ -349,6 +354,7 @@ void engine_wake_cancel(struct engine_wake *w)
 
 struct engine_held {
     struct engine_wake wake;
+    struct rt_timer timer; /* the caller does not wait longer */
     struct engine_call *call;
     struct pool_fx fx;
 };
@@ -359,10 +365,14 @@ static void on_awake(struct engine_wake *w, int code, const char *reason)
     struct engine *e = w->engine;
     struct engine_call *call = h->call;
 
+    rt_timer_cancel(e->rt, &h->timer);
     call->held = NULL;
     h->fx.snapshot.is_paused = false;
-    if (code != SP_OK) {
+    if (!update_is_leased(e, &h->fx))
+        code = update_lost(e, &h->fx, &reason);
+    else if (code != SP_OK)
         engine_undelivered(e, call, h->fx.box, false);
+    if (code != SP_OK) {
         free(call->extras);
         call->extras = NULL;
         h->fx.u.reply.code = code;
@@ -371,6 +381,14 @@ static void on_awake(struct engine_wake *w, int code, const char *reason)
     engine_reply(e, call, &h->fx);
     free(h);
     engine_op_ended(e);
+}
+
+static void on_late(struct rt_timer *timer)
+{
+    struct engine_held *h = container_of(timer, struct engine_held, timer);
+
+    engine_wake_cancel(&h->wake);
+    on_awake(&h->wake, SP_TIMEOUT, "the sandbox is paused and does not go on yet: try again");
 }
 
 void pauses_hold_reply(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
@@ -383,6 +401,8 @@ void pauses_hold_reply(struct engine *e, struct engine_call *call, const struct 
     call->held = h;
     engine_op_begun(e);
     engine_wake_start(e, &h->wake, fx->box);
+    rt_timer_set(e->rt, &h->timer,
+                 MAX_OF(call->wait_ns, rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS)), on_late);
 }
 
 void pauses_abandon(struct engine_call *call)
@@ -391,6 +411,7 @@ void pauses_abandon(struct engine_call *call)
     struct engine *e = h->wake.engine;
 
     engine_wake_cancel(&h->wake);
+    rt_timer_cancel(e->rt, &h->timer);
     engine_undelivered(e, call, h->fx.box, false);
     free(h);
     engine_op_ended(e);

@@ -99,7 +99,7 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     struct request *r = open_request(w, &ev, index);
     const struct pool_box *b = pool_find_sandbox(w->pool, c->sandbox_id);
 
-    if (kind == POOL_EV_RENEW && b != NULL)
+    if ((kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE) && b != NULL)
         observer_held(w, b->id.v);
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
     ev.u.on.principal = clients_principal(c);
@@ -162,6 +162,8 @@ static void hang_up(struct world *w)
         if (!r->is_open || rand_below(&w->rand, 3) != 0)
             continue;
         r->is_open = false;
+        if (r->kind == POOL_EV_ACQUIRE) /* what it asked for may be written after a later renewal */
+            c->loose_ns = w->now_ns + 4 * WORLD_HANG_NS;
         if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
             c->in_doubt--;
             c->is_acked = false;
@@ -359,7 +361,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     if (r->kind == POOL_EV_ACQUIRE)
         acquired(w, fx, r, c);
     if (r->kind == POOL_EV_RENEW && fx->req.v == c->last_req && fx->box.v == c->box &&
-        !has_open(w, r->client))
+        !has_open(w, r->client) && c->loose_ns <= w->now_ns)
         c->promised_ns = r->until_ns;
 }
 

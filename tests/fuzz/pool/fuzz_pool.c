@@ -181,6 +181,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_RELEASE:
     case POOL_EV_RENEW:
     case POOL_EV_DESTROY:
+    case POOL_EV_PAUSE:
         fill_request(f, in, ev);
         break;
     case POOL_EV_ABANDON:
@@ -196,6 +197,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
+    case POOL_EV_RESUMED:
     case POOL_EV_ABSENT:
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:

@@ -86,7 +86,7 @@ static bool is_freezing(const struct walk_box *b);
 
 /* Without its row only if the store could not be written and the owner or an operator requested the
  * end. */
-static bool may_destroy(uint64_t id)
+bool backends_may_destroy(uint64_t id)
 {
     struct walk_row *row = disk_row(id);
     struct walk_box *b = boxes_find(id);
@@ -128,7 +128,7 @@ static void op_destroy(struct backend *base, struct backend_destroy *r, uint64_t
 
     if (walk.is_frozen)
         return;
-    if (!may_destroy(r->box.labels.box_id))
+    if (!backends_may_destroy(r->box.labels.box_id))
         walk_fail("a destroy without a committed `deleting`");
     if (b != NULL && b->backend != d->backend->index)
         walk_fail("a box is destroyed by the wrong backend");

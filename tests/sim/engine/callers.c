@@ -176,7 +176,7 @@ static void on_box(size_t index, enum pool_event_kind kind)
     const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), c->sandbox_id);
     struct walk_box *real = b != NULL ? boxes_find(b->id.v) : NULL;
 
-    if (kind == POOL_EV_RENEW && real != NULL)
+    if ((kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE) && real != NULL)
         real->held_epoch = b->epoch;
     str_copy_cut(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), c->sandbox_id);
     ev.u.on.principal = callers_principal(c);

@@ -99,6 +99,9 @@ bool __wrap_pool_next_fx(struct pool *p, struct pool_fx *ret)
         replies_fact(ret);
     else if (ret->kind == POOL_FX_REPLY)
         replies_promise(ret);
+    else if (ret->kind == POOL_FX_DESTROY && !walk.is_closing &&
+             !backends_may_destroy(ret->box.v))
+        walk_fail("a destroy is asked for without a committed `deleting`");
     return true;
 }
 

@@ -282,6 +282,8 @@ void boxes_fini(void);
 /* backends.c */
 unsigned backends_late(unsigned backend);
 bool backends_is_updating(const struct walk_box *b);
+/* When the pool asks for it; the engine may do it a little later. */
+bool backends_may_destroy(uint64_t id);
 const char *backends_name(unsigned backend);
 bool backends_is_local(unsigned backend);
 void backends_report_death(const struct walk_box *b);
