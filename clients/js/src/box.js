@@ -7,6 +7,7 @@ const { Job } = require('./job');
 const { Ports } = require('./ports');
 const { Renewal } = require('./renewal');
 const { Run, commandBody } = require('./run');
+const { Sandbox } = require('./sandbox');
 const { Snapshot } = require('./snapshot');
 
 const SNAPSHOT_MS = 600000; // a large disk is copied
@@ -76,6 +77,16 @@ class Box {
   /** @param {string} path */
   path(path) {
     return `/v1/sandboxes/${segment(this.id)}/${path}`;
+  }
+
+  /** Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on. */
+  async pause() {
+    return new Sandbox(await this.json('POST', 'pause', { json: {} }));
+  }
+
+  /** Lets it go on. */
+  async resume() {
+    return new Sandbox(await this.json('POST', 'resume', { json: {} }));
   }
 
   /**
