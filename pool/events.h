@@ -162,10 +162,10 @@ enum pool_fx_kind {
     POOL_FX_ASK_USE,  /* ask the agent whether anything is at work in the box; answer USED */
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
-    POOL_FX_BIND,  /* set its owner at the backend (labels, name); repeated until done; no answer */
+    POOL_FX_BIND, /* set its owner at the backend (labels, name); repeated until done; no answer */
     POOL_FX_FREEZE, /* it is to stand still, or to go on, as snapshot.is_paused says; no answer */
-    POOL_FX_REPLY, /* answer `req` */
-    POOL_FX_EVENT, /* audit trail and live events; no answer */
+    POOL_FX_REPLY,  /* answer `req` */
+    POOL_FX_EVENT,  /* audit trail and live events; no answer */
     POOL_FX_COUNT
 };
 

@@ -191,9 +191,9 @@ struct pool_box {
     enum pool_end end;   /* why it is doomed */
     /* It stands still, is about to, or was a moment ago: to be thawed before it is used. */
     bool is_paused;
-    bool is_unseen;      /* restored, and no listing has shown it yet */
-    bool is_rebooted;    /* restored, of this machine, which has restarted since */
-    bool is_stale;       /* restored from what may be an older copy of the rows: without an owner in
+    bool is_unseen;   /* restored, and no listing has shown it yet */
+    bool is_rebooted; /* restored, of this machine, which has restarted since */
+    bool is_stale;    /* restored from what may be an older copy of the rows: without an owner in
                           * row and labels it is destroyed, not blank */
 };
 

@@ -6,15 +6,14 @@
 
 enum { BODY_MAX = 8192 };
 
-static const char *const head[] = {"SNAPSHOT", "NAME", "PROFILE", "USER", "THREAD",
-                                   "MB",       "MADE", "PARENT"};
+static const char *const head[] = {"SNAPSHOT", "NAME", "PROFILE", "USER",
+                                   "THREAD",   "MB",   "MADE",    "PARENT"};
 
 static int create(struct cli *c)
 {
     const char *name = cli_option(&c->args, "name");
-    struct cli_sandbox_call call = {.name = c->args.operands[1],
-                                    .method = "POST",
-                                    .suffix = "/snapshots"};
+    struct cli_sandbox_call call = {
+        .name = c->args.operands[1], .method = "POST", .suffix = "/snapshots"};
     struct json_doc *doc;
     struct json_out o;
     struct buf body;
@@ -107,7 +106,8 @@ int cmd_snapshot(struct cli *c)
     unsigned count = c->args.operand_count;
 
     if (strcmp(what, "create") == 0)
-        return count == 2 ? create(c) : cli_fail_usage(c, "snapshot create needs the ID of a sandbox");
+        return count == 2 ? create(c)
+                          : cli_fail_usage(c, "snapshot create needs the ID of a sandbox");
     if (strcmp(what, "ls") == 0 || strcmp(what, "list") == 0)
         return count == 1 ? list(c) : cli_fail_usage(c, "snapshot ls takes no more arguments");
     if (strcmp(what, "rm") == 0 || strcmp(what, "delete") == 0)

@@ -277,8 +277,8 @@ const struct cli_command cli_commands[] = {
      "With an ID: its processes stand still and use no CPU; its lease stays, and the next call that\n"
      "needs it lets it go on.",
      box_options, "sandpool pause\nsandpool pause thread-1\n", cmd_pause},
-    {"resume", "[ID]", 0, 1, "ID", "serve again after pause or drain, or let one sandbox go on", NULL,
-     box_options, "sandpool resume\nsandpool resume thread-1\n", cmd_resume},
+    {"resume", "[ID]", 0, 1, "ID", "serve again after pause or drain, or let one sandbox go on",
+     NULL, box_options, "sandpool resume\nsandpool resume thread-1\n", cmd_resume},
     {"drain", "", 0, 0, NULL, "refuse new leases, remove ready boxes",
      "Leased boxes stay until they are released or expire.", drain_options,
      "sandpool drain --evict-parked\n", cmd_drain},

@@ -109,7 +109,7 @@ struct config_profile {
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
     enum config_park park;
-    uint64_t max_age_s;      /* 0: never */
+    uint64_t max_age_s; /* 0: never */
     uint64_t check_after_s;
     bool discover;
     bool personal;

@@ -124,8 +124,8 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
-    struct map pauses;    /* boxes that are being frozen or thawed */
-    struct list captures; /* engine_capture, under way */
+    struct map pauses;           /* boxes that are being frozen or thawed */
+    struct list captures;        /* engine_capture, under way */
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */

@@ -180,8 +180,8 @@ static void start(struct pause_line *l, const struct pool_box *b, bool is_frozen
         FAULT_POINT("engine.before_freeze");
     else
         FAULT_POINT("engine.before_thaw");
-    backend->ops->freeze(backend, &l->request, 
-                          rt_after(rt_now(e->rt), is_frozen ? FREEZE_NS : THAW_NS), on_done);
+    backend->ops->freeze(backend, &l->request,
+                         rt_after(rt_now(e->rt), is_frozen ? FREEZE_NS : THAW_NS), on_done);
 }
 
 static bool is_needed(const struct pause_line *l)

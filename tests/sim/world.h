@@ -105,7 +105,7 @@ struct client {
     uint64_t box;
     uint64_t generation;
     uint64_t active_ns;
-    uint64_t loose_ns; /* until then an acquire that it gave up may move the deadline */
+    uint64_t loose_ns;    /* until then an acquire that it gave up may move the deadline */
     uint64_t promised_ns; /* a reply promised that the lease lasts until then at least */
     uint64_t last_req;    /* newest request that may move the deadline */
     unsigned busy;

@@ -195,8 +195,9 @@ static void on_box(size_t index, enum pool_event_kind kind)
     r->is_destroy = !r->is_odd && (kind == POOL_EV_DESTROY || ev.u.on.want_destroy);
     r->may_end = kind == POOL_EV_RELEASE && !r->is_destroy;
     /* Where boxes are not parked a release is an end, too. */
-    r->due_ns = walk_now() +
-                (kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS : WALK_DESTROY_NS);
+    r->due_ns = walk_now() + (kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE
+                                  ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS
+                                  : WALK_DESTROY_NS);
     if (r->is_destroy)
         c->is_acked = false;
     c->in_doubt += r->may_end ? 1 : 0;

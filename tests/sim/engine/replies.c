@@ -158,7 +158,8 @@ static bool is_excused(const struct walk_client *c, int code)
     const struct walk_box *real = boxes_find(c->box);
     const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), c->sandbox_id);
 
-    if (real != NULL && b != NULL && b->is_paused && (code == SP_BACKEND_FAILED || code == SP_TIMEOUT))
+    if (real != NULL && b != NULL && b->is_paused &&
+        (code == SP_BACKEND_FAILED || code == SP_TIMEOUT))
         return true; /* it could not be thawed */
     return code == SP_BACKEND_UNAVAILABLE &&
            (real == NULL || !real->is_running || real->is_stopped || real->absent > 0 ||
