@@ -14,6 +14,8 @@ static void answer_create(struct pool *p, const struct pool_event *ev)
 {
     if (ev->kind == POOL_EV_CREATED)
         make_created(p, ev);
+    else if (ev->kind == POOL_EV_PROBED)
+        make_probed(p, ev);
     else
         make_create_failed(p, ev);
 }
@@ -77,10 +79,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
-        answer_create(p, ev);
-        break;
     case POOL_EV_PROBED:
-        make_probed(p, ev);
+        answer_create(p, ev);
         break;
     case POOL_EV_CHECKED:
         acquire_checked(p, ev);

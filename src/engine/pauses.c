@@ -73,7 +73,7 @@ static void on_task(struct rt_task *task)
     w->on_done(w, w->code, w->reason);
 }
 
-static void tell(struct pause_line *l, struct engine_wake *w, int code, const char *reason)
+static void notify(struct pause_line *l, struct engine_wake *w, int code, const char *reason)
 {
     list_remove(&l->waiters, &w->link);
     w->code = code;
@@ -82,7 +82,7 @@ static void tell(struct pause_line *l, struct engine_wake *w, int code, const ch
 }
 
 /* It runs. */
-static void tell_awake(struct pause_line *l)
+static void notify_awake(struct pause_line *l)
 {
     struct list_node *next;
 
@@ -91,7 +91,7 @@ static void tell_awake(struct pause_line *l)
 
         next = list_next(&l->waiters, n);
         if (!w->is_for_pause)
-            tell(l, w, SP_OK, "");
+            notify(l, w, SP_OK, "");
     }
 }
 
@@ -103,10 +103,10 @@ static void end(struct pause_line *l)
     struct list_node *n;
 
     if (b != NULL && !b->is_paused)
-        tell_awake(l);
+        notify_awake(l);
     for (n = list_first(&l->waiters); n != NULL; n = list_first(&l->waiters))
-        tell(l, container_of(n, struct engine_wake, link), b != NULL ? l->code : SP_NOT_LEASED,
-             b != NULL ? l->reason : "the sandbox ended meanwhile");
+        notify(l, container_of(n, struct engine_wake, link), b != NULL ? l->code : SP_NOT_LEASED,
+               b != NULL ? l->reason : "the sandbox ended meanwhile");
     map_remove(&e->pauses, &l->node);
     free(l);
     if (destroy != NULL && !e->is_closing)
@@ -130,7 +130,7 @@ static void thawed(struct pause_line *l)
     if (b != NULL && b->is_paused)
         engine_post(l->engine, &ev);
     if (box_of(l) != NULL)
-        tell_awake(l);
+        notify_awake(l);
 }
 
 static void failed(struct pause_line *l, const struct op *op)

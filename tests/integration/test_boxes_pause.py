@@ -183,7 +183,7 @@ class Killed(PauseCase):
         type(self).pool = self.server.client()
         self.addCleanup(self.pool.close)
         wait_until(lambda: self.is_paused(box) == self.is_frozen(box), "box and row agree")
-        self.assertTrue(self.is_paused(box))  # nobody was told otherwise
+        self.assertTrue(self.is_paused(box))  # no caller has got another answer
         self.assertEqual(self.exec(box, "echo on")["stdout"], "on\n")
 
     def test_at_every_named_point(self):

@@ -195,6 +195,9 @@ static void refused(const struct pool_fx *fx, const struct walk_request *r, stru
         walk_fail("a refusal without a reason");
     if (code == SP_SANDBOX_LOST)
         judge_loss(fx);
+    if (r->kind == POOL_EV_ACQUIRE && fx->box.v != 0 &&
+        (code == SP_NOT_LEASED || code == SP_SANDBOX_LOST))
+        return; /* that lease ended while its box was thawed; the thread may have another one */
     if (!is_sure || code == SP_QUEUE_FULL || code == SP_DRAINING || is_about_extras(r, code) ||
         (r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         return;
