@@ -24,7 +24,7 @@ struct pause_line {
     bool is_running;     /* the request */
     bool is_frozen;      /* or may be */
     bool want_freeze;    /* its row says that it is paused */
-    bool must_thaw;      /* whoever waits: it could not be frozen, or somebody outside thawed it */
+    bool must_thaw;      /* whoever waits: it could not be frozen */
     int code;            /* why the last request failed */
     char reason[160];
     struct pool_fx *destroy; /* what comes next */
@@ -259,18 +259,6 @@ bool pauses_hold_destroy(struct engine *e, const struct pool_fx *fx)
     *l->destroy = *fx;
     op_cancel(&l->request.op);
     return true;
-}
-
-void pauses_outside(struct engine *e, const struct pool_box *box)
-{
-    struct pause_line *l;
-
-    if (!box->is_paused || line_find(e, box->id) != NULL || e->is_closing)
-        return;
-    l = line_make(e, box->id);
-    l->is_frozen = true;
-    l->must_thaw = true;
-    next(l);
 }
 
 void pauses_captured(struct engine *e, struct box_id box)

@@ -30,8 +30,6 @@ void engine_wake_cancel(struct engine_wake *w);
 void fx_freeze(struct engine *e, const struct pool_fx *fx);
 /* True: the box is being frozen or thawed, and is destroyed when that has ended. */
 MUST_CHECK bool pauses_hold_destroy(struct engine *e, const struct pool_fx *fx);
-/* Somebody outside let a paused box go on. */
-void pauses_outside(struct engine *e, const struct pool_box *box);
 /* Instead of the reply of an acquire that names a paused box: it comes when the box runs. */
 void pauses_hold_reply(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
 /* The caller of a call with a `held` has gone. */

@@ -7,7 +7,6 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
-#include "engine/pauses.h"
 
 int profiles_find_backend(const struct engine *e, const char *key)
 {
@@ -58,8 +57,9 @@ static void on_notice(void *ctx, const struct backend_notice *n)
     struct box_id id = {n->box_id};
     const struct pool_box *box = n->box_id != 0 ? pool_find_box(b->engine->pool, id) : NULL;
 
-    if (n->kind == BACKEND_BOX_RESUMED && box != NULL)
-        pauses_outside(b->engine, box);
+    if ((n->kind == BACKEND_BOX_PAUSED || n->kind == BACKEND_BOX_RESUMED) && box != NULL &&
+        box->is_paused)
+        return; /* of our own doing, or late */
     event_notice(b->engine, b->key, box, n);
     if (n->kind == BACKEND_IMAGE_PULLING)
         (void) snprintf(b->progress, sizeof(b->progress), "the image %.80s: %.60s",
