@@ -235,6 +235,8 @@ void fx_freeze(struct engine *e, const struct pool_fx *fx)
     struct pause_line *l = line_find(e, fx->box);
     bool is_new = l == NULL;
 
+    if (!fx->snapshot.is_paused && e->backends[fx->snapshot.backend].ops->capture == NULL)
+        return; /* no snapshot was cut short: somebody outside wants it so */
     if (is_new) {
         l = line_make(e, fx->box);
         l->is_frozen = !fx->snapshot.is_paused;
