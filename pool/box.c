@@ -369,6 +369,7 @@ void box_unmark_dirty(struct pool *p, struct slot *s)
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what)
 {
     box_unmark_dirty(p, s); /* this write contains all changes */
+    s->is_row_behind = false;
     s->last_write = emit_store(p, what, s);
     s->open_writes++;
     s->is_reverted = false;

@@ -32,6 +32,7 @@ struct slot {
     struct list waiters;    /* requests that wait for this box */
     uint64_t wait_write;    /* the commit that its state waits for; 0: none */
     uint64_t last_write;
+    uint64_t pause_write;       /* the box is frozen when this is committed; 0: none */
     unsigned open_writes;       /* not answered yet */
     uint64_t flush_write;       /* of those that count for POOL_FLUSH_MAX; 0: none */
     uint64_t retry_ns;          /* DESTROYING: next try */
@@ -67,6 +68,7 @@ struct slot {
     bool is_used;         /* a caller may know its token or address: never blank again */
     bool is_known;        /* LEASED: its owner has used it: not undone any more */
     bool was_parked;      /* PARKING: has no owner, but its row may still have one */
+    bool is_row_behind;   /* LEASING, PARKING: the row has to be written again */
     bool is_spoiled;      /* LEASED: half changed for its owner, who has got no reply yet */
 };
 

@@ -20,7 +20,8 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
         next = list_next(&s->waiters, n);
         if (w->kind == POOL_EV_ACQUIRE)
             waiter_enter(p, w, WAITER_REDO);
-        else if (w->kind == POOL_EV_RENEW || (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
+        else if (w->kind == POOL_EV_RENEW || w->kind == POOL_EV_PAUSE ||
+                 (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
             waiter_refuse(p, w, &r);
         else if (w->phase == WAITER_COMMIT)
             waiter_attach(p, w, s, WAITER_DELETED, 0); /* a release: it has succeeded in any case */

@@ -12,10 +12,12 @@ enum pool_event_kind {
     POOL_EV_RELEASE,
     POOL_EV_RENEW,
     POOL_EV_DESTROY,
+    POOL_EV_PAUSE,       /* u.on: of a leased or parked box; POOL_FX_FREEZE follows the commit */
     POOL_EV_ABANDON,     /* the caller of `req` disconnected: no reply wanted */
     POOL_EV_UNDELIVERED, /* an acquire reply on `box`, of its epoch, could not be delivered: undo if
                           * no other reply names it */
     POOL_EV_ACTIVITY,    /* u.activity.delta: +1 work starts, -1 ends, 0 a touch */
+    POOL_EV_RESUMED,     /* a paused box has been thawed; no reply, no epoch */
     /* answers of backends */
     POOL_EV_CREATED,
     POOL_EV_CREATE_FAILED,
@@ -73,6 +75,7 @@ struct pool_seen {
     char ref[POOL_REF_MAX + 1];
     char life[POOL_LIFE_MAX + 1]; /* if it was asked */
     bool is_foreign;              /* made by another program: only an acquire of its id takes it */
+    bool is_frozen;               /* it stands still */
     bool is_absent;               /* the backend has its name and does not know whether it runs */
 };
 
@@ -92,7 +95,7 @@ struct pool_event {
             bool want_destroy; /* RELEASE: destroy instead of park */
             uint64_t ttl_ns;   /* RENEW: from now; 0: the profile's */
             bool is_quick;     /* DESTROY: reply when committed, do not wait until it is gone */
-        } on;                  /* RELEASE, RENEW, DESTROY */
+        } on;                  /* RELEASE, RENEW, DESTROY, PAUSE */
         struct {
             int delta;
         } activity;
@@ -159,9 +162,10 @@ enum pool_fx_kind {
     POOL_FX_ASK_USE,  /* ask the agent whether anything is at work in the box; answer USED */
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
-    POOL_FX_BIND,  /* set its owner at the backend (labels, name); repeated until done; no answer */
-    POOL_FX_REPLY, /* answer `req` */
-    POOL_FX_EVENT, /* audit trail and live events; no answer */
+    POOL_FX_BIND, /* set its owner at the backend (labels, name); repeated until done; no answer */
+    POOL_FX_FREEZE, /* it is to stand still, or to go on, as snapshot.is_paused says; no answer */
+    POOL_FX_REPLY,  /* answer `req` */
+    POOL_FX_EVENT,  /* audit trail and live events; no answer */
     POOL_FX_COUNT
 };
 
@@ -180,6 +184,8 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_LEASED,
                  POOL_FACT_RENEWED,
                  POOL_FACT_PARKED,
+                 POOL_FACT_PAUSED,
+                 POOL_FACT_RESUMED,
                  POOL_FACT_DOOMED,
                  POOL_FACT_GONE,
                  POOL_FACT_LOST,

@@ -2,7 +2,7 @@
  * it at its own address, or have started a process that still runs: only the agent knows that. A
  * box that is at work gets its whole idle time again. No answer proves nothing: the agent is asked
  * again a few times, then the idle time is over, and an event gives the reason. The deadline of the
- * lease holds in any case. */
+ * lease holds in any case. The agent of a paused box cannot answer: its idle time begins when it goes on. */
 #include "pool/internal.h"
 
 #define IDLE_ASK_NS (5 * NS_PER_S)
@@ -23,12 +23,13 @@ void idle_stop(struct pool *p, struct slot *s)
 
 static bool is_over(const struct pool *p, const struct slot *s)
 {
-    return s->box.busy == 0 && time_after(pool_active_ns(&s->box), s->box.idle_ns) <= p->now_ns;
+    return !s->box.is_paused && s->box.busy == 0 &&
+           time_after(pool_active_ns(&s->box), s->box.idle_ns) <= p->now_ns;
 }
 
 uint64_t idle_due(const struct slot *s)
 {
-    if (s->box.idle_ns == POOL_NEVER)
+    if (s->box.idle_ns == POOL_NEVER || s->box.is_paused)
         return POOL_NEVER;
     if (s->box.busy > 0) /* at work: only the store must be updated */
         return time_after(s->saved_ns, s->box.idle_ns / 4 + 1);

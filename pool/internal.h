@@ -25,6 +25,7 @@
 #include "pool/make.h"
 #include "pool/mode.h"
 #include "pool/past.h"
+#include "pool/pause.h"
 #include "pool/pool.h"
 #include "pool/profile.h"
 #include "pool/refill.h"

@@ -126,6 +126,7 @@ static void give_to_claimant(struct pool *p, struct slot *s, const struct pool_s
 {
     if (s->box.sandbox_id[0] == '\0' && orphan_may_bind(p, seen, s->box.profile)) {
         box_take_owner(p, s, seen);
+        pause_seen(p, s, seen);
         listed_adopt(p, s);
     } else if (s->box.sandbox_id[0] != '\0' || was_listed) {
         doom_box(p, s, POOL_END_ORPHAN);
@@ -148,8 +149,10 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
     }
     if (is_mislabelled(p, s, seen))
         emit_backend(p, POOL_FX_BIND, s, 0);
-    if (s->box.is_unseen)
+    if (s->box.is_unseen) {
+        pause_seen(p, s, seen);
         listed_adopt(p, s);
+    }
 }
 
 /* The backend answers again: postponed work is tried now. A circuit stays open until the try

@@ -62,10 +62,10 @@ const char *pool_mode_name(enum pool_mode mode)
 const char *pool_fact_name(enum pool_fact fact)
 {
     static const char *const names[] = {
-        "created",      "ready",          "leased",    "renewed",      "parked",
-        "doomed",       "gone",           "lost",      "adopted",      "create_failed",
-        "breaker_open", "breaker_closed", "mode",      "missing",      "disk_low",
-        "disk_ok",      "exhausted",      "available", "idle_unknown",
+        "created",      "ready",          "leased",       "renewed", "parked",   "paused",
+        "resumed",      "doomed",         "gone",         "lost",    "adopted",  "create_failed",
+        "breaker_open", "breaker_closed", "mode",         "missing", "disk_low", "disk_ok",
+        "exhausted",    "available",      "idle_unknown",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_FACT_COUNT, "one name per fact");

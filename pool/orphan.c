@@ -69,6 +69,7 @@ static void adopt(struct pool *p, const struct pool_seen *seen, unsigned profile
     box_enter(p, s, POOL_STARTING);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
     emit_event(p, POOL_FACT_ADOPTED, s, NULL);
+    pause_seen(p, s, seen);
     make_probe(p, s);
 }
 

@@ -1,4 +1,4 @@
-/* release.c - requests of the owner of a box: release, renew, destroy. A stale generation or a
+/* release.c - requests of the owner of a box: release, renew, destroy, pause. A stale generation or a
  * wrong caller is refused before anything changes. */
 #include "pool/internal.h"
 
@@ -91,6 +91,7 @@ static void redo_kept(struct pool *p, struct slot *s)
 static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     struct waiter *w = wait_for(p, ev, s, WAITER_NEW, 0);
+    bool is_pausing;
 
     if (w == NULL)
         return;
@@ -99,7 +100,11 @@ static void park(struct pool *p, const struct pool_event *ev, struct slot *s)
     redo_kept(p, s);
     s->box.parked_ns = p->now_ns;
     box_set_state(p, s, POOL_PARKING);
+    is_pausing = !s->box.is_paused && profile_of(p, s)->conf.want_freeze;
+    s->box.is_paused = s->box.is_paused || is_pausing;
     s->wait_write = box_write(p, s, POOL_WRITE_LEASE);
+    if (is_pausing)
+        s->pause_write = s->wait_write;
     waiter_attach(p, w, s, WAITER_COMMIT, s->wait_write);
 }
 
@@ -163,6 +168,42 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
     lease_extend(p, s, w, ev->u.on.ttl_ns);
 }
 
+/* A parked box is parked once more, so that an acquire waits for this commit. */
+static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    bool is_frozen = s->box.is_paused && s->pause_write == 0; /* or is about to be */
+    struct waiter *w;
+    uint64_t write;
+
+    if (s->box.state != POOL_LEASED && s->box.state != POOL_PARKED) {
+        refuse(p, ev->req, SP_NOT_LEASED);
+        return;
+    }
+    if (s->box.is_paused && is_stored(s)) {
+        emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
+        return;
+    }
+    if (!p->is_store_up) {
+        refuse(p, ev->req, SP_STORE_UNAVAILABLE);
+        return;
+    }
+    w = wait_for(p, ev, s, WAITER_NEW, 0);
+    if (w == NULL)
+        return;
+    s->is_known = true;
+    s->box.is_paused = true;
+    if (s->box.state == POOL_PARKED) {
+        s->was_parked = true;
+        box_set_state(p, s, POOL_PARKING);
+    }
+    write = box_write(p, s, POOL_WRITE_LEASE);
+    if (!is_frozen)
+        s->pause_write = write;
+    if (s->box.state == POOL_PARKING)
+        s->wait_write = write;
+    waiter_attach(p, w, s, WAITER_COMMIT, write);
+}
+
 static void destroy(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     enum waiter_phase phase = ev->u.on.is_quick ? WAITER_DELETED : WAITER_GONE;
@@ -186,6 +227,8 @@ void release_step(struct pool *p, const struct pool_event *ev)
         release(p, ev, s);
     else if (ev->kind == POOL_EV_RENEW)
         renew(p, ev, s);
+    else if (ev->kind == POOL_EV_PAUSE)
+        pause_box(p, ev, s);
     else
         destroy(p, ev, s);
 }
@@ -202,7 +245,7 @@ void release_stored(struct pool *p, struct slot *s)
         struct waiter *w = waiter_of(n);
 
         next = list_next(&s->waiters, n);
-        if (w->kind == POOL_EV_RELEASE && w->write == write)
+        if (w->kind != POOL_EV_ACQUIRE && w->write == write)
             waiter_ok(p, w, s, POOL_SRC_NONE);
     }
 }
@@ -223,7 +266,7 @@ void release_failed(struct pool *p, struct slot *s)
         struct waiter *w = waiter_of(n);
 
         next = list_next(&s->waiters, n);
-        if (w->kind == POOL_EV_RELEASE && w->write == write)
+        if (w->kind != POOL_EV_ACQUIRE && w->write == write)
             waiter_refuse(p, w, &r);
     }
 }

@@ -156,6 +156,7 @@ bool pool_restore_box(struct pool *p, uint64_t now_ns, const struct pool_box *ro
         return false;
     s->box = *row;
     s->box.busy = 0;
+    s->box.is_paused = row->is_paused && (state == POOL_LEASED || state == POOL_PARKED);
     s->box.state = state;
     if (state == POOL_BLANK && s->box.sandbox_id[0] != '\0')
         s->box.state = POOL_DOOMED; /* no row of ours says so: whose token it has is not known */

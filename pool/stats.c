@@ -116,7 +116,8 @@ uint64_t pool_ends(const struct pool *p, const struct pool_box *box, const char 
     }
     if (box->state != POOL_LEASED)
         return POOL_NEVER;
-    if (box->idle_ns != POOL_NEVER && box->busy == 0) /* its agent is asked then, at the earliest */
+    if (box->idle_ns != POOL_NEVER && box->busy == 0 &&
+        !box->is_paused) /* its agent is asked then, at the earliest */
         idle_ns = MAX_OF(time_after(pool_active_ns(box), box->idle_ns), p->now_ns);
     if (MIN_OF(idle_ns, box->expires_ns) != POOL_NEVER)
         *ret_by = idle_ns < box->expires_ns ? "idle" : "ttl";

@@ -14,6 +14,8 @@ static void answer_create(struct pool *p, const struct pool_event *ev)
 {
     if (ev->kind == POOL_EV_CREATED)
         make_created(p, ev);
+    else if (ev->kind == POOL_EV_PROBED)
+        make_probed(p, ev);
     else
         make_create_failed(p, ev);
 }
@@ -37,6 +39,8 @@ static void change_lease(struct pool *p, const struct pool_event *ev)
 {
     if (ev->kind == POOL_EV_ACTIVITY)
         lease_activity(p, ev);
+    else if (ev->kind == POOL_EV_RESUMED)
+        pause_ended(p, ev);
     else
         lease_undelivered(p, ev);
 }
@@ -62,6 +66,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_RELEASE:
     case POOL_EV_RENEW:
     case POOL_EV_DESTROY:
+    case POOL_EV_PAUSE:
         release_step(p, ev);
         break;
     case POOL_EV_ABANDON:
@@ -69,14 +74,13 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         break;
     case POOL_EV_UNDELIVERED:
     case POOL_EV_ACTIVITY:
+    case POOL_EV_RESUMED:
         change_lease(p, ev);
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
-        answer_create(p, ev);
-        break;
     case POOL_EV_PROBED:
-        make_probed(p, ev);
+        answer_create(p, ev);
         break;
     case POOL_EV_CHECKED:
         acquire_checked(p, ev);

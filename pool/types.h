@@ -129,6 +129,7 @@ struct pool_profile {
     uint64_t ttl_max_ns; /* a lease ends so long after it began, however often renewed; 0 never */
     uint64_t idle_ns;    /* leased box without activity; 0 never */
     uint64_t park_ns;    /* parked box; 0: release destroys */
+    bool want_freeze;    /* a parked box is paused */
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;  /* surplus blank boxes are kept this long */
     uint64_t
@@ -189,9 +190,11 @@ struct pool_box {
     uint64_t idle_ns;    /* lease's idle limit, POOL_NEVER for none */
     unsigned busy;       /* commands and streams running: the idle clock holds still */
     enum pool_end end;   /* why it is doomed */
-    bool is_unseen;      /* restored, and no listing has shown it yet */
-    bool is_rebooted;    /* restored, of this machine, which has restarted since */
-    bool is_stale;       /* restored from what may be an older copy of the rows: without an owner in
+    /* It stands still, is about to, or was a moment ago: to be thawed before it is used. */
+    bool is_paused;
+    bool is_unseen;   /* restored, and no listing has shown it yet */
+    bool is_rebooted; /* restored, of this machine, which has restarted since */
+    bool is_stale;    /* restored from what may be an older copy of the rows: without an owner in
                           * row and labels it is destroyed, not blank */
 };
 

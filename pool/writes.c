@@ -85,10 +85,10 @@ static void extension_answered(struct pool *p, struct slot *s, uint64_t write, b
         lease_touch(p, s, p->now_ns);
         if (is_ok && w->kind == POOL_EV_RENEW)
             emit_event(p, POOL_FACT_RENEWED, s, NULL);
-        if (w->kind == POOL_EV_RENEW && !is_ok)
+        if (w->kind != POOL_EV_ACQUIRE && !is_ok)
             waiter_refuse(p, w, &r);
         else
-            waiter_ok(p, w, s, w->kind == POOL_EV_RENEW ? POOL_SRC_NONE : POOL_SRC_KEPT);
+            waiter_ok(p, w, s, w->kind == POOL_EV_ACQUIRE ? POOL_SRC_KEPT : POOL_SRC_NONE);
     }
 }
 
@@ -123,9 +123,14 @@ void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok)
     }
     s->open_writes -= s->open_writes > 0 ? 1 : 0;
     note_deadline(p, s, ev, is_ok);
+    if (write == s->pause_write && write != 0)
+        pause_stored(p, s, is_ok);
     if (write == s->wait_write && write != 0) {
         promise_answered(p, s, is_ok);
         fall_back(p, s); /* it may be leased again */
+        if (s->is_row_behind && (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED))
+            box_mark_dirty(p, s, 0);
+        s->is_row_behind = false;
         return;
     }
     extension_answered(p, s, write, is_ok);

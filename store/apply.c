@@ -58,6 +58,7 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 24, box->is_stale ? 1 : 0);
     sql_bind_str(db, q, 25, box->life);
     sql_bind_u64(db, q, 26, db->stamp);
+    sql_bind_u64(db, q, 27, box->is_paused ? 1 : 0);
     db->is_stamp_missing = false;
     db->stamped_id = box->id;
     return sql_run(db, q);

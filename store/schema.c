@@ -79,6 +79,7 @@ static const struct migration migrations[] = {
         " life TEXT NOT NULL,"
         " gone_ms INTEGER NOT NULL"
         ") STRICT;"},
+    {7, "ALTER TABLE boxes ADD COLUMN is_paused INTEGER NOT NULL DEFAULT 0;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

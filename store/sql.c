@@ -7,9 +7,11 @@
 #define BOX_COLUMNS                                                                       \
     "id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, " \
     "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, "     \
-    "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale, life, stamp"
-#define BOX_VALUES \
-    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26"
+    "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale, life, stamp, "       \
+    "is_paused"
+#define BOX_VALUES                                                                                    \
+    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26," \
+    "?27"
 
 /* Ended leases, ?1 of them: the oldest, */
 #define OLDEST(column) \

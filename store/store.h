@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 6
+#define STORE_SCHEMA_VERSION 7
 
 #define STORE_GONE_MAX 4096
 
@@ -52,6 +52,7 @@ struct store_box {
     uint64_t expires_ms;    /* 0: never */
     uint64_t idle_limit_ms; /* 0: never */
     const char *end;        /* why it is being deleted, or '' */
+    bool is_paused;         /* it stands still, or may */
     bool is_stale;          /* of an older copy of the database, and not written again since */
 };
 

@@ -91,6 +91,7 @@ export class Sandbox {
   readonly sandboxUrl: string | null;
   readonly createdAt: Date | null;
   readonly expiresAt: Date | null;
+  readonly paused: boolean;
   readonly source: string | null;
   /** What the backend says; null: not asked, or it cannot say. */
   readonly alive: boolean | null;
@@ -250,6 +251,10 @@ export class Box {
   jobs(): Promise<Job[]>;
   shell(options?: ShellOptions): Promise<Terminal>;
   attach(job: Job | string, options?: AttachOptions): Promise<Terminal>;
+  /** Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on. */
+  pause(): Promise<Sandbox>;
+  /** Lets it go on. */
+  resume(): Promise<Sandbox>;
   /** Keeps its files as they are now. It stands still for a moment and goes on. */
   snapshot(options?: { name?: string; metadata?: Record<string, unknown> }): Promise<Snapshot>;
   /** New boxes with the files of this one; all or none. */

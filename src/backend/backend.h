@@ -80,6 +80,7 @@ struct backend_box {
     bool is_ready;                   /* vouched for: needs no probe */
     /* Another process made it: nobody's until it is acquired by its id, and not destroyed before. */
     bool is_foreign;
+    bool is_frozen; /* its processes stand still */
     bool is_absent; /* listed by its name, but it is not known whether it runs */
 };
 
@@ -148,6 +149,13 @@ struct backend_update {
     const struct config_profile *profile; /* may be NULL: the profile is gone from the config */
     struct backend_box box;
     struct backend_extras extras; /* borrowed until on_done() */
+    void *priv;
+};
+
+struct backend_freeze {
+    struct op op; /* whatever fails: the box may stand still, or not */
+    struct backend_box box;
+    bool is_frozen; /* what it is to be; it may be so already */
     void *priv;
 };
 
@@ -278,6 +286,9 @@ struct backend_ops {
     /* Boxes and snapshots that were made from it are not affected. */
     void (*drop)(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
+    /* Lets all processes of a box stand still, or go on. NULL: this backend cannot. */
+    void (*freeze)(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));

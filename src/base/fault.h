@@ -17,6 +17,10 @@
     X(arg, "engine.after_create")   \
     X(arg, "engine.before_destroy") \
     X(arg, "engine.after_destroy")  \
+    X(arg, "engine.before_freeze")  \
+    X(arg, "engine.after_freeze")   \
+    X(arg, "engine.before_thaw")    \
+    X(arg, "engine.after_thaw")     \
     X(arg, "engine.before_reply")   \
     X(arg, "engine.after_reply")    \
     X(arg, "engine.before_listen")  \

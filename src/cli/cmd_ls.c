@@ -18,6 +18,17 @@ struct listing {
     char cursor[128];
 };
 
+/* A box that is paused is leased or parked all the same. */
+static const char *show_state(const struct json *box)
+{
+    const char *state = show_str(box, "state");
+    const struct json *paused = json_get(box, "paused");
+
+    if (paused == NULL || !json_bool(paused))
+        return state;
+    return strcmp(state, "leased") == 0 ? "leased paused" : "parked paused";
+}
+
 static void add_row(struct listing *l, const struct json *box)
 {
     char id[96];
@@ -39,7 +50,7 @@ static void add_row(struct listing *l, const struct json *box)
         return;
     }
     out_cell(&l->table, show_id(box, id));
-    out_cell(&l->table, show_str(box, "state"));
+    out_cell(&l->table, show_state(box));
     out_cell(&l->table, show_str(box, "profile"));
     out_cell(&l->table, show_str(box, "user_id"));
     out_cell(&l->table, show_str(box, "thread_id"));

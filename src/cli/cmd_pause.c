@@ -1,10 +1,29 @@
-/* cmd_pause.c - sandpool pause. */
+/* cmd_pause.c - sandpool pause: the pool, or one sandbox. */
 #include "cli/cli.h"
+
+static int pause_box(struct cli *c)
+{
+    struct cli_sandbox_call call = {.method = "POST", .suffix = "/pause", .body = "{}"};
+    struct json_doc *doc;
+    int code = cli_call_sandbox(c, &call, &doc);
+
+    if (code != CLI_OK)
+        return code;
+    if (!cli_wants_json(c)) {
+        out_text(c->out, c->args.operands[0]);
+        (void) fprintf(c->out, " stands still until it is needed\n");
+    }
+    (void) json_doc_free(doc);
+    return CLI_OK;
+}
 
 int cmd_pause(struct cli *c)
 {
-    int code = cli_call(c, "POST", "/v1/pool/pause", NULL, NULL);
+    int code;
 
+    if (c->args.operand_count > 0)
+        return pause_box(c);
+    code = cli_call(c, "POST", "/v1/pool/pause", NULL, NULL);
     if (code == CLI_OK && !cli_wants_json(c))
         (void) fprintf(c->out, "the pool is paused: no new leases until 'sandpool resume'\n");
     return code;

@@ -138,6 +138,11 @@ static const struct cli_option renew_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option box_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option get_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it is alive", NULL},
@@ -302,10 +307,12 @@ const struct cli_command cli_commands[] = {
      "A consistent copy, made while the daemon runs. The file contains the tokens of boxes; to use\n"
      "it, replace sandpool.db by it while no daemon runs.",
      no_options, "sandpool backup /var/backups/sandpool-$(date +%F).db\n", cmd_backup},
-    {"pause", "", 0, 0, NULL, "stop new leases until resume", NULL, no_options, "sandpool pause\n",
-     cmd_pause},
-    {"resume", "", 0, 0, NULL, "serve again after pause or drain", NULL, no_options,
-     "sandpool resume\n", cmd_resume},
+    {"pause", "[ID]", 0, 1, "ID", "stop new leases until resume, or pause one sandbox",
+     "With an ID: its processes stand still and use no CPU; its lease stays, and the next call that\n"
+     "needs it lets it go on.",
+     box_options, "sandpool pause\nsandpool pause thread-1\n", cmd_pause},
+    {"resume", "[ID]", 0, 1, "ID", "serve again after pause or drain, or let one sandbox go on",
+     NULL, box_options, "sandpool resume\nsandpool resume thread-1\n", cmd_resume},
     {"drain", "", 0, 0, NULL, "refuse new leases, remove ready boxes",
      "Leased boxes stay until they are released or expire.", drain_options,
      "sandpool drain --evict-parked\n", cmd_drain},

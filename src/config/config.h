@@ -92,6 +92,9 @@ enum config_rate {
     CONFIG_RATE_COUNT
 };
 
+/* What a parked box does. */
+enum config_park { CONFIG_PARK_RUN, CONFIG_PARK_FREEZE, CONFIG_PARK_COUNT };
+
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
     char extends[CONFIG_NAME_MAX + 1]; /* "": no other profile */
@@ -133,7 +136,8 @@ struct config_profile {
     uint64_t ttl_max_s;      /* 0: never */
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
-    uint64_t max_age_s;      /* 0: never */
+    enum config_park park;
+    uint64_t max_age_s; /* 0: never */
     uint64_t check_after_s;
     bool discover;
     bool personal;

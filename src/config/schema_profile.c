@@ -4,10 +4,12 @@
 static const char *const network_names[] = {"none", "host", "nat", NULL};
 static const char *const sockets_names[] = {"any", "unix", NULL};
 static const char *const agent_names[] = {"inject", "image", NULL};
+static const char *const park_names[] = {"run", "freeze", NULL};
 
 static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
+static_assert(ARRAY_LEN(park_names) == CONFIG_PARK_COUNT + 1, "a name for each");
 
 static const struct config_key keys[] = {
     PROFILE(extends, STRING, 0, 0, CONFIG_NAME_MAX, "",
@@ -106,6 +108,9 @@ static const struct config_key keys[] = {
             "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a released box is kept for its thread. 0: release destroys it."),
+    PROFILE_CHOICE(park, 0, park_names, "run",
+                   "What a released box does meanwhile. run: its processes go on; freeze: they "
+                   "stand still until its thread comes back, and use no CPU (oci, docker)."),
     PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
             "Seconds after which a box that nobody holds is replaced (jittered). 0: "
             "never."),

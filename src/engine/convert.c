@@ -50,6 +50,7 @@ bool seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
                               .principal = box->labels.principal,
                               .spec_hash = box->labels.spec_hash,
                               .is_foreign = box->is_foreign,
+                              .is_frozen = box->is_frozen,
                               .is_absent = box->is_absent};
     str_copy_cut(ret->user, sizeof(ret->user), box->labels.user);
     str_copy_cut(ret->thread, sizeof(ret->thread), box->labels.thread);

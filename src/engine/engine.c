@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/pauses.h"
 #include "engine/snapshots.h"
 
 static void on_wake_timer(struct rt_timer *timer);
@@ -106,6 +107,7 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     if (ev->kind == POOL_EV_ACQUIRE) {
         special_mark(e, call, &ev->u.acquire);
         call->profile = ev->u.acquire.profile;
+        call->wait_ns = ev->u.acquire.deadline_ns;
         list_push_back(&e->acquires, &call->link);
     }
     engine_post(e, ev);
@@ -117,6 +119,8 @@ void engine_call_abandon(struct engine *e, struct engine_call *call)
 
     if (call->update != NULL)
         update_abandon(call);
+    if (call->held != NULL)
+        pauses_abandon(call);
     if (!call->node.is_linked)
         return;
     call_unlink(e, call);
@@ -137,6 +141,19 @@ void engine_refuse_waiting(struct engine *e)
     }
 }
 
+void engine_reply(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
+{
+    if (call->extras != NULL && fx->u.reply.code == SP_OK) {
+        update_begin(e, call, fx);
+        return;
+    }
+    if (fx->u.reply.source != POOL_SRC_NONE)
+        update_reported(e, fx);
+    FAULT_POINT("engine.before_reply");
+    call->on_reply(call, fx); /* the call may be gone from here on */
+    FAULT_POINT("engine.after_reply");
+}
+
 static void reply(struct engine *e, const struct pool_fx *fx)
 {
     struct engine_call *call = call_find(e, fx->req);
@@ -151,26 +168,20 @@ static void reply(struct engine *e, const struct pool_fx *fx)
         why = templates_add(e, call, fx);
     call_unlink(e, call);
     call->epoch = fx->snapshot.epoch;
-    if (why != NULL) {
+    if (why != NULL)
         update_refuse(e, call, fx, SP_INVALID_FIELD, why);
-        return;
-    }
-    if (call->extras != NULL && fx->u.reply.code == SP_OK) {
-        update_begin(e, call, fx);
-        return;
-    }
-    if (fx->u.reply.source != POOL_SRC_NONE)
-        update_reported(e, fx);
-    FAULT_POINT("engine.before_reply");
-    call->on_reply(call, fx); /* the call may be gone from here on */
-    FAULT_POINT("engine.after_reply");
+    else if (fx->u.reply.code == SP_OK && fx->u.reply.source != POOL_SRC_NONE &&
+             fx->snapshot.is_paused)
+        pauses_hold_reply(e, call, fx);
+    else
+        engine_reply(e, call, fx);
 }
 
 static bool asks_backend(enum pool_fx_kind kind)
 {
     return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
            kind == POOL_FX_ASK_USE || kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY ||
-           kind == POOL_FX_BIND;
+           kind == POOL_FX_BIND || kind == POOL_FX_FREEZE;
 }
 
 static void perform(struct engine *e, const struct pool_fx *fx)
@@ -197,10 +208,14 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         fx_discover(e, fx);
         break;
     case POOL_FX_DESTROY:
-        fx_destroy(e, fx);
+        if (!pauses_hold_destroy(e, fx))
+            fx_destroy(e, fx);
         break;
     case POOL_FX_BIND:
         fx_bind(e, fx);
+        break;
+    case POOL_FX_FREEZE:
+        fx_freeze(e, fx);
         break;
     case POOL_FX_REPLY:
         reply(e, fx);
@@ -310,6 +325,8 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->pending, config->pool.max_waiters);
     map_init(&e->notes, config->pool.max_boxes);
     map_init(&e->updates, 64);
+    map_init(&e->pauses, 64);
+    list_init(&e->captures);
     journal_init(&e->journal);
     r = open_store(e, err);
     if (r == SP_OK)
@@ -349,6 +366,7 @@ void engine_free(struct engine *e)
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);
+    map_fini(&e->pauses);
     map_fini(&e->binds);
     journal_fini(&e->journal);
     config_ref_put(e->config);

@@ -30,6 +30,8 @@ struct engine_call {
     uint64_t deadline_ns;         /* with extras: until when the caller waits */
     bool may_exceed;              /* with extras: the limits of the box's profile */
     struct engine_update *update; /* the engine's, while that is under way */
+    uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
+    struct engine_held *held;     /* likewise, while the box is being thawed */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
     unsigned profile;             /* likewise: ACQUIRE */
     unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */

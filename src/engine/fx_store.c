@@ -82,6 +82,7 @@ static void fill_row(struct box_write *w)
         .expires_ms = stored_or_zero(e, b->expires_ns),
         .idle_limit_ms = b->idle_ns == POOL_NEVER ? 0 : b->idle_ns / NS_PER_MS,
         .end = b->end == POOL_END_NONE ? "" : pool_end_name(b->end),
+        .is_paused = b->is_paused,
         .is_stale = b->is_stale && b->is_unseen, /* else a listing has proved its owner */
     };
 }

@@ -127,6 +127,8 @@ struct engine {
     struct list snapshot_list;
     unsigned snapshot_loads;     /* under way */
     struct recovery *recovery;   /* of reconcile.c, until it has ended */
+    struct map pauses;           /* boxes that are being frozen or thawed */
+    struct list captures;        /* engine_capture, under way */
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */
@@ -227,6 +229,9 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
 /* Instead of a reply, when what the box has to have cannot be had. */
 void update_refuse(struct engine *e, struct engine_call *call, const struct pool_fx *fx, int code,
                    const char *reason);
+/* Whether the lease that a reply names still stands; if not, the code and the reason for its caller. */
+bool update_is_leased(const struct engine *e, const struct pool_fx *fx);
+MUST_CHECK int update_lost(struct engine *e, struct pool_fx *fx, const char **ret_reason);
 /* A leased box is reported to another caller. */
 void update_reported(struct engine *e, const struct pool_fx *fx);
 /* The caller of a call with an `update` has gone. */

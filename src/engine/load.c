@@ -94,6 +94,7 @@ static bool on_box(void *ctx, const struct store_box *row)
     b->generation = row->generation;
     b->made_with = row->made_with;
     b->is_stale = row->is_stale;
+    b->is_paused = row->is_paused;
     b->created_ns = mono_or(rt, row->created_ms, 0);
     b->ready_ns = mono_or(rt, row->ready_ms, 0);
     b->leased_ns = mono_or(rt, row->leased_ms, 0);

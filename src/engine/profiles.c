@@ -71,6 +71,9 @@ static void on_notice(void *ctx, const struct backend_notice *n)
     struct box_id id = {n->box_id};
     const struct pool_box *box = n->box_id != 0 ? pool_find_box(b->engine->pool, id) : NULL;
 
+    if ((n->kind == BACKEND_BOX_PAUSED || n->kind == BACKEND_BOX_RESUMED) && box != NULL &&
+        box->is_paused)
+        return; /* of our own doing, or late */
     event_notice(b->engine, b->key, box, n);
     if (n->kind == BACKEND_IMAGE_PULLING)
         describe_image(b, n);
@@ -254,6 +257,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
         .ttl_max_ns = from->ttl_max_s * NS_PER_S,
         .idle_ns = from->idle_timeout_s * NS_PER_S,
         .park_ns = from->park_timeout_s * NS_PER_S,
+        .want_freeze = from->park == CONFIG_PARK_FREEZE && ops->freeze != NULL,
         .max_age_ns = from->max_age_s * NS_PER_S,
         .shrink_ns = from->warm.shrink_after_s * NS_PER_S,
         .check_after_ns = from->check_after_s * NS_PER_S,

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/pauses.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
@@ -138,6 +139,14 @@ static void touch(struct engine *e, struct box_id box, int delta)
     engine_post(e, &ev);
 }
 
+bool snapshots_is_captured(const struct engine *e, struct box_id box)
+{
+    for (struct list_node *n = list_first(&e->captures); n != NULL; n = list_next(&e->captures, n))
+        if (container_of(n, struct engine_capture, link)->box.v == box.v)
+            return true;
+    return false;
+}
+
 static void on_captured(struct op *op)
 {
     struct engine_capture *c = container_of(op, struct engine_capture, request.op);
@@ -156,6 +165,8 @@ static void on_captured(struct op *op)
         log_warn("snapshot.failed", LF_HEX("box", c->box.v), LF_STR("reason", reason));
     }
     config_ref_put(c->config);
+    list_remove(&e->captures, &c->link);
+    pauses_captured(e, c->box);
     c->on_done(c, code, reason);
     engine_op_ended(e);
 }
@@ -197,6 +208,10 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, SP_NOT_LEASED, "the sandbox is not leased");
         return;
     }
+    if (b->is_paused) {
+        refuse(e, c, SP_BACKEND_FAILED, "the sandbox was paused meanwhile: try again");
+        return;
+    }
     if (e->backends[b->backend].ops->capture == NULL) {
         (void) snprintf(text, sizeof(text), "boxes of backend %s have no snapshots",
                         e->backends[b->backend].ops->name);
@@ -221,6 +236,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     fill(e, b, &c->request.snapshot);
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
+    list_push_back(&e->captures, &c->link);
     touch(e, box, +1);
     e->backends[c->backend].ops->capture(e->backends[c->backend].backend, &c->request,
                                          rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);

@@ -18,6 +18,7 @@ struct engine_snapshot {
 /* One snapshot of a leased box. The caller owns it until on_done(), which comes once, never from inside. */
 struct engine_capture {
     struct backend_capture request; /* the caller fills name and metadata of request.snapshot */
+    struct list_node link;
     struct engine *engine;
     struct box_id box;
     unsigned backend;
@@ -48,5 +49,7 @@ void snapshots_load(struct engine *e, unsigned backend);
 /* Deletes temporary ones of an earlier life, once it is known which boxes run. */
 void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);
+/* One of this box is being made. */
+bool snapshots_is_captured(const struct engine *e, struct box_id box);
 
 #endif

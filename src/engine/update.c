@@ -100,11 +100,16 @@ static bool is_fresh(const struct engine_update *u)
 
 /* Whether the lease that was to be answered still stands. One that was released and is taken up again is another
  * lease, though its generation is the same: the pool has promised it to somebody else. */
+bool update_is_leased(const struct engine *e, const struct pool_fx *fx)
+{
+    const struct pool_box *box = pool_find_box(e->pool, fx->box);
+
+    return box != NULL && box->state == POOL_LEASED && box->epoch == fx->snapshot.epoch;
+}
+
 static bool is_leased(const struct engine_update *u)
 {
-    const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
-
-    return box != NULL && box->state == POOL_LEASED && box->epoch == u->fx.snapshot.epoch;
+    return update_is_leased(u->engine, &u->fx);
 }
 
 /* As for a reply that cannot be delivered. A box that somebody else knows of is still held. */
@@ -158,24 +163,31 @@ static void answer(struct engine_update *u, int code, const char *reason)
     update_free(u);
 }
 
+int update_lost(struct engine *e, struct pool_fx *fx, const char **ret_reason)
+{
+    const struct pool_box *box = pool_find_box(e->pool, fx->box);
+    enum pool_end end = box != NULL ? box->end : POOL_END_NONE;
+
+    *ret_reason = "it was released meanwhile";
+    if (box != NULL && box->state < POOL_DOOMED) /* parked, or leased again */
+        return SP_NOT_LEASED;
+    if (end == POOL_END_NONE)
+        end = pool_find_past(e->pool, fx->snapshot.sandbox_id, NULL, NULL);
+    *ret_reason = "it ended meanwhile, and its thread has another one";
+    if (end == POOL_END_NONE)
+        return SP_NOT_LEASED;
+    fx->u.reply.lost = end;
+    *ret_reason = "it ended meanwhile";
+    return SP_SANDBOX_LOST;
+}
+
 /* The lease ended while the extras were being applied. */
 static void answer_lost(struct engine_update *u)
 {
-    const struct pool_box *box = pool_find_box(u->engine->pool, u->fx.box);
-    enum pool_end end = box != NULL ? box->end : POOL_END_NONE;
+    const char *reason;
+    int code = update_lost(u->engine, &u->fx, &reason);
 
-    if (box != NULL && box->state < POOL_DOOMED) { /* parked, or leased again */
-        answer(u, SP_NOT_LEASED, "it was released meanwhile");
-        return;
-    }
-    if (end == POOL_END_NONE)
-        end = pool_find_past(u->engine->pool, u->fx.snapshot.sandbox_id, NULL, NULL);
-    if (end == POOL_END_NONE) {
-        answer(u, SP_NOT_LEASED, "it ended meanwhile, and its thread has another one");
-        return;
-    }
-    u->fx.u.reply.lost = end;
-    answer(u, SP_SANDBOX_LOST, "it ended meanwhile");
+    answer(u, code, reason);
 }
 
 static int code_for_caller(const struct engine *e, int result)

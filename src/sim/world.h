@@ -62,7 +62,8 @@ struct world_box {
     uint64_t generation;
     uint64_t principal;
     uint64_t ready_ns; /* when it begins to serve */
-    char *texts;       /* one after the other, each with its NUL: world_box_text() */
+    bool is_frozen;
+    char *texts; /* one after the other, each with its NUL: world_box_text() */
     size_t slot;
     struct world_updates *updates; /* NULL: none yet */
 };

@@ -303,6 +303,30 @@ static void bind(struct world *w, const struct pool_fx *fx)
         label(b, &fx->snapshot);
 }
 
+static void freeze(struct world *w, const struct pool_fx *fx)
+{
+    struct world_box *b = backend_find(w, fx->box.v);
+    const struct world_row *row = rows_find(w, fx->box.v);
+
+    if (b == NULL)
+        return;
+    if (fx->snapshot.is_paused && (row == NULL || !row->box.is_paused))
+        world_fail(w, "a box was frozen before its row said so");
+    b->seen.is_frozen = fx->snapshot.is_paused;
+    w->freezes += b->seen.is_frozen ? 1 : 0;
+}
+
+void backend_thaw(struct world *w, uint64_t id)
+{
+    struct pool_event ev = {.kind = POOL_EV_RESUMED, .box = {id}};
+    struct world_box *b = backend_find(w, id);
+
+    if (b == NULL)
+        return;
+    b->seen.is_frozen = false;
+    world_step(w, &ev);
+}
+
 void backend_perform(struct world *w, const struct pool_fx *fx)
 {
     switch (fx->kind) {
@@ -326,6 +350,9 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
         break;
     case POOL_FX_BIND:
         bind(w, fx);
+        break;
+    case POOL_FX_FREEZE:
+        freeze(w, fx);
         break;
     case POOL_FX_STORE:
     case POOL_FX_REPLY:

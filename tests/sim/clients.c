@@ -99,12 +99,12 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
     struct request *r = open_request(w, &ev, index);
     const struct pool_box *b = pool_find_sandbox(w->pool, c->sandbox_id);
 
-    if (kind == POOL_EV_RENEW && b != NULL)
+    if ((kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE) && b != NULL)
         observer_held(w, b->id.v);
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
     ev.u.on.principal = clients_principal(c);
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
-    ev.u.on.want_destroy = rand_below(&w->rand, 3) == 0;
+    ev.u.on.want_destroy = kind != POOL_EV_PAUSE && rand_below(&w->rand, 3) == 0;
     ev.u.on.is_quick = rand_below(&w->rand, 2) == 0;
     if (kind != POOL_EV_DESTROY && !ev.u.on.want_destroy)
         r->due_ns = w->now_ns + WORLD_HANG_NS + WORLD_GRACE_NS;
@@ -147,6 +147,8 @@ static void activity(struct world *w, size_t index)
     if (ev.u.activity.delta < 0)
         c->busy--;
     c->active_ns = w->now_ns;
+    if (pool_find_box(w->pool, ev.box) != NULL && pool_find_box(w->pool, ev.box)->is_paused)
+        backend_thaw(w, c->box); /* it is needed */
     world_step(w, &ev);
 }
 
@@ -160,6 +162,8 @@ static void hang_up(struct world *w)
         if (!r->is_open || rand_below(&w->rand, 3) != 0)
             continue;
         r->is_open = false;
+        if (r->kind == POOL_EV_ACQUIRE) /* what it asked for may be written after a later renewal */
+            c->loose_ns = w->now_ns + 4 * WORLD_HANG_NS;
         if (r->kind == POOL_EV_RELEASE && !r->is_destroy) {
             c->in_doubt--;
             c->is_acked = false;
@@ -178,8 +182,10 @@ void clients_act(struct world *w)
         acquire(w, index);
     else if (dice < 68)
         on_box(w, index, POOL_EV_RELEASE);
-    else if (dice < 75)
+    else if (dice < 72)
         renew(w, index);
+    else if (dice < 75)
+        on_box(w, index, POOL_EV_PAUSE);
     else if (dice < 80)
         on_box(w, index, POOL_EV_DESTROY);
     else if (dice < 92)
@@ -253,6 +259,12 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
         (fx->u.reply.source == POOL_SRC_WARM || fx->u.reply.source == POOL_SRC_COLD))
         world_fail(w, "a box was given that was never seen ready");
     check_special(w, fx, r, real);
+    if (b->is_paused) {
+        struct pending *p = world_later(w, PENDING_EVENT, world_ms(w, 0, 4));
+
+        p->ev.kind = POOL_EV_RESUMED;
+        p->ev.box = fx->box;
+    }
     is_delivered =
         !world_chance(w, w->steps / 100 % 6 == 5 ? 60 : 6); /* now and then all replies are lost */
     observer_reply(w, fx, is_delivered);
@@ -349,7 +361,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     if (r->kind == POOL_EV_ACQUIRE)
         acquired(w, fx, r, c);
     if (r->kind == POOL_EV_RENEW && fx->req.v == c->last_req && fx->box.v == c->box &&
-        !has_open(w, r->client))
+        !has_open(w, r->client) && c->loose_ns <= w->now_ns)
         c->promised_ns = r->until_ns;
 }
 

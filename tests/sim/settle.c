@@ -29,6 +29,8 @@ static const char *check_slots(struct world *w)
         if (row == NULL || row->box.state != b->state ||
             strcmp(row->box.sandbox_id, b->sandbox_id) != 0 || row->box.generation != b->generation)
             return "the row of a box differs from the box";
+        if (row->box.is_paused != b->is_paused || real->seen.is_frozen != b->is_paused)
+            return "box, row and pool do not agree whether it is paused";
         if (b->state != POOL_BLANK &&
             (strcmp(real->seen.sandbox_id, b->sandbox_id) != 0 ||
              real->seen.generation != b->generation || real->seen.principal != b->principal))

@@ -86,6 +86,7 @@ static void perform(struct world *w, const struct pool_fx *fx)
     case POOL_FX_DISCOVER:
     case POOL_FX_DESTROY:
     case POOL_FX_BIND:
+    case POOL_FX_FREEZE:
         backend_perform(w, fx);
         break;
     case POOL_FX_REPLY:
@@ -220,6 +221,8 @@ static void deliver(struct world *w, struct pending *p)
         away_note_word(w, &ev);
         if (ev.kind == POOL_EV_LISTED)
             deliver_listing(w, &ev);
+        else if (ev.kind == POOL_EV_RESUMED)
+            backend_thaw(w, ev.box.v);
         else
             world_step(w, &ev);
         free(seen);

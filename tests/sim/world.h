@@ -105,6 +105,7 @@ struct client {
     uint64_t box;
     uint64_t generation;
     uint64_t active_ns;
+    uint64_t loose_ns;    /* until then an acquire that it gave up may move the deadline */
     uint64_t promised_ns; /* a reply promised that the lease lasts until then at least */
     uint64_t last_req;    /* newest request that may move the deadline */
     unsigned busy;
@@ -165,6 +166,7 @@ struct world {
     uint64_t tokens; /* made so far */
     uint64_t leased; /* box that became leased in this step, until a caller gets a reply */
     uint64_t replies_ok;
+    uint64_t freezes;
     uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
     uint64_t uses[POOL_USE_COUNT]; /* how often agents were asked */
@@ -187,6 +189,8 @@ size_t world_pending(const struct world *w);
 void backend_perform(struct world *w, const struct pool_fx *fx);
 void backend_appear(struct world *w, size_t index);
 void backend_list(struct world *w, unsigned backend);
+/* Somebody needs a box that is paused. */
+void backend_thaw(struct world *w, uint64_t id);
 void backend_kill_one(struct world *w);
 void backend_stop_one(struct world *w); /* its agent; or the others go on */
 void backend_work(struct world *w);     /* one begins or ends to be used at its own address */

@@ -80,6 +80,16 @@ class Box {
     return `/v1/sandboxes/${segment(this.id)}/${path}`;
   }
 
+  /** Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on. */
+  async pause() {
+    return new Sandbox(await this.json('POST', 'pause', { json: {} }));
+  }
+
+  /** Lets it go on. */
+  async resume() {
+    return new Sandbox(await this.json('POST', 'resume', { json: {} }));
+  }
+
   /**
    * Keeps its files as they are now. It stands still for a moment and goes on.
    * @param {{name?: string, metadata?: object}} [options]

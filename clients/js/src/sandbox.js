@@ -23,6 +23,7 @@ class Sandbox {
     this.expiresAt = time(view.expires_at);
     this.source = text(view.source);
     this.alive = typeof view.alive === 'boolean' ? view.alive : null;
+    this.paused = view.paused === true;
     this.why = text(view.why);
     this.report = text(view.report);
     this.metadata = view.metadata ?? {};

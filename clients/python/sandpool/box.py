@@ -152,6 +152,14 @@ class AsyncBox:
         self.held.check()
         return await self._link.call(calls.renew(self.sandbox_id, self.sandbox.generation, ttl_s))
 
+    async def pause(self) -> Sandbox:
+        """Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on."""
+        return await self._link.call(calls.stand_still(self.sandbox_id, self.sandbox.generation, True))
+
+    async def resume(self) -> Sandbox:
+        """Lets it go on."""
+        return await self._link.call(calls.stand_still(self.sandbox_id, self.sandbox.generation, False))
+
     async def snapshot(self, name: Optional[str] = None, *,
                        metadata: Optional[Mapping[str, Any]] = None) -> Snapshot:
         """Keeps its files as they are now. It stands still for a moment and goes on."""

@@ -66,6 +66,11 @@ def renew(sandbox_id: str, generation: Optional[int], ttl_s: Optional[int],
                 {"generation": generation, "ttl_s": ttl_s}, timeout_s)
 
 
+def stand_still(sandbox_id: str, generation: Optional[int], is_paused: bool) -> Call[Sandbox]:
+    return Call("POST", _target("/v1/sandboxes/", sandbox_id, "pause" if is_paused else "resume"), Sandbox.from_json,
+                {"generation": generation})
+
+
 def get(sandbox_id: str, ask_backend: bool) -> Call[Sandbox]:
     return Call("GET", _target("/v1/sandboxes/", sandbox_id, alive=1 if ask_backend else None),
                 Sandbox.from_json)

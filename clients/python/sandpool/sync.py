@@ -322,6 +322,14 @@ class Box:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""
         return drive(self._box.renew(ttl_s))
 
+    def pause(self) -> Sandbox:
+        """Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on."""
+        return drive(self._box.pause())
+
+    def resume(self) -> Sandbox:
+        """Lets it go on."""
+        return drive(self._box.resume())
+
     def snapshot(self, name: Optional[str] = None, *,
                  metadata: Optional[Mapping[str, Any]] = None) -> Snapshot:
         """Keeps its files as they are now. It stands still for a moment and goes on."""

@@ -93,6 +93,7 @@ class Sandbox:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     ends_at: Optional[datetime] = None
     ends_by: Optional[str] = None
+    paused: bool = False
     ends_in_s: Optional[float] = None  # as the daemon counts: its clock may differ from ours
 
     @property
@@ -118,6 +119,7 @@ class Sandbox:
                 expires_at=read_time(data, "expires_at"),
                 token=_text(data, "token"),
                 source=_text(data, "source"),
+                paused=data.get("paused") is True,
                 alive=data.get("alive") if isinstance(data.get("alive"), bool) else None,
                 why=_text(data, "why"),
                 report=_text(data, "report"),

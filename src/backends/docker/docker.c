@@ -113,6 +113,7 @@ static unsigned late_of(const struct config_profile *p)
     .discover = docker_discover, \
     .list = docker_list_boxes, \
     .bind = docker_bind, \
+    .freeze = docker_freeze, \
     .update = docker_update, \
     .examine = docker_examine, \
     .late = BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS | (how), \

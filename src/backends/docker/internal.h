@@ -414,6 +414,8 @@ void docker_discover(struct backend *b, struct backend_discover *r, uint64_t dea
                      void (*on_done)(struct op *));
 void docker_list_boxes(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
                        void (*on_done)(struct op *));
+void docker_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
 void docker_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
 void docker_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,

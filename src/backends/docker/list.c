@@ -371,7 +371,9 @@ static void take(struct listing *l, const struct backend_box *box, bool is_pause
     }
     if (r->boxes == NULL)
         r->boxes = xcalloc(l->list.count, sizeof(r->boxes[0]));
-    r->boxes[r->count++] = *box;
+    r->boxes[r->count] = *box;
+    r->boxes[r->count].is_frozen = is_paused;
+    r->count++;
 }
 
 static void on_listed(struct op *op)

@@ -110,22 +110,3 @@ void oci_helper_cancel_waiting(struct oci *o)
         while (!list_is_empty(&o->waiting[turn]))
             op_cancel(&container_of(list_first(&o->waiting[turn]), struct oci_helper, link)->op);
 }
-
-void oci_freeze_start(struct oci *o, struct oci_helper *h, uint64_t box_id, bool is_frozen,
-                      uint64_t deadline_ns, void (*on_done)(struct op *))
-{
-    char cgroup[OCI_GROUP_MAX];
-    struct json_out j;
-
-    oci_cgroup(o, box_id, cgroup, sizeof(cgroup));
-    buf_init(&h->plan, OCI_GROUP_MAX + 256);
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_put_str(&j, "cgroup", cgroup);
-    json_put_bool(&j, "frozen", is_frozen);
-    json_end(&j);
-    json_out_finish(&j, &h->plan);
-    h->verb = "freeze";
-    h->pass_fd = -1;
-    oci_helper_start(o, h, deadline_ns, on_done);
-}

@@ -365,6 +365,10 @@ void oci_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
 void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
 
+/* freeze.c */
+void oci_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+
 /* update.c, examine.c */
 void oci_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));

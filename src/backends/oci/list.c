@@ -177,7 +177,9 @@ static void take_all(struct listing *l, const struct oci_found *f)
 
     if (r->boxes == NULL)
         r->boxes = xcalloc(l->scan.count, sizeof(r->boxes[0]));
-    r->boxes[r->count++] = f->record.box;
+    r->boxes[r->count] = f->record.box;
+    r->boxes[r->count].is_frozen = f->is_frozen;
+    r->count++;
 }
 
 void oci_list(struct backend *backend, struct backend_list *r, uint64_t deadline_ns,

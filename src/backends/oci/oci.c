@@ -113,6 +113,7 @@ const struct backend_ops oci_ops = {
     .discover = oci_discover,
     .list = oci_list,
     .bind = oci_bind,
+    .freeze = oci_freeze,
     .capture = oci_capture,
     .snapshots = oci_list_snapshots,
     .drop = oci_drop,

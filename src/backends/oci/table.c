@@ -176,38 +176,6 @@ int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
     return SP_OK;
 }
 
-/* --- boxes that stand still though nobody wants it --- */
-
-struct thawing {
-    struct oci_helper helper;
-    struct oci *oci;
-    uint64_t id;
-};
-
-static void on_thawed(struct op *op)
-{
-    struct thawing *t = container_of(op, struct thawing, helper.op);
-
-    if (op->result == SP_OK)
-        log_info("oci.thawed", LF_HEX("box", t->id));
-    else
-        log_error("oci.thaw_failed", LF_HEX("box", t->id), LF_STR("reason", op->err.msg));
-    oci_helper_fini(&t->helper);
-    closing_settle(&t->oci->closing);
-    free(t);
-}
-
-/* Whoever made a snapshot of it was killed in the middle. */
-static void thaw(struct oci *o, uint64_t id)
-{
-    struct thawing *t = xcalloc(1, sizeof(*t));
-
-    t->oci = o;
-    t->id = id;
-    oci_freeze_start(o, &t->helper, id, false, rt_after(rt_now(&o->loop->rt), OCI_RETRY_NS),
-                     on_thawed);
-}
-
 void oci_box_adopt(struct oci *o, struct oci_found *f)
 {
     struct oci_box *b;
@@ -224,8 +192,6 @@ void oci_box_adopt(struct oci *o, struct oci_found *f)
         use_slot(b, (uint32_t) slot);
     b->snapshot = f->record.snapshot;
     oci_snapshot_use(o, b->snapshot);
-    if (f->is_frozen)
-        thaw(o, f->id);
     if (oci_box_watch(b, f, &err) != SP_OK) {
         log_error("oci.watch_failed", LF_HEX("box", f->id), LF_STR("reason", err.msg));
         oci_box_drop(b); /* the next look tries again */

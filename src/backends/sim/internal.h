@@ -7,7 +7,8 @@
  *   check.c    is_alive                           box.c      a box here and in the machine
  *   discover.c a box of this public id            extras.c   envs, mounts, limits in the machine's words
  *   list.c     which are there                    update.c   late binding
- *   bind.c     whose a box is                     examine.c  findings for `sandpool doctor` */
+ *   bind.c     whose a box is                     examine.c  findings for `sandpool doctor`
+ *   freeze.c   it stands still, or goes on */
 #ifndef BACKENDS_SIM_INTERNAL_H
 #define BACKENDS_SIM_INTERNAL_H
 
@@ -78,6 +79,8 @@ void sim_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
 void sim_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
 void sim_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+void sim_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
 void sim_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));

@@ -146,6 +146,7 @@ const struct backend_ops sim_ops = {
     .discover = sim_discover,
     .list = sim_list,
     .bind = sim_bind,
+    .freeze = sim_freeze,
     .update = sim_update,
     .examine = sim_examine,
 };

@@ -181,7 +181,7 @@ void api_call(struct http_exchange *ex)
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
     box = api_find_leased(ex, &caller);
-    if (box == NULL)
+    if (box == NULL || api_wake(ex, box, api_call))
         return;
     assert(rest != NULL); /* the route has it */
     to_box(box, &caller, &to);
@@ -240,6 +240,8 @@ void api_call_port(struct http_exchange *ex)
                          0);
         return;
     }
+    if (api_wake(ex, box, api_call_port))
+        return;
     to_box(box, &caller, &to);
     to.port = (uint16_t) port;
     to.rest = behind_part(behind_part(rest));

@@ -121,6 +121,8 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
         json_put_num(o, "idle_s", box->busy > 0 ? 0 : seconds_since(rt, pool_active_ns(box)));
     if (box->state == POOL_PARKED)
         json_put_num(o, "parked_s", seconds_since(rt, box->parked_ns));
+    if (box->is_paused)
+        json_put_bool(o, "paused", true);
     if (box->is_unseen)
         json_put_bool(o, "unseen", true);
     if (box->end != POOL_END_NONE)

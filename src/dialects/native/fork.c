@@ -417,6 +417,8 @@ void api_fork(struct http_exchange *ex)
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
     source = api_find_leased(ex, &caller);
+    if (source != NULL && api_wake(ex, source, api_fork))
+        return;
     doc = source != NULL ? api_parse_body(ex) : NULL;
     if (doc == NULL)
         return;

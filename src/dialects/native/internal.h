@@ -102,6 +102,12 @@ void api_refuse_loss(struct http_exchange *ex, int code, const char *reason);
 /* calls.c: the leased box of the path, this caller's or any for an operator. NULL: it has been answered. */
 const struct pool_box *api_find_leased(struct http_exchange *ex, const struct api_caller *caller);
 
+/* pause.c: true: the box is paused, and `handle` is called again when it runs. */
+MUST_CHECK bool api_wake(struct http_exchange *ex, const struct pool_box *box,
+                         void (*handle)(struct http_exchange *ex));
+void api_box_pause(struct http_exchange *ex);
+void api_box_resume(struct http_exchange *ex);
+
 /* snapshots.c: the id of a snapshot that this caller may use, from its text. */
 MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
                                  const struct engine_snapshot **ret, struct err *err);

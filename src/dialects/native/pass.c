@@ -73,10 +73,11 @@ void api_pass(struct http_exchange *ex)
                                       .share_percent = (unsigned) c->http.share_percent,
                                       .idle_ns = c->tcp.request_idle_s * NS_PER_S};
     struct box_proxy_to to;
+    const struct pool_box *box = front_admit(ex, &door, &to);
 
-    if (front_admit(ex, &door, &to) == NULL || api->proxy == NULL)
+    if (box == NULL || api->proxy == NULL)
         http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
-    else
+    else if (!api_wake(ex, box, api_pass))
         box_proxy_pass(api->proxy, ex, &limits, &to);
 }
 

@@ -127,6 +127,8 @@ void api_snapshot_create(struct http_exchange *ex)
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
     box = api_find_leased(ex, &caller);
+    if (box != NULL && api_wake(ex, box, api_snapshot_create))
+        return;
     doc = box != NULL ? api_parse_body(ex) : NULL;
     if (doc == NULL)
         return;

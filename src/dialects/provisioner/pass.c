@@ -6,6 +6,7 @@
 #include "dialects/provisioner/internal.h"
 #include "front/pass.h"
 #include "front/principal.h"
+#include "front/wake.h"
 
 void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
                      char ret[BOX_ADDRESS_MAX])
@@ -50,6 +51,12 @@ bool provisioner_may_pass(struct http_exchange *ex)
     return front_admit(ex, &door, &to) != NULL;
 }
 
+static void refuse_wake(struct http_exchange *ex, int code, const char *reason)
+{
+    (void) code;
+    provisioner_refuse(ex, 503, 1000, "%s", reason);
+}
+
 void provisioner_pass(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
@@ -66,6 +73,8 @@ void provisioner_pass(struct http_exchange *ex)
         provisioner_refuse(ex, 404, 0, "Not Found");
         return;
     }
+    if (front_wake(ex, p->engine, box, provisioner_pass, refuse_wake))
+        return;
     if (!provisioner_has_key(ex)) /* the guard has let that in: its connections count for nobody */
         http_prove_guest(ex, box->id.v);
     str_copy_cut(sandbox_id, sizeof(sandbox_id), box->sandbox_id);

@@ -49,8 +49,10 @@ _sandpool() {
     quote) words=' --for --socket --json --timeout --help --version' ;;
     events) words=' --since --until --event --box --id --user --thread --limit --no-follow --socket --json --timeout --help --version' ;;
     backup) words=' --socket --json --timeout --help --version' ;;
-    pause) words=' --socket --json --timeout --help --version' ;;
-    resume) words=' --socket --json --timeout --help --version' ;;
+    pause) words=' --user --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    resume) words=' --user --socket --json --timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     drain) words=' --evict-parked --socket --json --timeout --help --version' ;;
     reconcile) words=' --socket --json --timeout --help --version' ;;
     reload) words=' --socket --json --timeout --help --version' ;;

@@ -174,6 +174,14 @@ static void fill_config(struct fuzz *f, struct input *in, struct pool_event *ev)
     ev->u.reconfig = &f->config;
 }
 
+static void fill_left(struct fuzz *f, struct input *in, struct pool_event *ev)
+{
+    fill_answer(f, in, ev);
+    ev->req.v = f->req - take(in) % 8;
+    if (ev->kind == POOL_EV_UNDELIVERED)
+        ev->u.undelivered.is_spoiled = ev->req.v % 2 == 1;
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -181,14 +189,12 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_RELEASE:
     case POOL_EV_RENEW:
     case POOL_EV_DESTROY:
+    case POOL_EV_PAUSE:
         fill_request(f, in, ev);
         break;
     case POOL_EV_ABANDON:
     case POOL_EV_UNDELIVERED:
-        fill_answer(f, in, ev);
-        ev->req.v = f->req - take(in) % 8;
-        if (ev->kind == POOL_EV_UNDELIVERED)
-            ev->u.undelivered.is_spoiled = ev->req.v % 2 == 1;
+        fill_left(f, in, ev);
         break;
     case POOL_EV_ACTIVITY:
         fill_answer(f, in, ev);
@@ -196,6 +202,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
+    case POOL_EV_RESUMED:
     case POOL_EV_ABSENT:
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:

@@ -82,10 +82,11 @@ static void op_create(struct backend *base, struct backend_create *r, uint64_t d
 /* --- destroy --- */
 
 static const struct deed *update_of(const struct walk_box *b);
+static bool is_freezing(const struct walk_box *b);
 
 /* Without its row only if the store could not be written and the owner or an operator requested the
  * end. */
-static bool may_destroy(uint64_t id)
+bool backends_may_destroy(uint64_t id)
 {
     struct walk_row *row = disk_row(id);
     struct walk_box *b = boxes_find(id);
@@ -127,12 +128,14 @@ static void op_destroy(struct backend *base, struct backend_destroy *r, uint64_t
 
     if (walk.is_frozen)
         return;
-    if (!may_destroy(r->box.labels.box_id))
+    if (!backends_may_destroy(r->box.labels.box_id))
         walk_fail("a destroy without a committed `deleting`");
     if (b != NULL && b->backend != d->backend->index)
         walk_fail("a box is destroyed by the wrong backend");
     if (b != NULL && update_of(b) != NULL && update_of(b)->op->state == OP_RUNNING)
         walk_fail("a box is destroyed while it is changed, and nobody cancels that");
+    if (b != NULL && is_freezing(b))
+        walk_fail("a box is destroyed while it is frozen or thawed");
     d->box = box_of(&r->box);
     deed_plan(d, 1, 400);
 }
@@ -318,6 +321,51 @@ static void op_update(struct backend *base, struct backend_update *r, uint64_t d
     deed_plan(d, 0, 1200);
 }
 
+static void do_freeze(struct deed *d, bool is_done, bool is_reported UNUSED)
+{
+    const struct backend_freeze *r = container_of(d->op, struct backend_freeze, op);
+
+    if (!is_done || d->box == NULL)
+        return;
+    d->box->stands_still = r->is_frozen;
+    walk.freezes += r->is_frozen ? 1 : 0;
+}
+
+static bool is_freezing(const struct walk_box *b)
+{
+    const struct list *deeds = &walk.backends[b->backend]->deeds;
+
+    for (const struct list_node *n = list_first(deeds); n != NULL; n = list_next(deeds, n))
+        if (container_of(n, const struct deed, link)->act == do_freeze &&
+            container_of(n, const struct deed, link)->box == b)
+            return true;
+    return false;
+}
+
+static void op_freeze(struct backend *base, struct backend_freeze *r, uint64_t deadline_ns,
+                      void (*on_done)(struct op *))
+{
+    struct walk_box *b = box_of(&r->box);
+    const struct walk_row *row = disk_row(r->box.labels.box_id);
+    struct deed *d;
+
+    if (!walk.is_frozen && b != NULL && is_freezing(b))
+        walk_fail("a box is frozen or thawed twice at the same time");
+    d = deed_start(of(base), &r->op, deadline_ns, on_done, do_freeze);
+    if (walk.is_frozen)
+        return;
+    if (r->is_frozen && (row == NULL || !row->is_paused))
+        walk_fail("a box is frozen before its row says so");
+    d->box = b;
+    deed_plan(d, 0, 600);
+}
+
+static void op_capture(struct backend *base UNUSED, struct backend_capture *r UNUSED,
+                       uint64_t deadline_ns UNUSED, void (*on_done)(struct op *) UNUSED)
+{
+    walk_fail("nobody asks for a snapshot");
+}
+
 /* --- the rest of the contract --- */
 
 static void do_examine(struct deed *d, bool is_done UNUSED, bool is_reported UNUSED)
@@ -354,10 +402,11 @@ static void put_key(const struct config_profile *p, char *dst, size_t cap)
 /* Like the backends oci, docker and remote, and one that only some configurations name. */
 static const struct backend_ops all[WALK_BACKENDS] = {
     {COMMON, .name = "near", .is_local = true, .is_watched = true, .can_bind = true,
-     .bind = op_bind, .late = BACKEND_LATE_ALL, .update = op_update},
-    {COMMON, .name = "next", .is_local = true, .is_watched = true, .can_bind = true,
-     .can_discover = true, .bind = op_bind, .discover = op_discover, .late = BACKEND_LATE_LIMITS,
+     .bind = op_bind, .freeze = op_freeze, .capture = op_capture, .late = BACKEND_LATE_ALL,
      .update = op_update},
+    {COMMON, .name = "next", .is_local = true, .is_watched = true, .can_bind = true,
+     .can_discover = true, .bind = op_bind, .freeze = op_freeze, .capture = op_capture,
+     .discover = op_discover, .late = BACKEND_LATE_LIMITS, .update = op_update},
     {COMMON, .name = "far", .can_discover = true, .discover = op_discover,
      .late = BACKEND_LATE_ENVS, .update = op_update},
     {COMMON, .name = "new", .is_watched = true, .can_bind = true, .bind = op_bind},

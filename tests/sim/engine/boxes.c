@@ -45,7 +45,7 @@ void boxes_put_life(const struct walk_box *b, char ret[BACKEND_LIFE_MAX + 1])
 
 void boxes_put(const struct walk_box *b, struct backend_box *ret)
 {
-    *ret = (struct backend_box){.labels = b->labels};
+    *ret = (struct backend_box){.labels = b->labels, .is_frozen = b->stands_still};
     str_copy_cut(ret->url, sizeof(ret->url), b->url);
     str_copy_cut(ret->ref, sizeof(ret->ref), b->ref);
     str_copy_cut(ret->token, sizeof(ret->token), b->token);

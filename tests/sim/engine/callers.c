@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/pauses.h"
 #include "walk.h"
 
 #define TTL_NS (20 * NS_PER_S) /* of a profile that has one, see operator.c */
@@ -175,7 +176,7 @@ static void on_box(size_t index, enum pool_event_kind kind)
     const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), c->sandbox_id);
     struct walk_box *real = b != NULL ? boxes_find(b->id.v) : NULL;
 
-    if (kind == POOL_EV_RENEW && real != NULL)
+    if ((kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE) && real != NULL)
         real->held_epoch = b->epoch;
     str_copy_cut(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), c->sandbox_id);
     ev.u.on.principal = callers_principal(c);
@@ -194,17 +195,28 @@ static void on_box(size_t index, enum pool_event_kind kind)
     r->is_destroy = !r->is_odd && (kind == POOL_EV_DESTROY || ev.u.on.want_destroy);
     r->may_end = kind == POOL_EV_RELEASE && !r->is_destroy;
     /* Where boxes are not parked a release is an end, too. */
-    r->due_ns = walk_now() +
-                (kind == POOL_EV_RENEW ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS : WALK_DESTROY_NS);
+    r->due_ns = walk_now() + (kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE
+                                  ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS
+                                  : WALK_DESTROY_NS);
     if (r->is_destroy)
         c->is_acked = false;
     c->in_doubt += r->may_end ? 1 : 0;
     walk_say("caller %zu: %s, number %llu", index,
              kind == POOL_EV_RENEW     ? "renews"
              : kind == POOL_EV_RELEASE ? "releases"
+             : kind == POOL_EV_PAUSE   ? "pauses"
                                        : "destroys",
              (unsigned long long) r->number);
     engine_call_start(walk.engine, &r->call, &ev);
+}
+
+static void pause_box(size_t index)
+{
+    const struct pool_box *b =
+        pool_find_sandbox(engine_pool(walk.engine), walk.clients[index].sandbox_id);
+
+    if (b != NULL && engine_can_pause(walk.engine, b))
+        on_box(index, POOL_EV_PAUSE);
 }
 
 static void activity(size_t index)
@@ -339,8 +351,10 @@ void callers_act(void)
         acquire(index);
     else if (dice < 66)
         on_box(index, POOL_EV_RELEASE);
-    else if (dice < 76)
+    else if (dice < 73)
         on_box(index, POOL_EV_RENEW);
+    else if (dice < 76)
+        pause_box(index);
     else if (dice < 81)
         on_box(index, POOL_EV_DESTROY);
     else if (dice < 91)

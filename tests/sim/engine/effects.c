@@ -27,7 +27,8 @@ static bool is_asked(enum pool_event_kind kind)
 
 static bool wants_answer(enum pool_fx_kind kind)
 {
-    return kind != POOL_FX_BIND && kind != POOL_FX_REPLY && kind != POOL_FX_EVENT;
+    return kind != POOL_FX_BIND && kind != POOL_FX_FREEZE && kind != POOL_FX_REPLY &&
+           kind != POOL_FX_EVENT;
 }
 
 static void note_effect(const struct pool_fx *fx)
@@ -99,6 +100,8 @@ bool __wrap_pool_next_fx(struct pool *p, struct pool_fx *ret)
         replies_fact(ret);
     else if (ret->kind == POOL_FX_REPLY)
         replies_promise(ret);
+    else if (ret->kind == POOL_FX_DESTROY && !walk.is_closing && !backends_may_destroy(ret->box.v))
+        walk_fail("a destroy is asked for without a committed `deleting`");
     return true;
 }
 

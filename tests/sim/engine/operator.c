@@ -48,6 +48,7 @@ static void fill_profile(struct config_profile *p, unsigned index)
     p->ttl_s = bits / 16 % 3 == 0 ? 0 : 20;
     p->idle_timeout_s = bits / 64 % 3 == 0 ? 0 : 10;
     p->park_timeout_s = bits / 256 % 4 == 0 ? 0 : 8;
+    p->park = bits / 1024 % 3 == 0 ? CONFIG_PARK_FREEZE : CONFIG_PARK_RUN;
     p->max_age_s = bits / 1024 % 2 == 0 ? 0 : 30;
     p->check_after_s = bits / 4096 % 3;
 }

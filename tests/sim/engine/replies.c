@@ -144,11 +144,23 @@ static void released(const struct pool_fx *fx)
         walk_fail("a release was confirmed before it was committed");
 }
 
+static void paused(const struct pool_fx *fx)
+{
+    const struct walk_row *row = disk_row(fx->box.v);
+
+    if (fx->snapshot.is_paused && (row == NULL || !row->is_paused))
+        walk_fail("a pause was confirmed before it was committed");
+}
+
 /* A listing has to show the box first, or it does not answer as far as the pool knows. */
 static bool is_excused(const struct walk_client *c, int code)
 {
     const struct walk_box *real = boxes_find(c->box);
+    const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), c->sandbox_id);
 
+    if (real != NULL && b != NULL && b->is_paused &&
+        (code == SP_BACKEND_FAILED || code == SP_TIMEOUT))
+        return true; /* it could not be thawed */
     return code == SP_BACKEND_UNAVAILABLE &&
            (real == NULL || !real->is_running || real->is_stopped || real->absent > 0 ||
             real->doubt_ns + 5 * NS_PER_S > walk_now());
@@ -183,6 +195,9 @@ static void refused(const struct pool_fx *fx, const struct walk_request *r, stru
         walk_fail("a refusal without a reason");
     if (code == SP_SANDBOX_LOST)
         judge_loss(fx);
+    if (r->kind == POOL_EV_ACQUIRE && fx->box.v != 0 &&
+        (code == SP_NOT_LEASED || code == SP_SANDBOX_LOST))
+        return; /* that lease ended while its box was thawed; the thread may have another one */
     if (!is_sure || code == SP_QUEUE_FULL || code == SP_DRAINING || is_about_extras(r, code) ||
         (r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         return;
@@ -210,6 +225,8 @@ static void served(const struct pool_fx *fx, struct walk_request *r, struct walk
         judge_end(fx, r);
     else if (r->kind == POOL_EV_RENEW)
         renewed(fx, r, c);
+    else if (r->kind == POOL_EV_PAUSE)
+        paused(fx);
     else
         released(fx);
 }

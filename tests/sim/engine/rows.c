@@ -71,6 +71,7 @@ static void fill(struct walk_row *r, const struct store_box *b)
     r->principal = b->principal;
     r->generation = b->generation;
     r->made_with = b->made_with;
+    r->is_paused = b->is_paused;
     r->created_ms = b->created_ms;
     r->ready_ms = b->ready_ms;
     r->leased_ms = b->leased_ms;
@@ -212,6 +213,7 @@ static bool give_box(const struct store_reader *reader, const struct walk_row *r
                                   .principal = r->principal,
                                   .generation = r->generation,
                                   .made_with = r->made_with,
+                                  .is_paused = r->is_paused,
                                   .url = r->url,
                                   .token = r->token,
                                   .ref = r->ref,

@@ -30,6 +30,8 @@ static const char *check_box(const struct pool_box *b)
     if (row == NULL || strcmp(row->state, row_state(b->state)) != 0 ||
         strcmp(row->sandbox_id, b->sandbox_id) != 0 || row->generation != b->generation)
         return "the row of a box differs from the box";
+    if (row->is_paused != b->is_paused || (real->stands_still && !b->is_paused))
+        return "box, row and pool do not agree whether it is paused";
     if (b->state != POOL_BLANK && can_bind(b) &&
         (strcmp(real->labels.sandbox_id, b->sandbox_id) != 0 ||
          real->labels.generation != b->generation || real->labels.principal != b->principal))

@@ -48,6 +48,7 @@ struct walk_box {
     bool is_running;
     bool is_unwanted;  /* destroyed before it appeared */
     uint64_t ready_ns; /* answers from then on */
+    bool stands_still; /* it is paused */
     bool is_stopped;   /* its agent does not answer */
     bool has_no_agent; /* that could say whether it is used */
     bool is_at_work;
@@ -85,6 +86,7 @@ struct walk_row {
     uint64_t principal;
     uint64_t generation;
     uint64_t made_with;
+    bool is_paused;
     char url[POOL_URL_MAX + 1];
     char token[POOL_TOKEN_MAX + 1];
     char ref[POOL_REF_MAX + 1];
@@ -224,6 +226,7 @@ struct walk {
     uint64_t replies_refused;
     uint64_t undelivered;
     uint64_t updates;
+    uint64_t freezes;
     uint64_t crashes;
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
@@ -279,6 +282,8 @@ void boxes_fini(void);
 /* backends.c */
 unsigned backends_late(unsigned backend);
 bool backends_is_updating(const struct walk_box *b);
+/* When the pool asks for it; the engine may do it a little later. */
+bool backends_may_destroy(uint64_t id);
 const char *backends_name(unsigned backend);
 bool backends_is_local(unsigned backend);
 void backends_report_death(const struct walk_box *b);

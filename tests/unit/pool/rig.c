@@ -92,6 +92,7 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
         ev.u.failed.code = code;
         break;
     case POOL_FX_BIND:
+    case POOL_FX_FREEZE:
     case POOL_FX_REPLY:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:
@@ -126,7 +127,9 @@ static void take(struct rig *r, const struct pool_fx *fx)
         r->facts[fx->u.event.fact]++;
         return;
     }
-    if (fx->kind == POOL_FX_BIND)
+    if (fx->kind == POOL_FX_FREEZE)
+        r->is_frozen = fx->snapshot.is_paused;
+    if (fx->kind == POOL_FX_BIND || fx->kind == POOL_FX_FREEZE)
         return;
     if (fx->kind == POOL_FX_STORE)
         r->writes[fx->u.store.what]++;

@@ -36,6 +36,7 @@ struct rig {
     enum pool_verdict verdict;
     enum pool_use use; /* the answer of agents */
     uint64_t used_ns;  /* and since when */
+    bool is_frozen;    /* what the last POOL_FX_FREEZE said */
     uint64_t req;
     struct pool_fx held[RIG_FX_MAX];
     size_t held_count;

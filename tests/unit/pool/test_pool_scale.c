@@ -85,6 +85,7 @@ static void answer(struct world *w, const struct pool_fx *fx)
         return;
     case POOL_FX_DISCOVER:
     case POOL_FX_BIND:
+    case POOL_FX_FREEZE:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:
         return;
