@@ -161,6 +161,8 @@ static void serve_checked(struct pool *p, struct slot *s, enum pool_verdict verd
 {
     struct list_node *next = list_first(&s->waiters);
 
+    if (s->box.state < POOL_BLANK)
+        return; /* a listing did not show it: who waits for it to be made goes on waiting */
     for (size_t left = s->waiters.len; left > 0 && next != NULL; left--) {
         struct waiter *w = waiter_of(next);
 

@@ -250,6 +250,7 @@ struct backend_ops {
     const char *name;
     bool is_local;   /* boxes die with this machine: `durability: auto` means process */
     bool is_watched; /* deaths are reported by on_died() */
+    bool may_leave_frozen; /* a capture() whose maker was killed leaves its box so */
     bool can_discover;
     bool can_bind;
     /* Profiles with the same key share one object, e.g. by the address in use; at most

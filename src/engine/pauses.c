@@ -235,7 +235,7 @@ void fx_freeze(struct engine *e, const struct pool_fx *fx)
     struct pause_line *l = line_find(e, fx->box);
     bool is_new = l == NULL;
 
-    if (!fx->snapshot.is_paused && e->backends[fx->snapshot.backend].ops->capture == NULL)
+    if (!fx->snapshot.is_paused && !e->backends[fx->snapshot.backend].ops->may_leave_frozen)
         return; /* no snapshot was cut short: somebody outside wants it so */
     if (is_new) {
         l = line_make(e, fx->box);

@@ -360,12 +360,6 @@ static void op_freeze(struct backend *base, struct backend_freeze *r, uint64_t d
     deed_plan(d, 0, 600);
 }
 
-static void op_capture(struct backend *base UNUSED, struct backend_capture *r UNUSED,
-                       uint64_t deadline_ns UNUSED, void (*on_done)(struct op *) UNUSED)
-{
-    walk_fail("nobody asks for a snapshot");
-}
-
 /* --- the rest of the contract --- */
 
 static void do_examine(struct deed *d, bool is_done UNUSED, bool is_reported UNUSED)
@@ -402,10 +396,10 @@ static void put_key(const struct config_profile *p, char *dst, size_t cap)
 /* Like the backends oci, docker and remote, and one that only some configurations name. */
 static const struct backend_ops all[WALK_BACKENDS] = {
     {COMMON, .name = "near", .is_local = true, .is_watched = true, .can_bind = true,
-     .bind = op_bind, .freeze = op_freeze, .capture = op_capture, .late = BACKEND_LATE_ALL,
+     .bind = op_bind, .freeze = op_freeze, .may_leave_frozen = true, .late = BACKEND_LATE_ALL,
      .update = op_update},
     {COMMON, .name = "next", .is_local = true, .is_watched = true, .can_bind = true,
-     .can_discover = true, .bind = op_bind, .freeze = op_freeze, .capture = op_capture,
+     .can_discover = true, .bind = op_bind, .freeze = op_freeze, .may_leave_frozen = true,
      .discover = op_discover, .late = BACKEND_LATE_LIMITS, .update = op_update},
     {COMMON, .name = "far", .can_discover = true, .discover = op_discover,
      .late = BACKEND_LATE_ENVS, .update = op_update},

@@ -351,7 +351,7 @@ void callers_act(void)
         acquire(index);
     else if (dice < 66)
         on_box(index, POOL_EV_RELEASE);
-    else if (dice < 73)
+    else if (dice < 72)
         on_box(index, POOL_EV_RENEW);
     else if (dice < 76)
         pause_box(index);
