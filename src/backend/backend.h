@@ -248,8 +248,8 @@ struct backend_drop;
 
 struct backend_ops {
     const char *name;
-    bool is_local;   /* boxes die with this machine: `durability: auto` means process */
-    bool is_watched; /* deaths are reported by on_died() */
+    bool is_local;         /* boxes die with this machine: `durability: auto` means process */
+    bool is_watched;       /* deaths are reported by on_died() */
     bool may_leave_frozen; /* a capture() whose maker was killed leaves its box so */
     bool can_discover;
     bool can_bind;

@@ -17,10 +17,10 @@
     X(arg, "engine.after_create")   \
     X(arg, "engine.before_destroy") \
     X(arg, "engine.after_destroy")  \
-    X(arg, "engine.before_freeze")  \
-    X(arg, "engine.after_freeze")   \
-    X(arg, "engine.before_thaw")    \
-    X(arg, "engine.after_thaw")     \
+    X(arg, "pause.before_freeze")   \
+    X(arg, "pause.after_freeze")    \
+    X(arg, "pause.before_thaw")     \
+    X(arg, "pause.after_thaw")      \
     X(arg, "engine.before_reply")   \
     X(arg, "engine.after_reply")    \
     X(arg, "engine.before_listen")  \

@@ -123,7 +123,7 @@ static void thawed(struct pause_line *l)
     const struct pool_box *b = box_of(l);
     struct pool_event ev = {.kind = POOL_EV_RESUMED, .box = l->box};
 
-    FAULT_POINT("engine.after_thaw");
+    FAULT_POINT("pause.after_thaw");
     l->is_frozen = false;
     l->must_thaw = false;
     l->want_freeze = false;
@@ -155,7 +155,7 @@ static void on_done(struct op *op)
     if (op->result != SP_OK) {
         failed(l, op);
     } else if (l->request.is_frozen) {
-        FAULT_POINT("engine.after_freeze");
+        FAULT_POINT("pause.after_freeze");
         l->is_frozen = true;
     } else {
         thawed(l);
@@ -177,9 +177,9 @@ static void start(struct pause_line *l, const struct pool_box *b, bool is_frozen
     box_to_backend(e, b, &l->request.box);
     engine_op_begun(e);
     if (is_frozen)
-        FAULT_POINT("engine.before_freeze");
+        FAULT_POINT("pause.before_freeze");
     else
-        FAULT_POINT("engine.before_thaw");
+        FAULT_POINT("pause.before_thaw");
     backend->ops->freeze(backend, &l->request,
                          rt_after(rt_now(e->rt), is_frozen ? FREEZE_NS : THAW_NS), on_done);
 }

@@ -8,7 +8,7 @@ from harness import Client, in_threads, main, wait_until
 from oci_case import RUNTIME, BoxCase, group_of
 from test_crash import fault_names
 
-POINTS = ("engine.before_freeze", "engine.after_freeze", "engine.before_thaw", "engine.after_thaw")
+POINTS = ("pause.before_freeze", "pause.after_freeze", "pause.before_thaw", "pause.after_thaw")
 LOOP = "while :; do :; done"
 
 

@@ -33,6 +33,18 @@ void away_note_word(struct world *w, const struct pool_event *ev)
         w->unanswered[b->backend] = b->id;
 }
 
+/* A row that is being deleted does not say that its create had no answer, unless it is deleted for that. */
+void away_crashed(struct world *w)
+{
+    for (unsigned i = 0; i < WORLD_BACKENDS; i++) {
+        const struct pool_box *b = pool_find_box(w->pool, w->unanswered[i]);
+
+        if (b != NULL && b->state == POOL_DESTROYING && b->end != POOL_END_CREATE_FAILED &&
+            b->end != POOL_END_ORPHAN)
+            w->unanswered[i].v = 0;
+    }
+}
+
 void away_begin(struct world *w)
 {
     unsigned backend = (unsigned) rand_below(&w->rand, WORLD_BACKENDS);

@@ -243,6 +243,7 @@ void rows_crash(struct world *w)
     w->config.restore_max = WORLD_ROWS;
     w->pool = pool_new(&w->config);
     restore(w);
+    away_crashed(w);
     clients_crashed(w);
     w->now_ns += world_ms(w, 1, 50);
     for (unsigned i = 0; i < WORLD_BACKENDS; i++)

@@ -203,6 +203,7 @@ struct world_box *backend_find(struct world *w, uint64_t id);
 bool away_is(const struct world *w, unsigned backend);
 bool away_is_held(const struct world *w, unsigned backend); /* it must not be asked for a box */
 void away_note_word(struct world *w, const struct pool_event *ev);
+void away_crashed(struct world *w);
 void away_begin(struct world *w); /* one of them, for long; calm: all are back */
 
 /* rows.c */
