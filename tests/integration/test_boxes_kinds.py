@@ -83,7 +83,7 @@ class Kinds(BoxCase):
     def test_directory(self):
         box = self.of("tree")
         self.assertEqual(box.sh("cat /etc/motd; id -un"), "a tree of its own\nuser\n")
-        self.assertEqual(box.call("POST", JOBS, {"argv": ["python3"]})[0], 404)
+        self.assertEqual(box.call("POST", JOBS, {"argv": ["python3"]})[0], 422)
         box.sh("touch /workspace/x; echo changed > /etc/motd", user="root")
         self.assertEqual((self.home / "tree" / "etc" / "motd").read_text(), "a tree of its own\n")
         self.assertEqual(self.destroy(box)["sandbox_id"], box.id)
