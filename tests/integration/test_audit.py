@@ -140,7 +140,7 @@ class Audit(TestCase):
         self.assertFalse((self.daemon_under_test.state / "backup.tmp").exists())
         again = self.cli("backup", str(copy))  # what is there is not overwritten
         self.assertEqual(again.returncode, 1)
-        self.assertIn("File exists", again.stderr)
+        self.assertIn("it exists", again.stderr)
 
     def test_a_copy_that_nobody_takes(self):
         connection = UnixConnection(self.daemon_under_test.socket, 20)

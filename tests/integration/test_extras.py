@@ -207,7 +207,7 @@ class TestRefused(ExtrasCase):
             answer = client.acquire("t1", **mount(host))
             self.assertCode(answer, 403, "forbidden")
             self.assertIn("mounts.allow", answer.json["error"]["message"])
-        self.assertCode(client.acquire("t1", snapshot_id="s"), 501, "unsupported")
+        self.assertCode(client.acquire("t1", snapshot_id="s"), 404, "not_found")
         self.assertEqual(self.boxes_of("t1"), [])
         self.assertEqual(self.machine.client.get("/stats").json["destroyed"], 0)
 

@@ -201,7 +201,7 @@ class FromBirth(Special):
         lease = self.assertOk(client.acquire("t1"))
         self.server.stop()
         with contextlib.closing(sqlite3.connect(self.server.state / "sandpool.db")) as db:
-            for column in ("made_with", "is_stale", "life", "stamp"):
+            for column in ("made_with", "is_stale", "life", "stamp", "is_paused"):
                 db.execute(f"ALTER TABLE boxes DROP COLUMN {column}")
             db.execute("DROP TABLE gone")
             db.execute("PRAGMA user_version=1")

@@ -63,6 +63,9 @@ static pid_t start_holder(void)
     assert_true(pid >= 0);
     if (pid == 0) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void) dup2(ready[1], 3); /* whoever started us may have left directories open */
+        ready[1] = 3;
+        (void) close_range(4, ~0u, 0);
         hold();
         if (write(ready[1], "r", 1) != 1)
             _exit(1);
