@@ -24,8 +24,11 @@ static bool clean(struct aio_call *c)
     c->headers[0] = "Content-Type: application/json";
     if (str_is_empty(f->place) || c->session_count == 0)
         return aio_script_clean(c);
-    buf_init(&text, 8 * AIO_PATH_MAX);
+    buf_init(&text, 16 * AIO_PATH_MAX);
+    /* Twice: a server that has not read yet what it was sent may make the file after the first. */
     buf_puts(&text, "rm -f -- ");
+    aio_quote(&text, f->place);
+    buf_puts(&text, "; sleep 1; rm -f -- ");
     aio_quote(&text, f->place);
     f->place[0] = '\0';
     aio_say_begin(&o);
