@@ -52,6 +52,20 @@ static void hold(void)
             _exit(1);
 }
 
+/* Whoever started us may have left directories open, and others may have locked what we have from them, our input too. */
+static void leave_inherited(int *keep)
+{
+    (void) dup2(*keep, 3);
+    *keep = 3;
+    (void) close_range(4, ~0u, 0);
+    for (int fd = 0; fd < 3; fd++) {
+        int own = open("/dev/null", O_RDWR);
+
+        if (own < 0 || dup2(own, fd) < 0 || close(own) != 0)
+            _exit(1);
+    }
+}
+
 static pid_t start_holder(void)
 {
     int ready[2];
@@ -63,9 +77,7 @@ static pid_t start_holder(void)
     assert_true(pid >= 0);
     if (pid == 0) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void) dup2(ready[1], 3); /* whoever started us may have left directories open */
-        ready[1] = 3;
-        (void) close_range(4, ~0u, 0);
+        leave_inherited(&ready[1]);
         hold();
         if (write(ready[1], "r", 1) != 1)
             _exit(1);
