@@ -108,8 +108,8 @@ static void on_timer(struct rt_timer *timer)
         return;
     }
     g->is_timed_out = true;
-    if (op_is_active(&g->up.op))
-        op_cancel(&g->up.op); /* on_done() answers */
+    if (!op_is_idle(&g->up.op))
+        op_cancel(&g->up.op); /* on_done() answers; if it is over already this does nothing */
     else if (g->on_idle != NULL)
         g->on_idle(g);
 }

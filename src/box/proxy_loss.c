@@ -94,7 +94,7 @@ static void cut(struct passage *g, int code, const char *reason)
     str_copy_cut(g->reason, sizeof(g->reason), reason);
     if (list_is_linked(&g->judged))
         drop(g, code, reason);
-    else if (op_is_active(&g->up.op))
+    else if (!op_is_idle(&g->up.op))
         op_cancel(&g->up.op); /* proxy_loss_begin() follows, unless it is over already */
     else if (g->on_cut != NULL)
         g->on_cut(g);

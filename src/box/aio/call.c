@@ -58,12 +58,13 @@ void aio_on_gone(void *ctx)
     struct aio_call *c = ctx;
 
     c->g.ex = NULL;
-    if (op_is_active(&c->g.up.op) && c->want_answer)
-        return;
-    if (op_is_active(&c->g.up.op))
-        op_cancel(&c->g.up.op);             /* on_done() ends it */
-    else if (!list_is_linked(&c->g.judged)) /* else it ends with the verdict */
+    if (!op_is_idle(
+            &c->g.up.op)) { /* on_done() ends it; it may be over, with on_done() still to come */
+        if (!c->want_answer)
+            op_cancel(&c->g.up.op);
+    } else if (!list_is_linked(&c->g.judged)) { /* else it ends with the verdict */
         aio_end(c);
+    }
 }
 
 static void on_cut(struct passage *g)
@@ -249,10 +250,10 @@ static void on_done(struct op *op)
     passage_moved(&c->g);
     if (c->is_cleaning || (c->g.ex == NULL && !(c->want_answer && result == SP_OK)))
         aio_end(c);
-    else if (result == SP_OK)
+    else if (result == SP_OK && c->g.cut == 0)
         take_answer(c);
     else
-        fail_request(c, result);
+        fail_request(c, result != SP_OK ? result : SP_CANCELLED);
 }
 
 static void on_data(struct httpc_request *up)
