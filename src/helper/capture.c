@@ -132,7 +132,7 @@ static int hash_disk(int fd, char ret[72], struct err *err)
     }
     free(chunk);
     sha256_end(&s, digest);
-    memcpy(ret, "sha256:", 7);
+    (void) snprintf(ret, 8, "sha256:");
     for (size_t i = 0; i < sizeof(digest); i++)
         (void) snprintf(ret + 7 + 2 * i, 3, "%02x", digest[i]);
     return rc;

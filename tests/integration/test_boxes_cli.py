@@ -220,9 +220,9 @@ class CommandLine(BoxCase):
         for name in made:
             self.assertEqual(self.sandpool("exec", name, "--", "cat", "f").stdout, b"here\n")
             self.sandpool("destroy", name)
-        told = self.sandpool("fork", self.thread, "--thread", "fork-1", "--thread", self.thread, expect=1)
-        self.assertEqual(len(told.stdout.split()), 1)
-        self.assertIn(b"the thread has a box already", told.stderr)
+        done = self.sandpool("fork", self.thread, "--thread", "fork-1", "--thread", self.thread, expect=1)
+        self.assertEqual(len(done.stdout.split()), 1)
+        self.assertIn(b"the thread has a box already", done.stderr)
         self.sandpool("destroy", "fork-1")
         self.sandpool("fork", "nobody", expect=4)
 

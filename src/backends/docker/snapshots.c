@@ -59,7 +59,8 @@ static bool has_tag(const struct json *image, const char *tag)
         const char *name = json_str(json_at(tags, i));
         size_t n = name != NULL ? strlen(name) : 0;
 
-        if (n >= len && strcmp(name + n - len, tag) == 0 && (n == len || name[n - len - 1] == '/'))
+        if (name != NULL && n >= len && strcmp(name + n - len, tag) == 0 &&
+            (n == len || name[n - len - 1] == '/'))
             return true;
     }
     return false;

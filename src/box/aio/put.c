@@ -196,7 +196,7 @@ static void on_looked(struct aio_call *c, const struct buf *out)
 
     c->clean = clean;
     c->want_answer = false;
-    if (place == NULL || !is_mode(mode) || strpbrk(place, "\r\n") != NULL ||
+    if (mode == NULL || place == NULL || !is_mode(mode) || strpbrk(place, "\r\n") != NULL ||
         !str_copy(f->target, sizeof(f->target), target) ||
         !str_copy(f->place, sizeof(f->place), place)) {
         aio_fail(c, SP_BACKEND_FAILED, "the shell of the sandbox wrote something unexpected");
