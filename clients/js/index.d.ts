@@ -76,6 +76,9 @@ export class Snapshot {
   readonly sizeBytes: number;
   readonly digest: string;
   readonly metadata: Record<string, unknown>;
+  /** How many layers lie on each other in it. */
+  readonly layers: number | null;
+  readonly lastUsedAt: Date | null;
 }
 
 /** One sandbox as the daemon saw it at one moment. */

@@ -237,6 +237,10 @@ struct config {
     } calls;
     struct {
         uint64_t max;
+        uint64_t max_per_caller; /* 0: half of max */
+        uint64_t max_bytes;      /* 0: no limit */
+        uint64_t max_bytes_per_caller;
+        uint64_t keep_s; /* 0: for ever */
     } snapshots;
     struct {
         uint64_t max_boxes;

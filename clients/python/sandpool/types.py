@@ -48,6 +48,8 @@ class Snapshot:
     size_bytes: int
     digest: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    layers: Optional[int] = None
+    last_used_at: Optional[datetime] = None
 
     @classmethod
     def from_json(cls, data: object) -> "Snapshot":
@@ -66,6 +68,8 @@ class Snapshot:
                 size_bytes=int(data["size_bytes"]),
                 digest=str(data["digest"]),
                 metadata=data.get("metadata") or {},
+                layers=data.get("layers"),
+                last_used_at=read_time(data, "last_used_at"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError("protocol", f"a snapshot without a good {error}") from None

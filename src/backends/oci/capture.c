@@ -124,6 +124,7 @@ static void on_looked(struct op *op)
             &err, CAPTURE_ENDS);
         return;
     }
+    s->layers = parent != NULL ? parent->depth + 1 : 1;
     go(c, CAPTURE_COPIES);
 }
 

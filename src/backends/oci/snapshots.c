@@ -295,8 +295,12 @@ void oci_list_snapshots(struct backend *backend, struct backend_snapshots *r, ui
          n = list_next(&o->snapshots.all, n)) {
         const struct oci_snapshot *e = container_of(n, struct oci_snapshot, link);
 
-        if (!e->info.is_deleted)
-            *backend_snapshots_add(r) = e->info;
+        if (!e->info.is_deleted) {
+            struct snapshot *s = backend_snapshots_add(r);
+
+            *s = e->info;
+            s->layers = e->depth;
+        }
     }
     closing_finish(&o->closing, &r->op, SP_OK, NULL);
 }
