@@ -10,7 +10,8 @@ static int run_write(struct work *w, struct err *err)
 {
     struct engine_capture *c = container_of(w, struct engine_capture, side);
 
-    return side_write(c->side_dir, c->request.snapshot.id, c->envs, err);
+    return side_write(c->side_dir, c->request.snapshot.id, c->envs, c->request.snapshot.created_ms,
+                      err);
 }
 
 static void on_written(struct op *op)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/agent_env.h"
@@ -68,7 +69,17 @@ void side_read(const char *dir, uint64_t id, struct snapshot_side *ret)
     read_envs(fd, path, ret);
 }
 
-int side_write(const char *dir, uint64_t id, const struct backend_extras *envs, struct err *err)
+static int set_time(int fd, uint64_t ms)
+{
+    const struct timespec at = {.tv_sec = (time_t) (ms / 1000),
+                                .tv_nsec = (long) (ms % 1000) * 1000000};
+    const struct timespec times[2] = {at, at};
+
+    return futimens(fd, times) == 0 && fsync(fd) == 0 ? 0 : errno;
+}
+
+int side_write(const char *dir, uint64_t id, const struct backend_extras *envs, uint64_t used_ms,
+               struct err *err)
 {
     char path[CONFIG_PATH_MAX + 64];
     AUTO_CLOSE int fd = -1;
@@ -92,8 +103,8 @@ int side_write(const char *dir, uint64_t id, const struct backend_extras *envs, 
     buf_init(&text, TEXT_MAX);
     json_out_finish(&o, &text);
     sys = buf_failed(&text) ? EFBIG : file_write_all(fd, buf_str(&text), text.len);
-    if (sys == 0 && fsync(fd) != 0)
-        sys = errno;
+    if (sys == 0)
+        sys = set_time(fd, used_ms);
     buf_fini(&text);
     return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write '%.150s'", path);
 }
@@ -147,7 +158,7 @@ static int run_touch(struct work *w, struct err *err)
     put_path(path, c->dir, c->id);
     if (utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW) == 0)
         return SP_OK;
-    return side_write(c->dir, c->id, NULL, err);
+    return side_write(c->dir, c->id, NULL, 0, err);
 }
 
 void side_touch(struct engine *e, uint64_t id)

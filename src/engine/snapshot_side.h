@@ -15,8 +15,9 @@ struct snapshot_side {
 void side_dir(const struct engine *e, char dst[CONFIG_PATH_MAX + 32]);
 /* On any thread. What cannot be read is as what is not there, and said in the log. */
 void side_read(const char *dir, uint64_t id, struct snapshot_side *ret);
+/* Without variables `used_ms` is now. */
 MUST_CHECK int side_write(const char *dir, uint64_t id, const struct backend_extras *envs,
-                          struct err *err);
+                          uint64_t used_ms, struct err *err);
 
 /* Nobody waits for these. */
 void side_touch(struct engine *e, uint64_t id);

@@ -238,6 +238,21 @@ void snapshots_capture(struct engine_capture *c)
                                          rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);
 }
 
+void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers)
+{
+    struct engine *e = ((struct engine_backend *) ctx)->engine;
+    struct map_node *n = map_find(&e->snapshots, hash_u64(id), is_id, &id);
+    struct snapshot *s;
+
+    if (n == NULL)
+        return;
+    s = &container_of(n, struct engine_snapshot, node)->info;
+    quota_remove(e, s);
+    s->size = size;
+    s->layers = layers;
+    quota_add(e, s);
+}
+
 void snapshots_close(struct engine *e)
 {
     for (struct list_node *n = list_first(&e->captures); n != NULL;
@@ -372,6 +387,7 @@ static void on_swept(void *ctx, int code, const char *reason)
 void snapshots_sweep(struct engine *e)
 {
     bool are_all_known = true;
+    bool are_possible = false;
 
     for (struct list_node *n = list_first(&e->snapshot_list); n != NULL && !e->is_closing;
          n = list_next(&e->snapshot_list, n)) {
@@ -380,9 +396,11 @@ void snapshots_sweep(struct engine *e)
         if (s->info.is_temporary && s->is_found && !s->is_leaving)
             engine_snapshot_drop(e, s, on_swept, NULL);
     }
-    for (unsigned i = 0; i < e->backend_count; i++)
+    for (unsigned i = 0; i < e->backend_count; i++) {
         are_all_known = are_all_known && !e->backends[i].want_snapshots;
-    if (are_all_known && e->snapshot_loads == 0 && !e->is_closing)
+        are_possible = are_possible || e->backends[i].ops->snapshots != NULL;
+    }
+    if (are_possible && are_all_known && e->snapshot_loads == 0 && !e->is_closing)
         side_sweep(e);
     snapshots_keep_arm(e);
 }

@@ -70,6 +70,8 @@ void snapshots_load(struct engine *e, unsigned backend);
 /* Deletes temporary ones of an earlier life, once it is known which boxes run. */
 void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);
+/* struct backend_events */
+void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
 /* Questions to boxes are not waited for any more. */
 void snapshots_close(struct engine *e);
 /* snapshot_envs.c: asks the box for its variables and keeps them, then snapshots_capture(), or snapshots_not_captured(). */

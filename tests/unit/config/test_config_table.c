@@ -246,6 +246,8 @@ static void test_reload(void **state)
         "calls.max_per_box",
         "calls.share_percent",
         "calls.idle_timeout_s",
+        "snapshots.max_*",
+        "snapshots.keep_s",
         "operator_uids",
         "pool.default_wait_ms",
         "pool.max_wait_ms",
