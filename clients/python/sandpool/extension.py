@@ -332,7 +332,7 @@ def _limits(profile: Any) -> Optional[Dict[str, Any]]:
 
 def _lifetime(profile: Any, inputs: Texts) -> "tuple[Optional[int], Optional[int]]":
     """How long the lease lasts, and how long it may be idle. The manager ends a sandbox by teardown() and may extend its
-    time up to the profile's maximum without telling anybody: so the lease lasts for the maximum."""
+    time up to the profile's maximum without a call to anybody: so the lease lasts for the maximum."""
     times = _field(profile, "ttl")
     texts = (_field(times, "max"), inputs.get("ttl"), _field(times, "default"))
     lease_s = next((_seconds(text) for text in texts if text is not None), None)
