@@ -102,6 +102,7 @@ struct config_profile {
     char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
     char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
+    char snapshot[17];                 /* its id: boxes are made from it; "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
     enum config_sockets sockets;

@@ -199,7 +199,7 @@ static void on_timer(struct rt_timer *timer)
         struct engine_snapshot *s = container_of(n, struct engine_snapshot, link);
 
         if (s->is_leaving || s->info.is_temporary || now_ms < s->used_ms ||
-            now_ms - s->used_ms < keep_ms)
+            now_ms - s->used_ms < keep_ms || engine_snapshot_profile(e, s->info.id) != NULL)
             continue;
         log_info("snapshot.expired", LF_HEX("snapshot", s->info.id),
                  LF_U64("unused_s", (now_ms - s->used_ms) / 1000));

@@ -53,6 +53,10 @@ void engine_snapshot_drop(struct engine *e, struct engine_snapshot *s,
 
 /* NULL: there is none that boxes can be made from. */
 struct engine_snapshot *engine_snapshot_find(const struct engine *e, uint64_t id);
+/* True: boxes of this pool profile are made from a snapshot that is not there, or not for them; `dst` says so. */
+bool engine_profile_lacks(struct engine *e, unsigned profile, char *dst, size_t cap);
+/* The name of a profile whose boxes are made from it; NULL: there is none. */
+const char *engine_snapshot_profile(const struct engine *e, uint64_t id);
 /* Whether a box of this pool profile can be made from it. */
 bool engine_snapshot_fits(struct engine *e, const struct engine_snapshot *s, unsigned profile);
 /* A box is made from it. */

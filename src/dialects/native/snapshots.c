@@ -291,10 +291,21 @@ static void on_deleter_gone(void *ctx)
 void api_snapshot_delete(struct http_exchange *ex)
 {
     struct engine_snapshot *s = of_path(ex);
+    const char *used_by;
     struct deletion *d;
+    struct err err;
 
     if (s == NULL)
         return;
+    used_by = engine_snapshot_profile(api_of(ex)->engine, s->info.id);
+    if (used_by != NULL) {
+        (void) err_set(&err, SP_SPEC_CONFLICT,
+                       "the boxes of profile '%.64s' are made from it: take it out of the "
+                       "configuration first",
+                       used_by);
+        http_reply_err(ex, &err);
+        return;
+    }
     d = xcalloc(1, sizeof(*d));
     d->ex = ex;
     d->info = s->info;
