@@ -72,6 +72,31 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What the end of a box has released. None: not known."""
+
+    text: str
+    processes: Optional[int] = None  # that were ended; 0: all had ended before
+    mounts: Optional[int] = None
+    layers: Optional[int] = None
+    bytes: Optional[int] = None  # of the disk
+    lived_s: Optional[float] = None
+
+    @classmethod
+    def from_json(cls, data: object) -> "Report":
+        if not isinstance(data, dict):
+            raise ValueError("report")
+        return cls(
+            text=str(data["text"]),
+            processes=_count(data, "processes"),
+            mounts=_count(data, "mounts"),
+            layers=_count(data, "layers"),
+            bytes=_count(data, "bytes"),
+            lived_s=_number(data, "lived_s"),
+        )
+
+
+@dataclass(frozen=True)
 class Sandbox:
     """One box. `token` is shown to its owner only, and stays out of repr()."""
 
@@ -89,7 +114,7 @@ class Sandbox:
     source: Optional[str] = None
     alive: Optional[bool] = None
     why: Optional[str] = None
-    report: Optional[str] = None
+    report: Optional[Report] = None  # when it was destroyed
     metadata: Mapping[str, Any] = field(default_factory=dict)
     ends_at: Optional[datetime] = None
     ends_by: Optional[str] = None
@@ -122,7 +147,7 @@ class Sandbox:
                 paused=data.get("paused") is True,
                 alive=data.get("alive") if isinstance(data.get("alive"), bool) else None,
                 why=_text(data, "why"),
-                report=_text(data, "report"),
+                report=Report.from_json(data["report"]) if data.get("report") is not None else None,
                 metadata=data.get("metadata") or {},
                 ends_at=read_time(data, "ends_at"),
                 ends_by=_text(data, "ends_by"),
@@ -137,6 +162,11 @@ def _text(data: JSON, key: str) -> Optional[str]:
     if value is not None and not isinstance(value, str):
         raise ValueError(key)
     return value
+
+
+def _count(data: JSON, key: str) -> Optional[int]:
+    value = data.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(data: JSON, key: str) -> Optional[float]:

@@ -79,7 +79,7 @@ static void test_lease(void **state)
     assert_non_null(strstr(script_server_request(f.server, 1),
                            "POST /v1/sandboxes/fe0dc8182dec7b77/release HTTP/1.1\r\n"));
     assert_non_null(
-        strstr(script_server_request(f.server, 1), "{\"generation\":3,\"destroy\":true}"));
+        strstr(script_server_request(f.server, 1), "{\"generation\":3,\"destroy\":true,\"quick\":true}"));
     assert_non_null(strstr(script_server_request(f.server, 2), "\r\n\r\n{}"));
     script_server_free(f.server);
 }
