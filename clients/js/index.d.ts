@@ -79,16 +79,7 @@ export class Snapshot {
 }
 
 /** What the end of a box has released; null: not known. */
-export interface Report {
-  readonly text: string;
-  /** That were ended; 0: all had ended before. */
-  readonly processes: number | null;
-  readonly mounts: number | null;
-  readonly layers: number | null;
-  /** Of the disk. */
-  readonly bytes: number | null;
-  readonly livedS: number | null;
-}
+export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS', number | null>>;
 
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
@@ -108,7 +99,6 @@ export class Sandbox {
   /** What the backend says; null: not asked, or it cannot say. */
   readonly alive: boolean | null;
   readonly why: string | null;
-  /** When it was destroyed. */
   readonly report: Report | null;
   readonly metadata: Record<string, unknown>;
   /** Not shown when the sandbox is printed. */

@@ -90,7 +90,7 @@ static void go_end(struct removal *m, int rc, const struct err *err)
     go(m, REMOVAL_ENDS);
 }
 
-static void tell(const struct removal *m, struct backend_released *ret)
+static void put_released(const struct removal *m, struct backend_released *ret)
 {
     str_copy_cut(ret->text, sizeof(ret->text),
                  m->was_there ? "the container was ended and removed, with its anonymous volumes"
@@ -127,7 +127,7 @@ static void end(struct removal *m)
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
     if (m->is_inside)
         gate_leave(&d->removes);
-    tell(m, &released);
+    put_released(m, &released);
     boxes_removed(&removers, rc, &m->err, &released);
     waiter_resume_all(&joiners);
     docker_list_fini(&m->look);
