@@ -67,8 +67,7 @@ export class Snapshot {
   readonly snapshotId: string;
   readonly name: string;
   readonly profile: string;
-  /** The snapshot that its sandbox was made from. */
-  readonly parent: string | null;
+  readonly parent: string | null; // the snapshot that its sandbox was made from
   readonly sandboxId: string | null;
   readonly userId: string | null;
   readonly threadId: string | null;
@@ -76,8 +75,7 @@ export class Snapshot {
   readonly sizeBytes: number;
   readonly digest: string;
   readonly metadata: Record<string, unknown>;
-  /** How many layers lie on each other in it. */
-  readonly layers: number | null;
+  readonly layers: number | null; // that lie on each other in it
   readonly lastUsedAt: Date | null;
 }
 
