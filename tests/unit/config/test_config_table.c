@@ -315,6 +315,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.runtime",
                                        "profiles.*.rootfs",
                                        "profiles.*.image",
+                                       "profiles.*.snapshot",
                                        "profiles.*.user",
                                        "profiles.*.network",
                                        "profiles.*.mounts",
