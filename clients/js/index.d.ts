@@ -78,6 +78,9 @@ export class Snapshot {
   readonly metadata: Record<string, unknown>;
 }
 
+/** What the end of a box has released; null: not known. */
+export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS', number | null>>;
+
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
   private constructor();
@@ -96,7 +99,7 @@ export class Sandbox {
   /** What the backend says; null: not asked, or it cannot say. */
   readonly alive: boolean | null;
   readonly why: string | null;
-  readonly report: string | null;
+  readonly report: Report | null;
   readonly metadata: Record<string, unknown>;
   /** Not shown when the sandbox is printed. */
   readonly token: string | null;
