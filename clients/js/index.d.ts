@@ -114,6 +114,18 @@ export interface Quote {
   total_micros: number | null;
 }
 
+/** A sum, with the names of `groupBy`; or an interval, with its box, state and times, and `wall_ms` in place of the sums. */
+export interface UsageRow {
+  [name: string]: string | number | null | undefined;
+  leased_ms?: number; parked_ms?: number; paused_ms?: number; wall_ms?: number;
+  currency: string | null; cost: string | null; cost_micros: number | null;
+}
+export interface Usage { since: string | null; until: string; usage?: UsageRow[]; intervals?: UsageRow[]; next_cursor?: string | null }
+export interface UsageOptions {
+  groupBy?: ('user' | 'thread' | 'sandbox' | 'profile' | 'principal')[]; intervals?: boolean; limit?: number; cursor?: string;
+  userId?: string; threadId?: string; sandboxId?: string; profile?: string; principal?: string; sinceMs?: number; untilMs?: number;
+}
+
 /** The public id of a thread, as the daemon computes it. */
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 
@@ -140,6 +152,7 @@ export class Client {
   profiles(): Promise<Record<string, unknown>[]>;
   profile(name: string): Promise<Record<string, unknown>>;
   quote(options?: { profile?: string; durationS?: number }): Promise<Quote>;
+  usage(options?: UsageOptions): Promise<Usage>;
   version(): Promise<Record<string, unknown>>;
   doctor(): Promise<Record<string, unknown>>;
   pause(): Promise<Record<string, unknown>>;
