@@ -285,20 +285,24 @@ def cgroup_memory(box_id):
     return total
 
 
-def relay_memory(box_id):
-    """Its own, and its share of what relays have in common, in bytes."""
+def relay_of(box_id):
+    """Its process."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
                 words = f.read().split("\0")
-            if words[:2] != ["sandpool-helper", "relay"] or not words[2].endswith(box_id):
-                continue
-            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
-                fields = dict(line.split(":", 1) for line in f.read().splitlines()[1:])
-            return [1024 * int(fields[name].split()[0]) for name in ("Private_Dirty", "Pss")]
         except OSError:
-            pass  # another one that has ended
+            continue  # another one that has ended
+        if words[:2] == ["sandpool-helper", "relay"] and words[2].endswith(box_id):
+            return int(pid)
     raise Failed(f"no relay of box {box_id}")
+
+
+def relay_memory(box_id):
+    """Its own, and its share of what relays have in common, in bytes."""
+    with open(f"/proc/{relay_of(box_id)}/smaps_rollup", encoding="ascii") as f:
+        fields = dict(line.split(":", 1) for line in f.read().splitlines()[1:])
+    return [1024 * int(fields[name].split()[0]) for name in ("Private_Dirty", "Pss")]
 
 
 def bench_burst(b):

@@ -54,9 +54,10 @@ class Rig:
         with open(path, encoding="ascii") as f:
             self.agent = int(f.read())
 
+        self.relay = boxes.relay_of(self.lease["box_id"])
+
     def cpu_s(self):
-        """Daemon and agent together."""
-        return sum(cpu_of(pid) for pid in (self.d.process.child.pid, self.agent))
+        return {"daemon": cpu_of(self.d.process.child.pid), "agent": cpu_of(self.agent), "relay": cpu_of(self.relay)}
 
     def memory_kb(self):
         return [anonymous_kb(pid) for pid in (self.d.process.child.pid, self.agent)]
@@ -131,36 +132,70 @@ PACED = "import os,time\nb=b'x'*{size}\nt=time.monotonic()\nfor i in range({coun
 
 
 def follow(rig, argv):
-    """CPU seconds, seconds, bytes, growth of the memory of daemon and agent in KB."""
+    """CPU seconds by program, seconds, bytes, growth of the memory of daemon and agent in KB."""
     job = json.loads(rig.through.call("POST", "/jobs", {"argv": argv}))["job"]
     memory = most = rig.memory_kb()
-    cpu, begin = rig.cpu_s(), time.monotonic()
+    before, begin = rig.cpu_s(), time.monotonic()
     answer = rig.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1")
     piece, got, looked = bytearray(1024 * 1024), 0, 0
     while True:
-        n = answer.readinto(piece)
+        n = answer.readinto1(piece)  # what there is, as a reader does that shows it at once
         if n == 0:
             break
         got += n
         if got - looked > 100e6:
             looked, most = got, [max(pair) for pair in zip(most, rig.memory_kb())]
-    taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
+    taken = time.monotonic() - begin
+    cpu = {name: now - before[name] for name, now in rig.cpu_s().items()}
     rig.through.call("DELETE", f"/jobs/{job}")
     return cpu, taken, got, [now - then for now, then in zip(most, memory)]
 
 
+def idle_cpu(rig, seconds):
+    """CPU seconds in a second in which nothing is streamed: the daemon looks after its boxes."""
+    before = rig.cpu_s()
+    time.sleep(seconds)
+    return {name: (now - before[name]) / seconds for name, now in rig.cpu_s().items()}
+
+
+def paced(rig, size, rate, count, idle, empty):
+    """CPU seconds by program for `count` writes, `rate` in a second, less what they use anyway; bytes; seconds."""
+    cpu, taken, got, _ = follow(rig, ["/usr/bin/python3", "-c", PACED.format(size=size, count=count, pause=1 / rate)])
+    if got != size * count:
+        raise Failed(f"{got} of {size * count} bytes came")
+    return {name: used - idle[name] * taken - empty[name] for name, used in cpu.items()}, got, taken
+
+
+def empty_cpu(rig, idle):
+    """CPU seconds of a stream that is opened and ends, with nothing in it."""
+    runs = [paced(rig, 1, 1, 0, idle, dict.fromkeys(idle, 0))[0] for _ in range(10)]
+    return {name: statistics.median(run[name] for run in runs) for name in idle}
+
+
 def row_rates(b, rig):
-    """Each piece wakes agent, daemon and reader, so a stream of few pieces costs more for a byte."""
-    seconds = 5 if b.scale >= 1 else 2
-    for name, size, rate in (("100 kB/s in pieces of 5 kB", 5000, 20), ("1 MB/s in lines of 100 bytes", 100, 10000),
-                             ("10 MB/s in pieces of 50 kB", 50000, 200), ("100 MB/s in pieces of 100 kB", 100000, 1000)):
-        count = rate * seconds
-        program = PACED.format(size=size, count=count, pause=1 / rate)
-        cpu, taken, got, _ = follow(rig, ["/usr/bin/python3", "-c", program])
-        if got != size * count:
-            raise Failed(f"{got} of {size * count} bytes came")
-        b.row(f"output of a job followed at {name}: CPU of daemon and agent", f"{cpu * 1e9 / got:.2f} ns/byte, "
-              f"{cpu * 1e6 / count:.0f} us/piece ({got / 1e6 / taken:.1f} MB/s)", "-", None)
+    """Whether a byte costs the same at every rate, for writes of one size: all rates of a size in turns, a few times."""
+    seconds, rounds = (4, 3) if b.scale >= 1 else (2, 1)
+    idle = idle_cpu(rig, seconds)
+    empty = empty_cpu(rig, idle)
+    b.row("CPU of daemon / agent / relay in a second without a stream, one box",
+          " / ".join(f"{used * 1000:.2f}" for used in idle.values()) + " ms (taken off below)", "-", None)
+    b.row("CPU of daemon / agent / relay for an empty stream", " / ".join(f"{used * 1e6:.0f}" for used in empty.values()) +
+          " us (taken off below)", "-", None)
+    for size, rates in ((65536, (0.1e6, 10e6, 100e6)), (1024, (0.1e6, 1e6, 10e6))):
+        found = {rate: [] for rate in rates}
+        for _ in range(rounds):
+            for rate in rates:
+                found[rate].append(paced(rig, size, rate / size, max(round(rate / size * seconds), 10), idle, empty))
+        costs = {}
+        for rate, runs in found.items():
+            total = sum(got for _, got, _ in runs)
+            each = {name: sum(cpu[name] for cpu, _, _ in runs) * 1e9 / total for name in idle}
+            costs[rate] = sum(each.values())
+            b.row(f"output followed at {rate / 1e6:g} MB/s in writes of {size} bytes: CPU for a byte, daemon + agent + relay",
+                  f"{costs[rate]:.2f} ns ({' + '.join(f'{cost:.2f}' for cost in each.values())}), {costs[rate] * size / 1000:.1f} us for "
+                  f"a write, {total / 1e6 / sum(taken for _, _, taken in runs):.2f} MB/s came", "-", None)
+        ratio = costs[rates[0]] / costs[rates[-1]]
+        b.row(f"a byte at {rates[0] / 1e6:g} MB/s / at {rates[-1] / 1e6:g} MB/s, in writes of {size} bytes", f"{ratio:.1f}", "<= 1.5", ratio <= 1.5)
 
 
 def row_streams(b, rig):
@@ -168,14 +203,14 @@ def row_streams(b, rig):
     total = 10 ** 10 if b.scale >= 1 else 10 ** 9
     cpu, taken, got, growth = follow(rig, ["/usr/bin/head", "-c", str(total), "/dev/zero"])
     b.row(f"output of a job followed, {total / 1e9:.0f} GB: what came", f"{got / total:.0%} ({got / 1e6 / taken:.0f} MB/s, "
-          f"{cpu * 1e9 / got:.2f} ns/byte)", "100%", got == total)
+          f"{sum(cpu.values()) * 1e9 / got:.2f} ns/byte)", "100%", got == total)
     b.row("the same: memory of daemon / agent at its most", f"{growth[0]:+d} / {growth[1]:+d} KB", "<= 2048 KB", max(growth) <= 2048)
     total = 10 ** 8 * (5 if b.scale >= 1 else 2)
     body = {"argv": ["/usr/bin/head", "-c", str(total), "/dev/zero"], "stream": True}
-    cpu, begin = rig.cpu_s(), time.monotonic()
+    cpu, begin = sum(rig.cpu_s().values()), time.monotonic()
     got = drain(rig.through.begin("POST", "/exec", body))
-    taken, cpu = time.monotonic() - begin, rig.cpu_s() - cpu
-    b.row("exec streamed as events: CPU of daemon and agent", f"{cpu * 1e9 / got:.2f} ns/byte ({got / 1e6 / taken:.0f} MB/s)",
+    taken, cpu = time.monotonic() - begin, sum(rig.cpu_s().values()) - cpu
+    b.row("exec streamed as events: CPU of daemon, agent and relay", f"{cpu * 1e9 / got:.2f} ns/byte ({got / 1e6 / taken:.0f} MB/s)",
           ">= 100 MB/s", got / 1e6 / taken >= 100)
 
 

@@ -52,9 +52,9 @@ class Failed(Exception):
 # ---- processes -----------------------------------------------------------------------------------
 
 
-def call(path, method, target, body=None):
+def call(path, method, target, body=None, timeout=30):
     """Status and JSON of one call; OSError when nobody answers."""
-    connection = UnixConnection(path, timeout=30)
+    connection = UnixConnection(path, timeout=timeout)
     try:
         connection.request(method, target, json.dumps(body) if body is not None else None)
         answer = connection.getresponse()

@@ -159,6 +159,8 @@ void cli_say(const struct cli *c, const struct sp_failure *f);
 /* These two add what to do, and return what to exit with. */
 int cli_fail(struct cli *c, const struct sp_failure *f);
 int cli_fail_usage(struct cli *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* The first operand is none of the command's `choices`. */
+int cli_fail_choice(struct cli *c);
 int cli_exit_code(const struct sp_failure *f);
 bool cli_wants_json(const struct cli *c);
 
@@ -167,6 +169,7 @@ bool cli_wants_json(const struct cli *c);
 /* Appends a sentence about a command, or an option of `command` (NULL: of all), that does not exist. */
 void suggest_command(const char *name, struct buf *out);
 void suggest_option(const struct cli_command *command, const char *arg, struct buf *out);
+void suggest_choice(const struct cli_command *command, const char *word, struct buf *out);
 
 /* --- out.c: tables for people --- */
 

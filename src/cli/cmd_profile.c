@@ -93,7 +93,7 @@ int cmd_profile(struct cli *c)
     if (strcmp(what, "show") == 0)
         return show(c);
     if (strcmp(what, "ls") != 0)
-        return cli_fail_usage(c, "'%.40s' is not ls or show", what);
+        return cli_fail_choice(c);
     if (c->args.operand_count > 1)
         return cli_fail_usage(c, "'ls' takes no name: 'show' does");
     return list(c);

@@ -112,5 +112,5 @@ int cmd_snapshot(struct cli *c)
         return count == 1 ? list(c) : cli_fail_usage(c, "snapshot ls takes no more arguments");
     if (strcmp(what, "rm") == 0 || strcmp(what, "delete") == 0)
         return count > 1 ? drop(c) : cli_fail_usage(c, "snapshot rm needs a SNAPSHOT");
-    return cli_fail_usage(c, "there is no 'snapshot %s': create, ls or rm", what);
+    return cli_fail_choice(c);
 }

@@ -155,3 +155,18 @@ int cli_fail_usage(struct cli *c, const char *fmt, ...)
     print_failure(c, SP_BAD_REQUEST, text, 0);
     return CLI_USAGE;
 }
+
+int cli_fail_choice(struct cli *c)
+{
+    const struct cli_command *command = c->args.command;
+    struct buf text;
+    int code;
+
+    buf_init(&text, 1024);
+    buf_printf(&text, "there is no '%s %.40s'", command->name, c->args.operands[0]);
+    suggest_choice(command, c->args.operands[0], &text);
+    code =
+        cli_fail_usage(c, "%s (sandpool %s %s)", buf_str(&text), command->name, command->operands);
+    buf_fini(&text);
+    return code;
+}

@@ -30,11 +30,11 @@ static const struct {
 };
 
 /* A beginning is as near as can be: "ver". */
-static unsigned distance_of(const char *name, size_t len, const char *command)
+static unsigned distance_of(const char *name, size_t len, const char *word, size_t word_len)
 {
-    if (len > 1 && strncmp(command, name, len) == 0)
+    if (len > 1 && len <= word_len && strncmp(word, name, len) == 0)
         return 0;
-    return str_distance(name, len, command, strlen(command));
+    return str_distance(name, len, word, word_len);
 }
 
 void suggest_command(const char *name, struct buf *out)
@@ -44,7 +44,7 @@ void suggest_command(const char *name, struct buf *out)
     unsigned best = STR_WORD_MAX;
 
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        unsigned d = distance_of(name, len, c->name);
+        unsigned d = distance_of(name, len, c->name, strlen(c->name));
 
         if (d < best && str_is_near(d, len)) {
             best = d;
@@ -86,4 +86,26 @@ void suggest_option(const struct cli_command *command, const char *arg, struct b
     found = nearest(cli_common, name, len, &best, found);
     if (found != NULL)
         buf_printf(out, ", did you mean '--%s'?", found);
+}
+
+void suggest_choice(const struct cli_command *command, const char *word, struct buf *out)
+{
+    size_t len = strlen(word);
+    const char *found = NULL;
+    size_t found_len = 0;
+    unsigned best = STR_WORD_MAX;
+
+    for (const char *at = command->choices; *at != '\0'; at += strspn(at, " ")) {
+        size_t n = strcspn(at, " ");
+        unsigned d = distance_of(word, len, at, n);
+
+        if (d < best && str_is_near(d, len)) {
+            best = d;
+            found = at;
+            found_len = n;
+        }
+        at += n;
+    }
+    if (found != NULL)
+        buf_printf(out, ", did you mean '%s %.*s'?", command->name, (int) found_len, found);
 }

@@ -7,7 +7,8 @@
 
 #include "helper/relay_filter.h"
 
-#define CHUNK 65536
+#define CHUNK \
+    (68 * 1024) /* 64 KB, as programs and pipes have them, and what a chunk of HTTP adds */
 #define TURNS 4 /* reads of one end before others have their turn */
 
 static char chunk[CHUNK];

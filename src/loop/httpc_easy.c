@@ -17,7 +17,7 @@
 enum {
     RULE_S = 3600,
     AUTHORITIES_S = 60,
-    STREAM_READ_SIZE = 64 * 1024,
+    STREAM_READ_SIZE = 68 * 1024, /* the agent's 64 KB, and what a chunk adds */
     TUNNEL_KEY_MAX = 32,
     TUNNEL_ANSWER_MAX = 32 * 1024, /* bytes that CONNECT may be answered with */
     REUSE_MAX_S = 30,

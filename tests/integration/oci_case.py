@@ -49,6 +49,14 @@ def group_of(instance, box_id, controller):
     return top / f"sandpool-{instance}" / box_id
 
 
+def is_frozen(instance, box_id):
+    """Whether the processes of a box stand still."""
+    group = group_of(instance, box_id, "freezer")
+    if (group / "cgroup.freeze").exists():
+        return "frozen 1" in (group / "cgroup.events").read_text()
+    return (group / "freezer.state").read_text().strip() == "FROZEN"
+
+
 def processes():
     return [int(p) for p in os.listdir("/proc") if p.isdigit()]
 

@@ -1,6 +1,7 @@
 """`sandpool` for people who know docker and kubectl: commands, jobs, files and ports of real boxes, through the daemon."""
 
 import http.client
+import json
 import os
 import pathlib
 import pty
@@ -12,7 +13,7 @@ import termios
 import time
 
 from harness import BIN, WAIT_S, main, wait_until
-from oci_case import BoxCase
+from oci_case import HAS_CGROUPS, BoxCase, is_frozen
 
 COUNT = "for i in $(seq 1000); do echo line-$i; sleep 0.003; done"
 COUNTED = "".join(f"line-{i}\n" for i in range(1, 1001))
@@ -239,6 +240,26 @@ class CommandLine(BoxCase):
         self.sandpool("snapshot", "create", "nobody", expect=4)
         for wrong in (("snapshot", "make"), ("snapshot", "create"), ("snapshot", "rm"), ("snapshot", "ls", "x")):
             self.sandpool(*wrong, expect=2)
+        self.assertIn(b"did you mean 'snapshot create'?", self.sandpool("snapshot", "crate", self.thread, expect=2).stderr)
+        self.assertIn(b"did you mean 'profile show'?", self.sandpool("profile", "sho", expect=2).stderr)
+
+    def test_pause_and_resume(self):
+        if not HAS_CGROUPS:
+            self.skipTest("no control groups with this runtime")
+        self.assertIn(b"stands still", self.sandpool("pause", self.thread).stdout)
+        self.assertTrue(is_frozen(self.instance, self.box.box_id))
+        self.server.takeover()
+        self.assertTrue(json.loads(self.sandpool("get", self.box.id, "--json").stdout)["paused"])
+        self.assertIn(b"goes on", self.sandpool("resume", self.box.id).stdout)
+        self.assertFalse(is_frozen(self.instance, self.box.box_id))
+        for name in (self.thread, self.box.id, f"default/{self.thread}"):
+            self.assertTrue(json.loads(self.sandpool("pause", name, "--json").stdout)["paused"])
+            self.assertNotIn("paused", json.loads(self.sandpool("resume", name, "--json").stdout))
+        self.sandpool("pause", self.thread)
+        self.assertEqual(self.sandpool("exec", self.thread, "--", "echo", "needed").stdout, b"needed\n")
+        self.assertFalse(is_frozen(self.instance, self.box.box_id))
+        for command in ("pause", "resume"):
+            self.assertIn(b"has no sandbox", self.sandpool(command, "nobody", expect=4).stderr)
 
     def test_destroy_several_and_all(self):
         self.acquire("second")

@@ -5,7 +5,7 @@ import time
 import unittest
 
 from harness import Client, in_threads, main, wait_until
-from oci_case import RUNTIME, BoxCase, group_of
+from oci_case import RUNTIME, BoxCase, group_of, is_frozen
 from test_crash import fault_names
 
 POINTS = ("pause.before_freeze", "pause.after_freeze", "pause.before_thaw", "pause.after_thaw")
@@ -22,10 +22,7 @@ class PauseCase(BoxCase):
         return group_of(self.instance, box.box_id, "freezer")
 
     def is_frozen(self, box):
-        group = self.group(box)
-        if (group / "cgroup.freeze").exists():
-            return "frozen 1" in (group / "cgroup.events").read_text()
-        return (group / "freezer.state").read_text().strip() == "FROZEN"
+        return is_frozen(self.instance, box.box_id)
 
     def cpu_time(self, box):
         """Ticks of all processes of the box."""

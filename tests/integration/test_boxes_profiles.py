@@ -71,6 +71,51 @@ class Unprepared(BoxCase):
         self.assertTrue(self.pool.get("/v1/profiles/default").json["ready"])
 
 
+class Chosen(BoxCase):
+    """`profile: auto` goes past one that fails; a change of a profile replaces its blank boxes and those of profiles that extend
+    it, and nothing else."""
+
+    profiles = {
+        "default": {"warm": {"min": 1, "max": 1}},
+        "broken": {"warm": {"min": 1, "max": 1}, "create": FAILS_ONCE, "warm_up": {"command": "echo no model >&2; exit 3"},
+                   "price": {"currency": "EUR", "per_hour": 1}},
+        "base": {"warm": {"min": 1, "max": 1}, "env": {"WORD": "old"}, "limits": {"memory": "128M"},
+                 "warm_up": {"command": "echo $$WORD > warm"}, "price": {"currency": "EUR", "per_hour": 2}},
+        "child": {"extends": "base", "labels": {"tier": "high"}, "price": {"currency": "EUR", "per_hour": 3}},
+    }
+    config = {"auto": {"strategy": "cheapest", "profiles": ["child", "base", "broken"]}}
+
+    def blank(self, name):
+        return {row["box_id"] for row in self.rows() if row["state"] == "blank" and row["profile"] == name}
+
+    def test_auto_goes_past_what_fails(self):
+        wait_until(lambda: self.pool.get("/v1/profiles/broken").json["breaker"]["open"], "it fails")
+        self.assertEqual(self.pool.get("/v1/quote?profile=auto").json["profile"], "base")
+        for fields, wanted in (({}, "base"), ({"labels": {"tier": "high"}}, "child"), ({"limits": {"memory": "100M"}}, "base")):
+            box = self.acquire(None, profile="auto", **fields)
+            self.assertEqual((box.lease["profile"], box.sh("wc -l < warm")), (wanted, "1\n"))
+            self.destroy(box)
+        refused = self.server.acquire(None, profile="auto", limits={"memory": "900G"})
+        self.assertCode(refused, 422, "invalid_field")
+        self.assertIn("its limits are lower", refused.json["error"]["message"])
+
+    def test_a_change_rolls_blank_boxes(self):
+        held = self.acquire("held", profile="base")
+        names = ("default", "base", "child")
+        wait_until(lambda: all(len(self.blank(name)) == 1 for name in names), "blank boxes")
+        before = {name: self.blank(name) for name in names}
+        config = self.make_config()
+        config["profiles"]["base"]["env"] = {"WORD": "new"}
+        self.server.write_config(config)
+        self.assertOk(self.pool.post("/v1/pool/reload"))
+        for name in ("base", "child"):
+            wait_until(lambda n=name: len(self.blank(n)) == 1 and self.blank(n) != before[n], f"{name} has a new box")
+            self.assertEqual(self.acquire(name, "warm", profile=name).sh("cat warm"), "new\n")
+        self.assertEqual(self.blank("default"), before["default"])
+        self.assertEqual(self.acquire("held", "kept").box_id, held.box_id)
+        self.assertEqual(held.sh("cat warm"), "old\n")
+
+
 class Interrupted(BoxCase):
     """The daemon is killed while a command runs in a new box."""
 

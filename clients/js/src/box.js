@@ -75,19 +75,33 @@ class Box {
     return this.client.transport.json({ ...call, method, path: this.path(path) });
   }
 
+  /**
+   * A POST to this very box: never to one that has replaced it under its id.
+   * @param {string} path
+   * @param {Call} call
+   */
+  ownJson(path, call) {
+    return this.client.transport.json({ ...call, method: 'POST', path: `/v1/sandboxes/box:${segment(this.sandbox.boxId)}/${path}` });
+  }
+
   /** @param {string} path */
   path(path) {
     return `/v1/sandboxes/${segment(this.id)}/${path}`;
   }
 
+  /** @param {'pause' | 'resume'} what */
+  standStill(what) {
+    return this.client.view('POST', this.path(what), { generation: this.sandbox.generation });
+  }
+
   /** Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on. */
   async pause() {
-    return new Sandbox(await this.json('POST', 'pause', { json: {} }));
+    return this.standStill('pause');
   }
 
   /** Lets it go on. */
   async resume() {
-    return new Sandbox(await this.json('POST', 'resume', { json: {} }));
+    return this.standStill('resume');
   }
 
   /**
@@ -96,7 +110,7 @@ class Box {
    */
   async snapshot(options = {}) {
     const json = { name: options.name, metadata: options.metadata };
-    return new Snapshot(await this.json('POST', 'snapshots', { json, timeoutMs: SNAPSHOT_MS }));
+    return new Snapshot(await this.ownJson('snapshots', { json, timeoutMs: SNAPSHOT_MS }));
   }
 
   /**
@@ -118,7 +132,7 @@ class Box {
       metadata: options.metadata,
     };
     const timeoutMs = SNAPSHOT_MS + (waitS ?? 0) * 1000;
-    const { sandboxes } = await this.json('POST', 'fork', { json, timeoutMs, signal: options.signal });
+    const { sandboxes } = await this.ownJson('fork', { json, timeoutMs, signal: options.signal });
     if (!Array.isArray(sandboxes)) throw new ProtocolError('protocol', 'the answer to a fork must have a list');
     const failed = sandboxes.find((one) => one?.error);
     const made = sandboxes.filter((one) => !one?.error)

@@ -4,8 +4,8 @@
 >>> with Client() as pool, pool.acquire("chat-17", user_id="ana") as box:
 ...     print(box.run("echo hello").stdout)
 
-`AsyncClient` is the same for asyncio. `sandpool.openenv` and `sandpool.deerflow` have sandbox backends
-for OpenEnv and DeerFlow.
+`AsyncClient` is the same for asyncio. `sandpool.openenv`, `sandpool.deerflow` and `sandpool.extension` have sandboxes for
+OpenEnv, DeerFlow and sand-boxer.
 """
 
 from .aio import AsyncBox, AsyncClient, AsyncJob, AsyncShell

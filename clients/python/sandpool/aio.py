@@ -68,6 +68,10 @@ class AsyncClient:
         """A new sandbox with the files of a snapshot; `options` are those of acquire()."""
         return await self.acquire(thread_id, snapshot_id=snapshot_id, **options)
 
+    async def open(self, sandbox_id: str, *, auto_renew: bool = False) -> AsyncBox:
+        """A sandbox that is leased already, by its id or `box:` and its box_id. It is not renewed unless asked for."""
+        return AsyncBox(self._link, self._renewer, await self.get(sandbox_id), auto_renew=auto_renew)
+
     async def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                       destroy: bool = False) -> Sandbox:
         return await self._link.call(calls.release(sandbox_id, generation, destroy))

@@ -63,6 +63,11 @@ class Client:
         """A new sandbox with the files of a snapshot; `options` are those of acquire()."""
         return self.acquire(thread_id, snapshot_id=snapshot_id, **options)
 
+    def open(self, sandbox_id: str, *, auto_renew: bool = False) -> Box:
+        """A sandbox that is leased already, by its id or `box:` and its box_id: for another process than the one that
+        acquired it. It is not renewed unless asked for."""
+        return Box(AsyncBox(self._link, self._renewer, self.get(sandbox_id), auto_renew=auto_renew))
+
     def release(self, sandbox_id: str, *, generation: Optional[int] = None,
                 destroy: bool = False) -> Sandbox:
         """Gives it back: kept for its thread, or destroyed."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 from .errors import ProtocolError
 
@@ -15,6 +16,17 @@ JSON = Dict[str, Any]
 def sandbox_id_of(user_id: str, thread_id: str) -> str:
     """The public id of a thread's sandbox: the same everywhere, for ever."""
     return hashlib.sha256(f"{user_id}:{thread_id}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _reading(what: str, data: object) -> Iterator[JSON]:
+    """The object that the daemon sent; what is wrong in it is its fault."""
+    if not isinstance(data, dict):
+        raise ProtocolError("protocol", f"a {what} must be an object")
+    try:
+        yield data
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError("protocol", f"a {what} without a good {error}") from None
 
 
 @dataclass(frozen=True)
@@ -51,24 +63,20 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: object) -> "Snapshot":
-        if not isinstance(data, dict):
-            raise ProtocolError("protocol", "a snapshot must be an object")
-        try:
+        with _reading("snapshot", data) as given:
             return cls(
-                snapshot_id=str(data["snapshot_id"]),
-                name=str(data["name"]),
-                profile=str(data["profile"]),
-                parent=_text(data, "parent"),
-                sandbox_id=_text(data, "sandbox_id"),
-                user_id=_text(data, "user_id"),
-                thread_id=_text(data, "thread_id"),
-                created_at=read_time(data, "created_at"),
-                size_bytes=int(data["size_bytes"]),
-                digest=str(data["digest"]),
-                metadata=data.get("metadata") or {},
+                snapshot_id=str(given["snapshot_id"]),
+                name=str(given["name"]),
+                profile=str(given["profile"]),
+                parent=_text(given, "parent"),
+                sandbox_id=_text(given, "sandbox_id"),
+                user_id=_text(given, "user_id"),
+                thread_id=_text(given, "thread_id"),
+                created_at=read_time(given, "created_at"),
+                size_bytes=int(given["size_bytes"]),
+                digest=str(given["digest"]),
+                metadata=given.get("metadata") or {},
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolError("protocol", f"a snapshot without a good {error}") from None
 
 
 @dataclass(frozen=True)
@@ -103,33 +111,29 @@ class Sandbox:
 
     @classmethod
     def from_json(cls, data: object) -> "Sandbox":
-        if not isinstance(data, dict):
-            raise ProtocolError("protocol", "a sandbox must be an object")
-        try:
+        with _reading("sandbox", data) as given:
             return cls(
-                sandbox_id=_text(data, "sandbox_id"),
-                generation=int(data["generation"]),
-                box_id=str(data["box_id"]),
-                state=str(data["state"]),
-                profile=str(data["profile"]),
-                user_id=_text(data, "user_id"),
-                thread_id=_text(data, "thread_id"),
-                sandbox_url=_text(data, "sandbox_url"),
-                created_at=read_time(data, "created_at"),
-                expires_at=read_time(data, "expires_at"),
-                token=_text(data, "token"),
-                source=_text(data, "source"),
-                paused=data.get("paused") is True,
-                alive=data.get("alive") if isinstance(data.get("alive"), bool) else None,
-                why=_text(data, "why"),
-                report=_text(data, "report"),
-                metadata=data.get("metadata") or {},
-                ends_at=read_time(data, "ends_at"),
-                ends_by=_text(data, "ends_by"),
-                ends_in_s=_number(data, "ends_in_s"),
+                sandbox_id=_text(given, "sandbox_id"),
+                generation=int(given["generation"]),
+                box_id=str(given["box_id"]),
+                state=str(given["state"]),
+                profile=str(given["profile"]),
+                user_id=_text(given, "user_id"),
+                thread_id=_text(given, "thread_id"),
+                sandbox_url=_text(given, "sandbox_url"),
+                created_at=read_time(given, "created_at"),
+                expires_at=read_time(given, "expires_at"),
+                token=_text(given, "token"),
+                source=_text(given, "source"),
+                paused=given.get("paused") is True,
+                alive=given.get("alive") if isinstance(given.get("alive"), bool) else None,
+                why=_text(given, "why"),
+                report=_text(given, "report"),
+                metadata=given.get("metadata") or {},
+                ends_at=read_time(given, "ends_at"),
+                ends_by=_text(given, "ends_by"),
+                ends_in_s=_number(given, "ends_in_s"),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolError("protocol", f"a sandbox without a good {error}") from None
 
 
 def _text(data: JSON, key: str) -> Optional[str]:

@@ -276,55 +276,6 @@ class Jobs(RealCase):
             self.assertEqual(box.run("echo here").stdout, "here\n")
 
 
-class Snapshots(RealCase):
-    def test_one_and_what_is_made_of_it(self):
-        with self.box("source") as box:
-            box.files.write("a.txt", "before")
-            snapshot = box.snapshot("one", metadata={"k": 1})
-            box.files.write("a.txt", "after")
-            self.addCleanup(self.client.delete_snapshot, snapshot.snapshot_id)
-            self.assertEqual((snapshot.name, snapshot.parent, snapshot.thread_id), ("one", None, "source"))
-            self.assertEqual([s.snapshot_id for s in self.client.snapshots()], [snapshot.snapshot_id])
-            self.assertEqual(self.client.snapshot(snapshot.snapshot_id), snapshot)
-            with self.client.restore(snapshot.snapshot_id, "copy") as copy:
-                self.assertEqual((copy.sandbox.source, copy.files.read_text("a.txt")), ("restored", "before"))
-                self.assertEqual(copy.sandbox.metadata, {"k": 1})
-        with self.assertRaises(sandpool.NotFound):
-            self.client.restore("0" * 16)
-        asyncio.run(self.same_for_asyncio(snapshot))
-
-    def test_forks(self):
-        with self.box("source") as box:
-            box.files.write("a.txt", "here")
-            copies = box.fork(2)
-            self.assertEqual([copy.files.read_text("a.txt") for copy in copies], ["here"] * 2)
-            for copy in copies:
-                copy.destroy()
-            with self.assertRaises(sandpool.SandpoolError) as caught:
-                box.fork(threads=["fresh", "source"])
-            self.assertEqual(caught.exception.code, "spec_conflict")
-            self.assertEqual(list(self.client.list(thread_id="fresh", state="leased")), [])
-        asyncio.run(self.forks_for_asyncio())
-
-    async def forks_for_asyncio(self):
-        async with sandpool.AsyncClient(str(self.server.socket)) as client:
-            async with await client.acquire("source") as box:
-                copy, = await box.fork(threads=["named"], envs={"A": "b"})
-                async with copy:
-                    self.assertEqual((await copy.run("cat a.txt; echo $A")).stdout, "hereb\n")
-                    self.assertEqual(copy.sandbox.thread_id, "named")
-                await copy.destroy()
-
-    async def same_for_asyncio(self, snapshot):
-        async with sandpool.AsyncClient(str(self.server.socket)) as client:
-            self.assertEqual([s async for s in client.snapshots()], [snapshot])
-            async with await client.restore(snapshot.snapshot_id) as box:
-                self.assertEqual((await box.run("cat a.txt")).stdout, "before")
-                second = await box.snapshot()
-            self.assertEqual(second.parent, snapshot.snapshot_id)
-            self.assertEqual(await client.delete_snapshot(second.snapshot_id), second)
-
-
 class Files(RealCase):
     def test_calls(self):
         with self.box() as box:

@@ -26,6 +26,8 @@ void output_fini(struct output *o)
         o->disk->used -= o->ring;
     }
     o->fd = -1;
+    if (o->disk->recent_of == o)
+        output_forget(o->disk);
     free(o->tail);
     o->tail = NULL;
     buf_fini(&o->head);
@@ -126,6 +128,9 @@ void output_append(struct output *o, const char *data, size_t len)
 {
     size_t n = MIN_OF(len, OUTPUT_HEAD_MAX - o->head.len);
 
+    o->disk->recent_of = o;
+    o->disk->recent = data;
+    o->disk->recent_at = o->end;
     if (n > 0) {
         buf_append(&o->head, data, n);
         assert(!buf_failed(&o->head));
@@ -133,6 +138,12 @@ void output_append(struct output *o, const char *data, size_t len)
     }
     if (len > n)
         append_disk(o, data + n, len - n);
+}
+
+void output_forget(struct output_disk *disk)
+{
+    disk->recent_of = NULL;
+    disk->recent = NULL;
 }
 
 void output_finish(struct output *o)
@@ -213,6 +224,10 @@ size_t output_read(const struct output *o, uint64_t offset, char *dst, size_t ca
     }
     assert(offset >= rest_start(o));
     cap = (size_t) MIN_OF(cap, o->end - offset);
+    if (o->disk->recent_of == o && offset >= o->disk->recent_at) {
+        memcpy(dst, o->disk->recent + (offset - o->disk->recent_at), cap);
+        return cap;
+    }
     if (!o->is_broken)
         return read_disk(o, offset, dst, cap);
     pos = (size_t) ((offset - o->broke_at) % OUTPUT_TAIL_MAX);

@@ -22,6 +22,10 @@ struct output_disk {
     uint64_t stream_max;
     uint64_t total_max;
     uint64_t used;
+    /* What was appended last, in memory that is its writer's: who follows a stream reads it from there. */
+    const struct output *recent_of; /* NULL: none */
+    const char *recent;
+    uint64_t recent_at;
 };
 
 struct output {
@@ -38,7 +42,9 @@ struct output {
 
 void output_init(struct output *o, struct output_disk *disk);
 void output_fini(struct output *o);
+/* `data` is also read from where it is, until the next append to any stream of this disk, or output_forget(). */
 void output_append(struct output *o, const char *data, size_t len);
+void output_forget(struct output_disk *disk);
 /* The stream has ended: frees memory that was reserved. */
 void output_finish(struct output *o);
 

@@ -190,6 +190,7 @@ void process_table_fini(struct process_table *t)
     helper_table_fini(&t->helpers);
     records_fini(&t->records);
     map_fini(&t->by_pid);
+    output_forget(&t->disk);
     free(t->read_space);
     oom_score_close(&t->score);
     if (t->oom_fd >= 0)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -64,17 +65,46 @@ static uint64_t check(const struct model *m)
 
 static void fill(struct model *m, uint64_t seed)
 {
+    char space[9000]; /* one for all pieces, as the agent has it */
     struct rand r;
 
     rand_seed(&r, seed);
     for (unsigned i = 0; m->output.end < TOTAL; i++) {
-        size_t len = (size_t) rand_between(&r, 1, 9000);
+        size_t len = (size_t) rand_between(&r, 1, sizeof(space));
 
         len = MIN_OF(len, (size_t) (TOTAL - m->output.end));
-        output_append(&m->output, m->copy + m->output.end, len);
+        memcpy(space, m->copy + m->output.end, len);
+        output_append(&m->output, space, len);
         if (i % 7 == 0)
             (void) check(m);
     }
+    output_forget(&m->disk); /* its memory goes */
+}
+
+/* A reader that follows reads the newest piece from memory, and everything else from the disk. */
+static void test_the_newest_is_read_from_memory(void **state)
+{
+    struct output other;
+    struct model m;
+    char got[10];
+
+    (void) state;
+    init(&m, "/tmp", 1024 * 1024, 1024 * 1024);
+    output_init(&other, &m.disk);
+    output_append(&m.output, m.copy, 50000);
+    output_append(&m.output, "0123456789", 10);
+    assert_int_equal(pwrite(m.output.fd, "on disk...", 10, 50000 - OUTPUT_HEAD_MAX), 10);
+    assert_int_equal(output_read(&m.output, 50003, got, sizeof(got)), 7);
+    assert_memory_equal(got, "3456789", 7);
+    assert_int_equal(output_read(&m.output, 49998, got, 2), 2);
+    assert_memory_equal(got, m.copy + 49998, 2);
+    output_append(&other, "another's", 9);
+    assert_int_equal(output_read(&m.output, 50000, got, sizeof(got)), 10);
+    assert_memory_equal(got, "on disk...", 10);
+    output_fini(&other); /* the last one that was appended to */
+    assert_int_equal(output_read(&m.output, 50000, got, sizeof(got)), 10);
+    assert_memory_equal(got, "on disk...", 10);
+    fini(&m);
 }
 
 static void test_all_is_kept_below_the_limits(void **state)
@@ -165,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_shared_disk_runs_out),
         cmocka_unit_test(test_without_disk_both_ends_are_kept),
         cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_the_newest_is_read_from_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
-import { boxOf, control, sandpool, until } from './case.mjs';
+import { boxOf, clientOf, control, sandpool, until } from './case.mjs';
 
 const SERVER = `
 import http.server, sys
@@ -103,4 +103,36 @@ test('a shell of a box that is destroyed ends', async (t) => {
   await box.client.destroy(box.id);
   assert.equal((await wait).outcome, 'sandbox_lost');
   await assert.rejects(shell.write('x'), sandpool.SandpoolError);
+});
+
+test('paused, over a take-over, and needed again', async (t) => {
+  const pool = clientOf(t);
+  const box = await boxOf(t);
+  await box.start('while :; do date +%s%N > now; sleep 0.01; done');
+  await until(() => box.files.exists('now'), 'it works');
+  assert.equal((await box.pause()).paused, true);
+  await control('takeover');
+  assert.equal((await pool.get(box.id)).paused, true);
+  assert.equal((await box.resume()).paused, false);
+  assert.equal((await pool.get(box.id)).paused, false);
+  const before = await box.files.readText('now');
+  await until(async () => (await box.files.readText('now')) !== before, 'it goes on');
+  await box.pause();
+  assert.equal((await box.run('echo needed')).stdout, 'needed\n');
+  assert.equal((await pool.get(box.id)).paused, false);
+  await box.destroy();
+  await assert.rejects(box.pause(), { code: 'not_found' });
+});
+
+test('what replaced a box is not taken for it', async (t) => {
+  const pool = clientOf(t);
+  const box = await boxOf(t);
+  await box.destroy();
+  const other = await pool.acquire(box.sandbox.threadId);
+  t.after(() => other.destroy({ quick: true }).catch(() => {}));
+  assert.equal(other.id, box.id);
+  await assert.rejects(box.pause(), { code: 'stale_generation' });
+  await assert.rejects(box.resume(), { code: 'stale_generation' });
+  await assert.rejects(box.snapshot(), { code: 'not_found' });
+  await assert.rejects(box.fork(1), { code: 'not_found' });
 });
