@@ -46,7 +46,7 @@ static const struct config_key keys[] = {
            "Meter the time that boxes are leased, parked and paused, and what it costs: see "
            "GET /v1/usage."),
     GLOBAL(usage.keep_days, U64, 0, 1, 3660, "400", "Days that metered time is kept."),
-    GLOBAL(usage.keep_rows, U64, 0, 1000, 1000000000, "1000000",
+    GLOBAL(usage.keep_rows, U64, 0, 100, 1000000000, "1000000",
            "Metered intervals kept, at about 150 bytes each; the oldest go first."),
 
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
