@@ -94,8 +94,8 @@ struct pool_event {
             bool is_operator;
             bool want_destroy; /* RELEASE: destroy instead of park */
             uint64_t ttl_ns;   /* RENEW: from now; 0: the profile's */
-            bool is_quick;     /* DESTROY: reply when committed, do not wait until it is gone */
-        } on;                  /* RELEASE, RENEW, DESTROY, PAUSE */
+            bool is_quick; /* of an end: reply when it is committed, do not wait until it is gone */
+        } on;              /* RELEASE, RENEW, DESTROY, PAUSE */
         struct {
             int delta;
         } activity;

@@ -146,7 +146,8 @@ static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
     else if (s->box.state == POOL_PARKED ? !ev->u.on.want_destroy : want_park)
         park(p, ev, s);
     else
-        doom_for(p, ev, s, POOL_END_RELEASED, WAITER_DELETED);
+        doom_for(p, ev, s, POOL_END_RELEASED,
+                 ev->u.on.want_destroy && !ev->u.on.is_quick ? WAITER_GONE : WAITER_DELETED);
 }
 
 static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)

@@ -1,9 +1,9 @@
 /// <reference types="node" />
 import type { Readable } from 'node:stream';
 import type { Socket } from 'node:net';
-import type { Usage, UsageOptions } from './usage.js';
+import type { Quote, Usage, UsageOptions } from './usage.js';
 
-export type { Usage, UsageOptions, UsageRow } from './usage.js';
+export type { Quote, Usage, UsageOptions, UsageRow } from './usage.js';
 
 export interface ClientOptions {
   /** Of a daemon on TCP. */
@@ -81,6 +81,9 @@ export class Snapshot {
   readonly metadata: Record<string, unknown>;
 }
 
+/** What the end of a box has released; null: not known. */
+export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS', number | null>>;
+
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
   private constructor();
@@ -99,7 +102,7 @@ export class Sandbox {
   /** What the backend says; null: not asked, or it cannot say. */
   readonly alive: boolean | null;
   readonly why: string | null;
-  readonly report: string | null;
+  readonly report: Report | null;
   readonly metadata: Record<string, unknown>;
   /** Not shown when the sandbox is printed. */
   readonly token: string | null;
@@ -108,15 +111,6 @@ export class Sandbox {
 }
 
 /** What a lease would cost; null where the profile has no price. Texts are exact decimal numbers. */
-export interface Quote {
-  profile: string;
-  duration_s: number;
-  currency: string | null;
-  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
-  total: string | null;
-  total_micros: number | null;
-}
-
 /** The public id of a thread, as the daemon computes it. */
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 

@@ -1,3 +1,12 @@
+export interface Quote {
+  profile: string;
+  duration_s: number;
+  currency: string | null;
+  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
+  total: string | null;
+  total_micros: number | null;
+}
+
 /** A sum, with the names of `groupBy`; or an interval, with its box, state and times, and `wall_ms` in place of the sums. */
 export interface UsageRow {
   [name: string]: string | number | null | undefined;

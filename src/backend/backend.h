@@ -6,6 +6,7 @@
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
+#include "backend/released.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/op.h"
@@ -107,7 +108,7 @@ struct backend_destroy {
     struct op op;
     const struct config_profile *profile; /* may be NULL: the profile is gone from the config */
     struct backend_box box; /* ref may be "" when a create was cut short: find it by its labels */
-    char report[256];       /* result: what was cleaned, a sentence */
+    struct backend_released released; /* result: what was released; with a text in any case */
     void *priv;
 };
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 
 static bool has_id(const struct map_node *node, const void *key)
 {
@@ -69,13 +68,14 @@ struct destroyer {
     struct backend_destroy *request;
 };
 
-static void on_removed(struct remover *remover, int rc, const struct err *err, const char *report)
+static void on_removed(struct remover *remover, int rc, const struct err *err,
+                       const struct backend_released *released)
 {
     struct destroyer *d = container_of(remover, struct destroyer, remover);
     struct backend_destroy *r = d->request;
     struct closing *closing = d->closing;
 
-    str_copy_cut(r->report, sizeof(r->report), report);
+    r->released = *released;
     r->priv = NULL;
     free(d);
     closing_finish(closing, &r->op, rc, err);
@@ -108,11 +108,12 @@ void boxes_destroy(struct box_entry *e, struct backend_destroy *r, uint64_t dead
     list_push_back(&e->removers, &d->remover.link);
 }
 
-void boxes_removed(struct list *removers, int rc, const struct err *err, const char *report)
+void boxes_removed(struct list *removers, int rc, const struct err *err,
+                   const struct backend_released *released)
 {
     while (!list_is_empty(removers)) {
         struct remover *w = container_of(list_pop_front(removers), struct remover, link);
 
-        w->on_removed(w, rc, err, report);
+        w->on_removed(w, rc, err, released);
     }
 }

@@ -36,8 +36,9 @@ struct box_entry {
 /* Somebody who waits until a box is removed. */
 struct remover {
     struct list_node link; /* in e->removers; whoever gives up takes it out */
-    /* The box is gone from the table, or BOX_DEAD. `report` says what was removed, for people. */
-    void (*on_removed)(struct remover *w, int rc, const struct err *err, const char *report);
+    /* The box is gone from the table, or BOX_DEAD. `released` says what was. */
+    void (*on_removed)(struct remover *w, int rc, const struct err *err,
+                       const struct backend_released *released);
 };
 
 void boxes_init(struct boxes *b, struct closing *closing, size_t max);
@@ -55,6 +56,7 @@ void boxes_drop(struct box_entry *e);
 void boxes_destroy(struct box_entry *e, struct backend_destroy *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
 /* A removal has ended: calls all in `removers`, which came from e->removers before e was dropped or set to BOX_DEAD. */
-void boxes_removed(struct list *removers, int rc, const struct err *err, const char *report);
+void boxes_removed(struct list *removers, int rc, const struct err *err,
+                   const struct backend_released *released);
 
 #endif

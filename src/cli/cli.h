@@ -213,6 +213,8 @@ const char *show_end(const struct json *box, char *dst);
 const char *show_id(const struct json *box, char *dst);
 /* Every member that has a value, one line each. */
 void show_members(const struct json *obj, FILE *out);
+/* show_report.c: the answer to an end of a sandbox. */
+void show_ended(const struct json *answer, const char *name, FILE *out);
 
 /* --- sse.c: server-sent events --- */
 

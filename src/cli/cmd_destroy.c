@@ -30,15 +30,8 @@ static int destroy(struct cli *c, const char *name)
     buf_fini(&query);
     if (code != CLI_OK)
         return code;
-    if (!cli_wants_json(c)) {
-        const char *report = show_str(json_root(doc), "report");
-
-        out_text(c->out, name);
-        (void) fprintf(c->out, " is %s%s", show_str(json_root(doc), "state"),
-                       str_is_empty(report) ? "" : ": ");
-        out_text(c->out, report);
-        (void) fputc('\n', c->out);
-    }
+    if (!cli_wants_json(c))
+        show_ended(json_root(doc), name, c->out);
     (void) json_doc_free(doc);
     return CLI_OK;
 }

@@ -24,10 +24,8 @@ int cmd_release(struct cli *c)
     buf_fini(&body);
     if (code != CLI_OK)
         return code;
-    if (!cli_wants_json(c)) {
-        out_text(c->out, c->args.operands[0]);
-        (void) fprintf(c->out, " is %s\n", show_str(json_root(doc), "state"));
-    }
+    if (!cli_wants_json(c))
+        show_ended(json_root(doc), c->args.operands[0], c->out);
     (void) json_doc_free(doc);
     return CLI_OK;
 }

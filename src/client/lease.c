@@ -137,8 +137,10 @@ int sp_release(struct sp_client *c, const char *sandbox_id, uint64_t generation,
     json_begin_obj(&o, NULL);
     if (generation > 0)
         json_put_u64(&o, "generation", generation);
-    if (want_destroy)
+    if (want_destroy) {
         json_put_bool(&o, "destroy", true);
+        json_put_bool(&o, "quick", true); /* its report is not for us */
+    }
     json_end(&o);
     json_out_finish(&o, &body);
     r = sp_call(c, "POST", buf_str(&target), buf_str(&body), &answer, failure);

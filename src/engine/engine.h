@@ -5,6 +5,7 @@
 #define ENGINE_ENGINE_H
 
 #include "backend/backend.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "config/config.h"
 #include "engine/journal.h"
@@ -182,8 +183,10 @@ struct rt *engine_rt(struct engine *e);
 const char *engine_instance(const struct engine *e);
 /* Metadata of a box as JSON text; NULL for none. */
 const char *engine_metadata(const struct engine *e, struct box_id box);
-/* What the last destroy of the box cleaned; "" when not known (any more). */
-const char *engine_destroy_report(const struct engine *e, struct box_id box);
+/* What the end of the box has released, as member "report" of the object that is open; null is what is not known. */
+void engine_put_report(const struct engine *e, struct box_id box, struct json_out *o);
+/* The same for a box that has not ended yet. */
+void engine_put_no_report(const char *why, struct json_out *o);
 /* NULL when every backend of a configured profile answered its last listing; else a sentence that
  * names one. */
 const char *engine_backend_trouble(const struct engine *e);

@@ -67,6 +67,8 @@ static char *event_body(struct engine *e, const struct pool_fx *fx)
         json_put_str(&o, "why", pool_end_name(fx->u.event.end));
     if (!str_is_empty(fx->reason))
         json_put_str(&o, "reason", fx->reason);
+    if (fx->u.event.fact == POOL_FACT_GONE)
+        engine_put_report(e, fx->snapshot.id, &o);
     return end_body(&o);
 }
 

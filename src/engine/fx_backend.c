@@ -29,9 +29,7 @@ static void on_destroyed(struct op *op)
         str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), op->err.msg);
         log_warn("box.destroy_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
     } else {
-        struct engine_note *note = note_make(e, box);
-
-        str_copy_cut(note->report, sizeof(note->report), d->destroy.report);
+        report_note(e, box, &d->destroy.released);
     }
     config_ref_put(d->config);
     free(d);

@@ -55,6 +55,13 @@ struct engine_wait {
     char text[POOL_REASON_MAX + 1]; /* "": nothing */
 };
 
+/* What its end has released. */
+struct engine_report {
+    struct backend_released released; /* text "": nothing is known */
+    bool has_lived;
+    uint64_t lived_ns; /* from the intent to make it until it was gone */
+};
+
 /* What belongs to a box and the pool does not need to know. (Extras are what an acquire asks of a box: backend.h.) */
 struct engine_note {
     struct map_node node;
@@ -65,7 +72,7 @@ struct engine_note {
     bool has_mounts;                  /* of templates (templates.c) */
     char sandbox_id[POOL_ID_MAX + 1]; /* with the generation: the lease the metadata is of */
     uint64_t generation;
-    char report[256];
+    struct engine_report report;
 };
 
 struct engine {
@@ -307,6 +314,9 @@ void recovery_settle(struct engine *e);
 void space_look(struct engine *e);
 /* Unless it was looked at a moment ago. */
 void space_refresh(struct engine *e);
+
+/* report.c: the backend has destroyed the box. */
+void report_note(struct engine *e, struct box_id box, const struct backend_released *released);
 
 /* notes.c */
 struct engine_note *note_find(const struct engine *e, struct box_id box);

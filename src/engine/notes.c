@@ -80,10 +80,3 @@ const char *engine_metadata(const struct engine *e, struct box_id box)
 
     return note != NULL ? note->metadata : NULL;
 }
-
-const char *engine_destroy_report(const struct engine *e, struct box_id box)
-{
-    const struct engine_note *note = note_find(e, box);
-
-    return note != NULL ? note->report : "";
-}

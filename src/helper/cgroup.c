@@ -51,33 +51,50 @@ static bool is_member(pid_t pid, const char *path)
     return false;
 }
 
-static unsigned kill_listed(int dir, const char *path)
+static FILE *open_list(int dir)
 {
     int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "re");
-    unsigned count = 0;
+
+    return fd < 0 ? NULL : fdopen(fd, "re");
+}
+
+static void kill_listed(int dir, const char *path)
+{
+    FILE *f = open_list(dir);
     int pid;
 
-    if (f == NULL)
-        return 0;
-    while (fscanf(f, "%9d", &pid) == 1) {
+    while (f != NULL && fscanf(f, "%9d", &pid) == 1) {
         AUTO_CLOSE int pid_fd = pid <= 1 ? -1 : pidfd_open(pid, 0);
 
-        count++; /* one that dies with the box's init meanwhile was there too */
         if (pid_fd >= 0 && is_member(pid, path))
             (void) pidfd_send_signal(pid_fd, SIGKILL, NULL, 0); /* it may be dead by now */
     }
-    (void) fclose(f); /* only read */
+    if (f != NULL)
+        (void) fclose(f); /* only read */
+}
+
+/* Those of the box are in a pid namespace of their own; what serves it is not. */
+static unsigned count_listed(int dir)
+{
+    FILE *f = open_list(dir);
+    unsigned count = 0;
+    int pid;
+
+    while (f != NULL && fscanf(f, "%9d", &pid) == 1)
+        count += proc_is_inner(pid) ? 1 : 0;
+    if (f != NULL)
+        (void) fclose(f); /* only read */
     return count;
 }
 
 struct visit {
     const char *path;
-    unsigned here; /* killed in this hierarchy */
-    unsigned killed;
+    unsigned here; /* counted in this hierarchy */
+    unsigned counted;
     unsigned removed;
     unsigned left;
     bool is_removing;
+    bool is_counting;
     int adding; /* 0: no process is added */
     int error;  /* errno of an addition that failed */
 };
@@ -91,8 +108,10 @@ static void visit_child(struct visit *v, int dir, const char *name, unsigned dep
 
     if (fd < 0 || depth > DEPTH_MAX)
         return;
-    if (!v->is_removing) {
-        v->here += kill_listed(fd, v->path);
+    if (v->is_counting) {
+        v->here += count_listed(fd);
+    } else if (!v->is_removing) {
+        kill_listed(fd, v->path);
         write_to(fd, "freezer.state", "THAWED"); /* the frozen do not die */
     }
     visit_below(v, fd, depth + 1);
@@ -149,8 +168,8 @@ static void visit_hierarchy(struct visit *v, int root, const char *hierarchy)
     }
     v->here = 0;
     visit_child(v, fd, name + 1, 0);
-    v->killed = MAX_OF(v->killed, v->here); /* the same processes are in each */
-    if (!v->is_removing) {
+    v->counted = MAX_OF(v->counted, v->here); /* the same processes are in each */
+    if (!v->is_removing && !v->is_counting) {
         AUTO_CLOSE int own = openat(fd, name + 1, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
         if (own >= 0)
@@ -220,12 +239,19 @@ int cgroup_take_back(const char *path, struct err *err)
     return rc;
 }
 
-unsigned cgroup_kill(const char *path)
+unsigned cgroup_count(const char *path)
+{
+    struct visit v = {.path = path, .is_counting = true};
+
+    visit_all(&v);
+    return v.counted;
+}
+
+void cgroup_kill(const char *path)
 {
     struct visit v = {.path = path};
 
     visit_all(&v);
-    return v.killed;
 }
 
 unsigned cgroup_remove(const char *path, unsigned *ret_left)

@@ -6,8 +6,10 @@
 
 #include "helper/plan_read.h"
 
-/* Sends SIGKILL to every process in the cgroup or below. Returns how many there were. */
-unsigned cgroup_kill(const char *path);
+/* Sends SIGKILL to every process in the cgroup or below. */
+void cgroup_kill(const char *path);
+/* How many processes of the box are in it: not what serves the box from outside, which is in it, too. */
+unsigned cgroup_count(const char *path);
 /* Removes it and what is below it from every hierarchy; empty ones only. Returns how many are gone;
  * *ret_left is how many could not be removed. */
 unsigned cgroup_remove(const char *path, unsigned *ret_left);

@@ -207,6 +207,14 @@ static int do_mount(const char *text, size_t len, struct plan *p, struct outcome
     return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
 }
 
+static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
+{
+    if (is_known)
+        json_put_u64(o, key, n);
+    else
+        json_put_null(o, key);
+}
+
 static int do_remove(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     struct remove_report r = {0};
@@ -219,7 +227,9 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     json_out_init(&out);
     json_begin_obj(&out, NULL);
     json_put_bool(&out, "was_running", r.was_running);
-    json_put_u64(&out, "processes", r.processes);
+    put_count(&out, "processes", r.processes, r.is_counted);
+    put_count(&out, "mounts", r.mounts, r.mounts > 0 || !r.was_running);
+    json_put_u64(&out, "layers", r.layers);
     json_put_u64(&out, "cgroups", r.cgroups);
     json_put_u64(&out, "files", r.tree.files);
     json_put_u64(&out, "bytes", r.tree.bytes);

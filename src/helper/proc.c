@@ -157,24 +157,32 @@ uint64_t proc_start_time(pid_t pid)
     return at == NULL ? 0 : strtoull(at + 1, NULL, 10);
 }
 
-bool proc_is_inner_init(pid_t pid)
+/* Its number in the innermost namespace, where that is below ours; 0: it is not.
+ * "NSpid:", tab, our number, then one per namespace below. */
+static unsigned long inner_number(pid_t pid)
 {
     char text[4096];
     const char *line;
     const char *last;
-    size_t len;
 
     if (!proc_read(pid, "status", text, sizeof(text)))
-        return false;
+        return 0;
     line = strstr(text, "\nNSpid:");
     if (line == NULL)
-        return false;
+        return 0;
     line++;
-    len = strcspn(line, "\n");
-    last = memrchr(line, '\t', len);
-    /* "NSpid:", tab, our number, then one per namespace below. */
-    return last != NULL && last > line + strlen("NSpid:") && line + len - last == 2 &&
-           last[1] == '1';
+    last = memrchr(line, '\t', strcspn(line, "\n"));
+    return last != NULL && last > line + strlen("NSpid:") ? strtoul(last + 1, NULL, 10) : 0;
+}
+
+bool proc_is_inner(pid_t pid)
+{
+    return inner_number(pid) != 0;
+}
+
+bool proc_is_inner_init(pid_t pid)
+{
+    return inner_number(pid) == 1;
 }
 
 bool proc_kill(pid_t pid, uint64_t start, unsigned wait_ms)

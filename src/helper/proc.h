@@ -36,7 +36,9 @@ MUST_CHECK int proc_run(const char *const *argv, unsigned timeout_ms, struct pro
 bool proc_read(pid_t pid, const char *name, char *text, size_t cap);
 /* When it was started, in ticks since boot; 0: no such process. */
 uint64_t proc_start_time(pid_t pid);
-/* True when it is the first process of a pid namespace below ours. */
+/* True when it is in a pid namespace below ours, */
+bool proc_is_inner(pid_t pid);
+/* and when it is the first process there. */
 bool proc_is_inner_init(pid_t pid);
 /* Kills it and waits for its end; with `start` != 0 only if that is its start time.
  * False when it was not there. */

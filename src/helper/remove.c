@@ -28,12 +28,13 @@ static bool exists(const char *path)
 }
 
 /* By the number that was written down when it was ready. */
-static bool kill_noted(const struct box_dir *d)
+static void kill_noted(const struct box_dir *d)
 {
     unsigned long long seen[2];
 
     box_dir_numbers(d, "init", seen);
-    return seen[0] > 1 && seen[1] != 0 && proc_kill((pid_t) seen[0], seen[1], LOCK_MS);
+    if (seen[0] > 1 && seen[1] != 0)
+        (void) proc_kill((pid_t) seen[0], seen[1], LOCK_MS); /* it may have ended */
 }
 
 /* By the runtime's number, where there is no other. The lock is held for the box, so the number of its
@@ -76,20 +77,41 @@ static int kill_by_runtime(const struct plan *p, const struct box_dir *d, struct
     return proc_run(p->remove, DELETE_MS, &tail, &status, err);
 }
 
+/* Before its processes are killed: the mounts go with the last of them. */
+static unsigned count_mounts(const struct box_dir *d)
+{
+    unsigned long long seen[2];
+    char path[64];
+    unsigned count = 0;
+    FILE *f;
+    int c;
+
+    box_dir_numbers(d, "init", seen);
+    if (seen[0] <= 1 || seen[1] == 0 || proc_start_time((pid_t) seen[0]) != seen[1])
+        return 0;
+    (void) snprintf(path, sizeof(path), "/proc/%llu/mountinfo", seen[0]);
+    f = fopen(path, "re");
+    while (f != NULL && (c = fgetc(f)) != EOF)
+        count += c == '\n' ? 1 : 0;
+    if (f != NULL)
+        (void) fclose(f); /* only read */
+    return count;
+}
+
 /* What was started beside the box, by the file with its number. */
-static unsigned kill_beside(const struct box_dir *d, const char *file)
+static void kill_beside(const struct box_dir *d, const char *file)
 {
     unsigned long long pid[2];
 
     box_dir_numbers(d, file, pid);
-    return pid[0] > 1 && pid[1] != 0 && proc_kill((pid_t) pid[0], pid[1], 1000) ? 1 : 0;
+    if (pid[0] > 1 && pid[1] != 0)
+        (void) proc_kill((pid_t) pid[0], pid[1], 1000); /* it may have ended */
 }
 
-/* The one for sockets is not counted: it ends with the box, sometimes sooner than we look. */
-static unsigned kill_network(const struct box_dir *d)
+static void kill_network(const struct box_dir *d)
 {
-    (void) kill_beside(d, "guard.pid");
-    return kill_beside(d, "net.pid");
+    kill_beside(d, "guard.pid");
+    kill_beside(d, "net.pid");
 }
 
 /* Takes the lock, killing whoever has it. */
@@ -102,21 +124,23 @@ static int end_processes(const struct plan *p, struct box_dir *d, struct remove_
     struct err why;
 
     r->was_running = rc == SP_LOCKED;
-    if (p->cgroup != NULL)
-        r->processes += cgroup_kill(p->cgroup);
-    /* Also with the lock free: its holder, the relay, may have been killed alone. */
-    if (kill_noted(d) || rc == SP_LOCKED)
-        r->processes += r->processes == 0 ? 1 : 0;
+    r->mounts = count_mounts(d);
+    if (p->cgroup != NULL) {
+        r->processes = cgroup_count(p->cgroup);
+        r->is_counted = r->processes > 0 || rc == SP_OK;
+        cgroup_kill(p->cgroup); /* the lock shows whether they are dead */
+    }
+    kill_noted(d); /* also with the lock free: its holder, the relay, may have been killed alone */
     if (rc == SP_LOCKED) {
         kill_init(d);
         kill_rc = kill_by_runtime(p, d, &why);
     }
-    r->processes += kill_network(d);
+    kill_network(d);
     deadline = proc_now_ms() + LOCK_MS;
     while (rc == SP_LOCKED && proc_now_ms() < deadline) {
         rc = box_dir_lock(d, 50, err);
         if (rc == SP_LOCKED && p->cgroup != NULL)
-            (void) cgroup_kill(p->cgroup); /* counted above */
+            cgroup_kill(p->cgroup);
     }
     if (rc == SP_LOCKED && kill_rc != SP_OK)
         return err_set(err, SP_TIMEOUT, "the box cannot be killed: %.150s", why.msg);
@@ -152,7 +176,7 @@ static int remove_cgroups(const char *path, struct remove_report *r, struct err 
             return SP_OK;
         if (proc_now_ms() >= deadline)
             return err_set(err, SP_IO, "%u cgroups '%.150s' cannot be removed", left, path);
-        (void) cgroup_kill(path); /* the dying keep it busy for a moment */
+        cgroup_kill(path); /* the dying keep it busy for a moment */
         proc_sleep_ms(2);
     }
 }
@@ -209,7 +233,10 @@ int remove_leftover(const struct plan *p, const struct box_dir *d, struct remove
     static const char *const keep_record[] = {"lock", "box.json", NULL};
     int rc;
 
-    r->processes += kill_network(d);
+    kill_network(d);
+    if (faccessat(d->fd, "disk", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+        faccessat(d->fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        r->layers = 1;
     if ((rc = remove_outside(p, r, err)) != SP_OK || (rc = wait_for_loop(p, d, err)) != SP_OK ||
         (rc = disk_shrink(d, &r->tree.bytes, err)) != SP_OK ||
         (rc = tree_empty(d->fd, keep_record, &r->tree, err)) != SP_OK)
@@ -224,8 +251,11 @@ int remove_box(const struct plan *p, struct remove_report *r, struct err *err)
 
     *r = (struct remove_report){0};
     if (rc == SP_NOT_FOUND) {
-        if (p->cgroup != NULL)
-            r->processes = cgroup_kill(p->cgroup);
+        if (p->cgroup != NULL) {
+            r->processes = cgroup_count(p->cgroup);
+            r->is_counted = true;
+            cgroup_kill(p->cgroup); /* a group that stays busy cannot be removed */
+        }
         return remove_outside(p, r, err);
     }
     if (rc == SP_OK)

@@ -8,7 +8,10 @@
 
 struct remove_report {
     bool was_running;
+    bool is_counted; /* `processes` are all that there were: its control group knew them */
     unsigned processes;
+    unsigned mounts; /* of the mount namespace that went with them */
+    unsigned layers; /* of its own */
     unsigned cgroups;
     struct tree_count tree;
 };

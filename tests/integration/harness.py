@@ -85,6 +85,12 @@ class Client:
     def release(self, sandbox_id, **fields):
         return self.post(f"/v1/sandboxes/{sandbox_id}/release", fields)
 
+    def reports(self, box_id):
+        """What the audit trail says was released by the end of a box."""
+        lines = self.get("/v1/events?follow=0&since=0").text.splitlines()
+        events = [json.loads(line[len("data: "):]) for line in lines if line.startswith("data: ")]
+        return [event["report"] for event in events if event.get("box_id") == box_id and "report" in event]
+
     def close(self):
         if self.connection is not None:
             self.connection.close()

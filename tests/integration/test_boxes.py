@@ -107,10 +107,17 @@ class Life(Apart, BoxCase):
     def test_destroy_tells_what_it_cleaned(self):
         box = self.acquire("gone")
         init = self.init_of(box)
-        box.start("sleep 300")
-        box.sh("dd if=/dev/zero of=/workspace/big bs=1M count=3 2>/dev/null")
-        answer = self.destroy(box)
-        self.assertRegex(answer["report"], r"\d")
+        for _ in range(3):
+            box.start("exec sleep 300")
+        box.sh("dd if=/dev/urandom of=/workspace/big bs=1M count=3 2>/dev/null")
+        mounts = len(read_of(init, "mountinfo").splitlines())
+        report = self.destroy(box)["report"]
+        if HAS_CGROUPS:
+            self.assertEqual(report["processes"], 4)  # and the agent
+        self.assertEqual((report["mounts"], report["layers"]), (mounts, 1))
+        self.assertTrue(3 << 20 <= report["bytes"] < 8 << 20, report)
+        self.assertGreater(report["lived_s"], 0)
+        self.assertEqual(self.report_of(box), report)
         self.assertFalse(is_alive(init))
         with self.assertRaises(OSError):
             box.call("GET", "/v1/sandbox")
@@ -118,6 +125,21 @@ class Life(Apart, BoxCase):
         self.assertEqual(again.lease["generation"], 2)
         self.assertNotEqual((again.box_id, again.lease["token"]), (box.box_id, box.lease["token"]))
         self.assertEqual(again.sh("ls /workspace"), "")
+
+    def report_of(self, box):
+        """As the audit trail has it."""
+        return wait_until(lambda: self.pool.reports(box.box_id), "the end of the box is in the audit trail")[0]
+
+    def test_one_that_has_died_releases_what_is_left_of_it(self):
+        box = self.acquire("dead")
+        box.start("exec sleep 300")
+        box.sh("dd if=/dev/urandom of=/workspace/big bs=1M count=3 2>/dev/null")
+        os.kill(self.init_of(box), signal.SIGKILL)
+        report = self.report_of(box)
+        self.assertEqual((report["processes"], report["mounts"], report["layers"]),
+                         (0 if HAS_CGROUPS else None, 0, 1), report)
+        self.assertGreaterEqual(report["bytes"], 3 << 20)
+        self.wait_lost(box)
 
     def test_what_is_looked_for_can_be_found(self):
         """The check that nothing is left would see a box in every place it looks at."""

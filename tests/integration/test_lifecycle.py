@@ -2,6 +2,7 @@
 refusal looks like."""
 
 import hashlib
+import threading
 import time
 
 from harness import TestCase, at_most, in_threads, main, wait_until
@@ -61,7 +62,8 @@ class Lifecycle(TestCase):
     def test_release_with_destroy_and_a_new_generation(self):
         client = self.client(self.daemon({"warm": {"min": 1, "max": 2}}))
         first = self.assertOk(client.acquire("t"))
-        self.assertOk(client.release(first["sandbox_id"], destroy=True))
+        gone = self.assertOk(client.release(first["sandbox_id"], destroy=True))
+        self.assertEqual((gone["state"], gone["report"]["text"]), ("gone", "the simulated box was removed"))
         second = self.assertOk(client.acquire("t"))
         self.assertNotEqual(second["box_id"], first["box_id"])
         self.assertEqual((second["sandbox_id"], second["generation"]), (first["sandbox_id"], 2))
@@ -72,9 +74,28 @@ class Lifecycle(TestCase):
         lease = self.assertOk(client.acquire("t"))
         gone = self.assertOk(client.delete("/v1/sandboxes/" + lease["sandbox_id"]))
         self.assertEqual(gone["state"], "gone")
-        self.assertTrue(gone["report"])
+        report = gone["report"]
+        self.assertEqual(report["text"], "the simulated box was removed")
+        self.assertEqual([report[key] for key in ("processes", "mounts", "layers", "bytes")], [None] * 4)
+        self.assertGreaterEqual(report["lived_s"], 0)
         self.assertCode(client.get("/v1/sandboxes/" + lease["sandbox_id"]), 404, "not_found")
         self.assertCode(client.release(lease["sandbox_id"]), 404, "not_found")
+
+    def test_who_joins_a_destroy_gets_the_same_report(self):
+        daemon = self.daemon({"warm": {"min": 0, "max": 1}, "sim": {"destroy_ms": 1500}})
+        client = self.client(daemon)
+        path = "/v1/sandboxes/" + self.assertOk(client.acquire("t"))["sandbox_id"]
+        first, second, quick = [], [], []
+        threads = [threading.Thread(target=lambda a=a, t=t: a.append(self.client(daemon).delete(path + t)))
+                   for a, t in ((first, ""), (second, ""), (quick, "?quick=1"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.assertOk(first[0])["report"], self.assertOk(second[0])["report"])
+        self.assertGreaterEqual(first[0].json["report"]["lived_s"], 1.5)
+        self.assertNotIn("report", self.assertOk(quick[0]))
+        self.assertEqual(client.reports(first[0].json["box_id"]), [first[0].json["report"]])
 
     def test_renew_pushes_the_deadline_and_ttl_ends_a_lease(self):
         client = self.client(self.daemon({"warm": {"min": 1, "max": 1}}))

@@ -124,7 +124,7 @@ class Sync(TestCase):
         self.assertEqual(pool.get(lease.sandbox_id).state, "parked")
         again = pool.acquire("thread-1")
         self.assertEqual((again.sandbox.source, again.sandbox.box_id), ("parked", box.box_id))
-        self.assertIsNotNone(pool.destroy(again.sandbox_id).report)
+        self.assertEqual(pool.destroy(again.sandbox_id).report.text, "the simulated box was removed")
         with self.assertRaises(sandpool.NotFound):
             pool.get(again.sandbox_id)
         self.assertEqual(pool.pool()["mode"], "running")

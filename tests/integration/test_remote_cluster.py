@@ -145,7 +145,7 @@ class Away(ClusterCase):
         self.provisioner.kill()
         answer = client.delete(f"/v1/sandboxes/{lease['sandbox_id']}")
         self.assertEqual((answer.status, answer.json["state"]), (202, "deleting"), answer)
-        self.assertIn("recorded", answer.json["report"])
+        self.assertIn("recorded", answer.json["report"]["text"])
         self.provisioner.start()
         wait_until(lambda: not self.ours(), "it is deleted when the provisioner is back", 60)
 
@@ -161,7 +161,7 @@ class Again(ClusterCase):
         before = self.provisioner.boxes()[lease["sandbox_id"]]
         answer = client.delete(f"/v1/sandboxes/{lease['sandbox_id']}")
         self.assertEqual(answer.status, 200, answer)
-        self.assertIn("does not say when its Pod has ended", answer.json["report"])
+        self.assertIn("does not say when its Pod has ended", answer.json["report"]["text"])
         fresh = self.box(daemon, "one", wait_ms=60000)
         after = self.provisioner.boxes()[lease["sandbox_id"]]
         self.assertFalse(after["ends"], "a box that ends was handed out")

@@ -91,7 +91,7 @@ class Destroys(TakeoverCase):
         self.takeover(daemon)
         waiter.join(WAIT_S)
         self.assertEqual((answers[0].status, answers[0].json["box_id"]), (202, lease["box_id"]))
-        self.assertIn("recorded", answers[0].json["report"])
+        self.assertIn("recorded", answers[0].json["report"]["text"])
         self.assertOk(client.get("/healthz"))
 
 

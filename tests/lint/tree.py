@@ -6,6 +6,7 @@ import sys
 
 C_DIRS = ("src", "include", "pool", "store", "tests", "bench")
 JS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
+# Of both kinds: in a work tree of git .git is a file.
 SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__", "node_modules"}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
@@ -17,7 +18,7 @@ def files(root, dirs=(".",), endings=None):
         for here, subdirs, names in os.walk(os.path.join(root, top)):
             subdirs[:] = [d for d in subdirs if d not in SKIP]
             for name in names:
-                if endings is None or name.endswith(endings):
+                if name not in SKIP and (endings is None or name.endswith(endings)):
                     found.add(os.path.relpath(os.path.join(here, name), root))
     return sorted(found)
 

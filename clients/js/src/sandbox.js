@@ -25,7 +25,7 @@ class Sandbox {
     this.alive = typeof view.alive === 'boolean' ? view.alive : null;
     this.paused = view.paused === true;
     this.why = text(view.why);
-    this.report = text(view.report);
+    this.report = report(view.report);
     this.metadata = view.metadata ?? {};
     // Not enumerable: a sandbox that is printed or logged does not show its secret.
     Object.defineProperty(this, 'token', { value: text(view.token), enumerable: false });
@@ -41,6 +41,24 @@ class Sandbox {
 /** @param {unknown} value */
 function text(value) {
   return typeof value === 'string' ? value : null;
+}
+
+/** What the end of a box has released; null: not known. @param {any} value */
+function report(value) {
+  if (value === null || typeof value !== 'object') return null;
+  return {
+    text: String(value.text),
+    processes: number(value.processes),
+    mounts: number(value.mounts),
+    layers: number(value.layers),
+    bytes: number(value.bytes),
+    livedS: number(value.lived_s),
+  };
+}
+
+/** @param {unknown} value */
+function number(value) {
+  return typeof value === 'number' ? value : null;
 }
 
 /** @param {unknown} value */

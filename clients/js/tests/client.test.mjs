@@ -66,7 +66,8 @@ test('a lease', async (t) => {
   assert.deepEqual(fake.seen.at(-1).body, { generation: 3, ttl_s: 7 });
   await box.release({ destroy: true });
   assert.deepEqual(fake.seen.at(-1).body, { generation: 3, destroy: true });
-  assert.equal((await box.destroy({ quick: true })).report, 'gone');
+  assert.deepEqual((await box.destroy({ quick: true })).report,
+    { text: 'gone', processes: 2, mounts: null, layers: null, bytes: null, livedS: 1.5 });
   assert.equal(fake.seen.at(-1).url, `/v1/sandboxes/${box.id}?generation=3&quick=1`);
 });
 

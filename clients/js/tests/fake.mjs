@@ -49,7 +49,7 @@ export class Fake {
     fake.sockets = new Set();
     fake.route('POST', /^\/v1\/acquire$/, (call) => call.json({ source: 'warm', ...view() }));
     fake.route('POST', /\/(release|renew)$/, (call) => call.json(view()));
-    fake.route('DELETE', /^\/v1\/sandboxes\/[^/]*$/, (call) => call.json(view({ report: 'gone' })));
+    fake.route('DELETE', /^\/v1\/sandboxes\/[^/]*$/, (call) => call.json(view({ report: { text: 'gone', processes: 2, mounts: null, lived_s: 1.5 } })));
     await fake.listen();
     t.after(() => fake.stop());
     return fake;

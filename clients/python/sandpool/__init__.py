@@ -23,7 +23,7 @@ from .errors import (
 )
 from .results import Chunk, Ended, FileEvent, FileInfo, JobView, PortInfo, Response, Result, Spill
 from .sync import Box, Files, Job, Port, Shell
-from .types import Mount, Sandbox, Snapshot, sandbox_id_of
+from .types import Mount, Report, Sandbox, Snapshot, sandbox_id_of
 
 __all__ = [
     "AsyncBox",
@@ -48,6 +48,7 @@ __all__ = [
     "Port",
     "PortInfo",
     "ProtocolError",
+    "Report",
     "Response",
     "Result",
     "Sandbox",

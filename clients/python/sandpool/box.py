@@ -19,7 +19,7 @@ from .ports import AsyncPorts
 from .results import SANDBOX_LOST, Ended, JobView, Result, Spill
 from .shell import SHELL, AsyncShell
 from .transport import Ticker
-from .types import JSON, Sandbox, Snapshot
+from .types import JSON, Report, Sandbox, Snapshot
 
 TIMEOUT_S = 60.0
 OUTPUT_MAX = 1024 * 1024
@@ -134,18 +134,19 @@ class AsyncBox:
 
     # --- the lease ---
 
-    async def release(self, *, destroy: bool = False) -> None:
-        """Gives it back: kept for its thread, or destroyed."""
+    async def release(self, *, destroy: bool = False) -> Optional[Report]:
+        """Gives it back: kept for its thread, or destroyed, which returns when it is gone."""
         self._renewer.remove(self)
-        await self._link.persist(calls.release(self.sandbox_id, self.sandbox.generation, destroy))
+        call = calls.release(self.sandbox_id, self.sandbox.generation, destroy)
+        return (await self._link.persist(call)).report
 
-    async def destroy(self) -> None:
-        """Returns when it is gone; it may be gone already."""
+    async def destroy(self) -> Optional[Report]:
+        """Returns when it is gone, with what was released; None: it was gone already."""
         self._renewer.remove(self)
         try:
-            await self._link.call(calls.destroy(f"box:{self.sandbox.box_id}", None, False))
+            return (await self._link.call(calls.destroy(f"box:{self.sandbox.box_id}", None, False))).report
         except (NotFound, SandboxLost):
-            pass
+            return None
 
     async def renew(self, ttl_s: Optional[int] = None) -> Sandbox:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""

@@ -25,12 +25,12 @@ import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Union
 
 from .client import Client
 from .errors import NotFound, SandboxLost, SandpoolError
 from .sync import Box
-from .types import Sandbox
+from .types import Report, Sandbox
 
 Texts = Dict[str, str]
 
@@ -198,8 +198,10 @@ class SandpoolExtension(_Base):
                 raise
             return {**report, "outcome": "replaced"}
         # What was destroyed a moment ago is still shown.
-        return {**report, **_texts(outcome="destroyed", why=ended.why, released=ended.report,
-                                   created_at=_moment(ended, "created_at"))}
+        counts = ended.report or Report(text="")
+        return {**report, **_texts(outcome="destroyed", why=ended.why, released=counts.text or None,
+                                   processes=counts.processes, mounts=counts.mounts, layers=counts.layers,
+                                   bytes=counts.bytes, lived_s=counts.lived_s, created_at=_moment(ended, "created_at"))}
 
     def _find(self, handle: Texts, ask_backend: bool = False) -> "tuple[Client, Sandbox]":
         client = self.client(handle["host"])
@@ -291,8 +293,8 @@ def _handle(box: Sandbox, host: str) -> Texts:
                   created_at=_moment(box, "created_at"), expires_at=_moment(box, "expires_at"))
 
 
-def _texts(**fields: Optional[str]) -> Texts:
-    return {key: value for key, value in fields.items() if value is not None}
+def _texts(**fields: Union[str, int, float, None]) -> Texts:
+    return {key: str(value) for key, value in fields.items() if value is not None}
 
 
 def _moment(of: Any, name: str) -> Optional[str]:

@@ -14,7 +14,7 @@ from .results import Chunk, Ended, FileEvent, FileInfo, JobView, Listing, PortIn
 from .shell import SHELL, AsyncShell
 from .terminal import interact
 from .transport import BlockingStream, drive
-from .types import Sandbox, Snapshot
+from .types import Report, Sandbox, Snapshot
 
 Command = Union[str, Sequence[str]]
 Callback = Callable[[str], object]
@@ -310,13 +310,13 @@ class Box:
         """What a request to `sandbox_url` must carry."""
         return self._box.headers
 
-    def release(self, *, destroy: bool = False) -> None:
-        """Gives it back: kept for its thread, or destroyed."""
-        drive(self._box.release(destroy=destroy))
+    def release(self, *, destroy: bool = False) -> Optional[Report]:
+        """Gives it back: kept for its thread, or destroyed, which returns when it is gone."""
+        return drive(self._box.release(destroy=destroy))
 
-    def destroy(self) -> None:
-        """Returns when it is gone; it may be gone already."""
-        drive(self._box.destroy())
+    def destroy(self) -> Optional[Report]:
+        """Returns when it is gone, with what was released; None: it was gone already."""
+        return drive(self._box.destroy())
 
     def renew(self, ttl_s: Optional[int] = None) -> Sandbox:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""

@@ -80,6 +80,30 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What the end of a box has released. None: not known."""
+
+    text: str
+    processes: Optional[int] = None  # that were ended; 0: all had ended before
+    mounts: Optional[int] = None
+    layers: Optional[int] = None
+    bytes: Optional[int] = None  # of the disk
+    lived_s: Optional[float] = None
+
+    @classmethod
+    def from_json(cls, data: object) -> "Report":
+        with _reading("report", data) as given:
+            return cls(
+                text=str(given["text"]),
+                processes=_count(given, "processes"),
+                mounts=_count(given, "mounts"),
+                layers=_count(given, "layers"),
+                bytes=_count(given, "bytes"),
+                lived_s=_number(given, "lived_s"),
+            )
+
+
+@dataclass(frozen=True)
 class Sandbox:
     """One box. `token` is shown to its owner only, and stays out of repr()."""
 
@@ -97,7 +121,7 @@ class Sandbox:
     source: Optional[str] = None
     alive: Optional[bool] = None
     why: Optional[str] = None
-    report: Optional[str] = None
+    report: Optional[Report] = None  # when it was destroyed
     metadata: Mapping[str, Any] = field(default_factory=dict)
     ends_at: Optional[datetime] = None
     ends_by: Optional[str] = None
@@ -128,7 +152,7 @@ class Sandbox:
                 paused=given.get("paused") is True,
                 alive=given.get("alive") if isinstance(given.get("alive"), bool) else None,
                 why=_text(given, "why"),
-                report=_text(given, "report"),
+                report=Report.from_json(given["report"]) if given.get("report") is not None else None,
                 metadata=given.get("metadata") or {},
                 ends_at=read_time(given, "ends_at"),
                 ends_by=_text(given, "ends_by"),
@@ -141,6 +165,11 @@ def _text(data: JSON, key: str) -> Optional[str]:
     if value is not None and not isinstance(value, str):
         raise ValueError(key)
     return value
+
+
+def _count(data: JSON, key: str) -> Optional[int]:
+    value = data.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(data: JSON, key: str) -> Optional[float]:

@@ -213,6 +213,8 @@ class Managed(BoxCase):
         self.assertEqual((copy["source"], there), ("restored", "kept\n"))
         self.assertEqual((report["outcome"], report["why"]), ("destroyed", "destroyed"))
         self.assertIn("the box was stopped", report["released"])
+        self.assertEqual((report["processes"], report["layers"]), ("1", "1"))
+        self.assertGreater(float(report["lived_s"]), 0)
         self.assertIn(twice["outcome"], ("destroyed", "gone"))
         self.assertEqual(gone["error"], "not_found")
         again, old, lost, new, ended = self.manage(

@@ -14,7 +14,8 @@ enum removal_step {
     REMOVAL_AT_STOPS, /* waits for its turn, if the box has a grace */
     REMOVAL_STOPS,
     REMOVAL_AT_REMOVES,
-    REMOVAL_LOOKS, /* only when the container is not known */
+    REMOVAL_COUNTS, /* at the first turn, when the container is known */
+    REMOVAL_LOOKS,  /* only when the container is not known */
     REMOVAL_DELETES,
     REMOVAL_WAITS, /* somebody else removes it at this moment */
     REMOVAL_ENDS,
@@ -31,8 +32,10 @@ struct removal {
     struct docker *docker;
     struct docker_box *box;
     uint64_t deadline_ns;
+    struct docker_counting counting;
     bool was_there;
     bool has_looked;
+    bool has_counted;
     bool is_inside; /* of the gate `removes` */
 };
 
@@ -87,8 +90,21 @@ static void go_end(struct removal *m, int rc, const struct err *err)
     go(m, REMOVAL_ENDS);
 }
 
+static void put_released(const struct removal *m, struct backend_released *ret)
+{
+    str_copy_cut(ret->text, sizeof(ret->text),
+                 m->was_there ? "the container was ended and removed, with its anonymous volumes"
+                              : "the box was not there");
+    ret->processes = m->counting.processes;
+    ret->mounts = m->counting.mounts;
+    ret->layers = backend_counted(m->was_there ? 1 : 0); /* a container has one of its own */
+    if (!m->was_there)
+        ret->processes = ret->mounts = backend_counted(0);
+}
+
 static void end(struct removal *m)
 {
+    struct backend_released released = {.text = ""};
     struct docker *d = m->docker;
     struct docker_box *b = m->box;
     int rc = m->result;
@@ -111,11 +127,11 @@ static void end(struct removal *m)
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
     if (m->is_inside)
         gate_leave(&d->removes);
-    boxes_removed(&removers, rc, &m->err,
-                  m->was_there ? "the container was ended and removed, with its anonymous volumes"
-                               : "the box was not there");
+    put_released(m, &released);
+    boxes_removed(&removers, rc, &m->err, &released);
     waiter_resume_all(&joiners);
     docker_list_fini(&m->look);
+    docker_count_fini(&m->counting);
     call_fini(&m->call);
     free(m);
     closing_settle(&d->closing);
@@ -172,7 +188,7 @@ static void on_looked(struct op *op)
         str_copy_cut(m->box->container, sizeof(m->box->container), m->look.found[0].box.ref);
     docker_list_fini(&m->look);
     if (rc == SP_OK && !str_is_empty(m->box->container))
-        go(m, REMOVAL_DELETES);
+        go(m, m->has_counted ? REMOVAL_DELETES : REMOVAL_COUNTS);
     else
         go_end(m, rc, &err);
 }
@@ -182,6 +198,21 @@ static void look(struct removal *m)
     m->has_looked = true;
     m->look.only = m->box->entry.id;
     docker_list_start(m->docker, &m->look, m->deadline_ns, on_looked);
+}
+
+/* --- what runs in it --- */
+
+static void on_counted(struct op *op)
+{
+    struct removal *m = container_of(op, struct removal, counting.op);
+
+    m->has_counted = true;
+    go(m, m->is_inside ? REMOVAL_DELETES : REMOVAL_STOPS);
+}
+
+static void count(struct removal *m)
+{
+    docker_count_start(m->docker, &m->counting, m->box->container, m->deadline_ns, on_counted);
 }
 
 /* --- a grace before --- */
@@ -211,12 +242,13 @@ static void on_turn(struct waiter *w)
 {
     struct removal *m = container_of(w, struct removal, waiter);
 
-    if (m->step == REMOVAL_AT_STOPS) {
-        go(m, REMOVAL_STOPS);
-        return;
-    }
-    m->is_inside = true;
-    go(m, str_is_empty(m->box->container) ? REMOVAL_LOOKS : REMOVAL_DELETES);
+    m->is_inside = m->step == REMOVAL_AT_REMOVES;
+    if (str_is_empty(m->box->container))
+        go(m, REMOVAL_LOOKS);
+    else if (!m->has_counted)
+        go(m, REMOVAL_COUNTS);
+    else
+        go(m, m->is_inside ? REMOVAL_DELETES : REMOVAL_STOPS);
 }
 
 static void enter(struct removal *m, struct gate *gate)
@@ -237,6 +269,9 @@ static void tick(struct removal *m)
         return;
     case REMOVAL_AT_REMOVES:
         enter(m, &m->docker->removes);
+        return;
+    case REMOVAL_COUNTS:
+        count(m);
         return;
     case REMOVAL_LOOKS:
         look(m);
@@ -297,7 +332,8 @@ void docker_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
 
     if (b == NULL && docker_is_foreign(&r->box) && list_is_empty(&d->adoptions)) {
         op_begin(&r->op, &d->loop->rt, &d->closing.ops, deadline_ns, NULL, on_done);
-        str_copy_cut(r->report, sizeof(r->report), "nothing is adopted any more: it is left alone");
+        str_copy_cut(r->released.text, sizeof(r->released.text),
+                     "nothing is adopted any more: it is left alone");
         closing_finish(&d->closing, &r->op, SP_OK, NULL);
         return;
     }

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "loop/child.h"
 #include "loop/fdwatch.h"
+#include "loop/work.h"
 
 enum {
     DOCKER_PATH_MAX = 512,
@@ -446,6 +447,21 @@ void docker_mount_fini(struct docker_mounting *m);
 bool docker_is_other_kernel(const char *runtime);
 /* SP_UNSUPPORTED with the reason, where it can never work. */
 MUST_CHECK int docker_mount_check(const struct docker *d, struct err *err);
+
+/* count.c: the two counts, as far as they can be known; always SP_OK. */
+struct docker_counting {
+    struct op op; /* zeroed */
+    struct backend_count processes;
+    struct backend_count mounts;
+    struct call call;
+    struct work work;
+    char container[DOCKER_CONTAINER_MAX + 1];
+    uint64_t pid;
+};
+
+void docker_count_start(struct docker *d, struct docker_counting *c, const char *container,
+                        uint64_t deadline_ns, void (*on_done)(struct op *));
+void docker_count_fini(struct docker_counting *c);
 
 /* hoard.c: ends boxes that hold more than `max_bytes` of memory outside their limit; 0: none. */
 void docker_hoard_open(struct docker *d, const struct config *config, uint64_t max_bytes);

@@ -66,7 +66,7 @@ void making_finish(struct making *m, int rc, const struct err *err)
 /* --- undoing --- */
 
 static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UNUSED,
-                      const char *report UNUSED)
+                      const struct backend_released *released UNUSED)
 {
     struct making *m = container_of(w, struct making, undo);
 

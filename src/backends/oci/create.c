@@ -116,7 +116,7 @@ static void end(struct making *m)
 /* --- undoing --- */
 
 static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UNUSED,
-                      const char *report UNUSED)
+                      const struct backend_released *released UNUSED)
 {
     struct making *m = container_of(w, struct making, undo);
 

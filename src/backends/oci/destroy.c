@@ -53,23 +53,33 @@ static uint64_t number(const struct json *answer, const char *key)
     return v != NULL && json_u64(v, &n) ? n : 0;
 }
 
-static void print_report(const struct json *answer, char *dst, size_t cap)
+/* What was not counted is null, or missing. */
+static struct backend_count count(const struct json *answer, const char *key)
+{
+    struct backend_count c = {0};
+
+    c.is_known = json_u64(json_get(answer, key), &c.n);
+    return c;
+}
+
+static void read_answer(const struct json *answer, struct backend_released *ret)
 {
     uint64_t files = number(answer, "files");
     uint64_t cgroups = number(answer, "cgroups");
     const struct json *was_running = json_get(answer, "was_running");
 
+    ret->processes = count(answer, "processes");
+    ret->mounts = count(answer, "mounts");
+    ret->layers = count(answer, "layers");
+    ret->bytes = count(answer, "bytes");
     if (files + cgroups == 0) {
-        str_copy_cut(dst, cap, "the box was not there");
+        str_copy_cut(ret->text, sizeof(ret->text), "the box was not there");
         return;
     }
-    (void) snprintf(dst, cap,
-                    "%s, %llu processes killed, %llu control groups and %llu files removed, %llu "
-                    "bytes freed",
-                    was_running != NULL && json_bool(was_running) ? "the box was stopped"
-                                                                  : "the box had ended",
-                    (unsigned long long) number(answer, "processes"), (unsigned long long) cgroups,
-                    (unsigned long long) files, (unsigned long long) number(answer, "bytes"));
+    (void) snprintf(
+        ret->text, sizeof(ret->text), "%s, %llu control groups and %llu files were removed",
+        was_running != NULL && json_bool(was_running) ? "the box was stopped" : "the box had ended",
+        (unsigned long long) cgroups, (unsigned long long) files);
 }
 
 static void end(struct removal *m)
@@ -78,18 +88,22 @@ static void end(struct removal *m)
     struct oci_box *b = m->box;
     int rc = m->result;
     struct list removers;
-    char report[256];
+    struct backend_released released = {.text = ""};
 
     if (rc != SP_OK)
         log_warn("oci.remove_failed", LF_HEX("box", b->entry.id), LF_STR("reason", m->err.msg));
     list_move(&b->entry.removers, &removers);
+    read_answer(m->helper.answer != NULL ? json_root(m->helper.answer) : NULL, &released);
+    if (b->has_resisted) { /* what an earlier try has ended is not counted by this one */
+        released.processes.is_known = false;
+        released.mounts.is_known = false;
+    }
+    b->has_resisted = rc != SP_OK;
     if (rc == SP_OK)
         oci_box_drop(b);
     else
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy, or the next look, tries again */
-    print_report(m->helper.answer != NULL ? json_root(m->helper.answer) : NULL, report,
-                 sizeof(report));
-    boxes_removed(&removers, rc, &m->err, report);
+    boxes_removed(&removers, rc, &m->err, &released);
     oci_helper_fini(&m->helper);
     free(m);
     oci_wake(o);

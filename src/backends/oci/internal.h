@@ -193,6 +193,7 @@ struct oci_box {
     enum backend_death death; /* what it will have died of */
     uint64_t snapshot;        /* that it was made from; 0: none */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
+    bool has_resisted;        /* the last try failed */
 };
 
 /* The user ids from some number on that processes of this machine have. Looks at all of them. */

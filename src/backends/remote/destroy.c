@@ -32,7 +32,8 @@ struct removal {
     bool was_there;
 };
 
-static const char *report(const struct removal *m)
+/* A provisioner counts nothing. */
+static const char *text_of(const struct removal *m)
 {
     if (!m->was_there)
         return "the box was not there";
@@ -56,6 +57,7 @@ static void end(struct removal *m)
     int rc = m->result;
     struct list removers;
     struct list joiners;
+    struct backend_released released = {.text = ""};
 
     if (rc != SP_OK)
         log_warn("remote.remove_failed", LF_HEX("box", b->entry.id), LF_STR("id", b->name),
@@ -66,7 +68,8 @@ static void end(struct removal *m)
         remote_box_drop(b);
     else
         boxes_set(&b->entry, BOX_DEAD); /* the next destroy tries again */
-    boxes_removed(&removers, rc, rc != SP_OK ? &m->err : NULL, report(m));
+    str_copy_cut(released.text, sizeof(released.text), text_of(m));
+    boxes_removed(&removers, rc, rc != SP_OK ? &m->err : NULL, &released);
     waiter_resume_all(&joiners);
     call_fini(&m->call);
     free(m);
@@ -309,7 +312,7 @@ void remote_destroy(struct backend *backend, struct backend_destroy *r, uint64_t
 
     if (b == NULL) {
         op_begin(&r->op, &remote->loop->rt, &remote->closing.ops, deadline_ns, NULL, on_done);
-        str_copy_cut(r->report, sizeof(r->report), "the box was not there");
+        str_copy_cut(r->released.text, sizeof(r->released.text), "the box was not there");
         closing_finish(&remote->closing, &r->op, SP_OK, NULL);
         return;
     }

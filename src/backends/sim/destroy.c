@@ -1,7 +1,13 @@
 /* destroy.c - the end of a box. */
-#include <stdio.h>
-
 #include "backends/sim/internal.h"
+#include "base/str.h"
+
+/* A simulated box has no process, no mount and no file: there is nothing to count. */
+static void put_text(struct backend_destroy *r, bool is_removed)
+{
+    str_copy_cut(r->released.text, sizeof(r->released.text),
+                 is_removed ? "the simulated box was removed" : "the box was not there");
+}
 
 /* --- the machine in this process --- */
 
@@ -9,8 +15,7 @@ static void destroy_now(struct sim *s, struct backend_destroy *r)
 {
     bool is_removed = world_destroy(&s->world, r->box.labels.box_id);
 
-    (void) snprintf(r->report, sizeof(r->report), "%s",
-                    is_removed ? "the simulated box was removed" : "the box was not there");
+    put_text(r, is_removed);
 }
 
 static void on_destroy_due(struct rt_timer *timer)
@@ -58,8 +63,7 @@ static void on_destroyed(struct sim_call *c)
     int rc = sim_call_read(c, 204, &doc, &err);
 
     (void) json_doc_free(doc);
-    (void) snprintf(r->report, sizeof(r->report), "%s",
-                    rc == SP_OK ? "the simulated box was removed" : "the box was not there");
+    put_text(r, rc == SP_OK);
     sim_call_end(c, rc == SP_NOT_FOUND ? SP_OK : rc, &err);
 }
 

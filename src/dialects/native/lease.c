@@ -46,13 +46,12 @@ static void put_outcome(struct lease_call *c, const struct pool_fx *fx, struct j
     if (c->want_report && !is_under_way(c, fx))
         box.state = POOL_FREE; /* it is gone; only its row may still be there */
     api_put_box(o, c->api, &c->caller, &box);
-    if (c->want_report)
-        json_put_str(
-            o, "report",
-            is_under_way(c, fx)
-                ? "recorded: the backend has not destroyed it yet, and is asked again until "
-                  "it has, also after a restart"
-                : engine_destroy_report(c->api->engine, box.id));
+    if (c->want_report && is_under_way(c, fx))
+        engine_put_no_report("recorded: the backend has not destroyed it yet, and is asked again "
+                             "until it has, also after a restart",
+                             o);
+    else if (c->want_report)
+        engine_put_report(c->api->engine, box.id, o);
 }
 
 static void on_reply(struct engine_call *call, const struct pool_fx *fx)
@@ -123,6 +122,7 @@ struct request_body {
     uint64_t generation;
     uint64_t ttl_s;
     bool want_destroy;
+    bool is_quick;
 };
 
 #define GENERATION                                                                             \
@@ -148,6 +148,7 @@ static bool decode(struct http_exchange *ex, const struct front_field *fields,
     r = front_decode_strict(json_root(doc), fields, &b, &err);
     ev->u.on.generation = b.generation;
     ev->u.on.want_destroy = b.want_destroy;
+    ev->u.on.is_quick = b.is_quick;
     ev->u.on.ttl_ns = b.ttl_s * NS_PER_S;
     (void) json_doc_free(doc);
     if (r != SP_OK)
@@ -160,11 +161,12 @@ void api_release(struct http_exchange *ex)
     static const struct front_field fields[] = {
         GENERATION,
         {"destroy", FRONT_FLAG, .at = offsetof(struct request_body, want_destroy)},
+        {"quick", FRONT_FLAG, .at = offsetof(struct request_body, is_quick)},
         {.name = NULL}};
     struct pool_event ev = {.kind = POOL_EV_RELEASE};
 
     if (decode(ex, fields, &ev))
-        start(ex, &ev, false);
+        start(ex, &ev, ev.u.on.want_destroy && !ev.u.on.is_quick);
 }
 
 void api_renew(struct http_exchange *ex)

@@ -111,7 +111,7 @@ static void do_destroy(struct deed *d, bool is_done, bool is_reported)
     struct walk_box *b = box_of(&r->box);
 
     if (is_reported)
-        str_copy_cut(r->report, sizeof(r->report), "all of it");
+        str_copy_cut(r->released.text, sizeof(r->released.text), "all of it");
     if (!is_done || b == NULL)
         return;
     walk_say("box %016llx is destroyed", (unsigned long long) b->labels.box_id);

@@ -119,8 +119,8 @@ static void judge_end(const struct pool_fx *fx, const struct walk_request *r)
 
     if (row != NULL && strcmp(row->state, "deleting") != 0 && !is_unwritable(row))
         walk_fail("an end was confirmed before it was committed");
-    if (r->kind == POOL_EV_DESTROY && !r->is_quick && fx->snapshot.state != POOL_DESTROYING &&
-        real != NULL && real->is_running && !real->is_exempt)
+    if (r->is_destroy && !r->is_quick && fx->snapshot.state != POOL_DESTROYING && real != NULL &&
+        real->is_running && !real->is_exempt)
         walk_fail("a box was reported as gone that runs");
 }
 

@@ -302,7 +302,7 @@ int rig_destroy(struct rig *rig, struct backend *b, const struct backend_labels 
     end_call(rig);
     rig_wait(rig);
     if (r.op.result == SP_OK)
-        assert_true(strlen(r.report) > 0);
+        assert_true(strlen(r.released.text) > 0);
     return r.op.result;
 }
 

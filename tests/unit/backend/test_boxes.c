@@ -134,6 +134,8 @@ static void test_destroys_join_one_removal(void **state UNUSED)
     struct ending b = {0};
     struct ending left = {0};
     struct list removers;
+    const struct backend_released released = {.text = "it was removed",
+                                              .processes = backend_counted(3)};
 
     set_up(&w);
     boxes_add(&w.boxes, &box, 7, BOX_RUNNING);
@@ -151,13 +153,16 @@ static void test_destroys_join_one_removal(void **state UNUSED)
     list_move(&box.removers, &removers);
     boxes_drop(&box);
     assert_null(boxes_find(&w.boxes, 7));
-    boxes_removed(&removers, SP_OK, NULL, "it was removed");
+    boxes_removed(&removers, SP_OK, NULL, &released);
     assert_int_equal(a.done + b.done, 0); /* never from inside */
     rt_run(&w.rt);
     assert_int_equal(a.done, 1);
     assert_int_equal(b.done, 1);
     assert_int_equal(b.result, SP_OK);
-    assert_string_equal(a.request.report, "it was removed");
+    assert_string_equal(a.request.released.text, "it was removed");
+    assert_int_equal(b.request.released.processes.n, 3);
+    assert_true(b.request.released.processes.is_known);
+    assert_false(b.request.released.mounts.is_known);
     assert_null(a.request.priv);
     tear_down(&w);
 }
@@ -168,6 +173,7 @@ static void test_a_failed_removal_reports_its_cause(void **state UNUSED)
     struct box_entry box = {0};
     struct ending a = {0};
     struct list removers;
+    const struct backend_released nothing = {.text = ""};
     struct err err;
 
     set_up(&w);
@@ -175,7 +181,7 @@ static void test_a_failed_removal_reports_its_cause(void **state UNUSED)
     boxes_destroy(&box, &a.request, RT_NEVER, on_done);
     list_move(&box.removers, &removers);
     (void) err_set(&err, SP_BACKEND_FAILED, "it did not go");
-    boxes_removed(&removers, SP_BACKEND_FAILED, &err, "");
+    boxes_removed(&removers, SP_BACKEND_FAILED, &err, &nothing);
     rt_run(&w.rt);
     assert_int_equal(a.result, SP_BACKEND_FAILED);
     assert_string_equal(a.request.op.err.msg, "it did not go");

@@ -171,7 +171,7 @@ class RunTest(AgentTest):
         return out, err
 
     def assertDestroyed(self):
-        self.assertEqual(self.leases.released(), [{"generation": 3, "destroy": True}])
+        self.assertEqual(self.leases.released(), [{"generation": 3, "destroy": True, "quick": True}])
 
     def running(self):
         return [p for p in self.get("/v1/agent/jobs").json["jobs"]

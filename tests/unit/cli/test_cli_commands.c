@@ -179,11 +179,31 @@ static void test_lease_commands(void **state)
     assert_string_equal(w.out, "ab has no deadline\n");
     finish(&w);
 
-    will_answer(&w, 200, "{\"sandbox_id\":null,\"state\":\"gone\",\"report\":\"1 box removed\"}");
+    will_answer(&w, 200, "{\"sandbox_id\":null,\"state\":\"deleting\"}");
     RUN(&w, "destroy", "box:0123456789abcdef", "--quick", "-g", "4");
     expect_request(
         &w, 0, "DELETE /v1/sandboxes/box:0123456789abcdef?quick=1&generation=4 HTTP/1.1\r\n", "");
-    assert_string_equal(w.out, "box:0123456789abcdef is gone: 1 box removed\n");
+    assert_string_equal(w.out, "box:0123456789abcdef is deleting\n");
+    finish(&w);
+
+    will_answer(&w, 200,
+                "{\"state\":\"gone\",\"report\":{\"text\":\"x\",\"processes\":3,\"mounts\":5,"
+                "\"layers\":1,\"bytes\":12400000,\"lived_s\":240.5}}");
+    RUN(&w, "rm", "ab");
+    assert_string_equal(w.out, "destroyed ab: 3 processes, 5 mounts, 12.4 MB, lived 4m\n");
+    finish(&w);
+
+    will_answer(&w, 200,
+                "{\"state\":\"gone\",\"report\":{\"text\":\"x\",\"processes\":1,\"mounts\":null,"
+                "\"layers\":1,\"bytes\":4096,\"lived_s\":null}}");
+    RUN(&w, "release", "ab", "--destroy");
+    assert_string_equal(w.out, "destroyed ab: 1 process, 4.1 KB\n");
+    finish(&w);
+
+    will_answer(&w, 202,
+                "{\"state\":\"deleting\",\"report\":{\"text\":\"recorded\",\"processes\":null}}");
+    RUN(&w, "destroy", "ab");
+    assert_string_equal(w.out, "ab is deleting: recorded\n");
     finish(&w);
 
     will_answer(&w, 200, lease);

@@ -78,8 +78,8 @@ static void test_lease(void **state)
                "\"limits\":{\"memory\":1024,\"cpus\":0.5,\"pids\":9}}"));
     assert_non_null(strstr(script_server_request(f.server, 1),
                            "POST /v1/sandboxes/fe0dc8182dec7b77/release HTTP/1.1\r\n"));
-    assert_non_null(
-        strstr(script_server_request(f.server, 1), "{\"generation\":3,\"destroy\":true}"));
+    assert_non_null(strstr(script_server_request(f.server, 1),
+                           "{\"generation\":3,\"destroy\":true,\"quick\":true}"));
     assert_non_null(strstr(script_server_request(f.server, 2), "\r\n\r\n{}"));
     script_server_free(f.server);
 }

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import time
 
-from helper_client import Failure, HelperTest, at_most, main, wait_until
+from helper_client import Failure, HelperTest, at_most, is_alive, kill, main, wait_until
 
 IN_MODIFY = 2
 
@@ -16,7 +16,7 @@ IN_MODIFY = 2
 class Remove(HelperTest):
     def test_nothing(self):
         plan = self.plan("never")
-        self.assertEqual(self.remove(plan), {"was_running": False, "processes": 0, "cgroups": 0, "files": 0, "bytes": 0})
+        self.assertEqual(self.remove(plan), {"was_running": False, "processes": 0, "mounts": 0, "layers": 0, "cgroups": 0, "files": 0, "bytes": 0})
 
     def test_only_a_directory(self):
         path = self.state / "boxes" / "plain"
@@ -25,6 +25,8 @@ class Remove(HelperTest):
         report = self.hands("remove", {"dir": str(path)})
         self.assertFalse(report["was_running"])
         self.assertGreaterEqual(report["bytes"], 10000)
+        self.assertEqual((report["mounts"], report["layers"]), (0, 0))
+        self.assertIsNone(report["processes"], "no control group has counted them")
         self.assertFalse(path.exists())
 
     def test_a_large_disk_shrinks_first(self):
@@ -53,10 +55,23 @@ class Remove(HelperTest):
     def test_processes_that_ignore_signals(self):
         box = self.box("stubborn")
         box.sh("for i in 1 2 3; do (trap '' TERM HUP INT; exec 0<&- >/dev/null 2>&1; sleep 1000) & done; sleep 0.1")
+        mounts = len(pathlib.Path(f"/proc/{box.pid}/mountinfo").read_text().splitlines())
         t = time.monotonic()
         report = self.remove(box.plan)
         self.assertLess(time.monotonic() - t, at_most(5))
-        self.assertGreaterEqual(report["processes"], 4)
+        self.assertEqual(report["processes"], 4)  # and the box's first one
+        self.assertEqual((report["mounts"], report["layers"]), (mounts, 1))
+
+    def test_one_that_has_ended(self):
+        """Its processes and mounts went with it; only its files are left to be released."""
+        box = self.box("ended")
+        relay = box.relay()
+        kill(box.pid)
+        self.assertTrue(wait_until(lambda: not is_alive(relay)))
+        report = self.remove(box.plan)
+        self.assertEqual((report["was_running"], report["processes"], report["mounts"]), (False, 0, 0))
+        self.assertEqual(report["layers"], 1)
+        self.assertGreater(report["bytes"], 0)
 
     def test_by_its_init_alone(self):
         """Where there are no cgroups the number that was written down must do."""

@@ -219,6 +219,7 @@ uint64_t rig_on(struct rig *r, enum pool_event_kind kind, const char *who, uint6
     snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s-%s", who);
     ev.u.on.generation = generation;
     ev.u.on.want_destroy = want_destroy;
+    ev.u.on.is_quick = kind == POOL_EV_RELEASE;
     rig_send(r, &ev);
     return r->req;
 }

@@ -1,0 +1,54 @@
+/* report.c - what the end of a box has released: for the caller who asked for it, and for the audit trail. */
+#include "base/json.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+void report_note(struct engine *e, struct box_id box, const struct backend_released *released)
+{
+    const struct pool_box *b = pool_find_box(e->pool, box);
+    struct engine_note *note = note_make(e, box);
+    uint64_t now_ns = rt_now(e->rt);
+
+    note->report.released = *released;
+    note->report.has_lived = b != NULL && b->created_ns != 0 && b->created_ns <= now_ns;
+    note->report.lived_ns = note->report.has_lived ? now_ns - b->created_ns : 0;
+}
+
+static void put_count(struct json_out *o, const char *key, struct backend_count c)
+{
+    if (c.is_known)
+        json_put_u64(o, key, c.n);
+    else
+        json_put_null(o, key);
+}
+
+static void put(struct json_out *o, const struct engine_report *r, const char *text)
+{
+    json_begin_obj(o, "report");
+    json_put_str(o, "text", text);
+    put_count(o, "processes", r->released.processes);
+    put_count(o, "mounts", r->released.mounts);
+    put_count(o, "layers", r->released.layers);
+    put_count(o, "bytes", r->released.bytes);
+    if (r->has_lived)
+        json_put_num(o, "lived_s", (double) (r->lived_ns / NS_PER_MS) / 1000);
+    else
+        json_put_null(o, "lived_s");
+    json_end(o);
+}
+
+void engine_put_report(const struct engine *e, struct box_id box, struct json_out *o)
+{
+    static const struct engine_report unknown = {.has_lived = false};
+    const struct engine_note *note = note_find(e, box);
+    const struct engine_report *r = note != NULL ? &note->report : &unknown;
+
+    put(o, r, str_is_empty(r->released.text) ? "the backend no longer had it" : r->released.text);
+}
+
+void engine_put_no_report(const char *why, struct json_out *o)
+{
+    static const struct engine_report unknown = {.has_lived = false};
+
+    put(o, &unknown, why);
+}
