@@ -328,6 +328,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.url_host",
                                        "profiles.*.docker.reach",
                                        "profiles.*.sockets",
+                                       "profiles.*.terminals",
                                        "profiles.*.docker.volumes",
                                        "profiles.*.docker.tmpfs",
                                        "profiles.*.docker.shm_size",
