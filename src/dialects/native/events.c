@@ -380,12 +380,13 @@ void api_events(struct http_exchange *ex)
         s->is_filtered = true;
     }
     s->want_follow = wants_follow(ex, s);
-    if (is_good && s->want_follow && !caller.is_operator) {
+    if (is_good && !s->is_page && !caller.is_operator) {
         free(s);
-        http_reply_error(ex, SP_FORBIDDEN,
-                         "only operators may follow the events: ask for a page of your own "
-                         "with format=json",
-                         0);
+        http_reply_error(
+            ex, SP_FORBIDDEN,
+            "the stream is for operators (see operator_uids): format=json is a page of "
+            "your own events",
+            0);
         return;
     }
     if (!is_good || !start_position(ex, s, j)) {
