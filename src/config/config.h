@@ -103,6 +103,7 @@ struct config_profile {
     char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
     char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
+    char snapshot[17];                 /* its id: boxes are made from it; "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
     enum config_sockets sockets;
@@ -239,6 +240,10 @@ struct config {
     } calls;
     struct {
         uint64_t max;
+        uint64_t max_per_caller; /* 0: half of max */
+        uint64_t max_bytes;      /* 0: no limit */
+        uint64_t max_bytes_per_caller;
+        uint64_t keep_s; /* 0: for ever */
     } snapshots;
     struct {
         uint64_t max_boxes;
@@ -255,6 +260,11 @@ struct config {
         uint64_t min_free; /* bytes; 0: no floor */
         uint64_t timeout_s;
     } store;
+    struct {
+        bool enabled;
+        uint64_t keep_days;
+        uint64_t keep_rows;
+    } usage;
     struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
@@ -393,6 +403,9 @@ struct config_quote {
     uint64_t total;
 };
 
+/* What an hour costs, without what is paid once, in millionths of a millionth of the currency: for amounts that are
+ * added up before they are rounded. At most INT64_MAX. */
+uint64_t config_hourly(const struct config_profile *p);
 bool config_quote(const struct config_profile *p, uint64_t seconds, struct config_quote *ret);
 /* "per_cpu_hour", as in the file. */
 const char *config_rate_name(enum config_rate rate);

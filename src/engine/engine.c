@@ -289,6 +289,9 @@ static int open_store(struct engine *e, struct err *err)
                               .boot_dir = boot_dir(),
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
+                              .want_usage = c->usage.enabled,
+                              .usage_max = c->usage.keep_rows,
+                              .usage_ms = c->usage.keep_days * 24 * 3600 * 1000,
                               .timeout_ns = c->store.timeout_s * NS_PER_S,
                               .want_reserve = true,
                               .wake = wake_loop,
@@ -317,6 +320,9 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->note_list);
     list_init(&e->snapshot_list);
     map_init(&e->snapshots, config->snapshots.max);
+    list_init(&e->holder_list);
+    map_init(&e->holders, 64);
+    e->snapshots_since_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
     list_init(&e->watchers);
     list_init(&e->probes);
     list_init(&e->uses);
@@ -399,12 +405,15 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     config_ref_put(e->config);
     e->config = config_ref_new(config);
     engine_post(e, &ev);
+    usage_take_prices(e);
+    usage_reprice(e);
     for (unsigned i = known_backends; i < e->backend_count; i++) {
         snapshots_load(e, i);
         reconcile_backend(e, i);
     }
     profiles_prepare(e);
     reconcile_arm(e);
+    snapshots_keep_arm(e);
     space_look(e);
     free(pc);
     e->reloads++;

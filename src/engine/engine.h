@@ -13,6 +13,7 @@
 #include "loop/loop.h"
 #include "pool/pool.h"
 #include "store/store.h"
+#include "store/usage.h"
 
 struct engine;
 
@@ -28,8 +29,9 @@ struct engine_call {
     /* ACQUIRE: what is to be applied to the box before the reply, or NULL. One piece from malloc,
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
-    uint64_t deadline_ns;         /* with extras: until when the caller waits */
-    bool may_exceed;              /* with extras: the limits of the box's profile */
+    uint64_t deadline_ns;  /* with extras: until when the caller waits */
+    bool may_exceed;       /* with extras: the limits of the box's profile */
+    bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
     struct engine_held *held;     /* likewise, while the box is being thawed */
@@ -108,6 +110,10 @@ void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *c
 /* Events that are no longer in the journal, from the store; `h` is the caller's and stays until on_done(). */
 void engine_read_history(struct engine *e, struct store_history *h,
                          void (*on_done)(void *ctx, int result), void *ctx);
+
+/* One step of reading metered time (store/usage.h); `u` is the caller's and stays until on_done(). */
+void engine_read_usage(struct engine *e, struct store_usage *u,
+                       void (*on_done)(void *ctx, const struct err *err), void *ctx);
 
 /* A copy of the database as of now. on_ready() comes once, with NULL when it is made; then it is read piece
  * by piece. The engine frees it after engine_backup_close(), from which on no callback comes. */

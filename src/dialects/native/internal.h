@@ -113,6 +113,8 @@ void api_box_resume(struct http_exchange *ex);
 /* snapshots.c: the id of a snapshot that this caller may use, from its text. */
 MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
                                  const struct engine_snapshot **ret, struct err *err);
+/* Answers why none could be made. */
+void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason);
 void api_fork(struct http_exchange *ex);
 void api_snapshot_create(struct http_exchange *ex);
 void api_snapshot_list(struct http_exchange *ex);
@@ -142,6 +144,7 @@ void api_pool(struct http_exchange *ex);
 void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
 void api_quote(struct http_exchange *ex);
+void api_usage(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);
