@@ -246,9 +246,9 @@ class Managed(BoxCase):
         self.assertEqual((free, bad["error"]), (None, "invalid_field"))
         quote, = self.manage(["quote", 1800], profiles={"profile.test": "dear"})
         self.assertEqual(quote, {"estimate_usd": 0.75, "duration_s": 1800, "usd_per_hour": 1.5})
-        _, ended, again = self.manage(["create", "paid", {}], ["destroy", "paid"], ["destroy", "paid"],
-                                      profiles={"profile.test": "dear"})
-        self.assertTrue(0 < ended["usd"] < 1, ended)
+        _, _, ended, again = self.manage(["create", "paid", {}], ["run", "paid", "sleep 0.2"], ["destroy", "paid"],
+                                         ["destroy", "paid"], profiles={"profile.test": "dear"})
+        self.assertTrue(1.5 * 0.2 / 3600 <= ended["usd"] < 1, ended)  # what it slept for, at least
         self.assertEqual(again["usd"], ended["usd"])
         refused, = self.manage(["create", "one", {}], profile="none-such")
         self.assertEqual(refused["error"], "invalid_field")
