@@ -182,6 +182,12 @@ static void test_never_negative(void **state)
     p.w.u.box.true_ms = T0 + 12000; /* last seen */
     write_at(f, 90000, p, "deleting", "b");
     expect(f, 0, 0, "b", 2000, 0, 0, 7 + 2);
+    lease(f, 100000, 3, "c"); /* nor does the next one begin before it */
+    p = put_lease(3, "c", 3);
+    p.w.u.box.true_ms = T0 + 1000;
+    write_at(f, 101000, p, "parked", "c");
+    end(f, 105000, 3, "c");
+    expect(f, 0, 0, "c", 0, 5000, 0, 7 + 5);
 }
 
 /* A box that goes from one owner to another, and one whose row goes without being deleted first. */
