@@ -11,6 +11,7 @@ import threading
 from docker_case import AGREE_S, INSTANCE, FleetCase, engines, main, wait_until
 from engine_case import Proxy
 from harness import SLOW, WAIT_S, Daemon
+from old_database import make_first_version
 
 OTHER = {"sandpool.instance": "somebody", "sandpool.box": "00000000000000ab", "sandpool.profile": "default"}
 
@@ -166,28 +167,11 @@ class Databases(FleetCase):
         """One of the first version: its rows are taken along."""
         daemon = self.fleet()
         daemon.stop()
-        path = daemon.state / "sandpool.db"
-        with sqlite3.connect(path) as new:
-            version = new.execute("PRAGMA user_version").fetchone()[0]
-            application = new.execute("PRAGMA application_id").fetchone()[0]
-            old = sqlite3.connect(daemon.state / "old.db")
-            old.executescript((pathlib.Path(__file__).parent / "schema_1.sql").read_text())
-            for (table,) in old.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
-                columns = ", ".join(row[1] for row in old.execute(f"PRAGMA table_info({table})"))
-                rows = new.execute(f"SELECT {columns} FROM {table}").fetchall()
-                marks = ", ".join("?" * (columns.count(",") + 1))
-                old.executemany(f"INSERT INTO {table}({columns}) VALUES({marks})", rows)
-            old.execute("PRAGMA user_version = 1")
-            old.execute(f"PRAGMA application_id = {application}")
-            old.commit()
-            old.close()
-        new.close()
-        self.forget(daemon)
-        (daemon.state / "old.db").rename(path)
+        version = make_first_version(daemon.state)
         daemon.start()
         self.assertAllKept(daemon)
         daemon.stop()
-        with sqlite3.connect(path) as db:
+        with sqlite3.connect(daemon.state / "sandpool.db") as db:
             self.assertEqual(db.execute("PRAGMA user_version").fetchone()[0], version)
         db.close()
         daemon.start()

@@ -1,12 +1,11 @@
 """Boxes made for one caller: profiles that are personal, and extras that a box can only have from birth.
 They carry their owner's name from the first moment, are never warm, and nobody else's after a crash."""
 
-import contextlib
-import sqlite3
 import unittest
 
 from extras import ExtrasCase, failing
 from harness import in_threads, main, wait_until
+from old_database import make_first_version
 from test_crash import fault_names
 
 DATA = [{"host_path": "/srv/data/a", "container_path": "/data"}]
@@ -200,12 +199,7 @@ class FromBirth(Special):
         client = self.start(NOT_LATE)
         lease = self.assertOk(client.acquire("t1"))
         self.server.stop()
-        with contextlib.closing(sqlite3.connect(self.server.state / "sandpool.db")) as db:
-            for column in ("made_with", "is_stale", "life", "stamp", "is_paused"):
-                db.execute(f"ALTER TABLE boxes DROP COLUMN {column}")
-            db.execute("DROP TABLE gone")
-            db.execute("PRAGMA user_version=1")
-            db.commit()
+        make_first_version(self.server.state)
         self.server.start()
         again = self.assertOk(self.server.acquire("t1"))
         self.assertEqual((again["source"], again["box_id"]), ("kept", lease["box_id"]))
