@@ -144,7 +144,7 @@ static struct slot *oldest_spare_blank(const struct pool *p)
 static void evict(struct pool *p, unsigned need)
 {
     unsigned over = p->total > p->max_boxes ? p->total - p->max_boxes : 0;
-    unsigned soon = room(p) + dying(p->by_state) - p->stuck;
+    unsigned soon = room(p) + dying(p->by_state) - p->stuck + p->hibernating;
 
     for (unsigned wanted = need + over; wanted > soon; soon++) {
         struct heap_node *n = heap_top(&p->parked);
@@ -152,7 +152,10 @@ static void evict(struct pool *p, unsigned need)
 
         if (s == NULL)
             return;
-        doom_box(p, s, POOL_END_EVICTED);
+        if (s->box.state == POOL_PARKED)
+            hibernate_or_doom(p, s, POOL_END_EVICTED);
+        else
+            doom_box(p, s, POOL_END_EVICTED);
     }
 }
 

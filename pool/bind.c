@@ -35,7 +35,7 @@ void bind_owner(struct pool *p, struct slot *s, const struct pool_acquire *a)
     memcpy(s->box.user, a->user, sizeof(s->box.user));
     memcpy(s->box.thread, a->thread, sizeof(s->box.thread));
     s->box.principal = a->principal;
-    s->box.generation = MAX_OF(generation, s->box.generation);
+    s->box.generation = MAX_OF(MAX_OF(generation, a->generation + 1), s->box.generation);
     bind_link(p, s);
 }
 

@@ -188,7 +188,7 @@ static void put_on_list(struct pool *p, struct slot *s)
 /* A box that is being checked is skipped: its owner may have come back for it. */
 void box_rank(struct pool *p, struct slot *s)
 {
-    if (s->box.state == POOL_PARKED && !s->is_checking)
+    if (s->box.state == POOL_PARKED && !s->is_checking && s->hibernate_end == POOL_END_NONE)
         heap_set(&p->parked, &s->evict, s->box.parked_ns);
     else
         heap_remove(&p->parked, &s->evict);
@@ -263,6 +263,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     count_out(p, s);
     list_remove(s->list, &s->link);
     idle_stop(p, s);
+    hibernate_stop(p, s);
     s->box.state = next;
     s->changed_ns = p->now_ns;
     s->wait_write = 0;

@@ -79,7 +79,8 @@ static const char *check_slot(const struct pool *p, const struct slot *s)
         return "a blank box has an owner";
     if (heap_has(&s->due) != (due_ns != POOL_NEVER) || (heap_has(&s->due) && s->due.key != due_ns))
         return "a box is due at the wrong time";
-    if (heap_has(&s->evict) != (s->box.state == POOL_PARKED && !s->is_checking))
+    if (heap_has(&s->evict) !=
+        (s->box.state == POOL_PARKED && !s->is_checking && s->hibernate_end == POOL_END_NONE))
         return "the eviction order does not hold the parked boxes that nobody waits for";
     if (is_stuck(s))
         return "a box waits for nothing";
@@ -130,6 +131,8 @@ static const char *check_counters(const struct pool *p)
     unsigned flushing = 0;
     unsigned pulses = 0;
     unsigned idle_asks = 0;
+    unsigned hibernating = 0;
+    unsigned hibernate_asks = 0;
 
     for (size_t i = 0; i < p->slot_count; i++) {
         const struct slot *s = &p->slots[i];
@@ -146,10 +149,16 @@ static const char *check_counters(const struct pool *p)
         flushing += s->flush_write != 0 ? 1 : 0;
         pulses += s->box.state == POOL_BLANK && s->is_asked ? 1 : 0;
         idle_asks += s->box.state == POOL_LEASED && s->is_asked ? 1 : 0;
+        hibernating += s->hibernate_end != POOL_END_NONE ? 1 : 0;
+        hibernate_asks += s->is_hibernating ? 1 : 0;
     }
     if (idle_asks != p->idle_asks || idle_asks > POOL_IDLE_ASKS_MAX ||
         (idle_asks < POOL_IDLE_ASKS_MAX && !list_is_empty(&p->idlers)))
         return "agents of idle boxes are not asked in turn";
+    if (hibernating != p->hibernating || hibernate_asks != p->hibernate_asks ||
+        hibernate_asks > POOL_HIBERNATES_MAX || hibernating > by_state[POOL_PARKED] ||
+        (hibernate_asks < POOL_HIBERNATES_MAX && p->is_store_up && !list_is_empty(&p->hibernaters)))
+        return "boxes do not become snapshots in turn";
     if (pulses != p->pulses || pulses > POOL_ASKS_MAX + p->max_waiters + 1)
         return "the number of blank boxes that are asked differs from a recount";
     if (asking != p->asking || (asking < POOL_ASKS_MAX && !list_is_empty(&p->doubted)))

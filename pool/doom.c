@@ -31,7 +31,10 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 void doom_box(struct pool *p, struct slot *s, enum pool_end end)
 {
     if (s->by_sandbox.is_linked) {
-        past_remember(p, s->box.sandbox_id, s->box.generation, end, s->box.principal);
+        /* One that was made for callers who left was given up by nobody. */
+        past_remember(p, s->box.sandbox_id, s->box.generation,
+                      end == POOL_END_RELEASED && s->box.leased_ns == 0 ? POOL_END_NONE : end,
+                      s->box.principal);
         bind_cut(p, s);
     }
     s->box.end = end;

@@ -186,6 +186,7 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret)
     case POOL_FX_PROBE:
     case POOL_FX_ASK_USE:
     case POOL_FX_BIND:
+    case POOL_FX_HIBERNATE:
     case POOL_FX_FREEZE:
         ret->epoch = r->a;
         ret->deadline_ns = r->b;

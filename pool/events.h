@@ -26,6 +26,7 @@ enum pool_event_kind {
     POOL_EV_DISCOVERED,
     POOL_EV_USED,          /* u.used */
     POOL_EV_DESTROYED,     /* u.failed: not gone, it will be tried again */
+    POOL_EV_HIBERNATED,    /* u.failed: no snapshot was made */
     POOL_EV_DIED,          /* reported by the backend, no epoch */
     POOL_EV_NETLESS,       /* likewise; ended because its network had */
     POOL_EV_UNGUARDED,     /* likewise; because the guard of its sockets had */
@@ -58,6 +59,9 @@ struct pool_acquire {
     /* Not served by a blank box: one is made for it, with its owner in the intent. */
     bool is_special;
     uint64_t made_with; /* hash of the extras that box is made with; the pool only keeps it */
+    /* Special: it is made from what the id's last box became when it was hibernated, */
+    bool is_restored;
+    uint64_t generation; /* which had this generation */
 };
 
 /* What a backend reports about one box it runs. */
@@ -163,6 +167,8 @@ enum pool_fx_kind {
     POOL_FX_DISCOVER, /* by box.sandbox_id; answer DISCOVERED (box id is a placeholder's) */
     POOL_FX_DESTROY,  /* answer DESTROYED; box.ref may be "" when a create was cut short */
     POOL_FX_BIND, /* set its owner at the backend (labels, name); repeated until done; no answer */
+    POOL_FX_HIBERNATE, /* make a snapshot of it that its owner's next acquire is given; answer HIBERNATED. If the box then does not
+                        * end as hibernated, its owner was faster: the snapshot is to be deleted. */
     POOL_FX_FREEZE, /* it is to stand still, or to go on, as snapshot.is_paused says; no answer */
     POOL_FX_REPLY,  /* answer `req` */
     POOL_FX_EVENT,  /* audit trail and live events; no answer */
@@ -201,6 +207,7 @@ enum pool_fact { /* kinds of POOL_FX_EVENT */
                  POOL_FACT_EXHAUSTED,    /* all boxes are in use, and a caller wants one */
                  POOL_FACT_AVAILABLE,    /* that has been over for a while */
                  POOL_FACT_IDLE_UNKNOWN, /* its agent did not answer: taken as idle */
+                 POOL_FACT_HIBERNATE_FAILED,
                  POOL_FACT_COUNT
 };
 const char *pool_fact_name(enum pool_fact fact);
@@ -209,7 +216,7 @@ struct pool_fx {
     enum pool_fx_kind kind;
     struct box_id box;
     uint64_t epoch;
-    uint64_t deadline_ns; /* CREATE PROBE CHECK ASK_USE DISCOVER DESTROY */
+    uint64_t deadline_ns; /* CREATE PROBE CHECK ASK_USE DISCOVER DESTROY HIBERNATE */
     struct req_id req;    /* REPLY */
     union {
         struct {

@@ -26,7 +26,7 @@ static bool is_full(const struct pool *p)
         p->by_state[POOL_DOOMED] + p->by_state[POOL_DESTROYING] + p->by_state[POOL_FORGETTING];
 
     return p->total >= p->max_boxes && heap_top(&p->parked) == NULL &&
-           p->by_state[POOL_BLANK] == 0 && dying <= p->stuck;
+           p->by_state[POOL_BLANK] == 0 && dying <= p->stuck && p->hibernating == 0;
 }
 
 bool pool_is_exhausted(const struct pool *p)

@@ -11,8 +11,7 @@ uint64_t expiry_due(const struct pool *p, const struct slot *s)
     case POOL_PARKED:
         if (s->is_checking)
             return POOL_NEVER;
-        return MIN_OF(recheck_due(s),
-                      time_after(s->box.parked_ns, p->profiles[s->box.profile].conf.park_ns));
+        return MIN_OF(recheck_due(s), hibernate_due(p, s));
     case POOL_BLANK:
         return s->box.is_unseen ? POOL_NEVER : MIN_OF(s->age_ns, pulse_due(p, s));
     case POOL_DESTROYING:
@@ -52,13 +51,13 @@ static void expire_box(struct pool *p, struct slot *s)
     else if (s->box.state == POOL_BLANK)
         doom_box(p, s, POOL_END_AGED);
     else if (s->box.state == POOL_LEASED && s->box.expires_ns <= p->now_ns)
-        doom_box(p, s, POOL_END_TTL);
+        hibernate_or_doom(p, s, POOL_END_TTL);
     else if (s->box.state == POOL_LEASED && s->box.busy > 0)
         lease_touch(p, s, p->now_ns);
     else if (s->box.state == POOL_LEASED)
         idle_enlist(p, s);
     else
-        doom_box(p, s, POOL_END_IDLE);
+        hibernate_expire(p, s);
 }
 
 void expiry_run(struct pool *p)

@@ -5,6 +5,7 @@
 
 #include "pool/pool.h"
 
+#define POOL_HIBERNATES_MAX 4 /* snapshots that are made at the same time */
 #define POOL_IDLE_ASKS_MAX 64 /* questions to agents at the same time */
 
 struct slot;

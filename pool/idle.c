@@ -62,7 +62,7 @@ static void ask_again(struct pool *p, struct slot *s)
     s->unanswered++;
     if (s->unanswered >= IDLE_TRIES && is_over(p, s)) {
         emit_event(p, POOL_FACT_IDLE_UNKNOWN, s, "its agent did not answer 4 times");
-        doom_box(p, s, POOL_END_IDLE);
+        hibernate_or_doom(p, s, POOL_END_IDLE);
         return;
     }
     s->pulse_ns = time_after(p->now_ns, MIN_OF(s->box.idle_ns / 4 + 1, (uint64_t) IDLE_PAUSE_NS));
@@ -92,7 +92,7 @@ void idle_answered(struct pool *p, const struct pool_event *ev)
     else if (use == POOL_USE_NONE) /* a time in the future is not possible */
         lease_touch(p, s, MIN_OF(ev->u.used.active_ns, p->now_ns));
     if (is_over(p, s))
-        doom_box(p, s, POOL_END_IDLE);
+        hibernate_or_doom(p, s, POOL_END_IDLE);
     else
         expiry_update(p, s);
 }

@@ -230,7 +230,7 @@ const struct pool_box *pool_find_deleting(const struct pool *p, const char *sand
     const struct pool_box *box = pool_find_ending(p, sandbox_id);
     bool is_there = box != NULL && (box->state == POOL_DOOMED || box->state == POOL_DESTROYING);
 
-    return is_there && !pool_end_is_loss(box->end) ? box : NULL;
+    return is_there && !pool_end_is_loss(box->end) && box->end != POOL_END_HIBERNATED ? box : NULL;
 }
 
 void index_leave(struct pool *p, struct slot *s)

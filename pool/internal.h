@@ -19,6 +19,7 @@
 #include "pool/emit.h"
 #include "pool/exhaust.h"
 #include "pool/expiry.h"
+#include "pool/hibernate.h"
 #include "pool/index.h"
 #include "pool/lease.h"
 #include "pool/listed.h"
@@ -66,6 +67,9 @@ struct pool {
     unsigned pulses; /* blank boxes that are being asked, of POOL_ASKS_MAX */
     struct list idlers;
     unsigned idle_asks; /* of POOL_IDLE_ASKS_MAX */
+    struct list hibernaters;
+    unsigned hibernate_asks; /* of POOL_HIBERNATES_MAX */
+    unsigned hibernating;    /* boxes that are to become a snapshot, and then go */
     struct exhaust exhaust;
     struct map ids;
     struct map sandboxes;

@@ -126,7 +126,7 @@ void lease_keep_old(struct pool *p, struct slot *s, struct waiter *w)
     }
     lease_touch(p, s, p->now_ns);
     if (s->box.expires_ns <= p->now_ns)
-        doom_box(p, s, POOL_END_TTL); /* it was over before it could be extended */
+        hibernate_or_doom(p, s, POOL_END_TTL); /* it was over before it could be extended */
     else
         waiter_ok(p, w, s, POOL_SRC_KEPT);
 }
@@ -143,7 +143,7 @@ static bool is_surplus(struct pool *p, const struct slot *s)
 
 static void undo_blank(struct pool *p, struct slot *s)
 {
-    past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_RELEASED, s->box.principal);
+    past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_NONE, s->box.principal);
     bind_clear(p, s);
     box_set_state(p, s, POOL_BLANK);
     box_mark_dirty(p, s, 0);
@@ -165,7 +165,8 @@ static void undo(struct pool *p, struct slot *s)
 {
     bool is_shown = s->box.state == POOL_LEASED;
     bool is_unused = s->box.busy == 0 && !s->is_known;
-    bool is_fresh = s->lease_from == POOL_BLANK || s->lease_from == POOL_STARTING;
+    bool is_fresh =
+        s->lease_from == POOL_BLANK || (s->lease_from == POOL_STARTING && !s->is_restored);
 
     if (!is_shown && s->lease_from == POOL_BLANK && !is_surplus(p, s) &&
         profile_of(p, s)->conf.can_bind)
@@ -175,7 +176,7 @@ static void undo(struct pool *p, struct slot *s)
     else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0)
         undo_parked(p, s, is_unused);
     else
-        doom_box(p, s, POOL_END_RELEASED);
+        doom_box(p, s, is_shown ? POOL_END_RELEASED : hibernate_unused_end(s));
 }
 
 static void refuse_all(struct pool *p, struct slot *s)
@@ -211,7 +212,7 @@ void lease_failed(struct pool *p, struct slot *s)
         return;
     }
     if (s->lease_from == POOL_STARTING) { /* made for the callers that were just refused */
-        doom_box(p, s, POOL_END_RELEASED);
+        doom_box(p, s, hibernate_unused_end(s));
         return;
     }
     if (s->lease_from == POOL_BLANK)

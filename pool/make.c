@@ -30,6 +30,7 @@ bool make_box(struct pool *p, unsigned profile, struct waiter *special)
         p->make_token(p->make_token_ctx, s->box.token);
     if (special != NULL) {
         s->box.made_with = special->acquire.made_with;
+        s->is_restored = special->acquire.is_restored;
         bind_owner(p, s, &special->acquire);
     }
     box_enter(p, s, POOL_INTENT);
@@ -48,7 +49,7 @@ static bool is_unwanted(const struct slot *s)
 void make_left(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_STARTING && is_unwanted(s))
-        doom_box(p, s, POOL_END_RELEASED);
+        doom_box(p, s, hibernate_unused_end(s));
 }
 
 void make_intent_stored(struct pool *p, struct slot *s)
@@ -89,11 +90,12 @@ static void become_ready(struct pool *p, struct slot *s)
     breaker_count_success(p, s);
     assert(!is_unwanted(s)); /* else it would have been given up before */
     if (box_is_special(s) && p->mode == POOL_DRAINING) {
-        doom_box(p, s, POOL_END_RELEASED);
+        doom_box(p, s, hibernate_unused_end(s));
         return;
     }
     if (box_is_special(s) && p->mode == POOL_RUNNING) {
-        lease_begin(p, s, waiter_of(list_first(&s->waiters)), POOL_SRC_COLD);
+        lease_begin(p, s, waiter_of(list_first(&s->waiters)),
+                    s->is_restored ? POOL_SRC_RESTORED : POOL_SRC_COLD);
     } else if (s->box.sandbox_id[0] != '\0') {
         s->box.parked_ns = s->box.parked_ns != 0 ? s->box.parked_ns : p->now_ns;
         s->lease_from = POOL_PARKED;
@@ -127,7 +129,7 @@ void make_created(struct pool *p, const struct pool_event *ev)
     box_set_state(p, s, POOL_STARTING);
     emit_event(p, POOL_FACT_CREATED, s, NULL);
     if (is_unwanted(s))
-        doom_box(p, s, POOL_END_RELEASED);
+        doom_box(p, s, hibernate_unused_end(s));
     else if (ev->u.created.is_ready) {
         s->is_vouched = true;
         become_ready(p, s);

@@ -24,6 +24,17 @@ void mode_step(struct pool *p, const struct pool_event *ev)
     redo_held(p);
 }
 
+static void drain_parked(struct pool *p)
+{
+    struct list_node *next;
+
+    for (struct list_node *n = list_first(&p->lists[POOL_PARKED]); n != NULL; n = next) {
+        next = list_next(&p->lists[POOL_PARKED], n);
+        if (slot_of(n)->hibernate_end == POOL_END_NONE)
+            hibernate_or_doom(p, slot_of(n), POOL_END_DRAINED);
+    }
+}
+
 /* Only leased boxes outlive the drain. */
 void mode_drain(struct pool *p)
 {
@@ -34,8 +45,8 @@ void mode_drain(struct pool *p)
             while (!list_is_empty(l))
                 doom_box(p, slot_of(list_first(l)), POOL_END_DRAINED);
         }
-    while (p->want_parked_gone && !list_is_empty(&p->lists[POOL_PARKED]))
-        doom_box(p, slot_of(list_first(&p->lists[POOL_PARKED])), POOL_END_DRAINED);
+    if (p->want_parked_gone && p->by_state[POOL_PARKED] > p->hibernating)
+        drain_parked(p);
 }
 
 void pool_restore_mode(struct pool *p, enum pool_mode mode)

@@ -45,6 +45,7 @@ const char *pool_end_name(enum pool_end end)
         "machine_restarted",
         "guard_ended",
         "kernel_memory",
+        "hibernated",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_END_COUNT, "one name per end");
@@ -62,10 +63,17 @@ const char *pool_mode_name(enum pool_mode mode)
 const char *pool_fact_name(enum pool_fact fact)
 {
     static const char *const names[] = {
-        "created",      "ready",          "leased",       "renewed", "parked",   "paused",
-        "resumed",      "doomed",         "gone",         "lost",    "adopted",  "create_failed",
-        "breaker_open", "breaker_closed", "mode",         "missing", "disk_low", "disk_ok",
-        "exhausted",    "available",      "idle_unknown",
+        "created",      "ready",
+        "leased",       "renewed",
+        "parked",       "paused",
+        "resumed",      "doomed",
+        "gone",         "lost",
+        "adopted",      "create_failed",
+        "breaker_open", "breaker_closed",
+        "mode",         "missing",
+        "disk_low",     "disk_ok",
+        "exhausted",    "available",
+        "idle_unknown", "hibernate_failed",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_FACT_COUNT, "one name per fact");

@@ -24,6 +24,7 @@ static void init_slots(struct pool *p, unsigned restore_max)
     list_init(&p->rewrites);
     list_init(&p->doubted);
     list_init(&p->idlers);
+    list_init(&p->hibernaters);
     map_init(&p->ids, p->slot_count);
     map_init(&p->sandboxes, p->slot_count);
     index_init(p, xcalloc(p->slot_count * POOL_ORDERED_PER_SLOT, sizeof(struct ordered)),

@@ -20,6 +20,14 @@ static void answer_create(struct pool *p, const struct pool_event *ev)
         make_create_failed(p, ev);
 }
 
+static void answer_end(struct pool *p, const struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_HIBERNATED)
+        hibernate_answered(p, ev);
+    else
+        doom_destroyed(p, ev);
+}
+
 /* An answer without a request. */
 static void found_out(struct pool *p, const struct pool_event *ev)
 {
@@ -94,7 +102,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         idle_answered(p, ev);
         break;
     case POOL_EV_DESTROYED:
-        doom_destroyed(p, ev);
+    case POOL_EV_HIBERNATED:
+        answer_end(p, ev);
         break;
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
@@ -138,6 +147,7 @@ void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev)
     } while (!list_is_empty(&p->redo));
     doubt_ask(p);
     idle_ask(p);
+    hibernate_ask(p);
     exhaust_update(p);
     rewrite_ns = writes_flush(p);
     p->wake_ns = MIN_OF(p->wake_ns, rewrite_ns);

@@ -79,6 +79,7 @@ enum pool_end {
     POOL_END_RESTARTED, /* ended with the machine, which has restarted since */
     POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was ended, too */
     POOL_END_KERNEL_MEMORY, /* ended, because it held too much memory of the machine outside its limit */
+    POOL_END_HIBERNATED, /* its files are in a snapshot, and its thread's next acquire restores them */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);
@@ -130,6 +131,8 @@ struct pool_profile {
     uint64_t idle_ns;    /* leased box without activity; 0 never */
     uint64_t park_ns;    /* parked box; 0: release destroys */
     bool want_freeze;    /* a parked box is paused */
+    bool
+        want_hibernate; /* a box whose time is over becomes a snapshot, for its thread's next acquire */
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;  /* surplus blank boxes are kept this long */
     uint64_t

@@ -43,6 +43,9 @@ void snapshot_put(struct json_out *o, const struct snapshot *s)
     json_put_str(o, "metadata", s->metadata);
     json_put_bool(o, "deleted", s->is_deleted);
     json_put_bool(o, "temporary", s->is_temporary);
+    json_put_bool(o, "hibernated", s->is_hibernated);
+    json_put_u64(o, "generation", s->generation);
+    json_put_hex64(o, "box", s->box_id);
 }
 
 static bool take_u64(const struct json *obj, const char *key, uint64_t *ret)
@@ -56,11 +59,17 @@ bool snapshot_take(const struct json *obj, struct snapshot *ret)
 {
     const struct json *deleted = json_get(obj, "deleted");
     const struct json *temporary = json_get(obj, "temporary");
+    const struct json *hibernated = json_get(obj, "hibernated");
 
     memset(ret, 0, sizeof(*ret));
     if (!take_u64(obj, "layers", &ret->layers)) /* of a release before there was this member */
         ret->layers = 0;
     ret->is_temporary = temporary != NULL && json_bool(temporary);
+    ret->is_hibernated = hibernated != NULL && json_bool(hibernated);
+    if (!take_u64(obj, "generation", &ret->generation))
+        ret->generation = 0; /* of an older version */
+    if (json_get(obj, "box") == NULL || !json_take_hex64(obj, "box", &ret->box_id))
+        ret->box_id = 0;
     ret->is_deleted = deleted != NULL && json_bool(deleted);
     return json_is_obj(obj) && json_take_hex64(obj, "id", &ret->id) &&
            json_take_str(obj, "name", ret->name, sizeof(ret->name)) &&

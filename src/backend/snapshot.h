@@ -28,6 +28,10 @@ struct snapshot {
     char metadata[SNAPSHOT_METADATA_MAX + 1]; /* JSON text; "": none */
     bool is_deleted;   /* for its owner; it is kept while others are built on it */
     bool is_temporary; /* shown to nobody; if it is still there at the next start, it is deleted */
+    /* What a box became when its time was over: the next acquire of its id is given it, and nobody else. */
+    bool is_hibernated;
+    uint64_t generation; /* of that box; 0: not recorded */
+    uint64_t box_id;     /* likewise */
 };
 
 struct backend_capture {

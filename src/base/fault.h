@@ -46,6 +46,9 @@
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \
     X(arg, "oci.after_remove")      \
+    X(arg, "hibernate.captured")    \
+    X(arg, "hibernate.doomed")      \
+    X(arg, "hibernate.before_drop") \
     X(arg, "snapshot.copied")       \
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \

@@ -40,7 +40,7 @@ static int create(struct cli *c)
 static void add_row(struct out_table *t, const struct json *s)
 {
     out_cell(t, show_str(s, "snapshot_id"));
-    out_cell(t, show_str(s, "name"));
+    out_cell(t, json_get(s, "hibernated") != NULL ? "(hibernated)" : show_str(s, "name"));
     out_cell(t, show_str(s, "profile"));
     out_cell(t, show_str(s, "user_id"));
     out_cell(t, show_str(s, "thread_id"));
@@ -79,10 +79,13 @@ static void print_merged(struct cli *c, struct json_out *merged, bool want_print
 static int list(struct cli *c)
 {
     struct out_table table;
+    bool want_all = cli_flag(&c->args, "all");
     struct json_out merged;
     char target[64] = "/v1/snapshots";
     int code = CLI_OK;
 
+    if (want_all)
+        (void) snprintf(target, sizeof(target), "/v1/snapshots?all=1");
     out_table_init(&table, head, ARRAY_LEN(head));
     json_out_init(&merged);
     json_begin_obj(&merged, NULL);
@@ -103,8 +106,8 @@ static int list(struct cli *c)
         }
         target[0] = '\0';
         if (!str_is_empty(show_str(json_root(doc), "next")))
-            (void) snprintf(target, sizeof(target), "/v1/snapshots?after=%.16s",
-                            show_str(json_root(doc), "next"));
+            (void) snprintf(target, sizeof(target), "/v1/snapshots?after=%.16s%s",
+                            show_str(json_root(doc), "next"), want_all ? "&all=1" : "");
         (void) json_doc_free(doc);
     }
     print_merged(c, &merged, code == CLI_OK && cli_wants_json(c));

@@ -100,6 +100,7 @@ static const struct cli_option cp_options[] = {
 static const struct cli_option snapshot_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"name", 0, CLI_TEXT, "NAME", "create: a name for people", NULL},
+    {"all", 0, CLI_FLAG, NULL, "ls: hibernated sandboxes too", NULL},
     END_OPTIONS,
 };
 
@@ -174,7 +175,7 @@ static const struct cli_option get_options[] = {
 
 static const struct cli_option ls_options[] = {
     {"state", 0, CLI_TEXT, "STATE", "only boxes in this state",
-     "starting blank leased parked deleting"},
+     "starting blank leased parked deleting hibernated"},
     {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},
     {"user", 'u', CLI_TEXT, "USER", "only boxes of this user", NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "only boxes of this thread", NULL},

@@ -94,7 +94,7 @@ enum config_rate {
 };
 
 /* What a parked box does. */
-enum config_park { CONFIG_PARK_RUN, CONFIG_PARK_FREEZE, CONFIG_PARK_COUNT };
+enum config_park { CONFIG_PARK_RUN, CONFIG_PARK_FREEZE, CONFIG_PARK_SNAPSHOT, CONFIG_PARK_COUNT };
 
 struct config_profile {
     char name[CONFIG_NAME_MAX + 1];
@@ -140,7 +140,8 @@ struct config_profile {
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
     enum config_park park;
-    uint64_t max_age_s; /* 0: never */
+    uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
+    uint64_t max_age_s;       /* 0: never */
     uint64_t check_after_s;
     bool discover;
     bool personal;
@@ -240,6 +241,7 @@ struct config {
     } calls;
     struct {
         uint64_t max;
+        uint64_t hibernated_max;
         uint64_t max_per_caller; /* 0: half of max */
         uint64_t max_bytes;      /* 0: no limit */
         uint64_t max_bytes_per_caller;

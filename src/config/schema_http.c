@@ -62,6 +62,9 @@ static const struct config_key keys[] = {
 
     GLOBAL(snapshots.max, U64, 0, 1, 65536, "1024",
            "Snapshots that may be kept, of all callers together. One more is answered 429."),
+    GLOBAL(snapshots.hibernated_max, U64, RELOAD, 1, 1000000, "10000",
+           "Hibernated sandboxes (park: snapshot) that may be kept, of all callers together. When "
+           "there are so many, boxes end as they do without park: snapshot."),
     GLOBAL(snapshots.max_per_caller, U64, RELOAD, 0, 65536, "0",
            "The same for one caller (a user id, or a token's name). 0: half of snapshots.max."),
     GLOBAL(snapshots.max_bytes, SIZE, RELOAD, 0, 1024 * 1024 * GIB, "0",

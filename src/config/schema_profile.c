@@ -4,7 +4,7 @@
 static const char *const network_names[] = {"none", "host", "nat", NULL};
 static const char *const sockets_names[] = {"any", "unix", NULL};
 static const char *const agent_names[] = {"inject", "image", NULL};
-static const char *const park_names[] = {"run", "freeze", NULL};
+static const char *const park_names[] = {"run", "freeze", "snapshot", NULL};
 
 static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for each");
@@ -120,7 +120,13 @@ static const struct config_key keys[] = {
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE_CHOICE(park, 0, park_names, "run",
                    "What a released box does meanwhile. run: its processes go on; freeze: they "
-                   "stand still until its thread comes back, and use no CPU (oci, docker)."),
+                   "stand still until its thread comes back, and use no CPU (oci, docker); "
+                   "snapshot: they go on, and when park_timeout_s is over (0: at once) the box "
+                   "becomes a snapshot that its thread's next acquire restores. One whose ttl_s or "
+                   "idle_timeout_s is over likewise."),
+    PROFILE(hibernate_max_s, U64, 0, 0, YEAR, "2592000",
+            "Only with park: snapshot: seconds for which a hibernated sandbox is kept. 0: until "
+            "it is acquired or destroyed."),
     PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
             "Seconds after which a box that nobody holds is replaced (jittered). 0: "
             "never."),

@@ -92,6 +92,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     rt_timer_cancel(e->rt, &e->wake_timer);
     rt_timer_cancel(e->rt, &e->reconcile_timer);
     rt_timer_cancel(e->rt, &e->space_timer);
+    rt_timer_cancel(e->rt, &e->hibernate.timer);
     rt_timer_cancel(e->rt, &e->keep_timer);
     snapshots_close(e);
     engine_op_begun(e); /* so that the last end comes after all of this */

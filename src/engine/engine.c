@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
 #include "engine/snapshots.h"
@@ -30,7 +32,14 @@ static void queue_push(struct engine *e, const struct pool_event *ev)
 static void step(struct engine *e, const struct pool_event *ev)
 {
     struct pool_fx fx;
+    struct pool_event marked;
 
+    if (ev->kind == POOL_EV_ACQUIRE && hibernate_concerns(e, &ev->u.acquire)) {
+        marked = *ev;
+        if (!hibernate_mark(e, &marked))
+            return;
+        ev = &marked;
+    }
     pool_step(e->pool, rt_now(e->rt), ev);
     while (pool_next_fx(e->pool, &fx))
         perform(e, &fx);
@@ -76,7 +85,7 @@ static bool is_req(const struct map_node *node, const void *key)
     return container_of(node, struct engine_call, node)->req.v == id->v;
 }
 
-static struct engine_call *call_find(struct engine *e, struct req_id req)
+struct engine_call *engine_call_find(struct engine *e, struct req_id req)
 {
     struct map_node *n = map_find(&e->calls, req.v, is_req, &req);
 
@@ -88,6 +97,13 @@ static void call_unlink(struct engine *e, struct engine_call *call)
     map_remove(&e->calls, &call->node);
     map_remove(&e->pending, &call->pending_node);
     list_remove(&e->acquires, &call->link);
+    free(TAKE_PTR(call->kept_metadata));
+}
+
+void engine_call_end(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
+{
+    call_unlink(e, call);
+    call->on_reply(call, fx); /* the call may be gone from here on */
 }
 
 void engine_call_start(struct engine *e, struct engine_call *call, struct pool_event *ev)
@@ -112,7 +128,8 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
         call->wait_ns = ev->u.acquire.deadline_ns;
         list_push_back(&e->acquires, &call->link);
     }
-    engine_post(e, ev);
+    if (!hibernate_destroy(e, call, ev))
+        engine_post(e, ev);
 }
 
 void engine_call_abandon(struct engine *e, struct engine_call *call)
@@ -160,7 +177,7 @@ void engine_reply(struct engine *e, struct engine_call *call, const struct pool_
 
 static void reply(struct engine *e, const struct pool_fx *fx)
 {
-    struct engine_call *call = call_find(e, fx->req);
+    struct engine_call *call = engine_call_find(e, fx->req);
     struct pool_fx explained;
     const char *why = NULL;
 
@@ -185,7 +202,7 @@ static bool asks_backend(enum pool_fx_kind kind)
 {
     return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
            kind == POOL_FX_ASK_USE || kind == POOL_FX_DISCOVER || kind == POOL_FX_DESTROY ||
-           kind == POOL_FX_BIND || kind == POOL_FX_FREEZE;
+           kind == POOL_FX_BIND || kind == POOL_FX_FREEZE || kind == POOL_FX_HIBERNATE;
 }
 
 static void perform(struct engine *e, const struct pool_fx *fx)
@@ -221,11 +238,15 @@ static void perform(struct engine *e, const struct pool_fx *fx)
     case POOL_FX_FREEZE:
         fx_freeze(e, fx);
         break;
+    case POOL_FX_HIBERNATE:
+        fx_hibernate(e, fx);
+        break;
     case POOL_FX_REPLY:
         reply(e, fx);
         break;
     case POOL_FX_EVENT:
         fx_event(e, fx);
+        hibernate_event(e, fx);
         break;
     case POOL_FX_COUNT:
         assert(false);
@@ -337,6 +358,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->updates, 64);
     map_init(&e->pauses, 64);
     list_init(&e->captures);
+    hibernate_init(e, config);
     journal_init(&e->journal);
     r = open_store(e, err);
     if (r == SP_OK)
@@ -373,6 +395,7 @@ void engine_free(struct engine *e)
     fx_store_fini(e);
     notes_fini(e);
     snapshots_fini(e);
+    hibernate_fini(e);
     map_fini(&e->calls);
     map_fini(&e->pending);
     map_fini(&e->updates);
@@ -415,6 +438,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     reconcile_arm(e);
     snapshots_keep_arm(e);
     space_look(e);
+    hibernate_rank(e);
     free(pc);
     e->reloads++;
     journal_wake(&e->journal);

@@ -43,6 +43,7 @@ struct engine_backend {
     bool is_listing;
     bool want_relist;
     bool want_snapshots;                /* they could not be listed */
+    bool has_snapshots;                 /* they were listed once */
     struct rt_timer relist_timer;       /* a clean listing has left something open */
     uint64_t relist_ns;                 /* the pause before the next one; 0: none has */
     char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */
@@ -69,8 +70,9 @@ struct engine_note {
     struct list_node link;
     struct box_id box;
     char *metadata;
-    struct backend_extras *extras;    /* it is to be made with, until that begins; or NULL */
-    bool has_mounts;                  /* of templates (templates.c) */
+    struct backend_extras *extras; /* it is to be made with, until that begins; or NULL */
+    uint64_t restored_from; /* the snapshot it was made from; 0: none, or not known any more */
+    bool has_mounts;        /* of templates (templates.c) */
     char sandbox_id[POOL_ID_MAX + 1]; /* with the generation: the lease the metadata is of */
     uint64_t generation;
     struct engine_report report;
@@ -150,6 +152,13 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    uint64_t snapshot_order;
+    struct {
+        struct map by_sandbox; /* engine_snapshot: the newest of each id */
+        struct heap expiries;
+        struct list list;
+        struct rt_timer timer;
+    } hibernate;
     struct map holders; /* of snapshot_limits.c, by principal */
     struct list holder_list;
     uint64_t snapshot_bytes;
@@ -174,6 +183,11 @@ struct engine {
     struct work shut_work; /* closes the database */
     uint64_t shut_ns;      /* since when; 0: not yet */
 };
+
+/* engine.c: a call that waits; NULL when it was abandoned. */
+struct engine_call *engine_call_find(struct engine *e, struct req_id req);
+/* Answers it, instead of the pool. */
+void engine_call_end(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
 
 /* engine.c: the last act, when nothing is in flight any more */
 void engine_free(struct engine *e);

@@ -236,12 +236,14 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
 {
     char key[sizeof(e->backends[0].key)];
     const struct backend_ops *ops;
+    bool want_hibernate;
     int backend;
 
     backend_key(from, key, sizeof(key));
     backend = profiles_find_backend(e, key);
     assert(backend >= 0);
     ops = e->backends[backend].ops;
+    want_hibernate = from->park == CONFIG_PARK_SNAPSHOT && ops->capture != NULL;
     *to = (struct pool_profile){
         .spec_hash = config_spec_hash(from),
         .backend = (unsigned) backend,
@@ -258,8 +260,10 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
         .ttl_ns = from->ttl_s * NS_PER_S,
         .ttl_max_ns = from->ttl_max_s * NS_PER_S,
         .idle_ns = from->idle_timeout_s * NS_PER_S,
-        .park_ns = from->park_timeout_s * NS_PER_S,
+        .park_ns = want_hibernate ? MAX_OF(from->park_timeout_s * NS_PER_S, (uint64_t) 1)
+                                  : from->park_timeout_s * NS_PER_S,
         .want_freeze = from->park == CONFIG_PARK_FREEZE && ops->freeze != NULL,
+        .want_hibernate = want_hibernate,
         .max_age_ns = from->max_age_s * NS_PER_S,
         .shrink_ns = from->warm.shrink_after_s * NS_PER_S,
         .check_after_ns = from->check_after_s * NS_PER_S,

@@ -198,7 +198,7 @@ static void on_timer(struct rt_timer *timer)
          n = list_next(&e->snapshot_list, n)) {
         struct engine_snapshot *s = container_of(n, struct engine_snapshot, link);
 
-        if (s->is_leaving || s->info.is_temporary || now_ms < s->used_ms ||
+        if (s->is_leaving || s->info.is_temporary || s->info.is_hibernated || now_ms < s->used_ms ||
             now_ms - s->used_ms < keep_ms || engine_snapshot_profile(e, s->info.id) != NULL)
             continue;
         log_info("snapshot.expired", LF_HEX("snapshot", s->info.id),
@@ -222,7 +222,7 @@ void snapshots_keep_arm(struct engine *e)
          s != NULL && pause_ms > LOOK_MIN_MS; s = engine_snapshot_next(e, s)) {
         uint64_t due_ms = s->used_ms + keep_ms;
 
-        if (!s->is_leaving && !s->info.is_temporary)
+        if (!s->is_leaving && !s->info.is_temporary && !s->info.is_hibernated)
             pause_ms =
                 due_ms <= now_ms + LOOK_MIN_MS ? LOOK_MIN_MS : MIN_OF(pause_ms, due_ms - now_ms);
     }

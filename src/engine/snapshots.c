@@ -9,13 +9,14 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
 #include "engine/snapshot_side.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
-#define DROP_NS (60 * NS_PER_S)
+#define DROP_NS (30 * NS_PER_S)
 
 static bool is_id(const struct map_node *node, const void *key)
 {
@@ -93,23 +94,30 @@ static void add(struct engine *e, const struct snapshot *info, unsigned backend,
     s->info = *info;
     s->backend = backend;
     s->is_found = is_found;
+    s->order = ++e->snapshot_order;
     s->envs = TAKE_PTR(side->envs);
     s->noted_ms = side->used_ms;
     s->used_ms = MAX_OF(side->used_ms, info->created_ms);
-    quota_add(e, info);
+    if (!info->is_hibernated)
+        quota_add(e, info);
     map_insert(&e->snapshots, &s->node, hash_u64(info->id));
     before = e->snapshot_list.head.prev;
     while (before != &e->snapshot_list.head &&
            container_of(before, struct engine_snapshot, link)->info.created_ms > info->created_ms)
         before = before->prev;
     list_insert_between(&e->snapshot_list, &s->link, before, before->next);
+    if (s->info.is_hibernated)
+        hibernate_added(e, s);
 }
 
 static void forget(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->snapshots, &s->node);
     list_remove(&e->snapshot_list, &s->link);
-    quota_remove(e, &s->info);
+    if (s->info.is_hibernated)
+        hibernate_forgotten(e, s);
+    if (!s->info.is_hibernated)
+        quota_remove(e, &s->info);
     free(s->envs);
     free(s);
 }
@@ -146,6 +154,7 @@ static void end_load(struct load_op *l)
 {
     struct engine *e = l->engine;
 
+    e->backends[l->backend].has_snapshots |= l->sides != NULL;
     for (size_t i = 0; l->sides != NULL && i < l->request.count; i++) {
         if (strcmp(l->request.list[i].instance, e->instance) == 0)
             add(e, &l->request.list[i], l->backend, &l->sides[i], true);
@@ -226,8 +235,10 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
     int code = err_for_caller(rc);
     char reason[sizeof(err->msg)] = "";
 
-    touch(e, c->box, -1);
-    quota_end(e, c->request.snapshot.principal);
+    if (!c->request.snapshot.is_hibernated) {
+        touch(e, c->box, -1);
+        quota_end(e, c->request.snapshot.principal);
+    }
     if (rc != SP_OK)
         str_copy_cut(reason, sizeof(reason), err->msg);
     if (rc != SP_OK && side.envs != NULL)
@@ -276,10 +287,12 @@ void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers
     if (n == NULL)
         return;
     s = &container_of(n, struct engine_snapshot, node)->info;
-    quota_remove(e, s);
+    if (!s->is_hibernated)
+        quota_remove(e, s);
     s->size = size;
     s->layers = layers;
-    quota_add(e, s);
+    if (!s->is_hibernated)
+        quota_add(e, s);
 }
 
 void snapshots_close(struct engine *e)
@@ -302,6 +315,8 @@ static void fill(struct engine *e, const struct pool_box *box, struct snapshot *
     str_copy_cut(s->user, sizeof(s->user), box->user);
     str_copy_cut(s->thread, sizeof(s->thread), box->thread);
     s->principal = box->principal;
+    s->generation = box->generation;
+    s->box_id = box->id.v;
     s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
 }
 
@@ -321,12 +336,14 @@ static void refuse(struct engine *e, struct engine_capture *c, int code, const c
 void engine_capture_start(struct engine *e, struct engine_capture *c, struct box_id box)
 {
     const struct pool_box *b = pool_find_box(e->pool, box);
+    bool is_hibernated = c->request.snapshot.is_hibernated;
+    uint64_t max = e->config->config->snapshots.hibernated_max;
     char text[160];
     struct err err;
 
     c->engine = e;
     c->box = box;
-    if (b == NULL || b->state != POOL_LEASED) {
+    if (b == NULL || b->state != (is_hibernated ? POOL_PARKED : POOL_LEASED)) {
         refuse(e, c, SP_NOT_LEASED, "the sandbox is not leased");
         return;
     }
@@ -340,7 +357,16 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, SP_UNSUPPORTED, text);
         return;
     }
-    if (quota_check(e, b->principal, &err) != SP_OK) {
+    if (is_hibernated && e->hibernate.expiries.len >= max) {
+        (void) snprintf(
+            text, sizeof(text),
+            "there are %llu hibernated sandboxes, the limit (snapshots.hibernated_max): "
+            "destroy some",
+            (unsigned long long) max);
+        refuse(e, c, SP_TOO_MANY_SNAPSHOTS, text);
+        return;
+    }
+    if (!is_hibernated && quota_check(e, b->principal, &err) != SP_OK) {
         refuse(e, c, err.code, err.msg);
         return;
     }
@@ -356,9 +382,14 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
     list_push_back(&e->captures, &c->link);
-    quota_begin(e, b->principal);
-    touch(e, box, +1);
-    capture_ask_envs(c);
+    if (!is_hibernated) {
+        quota_begin(e, b->principal);
+        touch(e, box, +1);
+    }
+    if (is_hibernated) /* its next acquire brings its own variables */
+        snapshots_capture(c);
+    else
+        capture_ask_envs(c);
 }
 
 /* --- deleting --- */
@@ -425,6 +456,7 @@ void snapshots_sweep(struct engine *e)
         if (s->info.is_temporary && s->is_found && !s->is_leaving)
             engine_snapshot_drop(e, s, on_swept, NULL);
     }
+    hibernate_sweep(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
         are_all_known = are_all_known && !e->backends[i].want_snapshots;
         are_possible = are_possible || e->backends[i].ops->snapshots != NULL;

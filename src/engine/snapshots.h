@@ -5,13 +5,20 @@
 
 #include "backend/agent_env.h"
 #include "backend/snapshot.h"
+#include "base/heap.h"
 #include "engine/engine.h"
 #include "loop/work.h"
 
 struct engine_snapshot {
     struct map_node node;
+    struct map_node by_sandbox; /* hibernated, and the newest of its sandbox */
+    struct heap_node
+        expiry; /* hibernated: when it is deleted, in ms of the wall clock; UINT64_MAX: never */
+    struct list_node hibernated_link;
+    bool is_over;          /* hibernated: it is to be deleted, and nobody gets it any more */
     struct list_node link; /* the oldest first */
     struct snapshot info;
+    uint64_t order; /* grows with each that is added: pages follow it */
     unsigned backend;
     struct backend_extras *envs; /* variables of the lease, for boxes made from it; NULL: none */
     uint64_t used_ms;            /* by the wall clock: made, or the last box made from it */
@@ -20,7 +27,7 @@ struct engine_snapshot {
     bool is_leaving;             /* it is being deleted: no box is made from it any more */
 };
 
-/* One snapshot of a leased box. The caller owns it until on_done(), which comes once, never from inside. */
+/* One snapshot of a leased box, or of a parked one that is hibernated. The caller owns it until on_done(), which comes once, never from inside. */
 struct engine_capture {
     struct backend_capture request; /* the caller fills name and metadata of request.snapshot */
     struct list_node link;

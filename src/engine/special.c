@@ -73,6 +73,9 @@ struct backend_extras *special_take(struct engine *e, struct box_id box)
 {
     struct engine_note *note = note_find(e, box);
 
+    if (note != NULL && note->extras != NULL && note->extras->snapshot != NULL &&
+        !str_parse_hex64(note->extras->snapshot, &note->restored_from))
+        note->restored_from = 0;
     return note != NULL ? TAKE_PTR(note->extras) : NULL;
 }
 

@@ -353,6 +353,9 @@ static struct engine_update *update_new(struct engine *e, struct engine_call *ca
     u->extras = TAKE_PTR(call->extras);
     u->call = call;
     u->fx = *fx;
+    if (u->extras != NULL && call->restored_with != 0 &&
+        call->restored_with != fx->snapshot.made_with)
+        u->extras->snapshot = NULL; /* its thread has got a box that needed none */
     if (u->extras != NULL && u->extras->snapshot != NULL && fx->u.reply.source == POOL_SRC_COLD)
         u->fx.u.reply.source = POOL_SRC_RESTORED;
     return u;

@@ -155,6 +155,28 @@ class Snapshots(DockerCase):
     inject = "auto"
 
 
+    def test_hibernate_and_back(self):
+        """Twice, also with a daemon that was killed in between and has lost its database."""
+        daemon = self.start(warm=0, park="snapshot", park_timeout_s=0)
+        box = self.box(daemon, "t")
+        for turn in range(2):
+            box.sh(f"echo {turn} >> ~/kept")
+            self.post(daemon, f"/v1/sandboxes/{box.id}/release")
+            wait_until(lambda: self.client(daemon).get(f"/v1/sandboxes/{box.id}").json.get("state") == "hibernated",
+                       "it is hibernated")
+            wait_until(lambda: box.box_id not in self.containers(), "its container is gone")
+            daemon.kill()
+            if turn == 1:
+                for file in daemon.state.glob("sandpool.db*"):
+                    file.unlink()
+            daemon.start()
+            again = self.box(daemon, "t", wait_ms=30000)
+            self.assertEqual((again.lease["source"], again.id), ("restored", box.id))
+            self.assertGreater(again.lease["generation"], box.lease["generation"])
+            box = again
+        self.assertEqual(box.sh("cat ~/kept"), "0\n1\n")
+        wait_until(lambda: self.client(daemon).get("/v1/snapshots?all=1").json["snapshots"] == [], "nothing is hibernated")
+
 class PodmanSnapshots(Snapshots):
     kind = "podman"
     inject = "upload"

@@ -107,9 +107,11 @@ static void create(struct world *w, const struct pool_fx *fx)
     is_hanging = away_is(w, fx->snapshot.backend);
     if (is_hanging) /* it may execute the request when it is back */
         took_ns += w->back_ns[fx->snapshot.backend] - w->now_ns;
-    if (!is_hanging && world_chance(w, 12)) {
+    if (!is_hanging && (hibernate_is_missing(w, fx->snapshot.made_with) || world_chance(w, 12))) {
         answer_failure(w, fx, POOL_EV_CREATE_FAILED, took_ns,
-                       fx->box.v % 3 == 0 ? SP_INVALID_FIELD : SP_BACKEND_FAILED);
+                       fx->box.v % 3 == 0 || hibernate_is_missing(w, fx->snapshot.made_with)
+                           ? SP_INVALID_FIELD
+                           : SP_BACKEND_FAILED);
         return;
     }
     b = add_box(w, fx->snapshot.profile);
@@ -355,6 +357,7 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
         freeze(w, fx);
         break;
     case POOL_FX_STORE:
+    case POOL_FX_HIBERNATE:
     case POOL_FX_REPLY:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:

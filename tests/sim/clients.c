@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "trace.h"
 #include "world.h"
 
 void clients_init(struct world *w)
@@ -79,6 +80,7 @@ static void acquire(struct world *w, size_t index)
     a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->is_special = rand_below(&w->rand, 4) == 0;
     a->made_with = a->is_special ? rand_below(&w->rand, 3) : 0;
+    hibernate_mark(w, a);
     may_move_deadline(w, c, r, a->ttl_ns);
     r->is_special = a->is_special && pool_find_sandbox(w->pool, a->sandbox_id) == NULL;
     r->made_with = a->made_with;
@@ -101,6 +103,7 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
 
     if ((kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE) && b != NULL)
         observer_held(w, b->id.v);
+    hibernate_destroy(w, kind, c->sandbox_id);
     memcpy(ev.u.on.sandbox_id, c->sandbox_id, sizeof(ev.u.on.sandbox_id));
     ev.u.on.principal = clients_principal(c);
     ev.u.on.generation = rand_below(&w->rand, 3) == 0 ? 0 : c->generation;
@@ -365,25 +368,16 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
         c->promised_ns = r->until_ns;
 }
 
-/* Its agent has reported so just before, or there is none, or it did not answer several times. */
-static bool is_idle(struct world *w, const struct world_box *real, uint64_t idle_ns)
-{
-    if (real == NULL || real->has_no_agent)
-        return true;
-    if (real->silent_ns != 0)
-        return w->now_ns - real->silent_ns >= 3 * MIN_OF(idle_ns / 4, 10 * NS_PER_S);
-    return (!real->is_at_work || real->worked_ns + WORLD_PROBE_NS >= w->now_ns) &&
-           (real->worked_ns + idle_ns <= w->now_ns + WORLD_PROBE_NS ||
-            real->worked_ns + WORLD_PROBE_NS >= w->now_ns);
-}
-
 /* Whether the end that the pool reports is true. */
-static bool is_justified(struct world *w, const struct pool_fx *fx, const struct client *c)
+static bool is_justified(struct world *w, const struct pool_fx *fx, enum pool_end end,
+                         const struct client *c)
 {
     const struct pool_box *b = &fx->snapshot;
     const struct world_box *real = backend_find(w, fx->box.v);
 
-    switch (fx->u.event.end) {
+    if (b->leased_ns == w->now_ns && (end == POOL_END_TTL || end == POOL_END_IDLE))
+        return true; /* it has been leased again in this step: its old deadlines are not known */
+    switch (end) {
     case POOL_END_DIED:
     case POOL_END_NETLESS:
     case POOL_END_UNGUARDED:
@@ -394,11 +388,12 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, const struct
         return b->expires_ns <= w->now_ns;
     case POOL_END_IDLE:
         return c->busy == 0 && c->active_ns + b->idle_ns <= w->now_ns &&
-               is_idle(w, real, b->idle_ns);
+               observer_is_idle(w, real, b->idle_ns);
     case POOL_END_RELEASED:
     case POOL_END_DESTROYED:
     case POOL_END_EVICTED:
     case POOL_END_DRAINED:
+    case POOL_END_HIBERNATED:
         return c->in_doubt > 0; /* otherwise only of a parked box */
     case POOL_END_NONE:
     case POOL_END_AGED:
@@ -415,16 +410,18 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, const struct
 
 void clients_fact(struct world *w, const struct pool_fx *fx)
 {
+    enum pool_end end = trace_end(fx);
+
     if (fx->u.event.fact == POOL_FACT_LEASED)
         w->leased = fx->box.v;
-    if (fx->u.event.fact != POOL_FACT_DOOMED)
+    if (end == POOL_END_NONE)
         return;
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
         struct client *c = &w->clients[i];
 
         if (!c->is_acked || c->box != fx->box.v)
             continue;
-        if (!is_justified(w, fx, c))
+        if (!is_justified(w, fx, end, c))
             world_fail(w, "an acknowledged lease was ended for no good reason");
         c->is_acked = false;
     }

@@ -96,3 +96,14 @@ void observer_make_token(void *ctx, char *dst)
     w->tokens++;
     (void) snprintf(dst, POOL_TOKEN_MAX + 1, "token-%llu", (unsigned long long) w->tokens);
 }
+
+bool observer_is_idle(struct world *w, const struct world_box *real, uint64_t idle_ns)
+{
+    if (real == NULL || real->has_no_agent)
+        return true;
+    if (real->silent_ns != 0)
+        return w->now_ns - real->silent_ns >= 3 * MIN_OF(idle_ns / 4, 10 * NS_PER_S);
+    return (!real->is_at_work || real->worked_ns + WORLD_PROBE_NS >= w->now_ns) &&
+           (real->worked_ns + idle_ns <= w->now_ns + WORLD_PROBE_NS ||
+            real->worked_ns + WORLD_PROBE_NS >= w->now_ns);
+}

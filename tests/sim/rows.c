@@ -245,6 +245,7 @@ void rows_crash(struct world *w)
     restore(w);
     away_crashed(w);
     clients_crashed(w);
+    hibernate_sweep(w);
     w->now_ns += world_ms(w, 1, 50);
     for (unsigned i = 0; i < WORLD_BACKENDS; i++)
         backend_list(w, i);

@@ -6,16 +6,17 @@
 
 #include "sandpool/errors.h"
 
-static const char *const effects[] = {"store",   "create", "probe",  "check", "ask_use", "discover",
-                                      "destroy", "bind",   "freeze", "reply", "event"};
+static const char *const effects[] = {"store",     "create",   "probe",   "check",
+                                      "ask_use",   "discover", "destroy", "bind",
+                                      "hibernate", "freeze",   "reply",   "event"};
 static_assert(ARRAY_LEN(effects) == POOL_FX_COUNT, "one name per effect");
 
 static const char *const events[] = {
-    "acquire",     "release",       "renew",   "destroy",   "pause",       "abandon",
-    "undelivered", "activity",      "resumed", "created",   "create_fail", "probed",
-    "checked",     "discovered",    "used",    "destroyed", "died",        "netless",
-    "unguarded",   "kernel_memory", "absent",  "listed",    "stored",      "store_failed",
-    "store_state", "space",         "wake",    "reconfig",  "mode"};
+    "acquire",      "release",     "renew",         "destroy",   "pause",       "abandon",
+    "undelivered",  "activity",    "resumed",       "created",   "create_fail", "probed",
+    "checked",      "discovered",  "used",          "destroyed", "hibernated",  "died",
+    "netless",      "unguarded",   "kernel_memory", "absent",    "listed",      "stored",
+    "store_failed", "store_state", "space",         "wake",      "reconfig",    "mode"};
 static_assert(ARRAY_LEN(events) == POOL_EV_COUNT, "one name per event");
 
 void trace_effect(char dst[TRACE_MAX], const struct pool_fx *fx)
@@ -58,4 +59,13 @@ void trace_event(char dst[TRACE_MAX], const struct pool_event *ev)
     else if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED)
         (void) snprintf(dst + at, TRACE_MAX - at, " write=%llu",
                         (unsigned long long) ev->u.stored.write);
+}
+
+enum pool_end trace_end(const struct pool_fx *fx)
+{
+    if (fx->u.event.fact == POOL_FACT_PARKED && strcmp(fx->reason, "ttl") == 0)
+        return POOL_END_TTL;
+    if (fx->u.event.fact == POOL_FACT_PARKED && strcmp(fx->reason, "idle") == 0)
+        return POOL_END_IDLE;
+    return fx->u.event.fact == POOL_FACT_DOOMED ? fx->u.event.end : POOL_END_NONE;
 }

@@ -9,4 +9,8 @@
 void trace_event(char dst[TRACE_MAX], const struct pool_event *ev);
 void trace_effect(char dst[TRACE_MAX], const struct pool_fx *fx);
 
+/* Why a lease ends with this fact; POOL_END_NONE: it does not. That of a box that is to become a snapshot ends before the
+ * box does. */
+enum pool_end trace_end(const struct pool_fx *fx);
+
 #endif

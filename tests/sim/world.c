@@ -89,11 +89,15 @@ static void perform(struct world *w, const struct pool_fx *fx)
     case POOL_FX_FREEZE:
         backend_perform(w, fx);
         break;
+    case POOL_FX_HIBERNATE:
+        hibernate_perform(w, fx);
+        break;
     case POOL_FX_REPLY:
         clients_reply(w, fx);
         break;
     case POOL_FX_EVENT:
         clients_fact(w, fx);
+        hibernate_fact(w, fx);
         break;
     case POOL_FX_COUNT:
         world_fail(w, "an effect of no kind");
@@ -213,6 +217,7 @@ static void deliver(struct world *w, struct pending *p)
 {
     struct pool_event ev = p->ev;
     struct pool_seen *seen = p->seen;
+    struct pool_box row = p->row;
 
     switch (p->kind) {
     case PENDING_EVENT:
@@ -221,6 +226,8 @@ static void deliver(struct world *w, struct pending *p)
         away_note_word(w, &ev);
         if (ev.kind == POOL_EV_LISTED)
             deliver_listing(w, &ev);
+        else if (ev.kind == POOL_EV_HIBERNATED)
+            hibernate_deliver(w, &ev, &row);
         else if (ev.kind == POOL_EV_RESUMED)
             backend_thaw(w, ev.box.v);
         else

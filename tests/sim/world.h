@@ -21,6 +21,7 @@
 #define WORLD_PASTS 8192
 #define WORLD_PENDING 4096
 #define WORLD_REQS 16384
+#define WORLD_SNAPSHOTS 64
 
 /* A box as the backend sees it. */
 enum { CHECK_DELAY_MS = 10 }; /* at most, until the pool gets the answer to a check */
@@ -74,6 +75,16 @@ struct world_past {
     uint64_t generation;
     uint64_t principal;
     enum pool_end end;
+};
+
+/* A hibernated box. */
+struct world_snapshot {
+    bool is_used;
+    uint64_t number;
+    char sandbox_id[POOL_ID_MAX + 1];
+    uint64_t generation;
+    uint64_t principal;
+    unsigned profile;
 };
 
 enum pending_kind {
@@ -157,6 +168,10 @@ struct world {
 
     struct pending pending[WORLD_PENDING];
     uint64_t seq;
+    struct world_snapshot snapshots[WORLD_SNAPSHOTS];
+    uint64_t snapshot_count; /* ever made */
+    uint64_t hibernated;     /* boxes that ended so */
+    uint64_t restores;       /* acquires of such */
 
     struct client clients[WORLD_CLIENTS];
     struct request requests[WORLD_REQS];
@@ -184,6 +199,16 @@ bool world_chance(struct world *w, unsigned percent);         /* false when calm
 uint64_t world_ms(struct world *w, uint64_t lo, uint64_t hi); /* random duration */
 void world_check(struct world *w);
 size_t world_pending(const struct world *w);
+
+/* hibernate.c */
+void hibernate_perform(struct world *w, const struct pool_fx *fx);
+void hibernate_deliver(struct world *w, struct pool_event *ev, const struct pool_box *box);
+void hibernate_mark(struct world *w, struct pool_acquire *a);
+/* What a box is to be made from has been deleted. */
+bool hibernate_is_missing(struct world *w, uint64_t made_with);
+void hibernate_destroy(struct world *w, enum pool_event_kind kind, const char *sandbox_id);
+void hibernate_fact(struct world *w, const struct pool_fx *fx);
+void hibernate_sweep(struct world *w);
 
 /* backend.c */
 void backend_perform(struct world *w, const struct pool_fx *fx);
@@ -224,6 +249,8 @@ void clients_check(struct world *w);
 
 /* observer.c */
 void observer_reply(struct world *w, const struct pool_fx *fx, bool is_delivered);
+/* Its agent has reported so just before, or there is none, or it did not answer several times. */
+bool observer_is_idle(struct world *w, const struct world_box *real, uint64_t idle_ns);
 void observer_held(struct world *w, uint64_t box); /* its owner has done something with it */
 void observer_look(struct world *w);
 void observer_make_token(void *ctx, char *dst);

@@ -110,6 +110,21 @@ MUST_CHECK bool api_wake(struct http_exchange *ex, const struct pool_box *box,
 void api_box_pause(struct http_exchange *ex);
 void api_box_resume(struct http_exchange *ex);
 
+/* hibernated.c: false when this caller has no such sandbox. */
+MUST_CHECK bool api_reply_hibernated(struct http_exchange *ex, struct api *api,
+                                     const struct api_caller *caller, const char *sandbox_id);
+struct api_hibernated_filter {
+    const struct api_caller *caller;
+    const char *profile; /* NULL: any */
+    const char *user;    /* "": any */
+    const char *thread;
+    uint64_t after; /* the last one that was shown */
+    uint64_t left;  /* so many are shown at most */
+};
+/* True when there are more. */
+MUST_CHECK bool api_list_hibernated(struct json_out *o, struct api *api,
+                                    struct api_hibernated_filter *f);
+
 /* snapshots.c: the id of a snapshot that this caller may use, from its text. */
 MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
                                  const struct engine_snapshot **ret, struct err *err);

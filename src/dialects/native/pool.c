@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "engine/hibernate.h"
 #include "front/body.h"
 
 static double to_ms(uint64_t ns)
@@ -154,6 +155,7 @@ void api_pool(struct http_exchange *ex)
     json_begin_obj(&o, "by_state");
     put_counts(&o, stats.by_state);
     json_end(&o);
+    json_put_u64(&o, "hibernated", engine_hibernated_count(api->engine));
     json_put_u64(&o, "waiting", stats.waiting);
     json_put_u64(&o, "max_waiters", stats.max_waiters);
     put_counters(&o, &stats);

@@ -15,8 +15,11 @@ enum {
     PAGE_BYTES = 512 * 1024, /* about */
     BOX_BYTES = 512,         /* of a box without its metadata, about */
     LOOK_MAX = 10000,
-    LOOK_BYTES = 24, /* of an answer take as long to make as a look at a box, about */
+    HIBERNATED_SHIFT = 63, /* of a cursor: the boxes have been shown, hibernated sandboxes follow */
+    LOOK_BYTES = 24,       /* of an answer take as long to make as a look at a box, about */
 };
+
+#define HIBERNATED "hibernated"
 
 /* Its first lease is not committed: it may yet become somebody else's. */
 static bool is_open(const struct pool_box *box)
@@ -136,7 +139,8 @@ void api_get(struct http_exchange *ex)
     (void) api_identify(ex, &caller); /* the guard has let it in */
     box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
     if (box == NULL || !may_see(&caller, box)) {
-        reply_absent(ex, api, &caller, sandbox_id);
+        if (!api_reply_hibernated(ex, api, &caller, sandbox_id))
+            reply_absent(ex, api, &caller, sandbox_id);
     } else if (want_alive && !is_being_made(box)) {
         struct get_call *c = xcalloc(1, sizeof(*c));
 
@@ -173,7 +177,8 @@ static bool matches(const struct filter *f, const struct pool_box *box)
 
 static bool decode_filter(struct http_exchange *ex, struct filter *f)
 {
-    static const char *const states[] = {"starting", "blank", "leased", "parked", "deleting"};
+    static const char *const states[] = {"starting", "blank",    "leased",
+                                         "parked",   "deleting", HIBERNATED};
     struct api *api = api_of(ex);
     char text[POOL_NAME_MAX + 1];
     bool is_known = false;
@@ -187,7 +192,9 @@ static bool decode_filter(struct http_exchange *ex, struct filter *f)
             is_known = is_known || strcmp(states[i], f->state) == 0;
         if (!is_known) {
             http_reply_error(ex, SP_INVALID_FIELD,
-                             "'state' must be starting, blank, leased, parked or deleting", 0);
+                             "'state' must be starting, blank, leased, parked, deleting or "
+                             "hibernated",
+                             0);
             return false;
         }
     }
@@ -211,6 +218,8 @@ static bool decode_filter(struct http_exchange *ex, struct filter *f)
 
 static const struct pool_box *first_box(const struct pool *pool, struct filter *f)
 {
+    if (f->after >> HIBERNATED_SHIFT != 0 || strcmp(f->state, HIBERNATED) == 0)
+        return NULL;
     return f->caller.is_operator ? pool_first(pool, f->after, &f->at)
                                  : pool_first_of(pool, f->caller.principal, f->after);
 }
@@ -237,6 +246,29 @@ static size_t bytes_of(struct api *api, const struct pool_box *box)
     return BOX_BYTES + (metadata != NULL ? strlen(metadata) : 0);
 }
 
+/* After the last box; true when there are more. */
+static bool put_hibernated(struct json_out *o, struct api *api, const struct filter *f,
+                           uint64_t shown, uint64_t *ret_cursor)
+{
+    uint64_t begin = (uint64_t) 1 << HIBERNATED_SHIFT;
+    struct api_hibernated_filter h = {
+        .caller = &f->caller,
+        .profile = f->profile >= 0
+                       ? pool_profile(engine_pool(api->engine), (unsigned) f->profile)->name
+                       : NULL,
+        .user = f->user,
+        .thread = f->thread,
+        .after = f->after >= begin ? f->after - begin : 0,
+        .left = f->limit > shown ? f->limit - shown : 0};
+    bool has_more;
+
+    if (!str_is_empty(f->state) && strcmp(f->state, HIBERNATED) != 0)
+        return false;
+    has_more = api_list_hibernated(o, api, &h);
+    *ret_cursor = begin + h.after;
+    return has_more;
+}
+
 /* A filter that few boxes pass does not make one answer look at all of them, and long metadata does not
  * make one answer long: the page is short then. */
 static void reply_page(struct http_exchange *ex, struct filter *f)
@@ -249,6 +281,7 @@ static void reply_page(struct http_exchange *ex, struct filter *f)
     uint64_t looked = 0;
     uint64_t last = 0;
     size_t bytes = 0;
+    bool has_more;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
@@ -266,8 +299,9 @@ static void reply_page(struct http_exchange *ex, struct filter *f)
         }
         last = box->order;
     }
+    has_more = box != NULL || put_hibernated(&o, api, f, shown, &last);
     json_end(&o);
-    if (box != NULL)
+    if (has_more)
         put_cursor(&o, last);
     else
         json_put_null(&o, "next_cursor");

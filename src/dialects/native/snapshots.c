@@ -38,6 +38,8 @@ static void put_snapshot(struct json_out *o, const char *key, const struct snaps
         json_put_null(o, "layers");
     json_put_str(o, "digest", s->digest);
     json_put_bool(o, "memory", false);
+    if (s->is_hibernated)
+        json_put_bool(o, "hibernated", true);
     if (known != NULL) {
         str_iso8601(text, known->used_ms);
         json_put_str(o, "last_used_at", text);
@@ -214,13 +216,15 @@ void api_snapshot_list(struct http_exchange *ex)
     unsigned count = 0;
     struct json_out o;
     char hex[17] = "";
+    char all[8];
+    bool want_all = http_query(ex, "all", all, sizeof(all)) && strcmp(all, "1") == 0;
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_begin_arr(&o, "snapshots");
     for (; s != NULL && count < PAGE_MAX; s = engine_snapshot_next(e, s)) {
-        if (!may_see(&caller, s))
+        if (!may_see(&caller, s) || (s->info.is_hibernated && !want_all))
             continue;
         put_snapshot(&o, NULL, &s->info, s);
         str_hex64(hex, s->info.id);

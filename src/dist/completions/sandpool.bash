@@ -12,7 +12,7 @@ _sandpool() {
   case $command:$prev in
     *:-s|*:--socket|doctor:--config) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     acquire:--network) words="none host nat" ;;
-    ls:--state) words="starting blank leased parked deleting" ;;
+    ls:--state) words="starting blank leased parked deleting hibernated" ;;
   esac
   if [[ -z $words ]]; then
     case $command in
@@ -32,7 +32,7 @@ _sandpool() {
     cp) words=' --quiet --socket --json --timeout --help --version' ;;
     port-forward) words=' --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    snapshot) words='create ls rm --user --name --socket --json --timeout --help --version' ;;
+    snapshot) words='create ls rm --user --name --all --socket --json --timeout --help --version' ;;
     fork) words=' --user --count --thread --wait --ttl --socket --json --timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --timeout --help --version'

@@ -214,6 +214,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         break;
     case POOL_EV_PROBED:
     case POOL_EV_DESTROYED:
+    case POOL_EV_HIBERNATED:
         fill_answer(f, in, ev);
         ev->u.failed.code = take(in) % 4 == 0 ? SP_TIMEOUT : SP_OK;
         break;

@@ -77,6 +77,10 @@ static void op_create(struct backend *base, struct backend_create *r, uint64_t d
     str_copy_cut(box->owner, sizeof(box->owner), r->labels.sandbox_id);
     d->box = box;
     deed_plan(d, 1, 1500);
+    if (!snapshots_judge_create(r, box)) {
+        d->fate = FATE_FAIL;
+        d->code = SP_INVALID_FIELD;
+    }
 }
 
 /* --- destroy --- */
@@ -393,14 +397,17 @@ static void put_key(const struct config_profile *p, char *dst, size_t cap)
     .destroy = op_destroy, .is_alive = op_is_alive, .list = op_list, .trouble = op_trouble, \
     .examine = op_examine, .at_create = BACKEND_LATE_ALL
 
+#define SNAPSHOTS \
+    .capture = walk_snapshot_capture, .snapshots = walk_snapshot_list, .drop = walk_snapshot_drop
+
 /* Like the backends oci, docker and remote, and one that only some configurations name. */
 static const struct backend_ops all[WALK_BACKENDS] = {
     {COMMON, .name = "near", .is_local = true, .is_watched = true, .can_bind = true,
      .bind = op_bind, .freeze = op_freeze, .may_leave_frozen = true, .late = BACKEND_LATE_ALL,
-     .update = op_update},
+     .update = op_update, SNAPSHOTS},
     {COMMON, .name = "next", .is_local = true, .is_watched = true, .can_bind = true,
      .can_discover = true, .bind = op_bind, .freeze = op_freeze, .may_leave_frozen = true,
-     .discover = op_discover, .late = BACKEND_LATE_LIMITS, .update = op_update},
+     .discover = op_discover, .late = BACKEND_LATE_LIMITS, .update = op_update, SNAPSHOTS},
     {COMMON, .name = "far", .can_discover = true, .discover = op_discover,
      .late = BACKEND_LATE_ENVS, .update = op_update},
     {COMMON, .name = "new", .is_watched = true, .can_bind = true, .bind = op_bind},

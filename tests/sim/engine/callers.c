@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/pauses.h"
 #include "walk.h"
 
@@ -149,6 +150,7 @@ static void acquire(size_t index)
     str_copy_cut(a->thread, sizeof(a->thread), c->thread);
     str_copy_cut(a->sandbox_id, sizeof(a->sandbox_id), c->sandbox_id);
     str_copy_cut(r->call.sandbox_id, sizeof(r->call.sandbox_id), c->sandbox_id);
+    r->was_hibernated = engine_hibernated_find(walk.engine, c->sandbox_id) != NULL;
     a->principal = callers_principal(c);
     a->profile = (unsigned) profile;
     a->is_profile_named = walk_one_in(4);
@@ -198,8 +200,10 @@ static void on_box(size_t index, enum pool_event_kind kind)
     r->due_ns = walk_now() + (kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE
                                   ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS
                                   : WALK_DESTROY_NS);
-    if (r->is_destroy)
+    if (r->is_destroy) {
         c->is_acked = false;
+        snapshots_waive(c->sandbox_id);
+    }
     c->in_doubt += r->may_end ? 1 : 0;
     walk_say("caller %zu: %s, number %llu", index,
              kind == POOL_EV_RENEW     ? "renews"

@@ -16,7 +16,7 @@ static const enum pool_fx_kind asked_by[POOL_EV_COUNT] = {
     [POOL_EV_CREATED] = POOL_FX_CREATE,      [POOL_EV_CREATE_FAILED] = POOL_FX_CREATE,
     [POOL_EV_PROBED] = POOL_FX_PROBE,        [POOL_EV_CHECKED] = POOL_FX_CHECK,
     [POOL_EV_DISCOVERED] = POOL_FX_DISCOVER, [POOL_EV_USED] = POOL_FX_ASK_USE,
-    [POOL_EV_DESTROYED] = POOL_FX_DESTROY,
+    [POOL_EV_DESTROYED] = POOL_FX_DESTROY,   [POOL_EV_HIBERNATED] = POOL_FX_HIBERNATE,
 };
 
 static bool is_asked(enum pool_event_kind kind)
@@ -96,9 +96,10 @@ bool __wrap_pool_next_fx(struct pool *p, struct pool_fx *ret)
         walk_say("      %s", text);
     }
     note_effect(ret);
-    if (ret->kind == POOL_FX_EVENT)
+    if (ret->kind == POOL_FX_EVENT) {
         replies_fact(ret);
-    else if (ret->kind == POOL_FX_REPLY)
+        snapshots_fact(ret);
+    } else if (ret->kind == POOL_FX_REPLY)
         replies_promise(ret);
     else if (ret->kind == POOL_FX_DESTROY && !walk.is_closing && !backends_may_destroy(ret->box.v))
         walk_fail("a destroy is asked for without a committed `deleting`");

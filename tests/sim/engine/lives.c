@@ -6,7 +6,9 @@
 #include "loop/httpc.h"
 #include "walk.h"
 
-#define READY_NS (9 * NS_PER_S) /* listings, their cancel, boxes that are asked for */
+#define READY_NS \
+    (15 *        \
+     NS_PER_S) /* listings, their cancel, boxes that are asked for, snapshots that are listed again */
 #define DAY_MS ((int64_t) 86400 * 1000)
 #define CLOSE_NS (60 * NS_PER_S) /* the daemon would end itself */
 /* With a disk that works: everything under way is cancelled, and little is written. */
@@ -57,7 +59,8 @@ static void set_wall_clock(void)
 
 void lives_start(void)
 {
-    uint64_t limit_ns = walk_now() + READY_NS + WALK_GRACE_NS;
+    /* What lies beside snapshots is read from the disk, which may hang. */
+    uint64_t limit_ns = MAX_OF(walk_now(), walk.hang_ns) + READY_NS + WALK_GRACE_NS;
     struct err err;
 
     set_wall_clock();
@@ -132,7 +135,10 @@ static void destroy_all(void)
     bool is_over = false;
 
     callers_forget();
-    walk.modes++; /* it is paused in the meantime */
+    for (size_t i = 0; i < WALK_CLIENTS; i++)
+        snapshots_waive(
+            walk.clients[i].sandbox_id); /* boxes that are being made from one go, too */
+    walk.modes++;                        /* it is paused in the meantime */
     engine_destroy_all(walk.engine, walk_now() + 15 * NS_PER_S, on_destroyed, &is_over);
     if (!walk_run_to(&is_over,
                      walk_now() + 15 * NS_PER_S + WALK_STORE_S * NS_PER_S + WALK_GRACE_NS))

@@ -48,7 +48,10 @@ static void fill_profile(struct config_profile *p, unsigned index)
     p->ttl_s = bits / 16 % 3 == 0 ? 0 : 20;
     p->idle_timeout_s = bits / 64 % 3 == 0 ? 0 : 10;
     p->park_timeout_s = bits / 256 % 4 == 0 ? 0 : 8;
-    p->park = bits / 1024 % 3 == 0 ? CONFIG_PARK_FREEZE : CONFIG_PARK_RUN;
+    p->park = bits / 1024 % 3 == 0   ? CONFIG_PARK_FREEZE
+              : bits / 1024 % 3 == 1 ? CONFIG_PARK_SNAPSHOT
+                                     : CONFIG_PARK_RUN;
+    p->hibernate_max_s = 0; /* the walk sets the wall clock */
     p->max_age_s = bits / 1024 % 2 == 0 ? 0 : 30;
     p->check_after_s = bits / 4096 % 3;
 }
@@ -316,6 +319,7 @@ static void destroy_one(void)
     for (size_t i = 0; i < WALK_CLIENTS; i++)
         if (walk.clients[i].box == b->id.v)
             walk.clients[i].is_acked = false;
+    snapshots_waive(b->sandbox_id);
     q = ask(WALK_DESTROY_NS);
     q->call.on_reply = on_reply;
     ev.box = b->id;

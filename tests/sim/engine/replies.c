@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../trace.h"
 #include "base/str.h"
 #include "walk.h"
 
@@ -273,12 +274,14 @@ static bool is_idle(const struct walk_box *real, uint64_t idle_ns)
 }
 
 /* Whether the end that the pool reports is true. */
-static bool is_justified(const struct pool_fx *fx, const struct walk_client *c)
+static bool is_justified(const struct pool_fx *fx, enum pool_end end, const struct walk_client *c)
 {
     const struct pool_box *b = &fx->snapshot;
     const struct walk_box *real = boxes_find(fx->box.v);
 
-    switch (fx->u.event.end) {
+    if (b->leased_ns == walk_now() && (end == POOL_END_TTL || end == POOL_END_IDLE))
+        return true; /* it has been leased again in this step: its old deadlines are not known */
+    switch (end) {
     case POOL_END_DIED:
     case POOL_END_NETLESS:
     case POOL_END_UNGUARDED:
@@ -293,6 +296,7 @@ static bool is_justified(const struct pool_fx *fx, const struct walk_client *c)
     case POOL_END_DESTROYED:
     case POOL_END_EVICTED:
     case POOL_END_DRAINED:
+    case POOL_END_HIBERNATED:
         return c->in_doubt > 0; /* otherwise only of a parked box */
     case POOL_END_NONE:
     case POOL_END_AGED:
@@ -320,14 +324,16 @@ void replies_promise(const struct pool_fx *fx)
 
 void replies_fact(const struct pool_fx *fx)
 {
-    if (fx->u.event.fact != POOL_FACT_DOOMED)
+    enum pool_end end = trace_end(fx);
+
+    if (end == POOL_END_NONE)
         return;
     for (size_t i = 0; i < WALK_CLIENTS; i++) {
         struct walk_client *c = &walk.clients[i];
 
         if (!c->is_acked || c->box != fx->box.v)
             continue;
-        if (!is_justified(fx, c))
+        if (!is_justified(fx, end, c))
             walk_fail("an acknowledged lease was ended for no good reason");
         c->is_acked = false;
     }

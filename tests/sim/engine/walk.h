@@ -8,6 +8,7 @@
 #ifndef WALK_H
 #define WALK_H
 
+#include "backend/snapshot.h"
 #include "base/compiler.h"
 #include "base/rand.h"
 #include "base/rt.h"
@@ -69,6 +70,25 @@ struct walk_box {
     uint64_t held_epoch;  /* likewise, and its caller has got the reply, or may act as if it had */
     uint64_t mark;        /* of the acquire whose extras were applied last */
     bool is_half;         /* an update has failed since */
+    uint64_t files;       /* what is in it: another number is other files */
+};
+
+#define WALK_SNAPSHOTS 128
+
+struct walk_snapshot {
+    bool is_used;
+    struct snapshot info;
+    unsigned backend;
+    uint64_t files;
+    bool is_leaving; /* its end was asked for */
+};
+
+/* A box was given up, because its files are in a snapshot. */
+struct walk_promise {
+    char sandbox_id[POOL_ID_MAX + 1];
+    uint64_t files;
+    bool is_made;   /* and not kept yet */
+    bool is_waived; /* somebody has asked for its end */
 };
 
 struct walk_row {
@@ -142,6 +162,7 @@ struct walk_client {
 
 /* A call, from its start until its reply is taken. */
 struct walk_request {
+    bool was_hibernated; /* as the engine knew when it was asked */
     struct engine_call call;
     struct list_node link;
     struct rt_timer taken;
@@ -210,6 +231,11 @@ struct walk {
     unsigned wrong_listings[WALK_BACKENDS];
     struct walk_box boxes[WALK_BOXES];
     size_t box_count;
+    struct walk_snapshot snapshots[WALK_SNAPSHOTS];
+    struct walk_promise promises[WALK_SNAPSHOTS];
+    uint64_t files; /* the last number */
+    uint64_t hibernated;
+    uint64_t restores;
     struct list comings; /* boxes that appear later, though nobody waits for them */
     bool is_space_low;
 
@@ -290,6 +316,18 @@ void backends_report_death(const struct walk_box *b);
 void backends_report_news(void); /* notices, resyncs */
 void backends_freeze(void);
 bool backends_are_closed(void);
+
+/* snapshots.c */
+void walk_snapshot_capture(struct backend *base, struct backend_capture *r, uint64_t deadline_ns,
+                           void (*on_done)(struct op *));
+void walk_snapshot_list(struct backend *base, struct backend_snapshots *r, uint64_t deadline_ns,
+                        void (*on_done)(struct op *));
+void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t deadline_ns,
+                        void (*on_done)(struct op *));
+/* What is in the new box; false when what it is to be made from is gone. */
+bool snapshots_judge_create(const struct backend_create *r, struct walk_box *box);
+void snapshots_fact(const struct pool_fx *fx);
+void snapshots_waive(const char *sandbox_id); /* its end is asked for */
 
 /* callers.c, replies.c */
 void callers_init(void);

@@ -136,7 +136,7 @@ static void test_wrong_arguments(void **state)
         {{"sandpool", "acquire", "--wait", "soon"},
          "--wait must be a time like 500ms, 30s or 5m, not 'soon'"},
         {{"sandpool", "ls", "--state", "dead"},
-         "--state must be one of starting blank leased parked deleting, not 'dead'"},
+         "--state must be one of starting blank leased parked deleting hibernated, not 'dead'"},
         {{"sandpool", "run"}, "COMMAND... is missing"},
         {{"sandpool", "run", "--", ""}, "COMMAND... is empty"},
         {{"sandpool", "run", "--env"}, "--env needs a value"},

@@ -244,6 +244,7 @@ static const char *const reloadable[] = {
     "calls.share_percent",
     "calls.idle_timeout_s",
     "snapshots.max_*",
+    "snapshots.hibernated_max",
     "snapshots.keep_s",
     "operator_uids",
     "pool.default_wait_ms",

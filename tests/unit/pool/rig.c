@@ -91,6 +91,11 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
         ev.kind = POOL_EV_DESTROYED;
         ev.u.failed.code = code;
         break;
+    case POOL_FX_HIBERNATE:
+        ev.kind = POOL_EV_HIBERNATED;
+        ev.u.failed.code = code;
+        snprintf(ev.u.failed.reason, sizeof(ev.u.failed.reason), "no space");
+        break;
     case POOL_FX_BIND:
     case POOL_FX_FREEZE:
     case POOL_FX_REPLY:
@@ -107,7 +112,7 @@ static bool is_held(const struct rig *r, enum pool_fx_kind kind)
         [POOL_FX_STORE] = r->hold.store,       [POOL_FX_CREATE] = r->hold.create,
         [POOL_FX_PROBE] = r->hold.probe,       [POOL_FX_CHECK] = r->hold.check,
         [POOL_FX_DISCOVER] = r->hold.discover, [POOL_FX_DESTROY] = r->hold.destroy,
-        [POOL_FX_ASK_USE] = r->hold.use,
+        [POOL_FX_ASK_USE] = r->hold.use,       [POOL_FX_HIBERNATE] = r->hold.hibernate,
     };
 
     return held[kind];

@@ -24,6 +24,7 @@ struct rig_hold { /* true: effects of this kind wait for the test */
     bool discover;
     bool destroy;
     bool use;
+    bool hibernate;
 };
 
 struct rig {

@@ -84,6 +84,7 @@ static void answer(struct world *w, const struct pool_fx *fx)
         w->sink += fx->u.reply.code == SP_OK ? 1 : 0;
         return;
     case POOL_FX_DISCOVER:
+    case POOL_FX_HIBERNATE:
     case POOL_FX_BIND:
     case POOL_FX_FREEZE:
     case POOL_FX_EVENT:

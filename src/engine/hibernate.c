@@ -1,0 +1,493 @@
+/* hibernate.c - a box whose time is over becomes a snapshot, and its thread's next acquire is given a box that is made
+ * from it. At any moment the files are in the box, or in the snapshot, or in both: then the box counts. So the
+ * snapshot is whole before the box is doomed, and it is deleted after the lease of the next box was committed. */
+#include "engine/hibernate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+#include "engine/pauses.h"
+
+#define GONE_PROFILE_S (30ULL * 24 * 3600) /* the same as the default of hibernate_max_s */
+#define LOOK_MS (3600ULL * 1000)           /* the wall clock may be set */
+#define RETRY_NS NS_PER_S
+#define RETRY_DROP_MS (60ULL * 1000)
+
+static bool is_sandbox(const struct map_node *node, const void *key)
+{
+    const struct engine_snapshot *s = container_of(node, struct engine_snapshot, by_sandbox);
+
+    return strcmp(s->info.sandbox_id, key) == 0;
+}
+
+static struct engine_snapshot *find_any(const struct engine *e, const char *sandbox_id)
+{
+    const struct map *m = &e->hibernate.by_sandbox;
+    struct map_node *n =
+        m->len > 0 ? map_find(m, hash_str(sandbox_id), is_sandbox, sandbox_id) : NULL;
+
+    return n != NULL ? container_of(n, struct engine_snapshot, by_sandbox) : NULL;
+}
+
+struct engine_snapshot *engine_hibernated_find(const struct engine *e, const char *sandbox_id)
+{
+    struct engine_snapshot *s = find_any(e, sandbox_id);
+
+    return s != NULL && !s->is_leaving && !s->is_over ? s : NULL;
+}
+
+size_t engine_hibernated_count(const struct engine *e)
+{
+    return e->hibernate.by_sandbox.len;
+}
+
+const struct engine_snapshot *engine_hibernated_next(const struct engine *e,
+                                                     const struct engine_snapshot *s)
+{
+    const struct list *l = &e->hibernate.list;
+    struct list_node *n = s != NULL ? list_next(l, &s->hibernated_link) : list_first(l);
+
+    return n != NULL ? container_of(n, struct engine_snapshot, hibernated_link) : NULL;
+}
+
+static void on_dropped(void *ctx UNUSED, int code, const char *reason)
+{
+    if (code != SP_OK)
+        log_warn("hibernate.not_deleted", LF_STR("reason", reason));
+}
+
+static void arm(struct engine *e);
+
+/* From now on nobody gets it, also when it cannot be deleted: then that is tried again. */
+static void drop(struct engine *e, struct engine_snapshot *s)
+{
+    uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+
+    s->is_over = true;
+    heap_set(&e->hibernate.expiries, &s->expiry, now_ms + RETRY_DROP_MS);
+    if (!s->is_leaving && !e->is_closing)
+        engine_snapshot_drop(e, s, on_dropped, NULL);
+    arm(e);
+}
+
+/* --- how long they are kept --- */
+
+static uint64_t expiry_of(struct engine *e, const struct engine_snapshot *s)
+{
+    int profile = pool_profile_index(e->pool, s->info.profile);
+    const struct config_profile *c = profile >= 0 ? profiles_config(e, (unsigned) profile) : NULL;
+    uint64_t max_s = c != NULL ? c->hibernate_max_s : GONE_PROFILE_S;
+
+    return max_s == 0 ? UINT64_MAX : s->info.created_ms + max_s * 1000;
+}
+
+static void on_timer(struct rt_timer *timer)
+{
+    struct engine *e = container_of(timer, struct engine, hibernate.timer);
+    uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+    struct heap_node *n = heap_top(&e->hibernate.expiries);
+
+    for (; n != NULL && n->key <= now_ms; n = heap_top(&e->hibernate.expiries)) {
+        struct engine_snapshot *s = container_of(n, struct engine_snapshot, expiry);
+
+        if (!s->is_over)
+            log_info("hibernate.expired", LF_STR("sandbox_id", s->info.sandbox_id),
+                     LF_HEX("snapshot", s->info.id));
+        drop(e, s); /* and is ranked behind */
+    }
+    arm(e);
+}
+
+static void arm(struct engine *e)
+{
+    const struct heap_node *n = heap_top(&e->hibernate.expiries);
+    uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+    uint64_t in_ms;
+
+    if (!e->is_recovered || e->is_closing)
+        return;
+    if (n == NULL) {
+        rt_timer_cancel(e->rt, &e->hibernate.timer);
+        return;
+    }
+    in_ms = n->key > now_ms ? MIN_OF(n->key - now_ms, (uint64_t) LOOK_MS) : 0;
+    rt_timer_set(e->rt, &e->hibernate.timer, rt_after(rt_now(e->rt), in_ms * NS_PER_MS), on_timer);
+}
+
+void hibernate_rank(struct engine *e)
+{
+    for (struct list_node *n = list_first(&e->hibernate.list); n != NULL;
+         n = list_next(&e->hibernate.list, n)) {
+        struct engine_snapshot *s = container_of(n, struct engine_snapshot, hibernated_link);
+
+        if (!s->is_over)
+            heap_set(&e->hibernate.expiries, &s->expiry, expiry_of(e, s));
+    }
+    arm(e);
+}
+
+/* --- which there are --- */
+
+static bool is_newer(const struct snapshot *a, const struct snapshot *b)
+{
+    return a->generation != b->generation ? a->generation > b->generation
+                                          : a->created_ms >= b->created_ms;
+}
+
+/* Two of one id: a crash, or its owner was faster than the end of the box. Before all boxes are known none is deleted. */
+void hibernate_added(struct engine *e, struct engine_snapshot *s)
+{
+    struct engine_snapshot *other = find_any(e, s->info.sandbox_id);
+    struct engine_snapshot *old = other != NULL && is_newer(&other->info, &s->info) ? s : other;
+
+    list_push_back(&e->hibernate.list, &s->hibernated_link);
+    heap_set(&e->hibernate.expiries, &s->expiry, expiry_of(e, s));
+    if (old != s) {
+        if (old != NULL)
+            map_remove(&e->hibernate.by_sandbox, &old->by_sandbox);
+        map_insert(&e->hibernate.by_sandbox, &s->by_sandbox, hash_str(s->info.sandbox_id));
+    }
+    if (old != NULL && e->is_recovered)
+        drop(e, old);
+    arm(e);
+}
+
+void hibernate_forgotten(struct engine *e, struct engine_snapshot *s)
+{
+    map_remove(&e->hibernate.by_sandbox, &s->by_sandbox);
+    heap_remove(&e->hibernate.expiries, &s->expiry);
+    list_remove(&e->hibernate.list, &s->hibernated_link);
+}
+
+void hibernate_init(struct engine *e, const struct config *config)
+{
+    map_init(&e->hibernate.by_sandbox, config->snapshots.hibernated_max);
+    heap_init(&e->hibernate.expiries, 0);
+    list_init(&e->hibernate.list);
+}
+
+void hibernate_fini(struct engine *e)
+{
+    map_fini(&e->hibernate.by_sandbox);
+    heap_fini(&e->hibernate.expiries);
+}
+
+/* Its owner, or an operator, has destroyed the box it was made of, or one that came after. */
+static bool is_unwanted(const struct engine *e, const struct snapshot *s)
+{
+    uint64_t generation = 0;
+    enum pool_end end = pool_find_past(e->pool, s->sandbox_id, &generation, NULL);
+
+    return (end == POOL_END_DESTROYED || end == POOL_END_RELEASED) && generation >= s->generation;
+}
+
+static bool is_made_from(struct engine *e, const struct pool_box *b, const struct snapshot *s)
+{
+    unsigned late = special_late_of(e->backends[b->backend].ops, profiles_of_box(e, b));
+    const struct engine_note *note = note_find(e, b->id);
+    struct backend_extras extras = {0};
+    char hex[17];
+
+    if (note != NULL && note->restored_from == s->id)
+        return true;
+    str_hex64(hex, s->id);
+    extras.snapshot = hex;
+    return backend_extras_hash(&extras, ~late) ==
+           b->made_with; /* of an earlier life of the daemon */
+}
+
+/* A leased box that is neither the one it was made of nor made from it was given to the thread before the backend could list its
+ * snapshots. */
+static bool is_over(struct engine *e, const struct engine_snapshot *s)
+{
+    const struct pool_box *b = pool_find_sandbox(e->pool, s->info.sandbox_id);
+
+    if (!s->by_sandbox.is_linked)
+        return true;
+    if (b != NULL)
+        return b->state == POOL_LEASED && !b->is_unseen &&
+               (b->id.v == s->info.box_id || is_made_from(e, b, &s->info));
+    return is_unwanted(e, &s->info);
+}
+
+void hibernate_sweep(struct engine *e)
+{
+    for (struct list_node *n = list_first(&e->hibernate.list); n != NULL;
+         n = list_next(&e->hibernate.list, n)) {
+        struct engine_snapshot *s = container_of(n, struct engine_snapshot, hibernated_link);
+
+        if (s->is_found && is_over(e, s))
+            drop(e, s);
+    }
+    arm(e);
+}
+
+/* The files of `s` are in the box, or were. */
+static bool has_files_of(struct engine *e, const struct pool_box *b, const struct snapshot *s)
+{
+    return b->id.v == s->box_id || is_made_from(e, b, s);
+}
+
+void hibernate_event(struct engine *e, const struct pool_fx *fx)
+{
+    enum pool_fact fact = fx->u.event.fact;
+    enum pool_end end = fx->u.event.end;
+    bool is_end =
+        fact == POOL_FACT_DOOMED &&
+        (end == POOL_END_DESTROYED || (end == POOL_END_RELEASED && fx->snapshot.leased_ns != 0));
+    struct engine_snapshot *s =
+        fact == POOL_FACT_LEASED || is_end ? find_any(e, fx->snapshot.sandbox_id) : NULL;
+
+    if (s == NULL || (fact == POOL_FACT_LEASED && !has_files_of(e, &fx->snapshot, &s->info)) ||
+        (is_end && s->info.generation > fx->snapshot.generation))
+        return;
+    FAULT_POINT("hibernate.before_drop");
+    drop(e, s);
+}
+
+/* --- a box becomes one --- */
+
+struct hibernating {
+    struct engine_capture capture;
+    struct engine_wake wake;
+    uint64_t epoch;
+};
+
+/* The snapshot is whole. When the box did not end with it, its owner comes back: from its lease on the files change again. */
+static void settle(struct engine *e, const struct snapshot *made)
+{
+    const struct pool_box *b = pool_find_sandbox(e->pool, made->sandbox_id);
+    struct engine_snapshot *s = engine_snapshot_find(e, made->id);
+
+    if (s != NULL && (b != NULL ? b->state != POOL_PARKED : is_unwanted(e, made)))
+        drop(e, s);
+}
+
+static void answer(struct hibernating *h, int code, const char *reason)
+{
+    struct engine *e = h->capture.engine;
+    struct pool_event ev = {.kind = POOL_EV_HIBERNATED, .box = h->capture.box, .epoch = h->epoch};
+    bool is_cut_short = code != SP_OK && e->is_closing; /* the row says that the box is parked */
+
+    ev.u.failed.code = code;
+    str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
+    FAULT_POINT("hibernate.captured");
+    if (!is_cut_short)
+        engine_post(e, &ev);
+    FAULT_POINT("hibernate.doomed");
+    if (code == SP_OK)
+        settle(e, &h->capture.request.snapshot);
+    free(h);
+    engine_op_ended(e);
+}
+
+static void on_captured(struct engine_capture *c, int code, const char *reason)
+{
+    answer(container_of(c, struct hibernating, capture), code, reason);
+}
+
+static void on_awake(struct engine_wake *w, int code, const char *reason)
+{
+    struct hibernating *h = container_of(w, struct hibernating, wake);
+
+    if (code != SP_OK)
+        answer(h, code, reason);
+    else
+        engine_capture_start(w->engine, &h->capture, w->box);
+}
+
+/* A paused box goes on first: it is frozen again for the copy. */
+void fx_hibernate(struct engine *e, const struct pool_fx *fx)
+{
+    struct hibernating *h = xcalloc(1, sizeof(*h));
+    const char *metadata = engine_metadata(e, fx->box);
+
+    h->epoch = fx->epoch;
+    h->capture.engine = e;
+    h->capture.box = fx->box;
+    h->capture.on_done = on_captured;
+    h->capture.request.snapshot.is_hibernated = true;
+    if (metadata != NULL)
+        str_copy_cut(h->capture.request.snapshot.metadata,
+                     sizeof(h->capture.request.snapshot.metadata), metadata);
+    h->wake.on_done = on_awake;
+    engine_op_begun(e);
+    engine_wake_start(e, &h->wake, fx->box);
+}
+
+/* --- it comes back --- */
+
+static bool is_unlisted(struct engine *e, const struct pool_acquire *a)
+{
+    return a->profile < POOL_PROFILES_MAX && a->thread[0] != '\0' &&
+           pool_profile(e->pool, a->profile)->want_hibernate &&
+           !profiles_backend(e, a->profile)->has_snapshots;
+}
+
+bool hibernate_concerns(struct engine *e, const struct pool_acquire *a)
+{
+    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a);
+}
+
+static void refuse(struct engine *e, struct req_id req, int code, const char *reason)
+{
+    struct engine_call *call = engine_call_find(e, req);
+    struct pool_fx fx = {.kind = POOL_FX_REPLY, .req = req};
+
+    fx.u.reply.code = code;
+    fx.u.reply.retry_after_ns = code == SP_BACKEND_UNAVAILABLE ? RETRY_NS : 0;
+    str_copy_cut(fx.reason, sizeof(fx.reason), reason);
+    if (call != NULL)
+        engine_call_end(e, call, &fx);
+}
+
+/* As for a box that is bound to the id. */
+static int check(const struct pool_acquire *a, const struct engine_call *call,
+                 const struct snapshot *s, const char *profile)
+{
+    if (strcmp(a->user, s->user) != 0 || strcmp(a->thread, s->thread) != 0)
+        return SP_OWNER_CONFLICT;
+    if (a->principal != s->principal && !a->is_operator)
+        return SP_FORBIDDEN;
+    if ((a->is_profile_named && strcmp(profile, s->profile) != 0) ||
+        (call->extras != NULL && call->extras->snapshot != NULL))
+        return SP_SPEC_CONFLICT;
+    return SP_OK;
+}
+
+static void add_snapshot(struct engine_call *call, const struct snapshot *s)
+{
+    struct backend_extras extras = {0};
+    struct backend_extras *all;
+    char hex[17];
+
+    if (call->extras != NULL)
+        extras = *call->extras;
+    str_hex64(hex, s->id);
+    extras.snapshot = hex;
+    all = backend_extras_copy(&extras);
+    free(call->extras);
+    call->extras = all;
+}
+
+static void mark(struct engine *e, struct engine_call *call, struct pool_acquire *a,
+                 const struct snapshot *s, bool has_box)
+{
+    add_snapshot(call, s);
+    if (call->metadata == NULL && !has_box && !str_is_empty(s->metadata)) {
+        call->kept_metadata = xstrdup(s->metadata);
+        call->metadata = call->kept_metadata;
+    }
+    if (!call->pending_node.is_linked) {
+        str_copy_cut(call->sandbox_id, sizeof(call->sandbox_id), a->sandbox_id);
+        map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
+    }
+    special_mark(e, call, a);
+    call->profile = a->profile;
+    call->restored_with = a->made_with;
+    a->is_restored = true;
+    a->generation = s->generation;
+}
+
+/* Also while the id has a box: that may fail to start, or be found dead, and who waits for it is then to get one from the
+ * snapshot. */
+bool hibernate_mark(struct engine *e, struct pool_event *ev)
+{
+    struct pool_acquire *a = &ev->u.acquire;
+    struct engine_call *call = engine_call_find(e, ev->req);
+    const struct engine_snapshot *s = engine_hibernated_find(e, a->sandbox_id);
+    bool has_box = pool_find_sandbox(e->pool, a->sandbox_id) != NULL;
+    int profile;
+    int code;
+
+    if (call == NULL)
+        return true;
+    if (s == NULL && is_unlisted(e, a) && !has_box) {
+        refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
+               "the backend has not shown yet whether the sandbox is hibernated");
+        return false;
+    }
+    if (s == NULL)
+        return true;
+    code = check(a, call, &s->info, profiles_name(e, a->profile));
+    if (code != SP_OK && has_box)
+        return true; /* the pool knows better */
+    if (code != SP_OK) {
+        refuse(e, ev->req, code, sp_error_info(code)->text);
+        return false;
+    }
+    profile = pool_profile_index(e->pool, s->info.profile);
+    if (profile >= 0 && !pool_profile(e->pool, (unsigned) profile)->is_retired)
+        a->profile = (unsigned) profile;
+    if (!engine_snapshot_fits(e, s, a->profile)) {
+        refuse(e, ev->req, SP_SPEC_CONFLICT,
+               "the sandbox is hibernated at another backend than its profile has now");
+        return false;
+    }
+    mark(e, call, a, &s->info, has_box);
+    return true;
+}
+
+/* --- it is not wanted any more --- */
+
+struct destroying {
+    struct engine *engine;
+    struct req_id req;
+    struct pool_box box; /* as it is reported */
+};
+
+static void on_destroyed(void *ctx, int code, const char *reason)
+{
+    struct destroying *d = ctx;
+    struct engine_call *call = engine_call_find(d->engine, d->req);
+    struct pool_fx fx = {.kind = POOL_FX_REPLY, .req = d->req, .snapshot = d->box};
+
+    fx.u.reply.code = code;
+    str_copy_cut(fx.reason, sizeof(fx.reason), reason);
+    if (call != NULL)
+        engine_call_end(d->engine, call, &fx);
+    free(d);
+}
+
+static void describe(struct engine *e, const struct snapshot *s, struct pool_box *ret)
+{
+    int profile = pool_profile_index(e->pool, s->profile);
+
+    ret->state = POOL_FREE;
+    ret->end = POOL_END_DESTROYED;
+    ret->profile = profile >= 0 ? (unsigned) profile : 0;
+    ret->generation = s->generation;
+    ret->principal = s->principal;
+    ret->expires_ns = POOL_NEVER;
+    ret->idle_ns = POOL_NEVER;
+    str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), s->sandbox_id);
+    str_copy_cut(ret->user, sizeof(ret->user), s->user);
+    str_copy_cut(ret->thread, sizeof(ret->thread), s->thread);
+}
+
+bool hibernate_destroy(struct engine *e, struct engine_call *call, const struct pool_event *ev)
+{
+    bool is_destroy =
+        ev->kind == POOL_EV_DESTROY || (ev->kind == POOL_EV_RELEASE && ev->u.on.want_destroy);
+    struct engine_snapshot *s =
+        is_destroy && ev->box.v == 0 ? engine_hibernated_find(e, ev->u.on.sandbox_id) : NULL;
+    struct destroying *d;
+
+    if (s == NULL || pool_find_sandbox(e->pool, ev->u.on.sandbox_id) != NULL ||
+        (s->info.principal != ev->u.on.principal && !ev->u.on.is_operator))
+        return false;
+    if (ev->u.on.generation != 0 && ev->u.on.generation != s->info.generation) {
+        refuse(e, call->req, SP_STALE_GENERATION, sp_error_info(SP_STALE_GENERATION)->text);
+        return true;
+    }
+    d = xcalloc(1, sizeof(*d));
+    d->engine = e;
+    d->req = call->req;
+    describe(e, &s->info, &d->box);
+    engine_snapshot_drop(e, s, on_destroyed, d);
+    return true;
+}

@@ -1,0 +1,37 @@
+/* hibernate.h - boxes that became snapshots when their time was over, and that come back with the next acquire of their
+ * id. The records lie with the backends; there is no row of them. */
+#ifndef ENGINE_HIBERNATE_H
+#define ENGINE_HIBERNATE_H
+
+#include "engine/snapshots.h"
+
+/* NULL: none, or one that is being deleted. While a box is bound to the id, that is the truth, and this is of no use. */
+struct engine_snapshot *engine_hibernated_find(const struct engine *e, const char *sandbox_id);
+size_t engine_hibernated_count(const struct engine *e);
+/* All of them, by their `order`: the one after `s`, or the first; NULL at the end. */
+const struct engine_snapshot *engine_hibernated_next(const struct engine *e,
+                                                     const struct engine_snapshot *s);
+
+/* The engine's own. */
+void hibernate_init(struct engine *e, const struct config *config);
+void hibernate_fini(struct engine *e);
+void fx_hibernate(struct engine *e, const struct pool_fx *fx);
+/* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
+bool hibernate_concerns(struct engine *e, const struct pool_acquire *a);
+/* Just before the pool is given an acquire: one whose box is hibernated is to be made from it. False: it has been
+ * refused. */
+MUST_CHECK bool hibernate_mark(struct engine *e, struct pool_event *ev);
+/* A request to destroy what has no box any more: true when it is taken care of. */
+MUST_CHECK bool hibernate_destroy(struct engine *e, struct engine_call *call,
+                                  const struct pool_event *ev);
+/* A box was leased, or destroyed on request: what it was made from, or an older state of it, is over. */
+void hibernate_event(struct engine *e, const struct pool_fx *fx);
+/* Of snapshots.c: one more is known, or one less. */
+void hibernate_added(struct engine *e, struct engine_snapshot *s);
+void hibernate_forgotten(struct engine *e, struct engine_snapshot *s);
+/* Boxes and snapshots are known: those that a crash left behind are deleted. */
+void hibernate_sweep(struct engine *e);
+/* After a change of the configuration. */
+void hibernate_rank(struct engine *e);
+
+#endif

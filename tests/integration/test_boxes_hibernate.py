@@ -1,0 +1,233 @@
+"""Real boxes that become snapshots when their time is over (park: snapshot) and come back with the next acquire of their
+thread: with their files, for nobody else, after a restart, without the database, and when everything is killed in the
+middle."""
+
+import os
+import unittest
+
+from harness import Client, in_threads, main, wait_until
+from hostile import as_nobody
+from oci_case import BoxCase, has_loop_devices
+from test_crash import fault_names
+
+# Where the daemon is killed, and whether the files are then in a box that runs, or in a snapshot.
+ON_THE_WAY = ("snapshot.copied", "snapshot.recorded", "snapshot.made", "hibernate.captured", "hibernate.doomed",
+              "engine.before_destroy")
+ON_THE_WAY_BACK = ("engine.before_create", "engine.after_create", "hibernate.before_drop", "engine.before_reply")
+
+
+@unittest.skipUnless(has_loop_devices(), "a snapshot is a copy of a box's disk, which needs loop devices")
+class HibernateCase(BoxCase):
+    profiles = {"default": {"warm": {"min": 0, "max": 0}, "park": "snapshot", "park_timeout_s": 0},
+                "brief": {"warm": {"min": 0, "max": 0}, "park": "snapshot", "idle_timeout_s": 1},
+                "short": {"warm": {"min": 0, "max": 0}, "park": "snapshot", "ttl_s": 1}}
+    config = {"socket": {"mode": "0666"}}
+
+    @classmethod
+    def make_config(cls):
+        cls.home.chmod(0o755)
+        return super().make_config()
+
+    def on_disk(self):
+        return sorted(os.listdir(self.server.state / "oci" / "snapshots"))
+
+    def seen(self, sandbox_id, client=None):
+        answer = (client or self.pool).get(f"/v1/sandboxes/{sandbox_id}")
+        return answer.json if answer.status == 200 else {"state": answer.status}
+
+    def await_state(self, sandbox_id, state="hibernated"):
+        wait_until(lambda: self.seen(sandbox_id)["state"] == state, lambda: f"{state}: {self.seen(sandbox_id)}")
+        return self.seen(sandbox_id)
+
+    def await_gone(self, box):
+        """Nothing runs of it any more."""
+        wait_until(lambda: box.box_id not in os.listdir(self.server.state / "oci" / "boxes"), "the box is gone")
+
+    def release(self, box):
+        self.assertEqual(self.pool.post(f"/v1/sandboxes/{box.id}/release", {}).status, 200)
+
+    def hibernate(self, box):
+        self.release(box)
+        return self.await_state(box.id)
+
+    def hibernated(self, client=None):
+        return {s["thread_id"] for s in (client or self.pool).get("/v1/sandboxes?state=hibernated").json["sandboxes"]}
+
+    def serve(self, **options):
+        self.server.start(**options)
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+
+    def tearDown(self):
+        for snapshot in self.pool.get("/v1/snapshots?all=1").json["snapshots"]:
+            self.pool.delete(f"/v1/snapshots/{snapshot['snapshot_id']}")
+        self.destroy_all()
+        wait_until(lambda: self.on_disk() == [], lambda: f"no snapshot is left: {self.on_disk()}")
+        super().tearDown()
+
+
+class Hibernate(HibernateCase):
+    def test_there_and_back(self):
+        box = self.acquire("t", metadata={"of": "t"})
+        box.sh("echo mine > /workspace/f; echo two > ~/g; rm /etc/hostname 2>/dev/null; sleep 1000 >/dev/null 2>&1 &")
+        self.assertEqual(self.acquire("t", "kept").id, box.id)
+        asleep = self.hibernate(box)
+        first = box.lease["generation"]
+        self.assertEqual((asleep["generation"], asleep["thread_id"], asleep["metadata"], asleep["sandbox_url"]),
+                         (first, "t", {"of": "t"}, None))
+        self.assertGreater(asleep["ends_in_s"], 29 * 24 * 3600)
+        self.await_gone(box)
+        self.assertEqual(self.hibernated(), {"t"})
+        self.assertEqual(self.pool.get("/v1/pool").json["hibernated"], 1)
+        self.assertEqual(self.pool.get("/v1/snapshots").json["snapshots"], [])
+        shown, = self.pool.get("/v1/snapshots?all=1").json["snapshots"]
+        self.assertEqual((shown["snapshot_id"], shown["hibernated"]), (asleep["snapshot_id"], True))
+        refused = self.pool.post(f"/v1/sandboxes/{box.id}/exec", {"command": "true"})
+        self.assertIn(refused.status, (404, 409, 410), refused)
+        again = self.acquire("t", "restored")
+        self.assertEqual((again.id, again.lease["generation"], again.lease["metadata"]), (box.id, first + 1, {"of": "t"}))
+        self.assertNotEqual(again.lease["token"], box.lease["token"])
+        self.assertEqual(again.sh("cat /workspace/f ~/g; pgrep -c sleep || true"), "mine\ntwo\n0\n")
+        self.assertEqual(self.hibernated(), set())
+        wait_until(lambda: self.pool.get("/v1/snapshots?all=1").json["snapshots"] == [], "its snapshot is not needed any more")
+        again.sh("echo more >> /workspace/f")
+        self.hibernate(again)
+        third = self.acquire("t", "restored")
+        self.assertEqual((third.sh("cat /workspace/f"), third.lease["generation"]), ("mine\nmore\n", first + 2))
+
+    def test_leases_that_end_by_themselves(self):
+        for profile in ("brief", "short"):
+            with self.subTest(profile=profile):
+                box = self.acquire(profile, "cold", profile=profile)
+                box.sh("echo kept > /workspace/f")
+                self.await_state(box.id)
+                again = self.acquire(profile, "restored")  # of its own profile
+                self.assertEqual((again.lease["profile"], again.sh("cat /workspace/f")), (profile, "kept\n"))
+
+    def test_a_paused_one(self):
+        box = self.acquire("t")
+        box.sh("echo kept > /workspace/f")
+        self.assertEqual(self.pool.post(f"/v1/sandboxes/{box.id}/pause", {}).status, 200)
+        self.hibernate(box)
+        self.assertEqual(self.acquire("t", "restored").sh("cat /workspace/f"), "kept\n")
+
+    def test_it_is_its_owners(self):
+        box = self.acquire("t")
+        box.sh("echo secret > /workspace/f")
+        self.hibernate(box)
+        def as_other():
+            client = Client(self.server.socket)
+            acquired = client.post("/v1/acquire", {"thread_id": "t"})
+            deleted = client.delete(f"/v1/sandboxes/{box.id}")
+            seen = self.seen(box.id, client)["state"]
+            restored = client.post("/v1/acquire", {"thread_id": "u", "snapshot_id": self.snapshot})
+            listed = client.get("/v1/sandboxes").json["sandboxes"] + client.get("/v1/snapshots?all=1").json["snapshots"]
+            return [acquired.status, deleted.status, seen, restored.status, listed]
+        self.snapshot = self.seen(box.id)["snapshot_id"]
+        self.assertEqual(as_nobody(as_other), [403, 404, 404, 404, []])
+        for fields, status in (({"profile": "brief"}, 409), ({"snapshot_id": self.snapshot}, 409)):
+            answer = self.pool.post("/v1/acquire", {"thread_id": "t", **fields})
+            self.assertEqual(answer.status, status, (fields, answer))
+        self.assertEqual(self.acquire("t", "restored").sh("cat /workspace/f"), "secret\n")
+
+    def test_it_can_be_destroyed(self):
+        box = self.acquire("t")
+        box.sh("echo old > /workspace/f")
+        self.hibernate(box)
+        self.assertEqual(self.pool.delete(f"/v1/sandboxes/{box.id}?generation=7").status, 409)
+        gone = self.pool.delete(f"/v1/sandboxes/{box.id}")
+        self.assertEqual((gone.status, gone.json["state"], gone.json["sandbox_id"]), (200, "gone", box.id))
+        self.assertEqual((self.on_disk(), self.seen(box.id)["state"]), ([], 404))
+        again = self.acquire("t")
+        self.assertEqual(again.sh("ls /workspace"), "")
+        self.assertGreater(again.lease["generation"], 1)
+
+    def test_many_callers_at_once_get_one_box(self):
+        box = self.acquire("t")
+        self.hibernate(box)
+        found = in_threads(5, lambda _: self.pool_acquire("t"))
+        self.assertEqual({(a.status, a.json.get("box_id")) for a in found}, {(200, found[0].json["box_id"])})
+        self.assertIn("restored", {a.json["source"] for a in found})
+
+    def pool_acquire(self, thread):
+        client = Client(self.server.socket)
+        try:
+            return client.post("/v1/acquire", {"thread_id": thread, "wait_ms": 20000})
+        finally:
+            client.close()
+
+    def test_after_a_restart_and_without_the_database(self):
+        box = self.acquire("t")
+        box.sh("echo kept > /workspace/f")
+        self.hibernate(box)
+        self.await_gone(box)
+        self.server.stop()
+        self.serve()
+        self.assertEqual(self.seen(box.id)["state"], "hibernated")
+        self.server.kill()
+        for file in self.server.state.glob("sandpool.db*"):
+            file.unlink()
+        self.serve()
+        again = self.acquire("t", "restored")
+        self.assertEqual((again.sh("cat /workspace/f"), again.lease["generation"]), ("kept\n", box.lease["generation"] + 1))
+
+    def test_more_often_than_layers_can_lie_on_each_other(self):
+        box = self.acquire("t")
+        for cycle in range(18):
+            box.sh(f"echo {cycle} >> /workspace/f; echo {cycle} > /workspace/{cycle % 3}")
+            self.hibernate(box)
+            box = self.acquire("t", "restored")
+        self.assertEqual(box.sh("wc -l < /workspace/f; cat /workspace/0 /workspace/1 /workspace/2"), "18\n15\n16\n17\n")
+
+
+class Crash(HibernateCase):
+    def crash_at(self, name, act):
+        self.server.kill()
+        self.serve(env={"SANDPOOL_CRASH_AT": f"{name}:1"})
+        client = Client(self.server.socket)
+        try:
+            act(client)
+        except OSError:
+            pass
+        client.close()
+        wait_until(lambda: not self.server.process.is_running(), f"crash at {name}")
+        self.serve()
+
+    def check(self, thread):
+        """The files are there, once, and nothing else is left."""
+        answer = self.pool.post("/v1/acquire", {"thread_id": thread, "wait_ms": 20000})
+        self.assertEqual(answer.status, 200, answer)
+        self.assertIn(answer.json["source"], ("kept", "parked", "restored"))
+        box = self.acquire(thread, "kept")
+        self.assertEqual(box.sh("cat /workspace/f"), f"{thread}\n")
+        wait_until(lambda: self.pool.get("/v1/snapshots?all=1").json["snapshots"] == [], "no snapshot is shown")
+
+    def test_on_the_way(self):
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        for i, name in enumerate(n for n in ON_THE_WAY if n in fault_names()):
+            with self.subTest(point=name):
+                box = self.acquire(f"to-{i}")
+                box.sh(f"echo to-{i} > /workspace/f")
+                self.crash_at(name, lambda client, box=box: (
+                    client.post(f"/v1/sandboxes/{box.id}/release", {}),
+                    wait_until(lambda: not self.server.process.is_running(), "crash")))
+                self.check(f"to-{i}")
+
+    def test_on_the_way_back(self):
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        for i, name in enumerate(n for n in ON_THE_WAY_BACK if n in fault_names()):
+            with self.subTest(point=name):
+                box = self.acquire(f"from-{i}")
+                box.sh(f"echo from-{i} > /workspace/f")
+                self.hibernate(box)
+                self.await_gone(box)
+                self.crash_at(name, lambda client, i=i: (
+                    client.post("/v1/acquire", {"thread_id": f"from-{i}", "wait_ms": 20000}),
+                    wait_until(lambda: not self.server.process.is_running(), "crash")))
+                self.check(f"from-{i}")
+
+
+if __name__ == "__main__":
+    main()

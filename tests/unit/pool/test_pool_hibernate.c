@@ -1,0 +1,231 @@
+/* test_pool_hibernate.c - boxes that become snapshots: when, whose, how often it is tried, and that an owner who comes back in
+ * time gets its box. */
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    rig.config.profiles[0].idle_ns = 40 * NS_PER_S;
+    rig.config.profiles[0].park_ns = 100 * NS_PER_S;
+    rig.config.profiles[0].want_hibernate = true;
+    rig.hold.hibernate = true;
+    rig.use = POOL_USE_NONE;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
+static void lease(const char *who)
+{
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", who, NS_PER_S)), SP_OK);
+}
+
+static void park(const char *who)
+{
+    lease(who);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, who, 0, false)), SP_OK);
+}
+
+static enum pool_end end_of(const char *sandbox_id)
+{
+    return pool_find_past(rig.pool, sandbox_id, NULL, NULL);
+}
+
+static void test_the_snapshot_comes_first(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    rig_advance(&rig, 99 * NS_PER_S);
+    assert_null(rig_held(&rig, POOL_FX_HIBERNATE));
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_non_null(rig_held(&rig, POOL_FX_HIBERNATE));
+    rig_advance(&rig, 300 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+}
+
+static void test_the_owner_is_faster(void **state)
+{
+    struct box_id box;
+
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    box = rig_box(&rig, "t1")->id;
+    rig_advance(&rig, 101 * NS_PER_S);
+    assert_non_null(rig_held(&rig, POOL_FX_HIBERNATE));
+    lease("t1");
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true)); /* too late */
+    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+}
+
+static void test_failures(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    rig_advance(&rig, 101 * NS_PER_S);
+    for (int i = 0; i < 2; i++) {
+        assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
+        assert_null(rig_held(&rig, POOL_FX_HIBERNATE));
+        rig_advance(&rig, 11 * NS_PER_S);
+    }
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
+    assert_int_equal(end_of("s-t1"), POOL_END_IDLE); /* as without snapshots */
+    assert_int_equal(rig.facts[POOL_FACT_HIBERNATE_FAILED], 3);
+}
+
+static void test_leases_that_end(void **state)
+{
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 30 * NS_PER_S;
+    rig_start(&rig);
+    lease("ttl");
+    rig_advance(&rig, 31 * NS_PER_S);
+    assert_int_equal(rig_box(&rig, "ttl")->state, POOL_PARKED);
+    assert_int_equal(rig_held(&rig, POOL_FX_HIBERNATE)->box.v, rig_box(&rig, "ttl")->id.v);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(end_of("s-ttl"), POOL_END_HIBERNATED);
+}
+
+static void test_idle_leases(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    lease("idle");
+    rig_advance(&rig, 41 * NS_PER_S);
+    assert_int_equal(rig_box(&rig, "idle")->state, POOL_PARKED);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(end_of("s-idle"), POOL_END_HIBERNATED);
+}
+
+/* A caller that needs the place waits for it; no second box is given up meanwhile. */
+static void test_eviction(void **state)
+{
+    uint64_t req;
+
+    (void) state;
+    rig.config.max_boxes = 2;
+    rig_start(&rig);
+    park("t1");
+    park("t2");
+    req = rig_acquire(&rig, "u", "t3", 10 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, req), -1000);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    rig_advance(&rig, NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    assert_false(pool_is_exhausted(rig.pool));
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(rig_code(&rig, req), SP_OK);
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+    assert_int_equal(rig_box(&rig, "t2")->state, POOL_PARKED);
+}
+
+static void test_a_few_at_a_time(void **state)
+{
+    char who[8] = "t0";
+
+    (void) state;
+    rig_start(&rig);
+    for (int i = 0; i < 7; i++, who[1]++)
+        park(who);
+    rig_advance(&rig, 101 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 4);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 5);
+    rig_died(&rig, rig_held(&rig, POOL_FX_HIBERNATE)->box); /* its answer comes too late */
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 6);
+}
+
+static void test_a_drain(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    rig_mode(&rig, POOL_DRAINING, true);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+}
+
+static void test_destroyed_meanwhile(void **state)
+{
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    rig_advance(&rig, 101 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 0, true)), SP_OK);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(end_of("s-t1"), POOL_END_DESTROYED);
+}
+
+/* One that was made from a snapshot has files from the first moment on. */
+static void test_restored(void **state)
+{
+    const struct pool_acquire more = {
+        .is_special = true, .made_with = 7, .is_restored = true, .generation = 5};
+    struct pool_event ev = {.kind = POOL_EV_UNDELIVERED};
+    uint64_t req;
+
+    (void) state;
+    rig_start(&rig);
+    req = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
+    assert_int_equal(rig_code(&rig, req), SP_OK);
+    assert_int_equal(rig_reply(&rig, req)->u.reply.source, POOL_SRC_RESTORED);
+    assert_int_equal(rig_box(&rig, "t1")->generation, 6);
+    ev.box = rig_box(&rig, "t1")->id;
+    ev.epoch = rig_box(&rig, "t1")->epoch;
+    ev.u.undelivered.is_spoiled = true;
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_box(&rig, "t1")->state,
+                     POOL_PARKED); /* another fresh box would be destroyed */
+}
+
+static void test_nobody_waits_for_a_restored_one(void **state)
+{
+    const struct pool_acquire more = {
+        .is_special = true, .made_with = 7, .is_restored = true, .generation = 5};
+
+    (void) state;
+    rig.hold.probe = true;
+    rig_start(&rig);
+    rig_abandon(&rig, rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more));
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED); /* not as if its owner had given it up */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_snapshot_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_owner_is_faster, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_leases_that_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle_leases, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_eviction, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_drain, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_restored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
