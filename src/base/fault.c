@@ -74,6 +74,16 @@ void fault_hit(const char *name)
         (void) raise(SIGKILL); /* does not return */
 }
 
+uint64_t fault_time(uint64_t ns)
+{
+    const char *text = getenv("SANDPOOL_HURRY");
+    uint64_t times = 1;
+
+    if (text != NULL && !str_parse_u64(text, 1, 1000000, &times))
+        times = 1;
+    return ns / times;
+}
+
 const char *const *fault_names(void)
 {
     return names;

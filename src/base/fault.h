@@ -8,6 +8,7 @@
 #define BASE_FAULT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* X(arg, name): every point of the tree. */
 #define FAULT_TABLE(X, arg)         \
@@ -91,8 +92,16 @@
     } while (0)
 #endif
 
-/* What FAULT_POINT() calls. */
+/* A time that the same builds make shorter: a hundredth with SANDPOOL_HURRY=100 in the environment. */
+#ifdef SANDPOOL_FAULTS
+#define FAULT_TIME(ns) fault_time(ns)
+#else
+#define FAULT_TIME(ns) (ns)
+#endif
+
+/* What FAULT_POINT() and FAULT_TIME() call. */
 void fault_hit(const char *name);
+uint64_t fault_time(uint64_t ns);
 
 /* All names, ending with NULL. */
 const char *const *fault_names(void);

@@ -21,6 +21,10 @@ struct json;     /* one value; lives as long as its document */
 /* Parses one document of at most `max` bytes; NULL and SP_BAD_REQUEST / SP_BODY_TOO_LARGE /
  * SP_NO_MEMORY in err. */
 MUST_CHECK struct json_doc *json_parse(const char *text, size_t len, size_t max, struct err *err);
+/* As json_parse(), for texts of strangers that are long by their strings: one with more than about `max_values` values
+ * is refused (SP_BODY_TOO_LARGE) before anything is allocated for them. */
+MUST_CHECK struct json_doc *json_parse_few(const char *text, size_t len, size_t max,
+                                           size_t max_values, struct err *err);
 struct json_doc *json_doc_free(struct json_doc *doc); /* NULL is fine; returns NULL */
 const struct json *json_root(const struct json_doc *doc);
 

@@ -24,9 +24,16 @@ static const struct json *json_of(const yyjson_val *v)
     return (const struct json *) (const void *) v;
 }
 
-/* Depth is bounded on the raw text, before the parser allocates for it. */
-static bool is_too_deep(const char *text, size_t len)
+struct shape {
+    unsigned depth;
+    size_t values; /* keys count, too */
+};
+
+/* Depth and number of values are bounded on the raw text, before the parser allocates for it. Counting ends behind the
+ * greatest depth. */
+static struct shape shape_of(const char *text, size_t len)
 {
+    struct shape found = {.values = 1};
     unsigned depth = 0;
     bool in_string = false;
 
@@ -42,13 +49,17 @@ static bool is_too_deep(const char *text, size_t len)
             in_string = true;
         } else if (c == '{' || c == '[') {
             depth++;
+            found.values++;
+            found.depth = MAX_OF(found.depth, depth);
             if (depth > JSON_DEPTH_MAX)
-                return true;
+                return found;
         } else if ((c == '}' || c == ']') && depth > 0) {
             depth--;
+        } else if (c == ',' || c == ':') {
+            found.values++;
         }
     }
-    return false;
+    return found;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -114,15 +125,28 @@ static int check_value(yyjson_val *v, struct err *err)
 
 struct json_doc *json_parse(const char *text, size_t len, size_t max, struct err *err)
 {
+    return json_parse_few(text, len, max, SIZE_MAX, err);
+}
+
+struct json_doc *json_parse_few(const char *text, size_t len, size_t max, size_t max_values,
+                                struct err *err)
+{
     yyjson_read_err read_err;
+    struct shape shape;
     yyjson_doc *doc;
 
     if (len > max) {
         (void) err_set(err, SP_BODY_TOO_LARGE, "JSON of %zu bytes, at most %zu are read", len, max);
         return NULL;
     }
-    if (is_too_deep(text, len)) {
+    shape = shape_of(text, len);
+    if (shape.depth > JSON_DEPTH_MAX) {
         (void) err_set(err, SP_BAD_REQUEST, "JSON nested deeper than %d levels", JSON_DEPTH_MAX);
+        return NULL;
+    }
+    if (shape.values > max_values) {
+        (void) err_set(err, SP_BODY_TOO_LARGE, "JSON of %zu values, at most %zu are read",
+                       shape.values, max_values);
         return NULL;
     }
     doc = yyjson_read_opts((char *) (uintptr_t) text, len, 0, NULL, &read_err);

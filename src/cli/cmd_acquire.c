@@ -203,9 +203,9 @@ static void print_lease(const struct json *lease, FILE *out)
 {
     char took[32];
     char end[SHOW_END_MAX];
+    double ms = json_num(json_get(json_get(lease, "timings_ms"), "total"));
 
-    (void) snprintf(took, sizeof(took), "%.3g ms",
-                    json_num(json_get(json_get(lease, "timings_ms"), "total")));
+    (void) snprintf(took, sizeof(took), ms < 100 ? "%.3g ms" : "%.0f ms", ms);
     out_pair(out, "sandbox_id", show_str(lease, "sandbox_id"));
     out_pair(out, "url", show_str(lease, "sandbox_url"));
     out_pair(out, "source", show_str(lease, "source"));

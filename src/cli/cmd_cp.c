@@ -2,9 +2,11 @@
  * makes or unpacks it here, the agent there. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -91,6 +93,14 @@ static enum kind look_here(const char *path, struct stat *st)
 
 /* --- tar --- */
 
+/* The archive is a box's: nothing of it may become a device or a setuid program of root here. */
+static void exec_unpack(const char *dir)
+{
+    (void) prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0, 0); /* who may not do this cannot make devices */
+    (void) execlp("tar", "tar", "-C", dir, "-xf", "-", "--no-same-owner", "--no-same-permissions",
+                  (char *) NULL);
+}
+
 /* Starts tar in `dir` with one end of a pipe; the other is *ret_fd. */
 static pid_t start_tar(const char *dir, bool is_making, int *ret_fd)
 {
@@ -106,8 +116,7 @@ static pid_t start_tar(const char *dir, bool is_making, int *ret_fd)
             if (is_making)
                 (void) execlp("tar", "tar", "-C", dir, "-cf", "-", ".", (char *) NULL);
             else
-                (void) execlp("tar", "tar", "-C", dir, "-xf", "-", "--no-same-owner",
-                              (char *) NULL);
+                exec_unpack(dir);
         }
         _exit(127);
     }

@@ -13,6 +13,7 @@
 
 #define CONFIG_NAME_MAX 64
 #define CONFIG_PATH_MAX 256
+#define CONFIG_TERMINALS_MAX 256U
 #define CONFIG_TEXT_MAX 1024
 #define CONFIG_CURRENCY_MAX 8
 #define CONFIG_MICROS_MAX 32
@@ -108,6 +109,7 @@ struct config_profile {
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
     enum config_sockets sockets;
+    uint64_t terminals; /* at most; 0: none at all */
     enum config_agent agent;
     struct {
         uint64_t memory; /* bytes; 0: no limit */

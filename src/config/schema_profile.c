@@ -46,6 +46,11 @@ static const struct config_key keys[] = {
         "connections even to itself: internet sockets use memory that the kernel does not count for the box "
         "(SECURITY.md)."),
     PROFILE(
+        terminals, U64, CONFIG_SPEC, 0, CONFIG_TERMINALS_MAX, "256",
+        "Only for oci. Terminals that a box may have at once; fewer where the machine has fewer for each box. 0: "
+        "none, jobs with a pty and /v1/shell are refused: what is typed into a terminal uses processor time that "
+        "the kernel does not count for the box (SECURITY.md)."),
+    PROFILE(
         limits.memory, SIZE, CONFIG_SPEC, 0, TIB, "1G",
         "Memory of a box. 0: no limit. The number of its sockets follows from it (docs/oci.md)."),
     PROFILE(limits.cpus, MILLI, CONFIG_SPEC, 0, 1024 * 1000, "1",

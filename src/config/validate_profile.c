@@ -99,6 +99,9 @@ static void check_box(const struct check *k, const struct config_profile *p)
     if (p->sockets == CONFIG_SOCKETS_UNIX &&
         (strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 || p->network != CONFIG_NETWORK_NONE))
         check_complain(k, p, "sockets", "unix needs backend oci and `network: none`");
+    if (p->terminals != CONFIG_TERMINALS_MAX && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0)
+        check_complain(k, p, "terminals",
+                       "needs backend oci: those of containers are the engine's");
     if (!is_user_name(p->user))
         check_complain(
             k, p, "user",

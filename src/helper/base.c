@@ -17,6 +17,7 @@
 #include "helper/user_ns.h"
 
 #define NEW_NAME ".new"
+#define SKEL_DIR "/etc/skel"
 
 static const struct {
     const char *name;
@@ -91,10 +92,10 @@ static int make_home(int root, const struct plan *p, struct err *err)
     home = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (home < 0)
         return err_sys(err, SP_IO, errno, "open '%s'", path);
-    return base_copy_dir("/etc/skel", home, owner, err);
+    return base_copy_dir(SKEL_DIR, home, owner, NULL, err);
 }
 
-static int make_merged(int root, struct json_out *answer, struct err *err)
+static int make_merged(int root, struct err *err)
 {
     char path[16];
     char target[256];
@@ -109,7 +110,6 @@ static int make_merged(int root, struct json_out *answer, struct err *err)
             continue;
         if (S_ISDIR(st.st_mode)) {
             rc = make_dir(root, merged[i], 0755, 0, err);
-            json_put_str(answer, NULL, path);
             continue;
         }
         n = readlink(path, target, sizeof(target) - 1);
@@ -120,14 +120,29 @@ static int make_merged(int root, struct json_out *answer, struct err *err)
     return rc;
 }
 
-static int make_tree(int root, const struct plan *p, struct json_out *answer, struct err *err)
+/* Those that are directories are bound into a box, as /usr is. */
+static void put_extra_binds(struct json_out *answer)
+{
+    char path[16];
+    struct stat st;
+
+    json_begin_arr(answer, "extra_binds");
+    for (size_t i = 0; i < ARRAY_LEN(merged); i++) {
+        (void) snprintf(path, sizeof(path), "/%s", merged[i]);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            json_put_str(answer, NULL, path);
+    }
+    json_end(answer);
+}
+
+static int make_tree(int root, const struct plan *p, struct err *err)
 {
     AUTO_CLOSE int etc = -1;
     int rc = SP_OK;
 
     for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(dirs); i++)
         rc = make_dir(root, dirs[i].name, dirs[i].mode, 0, err);
-    if (rc != SP_OK || (rc = make_merged(root, answer, err)) != SP_OK ||
+    if (rc != SP_OK || (rc = make_merged(root, err)) != SP_OK ||
         (rc = make_accounts(root, p, err)) != SP_OK || (rc = make_home(root, p, err)) != SP_OK ||
         (rc = make_file(root, "etc/nsswitch.conf", 0644, nsswitch, err)) != SP_OK ||
         (rc = make_file(root, "etc/hosts", 0644, "127.0.0.1 localhost\n::1 localhost\n", err)) !=
@@ -137,7 +152,7 @@ static int make_tree(int root, const struct plan *p, struct json_out *answer, st
     etc = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (etc < 0)
         return err_sys(err, SP_IO, errno, "open 'etc'");
-    return base_copy_etc(etc, err);
+    return base_copy_etc(etc, NULL, err);
 }
 
 /* One maker at a time; whatever an earlier one left is in the way and goes. */
@@ -164,40 +179,84 @@ static int settle(int dir, const char *digest, struct err *err)
     return SP_OK;
 }
 
+/* All that the base depends on: what is copied, what make_tree() looks at, the plan and this program. False: cannot be said, or
+ * not be relied on. */
+static bool look_at_host(const struct plan *p, char *ret_seen)
+{
+    static const char *const looked_at[] = {"/proc/self/exe", "/bin/bash"};
+    struct base_look look;
+    char text[160];
+    struct stat st;
+    struct err err;
+
+    base_look_init(&look);
+    (void) snprintf(text, sizeof(text), "%s %u %u", p->user, (unsigned) p->user_id,
+                    (unsigned) user_ns_count());
+    base_look_add_text(&look, text);
+    for (size_t i = 0; i < ARRAY_LEN(looked_at); i++) {
+        if (stat(looked_at[i], &st) == 0)
+            base_look_add(&look, looked_at[i], &st);
+        else if (i == 0)
+            return false;
+    }
+    look.newest = 0; /* programs are replaced, not changed while they run */
+    for (size_t i = 0; i < ARRAY_LEN(merged); i++) {
+        (void) snprintf(text, sizeof(text), "/%s", merged[i]);
+        if (lstat(text, &st) == 0)
+            base_look_add(&look, text, &st);
+    }
+    return base_copy_dir(SKEL_DIR, -1, 0, &look, &err) == SP_OK &&
+           base_copy_etc(-1, &look, &err) == SP_OK && base_look_end(&look, ret_seen);
+}
+
+static int make_anew(int dir, const struct plan *p, char *ret_digest, struct err *err)
+{
+    AUTO_CLOSE int root = -1;
+    int rc = make_dir(dir, NEW_NAME, 0755, 0, err);
+
+    if (rc != SP_OK)
+        return rc;
+    root = openat(dir, NEW_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (root < 0)
+        return err_sys(err, SP_IO, errno, "open the new base");
+    rc = make_tree(root, p, err);
+    if (rc == SP_OK)
+        rc = base_digest(root, ret_digest, err);
+    return rc == SP_OK ? settle(dir, ret_digest, err) : rc;
+}
+
 int base_make(const struct plan *p, struct buf *answer, struct err *err)
 {
     char path[PLAN_PATH_MAX + 16];
-    char digest[65];
+    char digest[65] = "";
+    char seen[65] = "";
     struct tree_count count = {0};
     struct json_out out;
     struct err left;
     AUTO_CLOSE int dir = -1;
-    AUTO_CLOSE int root = -1;
+    bool is_known;
     int rc;
 
     (void) snprintf(path, sizeof(path), "%s/" NEW_NAME, p->dir);
     if ((rc = open_dir(p->dir, &dir, err)) != SP_OK ||
-        (rc = tree_remove(path, &count, err)) != SP_OK ||
-        (rc = make_dir(dir, NEW_NAME, 0755, 0, err)) != SP_OK)
+        (rc = tree_remove(path, &count, err)) != SP_OK)
         return rc;
-    root = openat(dir, NEW_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (root < 0)
-        return err_sys(err, SP_IO, errno, "open '%.150s'", path);
+    is_known = look_at_host(p, seen);
+    if (!is_known || !base_seen_find(dir, seen, digest)) {
+        rc = make_anew(dir, p, digest, err);
+        if (rc == SP_OK && is_known)
+            base_seen_keep(dir, seen, digest);
+        if (tree_remove(path, &count, &left) != SP_OK &&
+            rc == SP_OK) { /* gone when it was renamed */
+            *err = left;
+            rc = left.code;
+        }
+    }
     json_out_init(&out);
     json_begin_obj(&out, NULL);
-    json_begin_arr(&out, "extra_binds");
-    rc = make_tree(root, p, &out, err);
-    json_end(&out);
-    if (rc == SP_OK)
-        rc = base_digest(root, digest, err);
-    if (rc == SP_OK)
-        rc = settle(dir, digest, err);
+    put_extra_binds(&out);
     json_put_str(&out, "digest", rc == SP_OK ? digest : "");
     json_end(&out);
     json_out_finish(&out, answer);
-    if (tree_remove(path, &count, &left) != SP_OK && rc == SP_OK) { /* gone when it was renamed */
-        *err = left;
-        rc = left.code;
-    }
     return rc;
 }

@@ -70,6 +70,7 @@ static const char *const etc_parts[][2] = {
 struct copy {
     uint32_t owner;
     unsigned depth;
+    struct base_look *look; /* NULL: copy */
 };
 
 static int copy_entry(const struct copy *c, int from, int to, const char *name, struct err *err);
@@ -143,6 +144,8 @@ static int copy_all(const struct copy *c, int from, int to, struct err *err)
 
 static int make_dir(const struct copy *c, int to, const char *name, int *ret_fd, struct err *err)
 {
+    if (c->look != NULL)
+        return SP_OK;
     if (mkdirat(to, name, 0755) != 0 && errno != EEXIST)
         return err_sys(err, SP_IO, errno, "make '%.100s'", name);
     *ret_fd = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -153,7 +156,7 @@ static int make_dir(const struct copy *c, int to, const char *name, int *ret_fd,
 
 static int copy_tree(const struct copy *c, int from, int to, const char *name, struct err *err)
 {
-    struct copy below = {.owner = c->owner, .depth = c->depth + 1};
+    struct copy below = {.owner = c->owner, .depth = c->depth + 1, .look = c->look};
     AUTO_CLOSE int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     AUTO_CLOSE int out = -1;
     int rc;
@@ -162,7 +165,10 @@ static int copy_tree(const struct copy *c, int from, int to, const char *name, s
         return err_sys(err, SP_IO, errno, "open '%.100s'", name);
     if ((rc = make_dir(c, to, name, &out, err)) != SP_OK)
         return rc;
-    return copy_all(&below, in, out, err);
+    rc = copy_all(&below, in, out, err);
+    if (c->look != NULL)
+        base_look_add_text(c->look, ""); /* the end of a directory */
+    return rc;
 }
 
 static int copy_entry(const struct copy *c, int from, int to, const char *name, struct err *err)
@@ -171,6 +177,11 @@ static int copy_entry(const struct copy *c, int from, int to, const char *name, 
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? SP_OK : err_sys(err, SP_IO, errno, "look at '%.100s'", name);
+    if (c->look != NULL) {
+        base_look_add(c->look, name, &st);
+        if (!S_ISDIR(st.st_mode))
+            return SP_OK;
+    }
     if (S_ISLNK(st.st_mode))
         return copy_link(c, from, to, name, err);
     if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005 && c->depth < DEPTH_MAX)
@@ -232,9 +243,9 @@ static int copy_part(const struct copy *c, int host, int etc, const char *top, c
     return rc == SP_OK ? copy_entry(c, from, to, name, err) : rc;
 }
 
-int base_copy_etc(int etc, struct err *err)
+int base_copy_etc(int etc, struct base_look *look, struct err *err)
 {
-    struct copy c = {0};
+    struct copy c = {.look = look};
     AUTO_CLOSE int host = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc;
 
@@ -246,9 +257,9 @@ int base_copy_etc(int etc, struct err *err)
     return rc == SP_OK ? SP_OK : err_wrap(err, "copy /etc");
 }
 
-int base_copy_dir(const char *from, int to, uint32_t owner, struct err *err)
+int base_copy_dir(const char *from, int to, uint32_t owner, struct base_look *look, struct err *err)
 {
-    struct copy c = {.owner = owner};
+    struct copy c = {.owner = owner, .look = look};
     AUTO_CLOSE int fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc;
 

@@ -123,7 +123,8 @@ class Odd(AioCase):
         ended = {"session_id": "s", "command_id": "c", "command": "true", "stdout": "", "stderr": ""}
         for data in ({**ended, "status": "completed"}, {**ended, "status": "completed", "exit_code": None},
                      {**ended, "status": "completed", "exit_code": "0"}, {**ended, "status": "completed", "exit_code": 4711},
-                     {**ended, "exit_code": 0}, {**ended, "status": "fine", "exit_code": 0}, None, [], "text"):
+                     {**ended, "exit_code": 0}, {**ended, "status": "fine", "exit_code": 0}, None, [], "text",
+                     {**ended, "status": "completed", "exit_code": 0, "more": [[]] * 40000}):  # would keep the daemon busy
             self.say("/v1/bash/exec", 200, good(data))
             self.assertCode(self.exec(), 502, "backend_failed")
         for status, value, code in ((200, b"{}", "backend_failed"), (200, b"no json", "backend_failed"), (200, b"", "backend_failed"),
@@ -138,6 +139,11 @@ class Odd(AioCase):
                 self.assertIn("out of luck", self.message(answer))
         self.say("/v1/bash/exec", 200, good({**ended, "status": "timed_out", "exit_code": 0}))
         self.assertEqual([self.exec().json[k] for k in ("outcome", "exit_code")], ["timed_out", None])
+
+    def test_jobs_that_cannot_be(self):
+        for job in ("nope", "0", "-1", "9" * 30):
+            for method, rest in (("GET", ""), ("GET", "/output?stream=both&follow=1"), ("POST", "/wait"), ("POST", "/signal"), ("DELETE", "")):
+                self.assertCode(self.call(method, f"{self.base}/jobs/{job}{rest}"), 404, "not_found")
 
     def test_another_name_than_ours(self):
         self.say("/v1/bash/sessions/create", 200, good({"session_id": "mine", "working_dir": "/"}))

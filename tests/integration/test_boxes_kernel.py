@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 from harness import SLOW, Daemon, main, wait_until
-from oci_case import RUNTIME, Box, BoxCase, has_loop_devices
+from oci_case import JOBS, RUNTIME, Box, BoxCase, has_loop_devices
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 NS_GET_OWNER_UID = 0xB704
@@ -233,7 +233,9 @@ class Neighbours(BoxCase):
 class Shares(BoxCase):
     """What the machine has once for everybody."""
     profiles = {"default": {"warm": {"min": 0, "max": 1}},
-                "local": {"warm": {"min": 0, "max": 1}, "sockets": "unix"}}
+                "local": {"warm": {"min": 0, "max": 1}, "sockets": "unix"},
+                "few": {"warm": {"min": 0, "max": 1}, "terminals": 3},
+                "mute": {"warm": {"min": 0, "max": 1}, "terminals": 0}}
     config = {"pool": {"max_boxes": 60}}
 
     def test_no_huge_pages(self):
@@ -254,6 +256,32 @@ class Shares(BoxCase):
         probe = ("import os\nkept = []\n"
                  "try:\n    while True: kept.append(os.openpty())\nexcept OSError: print(len(kept))\n")
         self.assertEqual(self.acquire("terminals").sh(["python3", "-c", probe]), f"{share}\n")
+
+    def test_few_terminals(self):
+        box = self.acquire("few", profile="few")
+        jobs = [box.json("POST", JOBS, {"argv": ["cat"], "pty": {}}) for _ in range(3)]
+        answer = box.json("POST", JOBS, {"argv": ["cat"], "pty": {}}, expect=429)
+        self.assertIn("as many terminals as it may have", answer["error"]["message"])
+        box.json("DELETE", f"{JOBS}/{jobs[0]['job']}")
+        box.json("POST", JOBS, {"argv": ["cat"], "pty": {}})
+
+    def test_no_terminals(self):
+        """Nobody in the box makes one, not even its root; commands and jobs do without."""
+        box = self.acquire("mute", profile="mute")
+        probe = ("import os\n"
+                 "for make in (os.openpty, lambda: os.open('/dev/ptmx', 2), lambda: os.open('/dev/pts/ptmx', 2),\n"
+                 "             lambda: os.mknod('/tmp/ptmx', 0o20666, os.makedev(5, 2))):\n"
+                 "    try: print('made', make())\n"
+                 "    except OSError: pass\n"
+                 "print('none')\n")
+        self.assertEqual(box.sh(["python3", "-c", probe]), "none\n")
+        self.assertEqual(box.sh(["python3", "-c", probe], user="root"), "none\n")
+        answer = box.json("POST", JOBS, {"argv": ["cat"], "pty": {}}, expect=501)
+        self.assertEqual(answer["error"]["code"], "unsupported")
+        self.assertIn("terminals: 0", answer["error"]["message"])
+        answer = box.json("POST", "/v1/shell/exec", {"command": "true"}, expect=501)
+        self.assertIn("terminals: 0", answer["message"])
+        box.json("POST", "/v1/bash/exec", {"command": "true"})
 
     def test_unix_sockets_only(self):
         probe = ("import errno, socket\n"

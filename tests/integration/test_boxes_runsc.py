@@ -100,6 +100,17 @@ class Life(RunscCase):
         self.assertEqual(back.run("kill -9 $$").outcome, "signalled")
         self.assertEqual(back.run("exit 7").exit_code, 7)
 
+    def test_a_timeout_ends_daemons_too(self):
+        """Those that have a session of their own and lost their parent; what another command left goes on."""
+        box = self.acquire("daemons")
+        sleeper = "env -i setsid sleep {} >/dev/null 2>&1 &"
+        box.sh(f"({sleeper.format(1001)}); sleep 0.1")
+        done = box.json("POST", "/v1/agent/exec", {"command": f"({sleeper.format(1002)}); ({sleeper.format(1003)}); echo begun; sleep 1004",
+                                                   "timeout_s": 2})
+        self.assertEqual((done["outcome"], done["stdout"]), ("timed_out", "begun\n"))
+        self.assertEqual(box.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 100[0-9]'"), "sleep 1001\n")
+        self.assertEqual(box.sh("grep -h '^[UG]id' /proc/1/status | tr -s '[:space:]' ' '"), "Uid: 0 0 0 0 Gid: 0 0 0 0 ")  # as before
+
     def test_cold(self):
         took = []
         for i in range(5):

@@ -81,9 +81,13 @@ def unpack(file: IO[bytes], root: str) -> None:
     root = os.path.realpath(root)
     links: List[tarfile.TarInfo] = []
     modes: List[Tuple[str, int]] = []
+    at = -1
     file.seek(0)
     with tarfile.open(fileobj=file, mode="r:") as archive:
         for entry in archive:
+            if entry.offset <= at or entry.size < 0:  # a length that leads back would never end
+                raise FileError("bad_archive", f"the length of {entry.name!r} is not valid")
+            at = entry.offset
             path = _place(root, entry.name)
             if path == root:
                 continue
@@ -92,10 +96,10 @@ def unpack(file: IO[bytes], root: str) -> None:
             elif entry.isdir():
                 os.makedirs(path, exist_ok=True)
                 modes.append((path, entry.mode & 0o777))
-            elif entry.isreg():
+            elif entry.isreg() and not entry.issparse():  # a sparse one of a few bytes can fill the disk
                 _unpack_file(archive, entry, path)
             else:
-                raise FileError("not_regular", f"{entry.name!r} is no file, directory or symbolic link")
+                raise FileError("not_regular", f"{entry.name!r} is no plain file, directory or symbolic link")
     for entry in links:
         _make_link(root, entry)
     for path, mode in reversed(modes):

@@ -308,6 +308,21 @@ class Trees(unittest.TestCase):
                 for path in self.root.rglob("*"):
                     self.assertTrue(str(path.resolve()).startswith(str(self.root.resolve())), path)
 
+    def test_lengths_that_lie(self):
+        """A file of gigabytes in one block, and an entry that is followed by itself."""
+        sparse = tarfile.TarInfo("huge")
+        sparse.type = tarfile.GNUTYPE_SPARSE
+        block = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
+        block[483:495] = b"%011o " % (1 << 33)  # its real size, 8 GB: the most that octal digits can say
+        back = tarfile.TarInfo("back")
+        back.size = -1024
+        for head in (block, bytearray(back.tobuf(tarfile.GNU_FORMAT))):
+            head[148:156] = b" " * 8
+            head[148:156] = b"%06o\0 " % sum(head)
+            with self.subTest(head[:8]), self.assertRaises((sandpool.FileError, tarfile.TarError)):
+                trees.unpack(io.BytesIO(bytes(head) + bytes(1024)), str(self.root))
+            self.assertEqual([p.name for p in self.root.rglob("*")], [])
+
     def test_a_link_that_is_there_already(self):
         outside = self.directory / "outside"
         outside.mkdir()

@@ -43,6 +43,14 @@ ssize_t file_wire_read(struct file_wire *w, void *dst, size_t cap)
     return (ssize_t) n;
 }
 
+static bool send_frame(struct file_wire *w, uint32_t kind, size_t len)
+{
+    const struct file_frame frame = {.kind = kind, .len = (uint32_t) len};
+
+    return helper_send(w->fd, &frame, sizeof(frame));
+}
+
+/* Once frames are sent anything else would be taken for one: an empty frame is as good. */
 bool file_wire_is_wanted(struct file_wire *w)
 {
     uint64_t now = uv_hrtime();
@@ -52,7 +60,7 @@ bool file_wire_is_wanted(struct file_wire *w)
     if (now - w->worked_ns < WORKING_NS)
         return true;
     w->worked_ns = now;
-    return file_result_send_working(w->fd);
+    return w->is_begun ? send_frame(w, FILE_FRAME_DATA, 0) : file_result_send_working(w->fd);
 }
 
 bool file_wire_begin(struct file_wire *w, uint32_t skipped)
@@ -62,14 +70,8 @@ bool file_wire_begin(struct file_wire *w, uint32_t skipped)
     file_head_init(&head, 200, FILE_LEN_ANY);
     head.form = FILE_FORM_FRAMES;
     head.skipped = skipped;
+    w->is_begun = true;
     return helper_send(w->fd, &head, sizeof(head));
-}
-
-static bool send_frame(struct file_wire *w, uint32_t kind, size_t len)
-{
-    const struct file_frame frame = {.kind = kind, .len = (uint32_t) len};
-
-    return helper_send(w->fd, &frame, sizeof(frame));
 }
 
 bool file_wire_flush(struct file_wire *w)

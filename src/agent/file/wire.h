@@ -16,6 +16,7 @@ struct file_wire {
     uint32_t body_left; /* of the frame */
     bool is_body_over;
     uint64_t worked_ns; /* when the last sign of life was sent */
+    bool is_begun;      /* what is sent now are frames */
     struct buf out;     /* not sent yet */
 };
 
@@ -24,7 +25,8 @@ void file_wire_fini(struct file_wire *w);
 
 /* Bytes of the body; 0 when it is complete, -1 when it never will be. */
 MUST_CHECK ssize_t file_wire_read(struct file_wire *w, void *dst, size_t cap);
-/* For long work before the answer: call it often. False: nobody waits for the answer any more. */
+/* For long work before the answer or between its pieces: call it often. False: nobody waits for the answer any
+ * more. */
 MUST_CHECK bool file_wire_is_wanted(struct file_wire *w);
 
 /* A stream of any length: begin, put and send_file as often as needed, end. Without the end the client's

@@ -13,6 +13,7 @@
 #include "agent/own/process_view.h"
 #include "agent/own/routes.h"
 #include "agent/process/follow.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/websocket.h"
@@ -24,8 +25,8 @@ enum {
     MESSAGE_MAX = 1024 * 1024,    /* of a client */
     INPUT_HIGH = 256 * 1024,
 };
-#define PING_NS (15 * NS_PER_S)
-#define PONG_NS (60 * NS_PER_S)
+#define PING_NS FAULT_TIME(15 * NS_PER_S)
+#define PONG_NS FAULT_TIME(60 * NS_PER_S)
 
 struct attach {
     struct agent *agent;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/process/follow.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -18,7 +19,7 @@ enum {
     BYTES_PER_TURN = 1024 * 1024,       /* then the others are served */
     EVENT_MAX = 8 * 1024 * 1024 + 1024, /* the text of one event */
 };
-#define HEARTBEAT_NS (15 * NS_PER_S)
+#define HEARTBEAT_NS FAULT_TIME(15 * NS_PER_S)
 
 struct reader {
     struct agent *agent;

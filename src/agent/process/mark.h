@@ -4,7 +4,7 @@
  *
  * A program can lower the mark of its own processes, which needs no rights, and is then not found by it: a mark is
  * for finding what programs leave behind, not for holding those that hide. It cannot give its mark to processes that
- * it could not signal as well. Where the kernel does not show limits (runsc) there are no marks. */
+ * it could not signal as well. Where the kernel has no file that shows limits (runsc), it is asked for each. */
 #ifndef AGENT_PROCESS_MARK_H
 #define AGENT_PROCESS_MARK_H
 

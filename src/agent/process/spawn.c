@@ -220,6 +220,11 @@ static int open_terminal(const struct spawn_request *r, int *ours, int *theirs, 
     int lock = 0;
     int master = plain_open_device("/dev/ptmx", O_RDWR | O_NONBLOCK, PTMX_MAJOR, PTMX_MINOR);
 
+    if (master < 0 && errno == ENOENT)
+        return err_set(err, SP_UNSUPPORTED,
+                       "this box has no terminals (terminals: 0 of its profile)");
+    if (master < 0 && errno == ENOSPC)
+        return err_set(err, SP_QUEUE_FULL, "the box has as many terminals as it may have");
     if (master < 0)
         return err_sys(err, SP_IO, errno, "no terminal");
     ours[1] = master;

@@ -202,7 +202,7 @@ static void find_terminals(struct oci *o, uint64_t boxes)
     o->max_boxes = MAX_OF(boxes, 1);
     o->all_terminals = all > reserve ? all - reserve : 0;
     o->terminals = (unsigned) MIN_OF(MAX_OF(o->all_terminals / o->max_boxes, TERMINALS_MIN),
-                                     OCI_TERMINALS_MAX);
+                                     CONFIG_TERMINALS_MAX);
 }
 
 /* "../devices/pci0000:00/.../block/vda" is a disk on the bus "pci0000:00". */

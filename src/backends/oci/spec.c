@@ -201,15 +201,18 @@ static void put_mounts(struct json_out *o, const struct oci_spec *s)
     char terminals[24];
 
     (void) snprintf(terminals, sizeof(terminals), "max=%u",
-                    s->terminals == 0 ? OCI_TERMINALS_MAX : s->terminals); /* fits by its size */
+                    (unsigned) MIN_OF(s->terminals == 0 ? CONFIG_TERMINALS_MAX : s->terminals,
+                                      s->profile->terminals)); /* fits by its size */
     json_begin_arr(o, "mounts");
     put_mount(o, "/proc", "proc", LIST("nosuid", "noexec", "nodev"));
     put_mount(o, "/dev", "tmpfs",
               LIST("nosuid", "strictatime", "mode=755", "size=64k", "nr_inodes=4096"));
-    /* Without a maximum one box could take the terminals of the whole machine. */
-    put_mount(o, "/dev/pts", "devpts",
-              LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", terminals,
-                   is_tty_mapped ? "gid=5" : NULL));
+    /* Without a maximum one box could take the terminals of the whole machine. Without the mount /dev/ptmx leads
+     * nowhere. */
+    if (s->profile->terminals > 0)
+        put_mount(o, "/dev/pts", "devpts",
+                  LIST("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", terminals,
+                       is_tty_mapped ? "gid=5" : NULL));
     put_mount(o, "/dev/shm", "tmpfs",
               LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m", "nr_inodes=16384"));
     put_mount(o, "/dev/mqueue", "mqueue", LIST("nosuid", "noexec", "nodev"));

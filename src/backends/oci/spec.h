@@ -10,7 +10,6 @@
 #define OCI_AGENT_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
 #define OCI_USER_ID 1000
 #define OCI_WORKSPACE "/workspace"
-#define OCI_TERMINALS_MAX 256U
 #define OCI_BUS_LEN 64 /* of a name below /sys/devices */
 
 struct oci_spec {
@@ -27,7 +26,7 @@ struct oci_spec {
     bool has_cpuset;    /* the box may be tied to some of them */
     unsigned first_cpu; /* where this box's cpuset begins, so that boxes spread */
     bool is_cgroup_v2;
-    unsigned terminals;  /* of the box; 0: OCI_TERMINALS_MAX */
+    unsigned terminals;  /* its share of the machine's; 0: CONFIG_TERMINALS_MAX */
     bool has_syncookies; /* the kernel has net.ipv4.tcp_syncookies */
     uint64_t
         max_files;    /* for a process; 0: as much as we like. Without CAP_SYS_RESOURCE the runtime

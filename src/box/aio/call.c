@@ -190,7 +190,8 @@ static void take_answer(struct aio_call *c)
     struct aio_answer a = {.status = up->status};
 
     replace_nuls(&up->response);
-    doc = json_parse(buf_str(&up->response), up->response.len, AIO_ANSWER_MAX, NULL);
+    doc = json_parse_few(buf_str(&up->response), up->response.len, AIO_ANSWER_MAX, AIO_VALUES_MAX,
+                         NULL);
     root = doc != NULL ? json_root(doc) : NULL;
     is_envelope = root != NULL && json_is_bool(json_get(root, "success"));
     message = json_str(json_get(root, "message"));

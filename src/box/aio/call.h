@@ -9,9 +9,10 @@
 
 enum {
     AIO_ANSWER_MAX = 8 * 1024 * 1024,
-    AIO_BODY_MAX = 256 * 1024, /* of a caller that sends JSON */
-    AIO_NAME_MAX = 128,        /* of a session, of a command */
-    AIO_SCRIPTS_MAX = 3,       /* of one call */
+    AIO_VALUES_MAX = 64 * 1024, /* of an answer: what is long in it are texts */
+    AIO_BODY_MAX = 256 * 1024,  /* of a caller that sends JSON */
+    AIO_NAME_MAX = 128,         /* of a session, of a command */
+    AIO_SCRIPTS_MAX = 3,        /* of one call */
 };
 
 struct aio_answer {

@@ -240,8 +240,8 @@ static bool read_offset(struct http_exchange *ex, const char *name, uint64_t *re
 
 void aio_job_output(struct aio_call *c)
 {
-    struct aio_run *r = aio_run_of_path(c);
     struct http_exchange *ex = c->g.ex;
+    struct aio_run *r = aio_run_of_path(c); /* NULL: the call is freed */
     char stream[16];
     char follow[8];
 

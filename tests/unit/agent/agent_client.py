@@ -49,6 +49,8 @@ class AgentTest(unittest.TestCase):
         """The whole command line."""
         return argv
 
+    env = {}  # more of its environment
+
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory(prefix="sandpool-agent-")
         self.addCleanup(self.dir.cleanup)
@@ -56,7 +58,7 @@ class AgentTest(unittest.TestCase):
         self.spill = pathlib.Path(self.dir.name) / "spill"
         self.home.mkdir()
         self.spill.mkdir()
-        env = {**os.environ, "SANDPOOL_AGENT_TOKEN": TOKEN, "HOME": str(self.home)}
+        env = {**os.environ, "SANDPOOL_AGENT_TOKEN": TOKEN, "HOME": str(self.home), **self.env}
         self.agent = subprocess.Popen(
             self.agent_argv([str(BIN / "sandpool-agent"), "--port", "0",
                              "--spill-dir", str(self.spill)]),

@@ -6,10 +6,12 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import sys
+import time
 import unittest
 
-from agent_client import IS_SANITIZED, TOKEN, WAIT_S, AgentTest, main, wait_until
+from agent_client import BIN, IS_SANITIZED, TOKEN, WAIT_S, AgentTest, main, receive, wait_until
 
 sys.path.append("/usr/lib/python3/dist-packages")  # the system's, also for another Python
 try:
@@ -185,14 +187,14 @@ def frame(opcode, data=b"", first=0x80, mask=b"abcd", length=None):
 
 
 class Rules(AgentTest):
-    def shake(self, job, **changes):
+    def shake(self, job, query="", **changes):
         headers = {"Host": "x", "Authorization": f"Bearer {TOKEN}", "Connection": "Upgrade", "Upgrade": "websocket",
                    "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode()}
         headers.update({name.replace("_", "-"): value for name, value in changes.items()})
         text = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value is not None)
         s = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
         self.addCleanup(s.close)
-        s.sendall(f"GET /v1/agent/jobs/{job}/attach HTTP/1.1\r\n{text}\r\n".encode())
+        s.sendall(f"GET /v1/agent/jobs/{job}/attach{query} HTTP/1.1\r\n{text}\r\n".encode())
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             piece = s.recv(1)
@@ -258,6 +260,44 @@ class Rules(AgentTest):
         t.shutdown(socket.SHUT_WR)
         self.assertEqual(t.recv(100), b"")
         wait_until(lambda: self.descriptors() <= before, "both are closed")
+
+
+class Silence(Rules):
+    """Its times are a thirtieth here: a ping every 0.5 s, and 2 s for an answer."""
+
+    env = {"SANDPOOL_HURRY": "30"}
+    test_handshake = test_broken_frames = test_a_client_that_vanishes_is_forgotten = None
+
+    def setUp(self):
+        done = subprocess.run([BIN / "sandpoold", "--fault-points"], capture_output=True, text=True, timeout=WAIT_S, check=True)
+        if not done.stdout.split():
+            self.skipTest("this build has no shorter times")
+        super().setUp()
+
+    def test_who_does_not_answer_is_left(self):
+        job, killed, full = (self.start(command="exec sleep 1000", stdin=True) for _ in range(3))
+        (answers, _), (silent, _), (held, _) = self.shake(job), self.shake(killed, "?kill=1"), self.shake(full)
+        held.sendall(frame(2, bytes(400000)))  # input that nobody reads: its answers cannot be read either
+        for _ in range(6):  # longer than one may be silent
+            ping = answers.recv(1) + answers.recv(1)
+            self.assertEqual(ping, b"\x89\x00")
+            answers.sendall(frame(10))
+        self.assertEqual(self.wait(killed)["outcome"], "killed")
+        self.assertEqual(receive(silent).strip(b"\x89\x00"), b"")  # up to its end
+        self.assertEqual(receive(answers).strip(b"\x89\x00"), b"")
+        self.assertEqual(receive(held, 20)[:20], b"\x89\x00" * 10)  # and has not been left
+        self.assertEqual([self.process(j).json["outcome"] for j in (job, full)], ["running"] * 2)
+
+    def test_a_stream_in_silence(self):
+        for accept, line in (("text/event-stream", b":\n"), ("application/x-ndjson", b'{"event":"keepalive"}\n')):
+            _, answer = self.open("POST", "/v1/agent/exec", {"command": "sleep 1000", "timeout_s": 0, "stream": True,
+                                                            "kill_on_disconnect": True}, {"Accept": accept})
+            seen = 0
+            while seen < 3:
+                got = answer.readline()
+                self.assertNotEqual(got, b"")
+                seen += got == line
+            self.assertNotIn(b"stdout", got)
 
 
 if __name__ == "__main__":

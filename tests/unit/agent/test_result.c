@@ -4,10 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "agent/file/frame.h"
 #include "agent/file/result.h"
+#include "agent/file/wire.h"
 
 static size_t give(struct file_result *r, const void *data, size_t len)
 {
@@ -111,12 +115,45 @@ static void test_result_that_is_none(void **state)
     file_result_fini(&r);
 }
 
+/* A helper that is slow: before the answer the sign of life is a head, between its pieces it has to be a frame. */
+static void test_signs_of_life(void **state)
+{
+    struct file_head head;
+    struct file_frame frame;
+    struct file_wire wire;
+    int ends[2];
+
+    (void) state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    file_wire_init(&wire, ends[0]);
+    wire.worked_ns = 0;
+    assert_true(file_wire_is_wanted(&wire));
+    assert_int_equal(recv(ends[1], &head, sizeof(head), MSG_WAITALL), sizeof(head));
+    assert_int_equal(head.status, FILE_STATUS_WORKING);
+    assert_true(file_wire_begin(&wire, 0));
+    assert_int_equal(recv(ends[1], &head, sizeof(head), MSG_WAITALL), sizeof(head));
+    assert_int_equal(head.status, 200);
+    assert_true(file_wire_is_wanted(&wire)); /* the last one was just now */
+    wire.worked_ns = 0;
+    assert_true(file_wire_is_wanted(&wire));
+    assert_true(file_wire_end(&wire));
+    assert_int_equal(recv(ends[1], &frame, sizeof(frame), MSG_WAITALL), sizeof(frame));
+    assert_int_equal(frame.kind, FILE_FRAME_DATA);
+    assert_int_equal(frame.len, 0);
+    assert_int_equal(recv(ends[1], &frame, sizeof(frame), MSG_WAITALL), sizeof(frame));
+    assert_int_equal(frame.kind, FILE_FRAME_END);
+    file_wire_fini(&wire);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_result_in_pieces),
         cmocka_unit_test(test_result_of_long_work),
         cmocka_unit_test(test_result_that_is_none),
+        cmocka_unit_test(test_signs_of_life),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

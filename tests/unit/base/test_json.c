@@ -96,6 +96,27 @@ static void test_depth_limit(void **state)
                                "[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[]]"));
 }
 
+static void test_number_of_values(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t values;
+    } texts[] = {{"1", 1},        {"[]", 2},         {"[1,2,3]", 4},        {"{\"a\":1}", 3},
+                 {"\",,,,\"", 1}, {"[[],[],[]]", 7}, {"{\"a,:\":\"[\"}", 3}};
+    struct err err = {0};
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        const char *text = texts[i].text;
+
+        (void) json_doc_free(json_parse_few(text, strlen(text), 100, texts[i].values, &err));
+        assert_int_equal(err.code, SP_OK);
+        assert_null(json_parse_few(text, strlen(text), 100, texts[i].values - 1, &err));
+        assert_int_equal(err.code, SP_BODY_TOO_LARGE);
+        err = (struct err){0};
+    }
+}
+
 static void test_no_memory(void **state)
 {
     static const char text[] = "{\"a\":1,\"b\":2}";
@@ -304,15 +325,11 @@ static void test_output_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_size_limit),
-        cmocka_unit_test(test_depth_limit),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_u64_range),
-        cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_bad_bytes_are_replaced),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_size_limit),
+        cmocka_unit_test(test_depth_limit),  cmocka_unit_test(test_number_of_values),
+        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_values),
+        cmocka_unit_test(test_u64_range),    cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_bad_bytes_are_replaced),
         cmocka_unit_test(test_output_limit),
     };
 

@@ -329,6 +329,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.reach",
                                        "profiles.*.docker.disk",
                                        "profiles.*.sockets",
+                                       "profiles.*.terminals",
                                        "profiles.*.docker.volumes",
                                        "profiles.*.docker.tmpfs",
                                        "profiles.*.docker.shm_size",

@@ -61,14 +61,39 @@ class Base(HelperTest):
     def test_same_host_same_digest(self):
         again = self.hands("base", self.base_plan)
         self.assertEqual(again["digest"], self.base.name)
-        self.assertEqual(os.listdir(self.base.parent), [self.base.name])
+        self.assertEqual(self.bases(), [self.base.name])
         other = self.hands("base", {**self.base_plan, "user": "someone", "dir": str(self.state / "base2")})
         self.assertNotEqual(other["digest"], again["digest"])
 
     def test_leftover_of_a_maker_that_died(self):
         (self.base.parent / ".new" / "x").mkdir(parents=True)
         self.hands("base", self.base_plan)
-        self.assertEqual(os.listdir(self.base.parent), [self.base.name])
+        self.assertEqual(self.bases(), [self.base.name])
+
+    def test_made_anew_only_when_something_has_changed(self):
+        """Its directory has a new time when one was made, whatever became of it."""
+        place = self.state / "seen"
+        plan = {**self.base_plan, "dir": str(place)}
+        digest = self.hands("base", plan)["digest"]
+
+        def is_made(**fields):
+            before = place.stat().st_mtime_ns
+            self.assertEqual(self.hands("base", {**plan, **fields})["digest"] == digest, not fields)
+            return place.stat().st_mtime_ns != before
+        seen = place / ".seen"
+        if not seen.exists():
+            self.skipTest("something on this host has just been changed")
+        self.assertFalse(is_made())
+        good = seen.read_text()
+        for bad in ("", good[:65] + "../" + good[68:], good[:65] + "0" * 64 + "\n"):  # the last: no base of that name
+            seen.write_text(bad)
+            self.assertTrue(is_made(), bad)
+            self.assertEqual(seen.read_text(), good)
+        self.assertFalse(is_made())
+        self.assertTrue(is_made(user="someone"))
+
+    def bases(self):
+        return [name for name in os.listdir(self.base.parent) if name != ".seen"]
 
     def test_what_is_in_it(self):
         self.assertEqual(stat.S_IMODE(self.base.parent.stat().st_mode), 0o700)

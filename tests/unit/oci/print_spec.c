@@ -27,7 +27,7 @@ static uint64_t number(char **argv, const char *name)
 int main(int argc, char **argv)
 {
     static char none[] = "";
-    static struct config_profile profile = {.user = "user"};
+    static struct config_profile profile = {.user = "user", .terminals = CONFIG_TERMINALS_MAX};
     struct config_pair pair = {.key = none};
     struct oci_spec s = {.profile = &profile, .hostname = "box", .token = "secret"};
     struct buf out;

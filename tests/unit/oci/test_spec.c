@@ -30,6 +30,7 @@ static int set_up(void **state)
 
     assert_non_null(f);
     assert_true(str_copy(f->profile.user, sizeof(f->profile.user), "user"));
+    f->profile.terminals = CONFIG_TERMINALS_MAX;
     f->profile.limits.memory = 512 << 20;
     f->profile.limits.cpus = 1500;
     f->profile.limits.pids = 256;
@@ -248,6 +249,15 @@ static void mounts_of_a_box(void **state)
     mounts = at(printed(f), "mounts");
     assert_false(has_item(at(find(mounts, "destination", "/dev/pts"), "options"), "gid=5"));
     assert_null(find(mounts, "destination", "/sys/fs/cgroup"));
+    /* The share of the machine's terminals, or less. */
+    f->spec.terminals = 40;
+    pts = find(at(printed(f), "mounts"), "destination", "/dev/pts");
+    assert_true(has_item(at(pts, "options"), "max=40"));
+    f->profile.terminals = 3;
+    pts = find(at(printed(f), "mounts"), "destination", "/dev/pts");
+    assert_true(has_item(at(pts, "options"), "max=3"));
+    f->profile.terminals = 0;
+    assert_null(find(at(printed(f), "mounts"), "destination", "/dev/pts"));
 }
 
 static void limits_of_a_box(void **state)
