@@ -20,7 +20,7 @@ def loops():
 
 
 def fill(box, path):
-    """What fits into a file there, in MiB; the box is told why no more does."""
+    """What fits into a file there, in MiB; and what the box saw of the end."""
     ended = box.run(f"busybox dd if=/dev/zero of={path} bs=1048576 count=64; busybox stat -c %s {path}")
     return int(ended.out.split()[-1]) / MIB, ended.out + ended.err
 
