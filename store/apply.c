@@ -148,6 +148,9 @@ static int add_event(struct db *db, const struct store_event *event)
     sql_bind_u64(db, SQL_ADD_EVENT, 2, event->at_ms);
     sql_bind_str(db, SQL_ADD_EVENT, 3, event->kind);
     sql_bind_str(db, SQL_ADD_EVENT, 4, event->body);
+    sql_bind_u64(db, SQL_ADD_EVENT, 5, event->principal);
+    sql_bind_str(db, SQL_ADD_EVENT, 6, event->box_id);
+    sql_bind_str(db, SQL_ADD_EVENT, 7, event->sandbox_id);
     return sql_run(db, SQL_ADD_EVENT);
 }
 

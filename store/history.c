@@ -38,19 +38,19 @@ static bool wants_body(const struct store_history *h)
            !str_is_empty(h->thread);
 }
 
-bool store_history_fits(const struct store_history *h, uint64_t at_ms, const char *kind,
-                        const char *body)
+bool store_history_fits(const struct store_history *h, const struct store_event *ev)
 {
     struct json_doc *doc;
     const struct json *root;
     bool is_one;
 
-    if (at_ms < h->since_ms || at_ms >= h->until_ms ||
-        (!str_is_empty(h->kind) && strcmp(h->kind, kind) != 0))
+    if (ev->at_ms < h->since_ms || ev->at_ms >= h->until_ms ||
+        (!str_is_empty(h->kind) && strcmp(h->kind, ev->kind) != 0) ||
+        (h->principal != STORE_NOBODY && h->principal != ev->principal))
         return false;
     if (!wants_body(h))
         return true;
-    doc = json_parse(body, strlen(body), BODY_MAX, NULL);
+    doc = json_parse(ev->body, strlen(ev->body), BODY_MAX, NULL);
     root = json_root(doc);
     is_one = doc != NULL && has(root, "box_id", h->box) && has(root, "sandbox_id", h->sandbox_id) &&
              has(root, "user_id", h->user) && has(root, "thread_id", h->thread);
@@ -68,17 +68,19 @@ static const char *text_at(sqlite3_stmt *row, int column)
 static void take_row(struct store_history *h, sqlite3_stmt *row)
 {
     struct store_found *f = &h->found[h->count];
-    uint64_t at_ms = (uint64_t) sqlite3_column_int64(row, 1);
-    const char *kind = text_at(row, 2);
-    const char *body = text_at(row, 3);
+    struct store_event ev = {.id = (uint64_t) sqlite3_column_int64(row, 0),
+                             .at_ms = (uint64_t) sqlite3_column_int64(row, 1),
+                             .principal = (uint64_t) sqlite3_column_int64(row, 4)};
 
-    h->last_id = (uint64_t) sqlite3_column_int64(row, 0);
-    if (!store_history_fits(h, at_ms, kind, body))
+    ev.kind = text_at(row, 2);
+    ev.body = text_at(row, 3);
+    h->last_id = ev.id;
+    if (!store_history_fits(h, &ev))
         return;
-    f->id = h->last_id;
-    f->at_ms = at_ms;
-    str_copy_cut(f->kind, sizeof(f->kind), kind);
-    f->body = xstrdup(body[0] == '{' ? body : "{}");
+    f->id = ev.id;
+    f->at_ms = ev.at_ms;
+    str_copy_cut(f->kind, sizeof(f->kind), ev.kind);
+    f->body = xstrdup(ev.body[0] == '{' ? ev.body : "{}");
     h->count++;
 }
 
@@ -132,9 +134,27 @@ static int seek(struct db *db, struct store_history *h)
     return rc;
 }
 
+/* Those of one box, one id or one caller: an index has them. */
+static enum sql_stmt choose(struct db *db, const struct store_history *h)
+{
+    if (!str_is_empty(h->box)) {
+        sql_bind_str(db, SQL_READ_BOX_EVENTS, 4, h->box);
+        return SQL_READ_BOX_EVENTS;
+    }
+    if (!str_is_empty(h->sandbox_id)) {
+        sql_bind_str(db, SQL_READ_ID_EVENTS, 4, h->sandbox_id);
+        return SQL_READ_ID_EVENTS;
+    }
+    if (h->principal == STORE_NOBODY)
+        return SQL_READ_EVENTS;
+    sql_bind_u64(db, SQL_READ_OWN_EVENTS, 4, h->principal);
+    return SQL_READ_OWN_EVENTS;
+}
+
 int history_read(struct db *db, struct store_history *h)
 {
-    sqlite3_stmt *q = db->stmts[SQL_READ_EVENTS];
+    enum sql_stmt which;
+    sqlite3_stmt *q;
     unsigned seen = 0;
     int rc = SQLITE_OK;
 
@@ -146,9 +166,11 @@ int history_read(struct db *db, struct store_history *h)
     h->want_seek = false;
     h->last_id = h->after_id;
     h->found = xcalloc(h->scan_max, sizeof(h->found[0]));
-    sql_bind_u64(db, SQL_READ_EVENTS, 1, h->after_id);
-    sql_bind_u64(db, SQL_READ_EVENTS, 2, MIN_OF(h->before_id, (uint64_t) INT64_MAX));
-    sql_bind_u64(db, SQL_READ_EVENTS, 3, h->scan_max);
+    which = choose(db, h);
+    q = db->stmts[which];
+    sql_bind_u64(db, which, 1, h->after_id);
+    sql_bind_u64(db, which, 2, MIN_OF(h->before_id, (uint64_t) INT64_MAX));
+    sql_bind_u64(db, which, 3, h->scan_max);
     for (rc = sqlite3_step(q); rc == SQLITE_ROW; rc = sqlite3_step(q)) {
         take_row(h, q);
         seen++;

@@ -34,16 +34,19 @@ enum sql_stmt {
     SQL_SAVE_END,
     SQL_PUT_BOX,
     SQL_PUT_LEASE,
-    SQL_END_LEASE,    /* 1 sandbox_id, 2 box id, 3 end, 4 ended_ms */
-    SQL_FORGET_LEASE, /* 1 box id, 2 ended_ms */
-    SQL_FORGET_BOX,   /* 1 box id */
-    SQL_PUT_GONE,     /* 1 backend, 2 ref, 3 life, 4 gone_ms */
-    SQL_PRUNE_GONE,   /* 1 how many stay */
-    SQL_PUT_META,     /* 1 key, 2 value */
-    SQL_ADD_EVENT,    /* 1 id, 2 at_ms, 3 kind, 4 body */
-    SQL_READ_EVENTS,  /* 1 after this id, 2 before this one, 3 how many rows */
-    SQL_SEEK_EVENT,   /* 1 the first from this id on */
-    SQL_PRUNE_EVENTS, /* 1 how many stay */
+    SQL_END_LEASE,       /* 1 sandbox_id, 2 box id, 3 end, 4 ended_ms */
+    SQL_FORGET_LEASE,    /* 1 box id, 2 ended_ms */
+    SQL_FORGET_BOX,      /* 1 box id */
+    SQL_PUT_GONE,        /* 1 backend, 2 ref, 3 life, 4 gone_ms */
+    SQL_PRUNE_GONE,      /* 1 how many stay */
+    SQL_PUT_META,        /* 1 key, 2 value */
+    SQL_ADD_EVENT,       /* 1 id, 2 at_ms, 3 kind, 4 body, 5 principal, 6 box_id, 7 sandbox_id */
+    SQL_READ_EVENTS,     /* 1 after this id, 2 before this one, 3 how many rows */
+    SQL_READ_BOX_EVENTS, /* likewise, 4 box_id */
+    SQL_READ_ID_EVENTS,  /* likewise, 4 sandbox_id */
+    SQL_READ_OWN_EVENTS, /* likewise, 4 principal */
+    SQL_SEEK_EVENT,      /* 1 the first from this id on */
+    SQL_PRUNE_EVENTS,    /* 1 how many stay */
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
     SQL_PRUNE_PAST, /* 1 how many of the oldest */

@@ -88,6 +88,7 @@ static bool give_event(const struct store_reader *reader, sqlite3_stmt *row)
         .at_ms = u64_at(row, 1),
         .kind = text_at(row, 2),
         .body = text_at(row, 3),
+        .principal = u64_at(row, 4),
     };
 
     return reader->on_event == NULL || reader->on_event(reader->ctx, &event);
@@ -118,8 +119,8 @@ static const struct table_read reads[] = {
      give_past, false},
     {"gone", "SELECT backend, ref, life, gone_ms FROM gone ORDER BY id", give_gone, false},
     {"events",
-     "SELECT id, at_ms, kind, body FROM "
-     "(SELECT id, at_ms, kind, body FROM events ORDER BY id DESC LIMIT ?1) ORDER BY id",
+     "SELECT id, at_ms, kind, body, principal FROM "
+     "(SELECT id, at_ms, kind, body, principal FROM events ORDER BY id DESC LIMIT ?1) ORDER BY id",
      give_event, true},
 };
 

@@ -80,6 +80,16 @@ static const struct migration migrations[] = {
         " gone_ms INTEGER NOT NULL"
         ") STRICT;"},
     {7, "ALTER TABLE boxes ADD COLUMN is_paused INTEGER NOT NULL DEFAULT 0;"},
+    /* Of older events nobody knows whose they are (-1); the newest are found by their box all the same. */
+    {8, "ALTER TABLE events ADD COLUMN principal INTEGER NOT NULL DEFAULT -1;"
+        "ALTER TABLE events ADD COLUMN box_id TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE events ADD COLUMN sandbox_id TEXT NOT NULL DEFAULT '';"
+        "UPDATE events SET box_id = coalesce(json_extract(body, '$.box_id'), ''),"
+        " sandbox_id = coalesce(json_extract(body, '$.sandbox_id'), '')"
+        " WHERE id > (SELECT max(id) FROM events) - 100000 AND json_valid(body);"
+        "CREATE INDEX events_box ON events(box_id, id) WHERE box_id <> '';"
+        "CREATE INDEX events_id ON events(sandbox_id, id) WHERE sandbox_id <> '';"
+        "CREATE INDEX events_principal ON events(principal, id) WHERE principal <> -1;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -13,6 +13,12 @@
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26," \
     "?27"
 
+#define EVENT_COLUMNS "id, at_ms, kind, body, principal"
+#define EVENT_PAGE "WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3"
+/* The index has only those that name one. */
+#define EVENT_PAGE_OF(column) \
+    "WHERE " column " = ?4 AND " column " <> '' AND id > ?1 AND id < ?2 ORDER BY id LIMIT ?3"
+
 /* Ended leases, ?1 of them: the oldest, */
 #define OLDEST(column) \
     "SELECT " column " FROM leases WHERE ended_ms > 0 ORDER BY ended_ms, sandbox_id LIMIT ?1"
@@ -51,9 +57,16 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_PUT_GONE] = "INSERT INTO gone(backend, ref, life, gone_ms) VALUES(?1,?2,?3,?4)",
     [SQL_PRUNE_GONE] = "DELETE FROM gone WHERE id <= (SELECT max(id) FROM gone) - ?1",
     [SQL_PUT_META] = "INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)",
-    [SQL_ADD_EVENT] = "INSERT INTO events(id, at_ms, kind, body) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_READ_EVENTS] = "SELECT id, at_ms, kind, body FROM events WHERE id > ?1 AND id < ?2 "
-                        "ORDER BY id LIMIT ?3",
+    [SQL_ADD_EVENT] = "INSERT INTO events(" EVENT_COLUMNS ", box_id, sandbox_id) "
+                      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [SQL_READ_EVENTS] = "SELECT " EVENT_COLUMNS " FROM events " EVENT_PAGE,
+    [SQL_READ_BOX_EVENTS] =
+        "SELECT " EVENT_COLUMNS " FROM events INDEXED BY events_box " EVENT_PAGE_OF("box_id"),
+    [SQL_READ_ID_EVENTS] =
+        "SELECT " EVENT_COLUMNS " FROM events INDEXED BY events_id " EVENT_PAGE_OF("sandbox_id"),
+    [SQL_READ_OWN_EVENTS] =
+        "SELECT " EVENT_COLUMNS " FROM events INDEXED BY events_principal "
+        "WHERE principal = ?4 AND principal <> -1 AND id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
     [SQL_SEEK_EVENT] = "SELECT id, at_ms FROM events WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_EVENTS] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_COUNT_PAST] = "SELECT count(*) FROM leases WHERE ended_ms > 0",

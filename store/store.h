@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 7
+#define STORE_SCHEMA_VERSION 8
 
 #define STORE_GONE_MAX 4096
 
@@ -75,11 +75,16 @@ struct store_gone {
 };
 
 /* One line of the audit trail. */
+#define STORE_NOBODY UINT64_MAX
 struct store_event {
     uint64_t id; /* grows by one; the writer of the event numbers them */
     uint64_t at_ms;
     const char *kind;
-    const char *body; /* JSON object */
+    const char *body;   /* JSON object */
+    const char *box_id; /* these two as in the body, where they are looked for; NULL or "": none */
+    const char *sandbox_id;
+    uint64_t
+        principal; /* whose box it is about, or who was refused; STORE_NOBODY: for operators only */
 };
 
 enum store_kind {
@@ -112,7 +117,9 @@ struct store_history {
     uint64_t until_ms; /* not included */
     bool want_seek;    /* begins with the first from `since_ms` on; once */
     const char *kind;
-    const char *box; /* box_id, sandbox_id, user_id, thread_id of the event */
+    uint64_t principal; /* STORE_NOBODY: any */
+    const char *
+        box; /* box_id, sandbox_id, user_id, thread_id of the event; rows of the first two are found by an index */
     const char *sandbox_id;
     const char *user;
     const char *thread;
@@ -125,8 +132,7 @@ struct store_history {
 };
 void store_history_fini(struct store_history *h);
 /* Whether this is one of those that are asked for. */
-bool store_history_fits(const struct store_history *h, uint64_t at_ms, const char *kind,
-                        const char *body);
+bool store_history_fits(const struct store_history *h, const struct store_event *ev);
 
 /* A copy of the database of one moment. */
 struct store_backup {

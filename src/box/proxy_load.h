@@ -9,6 +9,7 @@ struct proxy_load {
     struct map_node node;
     uint64_t key;
     unsigned count;
+    uint64_t held;        /* of a caller: its part of what the proxy holds (box/aio) */
     struct list passages; /* those requests */
 };
 

@@ -252,6 +252,7 @@ int cmd_reconcile(struct cli *c);
 int cmd_reload(struct cli *c);
 int cmd_doctor(struct cli *c);
 int cmd_version(struct cli *c);
+int cmd_why(struct cli *c);
 int cmd_completion(struct cli *c);
 int cmd_cp(struct cli *c);
 int cmd_exec(struct cli *c);

@@ -118,7 +118,7 @@ static void put_target(const struct watch *w, bool want_follow, struct buf *targ
         buf_printf(target, "&limit=%llu", (unsigned long long) w->left);
     cli_add_filter(w->c, target, "event", "event");
     cli_add_filter(w->c, target, "box", "box");
-    cli_add_filter(w->c, target, "id", "sandbox");
+    cli_add_filter(w->c, target, "id", "id");
     cli_add_filter(w->c, target, "user", "user");
     cli_add_filter(w->c, target, "thread", "thread");
 }

@@ -143,6 +143,12 @@ static const struct cli_option box_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option why_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    {"since", 0, CLI_DURATION, "TIME", "only what happened since, like 2h (default: all)", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option get_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it is alive", NULL},
@@ -175,7 +181,7 @@ static const struct cli_option events_options[] = {
     {"until", 0, CLI_DURATION, "TIME", "only events that are at least this old", NULL},
     {"event", 0, CLI_TEXT, "KIND", "only this kind of event, like leased or lost", NULL},
     {"box", 0, CLI_TEXT, "BOX", "only events of this box_id", NULL},
-    {"id", 0, CLI_TEXT, "ID", "only events of this sandbox id", NULL},
+    {"id", 0, CLI_TEXT, "ID", "only of this sandbox: id, box:BOX or thread:USER/THREAD", NULL},
     {"user", 'u', CLI_TEXT, "USER", "only events of this user's boxes", NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "only events of this thread's boxes", NULL},
     {"limit", 'n', CLI_NUMBER, "N", "end after this many events", NULL},
@@ -303,6 +309,14 @@ const struct cli_command cli_commands[] = {
      "sandpool events --since 0 --no-follow  # all stored events\n"
      "sandpool events --since 2h --user ana --thread t7 --no-follow\n",
      cmd_events},
+    {"why", "ID", 1, 1, "ID", "show what happened to a sandbox, and why",
+     "The life of the sandbox of an id or a thread from the audit trail, as sentences, also after its\n"
+     "end; acquires that were refused, too. box:ID also has what was before its first owner.",
+     why_options,
+     "sandpool why thread-1\n"
+     "sandpool why ana/t7 --since 2h\n"
+     "sandpool why box:0123456789abcdef\n",
+     cmd_why},
     {"backup", "FILE", 1, 1, NULL, "copy the database to a new file",
      "A consistent copy, made while the daemon runs. The file contains the tokens of boxes; to use\n"
      "it, replace sandpool.db by it while no daemon runs.",

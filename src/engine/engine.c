@@ -107,6 +107,8 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
     if (ev->kind == POOL_EV_ACQUIRE) {
         special_mark(e, call, &ev->u.acquire);
         call->profile = ev->u.acquire.profile;
+        call->is_acquire = true;
+        call->principal = ev->u.acquire.principal;
         call->wait_ns = ev->u.acquire.deadline_ns;
         list_push_back(&e->acquires, &call->link);
     }
@@ -149,6 +151,8 @@ void engine_reply(struct engine *e, struct engine_call *call, const struct pool_
     }
     if (fx->u.reply.source != POOL_SRC_NONE)
         update_reported(e, fx);
+    if (call->is_acquire && fx->u.reply.code != SP_OK)
+        event_refused(e, call, fx);
     FAULT_POINT("engine.before_reply");
     call->on_reply(call, fx); /* the call may be gone from here on */
     FAULT_POINT("engine.after_reply");

@@ -35,6 +35,8 @@ struct engine_call {
     struct engine_held *held;     /* likewise, while the box is being thawed */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
     unsigned profile;             /* likewise: ACQUIRE */
+    bool is_acquire;              /* likewise */
+    uint64_t principal;           /* likewise: ACQUIRE */
     unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */

@@ -14,10 +14,20 @@ struct event_write {
     struct list_node link; /* in late_events until it is submitted */
     struct engine *engine;
     char kind[JOURNAL_KIND_MAX + 1];
+    char box_id[17];
+    char sandbox_id[POOL_ID_MAX + 1];
     char *body;
 };
 
-static void add_event(struct engine *e, const char *kind, char *body);
+/* What an event is about: it is found by this, and shown to this principal. */
+struct event_about {
+    const char *box_id;
+    const char *sandbox_id;
+    uint64_t principal;
+};
+
+static void add_event(struct engine *e, const char *kind, char *body,
+                      const struct event_about *about);
 
 static void on_events_timer(struct rt_timer *timer)
 {
@@ -56,20 +66,6 @@ static char *end_body(struct json_out *o)
         return xstrdup("{}");
     }
     return buf_take(&text, NULL);
-}
-
-static char *event_body(struct engine *e, const struct pool_fx *fx)
-{
-    struct json_out o;
-
-    begin_body(&o, e, &fx->snapshot);
-    if (fx->u.event.end != POOL_END_NONE)
-        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
-    if (!str_is_empty(fx->reason))
-        json_put_str(&o, "reason", fx->reason);
-    if (fx->u.event.fact == POOL_FACT_GONE)
-        engine_put_report(e, fx->snapshot.id, &o);
-    return end_body(&o);
 }
 
 static void log_fact(const struct engine *e, const struct pool_fx *fx)
@@ -136,7 +132,7 @@ static void report_dropped(struct engine *e)
     json_begin_obj(&o, NULL);
     json_put_u64(&o, "count", count);
     json_put_str(&o, "reason", "the store could not take so many events at once");
-    add_event(e, "events_dropped", end_body(&o));
+    add_event(e, "events_dropped", end_body(&o), &(struct event_about){"", "", STORE_NOBODY});
 }
 
 uint64_t engine_events_dropped(const struct engine *e)
@@ -162,9 +158,11 @@ void events_flush(struct engine *e)
 }
 
 /* Takes the body over. */
-static void add_event(struct engine *e, const char *kind, char *body)
+static void add_event(struct engine *e, const char *kind, char *body,
+                      const struct event_about *about)
 {
-    const struct journal_event *ev = journal_add(&e->journal, rt_wall_ms(e->rt), kind, body);
+    const struct journal_event *ev =
+        journal_add(&e->journal, rt_wall_ms(e->rt), kind, body, about->principal);
     struct event_write *w;
 
     if (e->late_events.len >= e->config->config->store.queue_max) {
@@ -176,12 +174,33 @@ static void add_event(struct engine *e, const char *kind, char *body)
     w->body = xstrdup(ev->body);
     str_copy_cut(w->kind, sizeof(w->kind), ev->kind);
     w->write.kind = STORE_ADD_EVENT;
-    w->write.u.event =
-        (struct store_event){.id = ev->id, .at_ms = ev->at_ms, .kind = w->kind, .body = w->body};
+    str_copy_cut(w->box_id, sizeof(w->box_id), about->box_id);
+    str_copy_cut(w->sandbox_id, sizeof(w->sandbox_id), about->sandbox_id);
+    w->write.u.event = (struct store_event){.id = ev->id,
+                                            .at_ms = ev->at_ms,
+                                            .kind = w->kind,
+                                            .body = w->body,
+                                            .box_id = w->box_id,
+                                            .sandbox_id = w->sandbox_id,
+                                            .principal = about->principal};
     engine_op_begun(e);
     if (list_is_empty(&e->late_events))
         arm(e);
     list_push_back(&e->late_events, &w->link);
+}
+
+/* One about a box, or about none. A blank one is nobody's. */
+static void add_box_event(struct engine *e, const char *kind, const struct pool_box *b,
+                          struct json_out *o)
+{
+    bool is_owned = b->id.v != 0 && !str_is_empty(b->sandbox_id);
+    char hex[17] = "";
+
+    if (b->id.v != 0)
+        str_hex64(hex, b->id.v);
+    add_event(e, kind, end_body(o),
+              &(struct event_about){hex, is_owned ? b->sandbox_id : "",
+                                    is_owned ? b->principal : STORE_NOBODY});
 }
 
 void engine_watch_ends(struct engine *e, struct engine_watcher *w)
@@ -216,9 +235,48 @@ static void report_end(struct engine *e, const struct pool_fx *fx)
 
 void fx_event(struct engine *e, const struct pool_fx *fx)
 {
+    struct json_out o;
+
     log_fact(e, fx);
     report_end(e, fx);
-    add_event(e, pool_fact_name(fx->u.event.fact), event_body(e, fx));
+    begin_body(&o, e, &fx->snapshot);
+    if (fx->u.event.end != POOL_END_NONE)
+        json_put_str(&o, "why", pool_end_name(fx->u.event.end));
+    if (!str_is_empty(fx->reason))
+        json_put_str(&o, "reason", fx->reason);
+    if (fx->u.event.fact == POOL_FACT_GONE)
+        engine_put_report(e, fx->snapshot.id, &o);
+    add_box_event(e, pool_fact_name(fx->u.event.fact), &fx->snapshot, &o);
+}
+
+/* An acquire that got no box. Under a flood a few of each second are noted, and how many were not. */
+void event_refused(struct engine *e, const struct engine_call *call, const struct pool_fx *fx)
+{
+    uint64_t second = rt_wall_ms(e->rt) / 1000;
+    struct json_out o;
+
+    if (e->is_closing)
+        return;
+    if (second != e->refused_second)
+        e->refused_count = 0;
+    e->refused_second = second;
+    if (e->refused_count >= ENGINE_REFUSED_PER_S) {
+        e->refused_unnoted++;
+        return;
+    }
+    e->refused_count++;
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "sandbox_id", call->sandbox_id);
+    json_put_str(&o, "profile", profiles_name(e, call->profile));
+    json_put_str(&o, "code", sp_error_info(fx->u.reply.code)->name);
+    if (!str_is_empty(fx->reason))
+        json_put_str(&o, "reason", fx->reason);
+    if (e->refused_unnoted > 0)
+        json_put_u64(&o, "not_noted", e->refused_unnoted);
+    e->refused_unnoted = 0;
+    add_event(e, "refused", end_body(&o),
+              &(struct event_about){"", call->sandbox_id, call->principal});
 }
 
 /* How many, never what: a variable may be a secret. */
@@ -235,7 +293,7 @@ void event_updated(struct engine *e, const struct pool_box *box,
     json_put_u64(&o, "limits",
                  (extras->memory > 0 ? 1U : 0U) + (extras->cpus > 0 ? 1U : 0U) +
                      (extras->pids > 0 ? 1U : 0U));
-    add_event(e, "updated", end_body(&o));
+    add_box_event(e, "updated", box, &o);
 }
 
 static const char *const notice_names[] = {"image.pulling",    "image.pulled", "image.failed",
@@ -266,5 +324,5 @@ void event_notice(struct engine *e, const char *backend, const struct pool_box *
         json_put_u64(&o, "done_bytes", n->done_bytes);
         json_put_u64(&o, "total_bytes", n->total_bytes);
     }
-    add_event(e, notice_names[n->kind], end_body(&o));
+    add_box_event(e, notice_names[n->kind], box != NULL ? box : &none, &o);
 }

@@ -16,6 +16,7 @@ enum {
 
 /* Lines of the audit trail are stored together, so that they do not get in the way of leases. */
 #define ENGINE_EVENTS_EVERY_NS (20 * NS_PER_MS)
+enum { ENGINE_REFUSED_PER_S = 20 }; /* refused acquires in the audit trail */
 #define ENGINE_LIST_TIMEOUT_NS (5 * NS_PER_S)
 #define ENGINE_ASK_NS (1 * NS_PER_S) /* who waits for a listing waits so long for missing boxes */
 #define ENGINE_RELIST_MIN_NS (1 * NS_PER_S)
@@ -104,7 +105,10 @@ struct engine {
     struct list free_writes;
     struct list late_events; /* text_write, not yet submitted */
     struct rt_timer events_timer;
-    uint64_t events_dropped;    /* not stored, ever */
+    uint64_t events_dropped; /* not stored, ever */
+    uint64_t refused_second; /* of the wall clock, in which `refused_count` acquires were noted */
+    unsigned refused_count;
+    uint64_t refused_unnoted;   /* since the last that was */
     uint64_t events_unreported; /* of them: the trail does not say so yet */
 
     struct engine_backend backends[ENGINE_BACKENDS_MAX];
@@ -197,6 +201,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
 /* events.c */
 void fx_event(struct engine *e, const struct pool_fx *fx);
+void event_refused(struct engine *e, const struct engine_call *call, const struct pool_fx *fx);
 void event_updated(struct engine *e, const struct pool_box *box,
                    const struct backend_extras *extras);
 /* What a backend reported; `box` may be NULL. */

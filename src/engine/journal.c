@@ -23,7 +23,7 @@ void journal_fini(struct journal *j)
 }
 
 static struct journal_event *put(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
-                                 char *body)
+                                 char *body, uint64_t principal)
 {
     struct journal_event *ev = &j->ring[id % JOURNAL_SIZE];
 
@@ -32,6 +32,7 @@ static struct journal_event *put(struct journal *j, uint64_t id, uint64_t at_ms,
     ev->at_ms = at_ms;
     str_copy_cut(ev->kind, sizeof(ev->kind), kind);
     ev->body = body;
+    ev->principal = principal;
     j->next_id = id + 1;
     return ev;
 }
@@ -65,18 +66,18 @@ void journal_open(struct journal *j)
 }
 
 const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
-                                        char *body)
+                                        char *body, uint64_t principal)
 {
-    struct journal_event *ev = put(j, j->next_id, at_ms, kind, body);
+    struct journal_event *ev = put(j, j->next_id, at_ms, kind, body, principal);
 
     notify_subscribers(j);
     return ev;
 }
 
 void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
-                     const char *body)
+                     const char *body, uint64_t principal)
 {
-    (void) put(j, id, at_ms, kind, xstrdup(body[0] == '{' ? body : "{}"));
+    (void) put(j, id, at_ms, kind, xstrdup(body[0] == '{' ? body : "{}"), principal);
 }
 
 void journal_skip(struct journal *j)

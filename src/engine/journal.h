@@ -15,7 +15,8 @@ struct journal_event {
     uint64_t id; /* from 1; a hole where the store lost events of an earlier run */
     uint64_t at_ms;
     char kind[JOURNAL_KIND_MAX + 1];
-    char *body; /* JSON object */
+    char *body;         /* JSON object */
+    uint64_t principal; /* who may see it beside operators; STORE_NOBODY: none */
 };
 
 struct journal {
@@ -35,10 +36,10 @@ void journal_init(struct journal *j);
 void journal_fini(struct journal *j);
 /* Takes `body` (from malloc) over. Returns the event, valid until the next one is added. */
 const struct journal_event *journal_add(struct journal *j, uint64_t at_ms, const char *kind,
-                                        char *body);
+                                        char *body, uint64_t principal);
 /* Boot: events of earlier runs, oldest first. A body that is no object is taken as an empty one. */
 void journal_restore(struct journal *j, uint64_t id, uint64_t at_ms, const char *kind,
-                     const char *body);
+                     const char *body, uint64_t principal);
 /* Boot after a crash: events that were shown may not have been stored. Their ids must not be given
  * out again, so the next one starts further on. Nothing happens in an empty journal. */
 void journal_skip(struct journal *j);

@@ -153,7 +153,7 @@ static bool on_event(void *ctx, const struct store_event *ev)
 {
     struct loader *l = ctx;
 
-    journal_restore(&l->engine->journal, ev->id, ev->at_ms, ev->kind, ev->body);
+    journal_restore(&l->engine->journal, ev->id, ev->at_ms, ev->kind, ev->body, ev->principal);
     return true;
 }
 

@@ -156,6 +156,7 @@ static void answer(struct engine_update *u, int code, const char *reason)
             u->fx.u.reply.lost =
                 POOL_END_DIED; /* the backend reports it; the pool will be notified */
         str_copy_cut(u->fx.reason, sizeof(u->fx.reason), reason);
+        event_refused(u->engine, call, &u->fx);
     }
     FAULT_POINT("engine.before_reply");
     call->on_reply(call, &u->fx); /* the call may be gone from here on */

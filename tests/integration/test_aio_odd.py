@@ -5,12 +5,13 @@ import base64
 import http.client
 import json
 import pathlib
+import select
 import socket
 import sys
 import threading
 
 from aio_case import AioCase
-from calls_case import wait_gone
+from calls_case import ALICE, BOB, wait_gone
 from harness import WAIT_S, Answer, main, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
@@ -165,6 +166,33 @@ class Odd(AioCase):
         self.assertEqual((result["outcome"], result["exit_code"], result["truncated"]), ("exited", 6, True))
         self.up.overrides["/v1/bash/exec"] = lambda call: (list(call.pieces()), long(call))[1]
         self.assertCode(self.call("GET", self.base + "/files/stat?path=a"), 502, "backend_failed")
+
+    def test_what_one_caller_may_hold(self):
+        """Answers that do not end: one caller has half of the memory for them at most, and others are served."""
+        size = 15 * MIB // 2
+        before = set(self.up.boxes)
+        self.lease("alice", token=ALICE)
+        theirs = set(self.up.boxes) - before
+
+        def act(call):
+            if call.target.split("/")[2] not in theirs:
+                return self.inside.answer(call, "/v1/bash/sessions/create", self.up.calls)
+            list(call.pieces())
+            call.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size + 1) + b" " * size)
+            self.up.go.wait(WAIT_S)
+            return False
+        self.up.overrides["/v1/bash/sessions/create"] = act
+        asked = [self.open("POST", self.base + "/exec", {"command": "true"}, token=ALICE) for _ in range(20)]
+        refused = []
+        while len(refused) < 20 - 128 * MIB // size:  # the rest is held
+            ready, _, _ = select.select([c.sock for c in asked if c not in refused], [], [], WAIT_S)
+            self.assertNotEqual(ready, [], len(refused))
+            for connection in [c for c in asked if c.sock in ready]:
+                self.assertEqual(connection.getresponse().status, 429)
+                refused.append(connection)
+        self.lease("bob", token=BOB)
+        self.assertOk(self.call("POST", self.base + "/exec", {"command": "true"}, token=BOB))
+        self.up.go.set()
 
     def test_a_server_that_does_not_wait(self):
         """A question that is answered at once is not asked again at once."""

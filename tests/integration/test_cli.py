@@ -44,7 +44,7 @@ class Cli(TestCase):
         self.run_cli("acquire", "demo", "--user", "ana@example.org")
         self.run_cli("renew", "demo", "--user", "ana@example.org", "--ttl", "1h")
         self.run_cli("release", "demo")
-        self.assertIn("demo is gone", self.run_cli("destroy", "demo").stdout)
+        self.assertIn("destroyed demo", self.run_cli("destroy", "demo").stdout)
         left = json.loads(self.run_cli("ls", "--json", "--state", "leased").stdout)["sandboxes"]
         self.assertEqual([b["user_id"] for b in left], ["ana@example.org"])
         for bad in ("thread:", "thread:a/b/c", "thread:/x", "thread:a b", "thread:x/" + "y" * 129):

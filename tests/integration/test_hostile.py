@@ -193,6 +193,9 @@ class Strangers(Hostile):
                 seen.append((f"{method} {path}", answer.status, answer.text))
             for query in ("", "?state=leased", "?user_id=u", "?thread_id=mine", "?cursor=0"):
                 seen.append(("list", own.get("/v1/sandboxes" + query).json["sandboxes"], ""))
+            for query in ("", "&box=" + blank["box_id"], "&id=" + leased["sandbox_id"], "&id=box:" + parked["box_id"], "&user=u"):
+                answer = own.get("/v1/events?format=json&since=0" + query)  # of others, only how it was refused
+                seen.append(("events" + query, [e for e in answer.json["events"] if e["event"] != "refused"], answer.text))
             own.close()
             return seen
 

@@ -1,7 +1,9 @@
 """Calls that a take-over leaves with the old daemon end as those of the new one do: the successor reports to it what ends. When
 nobody can any more it ends them all."""
 
+import pathlib
 import signal
+import time
 import unittest
 
 from calls_case import ALICE, BOB, begin, chunk, wait_gone
@@ -46,6 +48,27 @@ class Calls(EndsCase):
         self.assertIsNone(oldest.child.poll())
         self.assertOk(self.api.delete("/v1/sandboxes/thread:default%2Fother"))
         self.assertEqual(oldest.child.wait(WAIT_S), 0)
+
+    @unittest.skipUnless(fault_names(), "this build has no fault points")
+    def test_a_lease_is_over_while_the_successor_starts(self):
+        """It ends when the successor serves, and is reported as any other."""
+        self.begin()
+        self.lease("other", ALICE)
+        others = self.all_kinds(ALICE)
+        self.lease("t", ALICE, ttl_s=2)
+        ends_at = time.monotonic() + 2
+        kinds = self.all_kinds(ALICE)
+        hang, old = self.server.directory / "hang", self.server.process
+        hang.touch()
+        self.addCleanup(old.kill)
+        self.server.process = self.server.spawn({"SANDPOOL_HANG_AT": f"recover.after_list={hang}"}, args=["--takeover"])
+        wait_until(pathlib.Path(f"{hang}.hit").exists, "it starts")
+        wait_until(lambda: time.monotonic() > ends_at, "the lease is over")
+        hang.unlink()
+        self.server.wait_ready()
+        self.assertEnded(kinds, 410, "sandbox_lost", "ttl")
+        self.assertGoesOn(others)
+        self.assertIsNone(old.child.poll())
 
     def test_a_token_is_taken_away(self):
         self.begin()

@@ -14,14 +14,18 @@ enum { HELD_MAX = 256 * 1024 * 1024 }; /* bytes of bodies that are held whole, o
 
 /* --- how much --- */
 
-/* False: all calls together hold too much. */
+/* False: too much. One caller may hold half of what it has and what is free, so others find something. */
 static bool hold(struct aio_call *c, size_t held)
 {
     uint64_t *sum = &c->g.p->held;
+    uint64_t *own = &c->g.caller->held;
+    uint64_t others;
 
     *sum = *sum - c->held + held;
+    *own = *own - c->held + held;
     c->held = held;
-    return *sum <= HELD_MAX;
+    others = *sum - *own;
+    return others < HELD_MAX && *own <= (HELD_MAX - others) / 2;
 }
 
 static void fini(struct passage *g)

@@ -200,22 +200,24 @@ static bool thread_id(const char *text, char *ret_sandbox_id)
     return true;
 }
 
-bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box)
+bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box)
 {
     static const char box[] = "box:";
     static const char thread[] = "thread:";
-    const char *id = http_path_param(ex, "id");
-    bool is_good;
 
     ret_sandbox_id[0] = '\0';
     ret_box->v = 0;
     if (strncmp(id, box, strlen(box)) == 0)
-        is_good = str_parse_hex64(id + strlen(box), &ret_box->v);
-    else if (strncmp(id, thread, strlen(thread)) == 0)
-        is_good = thread_id(id + strlen(thread), ret_sandbox_id);
-    else
-        is_good =
-            str_is_name(id, POOL_ID_MAX, "_-") && str_copy(ret_sandbox_id, POOL_ID_MAX + 1, id);
+        return str_parse_hex64(id + strlen(box), &ret_box->v);
+    if (strncmp(id, thread, strlen(thread)) == 0)
+        return thread_id(id + strlen(thread), ret_sandbox_id);
+    return str_is_name(id, POOL_ID_MAX, "_-") && str_copy(ret_sandbox_id, POOL_ID_MAX + 1, id);
+}
+
+bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box)
+{
+    bool is_good = api_parse_id(http_path_param(ex, "id"), ret_sandbox_id, ret_box);
+
     if (!is_good)
         http_reply_error(
             ex, SP_NOT_FOUND,

@@ -1,6 +1,8 @@
 /* events.c - GET /v1/events: server-sent events, live from the journal, older ones from the
  * database. Each stream has its own position and speed. One that falls behind the journal's ring
- * continues from the database, and gets a notice for events that are not there either. */
+ * continues from the database, and gets a notice for events that are not there either. With
+ * `format=json` it is a page: a stream that ends, written as one object. Operators see all of it,
+ * others what is about their own boxes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,8 @@
 #include "dialects/native/internal.h"
 
 #define HEARTBEAT_NS (15 * NS_PER_S)
+
+enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, PAGE_READS = 40 /* pieces of the database */ };
 
 struct stream {
     struct journal_subscriber subscriber;
@@ -26,6 +30,11 @@ struct stream {
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
     bool is_filtered;
+    bool is_operator;
+    bool is_page;
+    bool has_events;     /* a page: one was written */
+    bool is_unread;      /* the database could not be read */
+    unsigned reads_left; /* of a page */
     bool want_follow;
     bool is_full;    /* waits for on_drain */
     bool is_reading; /* the store has `past` */
@@ -83,7 +92,7 @@ static void write_gap(struct stream *s, uint64_t next_id)
     uint64_t from = s->next_id;
 
     s->next_id = next_id;
-    if (s->is_filtered)
+    if (s->is_filtered || s->is_page)
         return;
     buf_init(&text, 256);
     buf_printf(&text, "event: gap\ndata: {\"from\":%llu,\"to\":%llu}\n\n",
@@ -100,10 +109,31 @@ static void write_event(struct stream *s, uint64_t id, uint64_t at_ms, const cha
 
     str_iso8601(at, at_ms);
     buf_init(&text, 128 * 1024);
-    buf_printf(&text, "id: %llu\nevent: %s\ndata: {\"at\":\"%s\",\"event\":\"%s\"%s%s\n\n",
-               (unsigned long long) id, kind, at, kind, strcmp(body, "{}") == 0 ? "" : ",",
-               body + 1);
+    if (s->is_page)
+        buf_printf(&text, "%s{\"id\":%llu,", s->has_events ? "," : "", (unsigned long long) id);
+    else
+        buf_printf(&text, "id: %llu\nevent: %s\ndata: {", (unsigned long long) id, kind);
+    buf_printf(&text, "\"at\":\"%s\",\"event\":\"%s\"%s%s%s", at, kind,
+               strcmp(body, "{}") == 0 ? "" : ",", body + 1, s->is_page ? "" : "\n\n");
+    s->has_events = true;
     s->left--;
+    write_text(s, &text);
+    buf_fini(&text);
+}
+
+/* A page ends with where the next one begins. */
+static void write_end(struct stream *s, const struct journal *j)
+{
+    struct buf text;
+
+    if (!s->is_page)
+        return;
+    buf_init(&text, 64);
+    buf_printf(&text, "],\"complete\":%s,\"next\":", s->is_unread ? "false" : "true");
+    if (s->next_id <= journal_newest(j))
+        buf_printf(&text, "%llu}\n", (unsigned long long) (s->next_id - 1));
+    else
+        buf_puts(&text, "null}\n");
     write_text(s, &text);
     buf_fini(&text);
 }
@@ -145,6 +175,7 @@ static void on_past(void *ctx, int result)
     }
     if (result != SP_OK || s->past.is_end)
         s->asked_id = s->past.before_id;
+    s->is_unread = s->is_unread || result != SP_OK;
     s->is_pumping = true;
     if (result == SP_OK)
         write_past(s);
@@ -161,12 +192,14 @@ static void read_past(struct stream *s, uint64_t first)
     s->past.after_id = s->next_id - 1;
     s->past.before_id = first;
     s->is_reading = true;
+    if (s->reads_left > 0)
+        s->reads_left--;
     engine_read_history(s->api->engine, &s->past, on_past, s);
 }
 
 /* --- all of it --- */
 
-/* The token was removed by a reload, or the caller is no longer an operator. */
+/* Not when the token was removed by a reload, or the caller is an operator no longer. */
 static bool is_let_in(struct stream *s)
 {
     struct api_caller caller;
@@ -174,23 +207,28 @@ static bool is_let_in(struct stream *s)
     if (s->reloads == engine_reloads(s->api->engine))
         return true;
     s->reloads = engine_reloads(s->api->engine);
-    return api_identify(s->ex, &caller) && caller.is_operator;
+    return api_identify(s->ex, &caller) && (caller.is_operator || !s->is_operator);
 }
 
 static void step(struct stream *s, const struct journal *j)
 {
     const struct journal_event *ev = journal_get(j, s->next_id);
+    struct store_event shown;
     uint64_t first;
 
     if (ev == NULL) {
         first = journal_first_from(j, s->next_id);
-        if (s->asked_id < first)
+        if (s->asked_id < first && s->is_page && s->reads_left == 0)
+            s->left = 0; /* the rest is for the next page */
+        else if (s->asked_id < first)
             read_past(s, first);
         else
             write_gap(s, first);
         return;
     }
-    if (store_history_fits(&s->past, ev->at_ms, ev->kind, ev->body))
+    shown = (struct store_event){
+        .at_ms = ev->at_ms, .kind = ev->kind, .body = ev->body, .principal = ev->principal};
+    if (store_history_fits(&s->past, &shown))
         write_event(s, ev->id, ev->at_ms, ev->kind, ev->body);
     s->next_id = ev->id + 1;
 }
@@ -216,6 +254,13 @@ static void pump(struct stream *s)
     if (s->is_gone && !s->is_reading) {
         stream_free(s);
     } else if (!s->is_gone && !s->is_reading && is_over) {
+        s->is_pumping = true;
+        write_end(s, j);
+        s->is_pumping = false;
+        if (s->is_gone) {
+            stream_free(s);
+            return;
+        }
         http_end(s->ex);
         leave(s);
     }
@@ -260,18 +305,47 @@ static bool text_of(struct http_exchange *ex, const char *name, char *dst, size_
     return strcmp(dst, HTTP_QUERY_BAD) != 0;
 }
 
+/* False when it is none that there is. */
+static bool read_format(struct http_exchange *ex, struct stream *s)
+{
+    char format[8];
+    bool has_format = http_query(ex, "format", format, sizeof(format));
+
+    s->is_page = has_format && strcmp(format, "json") == 0;
+    s->reads_left = PAGE_READS;
+    s->left = s->is_page ? PAGE_DEFAULT : UINT64_MAX;
+    return !has_format || s->is_page || strcmp(format, "sse") == 0;
+}
+
+/* `id`: a box by any of its names. */
+static bool read_id(struct http_exchange *ex, struct stream *s)
+{
+    char id[2 * POOL_OWNER_MAX + 16];
+    struct box_id box;
+
+    if (!http_query(ex, "id", id, sizeof(id)))
+        return true;
+    s->is_filtered = true;
+    if (!api_parse_id(id, s->sandbox_id, &box))
+        return false;
+    if (box.v != 0)
+        str_hex64(s->box, box.v);
+    return true;
+}
+
 static bool read_filter(struct http_exchange *ex, struct stream *s)
 {
     s->past.until_ms = UINT64_MAX;
-    s->left = UINT64_MAX;
+    s->past.principal = STORE_NOBODY;
     if (!number_of(ex, "since_ms", 1, &s->past.since_ms) ||
-        !number_of(ex, "until_ms", 1, &s->past.until_ms) || !number_of(ex, "limit", 1, &s->left))
+        !number_of(ex, "until_ms", 1, &s->past.until_ms) || !number_of(ex, "limit", 1, &s->left) ||
+        (s->is_page && s->left > PAGE_MAX))
         return false;
     if (!text_of(ex, "event", s->kind, sizeof(s->kind), s) ||
         !text_of(ex, "box", s->box, sizeof(s->box), s) ||
         !text_of(ex, "sandbox", s->sandbox_id, sizeof(s->sandbox_id), s) ||
         !text_of(ex, "user", s->user, sizeof(s->user), s) ||
-        !text_of(ex, "thread", s->thread, sizeof(s->thread), s))
+        !text_of(ex, "thread", s->thread, sizeof(s->thread), s) || !read_id(ex, s))
         return false;
     s->is_filtered = s->is_filtered || s->past.since_ms > 0 || s->past.until_ms != UINT64_MAX;
     s->past.kind = s->kind;
@@ -286,7 +360,7 @@ static bool wants_follow(struct http_exchange *ex, const struct stream *s)
 {
     char follow[8];
 
-    return http_method(ex) != HTTP_METHOD_HEAD && s->past.until_ms == UINT64_MAX &&
+    return http_method(ex) != HTTP_METHOD_HEAD && s->past.until_ms == UINT64_MAX && !s->is_page &&
            !(http_query(ex, "follow", follow, sizeof(follow)) && strcmp(follow, "0") == 0);
 }
 
@@ -296,26 +370,47 @@ void api_events(struct http_exchange *ex)
     struct journal *j = engine_journal(api->engine);
     struct rt *rt = engine_rt(api->engine);
     struct stream *s = xcalloc(1, sizeof(*s));
-    bool is_good = read_filter(ex, s);
+    struct api_caller caller;
+    bool is_good = read_format(ex, s) && read_filter(ex, s);
 
+    (void) api_identify(ex, &caller); /* the guard has let it in */
+    s->is_operator = caller.is_operator;
+    if (!caller.is_operator) {
+        s->past.principal = caller.principal;
+        s->is_filtered = true;
+    }
+    s->want_follow = wants_follow(ex, s);
+    if (is_good && !s->is_page && !caller.is_operator) {
+        free(s);
+        http_reply_error(
+            ex, SP_FORBIDDEN,
+            "the stream is for operators (see operator_uids): format=json is a page of "
+            "your own events",
+            0);
+        return;
+    }
     if (!is_good || !start_position(ex, s, j)) {
         free(s);
         http_reply_error(ex, SP_INVALID_FIELD,
-                         is_good ? "'since' and Last-Event-ID must be an event's id"
-                                 : "'since_ms', 'until_ms' and 'limit' must be whole numbers from "
-                                   "1; 'event', 'box', 'sandbox', 'user' and 'thread' short texts",
+                         is_good
+                             ? "'since' and Last-Event-ID must be an event's id"
+                             : "'since_ms', 'until_ms' and 'limit' must be whole numbers from "
+                               "1 (the limit of a page is at most 1000); 'event', 'box', "
+                               "'sandbox', 'user' and 'thread' short texts; 'id' names a sandbox; "
+                               "'format' is sse or json",
                          0);
         return;
     }
     s->api = api;
     s->ex = ex;
     s->reloads = engine_reloads(api->engine);
-    s->want_follow = wants_follow(ex, s);
     s->subscriber.on_event = on_event;
     http_set_ctx(ex, s, on_gone);
     http_set_drain(ex, on_drain);
     http_add_header(ex, "Cache-Control", "no-cache");
-    http_begin(ex, 200, "text/event-stream");
+    http_begin(ex, 200, s->is_page ? "application/json" : "text/event-stream");
+    if (s->is_page)
+        (void) http_write(ex, "{\"events\":[", strlen("{\"events\":["));
     journal_subscribe(j, &s->subscriber);
     rt_timer_set(rt, &s->heartbeat, rt_after(rt_now(rt), HEARTBEAT_NS), on_heartbeat);
     pump(s);

@@ -42,8 +42,10 @@ void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
 /* The same as member "error" of the object that is open. */
 void api_put_failure(struct json_out *o, const struct pool_fx *fx);
-/* Id of the path: a sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for
- * the id computed from them. Answers and returns false if it is not valid. */
+/* A sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the id computed
+ * from them. */
+bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
+/* The id of the path. Answers and returns false if it is not valid. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
 /* SHA-256 of "user:thread", first 16 hex digits. */
 /* The id that this caller's acquire with this request id waits for (acquire.c). */

@@ -276,8 +276,7 @@ void store_history_fini(struct store_history *h UNUSED)
 {
 }
 
-bool store_history_fits(const struct store_history *h UNUSED, uint64_t at_ms UNUSED,
-                        const char *kind UNUSED, const char *body UNUSED)
+bool store_history_fits(const struct store_history *h UNUSED, const struct store_event *ev UNUSED)
 {
     return true;
 }

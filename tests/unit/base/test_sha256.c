@@ -44,6 +44,30 @@ static void test_vectors(void **state)
     }
 }
 
+/* With the processor's own instructions, where it has them, and without. */
+static void test_both_ways(void **state)
+{
+    struct sha256 s;
+    unsigned char plain[32];
+    unsigned char fast[32];
+    char text[1000];
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char) (i * i * 7 + i);
+    for (size_t len = 0; len <= sizeof(text); len++) {
+        if (!sha256_init_plain(&s))
+            skip();
+        sha256_add(&s, text, len / 3);
+        sha256_add(&s, text + len / 3, len - len / 3);
+        sha256_end(&s, plain);
+        sha256_init(&s);
+        sha256_add(&s, text, len);
+        sha256_end(&s, fast);
+        assert_memory_equal(plain, fast, sizeof(plain));
+    }
+}
+
 static void test_million(void **state)
 {
     struct sha256 s;
@@ -104,9 +128,8 @@ static void test_any_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_million),
-        cmocka_unit_test(test_sandbox_ids),
+        cmocka_unit_test(test_vectors),   cmocka_unit_test(test_million),
+        cmocka_unit_test(test_both_ways), cmocka_unit_test(test_sandbox_ids),
         cmocka_unit_test(test_any_cut),
     };
 

@@ -37,7 +37,7 @@ static int teardown(void **state)
 static void add(struct journal *j, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        (void) journal_add(j, i, "created", xstrdup("{}")); /* looked at with journal_get() */
+        (void) journal_add(j, i, "created", xstrdup("{}"), 7); /* looked at with journal_get() */
 }
 
 static void test_empty(void **state)
@@ -69,8 +69,8 @@ static void test_restore_continues_the_numbers(void **state)
 {
     struct journal *j = *state;
 
-    journal_restore(j, 5000, 1, "leased", "{\"a\":1}");
-    journal_restore(j, 5001, 2, "parked", "not an object");
+    journal_restore(j, 5000, 1, "leased", "{\"a\":1}", 7);
+    journal_restore(j, 5001, 2, "parked", "not an object", 7);
     assert_int_equal(journal_first_from(j, 1), 5000);
     assert_string_equal(journal_get(j, 5000)->body, "{\"a\":1}");
     assert_string_equal(journal_get(j, 5001)->body, "{}");
@@ -86,9 +86,9 @@ static void test_hole(void **state)
     uint64_t id = 1;
     unsigned steps = 0;
 
-    journal_restore(j, 9, 1, "a", "{}");
-    journal_restore(j, 10, 1, "a", "{}");
-    journal_restore(j, 15, 1, "a", "{}");
+    journal_restore(j, 9, 1, "a", "{}", 7);
+    journal_restore(j, 10, 1, "a", "{}", 7);
+    journal_restore(j, 15, 1, "a", "{}", 7);
     assert_int_equal(journal_first_from(j, 11), 15);
     for (id = journal_first_from(j, id); id <= journal_newest(j); steps++)
         id = journal_first_from(j, id + 1);
@@ -104,8 +104,8 @@ static void test_skip(void **state)
 
     journal_skip(j);
     assert_int_equal(journal_newest(j), 0); /* nothing was ever numbered */
-    journal_restore(j, 100, 1, "a", "{}");
-    journal_restore(j, 101, 1, "a", "{}");
+    journal_restore(j, 100, 1, "a", "{}", 7);
+    journal_restore(j, 101, 1, "a", "{}", 7);
     journal_skip(j);
     assert_true(journal_newest(j) > 1000);
     assert_int_equal(journal_first_from(j, 1), 100);
