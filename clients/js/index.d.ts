@@ -67,8 +67,7 @@ export class Snapshot {
   readonly snapshotId: string;
   readonly name: string;
   readonly profile: string;
-  /** The snapshot that its sandbox was made from. */
-  readonly parent: string | null;
+  readonly parent: string | null; // the snapshot that its sandbox was made from
   readonly sandboxId: string | null;
   readonly userId: string | null;
   readonly threadId: string | null;
@@ -76,6 +75,8 @@ export class Snapshot {
   readonly sizeBytes: number;
   readonly digest: string;
   readonly metadata: Record<string, unknown>;
+  readonly layers: number | null; // that lie on each other in it
+  readonly lastUsedAt: Date | null;
 }
 
 /** What the end of a box has released; null: not known. */

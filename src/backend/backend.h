@@ -222,6 +222,8 @@ struct backend_events {
     void (*on_resync)(void *ctx); /* "I may have missed something": list again */
     /* May be NULL. */
     void (*on_notice)(void *ctx, const struct backend_notice *n);
+    /* May be NULL. What a snapshot takes has changed, not what is in it. */
+    void (*on_snapshot)(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
 };
 
 struct backend_env {

@@ -38,6 +38,7 @@ void snapshot_put(struct json_out *o, const struct snapshot *s)
     json_put_hex64(o, "principal", s->principal);
     json_put_u64(o, "created_ms", s->created_ms);
     json_put_u64(o, "size", s->size);
+    json_put_u64(o, "layers", s->layers);
     json_put_str(o, "digest", s->digest);
     json_put_str(o, "metadata", s->metadata);
     json_put_bool(o, "deleted", s->is_deleted);
@@ -57,6 +58,8 @@ bool snapshot_take(const struct json *obj, struct snapshot *ret)
     const struct json *temporary = json_get(obj, "temporary");
 
     memset(ret, 0, sizeof(*ret));
+    if (!take_u64(obj, "layers", &ret->layers)) /* of a release before there was this member */
+        ret->layers = 0;
     ret->is_temporary = temporary != NULL && json_bool(temporary);
     ret->is_deleted = deleted != NULL && json_bool(deleted);
     return json_is_obj(obj) && json_take_hex64(obj, "id", &ret->id) &&

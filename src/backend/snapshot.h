@@ -23,6 +23,7 @@ struct snapshot {
     uint64_t principal;
     uint64_t created_ms; /* by the wall clock */
     uint64_t size;       /* bytes that it takes */
+    uint64_t layers;     /* that lie on each other in it; 0: not known */
     char digest[SNAPSHOT_DIGEST_MAX + 1];
     char metadata[SNAPSHOT_METADATA_MAX + 1]; /* JSON text; "": none */
     bool is_deleted;   /* for its owner; it is kept while others are built on it */

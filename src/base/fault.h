@@ -50,6 +50,9 @@
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \
     X(arg, "snapshot.dropping")     \
+    X(arg, "snapshot.flattened")    \
+    X(arg, "snapshot.swapped")      \
+    X(arg, "snapshot.merged")       \
     X(arg, "snapshot.committed")    \
     X(arg, "snapshot.marked")       \
     X(arg, "docker.before_create")  \

@@ -4,10 +4,10 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
-enum { BODY_MAX = 8192 };
+enum { BODY_MAX = 8192, OUTPUT_MAX = 256 * 1024 * 1024 };
 
-static const char *const head[] = {"SNAPSHOT", "NAME", "PROFILE", "USER",
-                                   "THREAD",   "MB",   "MADE",    "PARENT"};
+static const char *const head[] = {"SNAPSHOT", "NAME",   "PROFILE", "USER", "THREAD",
+                                   "MB",       "LAYERS", "MADE",    "USED", "PARENT"};
 
 static int create(struct cli *c)
 {
@@ -45,33 +45,69 @@ static void add_row(struct out_table *t, const struct json *s)
     out_cell(t, show_str(s, "user_id"));
     out_cell(t, show_str(s, "thread_id"));
     out_cell_u64(t, (show_u64(s, "size_bytes") + 1024 * 1024 - 1) / (1024 * 1024));
+    out_cell_u64(t, show_u64(s, "layers"));
     out_cell(t, show_str(s, "created_at"));
+    out_cell(t, show_str(s, "last_used_at"));
     out_cell(t, show_str(s, "parent"));
+}
+
+/* --json: one list, however many pages it took. */
+static void merge(struct json_out *merged, const struct json *s)
+{
+    struct buf text;
+
+    buf_init(&text, OUTPUT_MAX);
+    json_print(s, &text);
+    json_put_raw(merged, NULL, buf_str(&text));
+    buf_fini(&text);
+}
+
+static void print_merged(struct cli *c, struct json_out *merged, bool want_print)
+{
+    struct buf text;
+
+    json_end(merged);
+    json_put_null(merged, "next");
+    json_end(merged);
+    buf_init(&text, OUTPUT_MAX);
+    json_out_finish(merged, &text);
+    if (want_print)
+        (void) fprintf(c->out, "%s\n", buf_str(&text));
+    buf_fini(&text);
 }
 
 static int list(struct cli *c)
 {
     struct out_table table;
+    struct json_out merged;
     char target[64] = "/v1/snapshots";
     int code = CLI_OK;
 
     out_table_init(&table, head, ARRAY_LEN(head));
+    json_out_init(&merged);
+    json_begin_obj(&merged, NULL);
+    json_begin_arr(&merged, "snapshots");
     while (code == CLI_OK && !str_is_empty(target)) {
         struct json_doc *doc;
         const struct json *found;
 
-        code = cli_call(c, "GET", target, NULL, &doc);
+        code = cli_fetch(c, "GET", target, &doc);
         if (code != CLI_OK)
             break;
         found = json_get(json_root(doc), "snapshots");
-        for (size_t i = 0; i < json_len(found); i++)
-            add_row(&table, json_at(found, i));
+        for (size_t i = 0; i < json_len(found); i++) {
+            if (cli_wants_json(c))
+                merge(&merged, json_at(found, i));
+            else
+                add_row(&table, json_at(found, i));
+        }
         target[0] = '\0';
         if (!str_is_empty(show_str(json_root(doc), "next")))
             (void) snprintf(target, sizeof(target), "/v1/snapshots?after=%.16s",
                             show_str(json_root(doc), "next"));
         (void) json_doc_free(doc);
     }
+    print_merged(c, &merged, code == CLI_OK && cli_wants_json(c));
     if (code == CLI_OK && !cli_wants_json(c))
         out_table_print(&table, c->out);
     out_table_fini(&table);

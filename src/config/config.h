@@ -106,6 +106,7 @@ struct config_profile {
     char runtime[CONFIG_PATH_MAX + 1]; /* "": the first that works */
     char rootfs[CONFIG_PATH_MAX + 1];  /* "host", or a directory; not used with an image */
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
+    char snapshot[17];                 /* its id: boxes are made from it; "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
     enum config_network network;
     enum config_sockets sockets;
@@ -243,6 +244,10 @@ struct config {
     } calls;
     struct {
         uint64_t max;
+        uint64_t max_per_caller; /* 0: half of max */
+        uint64_t max_bytes;      /* 0: no limit */
+        uint64_t max_bytes_per_caller;
+        uint64_t keep_s; /* 0: for ever */
     } snapshots;
     struct {
         uint64_t max_boxes;

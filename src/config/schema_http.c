@@ -62,6 +62,16 @@ static const struct config_key keys[] = {
 
     GLOBAL(snapshots.max, U64, 0, 1, 65536, "1024",
            "Snapshots that may be kept, of all callers together. One more is answered 429."),
+    GLOBAL(snapshots.max_per_caller, U64, RELOAD, 0, 65536, "0",
+           "The same for one caller (a user id, or a token's name). 0: half of snapshots.max."),
+    GLOBAL(snapshots.max_bytes, SIZE, RELOAD, 0, 1024 * 1024 * GIB, "0",
+           "No further snapshot is made once those that there are take this much space. 0: no "
+           "limit."),
+    GLOBAL(snapshots.max_bytes_per_caller, SIZE, RELOAD, 0, 1024 * 1024 * GIB, "0",
+           "The same for the snapshots of one caller. 0: no limit."),
+    GLOBAL(snapshots.keep_s, U64, RELOAD, 0, 10 * 365 * DAY, "0",
+           "Seconds after which a snapshot is deleted that nobody has made a box from. 0: they are "
+           "kept until somebody deletes them."),
 };
 
 const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

@@ -33,6 +33,11 @@ static const struct config_key keys[] = {
             "(docker-archive:/path.tar) or a registry's image (docker://name), unpacked once by "
             "skopeo and umoci. For docker: a name as the engine knows it (debian:12), required, "
             "pulled when it is missing."),
+    PROFILE(
+        snapshot, STRING, CONFIG_SPEC, 0, 16, "",
+        "The id of a snapshot that every box of this profile is made from, so that its blank boxes "
+        "are warm copies of it; whoever owns it. It cannot be deleted meanwhile. Backends oci and "
+        "docker; rootfs or image lie below it."),
     PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
             "The user that runs commands and owns files in a box, unless a caller names another. "
             "For docker see docker.user."),

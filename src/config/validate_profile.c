@@ -93,6 +93,11 @@ static void check_box(const struct check *k, const struct config_profile *p)
         check_complain(
             k, p, "rootfs",
             "must be host, or the absolute path of a directory, not / itself, without '..'");
+    if (!str_is_empty(p->snapshot) &&
+        (strlen(p->snapshot) != 16 || strspn(p->snapshot, "0123456789abcdef") != 16))
+        check_complain(k, p, "snapshot",
+                       "must be the id of a snapshot, 16 digits: names are not unique, and anybody "
+                       "may give them");
     if (!is_host && !str_is_empty(p->image))
         check_complain(k, p, "image", "and rootfs exclude each other: give one of them");
     check_oci(k, p);

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 static void on_wake_closed(void *ctx)
 {
@@ -91,6 +92,8 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     rt_timer_cancel(e->rt, &e->wake_timer);
     rt_timer_cancel(e->rt, &e->reconcile_timer);
     rt_timer_cancel(e->rt, &e->space_timer);
+    rt_timer_cancel(e->rt, &e->keep_timer);
+    snapshots_close(e);
     engine_op_begun(e); /* so that the last end comes after all of this */
     reconcile_settle(e);
     op_cancel_all(&e->probes);

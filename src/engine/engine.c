@@ -317,6 +317,9 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->note_list);
     list_init(&e->snapshot_list);
     map_init(&e->snapshots, config->snapshots.max);
+    list_init(&e->holder_list);
+    map_init(&e->holders, 64);
+    e->snapshots_since_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
     list_init(&e->watchers);
     list_init(&e->probes);
     list_init(&e->uses);
@@ -405,6 +408,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     }
     profiles_prepare(e);
     reconcile_arm(e);
+    snapshots_keep_arm(e);
     space_look(e);
     free(pc);
     e->reloads++;

@@ -28,8 +28,9 @@ struct engine_call {
     /* ACQUIRE: what is to be applied to the box before the reply, or NULL. One piece from malloc,
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
-    uint64_t deadline_ns;         /* with extras: until when the caller waits */
-    bool may_exceed;              /* with extras: the limits of the box's profile */
+    uint64_t deadline_ns;  /* with extras: until when the caller waits */
+    bool may_exceed;       /* with extras: the limits of the box's profile */
+    bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
     struct engine_held *held;     /* likewise, while the box is being thawed */

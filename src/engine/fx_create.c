@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 struct create_op {
     struct backend_create create;
@@ -56,17 +57,36 @@ static void on_created(struct op *op)
     engine_op_ended(e);
 }
 
+/* Takes `extras`. */
+static struct backend_extras *with_snapshot(struct backend_extras *extras, const char *id)
+{
+    struct backend_extras all = {0};
+    struct backend_extras *made;
+
+    if (extras != NULL)
+        all = *extras;
+    all.snapshot = id;
+    made = backend_extras_copy(&all);
+    free(extras);
+    return made;
+}
+
 void fx_create(struct engine *e, const struct pool_fx *fx)
 {
     const struct pool_box *box = &fx->snapshot;
     const struct config_profile *profile = profiles_config(e, box->profile);
     struct backend *backend = e->backends[box->backend].backend;
     struct backend_box as_backend;
+    char lack[POOL_REASON_MAX + 1];
     struct create_op *c;
 
     if (profile == NULL) {
         post_failure(e, fx->box, fx->epoch, SP_NOT_FOUND,
                      "the profile is gone from the configuration");
+        return;
+    }
+    if (engine_profile_lacks(e, box->profile, lack, sizeof(lack))) {
+        post_failure(e, fx->box, fx->epoch, SP_BACKEND_FAILED, lack);
         return;
     }
     space_refresh(e);
@@ -78,6 +98,8 @@ void fx_create(struct engine *e, const struct pool_fx *fx)
     c->config = config_ref_get(e->config);
     c->create.profile = profile;
     c->extras = special_take(e, box->id);
+    if (!str_is_empty(profile->snapshot) && (c->extras == NULL || c->extras->snapshot == NULL))
+        c->extras = with_snapshot(c->extras, profile->snapshot);
     c->create.extras = c->extras;
     box_to_backend(e, box, &as_backend);
     c->create.labels = as_backend.labels;

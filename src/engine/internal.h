@@ -136,6 +136,12 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    struct map holders; /* of snapshot_limits.c, by principal */
+    struct list holder_list;
+    uint64_t snapshot_bytes;
+    size_t snapshots_coming;     /* being made */
+    uint64_t snapshots_since_ms; /* the start of this life, by the wall clock */
+    struct rt_timer keep_timer;
     unsigned snapshot_loads;     /* under way */
     struct recovery *recovery;   /* of reconcile.c, until it has ended */
     struct map pauses;           /* boxes that are being frozen or thawed */

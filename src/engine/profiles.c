@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 int profiles_find_backend(const struct engine *e, const char *key)
 {
@@ -108,7 +109,8 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
                                         .on_died = on_died,
                                         .on_alone = on_alone,
                                         .on_resync = on_resync,
-                                        .on_notice = on_notice};
+                                        .on_notice = on_notice,
+                                        .on_snapshot = snapshots_on_changed};
     str_copy_cut(b->key, sizeof(b->key), key);
     r = ops->open(&env, profile, &b->backend, err);
     if (r != SP_OK)

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/snapshots.h"
 
 #define MB (1024 * 1024)
 #define WAIT_FRESH_NS (15 * NS_PER_S) /* what is said of a box that starts is asked more often */
@@ -121,6 +122,8 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         return view.by_state[POOL_BLANK] == 0;
     } else if (view.by_state[POOL_BLANK] > 0)
         return false;
+    else if (engine_profile_lacks(e, profile, dst, cap))
+        return true;
     else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
         return true;
     else if (is_failing(&view))

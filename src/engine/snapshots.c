@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
+#include "engine/snapshot_side.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
@@ -33,6 +35,35 @@ bool engine_snapshot_fits(struct engine *e, const struct engine_snapshot *s, uns
     return profiles_backend(e, profile) == &e->backends[s->backend];
 }
 
+bool engine_profile_lacks(struct engine *e, unsigned profile, char *dst, size_t cap)
+{
+    const struct config_profile *c = profiles_config(e, profile);
+    const struct engine_snapshot *s = NULL;
+    uint64_t id;
+
+    if (c == NULL || str_is_empty(c->snapshot))
+        return false;
+    if (str_parse_hex64(c->snapshot, &id))
+        s = engine_snapshot_find(e, id);
+    if (s != NULL && engine_snapshot_fits(e, s, profile))
+        return false;
+    (void) snprintf(dst, cap, "the snapshot %s of profile %.64s %s", c->snapshot, c->name,
+                    s == NULL ? "does not exist" : "is of another backend");
+    return true;
+}
+
+const char *engine_snapshot_profile(const struct engine *e, uint64_t id)
+{
+    const struct config *c = e->config->config;
+    char hex[17];
+
+    str_hex64(hex, id);
+    for (unsigned i = 0; i < c->profile_count; i++)
+        if (strcmp(c->profiles[i].snapshot, hex) == 0)
+            return c->profiles[i].name;
+    return NULL;
+}
+
 static const struct engine_snapshot *of_link(const struct list_node *n)
 {
     return n != NULL ? container_of(n, const struct engine_snapshot, link) : NULL;
@@ -49,8 +80,9 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
     return of_link(list_next(&e->snapshot_list, &s->link));
 }
 
-/* Listings do not come in the order of their making. */
-static void add(struct engine *e, const struct snapshot *info, unsigned backend, bool is_found)
+/* Listings do not come in the order of their making. Takes what `side` has. */
+static void add(struct engine *e, const struct snapshot *info, unsigned backend,
+                struct snapshot_side *side, bool is_found)
 {
     struct engine_snapshot *s;
     struct list_node *before;
@@ -61,6 +93,10 @@ static void add(struct engine *e, const struct snapshot *info, unsigned backend,
     s->info = *info;
     s->backend = backend;
     s->is_found = is_found;
+    s->envs = TAKE_PTR(side->envs);
+    s->noted_ms = side->used_ms;
+    s->used_ms = MAX_OF(side->used_ms, info->created_ms);
+    quota_add(e, info);
     map_insert(&e->snapshots, &s->node, hash_u64(info->id));
     before = e->snapshot_list.head.prev;
     while (before != &e->snapshot_list.head &&
@@ -73,6 +109,8 @@ static void forget(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->snapshots, &s->node);
     list_remove(&e->snapshot_list, &s->link);
+    quota_remove(e, &s->info);
+    free(s->envs);
     free(s);
 }
 
@@ -81,6 +119,7 @@ void snapshots_fini(struct engine *e)
     while (!list_is_empty(&e->snapshot_list))
         forget(e, container_of(list_first(&e->snapshot_list), struct engine_snapshot, link));
     map_fini(&e->snapshots);
+    quota_fini(e);
 }
 
 /* --- the start --- */
@@ -89,22 +128,31 @@ struct load_op {
     struct backend_snapshots request;
     struct engine *engine;
     unsigned backend;
+    struct work work;
+    char dir[CONFIG_PATH_MAX + 32];
+    struct snapshot_side *sides; /* of each of the list */
 };
 
-static void on_loaded(struct op *op)
+static int read_sides(struct work *w, struct err *err UNUSED)
 {
-    struct load_op *l = container_of(op, struct load_op, request.op);
+    struct load_op *l = container_of(w, struct load_op, work);
+
+    for (size_t i = 0; i < l->request.count; i++)
+        side_read(l->dir, l->request.list[i].id, &l->sides[i]);
+    return SP_OK;
+}
+
+static void end_load(struct load_op *l)
+{
     struct engine *e = l->engine;
 
-    e->backends[l->backend].want_snapshots = op->result != SP_OK; /* after the next clean listing */
-    if (op->result != SP_OK)
-        log_error("snapshot.list_failed", LF_STR("backend", e->backends[l->backend].ops->name),
-                  LF_STR("reason", op->err.msg));
-    for (size_t i = 0; op->result == SP_OK && i < l->request.count; i++) {
+    for (size_t i = 0; l->sides != NULL && i < l->request.count; i++) {
         if (strcmp(l->request.list[i].instance, e->instance) == 0)
-            add(e, &l->request.list[i], l->backend, true);
+            add(e, &l->request.list[i], l->backend, &l->sides[i], true);
+        free(l->sides[i].envs);
     }
     backend_snapshots_fini(&l->request);
+    free(l->sides);
     free(l);
     e->snapshot_loads--;
     if (e->is_recovered)
@@ -112,6 +160,29 @@ static void on_loaded(struct op *op)
     else
         recovery_settle(e);
     engine_op_ended(e);
+}
+
+static void on_sides(struct op *op)
+{
+    end_load(container_of(op, struct load_op, work.op));
+}
+
+static void on_loaded(struct op *op)
+{
+    struct load_op *l = container_of(op, struct load_op, request.op);
+    struct engine *e = l->engine;
+
+    e->backends[l->backend].want_snapshots = op->result != SP_OK; /* after the next clean listing */
+    if (op->result != SP_OK) {
+        log_error("snapshot.list_failed", LF_STR("backend", e->backends[l->backend].ops->name),
+                  LF_STR("reason", op->err.msg));
+        end_load(l);
+        return;
+    }
+    side_dir(e, l->dir);
+    l->sides = xcalloc(l->request.count + 1, sizeof(*l->sides));
+    l->work.run = read_sides;
+    work_start(e->loop, &l->work, NULL, RT_NEVER, on_sides);
 }
 
 void snapshots_load(struct engine *e, unsigned backend)
@@ -147,17 +218,23 @@ bool snapshots_is_captured(const struct engine *e, struct box_id box)
     return false;
 }
 
-static void on_captured(struct op *op)
+/* `c` is its owner's from on_done() on. */
+static void end_capture(struct engine_capture *c, int rc, const struct err *err)
 {
-    struct engine_capture *c = container_of(op, struct engine_capture, request.op);
     struct engine *e = c->engine;
-    int code = err_for_caller(op->result);
-    char reason[sizeof(op->err.msg)];
+    struct snapshot_side side = {.envs = TAKE_PTR(c->envs)};
+    int code = err_for_caller(rc);
+    char reason[sizeof(err->msg)] = "";
 
     touch(e, c->box, -1);
-    str_copy_cut(reason, sizeof(reason), op->err.msg);
-    if (op->result == SP_OK) {
-        add(e, &c->request.snapshot, c->backend, false);
+    quota_end(e, c->request.snapshot.principal);
+    if (rc != SP_OK)
+        str_copy_cut(reason, sizeof(reason), err->msg);
+    if (rc != SP_OK && side.envs != NULL)
+        side_remove(e, c->request.snapshot.id);
+    agent_env_fini(&c->env);
+    if (rc == SP_OK) {
+        add(e, &c->request.snapshot, c->backend, &side, false);
         log_info("snapshot.made", LF_HEX("snapshot", c->request.snapshot.id),
                  LF_HEX("box", c->box.v), LF_U64("bytes", c->request.snapshot.size),
                  LF_U64("frozen_ms", c->request.frozen_ns / NS_PER_MS));
@@ -167,8 +244,53 @@ static void on_captured(struct op *op)
     config_ref_put(c->config);
     list_remove(&e->captures, &c->link);
     pauses_captured(e, c->box);
+    free(side.envs);
     c->on_done(c, code, reason);
     engine_op_ended(e);
+}
+
+static void on_captured(struct op *op)
+{
+    end_capture(container_of(op, struct engine_capture, request.op), op->result, &op->err);
+}
+
+void snapshots_not_captured(struct engine_capture *c, int rc, const struct err *err)
+{
+    end_capture(c, rc, err);
+}
+
+void snapshots_capture(struct engine_capture *c)
+{
+    struct engine *e = c->engine;
+
+    e->backends[c->backend].ops->capture(e->backends[c->backend].backend, &c->request,
+                                         rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);
+}
+
+void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers)
+{
+    struct engine *e = ((struct engine_backend *) ctx)->engine;
+    struct map_node *n = map_find(&e->snapshots, hash_u64(id), is_id, &id);
+    struct snapshot *s;
+
+    if (n == NULL)
+        return;
+    s = &container_of(n, struct engine_snapshot, node)->info;
+    quota_remove(e, s);
+    s->size = size;
+    s->layers = layers;
+    quota_add(e, s);
+}
+
+void snapshots_close(struct engine *e)
+{
+    for (struct list_node *n = list_first(&e->captures); n != NULL;
+         n = list_next(&e->captures, n)) {
+        struct engine_capture *c = container_of(n, struct engine_capture, link);
+
+        if (op_is_active(&c->env.request.op))
+            op_cancel(&c->env.request.op);
+    }
 }
 
 static void fill(struct engine *e, const struct pool_box *box, struct snapshot *s)
@@ -199,8 +321,8 @@ static void refuse(struct engine *e, struct engine_capture *c, int code, const c
 void engine_capture_start(struct engine *e, struct engine_capture *c, struct box_id box)
 {
     const struct pool_box *b = pool_find_box(e->pool, box);
-    uint64_t max = e->config->config->snapshots.max;
     char text[160];
+    struct err err;
 
     c->engine = e;
     c->box = box;
@@ -218,11 +340,8 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, SP_UNSUPPORTED, text);
         return;
     }
-    if (e->snapshots.len >= max) {
-        (void) snprintf(text, sizeof(text),
-                        "there are %llu snapshots, the limit (snapshots.max): delete some",
-                        (unsigned long long) max);
-        refuse(e, c, SP_TOO_MANY_SNAPSHOTS, text);
+    if (quota_check(e, b->principal, &err) != SP_OK) {
+        refuse(e, c, err.code, err.msg);
         return;
     }
     if (e->is_closing || e->disk.is_low) {
@@ -237,9 +356,9 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
     list_push_back(&e->captures, &c->link);
+    quota_begin(e, b->principal);
     touch(e, box, +1);
-    e->backends[c->backend].ops->capture(e->backends[c->backend].backend, &c->request,
-                                         rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);
+    capture_ask_envs(c);
 }
 
 /* --- deleting --- */
@@ -261,6 +380,8 @@ static void on_dropped(struct op *op)
 
     if (op->result == SP_OK)
         log_info("snapshot.deleted", LF_HEX("snapshot", d->id));
+    if (op->result == SP_OK)
+        side_remove(e, d->id);
     if (s != NULL && op->result == SP_OK)
         forget(e, s);
     else if (s != NULL)
@@ -294,6 +415,9 @@ static void on_swept(void *ctx, int code, const char *reason)
 
 void snapshots_sweep(struct engine *e)
 {
+    bool are_all_known = true;
+    bool are_possible = false;
+
     for (struct list_node *n = list_first(&e->snapshot_list); n != NULL && !e->is_closing;
          n = list_next(&e->snapshot_list, n)) {
         struct engine_snapshot *s = container_of(n, struct engine_snapshot, link);
@@ -301,4 +425,11 @@ void snapshots_sweep(struct engine *e)
         if (s->info.is_temporary && s->is_found && !s->is_leaving)
             engine_snapshot_drop(e, s, on_swept, NULL);
     }
+    for (unsigned i = 0; i < e->backend_count; i++) {
+        are_all_known = are_all_known && !e->backends[i].want_snapshots;
+        are_possible = are_possible || e->backends[i].ops->snapshots != NULL;
+    }
+    if (are_possible && are_all_known && e->snapshot_loads == 0 && !e->is_closing)
+        side_sweep(e);
+    snapshots_keep_arm(e);
 }

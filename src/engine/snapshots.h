@@ -3,16 +3,21 @@
 #ifndef ENGINE_SNAPSHOTS_H
 #define ENGINE_SNAPSHOTS_H
 
+#include "backend/agent_env.h"
 #include "backend/snapshot.h"
 #include "engine/engine.h"
+#include "loop/work.h"
 
 struct engine_snapshot {
     struct map_node node;
     struct list_node link; /* the oldest first */
     struct snapshot info;
     unsigned backend;
-    bool is_found;   /* of an earlier life */
-    bool is_leaving; /* it is being deleted: no box is made from it any more */
+    struct backend_extras *envs; /* variables of the lease, for boxes made from it; NULL: none */
+    uint64_t used_ms;            /* by the wall clock: made, or the last box made from it */
+    uint64_t noted_ms;           /* the last use that was written down */
+    bool is_found;               /* of an earlier life */
+    bool is_leaving;             /* it is being deleted: no box is made from it any more */
 };
 
 /* One snapshot of a leased box. The caller owns it until on_done(), which comes once, never from inside. */
@@ -24,8 +29,19 @@ struct engine_capture {
     unsigned backend;
     struct engine_config_ref *config;
     struct rt_task refusal;
+    struct agent_env env;                /* the question to the box */
+    struct work side;                    /* what the box has answered is written, */
+    char side_dir[CONFIG_PATH_MAX + 32]; /* here */
+    struct backend_extras *envs;         /* until the snapshot has it */
     /* SP_OK: request.snapshot is whole and known. */
     void (*on_done)(struct engine_capture *c, int code, const char *reason);
+};
+
+/* What one principal has. */
+struct engine_holding {
+    uint64_t principal;
+    size_t count;
+    uint64_t bytes;
 };
 
 /* A refusal is reported the same way. */
@@ -37,8 +53,17 @@ void engine_snapshot_drop(struct engine *e, struct engine_snapshot *s,
 
 /* NULL: there is none that boxes can be made from. */
 struct engine_snapshot *engine_snapshot_find(const struct engine *e, uint64_t id);
+/* True: boxes of this pool profile are made from a snapshot that is not there, or not for them; `dst` says so. */
+bool engine_profile_lacks(struct engine *e, unsigned profile, char *dst, size_t cap);
+/* The name of a profile whose boxes are made from it; NULL: there is none. */
+const char *engine_snapshot_profile(const struct engine *e, uint64_t id);
 /* Whether a box of this pool profile can be made from it. */
 bool engine_snapshot_fits(struct engine *e, const struct engine_snapshot *s, unsigned profile);
+/* A box is made from it. */
+void engine_snapshot_used(struct engine *e, uint64_t id);
+/* Those who have most, in this order; returns how many. */
+size_t engine_snapshot_holders(const struct engine *e, struct engine_holding *ret, size_t cap);
+struct engine_holding engine_snapshot_holding(const struct engine *e, uint64_t principal);
 /* All of them, the oldest first; NULL at the end. */
 const struct engine_snapshot *engine_snapshot_first(const struct engine *e);
 const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
@@ -49,6 +74,23 @@ void snapshots_load(struct engine *e, unsigned backend);
 /* Deletes temporary ones of an earlier life, once it is known which boxes run. */
 void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);
+/* struct backend_events */
+void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
+/* Questions to boxes are not waited for any more. */
+void snapshots_close(struct engine *e);
+/* snapshot_envs.c: asks the box for its variables and keeps them, then snapshots_capture(), or snapshots_not_captured(). */
+void capture_ask_envs(struct engine_capture *c);
+void snapshots_capture(struct engine_capture *c);
+void snapshots_not_captured(struct engine_capture *c, int rc, const struct err *err);
+/* snapshot_limits.c: SP_TOO_MANY_SNAPSHOTS when this principal may not have one more. */
+MUST_CHECK int quota_check(const struct engine *e, uint64_t principal, struct err *err);
+void quota_begin(struct engine *e, uint64_t principal); /* one is being made */
+void quota_end(struct engine *e, uint64_t principal);
+void quota_add(struct engine *e, const struct snapshot *s);
+void quota_remove(struct engine *e, const struct snapshot *s);
+void quota_fini(struct engine *e);
+/* snapshots.keep_s counts. */
+void snapshots_keep_arm(struct engine *e);
 /* One of this box is being made. */
 bool snapshots_is_captured(const struct engine *e, struct box_id box);
 

@@ -373,6 +373,8 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
     u->deadline_ns = call->deadline_ns > rt_now(e->rt)
                          ? call->deadline_ns
                          : rt_after(rt_now(e->rt), ENGINE_UPDATE_LEAST_NS);
+    if (call->are_envs_for_new && fx->u.reply.source != POOL_SRC_COLD)
+        backend_extras_keep(u->extras, ~(unsigned) BACKEND_LATE_ENVS);
     if (!call->may_exceed &&
         engine_check_limits(e, fx->snapshot.profile, u->extras, &err) != SP_OK) {
         give_back(u, fx->snapshot.made_with != 0);

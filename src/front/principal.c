@@ -31,6 +31,21 @@ uint64_t front_principal(const char *name)
     return hash_str(name) | 1ULL << 63;
 }
 
+void front_name_principal(const struct config *c, uint64_t principal, char *dst, size_t cap)
+{
+    if (principal >> 63 == 0) {
+        (void) snprintf(dst, cap, "uid %llu", (unsigned long long) principal);
+        return;
+    }
+    for (unsigned i = 0; i < c->tcp.tokens.count; i++) {
+        if (front_principal(c->tcp.tokens.pairs[i].key) == principal) {
+            (void) snprintf(dst, cap, "token %.64s", c->tcp.tokens.pairs[i].key);
+            return;
+        }
+    }
+    str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+}
+
 const char *front_bearer(const struct http_exchange *ex)
 {
     static const char scheme[] = "Bearer ";

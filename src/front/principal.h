@@ -12,6 +12,8 @@ struct front_caller {
 };
 
 uint64_t front_principal(const char *name);
+/* In words: "uid 1000", "token ci". */
+void front_name_principal(const struct config *c, uint64_t principal, char *dst, size_t cap);
 /* The token of "Authorization: Bearer <token>"; NULL: the request has none. */
 const char *front_bearer(const struct http_exchange *ex);
 void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret);

@@ -66,6 +66,18 @@ static int run_mkfs(const char *path, struct err *err)
     return rc;
 }
 
+int disk_make(const char *path, uint64_t size, int *ret_fd, struct err *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return err_sys(err, SP_IO, errno, "make '%.150s'", path);
+    *ret_fd = fd;
+    if (ftruncate(fd, (off_t) size) != 0)
+        return err_sys(err, SP_IO, errno, "size '%.150s'", path);
+    return run_mkfs(path, err);
+}
+
 /* Two makers at once both make one; the last rename wins and either is good. */
 static int make_template(const char *path, uint64_t size, int *ret_fd, struct err *err)
 {
@@ -75,13 +87,7 @@ static int make_template(const char *path, uint64_t size, int *ret_fd, struct er
 
     (void) snprintf(name, sizeof(name), "%s.%d", path, (int) getpid());
     (void) unlink(name); /* of a maker that died and had our number */
-    fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_sys(err, SP_IO, errno, "make '%.150s'", name);
-    if (ftruncate(fd, (off_t) size) != 0)
-        rc = err_sys(err, SP_IO, errno, "size '%.150s'", name);
-    else
-        rc = run_mkfs(name, err);
+    rc = disk_make(name, size, &fd, err);
     if (rc == SP_OK && fsync(fd) != 0) /* it is taken as whole from now on */
         rc = err_sys(err, SP_IO, errno, "sync '%.150s'", name);
     if (rc == SP_OK && rename(name, path) != 0)

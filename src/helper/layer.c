@@ -13,8 +13,8 @@
 #include "helper/disk.h"
 #include "helper/idmap.h"
 
-static int mount_disk(const struct plan *p, const struct plan_layer *l, const char *name,
-                      struct err *err)
+int layer_mount_disk(const struct plan *p, const struct plan_layer *l, const char *name,
+                     struct err *err)
 {
     AUTO_CLOSE int file = open(l->disk, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     AUTO_CLOSE int loop = -1;
@@ -70,6 +70,6 @@ int layer_mount(const struct plan *p, const struct plan_layer *l, int stage, uns
     (void) snprintf(place, sizeof(place), "layer%u", number);
     if (mkdirat(stage, name, 0700) != 0 || mkdirat(stage, place, 0755) != 0)
         return err_sys(err, SP_IO, errno, "make a place for a snapshot");
-    rc = mount_disk(p, l, name, err);
+    rc = layer_mount_disk(p, l, name, err);
     return rc == SP_OK ? show(p, l, stage, name, place, ret_fd, err) : rc;
 }

@@ -9,4 +9,8 @@
 MUST_CHECK int layer_mount(const struct plan *p, const struct plan_layer *l, int stage,
                            unsigned number, int *ret_fd, struct err *err);
 
+/* The disk of a snapshot, read-only, at the directory `name` of the stage. */
+MUST_CHECK int layer_mount_disk(const struct plan *p, const struct plan_layer *l, const char *name,
+                                struct err *err);
+
 #endif

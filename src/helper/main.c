@@ -22,6 +22,7 @@
 #include "helper/cgroup.h"
 #include "helper/connector.h"
 #include "helper/container_disk.h"
+#include "helper/flatten.h"
 #include "helper/freezer.h"
 #include "helper/mount_in.h"
 #include "helper/plan.h"
@@ -37,7 +38,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -47,6 +48,7 @@ static const char usage_text[] =
     "  remove   end a box and leave nothing of it\n"
     "  capture  copy the disk of a running box\n"
     "  disk     limit what a container writes to some of its directories\n"
+    "  flatten  make the layers of a snapshot one\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
@@ -259,6 +261,13 @@ static int do_capture(const char *text, size_t len, struct plan *p, struct outco
     return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
 }
 
+static int do_flatten(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_flatten(p, text, len, &o->err);
+
+    return rc == SP_OK ? flatten_layers(p, &o->answer, &o->err) : rc;
+}
+
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_freeze(p, text, len, &o->err);
@@ -310,9 +319,9 @@ static const struct verb {
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    {"run", do_run, true},      {"mount", do_mount, false},    {"remove", do_remove, false},
-    {"disk", do_disk, false},   {"capture", do_capture, true}, {"freeze", do_freeze, false},
-    {"relay", do_relay, false}, {"base", do_base, false},
+    {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
+    {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
+    {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
 };
 
 /* --- the process --- */

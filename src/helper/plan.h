@@ -106,6 +106,12 @@
  *                                  failure it is removed and the box goes on, unless somebody has killed
  *                                  us: then `freeze` with "frozen": false is needed
  *
+ * flatten: makes the layers of a snapshot one.
+ *   {"layers": [{"disk": …, "id_base": …}, …], "to": "/…/snapshots/<id>/flat", "stage": "/mnt", "id_base": …,
+ *    "reserve": 536870912}         as in `run`; "id_base" is for the new layer. That much has to stay free
+ *   -> {"size": 40960}             "to" is on the disk of the host, and mounted below the same base shows what
+ *                                  the layers show. After a failure it is removed
+ *
  * freeze: lets all processes of a box stand still, or go on.
  *   {"cgroup": …, "frozen": true}
  *   -> {}                          it is so

@@ -415,6 +415,23 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
     return SP_OK;
 }
 
+int plan_read_flatten(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
+        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
+        (rc = get_layers(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->layer_count == 0 || json_get(o, "reserve") == NULL ||
+        !json_u64(json_get(o, "reserve"), &p->reserve))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'layers' or 'reserve' is missing");
+    return SP_OK;
+}
+
 int plan_read_freeze(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;

@@ -95,6 +95,7 @@ struct plan {
     const char *runtime_state;
     int pid;
     const char *to;
+    uint64_t reserve; /* bytes that have to stay free */
     bool is_frozen;
     const char *container; /* NULL: a box of our own, with a "dir" */
     const char *program;
@@ -110,6 +111,7 @@ MUST_CHECK int plan_read_relay(struct plan *ret, const char *text, size_t len, s
 MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
 

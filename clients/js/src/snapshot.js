@@ -22,6 +22,8 @@ class Snapshot {
     this.sizeBytes = Number(view.size_bytes ?? 0);
     this.digest = String(view.digest);
     this.metadata = view.metadata ?? {};
+    this.layers = typeof view.layers === 'number' ? view.layers : null;
+    this.lastUsedAt = time(view.last_used_at);
   }
 }
 

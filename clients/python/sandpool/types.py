@@ -60,6 +60,8 @@ class Snapshot:
     size_bytes: int
     digest: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    layers: Optional[int] = None
+    last_used_at: Optional[datetime] = None
 
     @classmethod
     def from_json(cls, data: object) -> "Snapshot":
@@ -76,6 +78,8 @@ class Snapshot:
                 size_bytes=int(given["size_bytes"]),
                 digest=str(given["digest"]),
                 metadata=given.get("metadata") or {},
+                layers=given.get("layers"),
+                last_used_at=read_time(given, "last_used_at"),
             )
 
 

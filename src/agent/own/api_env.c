@@ -1,7 +1,7 @@
 /* api_env.c - /v1/agent/env: the environment of what is started from now on. What runs already,
  * living shells included, keeps its own.
  *
- * GET answers {"env": {"NAME": "value", ...}}. POST takes {"set": {"NAME": "value"}, "unset":
+ * GET answers {"env": {"NAME": "value", ...}}; with ?set=1 only what callers have set, and "set_only": true. POST takes {"set": {"NAME": "value"}, "unset":
  * ["NAME"]}, does both or nothing, and answers as GET. Names are those of the shell; 256 of them and
  * 128 KiB in all are the limit. A request's own `env` goes before these, and these before the HOME,
  * USER and LOGNAME of the user who runs it. */
@@ -11,7 +11,7 @@
 #include "agent/own/body.h"
 #include "agent/own/routes.h"
 
-static void reply_env(struct http_exchange *ex, const struct env_table *t)
+static void reply_env(struct http_exchange *ex, const struct env_table *t, bool is_set_only)
 {
     struct json_out o;
 
@@ -21,11 +21,15 @@ static void reply_env(struct http_exchange *ex, const struct env_table *t)
     for (size_t i = 0; i < t->count; i++) {
         char *equals = strchr(t->vars[i].pair, '=');
 
+        if (is_set_only && !t->vars[i].is_set)
+            continue;
         *equals = '\0';
         json_put_str(&o, t->vars[i].pair, equals + 1);
         *equals = '=';
     }
     json_end(&o);
+    if (is_set_only)
+        json_put_bool(&o, "set_only", true);
     json_end(&o);
     http_reply_json(ex, 200, &o);
 }
@@ -34,7 +38,9 @@ static void handle_get(struct http_exchange *ex)
 {
     const struct agent *a = http_server_ctx(ex);
 
-    reply_env(ex, &a->env);
+    char set[8];
+
+    reply_env(ex, &a->env, http_query(ex, "set", set, sizeof(set)) && strcmp(set, "1") == 0);
 }
 
 static int read_change(struct agent *a, const struct json *root, struct err *err)
@@ -62,7 +68,7 @@ static void handle_post(struct http_exchange *ex)
     if (doc == NULL)
         return;
     if (read_change(a, json_root(doc), &err) == SP_OK)
-        reply_env(ex, &a->env);
+        reply_env(ex, &a->env, false);
     else
         http_reply_err(ex, &err);
     (void) json_doc_free(doc);

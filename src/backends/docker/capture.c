@@ -209,10 +209,16 @@ static void on_committed(struct op *op)
 static void commit(struct capturing *c, const struct json *image)
 {
     const struct json *config = json_get(json_root(c->container), "Config");
-    const struct snapshot *s = &c->request->snapshot;
+    struct snapshot *s = &c->request->snapshot;
     struct err err;
     char name[DOCKER_SNAPSHOT_NAME_MAX];
 
+    if (s->parent == 0)
+        s->layers = 1;
+    else if (image != NULL)
+        s->layers = docker_snapshot_layers(json_get(json_get(image, "Config"), "Labels"));
+    if (s->parent != 0 && s->layers > 0)
+        s->layers++;
     docker_call_init(c->docker, &c->call, "POST");
     docker_snapshot_name(s->id, name);
     *strchr(name, ':') = '\0';

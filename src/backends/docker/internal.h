@@ -156,6 +156,8 @@ enum { DOCKER_SNAPSHOT_NAME_MAX = 48 };
 
 /* Of its image. */
 void docker_snapshot_name(uint64_t id, char ret[DOCKER_SNAPSHOT_NAME_MAX]);
+/* Of a snapshot with these labels; 0: not known. */
+uint64_t docker_snapshot_layers(const struct json *labels);
 /* "sha256:..." from what an engine calls an image; false: it is no id. */
 MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX + 1]);
 /* Nobody waits. */

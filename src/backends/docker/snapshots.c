@@ -66,10 +66,9 @@ static bool has_tag(const struct json *image, const char *tag)
     return false;
 }
 
-static bool read_record(const struct json *image, struct snapshot *ret)
+static bool read_labels(const struct json *labels, struct snapshot *ret)
 {
-    const char *text = docker_label(json_get(image, "Labels"), LABEL("record"));
-    const char *id = json_str(json_get(image, "Id"));
+    const char *text = docker_label(labels, LABEL("record"));
     struct json_doc *doc = NULL;
     struct buf record;
     bool is_good;
@@ -77,11 +76,27 @@ static bool read_record(const struct json *image, struct snapshot *ret)
     buf_init(&record, RECORD_MAX);
     if (base64_decode(text, strlen(text), &record) && !buf_failed(&record))
         doc = json_parse(buf_str(&record), record.len, RECORD_MAX, NULL);
-    is_good = doc != NULL && snapshot_take(json_root(doc), ret) && id != NULL &&
-              docker_image_digest(id, ret->digest);
+    is_good = doc != NULL && snapshot_take(json_root(doc), ret);
     (void) json_doc_free(doc);
     buf_fini(&record);
     return is_good;
+}
+
+static bool read_record(const struct json *image, struct snapshot *ret)
+{
+    const char *id = json_str(json_get(image, "Id"));
+
+    return read_labels(json_get(image, "Labels"), ret) && id != NULL &&
+           docker_image_digest(id, ret->digest);
+}
+
+uint64_t docker_snapshot_layers(const struct json *labels)
+{
+    struct snapshot *s = xcalloc(1, sizeof(*s));
+    uint64_t layers = read_labels(labels, s) ? s->layers : 0;
+
+    free(s);
+    return layers;
 }
 
 /* False: nobody's any more. */

@@ -20,6 +20,7 @@ enum { PLAN_MAX = 16 * 1024 };
 
 enum capture_step {
     CAPTURE_LOOKS,  /* which box it is, and what it was made from */
+    CAPTURE_WAITS,  /* until what it was made from has fewer layers */
     CAPTURE_COPIES, /* sandpool-helper */
     CAPTURE_SEALS,  /* it becomes a snapshot */
     CAPTURE_THAWS,  /* after a failure: whoever froze the box may have been killed */
@@ -33,6 +34,7 @@ struct capturing {
     struct backend_capture *request;
     enum capture_step step;
     struct oci_found found;
+    struct waiter waiter;
     struct work look;
     struct work seal;
     struct oci_helper helper;
@@ -95,18 +97,16 @@ static int run_look(struct work *w, struct err *err)
     return file_make_dir(dir, err);
 }
 
-static void on_looked(struct op *op)
+static void on_flattened(struct waiter *w);
+
+/* A box on as many layers as there can be waits for the flattening that is under way. */
+static void weigh(struct capturing *c)
 {
-    struct capturing *c = container_of(op, struct capturing, look.op);
     struct oci *o = c->oci;
     struct snapshot *s = &c->request->snapshot;
     const struct oci_snapshot *parent;
     struct err err;
 
-    if (op->result != SP_OK) {
-        fail(c, op->result, &op->err, CAPTURE_ENDS);
-        return;
-    }
     s->parent = c->found.record.snapshot;
     parent = oci_snapshot_find_any(o, s->parent);
     if (s->parent != 0 && parent == NULL) {
@@ -115,16 +115,46 @@ static void on_looked(struct op *op)
              &err, CAPTURE_ENDS);
         return;
     }
-    if (parent != NULL && parent->depth >= OCI_LAYERS_MAX) {
-        fail(
-            c,
-            err_set(&err, SP_UNSUPPORTED,
-                    "the box is built on %d snapshots, one on the other, and more are not possible",
-                    OCI_LAYERS_MAX),
-            &err, CAPTURE_ENDS);
+    s->layers = parent != NULL ? oci_snapshot_depth(o, parent) + 1 : 1;
+    if (s->layers > OCI_LAYERS_MAX)
+        oci_flatten_next(o);
+    if (s->layers > OCI_LAYERS_MAX && o->snapshots.flattening != NULL) {
+        c->waiter.resume = on_flattened;
+        list_push_back(&o->snapshots.captures, &c->waiter.link);
+        c->step = CAPTURE_WAITS;
+        return;
+    }
+    if (s->layers > OCI_LAYERS_MAX) {
+        (void) err_set(
+            &err, SP_UNSUPPORTED,
+            "the box is built on %d snapshots, one on the other, which could not be made "
+            "one: %.120s",
+            OCI_LAYERS_MAX, o->snapshots.flat_trouble);
+        fail(c, err.code, &err, CAPTURE_ENDS);
         return;
     }
     go(c, CAPTURE_COPIES);
+}
+
+static void on_flattened(struct waiter *w)
+{
+    struct capturing *c = container_of(w, struct capturing, waiter);
+    struct err err;
+
+    if (c->request->op.state == OP_CANCELING)
+        fail(c, err_set(&err, SP_CANCELLED, "cancelled"), &err, CAPTURE_ENDS);
+    else
+        weigh(c);
+}
+
+static void on_looked(struct op *op)
+{
+    struct capturing *c = container_of(op, struct capturing, look.op);
+
+    if (op->result != SP_OK)
+        fail(c, op->result, &op->err, CAPTURE_ENDS);
+    else
+        weigh(c);
 }
 
 /* --- the copy --- */
@@ -190,7 +220,7 @@ static int run_seal(struct work *w, struct err *err)
 
     oci_snapshot_path(c->oci, s->id, true, NULL, from, sizeof(from));
     oci_snapshot_path(c->oci, s->id, false, NULL, to, sizeof(to));
-    if ((rc = oci_snapshot_write(from, s, c->found.record.id_base, err)) != SP_OK)
+    if ((rc = oci_snapshot_write(from, s, c->found.record.id_base, false, err)) != SP_OK)
         return rc;
     FAULT_POINT("snapshot.recorded");
     if (rename(from, to) != 0)
@@ -241,6 +271,7 @@ static void tick(struct capturing *c)
     case CAPTURE_ENDS:
         end(c);
         return;
+    case CAPTURE_WAITS:
     case CAPTURE_STEP_COUNT:
         break;
     }
@@ -252,8 +283,12 @@ static void on_cancel(struct op *op)
     struct backend_capture *r = container_of(op, struct backend_capture, op);
     struct capturing *c = r->priv;
 
-    if (c->step == CAPTURE_COPIES && op_is_active(&c->helper.op))
+    if (c->step == CAPTURE_WAITS) {
+        list_remove(&c->oci->snapshots.captures, &c->waiter.link);
+        on_flattened(&c->waiter);
+    } else if (c->step == CAPTURE_COPIES && op_is_active(&c->helper.op)) {
         op_cancel(&c->helper.op); /* the other steps are short, and end by themselves */
+    }
 }
 
 void oci_capture(struct backend *backend, struct backend_capture *r, uint64_t deadline_ns,

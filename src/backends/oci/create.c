@@ -47,6 +47,8 @@ struct making {
     int listen_fd;
     struct err err; /* why nothing came of it */
     int result;
+    uint64_t layers[OCI_LAYERS_MAX]; /* of the snapshot, held until the box has them */
+    unsigned layer_count;
 };
 
 static void tick(struct making *m);
@@ -98,6 +100,7 @@ static void end(struct making *m)
         r->box = m->record.box;
     oci_env_free(m->image_env);
     oci_helper_fini(&m->helper);
+    oci_snapshot_release(o, m->layers, m->layer_count);
     r->priv = NULL;
     closing_finish(&o->closing, &r->op, rc, &m->err);
     free(m);
@@ -256,6 +259,7 @@ static int take_snapshot(struct making *m, struct err *err)
     oci_snapshot_use(m->oci, id);
     m->box->snapshot = id;
     m->record.snapshot = id;
+    m->layer_count = oci_snapshot_hold(m->oci, id, m->layers);
     return SP_OK;
 }
 

@@ -53,6 +53,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->record_writes);
     list_init(&o->pulls);
     boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);
+    o->snapshots.reserve = env->config->store.min_free;
     rc = oci_setup(o, env, err);
     if (rc == SP_OK)
         rc = oci_snapshots_open(o, err);
@@ -88,6 +89,7 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
     o->closing.on_limit = on_limit;
     closing_begin(&o->closing, CLOSE_GRACE_NS, on_closed, ctx);
     oci_pulls_cancel(o);
+    oci_flatten_cancel(o);
     /* Removals that have begun may end; the next start sees to the others. */
     oci_helper_cancel_waiting(o);
 }

@@ -58,7 +58,7 @@ int oci_sync_dir(const char *path, struct err *err)
     return fd >= 0 && fsync(fd) == 0 ? SP_OK : err_sys(err, SP_IO, errno, "sync '%.150s'", path);
 }
 
-static int write_record(int fd, const struct snapshot *s, uint64_t id_base)
+static int write_record(int fd, const struct snapshot *s, uint64_t id_base, bool is_flat)
 {
     struct json_out o;
     struct buf text;
@@ -68,6 +68,8 @@ static int write_record(int fd, const struct snapshot *s, uint64_t id_base)
     json_begin_obj(&o, NULL);
     snapshot_put(&o, s);
     json_put_u64(&o, "id_base", id_base);
+    if (is_flat)
+        json_put_bool(&o, "flat", true);
     json_end(&o);
     buf_init(&text, RECORD_MAX);
     json_out_finish(&o, &text);
@@ -76,7 +78,8 @@ static int write_record(int fd, const struct snapshot *s, uint64_t id_base)
     return sys == 0 && fsync(fd) != 0 ? errno : sys;
 }
 
-int oci_snapshot_write(const char *dir, const struct snapshot *s, uint64_t id_base, struct err *err)
+int oci_snapshot_write(const char *dir, const struct snapshot *s, uint64_t id_base, bool is_flat,
+                       struct err *err)
 {
     char path[OCI_PATH_MAX + 64];
     char temporary[OCI_PATH_MAX + 64];
@@ -88,19 +91,21 @@ int oci_snapshot_write(const char *dir, const struct snapshot *s, uint64_t id_ba
     fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "make '%.150s'", temporary);
-    if ((sys = write_record(fd, s, id_base)) != 0)
+    if ((sys = write_record(fd, s, id_base, is_flat)) != 0)
         return err_sys(err, SP_IO, sys, "write '%.150s'", temporary);
     if (rename(temporary, path) != 0)
         return err_sys(err, SP_IO, errno, "rename '%.150s'", temporary);
     return oci_sync_dir(dir, err);
 }
 
-static bool read_record(int dir, const char *name, struct snapshot *ret, uint64_t *ret_id_base)
+static bool read_record(int dir, const char *name, struct snapshot *ret, uint64_t *ret_id_base,
+                        bool *ret_is_flat)
 {
     AUTO_CLOSE int own = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     AUTO_CLOSE int disk = own < 0 ? -1 : openat(own, "disk", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     AUTO_CLOSE int fd = disk < 0 ? -1 : openat(own, RECORD, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const struct json *base;
+    const struct json *flat;
     struct json_doc *doc;
     struct buf text;
     struct err err;
@@ -112,6 +117,9 @@ static bool read_record(int dir, const char *name, struct snapshot *ret, uint64_
     doc = file_read_rest(fd, &text) == 0 ? json_parse(buf_str(&text), text.len, RECORD_MAX, &err)
                                          : NULL;
     base = doc != NULL ? json_get(json_root(doc), "id_base") : NULL;
+    flat = doc != NULL ? json_get(json_root(doc), "flat") : NULL;
+    *ret_is_flat = flat != NULL && json_bool(flat);
+    (void) unlinkat(own, "flat", 0); /* one that was not finished */
     is_good = base != NULL && json_u64(base, ret_id_base) && snapshot_take(json_root(doc), ret);
     (void) json_doc_free(doc);
     buf_fini(&text);
@@ -126,7 +134,6 @@ static struct oci_snapshot *insert(struct oci *o, const struct snapshot *s, uint
 
     e->info = *s;
     e->id_base = id_base;
-    e->depth = 1;
     map_insert(&o->snapshots.by_id, &e->node, hash_u64(s->id));
     list_push_back(&o->snapshots.all, &e->link);
     return e;
@@ -141,20 +148,32 @@ static void forget(struct oci *o, struct oci_snapshot *e)
 
 void oci_snapshot_add(struct oci *o, const struct snapshot *s, uint64_t id_base)
 {
-    struct oci_snapshot *e = insert(o, s, id_base);
-    struct oci_snapshot *parent = oci_snapshot_find_any(o, s->parent);
+    struct oci_snapshot *below = oci_snapshot_below(o, insert(o, s, id_base));
 
-    if (parent == NULL)
-        return;
-    e->depth = parent->depth + 1;
-    parent->users++;
+    if (below != NULL)
+        below->users++;
+    oci_flatten_next(o);
+}
+
+struct oci_snapshot *oci_snapshot_below(struct oci *o, const struct oci_snapshot *e)
+{
+    return e->is_flat || e->info.parent == 0 ? NULL : oci_snapshot_find_any(o, e->info.parent);
+}
+
+unsigned oci_snapshot_depth(struct oci *o, const struct oci_snapshot *e)
+{
+    unsigned depth = 1;
+
+    while (depth <= OCI_LAYERS_MAX && (e = oci_snapshot_below(o, e)) != NULL)
+        depth++;
+    return depth;
 }
 
 /* --- the start --- */
 
 static void remove_files(const char *dir, const char *name)
 {
-    static const char *const files[] = {RECORD, RECORD ".new", "disk"};
+    static const char *const files[] = {RECORD, RECORD ".new", "flat", "disk"};
     char path[OCI_PATH_MAX + 300];
 
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
@@ -167,31 +186,15 @@ static void remove_files(const char *dir, const char *name)
                  LF_STR("reason", strerror(errno)));
 }
 
-/* What is there by the time of its making: a child comes after its parent, but clocks are set. */
-static void link_parents(struct oci *o)
+static void link_all(struct oci *o)
 {
-    bool is_changed = true;
-
     for (struct list_node *n = list_first(&o->snapshots.all); n != NULL;
          n = list_next(&o->snapshots.all, n)) {
-        struct oci_snapshot *parent =
-            oci_snapshot_find_any(o, container_of(n, struct oci_snapshot, link)->info.parent);
+        struct oci_snapshot *below =
+            oci_snapshot_below(o, container_of(n, struct oci_snapshot, link));
 
-        if (parent != NULL)
-            parent->users++;
-    }
-    for (unsigned round = 0; is_changed && round < OCI_LAYERS_MAX; round++) {
-        is_changed = false;
-        for (struct list_node *n = list_first(&o->snapshots.all); n != NULL;
-             n = list_next(&o->snapshots.all, n)) {
-            struct oci_snapshot *e = container_of(n, struct oci_snapshot, link);
-            const struct oci_snapshot *parent = oci_snapshot_find_any(o, e->info.parent);
-
-            if (parent != NULL && e->depth != parent->depth + 1) {
-                e->depth = parent->depth + 1;
-                is_changed = true;
-            }
-        }
+        if (below != NULL)
+            below->users++;
     }
 }
 
@@ -200,14 +203,15 @@ static void load(struct oci *o, DIR *d)
     const struct dirent *e;
     struct snapshot *s = xcalloc(1, sizeof(*s));
     uint64_t id_base;
+    bool is_flat;
     uint64_t id;
 
     while ((e = readdir(d)) != NULL) {
         if (e->d_name[0] == '.')
             continue;
-        if (str_parse_hex64(e->d_name, &id) && read_record(dirfd(d), e->d_name, s, &id_base) &&
-            s->id == id)
-            (void) insert(o, s, id_base);
+        if (str_parse_hex64(e->d_name, &id) &&
+            read_record(dirfd(d), e->d_name, s, &id_base, &is_flat) && s->id == id)
+            insert(o, s, id_base)->is_flat = is_flat;
         else if (strncmp(e->d_name, "new-", 4) == 0 || strncmp(e->d_name, "old-", 4) == 0)
             remove_files(o->snapshots.dir, e->d_name);
         else
@@ -216,7 +220,7 @@ static void load(struct oci *o, DIR *d)
                       LF_STR("hint", "it is left as it is; boxes cannot be made from it"));
     }
     free(s);
-    link_parents(o);
+    link_all(o);
 }
 
 int oci_snapshots_open(struct oci *o, struct err *err)
@@ -226,6 +230,7 @@ int oci_snapshots_open(struct oci *o, struct err *err)
 
     map_init(&o->snapshots.by_id, EXPECTED);
     list_init(&o->snapshots.all);
+    list_init(&o->snapshots.captures);
     (void) snprintf(o->snapshots.dir, sizeof(o->snapshots.dir), "%.450s/snapshots", o->dir);
     rc = file_make_dir(o->snapshots.dir, err);
     if (rc != SP_OK)
@@ -275,7 +280,7 @@ void oci_snapshot_put_layers(struct oci *o, uint64_t id, struct json_out *j)
 
     json_begin_arr(j, "layers");
     for (const struct oci_snapshot *e = oci_snapshot_find_any(o, id); e != NULL;
-         e = oci_snapshot_find_any(o, e->info.parent)) {
+         e = oci_snapshot_below(o, e)) {
         oci_snapshot_path(o, e->info.id, false, "disk", path, sizeof(path));
         json_begin_obj(j, NULL);
         json_put_str(j, "disk", path);
@@ -283,6 +288,24 @@ void oci_snapshot_put_layers(struct oci *o, uint64_t id, struct json_out *j)
         json_end(j);
     }
     json_end(j);
+}
+
+unsigned oci_snapshot_hold(struct oci *o, uint64_t id, uint64_t ret[OCI_LAYERS_MAX])
+{
+    unsigned count = 0;
+
+    for (struct oci_snapshot *e = id != 0 ? oci_snapshot_find_any(o, id) : NULL;
+         e != NULL && count < OCI_LAYERS_MAX; e = oci_snapshot_below(o, e)) {
+        e->users++;
+        ret[count++] = e->info.id;
+    }
+    return count;
+}
+
+void oci_snapshot_release(struct oci *o, const uint64_t *ids, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        oci_snapshot_unuse(o, ids[i]);
 }
 
 void oci_list_snapshots(struct backend *backend, struct backend_snapshots *r, uint64_t deadline_ns,
@@ -295,8 +318,12 @@ void oci_list_snapshots(struct backend *backend, struct backend_snapshots *r, ui
          n = list_next(&o->snapshots.all, n)) {
         const struct oci_snapshot *e = container_of(n, struct oci_snapshot, link);
 
-        if (!e->info.is_deleted)
-            *backend_snapshots_add(r) = e->info;
+        if (!e->info.is_deleted) {
+            struct snapshot *s = backend_snapshots_add(r);
+
+            *s = e->info;
+            s->layers = oci_snapshot_depth(o, e);
+        }
     }
     closing_finish(&o->closing, &r->op, SP_OK, NULL);
 }
@@ -309,6 +336,7 @@ struct dropping {
     struct backend_drop *request; /* NULL: nobody waits */
     struct snapshot info;
     uint64_t id_base;
+    bool is_flat;
     bool is_kept; /* only marked as deleted */
 };
 
@@ -321,7 +349,7 @@ static int run_drop(struct work *w, struct err *err)
 
     oci_snapshot_path(d->oci, d->info.id, false, NULL, path, sizeof(path));
     if (d->is_kept)
-        return oci_snapshot_write(path, &d->info, d->id_base, err);
+        return oci_snapshot_write(path, &d->info, d->id_base, d->is_flat, err);
     (void) snprintf(old, sizeof(old), "%s/old-%s", d->oci->snapshots.dir, strrchr(path, '/') + 1);
     if (rename(path, old) != 0 && errno != ENOENT)
         return err_sys(err, SP_IO, errno, "rename '%.150s'", path);
@@ -339,34 +367,54 @@ static void on_dropped(struct op *op)
     if (e != NULL)
         e->is_leaving = false;
     if (op->result == SP_OK && !d->is_kept && e != NULL) {
-        uint64_t parent = e->info.parent;
+        const struct oci_snapshot *below = oci_snapshot_below(o, e);
+        uint64_t id = below != NULL ? below->info.id : 0;
 
         forget(o, e);
-        oci_snapshot_unuse(o, parent);
+        oci_snapshot_unuse(o, id);
     } else if (op->result != SP_OK) {
         log_warn("oci.snapshot_not_removed", LF_HEX("snapshot", d->info.id),
                  LF_STR("reason", op->err.msg));
     }
+    if (op->result == SP_OK && d->is_kept && e != NULL && !o->closing.is_closing)
+        collect(o, e); /* nobody may need it any more */
     if (d->request != NULL)
         closing_finish(&o->closing, &d->request->op, op->result, &op->err);
     else
         closing_settle(&o->closing);
     free(d);
+    if (e != NULL)
+        oci_flatten_resume(o);
 }
 
 static void start_drop(struct oci *o, struct oci_snapshot *e, struct backend_drop *r)
 {
-    struct dropping *d = xcalloc(1, sizeof(*d));
+    struct dropping *d;
 
     e->info.is_deleted = true;
     e->is_leaving = true;
+    if (e->is_written) {
+        e->has_late_drop = true;
+        e->late_drop = r;
+        return;
+    }
+    d = xcalloc(1, sizeof(*d));
     d->oci = o;
     d->request = r;
     d->info = e->info;
     d->id_base = e->id_base;
+    d->is_flat = e->is_flat;
     d->is_kept = e->users > 0;
     d->work.run = run_drop;
     work_start(o->loop, &d->work, &o->closing.inner, RT_NEVER, on_dropped);
+}
+
+void oci_snapshot_drop_late(struct oci *o, struct oci_snapshot *e)
+{
+    if (!e->has_late_drop)
+        return;
+    e->has_late_drop = false;
+    start_drop(o, e, TAKE_PTR(e->late_drop));
 }
 
 static void collect(struct oci *o, struct oci_snapshot *e)
@@ -383,6 +431,7 @@ void oci_snapshots_collect(struct oci *o)
         next = list_next(&o->snapshots.all, n);
         collect(o, container_of(n, struct oci_snapshot, link));
     }
+    oci_flatten_next(o);
 }
 
 void oci_drop(struct backend *backend, struct backend_drop *r, uint64_t deadline_ns,

@@ -289,8 +289,9 @@ static int find_snapshot(struct acquire *a, struct request_body *b,
     return SP_OK;
 }
 
-static int add_snapshot(struct acquire *a, const struct engine_snapshot *s, unsigned profile,
-                        struct err *err)
+/* Its variables, unless there are others. */
+static int add_snapshot(struct acquire *a, const struct engine_snapshot *s, bool has_envs,
+                        unsigned profile, struct err *err)
 {
     struct engine_call *call = &a->delivery.call;
     struct backend_extras extras = {0};
@@ -304,6 +305,12 @@ static int add_snapshot(struct acquire *a, const struct engine_snapshot *s, unsi
         extras = *call->extras;
     str_hex64(hex, s->info.id);
     extras.snapshot = hex;
+    if (!has_envs && s->envs != NULL) {
+        extras.envs = s->envs->envs;
+        extras.env_count = s->envs->env_count;
+        call->are_envs_for_new = true;
+    }
+    engine_snapshot_used(a->api->engine, s->info.id);
     {
         struct backend_extras *all = backend_extras_copy(&extras);
 
@@ -335,7 +342,7 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
                               likely_profile(a, ret->sandbox_id, ret->profile),
                               &a->delivery.call.extras, err);
     if (r == SP_OK && snapshot != NULL)
-        r = add_snapshot(a, snapshot, ret->profile, err);
+        r = add_snapshot(a, snapshot, b.members.envs != NULL, ret->profile, err);
     return r;
 }
 

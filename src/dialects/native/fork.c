@@ -35,6 +35,7 @@ struct fork {
     char *metadata; /* NULL: none */
     uint64_t started_ns;
     uint64_t wait_ms;
+    bool has_envs;  /* of the request, else those of the source */
     size_t waiting; /* branches without a result, and one more while they are begun */
     size_t count;
     struct branch branches[];
@@ -223,11 +224,17 @@ static void start_branch(struct fork *f, struct branch *b, const struct backend_
 static void start_branches(struct fork *f)
 {
     struct rt *rt = engine_rt(f->api->engine);
+    const struct engine_snapshot *known =
+        engine_snapshot_find(f->api->engine, f->capture.request.snapshot.id);
     struct backend_extras extras = {0};
     char hex[17];
 
     if (f->extras != NULL)
         extras = *f->extras;
+    if (known != NULL && known->envs != NULL && !f->has_envs) {
+        extras.envs = known->envs->envs;
+        extras.env_count = known->envs->env_count;
+    }
     str_hex64(hex, f->capture.request.snapshot.id);
     extras.snapshot = hex;
     rt_refresh(rt);
@@ -278,7 +285,7 @@ static void on_captured(struct engine_capture *capture, int code, const char *re
         return;
     }
     if (f->ex != NULL && code != SP_OK)
-        http_reply_error(f->ex, code, reason, 0);
+        api_snapshot_refuse(f->ex, code, reason);
     else if (f->ex != NULL)
         http_reply_err(f->ex, &err);
     drop_snapshot(f);
@@ -379,6 +386,7 @@ static int fill(struct fork *f, const struct request_body *b, const struct pool_
     a->principal = f->caller.principal;
     a->is_operator = f->caller.is_operator;
     f->wait_ms = b->wait_ms;
+    f->has_envs = b->members.envs != NULL;
     if (r == SP_OK)
         r = set_threads(f, b->threads, err);
     if (r == SP_OK)

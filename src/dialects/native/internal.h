@@ -113,6 +113,8 @@ void api_box_resume(struct http_exchange *ex);
 /* snapshots.c: the id of a snapshot that this caller may use, from its text. */
 MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
                                  const struct engine_snapshot **ret, struct err *err);
+/* Answers why none could be made. */
+void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason);
 void api_fork(struct http_exchange *ex);
 void api_snapshot_create(struct http_exchange *ex);
 void api_snapshot_list(struct http_exchange *ex);

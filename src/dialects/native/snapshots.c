@@ -8,10 +8,13 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "front/body.h"
+#include "front/principal.h"
 
-enum { PAGE_MAX = 1000 };
+enum { PAGE_MAX = 1000, HOLDERS_SHOWN = 3 };
 
-static void put_snapshot(struct json_out *o, const char *key, const struct snapshot *s)
+/* `known`: as the engine has it; NULL: it is gone. */
+static void put_snapshot(struct json_out *o, const char *key, const struct snapshot *s,
+                         const struct engine_snapshot *known)
 {
     char text[40];
     char hex[17];
@@ -29,8 +32,17 @@ static void put_snapshot(struct json_out *o, const char *key, const struct snaps
     str_iso8601(text, s->created_ms);
     json_put_str(o, "created_at", text);
     json_put_u64(o, "size_bytes", s->size);
+    if (s->layers > 0)
+        json_put_u64(o, "layers", s->layers);
+    else
+        json_put_null(o, "layers");
     json_put_str(o, "digest", s->digest);
     json_put_bool(o, "memory", false);
+    if (known != NULL) {
+        str_iso8601(text, known->used_ms);
+        json_put_str(o, "last_used_at", text);
+        json_put_u64(o, "env_count", known->envs != NULL ? known->envs->env_count : 0);
+    }
     if (!str_is_empty(s->metadata))
         json_put_raw(o, "metadata", s->metadata);
     json_end(o);
@@ -56,6 +68,38 @@ int api_find_snapshot(struct api *api, const struct api_caller *caller, const ch
     return err_set(err, SP_NOT_FOUND, "no such snapshot, or not yours: '%.40s'", id);
 }
 
+/* --- too many --- */
+
+/* Who has them; a caller that is no operator learns that of itself only. */
+void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason)
+{
+    const struct api *api = api_of(ex);
+    struct engine_holding top[HOLDERS_SHOWN];
+    struct api_caller caller;
+    char name[CONFIG_NAME_MAX + 24];
+    size_t count = 1;
+    struct buf text;
+
+    if (code != SP_TOO_MANY_SNAPSHOTS || !api_identify(ex, &caller)) {
+        http_reply_error(ex, code, reason, 0);
+        return;
+    }
+    if (caller.is_operator)
+        count = engine_snapshot_holders(api->engine, top, ARRAY_LEN(top));
+    else
+        top[0] = engine_snapshot_holding(api->engine, caller.principal);
+    buf_init(&text, 1024);
+    buf_printf(&text, "%s:", reason);
+    for (size_t i = 0; i < count; i++) {
+        front_name_principal(engine_config(api->engine), top[i].principal, name, sizeof(name));
+        buf_printf(&text, "%s %s has %zu of %llu MB", i > 0 ? "," : "", name, top[i].count,
+                   (unsigned long long) (top[i].bytes / (1024 * 1024)));
+    }
+    buf_puts(&text, "; delete some");
+    http_reply_error(ex, code, buf_failed(&text) ? reason : buf_str(&text), 0);
+    buf_fini(&text);
+}
+
 /* --- making one --- */
 
 struct creation {
@@ -69,10 +113,11 @@ static void on_made(struct engine_capture *capture, int code, const char *reason
     struct json_out o;
 
     if (c->ex != NULL && code != SP_OK) {
-        http_reply_error(c->ex, code, reason, 0);
+        api_snapshot_refuse(c->ex, code, reason);
     } else if (c->ex != NULL) {
         json_out_init(&o);
-        put_snapshot(&o, NULL, &capture->request.snapshot);
+        put_snapshot(&o, NULL, &capture->request.snapshot,
+                     engine_snapshot_find(capture->engine, capture->request.snapshot.id));
         http_reply_json(c->ex, 200, &o);
     }
     free(c);
@@ -177,7 +222,7 @@ void api_snapshot_list(struct http_exchange *ex)
     for (; s != NULL && count < PAGE_MAX; s = engine_snapshot_next(e, s)) {
         if (!may_see(&caller, s))
             continue;
-        put_snapshot(&o, NULL, &s->info);
+        put_snapshot(&o, NULL, &s->info, s);
         str_hex64(hex, s->info.id);
         count++;
     }
@@ -210,7 +255,7 @@ void api_snapshot_get(struct http_exchange *ex)
     if (s == NULL)
         return;
     json_out_init(&o);
-    put_snapshot(&o, NULL, &s->info);
+    put_snapshot(&o, NULL, &s->info, s);
     http_reply_json(ex, 200, &o);
 }
 
@@ -230,7 +275,7 @@ static void on_deleted(void *ctx, int code, const char *reason)
         http_reply_error(d->ex, code, reason, 0);
     } else if (d->ex != NULL) {
         json_out_init(&o);
-        put_snapshot(&o, NULL, &d->info);
+        put_snapshot(&o, NULL, &d->info, NULL);
         http_reply_json(d->ex, 200, &o);
     }
     free(d);
@@ -246,10 +291,21 @@ static void on_deleter_gone(void *ctx)
 void api_snapshot_delete(struct http_exchange *ex)
 {
     struct engine_snapshot *s = of_path(ex);
+    const char *used_by;
     struct deletion *d;
+    struct err err;
 
     if (s == NULL)
         return;
+    used_by = engine_snapshot_profile(api_of(ex)->engine, s->info.id);
+    if (used_by != NULL) {
+        (void) err_set(&err, SP_SPEC_CONFLICT,
+                       "the boxes of profile '%.64s' are made from it: take it out of the "
+                       "configuration first",
+                       used_by);
+        http_reply_err(ex, &err);
+        return;
+    }
     d = xcalloc(1, sizeof(*d));
     d->ex = ex;
     d->info = s->info;

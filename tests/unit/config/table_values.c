@@ -49,6 +49,7 @@ static const struct {
     {"profiles.*.warm.min", "3"},
     {"profiles.*.create.backoff_max_ms", "30001"},
     {"profiles.*.image", "'docker://a \"b\" # $$c'"},
+    {"profiles.*.snapshot", "0123456789abcdef"},
     {"profiles.*.labels", "{gpu: none, 'a/b': ''}"},
     {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
 };

@@ -137,7 +137,7 @@ class Engine:
         self.options = list(options)
 
     def __enter__(self):
-        self.dir = tempfile.mkdtemp(prefix="sandpool-engine-")
+        self.dir = tempfile.mkdtemp(prefix="sandpool-engine-", dir="/tmp")
         if os.environ.get("SANDPOOL_TEST_ISOLATED") == "yes":
             # An engine waits for the disk many times for each container, which is nothing that is tested here.
             subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.dir], check=True, timeout=10)

@@ -1,0 +1,209 @@
+/* flatten.c - the layers of a snapshot are merged into a new file system, file by file, when nobody else wants the processor or the
+ * disk. Links, holes, attributes and owners stay; what was deleted stays deleted. */
+#include "helper/flatten.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "helper/disk.h"
+#include "helper/layers.h"
+#include "helper/merge.h"
+#include "helper/tree_write.h"
+
+#define MB (1024ULL * 1024)
+#define SLACK (64 * MB)
+#define INODE_BYTES 16384ULL /* of a file system as disk_make() makes it */
+
+/* --- the new one --- */
+
+struct attr_to {
+    struct tree_writer *writer;
+    const char *path;
+};
+
+static int put_attr(void *ctx, const char *attr, unsigned char *value, size_t len, struct err *err)
+{
+    const struct attr_to *to = ctx;
+
+    return tree_write_attr(to->writer, to->path, attr, value, len, err);
+}
+
+static int copy_attrs(struct tree_writer *w, const struct merge_item *item, struct err *err)
+{
+    struct attr_to to = {.writer = w, .path = item->path};
+
+    return attrs_read(item->dir, item->name, item->id_base, put_attr, &to, err);
+}
+
+static int copy_file(struct tree_writer *w, const struct merge_item *item, struct err *err)
+{
+    AUTO_CLOSE int from = openat(item->dir, item->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int to = -1;
+    int rc;
+
+    if (from < 0)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", item->path);
+    if ((rc = tree_write_file(w, item->path, &item->st, &to, err)) != SP_OK)
+        return rc;
+    rc = disk_copy(from, to, item->st.st_size, err);
+    return rc == SP_OK ? rc : err_wrap(err, "'%.150s'", item->path);
+}
+
+static int copy_symlink(struct tree_writer *w, const struct merge_item *item, struct err *err)
+{
+    char target[PATH_MAX + 1];
+    ssize_t n = readlinkat(item->dir, item->name, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return err_sys(err, SP_IO, errno, "read '%.150s'", item->path);
+    target[n] = '\0';
+    return tree_write_symlink(w, item->path, target, &item->st, err);
+}
+
+static int put_item(void *ctx, const struct merge_item *item, struct err *err)
+{
+    struct tree_writer *w = ctx;
+    int rc;
+
+    if (item->is_whiteout)
+        return tree_write_whiteout(w, item->path, err);
+    if (item->link != NULL)
+        return tree_write_link(w, item->path, item->link, err);
+    if (S_ISDIR(item->st.st_mode))
+        rc = tree_write_dir(w, item->path, &item->st, item->is_opaque, err);
+    else if (S_ISREG(item->st.st_mode))
+        rc = copy_file(w, item, err);
+    else if (S_ISLNK(item->st.st_mode))
+        rc = copy_symlink(w, item, err);
+    else
+        rc = tree_write_node(w, item->path, &item->st, err);
+    if (rc == SP_OK)
+        rc = copy_attrs(w, item, err);
+    if (rc == SP_OK && !S_ISDIR(item->st.st_mode))
+        rc = tree_write_times(w, item->path, &item->st, err);
+    return rc;
+}
+
+static int leave_dir(void *ctx, const struct merge_item *item, struct err *err)
+{
+    return tree_write_times(ctx, item->path, &item->st, err);
+}
+
+/* --- how large --- */
+
+/* What all layers use together: at most what the result needs. */
+static int measure(const struct merge_layer *layers, size_t count, uint64_t *ret_bytes,
+                   uint64_t *ret_size, struct err *err)
+{
+    uint64_t bytes = 0;
+    uint64_t inodes = 0;
+    struct statvfs fs;
+
+    for (size_t i = 0; i < count; i++) {
+        if (fstatvfs(layers[i].fd, &fs) != 0)
+            return err_sys(err, SP_IO, errno, "measure the snapshot");
+        bytes += (uint64_t) (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+        inodes += (uint64_t) (fs.f_files - fs.f_ffree);
+    }
+    *ret_bytes = bytes;
+    *ret_size = MAX_OF(bytes + bytes / 8, (inodes + 1024) * INODE_BYTES) + SLACK;
+    *ret_size += (4096 - *ret_size % 4096) % 4096;
+    return SP_OK;
+}
+
+static int check_space(const struct plan *p, uint64_t bytes, struct err *err)
+{
+    char dir[PLAN_PATH_MAX + 1];
+    struct statvfs fs;
+
+    (void) snprintf(dir, sizeof(dir), "%s", p->to);
+    *strrchr(dir, '/') = '\0'; /* it is absolute */
+    if (statvfs(dir, &fs) != 0)
+        return err_sys(err, SP_IO, errno, "measure '%.150s'", dir);
+    if ((uint64_t) fs.f_bavail * fs.f_frsize < bytes + p->reserve)
+        return err_set(err, SP_IO, "%llu MB are needed, and %llu MB more have to stay free",
+                       (unsigned long long) (bytes / MB), (unsigned long long) (p->reserve / MB));
+    return SP_OK;
+}
+
+/* --- the work --- */
+
+static void be_modest(void)
+{
+    (void) setpriority(PRIO_PROCESS, 0, 19);
+    (void) syscall(SYS_ioprio_set, 1, 0, 3 << 13); /* this process, the idle class */
+}
+
+static int fill(const struct plan *p, const struct merge_layer *layers, int disk, struct err *err)
+{
+    char target[PLAN_PATH_MAX + 16];
+    struct tree_writer w;
+    AUTO_CLOSE int top = -1;
+    int rc;
+
+    (void) snprintf(target, sizeof(target), "%s/disk", p->stage);
+    if ((rc = layers_mount_new(target, disk, &top, err)) != SP_OK)
+        return rc;
+    tree_writer_init(&w, top, p->id_base);
+    rc = merge_layers(layers, p->layer_count,
+                      &(struct merge_sink){.put = put_item, .leave = leave_dir, .ctx = &w}, err);
+    tree_writer_fini(&w);
+    (void) close(TAKE_FD(top)); /* else it cannot be unmounted */
+    if (umount2(target, 0) != 0 && rc == SP_OK)
+        rc = err_sys(err, SP_IO, errno, "write out the new layer");
+    return rc;
+}
+
+static int make(const struct plan *p, const struct merge_layer *layers, struct buf *answer,
+                struct err *err)
+{
+    AUTO_CLOSE int disk = -1;
+    struct json_out out;
+    struct stat st;
+    uint64_t bytes = 0;
+    uint64_t size = 0;
+    int rc;
+
+    if ((rc = measure(layers, p->layer_count, &bytes, &size, err)) != SP_OK ||
+        (rc = check_space(p, bytes, err)) != SP_OK ||
+        (rc = disk_make(p->to, size, &disk, err)) != SP_OK ||
+        (rc = fill(p, layers, disk, err)) != SP_OK)
+        return rc;
+    if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */
+        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
+    json_end(&out);
+    json_out_finish(&out, answer);
+    return SP_OK;
+}
+
+int flatten_layers(const struct plan *p, struct buf *answer, struct err *err)
+{
+    struct merge_layer layers[PLAN_LAYERS_MAX];
+    size_t count = 0;
+    int rc;
+
+    be_modest();
+    (void) unlink(p->to); /* of one that was cut short */
+    rc = layers_open(p, layers, &count, err);
+    if (rc == SP_OK)
+        rc = make(p, layers, answer, err);
+    layers_close(layers, count);
+    if (rc != SP_OK)
+        (void) unlink(p->to); /* the error is what matters */
+    return rc;
+}

@@ -1,0 +1,16 @@
+/* layers.h - the disks of a snapshot, mounted in a namespace of our own, where nobody runs anything: to be read file by file. */
+#ifndef HELPER_LAYERS_H
+#define HELPER_LAYERS_H
+
+#include "helper/attrs.h"
+#include "helper/merge.h"
+#include "helper/plan_read.h"
+
+/* Enters a mount namespace of its own, covers the stage and mounts p->layers there. */
+MUST_CHECK int layers_open(const struct plan *p, struct merge_layer ret[PLAN_LAYERS_MAX],
+                           size_t *ret_count, struct err *err);
+void layers_close(struct merge_layer *layers, size_t count);
+/* Mounts a disk from disk_make() at `target` and makes the directory of its files, which *ret_top is. */
+MUST_CHECK int layers_mount_new(const char *target, int disk, int *ret_top, struct err *err);
+
+#endif
