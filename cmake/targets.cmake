@@ -5,7 +5,7 @@
 #       PUBLIC_DEPS shows them too (for a header that must include a third-party one).
 #   sandpool_program(sandpoold SOURCES main.c LIBS sp_daemon [STATIC])
 #       lands at the top of the build directory. STATIC needs nothing at run time.
-#   sandpool_test(test_x SOURCES test_x.c LIBS sp_x [TIMEOUT 60] [LABELS unit] [ARGS ...])
+#   sandpool_test(test_x SOURCES test_x.c LIBS sp_x [TIMEOUT 180] [LABELS unit] [ARGS ...])
 #       a cmocka program registered with ctest. Tests find programs and files through the environment:
 #       SANDPOOL_BIN_DIR (build directory) and SANDPOOL_SOURCE_DIR.
 #   sandpool_fuzz(fuzz_x SOURCES fuzz_x.c LIBS sp_x CORPUS corpus/x)
@@ -48,7 +48,7 @@ endfunction()
 function(sandpool_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS")
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
+    set(arg_TIMEOUT 180) # four tests for each processor, with sanitizers
   endif()
   add_executable(${name} ${arg_SOURCES} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} PkgConfig::CMOCKA)
@@ -62,7 +62,7 @@ endfunction()
 function(sandpool_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS;TIMEOUT" "SOURCES;LIBS")
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
+    set(arg_TIMEOUT 180) # four tests for each processor, with sanitizers
   endif()
   cmake_path(ABSOLUTE_PATH arg_CORPUS)
   add_executable(${name} ${arg_SOURCES})

@@ -35,6 +35,7 @@ void doom_box(struct pool *p, struct slot *s, enum pool_end end)
         bind_cut(p, s);
     }
     s->box.end = end;
+    s->box.ended_ns = p->now_ns;
     box_set_state(p, s, POOL_DOOMED);
     emit_event(p, POOL_FACT_DOOMED, s, pool_end_name(end));
     resolve_waiters(p, s, end);

@@ -66,6 +66,7 @@ enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct 
 
     if (verdict == POOL_ALIVE) {
         s->answered_ns = p->now_ns;
+        s->box.seen_ns = p->now_ns;
         s->absences = 0;
         box_take_life(p, s, ev->life);
     }

@@ -27,7 +27,9 @@ static void found_out(struct pool *p, const struct pool_event *ev)
 
     if (s != NULL && ev->kind == POOL_EV_ABSENT)
         recheck_hint(p, s);
-    else if (s != NULL)
+    else if (s != NULL && s->box.seen_ns != 0)
+        s->box.seen_ns = p->now_ns; /* reported at once: until now it lived */
+    if (s != NULL && ev->kind != POOL_EV_ABSENT)
         doom_died(p, s,
                   ev->kind == POOL_EV_DIED        ? POOL_END_DIED
                   : ev->kind == POOL_EV_NETLESS   ? POOL_END_NETLESS

@@ -189,7 +189,8 @@ struct pool_box {
     uint64_t expires_ns; /* lease deadline, POOL_NEVER for none */
     uint64_t idle_ns;    /* lease's idle limit, POOL_NEVER for none */
     unsigned busy;       /* commands and streams running: the idle clock holds still */
-    enum pool_end end;   /* why it is doomed */
+    enum pool_end end;   /* why it is doomed, */
+    uint64_t ended_ns;   /* and since when */
     /* It stands still, is about to, or was a moment ago: to be thawed before it is used. */
     bool is_paused;
     bool is_unseen;   /* restored, and no listing has shown it yet */

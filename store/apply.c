@@ -28,8 +28,11 @@ static int put_box(struct db *db, const struct store_write *w)
 {
     const enum sql_stmt q = SQL_PUT_BOX;
     const struct store_box *box = &w->u.box;
-    int rc = end_other(db, box, ended_at(w));
+    struct meter_row meter;
+    int rc = meter_turn(db, w, &meter);
 
+    if (rc == SQLITE_OK && meter.is_moved)
+        rc = end_other(db, box, ended_at(w));
     if (rc != SQLITE_OK)
         return rc;
     sql_bind_u64(db, q, 1, box->id);
@@ -59,6 +62,10 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_str(db, q, 25, box->life);
     sql_bind_u64(db, q, 26, db->stamp);
     sql_bind_u64(db, q, 27, box->is_paused ? 1 : 0);
+    sql_bind_u64(db, q, 28, meter.since_ms);
+    sql_bind_u64(db, q, 29, meter.per_hour);
+    sql_bind_u64(db, q, 30, meter.per_start);
+    sql_bind_str(db, q, 31, meter.currency);
     db->is_stamp_missing = false;
     db->stamped_id = box->id;
     return sql_run(db, q);
@@ -119,8 +126,10 @@ static int put_gone(struct db *db, const struct store_write *w)
  * start, and its generation would be given out again. */
 static int forget(struct db *db, const struct store_write *w)
 {
-    int rc;
+    int rc = meter_remove(db, w);
 
+    if (rc != SQLITE_OK)
+        return rc;
     sql_bind_u64(db, SQL_FORGET_LEASE, 1, w->u.box.id);
     sql_bind_u64(db, SQL_FORGET_LEASE, 2, ended_at(w));
     rc = sql_run(db, SQL_FORGET_LEASE);
@@ -171,6 +180,10 @@ int apply_write(struct db *db, const struct store_write *w)
         return add_event(db, &w->u.event);
     case STORE_READ_EVENTS:
         return history_read(db, w->u.history);
+    case STORE_READ_USAGE:
+        return usage_read(db, w);
+    case STORE_REPRICE:
+        return meter_reprice(db, w);
     case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;

@@ -84,15 +84,14 @@ static void take_row(struct store_history *h, sqlite3_stmt *row)
     h->count++;
 }
 
-/* The first event from `id` on: its id, and whether it is from `since_ms` or
- * later. */
-static int look_at(struct db *db, uint64_t id, uint64_t since_ms, uint64_t *ret_id,
-                   bool *ret_is_late)
+/* The first row from `id` on: its id, and whether it is from `since_ms` or later. */
+static int look_at(struct db *db, enum sql_stmt which, uint64_t id, uint64_t since_ms,
+                   uint64_t *ret_id, bool *ret_is_late)
 {
-    sqlite3_stmt *q = db->stmts[SQL_SEEK_EVENT];
+    sqlite3_stmt *q = db->stmts[which];
     int rc;
 
-    sql_bind_u64(db, SQL_SEEK_EVENT, 1, id);
+    sql_bind_u64(db, which, 1, id);
     rc = sqlite3_step(q);
     *ret_is_late = true; /* there is none: go further back */
     *ret_id = id;
@@ -104,33 +103,42 @@ static int look_at(struct db *db, uint64_t id, uint64_t since_ms, uint64_t *ret_
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+int history_seek(struct db *db, enum sql_stmt q, uint64_t low, uint64_t high, uint64_t since_ms,
+                 uint64_t *ret)
+{
+    int rc = SQLITE_OK;
+
+    while (rc == SQLITE_OK && low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t id;
+        bool is_late;
+
+        rc = look_at(db, q, middle, since_ms, &id, &is_late);
+        if (is_late)
+            high = middle;
+        else
+            low = id + 1;
+    }
+    *ret = low;
+    return rc;
+}
+
 /* Ids grow with time, so the place is found by halving. A clock that was set
  * back only makes it begin a little early or late. */
 static int seek(struct db *db, struct store_history *h)
 {
     int64_t first = 0;
     int64_t last = 0;
-    uint64_t low;
-    uint64_t high;
+    uint64_t at = 0;
     int rc = sql_read_i64(db, "SELECT min(id) FROM events", &first);
 
     if (rc == SQLITE_OK)
         rc = sql_read_i64(db, "SELECT max(id) FROM events", &last);
-    low = MAX_OF((uint64_t) first, h->after_id + 1);
-    high = (uint64_t) last + 1;
-    while (rc == SQLITE_OK && low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        uint64_t id;
-        bool is_late;
-
-        rc = look_at(db, middle, h->since_ms, &id, &is_late);
-        if (is_late)
-            high = middle;
-        else
-            low = id + 1;
-    }
-    if (rc == SQLITE_OK && low > 0)
-        h->after_id = low - 1;
+    if (rc == SQLITE_OK)
+        rc = history_seek(db, SQL_SEEK_EVENT, MAX_OF((uint64_t) first, h->after_id + 1),
+                          (uint64_t) last + 1, h->since_ms, &at);
+    if (rc == SQLITE_OK && at > 0)
+        h->after_id = at - 1;
     return rc;
 }
 

@@ -52,8 +52,16 @@ enum sql_stmt {
     SQL_PRUNE_PAST, /* 1 how many of the oldest */
     SQL_MAX_SHARED, /* these two: 1 how many, of the principals that have the most */
     SQL_PRUNE_SHARED,
-    SQL_END_OTHER, /* 1 box, 2 when, 3 the id it has now */
-    SQL_END_STRAY, /* 1 when */
+    SQL_END_OTHER,       /* 1 box, 2 when, 3 the id it has now */
+    SQL_END_STRAY,       /* 1 when */
+    SQL_OPEN_OF_BOX,     /* 1 box */
+    SQL_OPEN_OF_PROFILE, /* 1 profile, 2 the first box after this one */
+    SQL_ADD_USAGE,
+    SQL_REPRICE,     /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency */
+    SQL_READ_OPEN,   /* 1 after this box, 2 how many */
+    SQL_READ_USAGE,  /* 1 after this id, 2 how many */
+    SQL_SEEK_USAGE,  /* 1 the first from this id on */
+    SQL_PRUNE_USAGE, /* 1 up to this id */
     SQL_STMT_COUNT
 };
 
@@ -68,6 +76,9 @@ struct db {
     uint64_t stamp;        /* see stamp.c; each row of a box that is written gets it */
     uint64_t stamped_id;   /* the box whose row got it last; 0: not known */
     bool is_stamp_missing; /* no row that this transaction leaves is known to have it */
+    bool want_usage;       /* as configured */
+    uint64_t metered;      /* intervals closed since the last pruning */
+    uint64_t closed_ms;    /* of the last one: it never goes back */
 };
 
 enum {
@@ -141,7 +152,39 @@ int sql_error(const struct db *db, int rc, const char *path, struct err *err);
 
 MUST_CHECK int apply_write(struct db *db, const struct store_write *w);
 
+/* --- meter.c: time of boxes that have an owner --- */
+
+/* What a row of a box has for the meter. */
+struct meter_row {
+    uint64_t since_ms; /* 0: nothing is metered */
+    uint64_t per_hour;
+    uint64_t per_start;
+    char currency[STORE_CURRENCY_MAX + 1];
+    bool is_moved; /* the row that is there has another public id */
+};
+
+/* Before the row of a box is written: closes its open interval if the new row ends it, and gives what the new row
+ * is to have. */
+MUST_CHECK int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret);
+MUST_CHECK int meter_remove(struct db *db, const struct store_write *w);
+MUST_CHECK int meter_reprice(struct db *db, const struct store_write *w);
+MUST_CHECK int meter_at_open(struct store *s);
+/* A part of what is too old, or too much. */
+MUST_CHECK int meter_prune(struct store *s);
+
+/* --- usage.c: metered time, read back --- */
+
+struct store_interval;
+/* A row of INTERVAL; texts live until the statement goes on. */
+void usage_row(sqlite3_stmt *row, struct store_interval *ret);
+MUST_CHECK int usage_read(struct db *db, const struct store_write *w);
+
 /* --- history.c: old events --- */
+
+/* The id of the first row whose time is `since_ms` or later, or one more than the last: rows are in the order of
+ * their times. `q` is SQL_SEEK_EVENT or SQL_SEEK_USAGE, `low` and `high` are ids that it lies between. */
+MUST_CHECK int history_seek(struct db *db, enum sql_stmt q, uint64_t low, uint64_t high,
+                            uint64_t since_ms, uint64_t *ret);
 
 MUST_CHECK int history_read(struct db *db, struct store_history *h);
 

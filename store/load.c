@@ -51,6 +51,8 @@ static bool give_box(const struct store_reader *reader, sqlite3_stmt *row)
         .is_stale = u64_at(row, 23) != 0,
         .life = text_at(row, 24),
         .is_paused = u64_at(row, 25) != 0,
+        .true_ms = u64_at(row, 26),
+        .price = {.per_hour = u64_at(row, 27), .currency = text_at(row, 28)},
     };
 
     return reader->on_box == NULL || reader->on_box(reader->ctx, &box);
@@ -110,7 +112,8 @@ static const struct table_read reads[] = {
     {"boxes",
      "SELECT id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, "
      "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, active_ms, "
-     "expires_ms, idle_limit_ms, end, made_with, is_stale, life, is_paused FROM boxes "
+     "expires_ms, idle_limit_ms, end, made_with, is_stale, life, is_paused, "
+     "meter_ms, per_hour, currency FROM boxes "
      "ORDER BY created_ms, id < 0, id",
      give_box, false},
     {"leases",

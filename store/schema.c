@@ -16,7 +16,9 @@
  * intents: a view and not a table. The row of a box in state `intent` or `deleting` is the
  * write-ahead intent; a second copy could only disagree with it.
  * leases: one row for each public id, so its generation survives the box it was bound to.
- * gone: the newest have the highest id. */
+ * gone: the newest have the highest id.
+ * boxes.meter_ms: the open interval of a box is in its row, so that one write changes both. usage: closed ones, in
+ * the order of closed_ms. */
 static const struct migration migrations[] = {
     {1, "CREATE TABLE meta("
         " key TEXT PRIMARY KEY CHECK(key <> ''),"
@@ -90,6 +92,27 @@ static const struct migration migrations[] = {
         "CREATE INDEX events_box ON events(box_id, id) WHERE box_id <> '';"
         "CREATE INDEX events_id ON events(sandbox_id, id) WHERE sandbox_id <> '';"
         "CREATE INDEX events_principal ON events(principal, id) WHERE principal <> -1;"},
+    {9, "ALTER TABLE boxes ADD COLUMN meter_ms INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE boxes ADD COLUMN per_hour INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE boxes ADD COLUMN per_start INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE boxes ADD COLUMN currency TEXT NOT NULL DEFAULT '';"
+        "CREATE TABLE usage("
+        " id INTEGER PRIMARY KEY,"
+        " closed_ms INTEGER NOT NULL,"
+        " box_id INTEGER NOT NULL,"
+        " sandbox_id TEXT NOT NULL,"
+        " generation INTEGER NOT NULL,"
+        " user_id TEXT NOT NULL,"
+        " thread_id TEXT NOT NULL,"
+        " principal INTEGER NOT NULL,"
+        " profile TEXT NOT NULL,"
+        " state INTEGER NOT NULL,"
+        " began_ms INTEGER NOT NULL,"
+        " ended_ms INTEGER NOT NULL CHECK(ended_ms >= began_ms),"
+        " per_hour INTEGER NOT NULL,"
+        " per_start INTEGER NOT NULL,"
+        " currency TEXT NOT NULL"
+        ") STRICT;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

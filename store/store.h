@@ -22,9 +22,19 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 8
+#define STORE_SCHEMA_VERSION 9
 
 #define STORE_GONE_MAX 4096
+
+/* What the time of a box costs. Per hour in millionths of a millionth of the currency, so that nothing is rounded before
+ * amounts are added up; once for each binding in millionths. */
+struct store_price {
+    uint64_t per_hour;
+    uint64_t per_start;
+    const char *currency; /* '': no price; NULL in a write: as it was */
+};
+
+#define STORE_CURRENCY_MAX 15
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -54,6 +64,9 @@ struct store_box {
     const char *end;        /* why it is being deleted, or '' */
     bool is_paused;         /* it stands still, or may */
     bool is_stale;          /* of an older copy of the database, and not written again since */
+    /* Since when the row is true; 0: since it was submitted. Loaded: since when its time is metered; 0: it is not. */
+    uint64_t true_ms;
+    struct store_price price;
 };
 
 /* One binding of a public id that has ended. */
@@ -96,6 +109,8 @@ enum store_kind {
     STORE_ADD_EVENT,
     STORE_READ_EVENTS, /* looks for events among the rows */
     STORE_BACKUP,      /* copies the database to a file */
+    STORE_READ_USAGE,  /* usage.h: adds up metered time, or lists it */
+    STORE_REPRICE,     /* from now on the boxes of box.profile cost box.price */
     STORE_KIND_COUNT
 };
 
@@ -141,6 +156,8 @@ struct store_backup {
     uint64_t bytes;
 };
 
+struct store_usage;
+
 struct store_write {
     struct op op;
     enum store_kind kind;
@@ -156,6 +173,7 @@ struct store_write {
         } meta;
         struct store_history *history;
         struct store_backup *backup;
+        struct store_usage *usage;
     } u;
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */
@@ -171,6 +189,9 @@ struct store_config {
     unsigned batch_max;  /* writes per transaction */
     uint64_t events_max; /* audit trail: oldest are removed beyond this */
     uint64_t past_max;   /* ended leases kept */
+    bool want_usage;     /* meter the time of boxes that have an owner */
+    uint64_t usage_max;  /* metered intervals kept, */
+    uint64_t usage_ms;   /* and how long */
     uint64_t
         timeout_ns; /* a write that takes longer: the store counts as down until it ends; 0: never */
     bool want_reserve; /* keep space for the store, so that a full disk can be cleaned up */

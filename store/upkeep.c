@@ -77,16 +77,25 @@ static int prune_past(struct db *db, uint64_t keep)
     return sql_run(db, remove);
 }
 
-static int prune_once(struct store *s, bool want_events, bool want_past, struct err *err)
+/* What is to be pruned. */
+struct due {
+    bool events;
+    bool past;
+    bool usage;
+};
+
+static int prune_once(struct store *s, const struct due *due, struct err *err)
 {
     int rc = sql_run(&s->db, SQL_BEGIN);
 
-    if (rc == SQLITE_OK && want_events) {
+    if (rc == SQLITE_OK && due->events) {
         sql_bind_u64(&s->db, SQL_PRUNE_EVENTS, 1, s->config.events_max);
         rc = sql_run(&s->db, SQL_PRUNE_EVENTS);
     }
-    if (rc == SQLITE_OK && want_past)
+    if (rc == SQLITE_OK && due->past)
         rc = prune_past(&s->db, s->config.past_max);
+    if (rc == SQLITE_OK && due->usage)
+        rc = meter_prune(s);
     if (rc == SQLITE_OK)
         rc = sql_run(&s->db, SQL_COMMIT);
     if (rc != SQLITE_OK) {
@@ -96,20 +105,22 @@ static int prune_once(struct store *s, bool want_events, bool want_past, struct 
     return rc;
 }
 
-static int prune(struct store *s, bool want_events, bool want_past, struct err *err)
+static int prune(struct store *s, const struct due *due, struct err *err)
 {
     unsigned tries = 0;
     int rc;
 
     do {
-        rc = prune_once(s, want_events, want_past, err);
+        rc = prune_once(s, due, err);
     } while (rc != SQLITE_OK && reserve_help(s, rc, &tries));
     if (rc != SQLITE_OK)
         return SP_STORE_UNAVAILABLE;
-    if (want_events)
+    if (due->events)
         s->events_added = 0;
-    if (want_past)
+    if (due->past)
         s->leases_ended = 0;
+    if (due->usage)
+        s->db.metered = 0;
     return SP_OK;
 }
 
@@ -129,9 +140,13 @@ static int end_strays(struct store *s, struct err *err)
 
 int upkeep_at_open(struct store *s, struct err *err)
 {
+    const struct due all = {.events = true, .past = true, .usage = true};
     int r = end_strays(s, err);
+    int rc = r == SP_OK ? meter_at_open(s) : SQLITE_OK;
 
-    return r == SP_OK ? prune(s, true, true, err) : r;
+    if (rc != SQLITE_OK)
+        return sql_error(&s->db, rc, s->path, err);
+    return r == SP_OK ? prune(s, &all, err) : r;
 }
 
 void upkeep_checkpoint(struct store *s, bool want_truncate)
@@ -169,11 +184,14 @@ int upkeep_run(struct store *s, bool is_idle, struct err *err)
 {
     bool is_free = queue_is_idle(&s->queue);
     uint64_t patience = is_free ? 1 : CHUNKS_IN_A_RUSH;
-    bool want_events = s->events_added >= patience * chunk_of(s->config.events_max);
-    bool want_past = s->leases_ended >= patience * chunk_of(s->config.past_max);
+    const struct due due = {
+        .events = s->events_added >= patience * chunk_of(s->config.events_max),
+        .past = s->leases_ended >= patience * chunk_of(s->config.past_max),
+        .usage = s->db.metered >= patience * chunk_of(s->config.usage_max),
+    };
 
-    if (want_events || want_past) {
-        int r = prune(s, want_events, want_past, err);
+    if (due.events || due.past || due.usage) {
+        int r = prune(s, &due, err);
 
         if (r != SP_OK)
             return r;

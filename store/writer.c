@@ -256,7 +256,7 @@ static bool try_again(struct store *s, bool want_reopen)
 {
     if (want_reopen) {
         schema_close(&s->db);
-        if (schema_open(&s->db, s->path, false, NULL) != SP_OK)
+        if (schema_open(&s->db, s->path, false, NULL) != SP_OK || meter_at_open(s) != SQLITE_OK)
             return false;
     }
     return write_probe(s) == SQLITE_OK;

@@ -1,6 +1,9 @@
 /// <reference types="node" />
 import type { Readable } from 'node:stream';
 import type { Socket } from 'node:net';
+import type { Quote, Usage, UsageOptions } from './usage.js';
+
+export type { Quote, Usage, UsageOptions, UsageRow } from './usage.js';
 
 export interface ClientOptions {
   /** Of a daemon on TCP. */
@@ -109,15 +112,6 @@ export class Sandbox {
 }
 
 /** What a lease would cost; null where the profile has no price. Texts are exact decimal numbers. */
-export interface Quote {
-  profile: string;
-  duration_s: number;
-  currency: string | null;
-  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
-  total: string | null;
-  total_micros: number | null;
-}
-
 /** The public id of a thread, as the daemon computes it. */
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 
@@ -144,6 +138,7 @@ export class Client {
   profiles(): Promise<Record<string, unknown>[]>;
   profile(name: string): Promise<Record<string, unknown>>;
   quote(options?: { profile?: string; durationS?: number }): Promise<Quote>;
+  usage(options?: UsageOptions): Promise<Usage>;
   version(): Promise<Record<string, unknown>>;
   doctor(): Promise<Record<string, unknown>>;
   pause(): Promise<Record<string, unknown>>;

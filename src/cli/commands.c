@@ -123,6 +123,23 @@ static const struct cli_option quote_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option usage_options[] = {
+    {"by", 0, CLI_TEXT, "NAMES",
+     "add up by user, thread, sandbox, profile, principal, with commas between (default: user)",
+     NULL},
+    {"intervals", 0, CLI_FLAG, NULL, "each interval instead of sums", NULL},
+    {"since", 0, CLI_DURATION, "TIME", "only time after this long ago (30d)", NULL},
+    {"until", 0, CLI_DURATION, "TIME", "only time before this long ago", NULL},
+    {"user", 'u', CLI_TEXT, "USER", "only of this user", NULL},
+    {"thread", 0, CLI_TEXT, "THREAD", "only of this thread", NULL},
+    {"id", 0, CLI_TEXT, "ID", "only of this sandbox id", NULL},
+    {"profile", 'p', CLI_TEXT, "PROFILE", "only of this profile", NULL},
+    {"principal", 0, CLI_TEXT, "PRINCIPAL", "only of this caller: a uid, or 16 hex digits", NULL},
+    {"cursor", 0, CLI_TEXT, "CURSOR", "the next page of intervals", NULL},
+    {"csv", 0, CLI_FLAG, NULL, "as a table for other programs", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option release_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
@@ -301,6 +318,13 @@ const struct cli_command cli_commands[] = {
     {"quote", "[PROFILE]", 0, 1, NULL, "show what a lease would cost",
      "By the price in the configuration of the profile (default: default).", quote_options,
      "sandpool quote big --for 8h\n", cmd_quote},
+    {"usage", "", 0, 0, NULL, "show metered time and what it cost",
+     "Time in which boxes were leased, parked and paused, until now, by the prices that were valid then.",
+     usage_options,
+     "sandpool usage --since 30d\n"
+     "sandpool usage --by user,profile --csv > usage.csv\n"
+     "sandpool usage --intervals --user ana --thread t7\n",
+     cmd_usage},
     {"events", "", 0, 0, NULL, "follow the events of the pool",
      "One line per event; with --json one object per line. After a broken connection it "
      "continues where it ended. Older events are read from the database (store.events_max).",

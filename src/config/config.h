@@ -265,6 +265,11 @@ struct config {
         uint64_t timeout_s;
     } store;
     struct {
+        bool enabled;
+        uint64_t keep_days;
+        uint64_t keep_rows;
+    } usage;
+    struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
     struct {
@@ -402,6 +407,9 @@ struct config_quote {
     uint64_t total;
 };
 
+/* What an hour costs, without what is paid once, in millionths of a millionth of the currency: for amounts that are
+ * added up before they are rounded. At most INT64_MAX. */
+uint64_t config_hourly(const struct config_profile *p);
 bool config_quote(const struct config_profile *p, uint64_t seconds, struct config_quote *ret);
 /* "per_cpu_hour", as in the file. */
 const char *config_rate_name(enum config_rate rate);

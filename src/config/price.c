@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 
+#define MILLION 1000000ULL
 #define GB (1024ULL * 1024 * 1024)
 
 enum { HOUR_S = 3600, MILLI = 1000, LONGEST_S = 366 * 24 * HOUR_S };
@@ -13,6 +14,20 @@ static uint64_t amount(uint64_t rate, uint64_t a, uint64_t b, uint64_t unit)
     unsigned __int128 product = (unsigned __int128) rate * a * b;
 
     return (uint64_t) ((product + unit / 2) / unit);
+}
+
+uint64_t config_hourly(const struct config_profile *p)
+{
+    const uint64_t *rates = p->price.rates;
+    unsigned __int128 sum = (unsigned __int128) rates[CONFIG_RATE_GB_HOUR] * p->limits.memory +
+                            (unsigned __int128) rates[CONFIG_RATE_DISK_GB_HOUR] * p->limits.disk;
+
+    if (p->price.currency[0] == '\0')
+        return 0;
+    sum = (sum * MILLION + GB / 2) / GB;
+    sum += (unsigned __int128) rates[CONFIG_RATE_HOUR] * MILLION;
+    sum += (unsigned __int128) rates[CONFIG_RATE_CPU_HOUR] * p->limits.cpus * (MILLION / MILLI);
+    return sum > INT64_MAX ? (uint64_t) INT64_MAX : (uint64_t) sum;
 }
 
 bool config_quote(const struct config_profile *p, uint64_t seconds, struct config_quote *ret)

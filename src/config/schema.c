@@ -31,6 +31,7 @@ const struct config_section config_sections[] = {
     {"snapshots", "Snapshots of boxes."},
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
+    {"usage", "Metered time of boxes, and what it costs."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},
     {"auto", "Acquires with `profile: auto`."},
     {"agent", "The program in each box, sandpool-agent."},

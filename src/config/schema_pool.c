@@ -42,6 +42,13 @@ static const struct config_key keys[] = {
         "Seconds the disk may take for a change. When one takes longer, callers are answered 503 "
         "until it is done."),
 
+    GLOBAL(usage.enabled, BOOL, 0, 0, 0, "true",
+           "Meter the time that boxes are leased, parked and paused, and what it costs: see "
+           "GET /v1/usage."),
+    GLOBAL(usage.keep_days, U64, 0, 1, 3660, "400", "Days that metered time is kept."),
+    GLOBAL(usage.keep_rows, U64, 0, 100, 1000000000, "1000000",
+           "Metered intervals kept, at about 150 bytes each; the oldest go first."),
+
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
            "Directories of this machine whose contents may be mounted into boxes, by a profile "
            "or by a caller. Symbolic links that lead out of them are refused. Empty: none."),

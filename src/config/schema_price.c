@@ -5,7 +5,7 @@ static const struct config_key keys[] = {
     PROFILE(price.currency, STRING, 0, 0, CONFIG_CURRENCY_MAX, "",
             "Currency of the prices below, three to eight capital letters, like EUR. Empty: the "
             "profile has no price."),
-    PROFILE_RATE("per_start", CONFIG_RATE_START, "For each lease, however short."),
+    PROFILE_RATE("per_start", CONFIG_RATE_START, "For each box that a thread gets, however short."),
     PROFILE_RATE("per_hour", CONFIG_RATE_HOUR, "For each hour."),
     PROFILE_RATE("per_cpu_hour", CONFIG_RATE_CPU_HOUR,
                  "For each hour and processor of limits.cpus."),

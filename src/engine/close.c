@@ -99,6 +99,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
     op_cancel_all(&e->probes);
     uses_cancel(e);
     binds_close(e);
+    usage_close(e);
     events_flush(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
         rt_timer_cancel(e->rt, &e->backends[i].relist_timer);

@@ -289,6 +289,9 @@ static int open_store(struct engine *e, struct err *err)
                               .boot_dir = boot_dir(),
                               .events_max = c->store.events_max,
                               .past_max = c->pool.max_boxes * 4 + 1024,
+                              .want_usage = c->usage.enabled,
+                              .usage_max = c->usage.keep_rows,
+                              .usage_ms = c->usage.keep_days * 24 * 3600 * 1000,
                               .timeout_ns = c->store.timeout_s * NS_PER_S,
                               .want_reserve = true,
                               .wake = wake_loop,
@@ -402,6 +405,8 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     config_ref_put(e->config);
     e->config = config_ref_new(config);
     engine_post(e, &ev);
+    usage_take_prices(e);
+    usage_reprice(e);
     for (unsigned i = known_backends; i < e->backend_count; i++) {
         snapshots_load(e, i);
         reconcile_backend(e, i);

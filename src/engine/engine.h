@@ -13,6 +13,7 @@
 #include "loop/loop.h"
 #include "pool/pool.h"
 #include "store/store.h"
+#include "store/usage.h"
 
 struct engine;
 
@@ -109,6 +110,10 @@ void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *c
 /* Events that are no longer in the journal, from the store; `h` is the caller's and stays until on_done(). */
 void engine_read_history(struct engine *e, struct store_history *h,
                          void (*on_done)(void *ctx, int result), void *ctx);
+
+/* One step of reading metered time (store/usage.h); `u` is the caller's and stays until on_done(). */
+void engine_read_usage(struct engine *e, struct store_usage *u,
+                       void (*on_done)(void *ctx, const struct err *err), void *ctx);
 
 /* A copy of the database as of now. on_ready() comes once, with NULL when it is made; then it is read piece
  * by piece. The engine frees it after engine_backup_close(), from which on no callback comes. */

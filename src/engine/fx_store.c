@@ -17,6 +17,7 @@ struct box_write {
     uint64_t epoch;
     struct pool_box box;
     char profile[POOL_NAME_MAX + 1];
+    char currency[CONFIG_CURRENCY_MAX + 1];
     char *metadata;
 };
 
@@ -84,6 +85,8 @@ static void fill_row(struct box_write *w)
         .end = b->end == POOL_END_NONE ? "" : pool_end_name(b->end),
         .is_paused = b->is_paused,
         .is_stale = b->is_stale && b->is_unseen, /* else a listing has proved its owner */
+        .true_ms = usage_true_ms(e, b),
+        .price = usage_price(e, b->profile, w->currency),
     };
 }
 
@@ -199,6 +202,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
             w->what == POOL_WRITE_LEASE && !e->backends[w->box.backend].ops->can_bind;
         w->write.want_gone = w->what == POOL_WRITE_FORGET && may_return(e, &w->box);
         fill_row(w);
+        usage_arm(e);
     }
     engine_op_begun(e);
     store_submit(e->store, &w->write, on_box_written);

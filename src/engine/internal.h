@@ -126,6 +126,20 @@ struct engine {
     struct map binds;   /* under way, or to be tried again, by box */
     struct list bind_list;
 
+    struct {
+        struct rt_timer timer;
+        uint64_t
+            watched_ms; /* until when the daemon before this one watched its boxes; 0: not known */
+        uint64_t noted_ms; /* what the store has of this one */
+        struct {
+            bool is_known;
+            bool is_new; /* rows may have another */
+            uint64_t per_hour;
+            uint64_t per_start;
+            char currency[CONFIG_CURRENCY_MAX + 1];
+        } prices[POOL_PROFILES_MAX];
+    } usage;
+
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
@@ -205,6 +219,20 @@ MUST_CHECK int instance_choose(struct engine *e, size_t box_count, struct err *e
 /* fx_store.c */
 void fx_store(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
+/* usage.c: what the store meters with. Since when a box is as it is; 0: now. */
+uint64_t usage_true_ms(const struct engine *e, const struct pool_box *box);
+/* The price of a pool profile, its currency copied to `currency`. */
+struct store_price usage_price(const struct engine *e, unsigned profile,
+                               char currency[CONFIG_CURRENCY_MAX + 1]);
+/* Prices as the configuration has them by now. */
+void usage_take_prices(struct engine *e);
+/* A row that was loaded: its price may have changed meanwhile. */
+void usage_loaded(struct engine *e, unsigned profile, uint64_t per_hour, const char *currency);
+/* Boxes that are metered at another price get the new one; after the boxes of the last life were listed. */
+void usage_reprice(struct engine *e);
+/* Notes in the store now and then until when the boxes were watched. */
+void usage_arm(struct engine *e);
+void usage_close(struct engine *e);
 /* events.c */
 void fx_event(struct engine *e, const struct pool_fx *fx);
 void event_refused(struct engine *e, const struct engine_call *call, const struct pool_fx *fx);
@@ -220,8 +248,11 @@ void events_flush(struct engine *e);
 #define META_BOOT "boot_id" /* of the machine, when the daemon ran last */
 #define META_CLOCK "clock"  /* which clock the times in rows are of */
 #define META_MODE "mode"
-#define META_CLEAN "clean_stop" /* "1" only between a clean stop and the next start */
+#define META_WATCHED "watched_ms" /* until when boxes were watched, in the time of rows */
+#define META_CLEAN "clean_stop"   /* "1" only between a clean stop and the next start */
 void meta_put(struct engine *e, const char *key, const char *value);
+/* On the disk, and all that was written before. */
+void meta_put_power(struct engine *e, const char *key, const char *value);
 /* ready.c: true when more is known of why an acquire is refused than the pool has said; then *ret says it. */
 bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
                     struct pool_fx *ret);

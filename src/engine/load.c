@@ -14,6 +14,9 @@ struct loaded_box {
     char profile[POOL_NAME_MAX + 1];
     char *backend; /* its key */
     char *metadata;
+    uint64_t metered_ms; /* 0: its time is not metered */
+    uint64_t per_hour;
+    char currency[CONFIG_CURRENCY_MAX + 1];
     bool is_cut; /* something in its row is too long to be ours */
 };
 
@@ -111,6 +114,12 @@ static bool on_box(void *ctx, const struct store_box *row)
                  !str_copy(b->ref, sizeof(b->ref), row->ref) ||
                  !str_copy(b->life, sizeof(b->life), row->life) ||
                  !str_copy(to->profile, sizeof(to->profile), row->profile);
+    to->metered_ms = row->true_ms;
+    to->per_hour = row->price.per_hour;
+    str_copy_cut(to->currency, sizeof(to->currency), row->price.currency);
+    /* The daemon ran at least until the last row was written. */
+    l->engine->usage.watched_ms = MAX_OF(
+        l->engine->usage.watched_ms, MAX_OF(row->true_ms, MAX_OF(row->leased_ms, row->parked_ms)));
     to->backend = xstrdup(row->backend);
     to->metadata = str_is_empty(row->meta) ? NULL : xstrdup(row->meta);
     return true;
@@ -173,6 +182,8 @@ static bool on_meta(void *ctx, const char *key, const char *value)
             !str_is_empty(l->engine->boot_id) && strcmp(value, l->engine->boot_id) != 0;
     } else if (strcmp(key, META_CLOCK) == 0) {
         clock_restore(l->engine, value);
+    } else if (strcmp(key, META_WATCHED) == 0) {
+        return str_parse_u64(value, 0, INT64_MAX, &l->engine->usage.watched_ms);
     } else if (strcmp(key, META_CLEAN) == 0) {
         l->was_clean = strcmp(value, "1") == 0;
     } else if (strcmp(key, "generation_floor") == 0) {
@@ -254,6 +265,7 @@ static int build_pool(struct loader *l, struct err *err)
         pc->restore_max = (unsigned) l->count;
     e->pool = pool_new(pc);
     free(pc);
+    usage_take_prices(e);
     pool_restore_mode(e->pool, l->mode);
     pool_restore_floor(e->pool, l->generation_floor);
     for (size_t i = 0; i < l->past_count; i++)
@@ -262,6 +274,8 @@ static int build_pool(struct loader *l, struct err *err)
     for (size_t i = 0; i < l->count; i++) {
         const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
+        if (l->boxes[i].metered_ms != 0 && l->boxes[i].box.profile < POOL_PROFILES_MAX)
+            usage_loaded(e, l->boxes[i].box.profile, l->boxes[i].per_hour, l->boxes[i].currency);
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
         if (l->boxes[i].is_cut || !pool_restore_box(e->pool, rt_now(e->rt), &l->boxes[i].box))
             refused = &l->boxes[i];

@@ -64,6 +64,11 @@ void meta_put(struct engine *e, const char *key, const char *value)
     submit(e, key, value, false, NULL, NULL);
 }
 
+void meta_put_power(struct engine *e, const char *key, const char *value)
+{
+    submit(e, key, value, true, NULL, NULL);
+}
+
 void engine_sync(struct engine *e, void (*on_done)(void *ctx, int result), void *ctx)
 {
     /* Writes are committed in the order they were submitted, so any write is a barrier. */

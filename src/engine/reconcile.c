@@ -319,6 +319,9 @@ void recovery_settle(struct engine *e)
     log_info("engine.recovered", LF_U64("boxes", stats.total), LF_U64("running", r->seen),
              LF_U64("backends", r->clean), LF_U64("backends_failed", r->failed));
     snapshots_sweep(e);
+    usage_reprice(e);
+    if (stats.total > 0)
+        usage_arm(e);
     reconcile_arm(e);
     r->on_ready(r->ctx);
     free(r);

@@ -201,6 +201,27 @@ class Client {
     return this.transport.json({ method: 'GET', path: target('/v1/quote', query) });
   }
 
+  /**
+   * Metered time and what it cost: sums in `usage`, or with `intervals` single intervals, a page at a time.
+   * @param {{groupBy?: string[], intervals?: boolean, userId?: string, threadId?: string, sandboxId?: string, profile?: string, principal?: string, sinceMs?: number, untilMs?: number, limit?: number, cursor?: string}} [options]
+   */
+  usage(options = {}) {
+    const query = {
+      group_by: options.groupBy?.join(','),
+      intervals: options.intervals ? 1 : undefined,
+      user_id: options.userId,
+      thread_id: options.threadId,
+      sandbox_id: options.sandboxId,
+      profile: options.profile,
+      principal: options.principal,
+      since_ms: options.sinceMs,
+      until_ms: options.untilMs,
+      limit: options.limit,
+      cursor: options.cursor,
+    };
+    return this.transport.json({ method: 'GET', path: target('/v1/usage', query) });
+  }
+
   version() {
     return this.transport.json({ method: 'GET', path: '/v1/version' });
   }

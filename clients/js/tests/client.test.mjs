@@ -83,6 +83,11 @@ test('profiles and what they cost', async (t) => {
   assert.equal(fake.seen.at(-1).url, '/v1/quote?profile=a&duration_s=7200');
   await pool.quote();
   assert.equal(fake.seen.at(-1).url, '/v1/quote');
+  fake.route('GET', /^\/v1\/usage/, (call) => call.json({ since: null, until: 'x', usage: [{ user_id: 'ana', leased_ms: 5 }] }));
+  assert.equal((await pool.usage({ groupBy: ['user', 'profile'], sinceMs: 7 })).usage[0].leased_ms, 5);
+  assert.equal(fake.seen.at(-1).url, '/v1/usage?group_by=user%2Cprofile&since_ms=7');
+  await pool.usage({ intervals: true, userId: 'ana', limit: 3, cursor: 'open:00' });
+  assert.equal(fake.seen.at(-1).url, '/v1/usage?intervals=1&user_id=ana&limit=3&cursor=open%3A00');
   fake.route('GET', /^\/v1\/profiles$/, (call) => call.json({}));
   await assert.rejects(pool.profiles(), sandpool.ProtocolError);
 });

@@ -133,6 +133,11 @@ class AsyncClient:
         `total_micros` in millionths. None where the profile has no price."""
         return await self._link.call(calls.price(profile, duration_s))
 
+    async def usage(self, **filters: object) -> JSON:
+        """Metered time and what it cost: sums in `usage`, or with `intervals=1` single intervals, a page at a time (`limit`, `cursor`).
+        Filters: `group_by` ("user,profile"), `user_id`, `thread_id`, `sandbox_id`, `profile`, `principal`, `since_ms`, `until_ms`."""
+        return await self._link.call(calls.usage(filters))
+
     async def version(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/version"))
 

@@ -139,6 +139,10 @@ def price(profile: Optional[str], duration_s: Optional[int]) -> Call[JSON]:
     return Call("GET", _target("/v1/quote", profile=profile, duration_s=duration_s), _object)
 
 
+def usage(query: Mapping[str, object]) -> Call[JSON]:
+    return Call("GET", _target("/v1/usage", **query), _object)
+
+
 def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:
     return Call(method, path, _object, body)
 

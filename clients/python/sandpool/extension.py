@@ -221,6 +221,24 @@ class SandpoolExtension(_Base):
         hourly = total * 3600 / duration_s if duration_s > 0 else 0.0
         return make_quote(_installed("sandboxer.models", "MeterQuote", MeterQuote), total, int(duration_s), hourly)
 
+    def meter_actual(self, handle: Texts, *, duration_s: float) -> Optional[float]:
+        """By the daemon's own clock, not by `duration_s`; None where the profile has no price or the daemon measures nothing."""
+        client = self.client(handle["host"])
+        costs: Dict[str, int] = {}
+        cursor: Optional[str] = None
+        while True:
+            try:
+                page = client.usage(intervals=1, sandbox_id=handle["sandbox_id"], cursor=cursor)
+            except NotFound:
+                return None  # an older daemon
+            for one in page.get("intervals") or []:
+                # The id may have had other boxes, too.
+                if one["box_id"] == handle["box_id"] and one["currency"] is not None:
+                    costs[one["currency"]] = costs.get(one["currency"], 0) + int(one["cost_micros"])
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return sum(self._usd(*cost) for cost in costs.items()) if costs else None
+
     def _usd(self, currency: str, micros: int) -> float:
         rates = _table(self.config, "usd_rates")
         if currency != "USD" and currency not in rates:

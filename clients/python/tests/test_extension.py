@@ -231,7 +231,7 @@ class Managed(BoxCase):
         ready, *reports = self.manage(["ready", "one"], ["destroy", "one"], ["destroy", "one"])
         self.assertEqual(ready["error"], "sandbox_lost")
         for report in reports:
-            self.assertEqual(report["outcome"], "lost")
+            self.assertEqual((report["outcome"], report["usd"]), ("lost", None))  # no price
             self.assertIn("died", report["why"])
 
     def test_a_daemon_that_is_away(self):
@@ -246,9 +246,13 @@ class Managed(BoxCase):
         self.assertEqual((free, bad["error"]), (None, "invalid_field"))
         quote, = self.manage(["quote", 1800], profiles={"profile.test": "dear"})
         self.assertEqual(quote, {"estimate_usd": 0.75, "duration_s": 1800, "usd_per_hour": 1.5})
+        _, _, ended, again = self.manage(["create", "paid", {}], ["run", "paid", "sleep 0.2"], ["destroy", "paid"],
+                                         ["destroy", "paid"], profiles={"profile.test": "dear"})
+        self.assertTrue(1.5 * 0.2 / 3600 <= ended["usd"] < 1, ended)  # what it slept for, at least
+        self.assertEqual(again["usd"], ended["usd"])
         refused, = self.manage(["create", "one", {}], profile="none-such")
         self.assertEqual(refused["error"], "invalid_field")
-        self.assertEqual(json.loads(self.store.read_text())["handles"], {})
+        self.assertNotIn("one", json.loads(self.store.read_text())["handles"])
 
     def test_snapshots_are_of_one_daemon(self):
         one = extension.SandpoolExtension({"address": str(self.server.socket), "hosts": {"far": "http://127.0.0.1:1"}})

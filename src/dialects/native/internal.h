@@ -144,6 +144,7 @@ void api_pool(struct http_exchange *ex);
 void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
 void api_quote(struct http_exchange *ex);
+void api_usage(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);

@@ -55,6 +55,7 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_GET, "/v1/profiles", api_profiles, 0, 0, "list profiles"},
     {HTTP_METHOD_GET, "/v1/profiles/{name}", api_profile, 0, 0, "one profile"},
     {HTTP_METHOD_GET, "/v1/quote", api_quote, 0, 0, "what a lease would cost"},
+    {HTTP_METHOD_GET, "/v1/usage", api_usage, 0, 0, "metered time, and what it cost"},
     {HTTP_METHOD_GET, "/v1/waiting", api_waiting, 0, 0, "what an acquire waits for"},
     {HTTP_METHOD_GET, "/v1/pool", api_pool, 0, 0, "state of the pool"},
     {HTTP_METHOD_POST, "/v1/pool/pause", api_pause, HTTP_OPERATOR, 0, "stop new leases"},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "store/usage.h"
 #include "walk.h"
 
 struct walk_row *disk_row(uint64_t id)
@@ -169,6 +170,11 @@ void rows_apply(const struct store_write *w)
     case STORE_READ_EVENTS:
         w->u.history->is_end = true;
         break;
+    case STORE_READ_USAGE:
+        w->u.usage->is_end = true;
+        break;
+    case STORE_REPRICE:
+        break;
     case STORE_BACKUP:
         w->u.backup->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         break;
@@ -227,7 +233,8 @@ static bool give_box(const struct store_reader *reader, const struct walk_row *r
                                   .expires_ms = r->expires_ms,
                                   .idle_limit_ms = r->idle_limit_ms,
                                   .end = r->end,
-                                  .is_stale = r->is_stale};
+                                  .is_stale = r->is_stale,
+                                  .price = {.currency = ""}};
 
     return reader->on_box(reader->ctx, &box);
 }

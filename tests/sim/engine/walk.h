@@ -21,7 +21,7 @@ enum {
     WALK_BOXES = 4096,
     WALK_ROWS = 160,
     WALK_LEASES = 512,
-    WALK_METAS = 8,
+    WALK_METAS = 9,
     WALK_EFFECTS = 512,
     WALK_EVENTS = 16, /* newest lines of the audit trail */
     WALK_STORE_S = 3, /* store.timeout_s */

@@ -41,8 +41,13 @@ static void on_state(void *ctx, bool is_up, const char *reason)
 
 void fixture_init(struct fixture *f)
 {
+    fixture_init_in(f, "/tmp");
+}
+
+void fixture_init_in(struct fixture *f, const char *parent)
+{
     *f = (struct fixture){0};
-    assert_true(str_copy(f->dir, sizeof(f->dir), "/tmp/sandpool-store-XXXXXX"));
+    (void) snprintf(f->dir, sizeof(f->dir), "%.32s/sandpool-store-XXXXXX", parent);
     assert_non_null(mkdtemp(f->dir));
     (void) snprintf(f->path, sizeof(f->path), "%s/state.db", f->dir);
     rt_init_fake(&f->rt, NS_PER_S, FIXTURE_WALL_MS);

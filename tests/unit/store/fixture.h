@@ -38,6 +38,7 @@ struct put {
 };
 
 void fixture_init(struct fixture *f);
+void fixture_init_in(struct fixture *f, const char *parent); /* else it is /tmp */
 void fixture_fini(struct fixture *f); /* closes the store and removes the directory */
 /* cmocka's setup and teardown, with the fixture as the state. */
 int fixture_setup(void **state);

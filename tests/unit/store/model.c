@@ -147,6 +147,8 @@ void model_apply(struct model *m, const struct step *step)
         m->events++;
         break;
     case STORE_READ_EVENTS:
+    case STORE_READ_USAGE:
+    case STORE_REPRICE:
     case STORE_BACKUP:
     case STORE_KIND_COUNT:
         fail();

@@ -34,6 +34,7 @@ export async function leases(): Promise<void> {
     console.log((await call.call(pool)).mode);
   }
   await pool.drain({ evictParked: true });
+  console.log((await pool.usage({ groupBy: ['user'] })).usage?.[0]?.cost);
   const quote: Quote = await pool.quote({ profile: 'p', durationS: 60 });
   console.log(quote.total, quote.parts?.[0]?.amount, (await pool.profiles()).length, (await pool.profile('p')).name);
   pool.close();

@@ -1,0 +1,239 @@
+/* meter.c - time of boxes that have an owner. The open interval of a box is in the row of the box: the write that
+ * changes owner, state or price closes it and opens the next one, and no crash comes between the two.
+ *
+ * Time never runs backwards here: an interval that would end before it began ends where it began. */
+#include <string.h>
+
+#include "base/str.h"
+#include "store/internal.h"
+#include "store/usage.h"
+
+enum { PRUNE_MAX = 1024 }; /* rows at once */
+
+static const char *text_of(const char *s)
+{
+    return s != NULL ? s : "";
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return strcmp(text_of(a), text_of(b)) == 0;
+}
+
+/* When the row of this write began to be true. */
+static uint64_t turned_at(const struct store_write *w)
+{
+    return MAX_OF(w->u.box.true_ms != 0 ? MIN_OF(w->u.box.true_ms, w->at_ms) : w->at_ms, 1);
+}
+
+/* A box without an owner belongs to nobody; one that is being made or deleted is nobody's use. */
+static bool is_metered(const struct db *db, const struct store_box *box)
+{
+    return db->want_usage && !str_is_empty(text_of(box->sandbox_id)) &&
+           (strcmp(box->state, "leased") == 0 || strcmp(box->state, "parked") == 0);
+}
+
+static enum store_meter state_of(const struct store_box *box)
+{
+    if (box->is_paused)
+        return STORE_PAUSED;
+    return strcmp(box->state, "parked") == 0 ? STORE_PARKED : STORE_LEASED;
+}
+
+static bool is_same_binding(const struct store_interval *was, const struct store_box *box)
+{
+    return was->generation == box->generation && was->principal == box->principal &&
+           is_same(was->sandbox_id, box->sandbox_id) && is_same(was->user, box->user) &&
+           is_same(was->thread, box->thread);
+}
+
+static bool is_same_price(const struct store_interval *was, const struct store_price *price)
+{
+    return price->currency == NULL ||
+           (was->per_hour == price->per_hour && strcmp(was->currency, price->currency) == 0);
+}
+
+static bool is_same_interval(const struct store_interval *was, const struct store_box *box)
+{
+    return was->state == state_of(box) && is_same_price(was, &box->price) &&
+           is_same(was->profile, box->profile);
+}
+
+/* One without length says nothing, unless something is paid for the start. */
+static int close_interval(struct db *db, const struct store_interval *i, uint64_t at_ms,
+                          uint64_t closed_ms)
+{
+    const enum sql_stmt q = SQL_ADD_USAGE;
+    uint64_t ended_ms = MAX_OF(at_ms, i->began_ms);
+
+    if (ended_ms == i->began_ms && i->per_start == 0)
+        return SQLITE_OK;
+    db->closed_ms = MAX_OF(db->closed_ms, closed_ms);
+    db->metered++;
+    sql_bind_u64(db, q, 1, i->box);
+    sql_bind_str(db, q, 2, i->sandbox_id);
+    sql_bind_u64(db, q, 3, i->generation);
+    sql_bind_str(db, q, 4, i->user);
+    sql_bind_str(db, q, 5, i->thread);
+    sql_bind_u64(db, q, 6, i->principal);
+    sql_bind_str(db, q, 7, i->profile);
+    sql_bind_u64(db, q, 8, i->state);
+    sql_bind_u64(db, q, 9, i->began_ms);
+    sql_bind_u64(db, q, 10, ended_ms);
+    sql_bind_u64(db, q, 11, i->per_hour);
+    sql_bind_u64(db, q, 12, i->per_start);
+    sql_bind_str(db, q, 13, i->currency);
+    sql_bind_u64(db, q, 14, db->closed_ms);
+    return sql_run(db, q);
+}
+
+/* True: the open interval goes on. */
+static bool begin_row(const struct store_write *w, const struct store_interval *was,
+                      struct meter_row *ret)
+{
+    const struct store_box *box = &w->u.box;
+    bool is_bound = was->began_ms != 0 && is_same_binding(was, box);
+    bool is_kept = is_bound && is_same_interval(was, box);
+
+    if (box->price.currency != NULL || !is_bound) {
+        ret->per_hour = box->price.per_hour;
+        str_copy_cut(ret->currency, sizeof(ret->currency), text_of(box->price.currency));
+    } else {
+        ret->per_hour = was->per_hour;
+        str_copy_cut(ret->currency, sizeof(ret->currency), was->currency);
+    }
+    ret->since_ms = is_kept ? was->began_ms : MAX_OF(turned_at(w), was->began_ms);
+    ret->per_start = is_kept ? was->per_start : is_bound ? 0 : box->price.per_start;
+    return is_kept;
+}
+
+int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret)
+{
+    sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
+    const struct store_box *box = &w->u.box;
+    struct store_interval was = {.began_ms = 0};
+    bool is_kept;
+    int rc;
+
+    *ret = (struct meter_row){0};
+    sql_bind_u64(db, SQL_OPEN_OF_BOX, 1, box->id);
+    rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) {
+        usage_row(q, &was);
+        ret->is_moved = was.sandbox_id[0] != '\0' && !is_same(was.sandbox_id, box->sandbox_id);
+        rc = SQLITE_DONE;
+    }
+    is_kept = is_metered(db, box) && begin_row(w, &was, ret);
+    if (rc == SQLITE_DONE)
+        rc = was.began_ms != 0 && !is_kept ? close_interval(db, &was, turned_at(w), w->at_ms)
+                                           : SQLITE_OK;
+    (void) sqlite3_reset(q); /* only now: the texts of `was` are in its row */
+    return rc;
+}
+
+int meter_remove(struct db *db, const struct store_write *w)
+{
+    sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
+    struct store_interval was;
+    int rc;
+
+    sql_bind_u64(db, SQL_OPEN_OF_BOX, 1, w->u.box.id);
+    rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) {
+        usage_row(q, &was);
+        rc = was.began_ms != 0 ? close_interval(db, &was, turned_at(w), w->at_ms) : SQLITE_OK;
+    } else if (rc == SQLITE_DONE) {
+        rc = SQLITE_OK;
+    }
+    (void) sqlite3_reset(q); /* a failed step was reported */
+    return rc;
+}
+
+/* One box: its interval ends, and the next one has the new price. */
+static int reprice(struct db *db, const struct store_write *w, const struct store_interval *was)
+{
+    const struct store_price *price = &w->u.box.price;
+    uint64_t since_ms = MAX_OF(turned_at(w), was->began_ms);
+    int rc = close_interval(db, was, since_ms, w->at_ms);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    sql_bind_u64(db, SQL_REPRICE, 1, was->box);
+    sql_bind_u64(db, SQL_REPRICE, 2, since_ms);
+    sql_bind_u64(db, SQL_REPRICE, 3, price->per_hour);
+    sql_bind_u64(db, SQL_REPRICE, 4, 0); /* was paid, if anything, by the interval that ended */
+    sql_bind_str(db, SQL_REPRICE, 5, price->currency);
+    return sql_run(db, SQL_REPRICE);
+}
+
+int meter_reprice(struct db *db, const struct store_write *w)
+{
+    const enum sql_stmt which = SQL_OPEN_OF_PROFILE;
+    sqlite3_stmt *q = db->stmts[which];
+    int64_t after = INT64_MIN;
+    int rc;
+
+    sql_bind_str(db, which, 1, w->u.box.profile);
+    for (;;) {
+        struct store_interval was;
+
+        sql_bind_u64(db, which, 2, (uint64_t) after);
+        rc = sqlite3_step(q);
+        if (rc != SQLITE_ROW)
+            break;
+        usage_row(q, &was);
+        after = (int64_t) was.box;
+        rc = is_same_price(&was, &w->u.box.price) ? SQLITE_OK : reprice(db, w, &was);
+        (void) sqlite3_reset(q); /* only now: the texts of `was` are in its row */
+        if (rc != SQLITE_OK)
+            return rc;
+    }
+    (void) sqlite3_reset(q); /* repeats the error of the step */
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* --- bounds --- */
+
+int meter_at_open(struct store *s)
+{
+    int64_t closed_ms = 0;
+    int rc =
+        sql_read_i64(&s->db, "SELECT closed_ms FROM usage ORDER BY id DESC LIMIT 1", &closed_ms);
+
+    s->db.closed_ms = (uint64_t) closed_ms;
+    s->db.metered = PRUNE_MAX; /* what is too old by now */
+    s->db.want_usage = s->config.want_usage;
+    if (rc == SQLITE_OK && !s->config.want_usage) /* it was turned off, and time goes on */
+        rc = sql_exec(&s->db, "UPDATE boxes SET meter_ms = 0 WHERE meter_ms <> 0");
+    return rc;
+}
+
+/* Too many, or too old: the first id that stays. */
+static int first_kept(struct store *s, uint64_t first, uint64_t last, uint64_t *ret)
+{
+    uint64_t since_ms = s->db.closed_ms - MIN_OF(s->config.usage_ms, s->db.closed_ms);
+    int rc = history_seek(&s->db, SQL_SEEK_USAGE, first, last + 1, since_ms, ret);
+
+    if (last >= s->config.usage_max)
+        *ret = MAX_OF(*ret, last - s->config.usage_max + 1);
+    return rc;
+}
+
+int meter_prune(struct store *s)
+{
+    int64_t first = 0;
+    int64_t last = 0;
+    uint64_t kept = 0;
+    int rc = sql_read_i64(&s->db, "SELECT min(id) FROM usage", &first);
+
+    if (rc == SQLITE_OK)
+        rc = sql_read_i64(&s->db, "SELECT max(id) FROM usage", &last);
+    if (rc == SQLITE_OK && last > 0)
+        rc = first_kept(s, (uint64_t) first, (uint64_t) last, &kept);
+    if (rc != SQLITE_OK || kept <= (uint64_t) first)
+        return rc;
+    /* The last one stays in any case: the next has the number after it, and no number comes twice. */
+    kept = MIN_OF(MIN_OF(kept, (uint64_t) first + PRUNE_MAX), (uint64_t) last);
+    sql_bind_u64(&s->db, SQL_PRUNE_USAGE, 1, kept - 1);
+    return sql_run(&s->db, SQL_PRUNE_USAGE);
+}

@@ -1,0 +1,103 @@
+/* usage.h - metered time, read back: added up by owner or profile, or interval by interval. A step looks at a
+ * bounded number of rows, so that no commit waits long for it; asked again until it `is_end`.
+ *
+ * An interval is time in which a box had an owner and its row did not change in what counts: owner, profile, state,
+ * price. Intervals of one box follow each other without a gap and do not overlap. */
+#ifndef STORE_USAGE_H
+#define STORE_USAGE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "store/store.h"
+
+enum store_meter { STORE_LEASED, STORE_PARKED, STORE_PAUSED, STORE_METER_COUNT };
+
+/* What sums are kept apart by: bits. Amounts of different currencies always are. */
+enum {
+    STORE_BY_USER = 1,
+    STORE_BY_THREAD = 2,
+    STORE_BY_SANDBOX = 4,
+    STORE_BY_PROFILE = 8,
+    STORE_BY_PRINCIPAL = 16
+};
+
+struct store_interval {
+    uint64_t box;
+    uint64_t generation;
+    uint64_t principal;
+    enum store_meter state;
+    uint64_t began_ms;
+    uint64_t ended_ms; /* 0: it is open */
+    uint64_t per_hour;
+    uint64_t per_start; /* of the first interval of a binding, else 0 */
+    const char *sandbox_id;
+    const char *user;
+    const char *thread;
+    const char *profile;
+    const char *currency;
+};
+
+struct store_sum {
+    struct map_node node;
+    struct list_node link;
+    char *sandbox_id; /* texts by which sums are not kept apart: "" */
+    char *user;
+    char *thread;
+    char *profile;
+    char *currency;
+    uint64_t principal;
+    uint64_t ms[STORE_METER_COUNT];
+    unsigned __int128 nominal; /* cost: per_hour * ms, not yet divided */
+};
+
+/* Of which row of `boxes` the open interval was counted, and which rows of `usage` there were by then: one that was
+ * closed later must not be counted again. */
+struct store_mark {
+    int64_t box;
+    uint64_t last_id;
+};
+
+struct store_usage {
+    /* Texts: NULL is any. */
+    const char *user;
+    const char *thread;
+    const char *sandbox_id;
+    const char *profile;
+    uint64_t principal;
+    bool has_principal;
+    uint64_t since_ms;
+    uint64_t until_ms; /* not included; not after the first step */
+    bool want_rows;    /* intervals, not sums */
+    unsigned by;
+    unsigned scan_max; /* rows of a step */
+    unsigned max;      /* sums, or intervals */
+
+    /* Where it goes on; of intervals also where a page begins: first open ones, then closed. */
+    bool is_past_open;
+    bool has_place;
+    int64_t place;
+
+    bool
+        is_stepped; /* by this submit: a batch may be tried twice. The caller sets it to false before each */
+    bool is_begun; /* the store's own */
+    struct store_mark *marks;
+    size_t mark_count;
+    size_t mark_cap;
+
+    bool is_end;
+    bool is_cut; /* more sums than `max`, or the page is full: it ends before the end of the rows */
+    struct map sums;
+    struct list sum_list;
+    struct store_interval *rows;
+    size_t row_count;
+};
+
+void store_usage_init(struct store_usage *u);
+void store_usage_fini(struct store_usage *u);
+
+/* In millionths of the currency, rounded half up. */
+uint64_t store_usage_cost(unsigned __int128 nominal);
+/* What an interval of this length costs, for adding up. */
+unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start);
+
+#endif

@@ -1,0 +1,441 @@
+/* test_store_usage.c - metered time: intervals that open and close with the rows, ranges, sums, pages, prices, bounds. The walk
+ * that compares it with exact bookkeeping through crashes is test_store_meter.c. */
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "store/usage.h"
+
+#define HOUR_MS 3600000ULL
+#define T0 FIXTURE_WALL_MS
+
+static const struct store_price dear = {
+    .per_hour = 3600000000ULL, .per_start = 7, .currency = "EUR"};
+
+static void open_metered(struct fixture *f)
+{
+    f->config.want_usage = true;
+    f->config.usage_max = 100000;
+    f->config.usage_ms = 1000 * HOUR_MS;
+    fixture_start(f);
+}
+
+/* A row with an owner, at a time after T0. */
+static void write_at(struct fixture *f, uint64_t at_ms, struct put p, const char *state,
+                     const char *user)
+{
+    rt_advance(&f->rt, (T0 + at_ms - rt_wall_ms(&f->rt)) * NS_PER_MS);
+    p.w.u.box.state = state;
+    p.w.u.box.user = user;
+    p.w.u.box.thread = "t";
+    p.w.u.box.profile = "default";
+    p.w.u.box.price = dear;
+    assert_int_equal(fixture_write(f, &p), SP_OK);
+}
+
+static void lease(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
+{
+    write_at(f, at_ms, put_lease(box, user, box), "leased", user);
+}
+
+static void park(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
+{
+    write_at(f, at_ms, put_lease(box, user, box), "parked", user);
+}
+
+static void end(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
+{
+    write_at(f, at_ms, put_deleting(box, user, "destroyed"), "deleting", user);
+}
+
+/* All steps. */
+static void ask(struct fixture *f, struct store_usage *u)
+{
+    u->max = u->max != 0 ? u->max : 100;
+    do {
+        struct put p = {.w = {.kind = STORE_READ_USAGE, .u.usage = u}};
+
+        u->scan_max = u->scan_max != 0 ? u->scan_max : 3;
+        u->is_stepped = false;
+        assert_int_equal(fixture_write(f, &p), SP_OK);
+    } while (!u->is_end);
+}
+
+static const struct store_sum *sum_of(struct store_usage *u, const char *user)
+{
+    for (struct list_node *n = list_first(&u->sum_list); n != NULL;
+         n = list_next(&u->sum_list, n)) {
+        const struct store_sum *sum = container_of(n, struct store_sum, link);
+
+        if (strcmp(sum->user, user) == 0)
+            return sum;
+    }
+    fail_msg("nothing of %s", user);
+    return NULL;
+}
+
+static void expect(struct fixture *f, uint64_t since, uint64_t until, const char *user,
+                   uint64_t leased, uint64_t parked, uint64_t paused, uint64_t micros)
+{
+    struct store_usage u;
+    const struct store_sum *sum;
+
+    store_usage_init(&u);
+    u.by = STORE_BY_USER;
+    u.since_ms = since != 0 ? T0 + since : 0;
+    u.until_ms = until != 0 ? T0 + until : UINT64_MAX;
+    ask(f, &u);
+    sum = sum_of(&u, user);
+    assert_int_equal(sum->ms[STORE_LEASED], leased);
+    assert_int_equal(sum->ms[STORE_PARKED], parked);
+    assert_int_equal(sum->ms[STORE_PAUSED], paused);
+    assert_int_equal(store_usage_cost(sum->nominal), micros);
+    store_usage_fini(&u);
+}
+
+static size_t count_rows(struct fixture *f)
+{
+    struct store_usage u;
+    size_t count;
+
+    rt_advance(&f->rt, NS_PER_MS); /* else those that began right now are not yet in the range */
+    store_usage_init(&u);
+    u.want_rows = true;
+    u.max = 1000;
+    ask(f, &u);
+    count = u.row_count;
+    store_usage_fini(&u);
+    return count;
+}
+
+/* A hundred hours at 3600 millionths of a EUR: one for each second, and 7 for the start. */
+static void test_states(void **state)
+{
+    struct fixture *f = *state;
+    struct put p = put_lease(1, "a", 1);
+
+    open_metered(f);
+    write_at(f, 0, put_box(1, "blank"), "blank", "");
+    lease(f, 1000, 1, "a");
+    park(f, 61000, 1, "a");
+    p.w.u.box.is_paused = true;
+    write_at(f, 71000, p, "parked", "a");
+    lease(f, 171000, 1, "a");
+    expect(f, 0, 0, "a", 60000, 10000, 100000, 7 + 170);
+    rt_advance(&f->rt, 5000 * NS_PER_MS); /* open time counts until now */
+    expect(f, 0, 0, "a", 65000, 10000, 100000, 7 + 175);
+    end(f, 177000, 1, "a");
+    rt_advance(&f->rt, 5000 * NS_PER_MS);
+    expect(f, 0, 0, "a", 66000, 10000, 100000, 7 + 176);
+    assert_int_equal(fixture_write(f, &(struct put){.w = put_forget(1).w}), SP_OK);
+    expect(f, 0, 0, "a", 66000, 10000, 100000, 7 + 176);
+}
+
+static void test_range_cuts(void **state)
+{
+    struct fixture *f = *state;
+
+    open_metered(f);
+    lease(f, 1000, 1, "a");
+    park(f, 11000, 1, "a");
+    lease(f, 21000, 1, "a");
+    rt_advance(&f->rt, 10000 * NS_PER_MS);
+    expect(f, 5000, 25000, "a", 10000, 10000, 0, 20); /* the start was before */
+    expect(f, 1000, 2000, "a", 1000, 0, 0, 7 + 1);
+    expect(f, 12000, 13000, "a", 0, 1000, 0, 1);
+    expect(f, 22000, 999000, "a", 9000, 0, 0, 9); /* not beyond now */
+}
+
+/* A row that is written again, and metadata or deadlines that change, end nothing. */
+static void test_same_interval(void **state)
+{
+    struct fixture *f = *state;
+    struct put p = put_lease(1, "a", 1);
+
+    open_metered(f);
+    lease(f, 1000, 1, "a");
+    p.w.u.box.expires_ms = 99;
+    p.w.u.box.meta = "{}";
+    write_at(f, 2000, p, "leased", "a");
+    lease(f, 3000, 1, "a");
+    assert_int_equal(count_rows(f), 1);
+    park(f, 3000, 1, "a");
+    lease(f, 3000, 1, "a"); /* parked for no time at all */
+    assert_int_equal(count_rows(f), 2);
+    expect(f, 0, 0, "a", 2001, 0, 0, 7 + 2);
+}
+
+/* What ends before it began, by a clock that went wrong, has no length. */
+static void test_never_negative(void **state)
+{
+    struct fixture *f = *state;
+    struct put p = put_deleting(1, "a", "died");
+
+    open_metered(f);
+    lease(f, 5000, 1, "a");
+    p.w.u.box.true_ms = T0 + 1000;
+    write_at(f, 9000, p, "deleting", "a");
+    expect(f, 0, 0, "a", 0, 0, 0, 7);
+    lease(f, 10000, 2, "b");
+    p = put_deleting(2, "b", "died");
+    p.w.u.box.true_ms = T0 + 12000; /* last seen */
+    write_at(f, 90000, p, "deleting", "b");
+    expect(f, 0, 0, "b", 2000, 0, 0, 7 + 2);
+    lease(f, 100000, 3, "c"); /* nor does the next one begin before it */
+    p = put_lease(3, "c", 3);
+    p.w.u.box.true_ms = T0 + 1000;
+    write_at(f, 101000, p, "parked", "c");
+    end(f, 105000, 3, "c");
+    expect(f, 0, 0, "c", 0, 5000, 0, 7 + 5);
+}
+
+/* A box that goes from one owner to another, and one whose row goes without being deleted first. */
+static void test_owner_changes(void **state)
+{
+    struct fixture *f = *state;
+    struct put p;
+
+    open_metered(f);
+    lease(f, 1000, 1, "a");
+    lease(f, 2000, 1, "b");
+    p = put_forget(1);
+    rt_advance(&f->rt, 4000 * NS_PER_MS);
+    assert_int_equal(fixture_write(f, &p), SP_OK);
+    rt_advance(&f->rt, 4000 * NS_PER_MS);
+    expect(f, 0, 0, "a", 1000, 0, 0, 7 + 1);
+    expect(f, 0, 0, "b", 4000, 0, 0, 7 + 4);
+}
+
+static void test_price_changes(void **state)
+{
+    struct fixture *f = *state;
+    struct put p = {.w = {.kind = STORE_REPRICE}};
+
+    open_metered(f);
+    lease(f, 0, 1, "a");
+    lease(f, 0, 2, "a");
+    rt_advance(&f->rt, 10000 * NS_PER_MS);
+    p.w.u.box.profile = "default";
+    p.w.u.box.price = (struct store_price){2 * dear.per_hour, 100, "EUR"};
+    assert_int_equal(fixture_write(f, &p), SP_OK);
+    assert_int_equal(count_rows(f), 4);
+    assert_int_equal(fixture_write(f, &(struct put){.w = p.w}), SP_OK); /* it is that already */
+    assert_int_equal(count_rows(f), 4);
+    rt_advance(&f->rt, 9998 * NS_PER_MS);
+    expect(f, 0, 0, "a", 40000, 0, 0, 14 + 20 + 40);
+    p.w.u.box.profile = "other";
+    p.w.u.box.price = (struct store_price){0, 0, ""};
+    assert_int_equal(fixture_write(f, &p), SP_OK);
+    expect(f, 0, 0, "a", 40000, 0, 0, 14 + 20 + 40);
+}
+
+/* Whoever does not know the price leaves it as it is. */
+static void test_unknown_price(void **state)
+{
+    struct fixture *f = *state;
+    struct put p = put_lease(1, "a", 1);
+
+    open_metered(f);
+    lease(f, 0, 1, "a");
+    rt_advance(&f->rt, 1000 * NS_PER_MS);
+    p.w.u.box.state = "parked";
+    p.w.u.box.user = "a";
+    p.w.u.box.thread = "t";
+    p.w.u.box.profile = "default";
+    assert_int_equal(fixture_write(f, &p), SP_OK);
+    rt_advance(&f->rt, 1000 * NS_PER_MS);
+    expect(f, 0, 0, "a", 1000, 1000, 0, 7 + 2);
+}
+
+static void test_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct store_usage u;
+    uint64_t seen = 0;
+    uint64_t total = 0;
+    bool is_past_open = false;
+    bool has_place = false;
+    int64_t place = 0;
+
+    open_metered(f);
+    for (uint64_t i = 1; i <= 20; i++) {
+        lease(f, 1000 * i, i, "a");
+        if (i % 2 == 0)
+            end(f, 1000 * i + i, i, "a");
+    }
+    do {
+        store_usage_init(&u);
+        u.want_rows = true;
+        u.max = 3;
+        u.scan_max = 4;
+        u.until_ms = T0 + 30000;
+        u.is_past_open = is_past_open;
+        u.has_place = has_place;
+        u.place = place;
+        ask(f, &u);
+        for (size_t i = 0; i < u.row_count; i++)
+            total += u.rows[i].ended_ms != 0 ? u.rows[i].ended_ms - u.rows[i].began_ms : 0;
+        seen += u.row_count;
+        is_past_open = u.is_past_open;
+        has_place = u.has_place;
+        place = u.place;
+        store_usage_fini(&u);
+    } while (seen < 20);
+    assert_int_equal(seen, 20);
+    assert_int_equal(total, 2 + 4 + 6 + 8 + 10 + 12 + 14 + 16 + 18 + 20);
+}
+
+/* Sums that are being added up while intervals close count each of them once. */
+static void test_closed_between_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct store_usage u;
+    uint64_t next = 1;
+
+    open_metered(f);
+    for (uint64_t i = 1; i <= 30; i++)
+        lease(f, 0, i, "a");
+    rt_advance(&f->rt, 10000 * NS_PER_MS);
+    store_usage_init(&u);
+    u.by = STORE_BY_USER;
+    u.max = 10;
+    u.scan_max = 4;
+    do { /* boxes that were looked at, and boxes that were not, end meanwhile */
+        struct put p = {.w = {.kind = STORE_READ_USAGE, .u.usage = &u}};
+
+        u.is_stepped = false;
+        assert_int_equal(fixture_write(f, &p), SP_OK);
+        if (next <= 15) {
+            end(f, 10000 + next, next, "a");
+            end(f, 10000 + next, 31 - next, "a");
+            lease(f, 10000 + next, 100 + next, "a");
+            next++;
+        }
+    } while (!u.is_end);
+    assert_int_equal(sum_of(&u, "a")->ms[STORE_LEASED], 30 * 10000);
+    store_usage_fini(&u);
+}
+
+static void test_filters(void **state)
+{
+    struct fixture *f = *state;
+    struct store_usage u;
+    struct put p = put_lease(3, "c", 3);
+
+    open_metered(f);
+    lease(f, 0, 1, "a");
+    lease(f, 0, 2, "b");
+    p.w.u.box.principal = 77;
+    write_at(f, 0, p, "leased", "a");
+    rt_advance(&f->rt, 1000 * NS_PER_MS);
+    for (int i = 0; i < 5; i++) {
+        static const unsigned sums[] = {1, 0, 1, 1, 2};
+        static const uint64_t total[] = {2000, 0, 1000, 1000, 3000};
+        uint64_t ms = 0;
+
+        store_usage_init(&u);
+        u.user = i == 0 ? "a" : NULL;
+        u.profile = i == 1 ? "none" : NULL;
+        u.sandbox_id = i == 2 ? "b" : NULL;
+        u.has_principal = i == 3;
+        u.principal = 77;
+        u.by = STORE_BY_USER;
+        ask(f, &u);
+        assert_int_equal(u.sum_list.len, sums[i]);
+        for (struct list_node *n = list_first(&u.sum_list); n != NULL;
+             n = list_next(&u.sum_list, n))
+            ms += container_of(n, struct store_sum, link)->ms[STORE_LEASED];
+        assert_int_equal(ms, total[i]);
+        store_usage_fini(&u);
+    }
+    store_usage_init(&u);
+    u.by = STORE_BY_SANDBOX;
+    u.max = 2;
+    ask(f, &u);
+    assert_true(u.is_cut && u.is_end);
+    store_usage_fini(&u);
+}
+
+static void test_off_costs_nothing(void **state)
+{
+    struct fixture *f = *state;
+
+    open_metered(f);
+    lease(f, 0, 1, "a");
+    fixture_close(f);
+    f->config.want_usage = false;
+    fixture_start(f);
+    rt_advance(&f->rt, 9000 * NS_PER_MS);
+    park(f, 9000, 1, "a");
+    end(f, 9500, 1, "a");
+    assert_int_equal(count_rows(f), 0);
+}
+
+static size_t rows_in_file(struct fixture *f)
+{
+    sqlite3 *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    size_t count;
+
+    fixture_close(f);
+    assert_int_equal(sqlite3_open(f->path, &conn), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(conn, "SELECT count(*) FROM usage", -1, &stmt, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    count = (size_t) sqlite3_column_int64(stmt, 0);
+    (void) sqlite3_finalize(stmt);
+    (void) sqlite3_close(conn);
+    return count;
+}
+
+static void test_bounds(void **state)
+{
+    struct fixture *f = *state;
+    size_t count;
+
+    f->config.usage_max = 100;
+    f->config.want_usage = true;
+    f->config.usage_ms = 1000 * HOUR_MS;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 400; i++) {
+        lease(f, 10 * i, 1, "a");
+        park(f, 10 * i + 5, 1, "a");
+    }
+    count = rows_in_file(f);
+    assert_in_range(count, 90, 130);
+    f->config.usage_ms = 500; /* the newest 50 or so */
+    fixture_start(f);
+    for (uint64_t i = 401; i <= 420; i++) {
+        lease(f, 10 * i, 1, "a");
+        park(f, 10 * i + 5, 1, "a");
+    }
+    count = rows_in_file(f);
+    assert_in_range(count, 90, 110);
+    f->config.usage_ms = 50;
+    fixture_open(f);
+    count = rows_in_file(f);
+    assert_in_range(count, 1, 12);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_states),
+        CASE(test_range_cuts),
+        CASE(test_same_interval),
+        CASE(test_never_negative),
+        CASE(test_owner_changes),
+        CASE(test_price_changes),
+        CASE(test_unknown_price),
+        CASE(test_pages),
+        CASE(test_closed_between_steps),
+        CASE(test_filters),
+        CASE(test_off_costs_nothing),
+        CASE(test_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
