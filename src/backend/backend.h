@@ -308,6 +308,9 @@ struct backend_ops {
     /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.
      * NULL: nothing is known. */
     bool (*trouble)(struct backend *b, const struct config_profile *profile, char *dst, size_t cap);
+    /* How much of what a box of this profile writes limits.disk limits: "all", "places" (its working directory, home,
+     * /tmp), "none"; NULL: not known yet. NULL instead of the function: never said. */
+    const char *(*disk_limit)(struct backend *b, const struct config_profile *profile);
     /* NULL: nothing to report. */
     void (*examine)(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                     void (*on_done)(struct op *));

@@ -72,6 +72,8 @@
     X(arg, "docker.after_owner")    \
     X(arg, "docker.after_disown")   \
     X(arg, "docker.after_limits")   \
+    X(arg, "places.before_limit")   \
+    X(arg, "places.after_limit")    \
     X(arg, "remote.before_create")  \
     X(arg, "remote.after_create")   \
     X(arg, "remote.before_remove")  \

@@ -71,6 +71,9 @@ enum config_pull { CONFIG_PULL_MISSING, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER, C
 /* At which address a container with its own network is reached. */
 enum config_reach { CONFIG_REACH_PORT, CONFIG_REACH_ADDRESS, CONFIG_REACH_COUNT };
 
+/* What limits.disk means for a container. */
+enum config_disk { CONFIG_DISK_AUTO, CONFIG_DISK_PLACES, CONFIG_DISK_NONE, CONFIG_DISK_COUNT };
+
 /* How callers of the provisioner reach their boxes. */
 enum config_boxes { CONFIG_BOXES_PROXY, CONFIG_BOXES_OPEN, CONFIG_BOXES_COUNT };
 
@@ -165,6 +168,7 @@ struct config_profile {
         enum config_inject inject;
         uint64_t port; /* of `agent: image` */
         enum config_reach reach;
+        enum config_disk disk;
         char bind_host[CONFIG_NAME_MAX + 1];
         char url_host[CONFIG_NAME_MAX + 1];
         uint64_t call_timeout_s;

@@ -3,10 +3,12 @@
 
 static const char *const inject_names[] = {"auto", "mount", "upload", NULL};
 static const char *const pull_names[] = {"missing", "always", "never", NULL};
+static const char *const disk_names[] = {"auto", "places", "none", NULL};
 static const char *const reach_names[] = {"port", "address", NULL};
 
 static_assert(ARRAY_LEN(inject_names) == CONFIG_INJECT_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(pull_names) == CONFIG_PULL_COUNT + 1, "a name for each moment");
+static_assert(ARRAY_LEN(disk_names) == CONFIG_DISK_COUNT + 1, "a name for each way");
 static_assert(ARRAY_LEN(reach_names) == CONFIG_REACH_COUNT + 1, "a name for each way");
 
 static const struct config_key keys[] = {
@@ -82,6 +84,13 @@ static const struct config_key keys[] = {
     PROFILE(docker.shm_size, SIZE, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, TIB, "0",
             "Size of /dev/shm, which browsers and databases need. 0: what the engine gives, "
             "mostly 64M."),
+    PROFILE_CHOICE(
+        docker.disk, CONFIG_SPEC | CONFIG_OF_BACKEND, disk_names, "auto",
+        "What limits.disk limits. auto: all that a box writes, where the engine's storage driver "
+        "can do that (overlay2 on xfs with pquota, btrfs, zfs), elsewhere nothing. places: as "
+        "auto, but elsewhere what a box writes to its working directory, its home, /tmp and "
+        "/var/tmp; the rest of the container stays without a limit, and such boxes have no "
+        "snapshots and no forks. Needs root and an engine on this machine. none: nothing."),
     PROFILE(docker.gpus, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "Graphics processors: all, how many, or which: device=0,1. The engine needs the "
             "vendor's container toolkit. Empty: none."),

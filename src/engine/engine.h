@@ -199,6 +199,8 @@ const char *engine_backend_trouble(const struct engine *e);
 #define ENGINE_TROUBLE_MAX 320
 /* Why an acquire of this pool profile is not served yet, in a sentence (ENGINE_TROUBLE_MAX). */
 void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t cap);
+/* How much of what its boxes write limits.disk limits, see backend.h; NULL: not known. */
+const char *engine_disk_limit(struct engine *e, unsigned profile);
 /* True: an acquire of this pool profile cannot succeed, now or soon, and `dst` (ENGINE_TROUBLE_MAX) says why.
  * False: `dst` is "", or says why only boxes that there are can be had. */
 bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap);

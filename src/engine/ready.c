@@ -94,6 +94,15 @@ bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *re
     return true;
 }
 
+const char *engine_disk_limit(struct engine *e, unsigned profile)
+{
+    const struct config_profile *config = profiles_config(e, profile);
+    struct engine_backend *b = &e->backends[pool_profile(e->pool, profile)->backend];
+
+    return config != NULL && b->ops->disk_limit != NULL ? b->ops->disk_limit(b->backend, config)
+                                                        : NULL;
+}
+
 bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap)
 {
     const struct config_profile *config = profiles_config(e, profile);

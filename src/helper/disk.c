@@ -181,18 +181,25 @@ int disk_attach(int file, bool is_ro, char *ret_path, size_t cap, int *ret_numbe
     return err_set(err, SP_IO, "no loop device is available");
 }
 
-static int make_image(const struct plan *p, const struct box_dir *d, int *ret_fd, struct err *err)
+int disk_fill(const struct plan *p, int to, struct err *err)
 {
     AUTO_CLOSE int from = -1;
-    AUTO_CLOSE int to = -1;
     int rc = open_template(p, &from, err);
 
     if (rc != SP_OK)
         return err_wrap(err, "template");
-    to = openat(d->fd, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return disk_copy(from, to, (off_t) p->disk, err);
+}
+
+static int make_image(const struct plan *p, const struct box_dir *d, int *ret_fd, struct err *err)
+{
+    AUTO_CLOSE int to =
+        openat(d->fd, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int rc;
+
     if (to < 0)
         return err_sys(err, SP_IO, errno, "make 'disk'");
-    rc = disk_copy(from, to, (off_t) p->disk, err);
+    rc = disk_fill(p, to, err);
     if (rc == SP_OK)
         *ret_fd = TAKE_FD(to);
     return rc;

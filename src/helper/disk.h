@@ -10,6 +10,9 @@
 MUST_CHECK int disk_mount(const struct plan *p, const struct box_dir *d, const char *target,
                           struct err *err);
 
+/* Makes the file what the template is, which is made on first use: an empty file system of p->disk bytes. */
+MUST_CHECK int disk_fill(const struct plan *p, int to, struct err *err);
+
 /* A new file with an empty file system of this size, sparse. *ret_fd is the caller's, also after a failure. */
 MUST_CHECK int disk_make(const char *path, uint64_t size, int *ret_fd, struct err *err);
 

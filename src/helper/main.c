@@ -21,6 +21,7 @@
 #include "helper/capture.h"
 #include "helper/cgroup.h"
 #include "helper/connector.h"
+#include "helper/container_disk.h"
 #include "helper/flatten.h"
 #include "helper/freezer.h"
 #include "helper/mount_in.h"
@@ -37,7 +38,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|remove|capture|flatten|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -46,6 +47,7 @@ static const char usage_text[] =
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
     "  capture  copy the disk of a running box\n"
+    "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
@@ -209,6 +211,15 @@ static int do_mount(const char *text, size_t len, struct plan *p, struct outcome
     return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
 }
 
+static int do_disk(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_disk(p, text, len, &o->err);
+
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "a disk with a limit needs root");
+    return rc == SP_OK ? container_disk(p, &o->answer, &o->err) : rc;
+}
+
 static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
 {
     if (is_known)
@@ -310,7 +321,7 @@ static const struct verb {
 } verbs[] = {
     {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
-    {"base", do_base, false},      {"flatten", do_flatten, true},
+    {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
 };
 
 /* --- the process --- */

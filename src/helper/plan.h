@@ -87,10 +87,18 @@
  *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
  *                                  at the same place: exit status 4
  *
+ * disk: what a container that has just been started writes to some of its directories is limited.
+ *   {"container": …, "pid": …, "program": …,  as in `mount`
+ *    "dir": "/…",                  a directory for the file behind it, which has no name
+ *    "disk": 2147483648, "disk_template": "/…",  as in `run`
+ *    "places": ["/workspace", "/tmp"]}  in the box, at most 8; those that it does not have are left out. The home
+ *                                  of the user its first process runs as is added
+ *   -> {"places": 3}
+ *
  * remove: ends whatever runs and leaves nothing. Any part may be missing.
  *   {"dir": …, "delete": ["/usr/bin/runc", "--root", …, "delete", "--force", "<id>"],
  *    "cgroup": "/sandpool-<instance>/<id>", "runtime_state": "/…/run-runc/<id>"}
- *   -> {"was_running": true, "processes": 3, "cgroups": 9, "files": 120, "bytes": 40960}
+ *   -> {"was_running": true, "processes": 3 or null, "mounts": 24 or null, "layers": 1, "cgroups": 9, "files": 120, "bytes": 40960}
  *
  * capture: copies the disk of a running box, which stands still meanwhile.
  *   {"dir": …, "to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "cgroup": …}

@@ -352,6 +352,41 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
     return SP_OK;
 }
 
+/* No character that has a meaning in the options of an overlay. */
+static int get_places(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    int rc = plan_get_list(obj, "places", PLAN_PLACES_MAX, &list, &p->place_count, err);
+
+    if (rc != SP_OK)
+        return rc;
+    for (size_t i = 0; i < p->place_count; i++) {
+        p->places[i] = json_str(json_at(list, i));
+        if (p->places[i] == NULL || !plan_is_clean_path(p->places[i]) ||
+            strcmp(p->places[i], "/") == 0 || strpbrk(p->places[i], ",:\\") != NULL)
+            return err_set(err, SP_INVALID_FIELD,
+                           "'places' must be a list of absolute paths without , : and \\");
+    }
+    return SP_OK;
+}
+
+int plan_read_disk(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    uint32_t pid = 0;
+    int rc;
+
+    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = get_disk(o, p, err)) != SP_OK || (rc = get_places(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->container == NULL || p->disk == 0)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'container' and 'disk' are needed");
+    p->pid = (int) pid;
+    return SP_OK;
+}
+
 int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;

@@ -16,6 +16,7 @@
 #define PLAN_ARGS_MAX 128u
 #define PLAN_LAYERS_MAX 16u
 #define PLAN_CLOSED_MAX 16u
+#define PLAN_PLACES_MAX 8u
 
 struct plan_owned {
     const char *path;
@@ -98,6 +99,8 @@ struct plan {
     bool is_frozen;
     const char *container; /* NULL: a box of our own, with a "dir" */
     const char *program;
+    const char *places[PLAN_PLACES_MAX];
+    size_t place_count;
 };
 
 /* They fill *ret, which plan_fini() releases in any case. */
@@ -107,6 +110,7 @@ MUST_CHECK int plan_read_remove(struct plan *ret, const char *text, size_t len, 
 MUST_CHECK int plan_read_relay(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);

@@ -335,6 +335,14 @@ static void put_host_config(struct json_out *j, const struct docker_plan *p)
     put_mounts(j, p);
     put_tmpfs(j, &c->docker.tmpfs);
     put_gpus(j, c->docker.gpus);
+    if (p->disk == DOCKER_DISK_ENGINE) {
+        char size[24];
+
+        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) c->limits.disk);
+        json_begin_obj(j, "StorageOpt");
+        json_put_str(j, "size", size);
+        json_end(j);
+    }
     if (c->docker.shm_size > 0)
         json_put_u64(j, "ShmSize", c->docker.shm_size);
     if (!str_is_empty(c->runtime))
@@ -352,6 +360,8 @@ static void put_labels(struct json_out *j, const struct docker_plan *p)
     json_put_str(j, LABEL("token"), p->token);
     if (p->extras != NULL && p->extras->snapshot != NULL)
         json_put_str(j, LABEL("made_from"), p->extras->snapshot);
+    if (p->disk == DOCKER_DISK_PLACES)
+        json_put_str(j, LABEL("disk"), "places");
     if (p->relay_dir != NULL)
         (void) snprintf(text, sizeof(text), "http://127.0.0.1:%u", p->relay_port);
     else /* the engine chooses the port when it starts the container */

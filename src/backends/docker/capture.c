@@ -267,6 +267,12 @@ static void on_container(struct op *op)
     if (rc == SP_OK)
         rc = docker_read_inspect(c->docker, root, &f, &err);
     image = json_str(json_get(root, "Image"));
+    if (rc == SP_OK &&
+        !str_is_empty(docker_label(json_get(json_get(root, "Config"), "Labels"), LABEL("disk"))))
+        rc = err_set(
+            &err, SP_UNSUPPORTED,
+            "a box of a profile with `docker.disk: places` has no snapshots: what it writes "
+            "is not in the engine's layer");
     if (rc == SP_NOT_FOUND || (rc == SP_OK && !f.is_running))
         rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
     else if (rc == SP_OK && (image == NULL || f.box.labels.box_id != c->request->box.labels.box_id))

@@ -54,6 +54,12 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
     int rc = SP_OK;
 
     m->has_extras = r->extras != NULL;
+    m->disk_way = docker_disk_first(d, p);
+    if (p->limits.disk > 0 && p->docker.disk == CONFIG_DISK_PLACES &&
+        d->storage != DOCKER_STORAGE_CAN && (rc = docker_disk_check(d, p, err)) != SP_OK)
+        return rc;
+    buf_init(&m->body, DOCKER_BODY_MAX);
+    buf_init(&m->fallback, DOCKER_BODY_MAX);
     if (d->is_podman && !str_is_empty(p->runtime))
         return err_set(err, SP_CONFIG,
                        "Podman would ignore `runtime: %.60s`: make it the default of its service "
@@ -82,8 +88,15 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
         plan.relay_port = docker_relay_port(m->relay);
         (void) snprintf(m->made.url, sizeof(m->made.url), "http://127.0.0.1:%u", plan.relay_port);
     }
-    buf_init(&m->body, DOCKER_BODY_MAX);
+    if (m->disk_way == DOCKER_DISK_ENGINE && d->storage == DOCKER_STORAGE_UNTRIED) {
+        m->fallback_way = plan.disk = docker_disk_second(p);
+        docker_put_body(&plan, &m->fallback);
+    }
+    plan.disk = m->disk_way;
     docker_put_body(&plan, &m->body);
+    m->disk.disk = p->limits.disk;
+    m->disk.has_agent = p->agent == CONFIG_AGENT_INJECT;
+    str_copy_cut(m->disk.work_dir, sizeof(m->disk.work_dir), image->work_dir);
     return buf_failed(&m->body) ? err_set(err, SP_TOO_BIG, "the environment is too large") : SP_OK;
 }
 

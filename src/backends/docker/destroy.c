@@ -119,6 +119,8 @@ static void end(struct removal *m)
     if (rc == SP_OK && !b->is_foreign &&
         (m->was_there || b->is_known || !str_is_empty(b->container)))
         docker_relay_end(d, b->entry.id);
+    if (rc == SP_OK && (b->is_marked || docker_disk_is_unfinished(d, b->entry.id)))
+        docker_disk_unmark(d, b->entry.id);
     list_move(&b->entry.removers, &removers);
     list_move(&b->entry.joiners, &joiners);
     if (rc == SP_OK)

@@ -30,6 +30,7 @@ static bool free_owner(struct closing *c)
     docker_hoard_fini(d);
     docker_unclaim(d);
     free(d->old);
+    free(d->unfinished);
     free(d);
     return true;
 }
@@ -57,6 +58,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     rc = docker_setup(d, env, profile, err);
     if (rc != SP_OK) {
         free(d->old);
+        free(d->unfinished);
         free(d);
         return rc;
     }
@@ -116,6 +118,7 @@ static unsigned late_of(const struct config_profile *p)
     .freeze = docker_freeze, \
     .update = docker_update, \
     .examine = docker_examine, \
+    .disk_limit = docker_disk_limit, \
     .late = BACKEND_LATE_ENVS | BACKEND_LATE_LIMITS | (how), \
 }
 /* clang-format on */

@@ -82,6 +82,8 @@ static void on_end(struct docker *d, struct docker_box *b, const char *container
     docker_ended_add(d, container);
     if (b == NULL)
         return;
+    if (b->entry.state == BOX_MAKING && strcmp(b->container, container) != 0)
+        return; /* one that the engine could not make: another one is asked for */
     if (is_old && (b->entry.state == BOX_RUNNING || str_is_empty(b->container)))
         resync(d); /* it was listed as running: it still ends, or was started again */
     else

@@ -44,8 +44,7 @@ static void report_docker(struct backend_exam *r, const struct docker *d, const 
                            limits[i].what);
     backend_report(r, BACKEND_FINDING_OK, "runtime", "%.60s unless a profile says otherwise",
                    text_of(info, "DefaultRuntime"));
-    backend_report(r, BACKEND_FINDING_WARN, "disk limits",
-                   "limits.disk has no effect on containers: a box can fill the engine's disk");
+    docker_disk_report(r, d, text_of(info, "Driver"));
 }
 
 static void finish(struct examining *x, int rc, const struct err *err)

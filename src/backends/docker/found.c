@@ -110,6 +110,8 @@ bool docker_read_entry(const struct docker *d, const struct json *entry, struct 
         return false;
     ret->is_paused = state != NULL && strcmp(state, "paused") == 0;
     ret->is_running = ret->is_paused || (state != NULL && strcmp(state, "running") == 0);
+    if (docker_disk_is_unfinished(d, ret->box.labels.box_id))
+        ret->is_running = false; /* it is removed */
     if (!str_is_empty(ret->box.url) ||
         !str_parse_u64(docker_label(labels, LABEL("port")), 1, 65535, &want))
         return true;

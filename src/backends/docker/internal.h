@@ -25,6 +25,7 @@
 #include "backend/gate.h"
 #include "backend/kernel_watch.h"
 #include "backend/snapshot.h"
+#include "backends/docker/disk.h"
 #include "backends/docker/docker.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -199,6 +200,7 @@ struct docker_box {
     uint64_t kill_ns;    /* when somebody last sent it a signal, */
     char signal[16];     /* and which */
     uint64_t grace_s;    /* to end by itself before it is removed */
+    bool is_marked;      /* see docker_disk_mark() */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
     void *ctx;
 };
@@ -314,9 +316,13 @@ struct docker {
     char tls_ca[CONFIG_PATH_MAX + 1];
     char tls_cert[CONFIG_PATH_MAX + 1];
     char tls_key[CONFIG_PATH_MAX + 1];
-    char claim[DOCKER_PATH_MAX];  /* the file, see claim.c */
-    int claim_fd;                 /* -1: none */
-    char dir[DOCKER_PATH_MAX];    /* <state_dir>/docker; "": could not be made */
+    char claim[DOCKER_PATH_MAX];    /* the file, see claim.c */
+    int claim_fd;                   /* -1: none */
+    char dir[DOCKER_PATH_MAX];      /* <state_dir>/docker; "": could not be made */
+    char disk_dir[DOCKER_PATH_MAX]; /* <state_dir>/docker-disks; likewise */
+    uint64_t *unfinished;           /* boxes of an earlier daemon whose disk may have no limit */
+    size_t unfinished_count;
+    enum docker_storage storage;
     char agent[DOCKER_PATH_MAX];  /* "": none */
     char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
     uint64_t id_base;             /* user ids that nobody has begin here */
@@ -394,6 +400,7 @@ struct docker_plan {
     const char *agent; /* file to mount; NULL: it is uploaded */
     const char *image;
     bool is_podman;
+    enum docker_disk disk;
 };
 
 void docker_put_body(const struct docker_plan *p, struct buf *out);
@@ -429,8 +436,10 @@ void docker_examine(struct backend *b, struct backend_exam *r, uint64_t deadline
 /* mount.c: all of extras->mounts or none. ERR_TAKEN: something else is mounted at one of the
  * places; SP_FORBIDDEN, SP_INVALID_FIELD: of a path; SP_UNSUPPORTED: not here. */
 struct docker_mounting {
-    struct op op; /* zeroed, but for these two: */
+    struct op op; /* zeroed, but for these: */
     const struct backend_extras *extras;
+    uint64_t disk; /* not 0: no mounts, but a limit for what is written to `work_dir` and others */
+    char work_dir[DOCKER_PATH_MAX];
     bool has_agent; /* the container's first process is our agent */
     struct docker *docker;
     char container[DOCKER_CONTAINER_MAX + 1];

@@ -19,6 +19,8 @@ static void free_making(struct making *m)
     docker_relay_free(m->relay);
     call_fini(&m->call);
     buf_fini(&m->body);
+    buf_fini(&m->fallback);
+    docker_mount_fini(&m->disk);
     free(m);
 }
 
@@ -117,13 +119,40 @@ void making_died(struct docker_box *b UNUSED, void *ctx)
         (void) making_is_over(m); /* else the end of the call sees it */
 }
 
+static void on_disk(struct op *op)
+{
+    struct making *m = container_of(op, struct making, disk.op);
+
+    FAULT_POINT("places.after_limit");
+    if (op->result != SP_OK) {
+        undo(m, op->result == ERR_BOX_DEAD ? SP_BACKEND_FAILED : op->result, &op->err);
+        return;
+    }
+    docker_disk_unmark(m->docker, m->box->entry.id);
+    m->box->is_marked = false;
+    if (!making_is_over(m))
+        making_finish(m, SP_OK, NULL);
+}
+
+/* It runs, and nobody has it yet. */
+static void limit_disk(struct making *m)
+{
+    if (m->disk_way != DOCKER_DISK_PLACES) {
+        making_finish(m, SP_OK, NULL);
+        return;
+    }
+    FAULT_POINT("places.before_limit");
+    m->step = MAKING_CALLS; /* who leaves does not end it */
+    docker_mount_start(m->docker, &m->disk, m->box->container, on_disk);
+}
+
 /* What is known of the hand-over by now. True: it is settled, one way or the other. */
 static bool settle_relay(struct making *m)
 {
     if (m->relay_err.code != SP_OK)
         undo(m, m->relay_err.code, &m->relay_err);
     else if (m->is_taken)
-        making_finish(m, SP_OK, NULL);
+        limit_disk(m);
     else
         return false;
     return true;
@@ -164,7 +193,7 @@ static void on_seen(struct op *op)
     } else if (rc != SP_OK) {
         undo(m, rc, &err);
     } else if (!making_is_over(m)) {
-        making_finish(m, SP_OK, NULL);
+        limit_disk(m);
     }
 }
 
@@ -204,6 +233,16 @@ static void on_started(struct op *op)
 
 static void start_container(struct making *m)
 {
+    struct err err;
+    int rc = SP_OK;
+
+    if (m->disk_way == DOCKER_DISK_PLACES)
+        rc = docker_disk_mark(m->docker, m->box->entry.id, &err);
+    if (rc != SP_OK) {
+        undo(m, rc, &err);
+        return;
+    }
+    m->box->is_marked = m->disk_way == DOCKER_DISK_PLACES;
     FAULT_POINT("docker.before_start");
     docker_call_init(m->docker, &m->call, "POST");
     buf_printf(&m->call.path, "/containers/%s/start", m->box->container);
@@ -320,6 +359,8 @@ static void on_found(struct op *op)
         rc = err_set(&err, SP_BACKEND_FAILED,
                      "the name %.120s belongs to a container that is not ours", m->name);
     (void) json_doc_free(doc);
+    if (rc == SP_OK && f.is_running && m->disk_way == DOCKER_DISK_PLACES)
+        rc = err_set(&err, SP_BACKEND_FAILED, "it runs, and its disk may have no limit");
     if (rc != SP_OK) {
         undo(m, rc, &err);
     } else if (f.is_running) {
@@ -347,6 +388,44 @@ static bool is_name_taken(const struct call *c)
            strstr(buf_str(&c->http.response), "is already in use") != NULL;
 }
 
+/* The engine refuses: perhaps because of the limit of the disk. What it says to the same without shows that. */
+static bool is_refused(const struct making *m)
+{
+    int status = m->call.http.status;
+
+    return m->fallback.len > 0 && m->call.op.result == SP_OK && (status == 400 || status >= 500) &&
+           !is_name_taken(&m->call);
+}
+
+static void fall_back(struct making *m)
+{
+    struct buf body = m->body;
+
+    m->body = m->fallback;
+    m->fallback = body;
+    buf_reset(&m->fallback);
+    m->has_fallen_back = true;
+    m->disk_way = m->fallback_way;
+    making_create(m);
+}
+
+static void note_storage(struct making *m)
+{
+    struct docker *d = m->docker;
+
+    if (d->storage != DOCKER_STORAGE_UNTRIED)
+        return;
+    if (m->has_fallen_back) {
+        d->storage = DOCKER_STORAGE_CANNOT;
+        log_warn("docker.no_disk_limit", LF_STR("engine", d->address),
+                 LF_STR("effect", m->disk_way == DOCKER_DISK_PLACES
+                                      ? "limits.disk counts for docker.disk: places only"
+                                      : "limits.disk has no effect"));
+    } else if (m->disk_way == DOCKER_DISK_ENGINE) {
+        d->storage = DOCKER_STORAGE_CAN;
+    }
+}
+
 static void on_created(struct op *op)
 {
     struct making *m = container_of(op, struct making, call.op);
@@ -362,6 +441,10 @@ static void on_created(struct op *op)
     if (rc == SP_OK && (id == NULL || !str_copy(m->box->container, sizeof(m->box->container), id)))
         rc = err_set(&err, SP_PROTOCOL, "the engine named no container");
     (void) json_doc_free(doc);
+    if (rc != SP_OK && is_refused(m)) {
+        fall_back(m);
+        return;
+    }
     if (rc != SP_OK && is_name_taken(&m->call))
         rc = ERR_TAKEN;
     if ((rc == ERR_TAKEN || is_lost(op)) && !m->is_second) {
@@ -375,6 +458,7 @@ static void on_created(struct op *op)
         return;
     }
     str_copy_cut(m->made.ref, sizeof(m->made.ref), m->box->container);
+    note_storage(m);
     go_on(m);
 }
 

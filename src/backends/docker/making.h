@@ -41,7 +41,10 @@ struct making {
     struct docker_relay *relay;
     struct remover undo;
     struct backend_box made;
-    struct buf body;      /* of the create, for a second try */
+    struct buf body;     /* of the create, for a second try */
+    struct buf fallback; /* the same without the engine's limit of the disk; empty: there is none */
+    struct docker_mounting disk;
+    enum docker_disk disk_way;
     struct err err;       /* why it is being undone */
     struct err relay_err; /* why the agent cannot have its channel; code SP_OK: nothing is known */
     int result;
@@ -49,6 +52,8 @@ struct making {
     bool want_upload;
     bool is_taken;
     bool is_second;
+    bool has_fallen_back;
+    enum docker_disk fallback_way;
     bool has_waited;
     bool may_exist;  /* the engine may know it */
     bool has_extras; /* it is made with extras of its caller */

@@ -28,7 +28,8 @@ static void on_child(struct op *op)
     int rc = op->result;
 
     if (rc == SP_OK && m->child.exit_code != 0) {
-        (void) child_explain(&m->child, "sandpool-helper mount",
+        (void) child_explain(&m->child,
+                             m->disk > 0 ? "sandpool-helper disk" : "sandpool-helper mount",
                              &err); /* it is an error for sure */
         rc = err.code = helper_code(m->child.exit_code);
     }
@@ -47,8 +48,10 @@ static void put_plan(struct docker_mounting *m, uint64_t pid)
     json_put_u64(&j, "pid", pid);
     if (m->has_agent)
         json_put_str(&j, "program", DOCKER_AGENT_DIR "/agent");
+    if (m->disk > 0)
+        docker_disk_plan(m->docker, m, &j);
     json_begin_arr(&j, "mounts");
-    for (size_t i = 0; i < x->mount_count; i++)
+    for (size_t i = 0; x != NULL && i < x->mount_count; i++)
         backend_mount_put(&j, &x->mounts[i]);
     json_end(&j);
     json_begin_arr(&j, "allow");
@@ -63,7 +66,7 @@ static void put_plan(struct docker_mounting *m, uint64_t pid)
 static void start_child(struct docker_mounting *m)
 {
     m->argv[0] = m->docker->helper;
-    m->argv[1] = "mount";
+    m->argv[1] = m->disk > 0 ? "disk" : "mount";
     m->child.argv = m->argv;
     m->child.input = buf_str(&m->plan);
     m->child.input_len = m->plan.len;

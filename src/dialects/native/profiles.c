@@ -87,6 +87,7 @@ static void put_profile(struct json_out *o, struct api *api, const struct config
     json_begin_obj(o, NULL);
     api_put_profile_state(o, api, (unsigned) index);
     put_recipe(o, c, is_operator);
+    json_put_str(o, "disk_limit", engine_disk_limit(api->engine, (unsigned) index));
     json_end(o);
 }
 

@@ -332,6 +332,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.bind_host",
                                        "profiles.*.docker.url_host",
                                        "profiles.*.docker.reach",
+                                       "profiles.*.docker.disk",
                                        "profiles.*.sockets",
                                        "profiles.*.terminals",
                                        "profiles.*.docker.volumes",

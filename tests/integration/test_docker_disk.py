@@ -1,0 +1,149 @@
+"""limits.disk of containers: by the engine's storage option where its driver can, else for the directories a box works in;
+what neither limits is said. A full box meets the end of its disk, its neighbour and the host do not."""
+
+import http.client
+import os
+import shutil
+import subprocess
+
+from docker_case import DockerCase, engines, main, wait_until
+from harness import skip
+
+MIB = 1 << 20
+DISK = 24 * MIB
+
+
+def loops():
+    """Files behind loop devices that have lost their name."""
+    found = subprocess.run(["losetup", "-ln", "-O", "BACK-FILE"], capture_output=True, text=True, timeout=20, check=True)
+    return [line for line in found.stdout.splitlines() if "docker-disks" in line]
+
+
+def fill(box, path):
+    """What fits into a file there, in MiB; and what the box saw of the end."""
+    ended = box.run(f"busybox dd if=/dev/zero of={path} bs=1048576 count=64; busybox stat -c %s {path}")
+    return int(ended.out.split()[-1]) / MIB, ended.out + ended.err
+
+
+class Places(DockerCase):
+    """On a storage driver that cannot: overlay2 on ext4, or what this machine has."""
+
+    def begin(self, **fields):
+        return self.start(limits={"memory": "64M", "disk": DISK}, docker={"disk": "places"}, warm=0, **fields)
+
+    def differences(self, daemon):
+        """A disk for each container, no mark, and nothing else."""
+        found = super().differences(daemon)
+        files = sorted(p.name for p in (daemon.state / "docker-disks").iterdir())
+        disks = [line for line in loops() if str(daemon.state) in line]
+        if files not in ([], [f"template.{DISK}"]):
+            found["files"] = files
+        if len(disks) != len(self.containers()):
+            found["disks"] = disks
+        return found
+
+    def test_a_full_box(self):
+        daemon = self.begin()
+        client = self.client(daemon)
+        one, two = self.box(daemon, "one"), self.box(daemon, "two")
+        self.assertAgree(daemon)
+        self.assertEqual(one.sh("pwd; id -un").split(), ["/place", "ann"])
+        size, said = fill(one, "/place/big")
+        self.assertIn("No space left on device", said)
+        self.assertTrue(DISK / MIB * 0.7 < size <= DISK / MIB, size)
+        self.assertLess(fill(one, "/home/ann/more")[0] + fill(one, "/tmp/more")[0], 2)  # one disk for all of them
+        self.assertEqual(two.sh("echo fine > /place/f; busybox dd if=/dev/zero of=/tmp/f bs=1048576 count=10 2>/dev/null; cat /place/f"),
+                         "fine\n")
+        one.sh("rm /place/big && echo again > /place/f")
+        self.assertEqual(one.sh("cat /place/f; busybox stat -c %u:%a /place /tmp /home/ann").split(),
+                         ["again", "1000:755", "0:1777", "1000:755"])
+        answer = client.post(f"/v1/sandboxes/{one.id}/snapshots", {})
+        self.assertEqual((answer.status, answer.json["error"]["code"]), (501, "unsupported"), answer)
+        self.assertIn("docker.disk: places", answer.json["error"]["message"])
+        self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "places")
+        daemon.restart()
+        self.assertEqual(self.box(daemon, "one").sh("cat /place/f"), "again\n")
+        client = self.client(daemon)
+        for box in (one, two):
+            self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+        self.assertAgree(daemon)
+
+    def test_crashes(self):
+        """Before and after the limit is there: no box without one is given out, and nothing is left."""
+        daemon = self.begin(start=False)
+        for point in ("places.before_limit", "places.after_limit"):
+            daemon.start(env={"SANDPOOL_CRASH_AT": f"{point}:1"})
+            self.acquire_until_death(daemon)
+            marked = {p.name for p in (daemon.state / "docker-disks").iterdir() if len(p.name) == 16}
+            self.assertTrue(marked & set(self.containers()), "one runs, and nobody knows whether it has a limit")
+            daemon.start()
+            self.assertAgree(daemon)
+            self.assertFalse(marked & set(self.containers()), "what may have no limit is removed")
+            self.assertIn("No space left on device", fill(self.box(daemon, "full"), "/place/big")[1])
+            for row in self.rows(daemon).values():
+                if row["sandbox_id"]:
+                    self.assertOk(self.client(daemon).delete(f"/v1/sandboxes/{row['sandbox_id']}"))
+            self.assertAgree(daemon)
+            daemon.kill()
+
+    def acquire_until_death(self, daemon):
+        try:
+            for i in range(10):
+                daemon.acquire(f"thread-{i}")
+        except (OSError, http.client.HTTPException):
+            pass
+        wait_until(lambda: not daemon.process.is_running(), "it dies there")
+
+
+class PodmanPlaces(Places):
+    kind = "podman"
+
+
+class NotLimited(DockerCase):
+    def test_says_so(self):
+        daemon = self.start(limits={"memory": "64M", "disk": DISK}, warm=0)
+        client = self.client(daemon)
+        box = self.box(daemon, "one")
+        self.assertEqual(box.run("busybox dd if=/dev/zero of=/place/big bs=1048576 count=40").exit_code, 0)
+        self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "none")
+        found = [f for b in self.assertOk(client.get("/v1/doctor"))["backends"] for f in b["findings"] if f["subject"] == "disk limits"]
+        self.assertEqual(found[0]["level"], "warn")
+        self.assertIn("limits.disk has no effect", found[0]["text"])
+
+
+class BtrfsEngine(engines.Engine):
+    """An engine whose storage driver limits containers by itself."""
+
+    def start_first(self):
+        if shutil.which("mkfs.btrfs") is None:
+            skip("mkfs.btrfs is not installed")
+        image = self.dir + "/btrfs"
+        with open(image, "wb") as f:
+            f.truncate(1 << 30)
+        os.mkdir(self.dir + "/data")
+        for words in (["mkfs.btrfs", "-q", image], ["mount", "-o", "loop", image, self.dir + "/data"]):
+            if subprocess.run(words, timeout=60, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
+                skip("no btrfs can be mounted here")
+        super().start_first()
+
+
+class ByEngine(DockerCase):
+    options = ("--storage-driver", "btrfs")
+    engine_class = BtrfsEngine
+
+    def test_all_of_a_box_is_limited(self):
+        daemon = self.start(limits={"memory": "64M", "disk": DISK}, docker={"disk": "places", "user": "root"}, warm=0)
+        client = self.client(daemon)
+        box = self.box(daemon, "one")
+        self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "all")
+        size, said = fill(box, "/big")  # outside of the places
+        self.assertRegex(said, "quota exceeded|No space left on device")
+        self.assertLessEqual(size, DISK / MIB)
+        other = self.box(daemon, "two")
+        self.assertEqual(other.sh("echo fine > /f; cat /f"), "fine\n")
+        box.sh("rm /big; echo kept > /place/f")
+        self.assertEqual(client.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "x"}).status, 200)
+
+
+if __name__ == "__main__":
+    main()
