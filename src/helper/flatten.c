@@ -140,10 +140,12 @@ static int check_space(const struct plan *p, uint64_t bytes, struct err *err)
 
 /* --- the work --- */
 
+/* Not the idle class of the disk: a request of it can wait 10 s while others keep the disk busy, and a snapshot may be
+ * waiting for this. */
 static void be_modest(void)
 {
-    (void) setpriority(PRIO_PROCESS, 0, 19);
-    (void) syscall(SYS_ioprio_set, 1, 0, 3 << 13); /* this process, the idle class */
+    (void) setpriority(PRIO_PROCESS, 0, 15);
+    (void) syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7); /* this process, best effort, the last */
 }
 
 static int fill(const struct plan *p, const struct merge_layer *layers, int disk, struct err *err)
