@@ -92,7 +92,7 @@ class Output(LoadCase):
         # Not all machines have disk images; then the kept part is no smaller.
         wait_until(lambda: self.job(job)["stdout_bytes"] >= KEPT * 9 // 10, lambda: f"it fills what is kept: {self.job(job)}")
         size = wait_until(held, "it waits")
-        self.assertLessEqual(size, KEPT + 32 * 1024)
+        self.assertLess(size, KEPT + (8 << 20))  # with what lies in buffers on the way to the reader
         return size
 
     def test_a_timeout_while_it_waits(self):
