@@ -122,7 +122,9 @@ class Silent:
                 hit.set()
                 return "swallow"
             return None
-        daemon = self.daemon_on({"default": self.config(proxy.address, docker={"call_timeout_s": self.CALL_S}, **fields)})
+        # The first create is to make a container: no storage option is tried with it, which the engine would refuse.
+        docker = {"call_timeout_s": self.CALL_S, "disk": "none"}
+        daemon = self.daemon_on({"default": self.config(proxy.address, docker=docker, **fields)})
         proxy.hook = hook
         return daemon, hit
 
