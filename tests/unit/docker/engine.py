@@ -192,9 +192,9 @@ class Engine:
             time.sleep(0.05)
 
     def spawn(self, log):
-        self.process = subprocess.Popen(
-            self.podman() if self.kind == "podman" else self.dockerd(),
-            stdout=log, stderr=log, start_new_session=True, env={"GOGC": "400", **os.environ})
+        env = {"GOGC": "400", **os.environ, "TMPDIR": self.dir}  # Podman leaves files there
+        self.process = subprocess.Popen(self.podman() if self.kind == "podman" else self.dockerd(),
+                                        stdout=log, stderr=log, start_new_session=True, env=env)
 
     def podman(self):
         runtime = pathlib.Path(self.dir + "/runc")
