@@ -82,7 +82,9 @@ static void test_every_field_comes_back(void **state)
 {
     struct fixture *f = *state;
     struct put box = {.w = {.kind = STORE_PUT_LEASE, .u.box = full_box}};
-    struct put event = {.w = {.kind = STORE_ADD_EVENT, .u.event = {1, 99, "leased", "{\"a\":1}"}}};
+    struct put event = {
+        .w = {.kind = STORE_ADD_EVENT,
+              .u.event = {.id = 1, .at_ms = 99, .kind = "leased", .body = "{\"a\":1}"}}};
     struct put meta = put_meta("mode", "running");
     unsigned rows = 0;
     struct store_reader reader = {.ctx = &rows,
