@@ -155,32 +155,32 @@ class Audit(TestCase):
 
     def test_why(self):
         client = self.client(self.daemon_under_test)
-        lease = self.assertOk(client.acquire("told", wait_ms=20000))
+        lease = self.assertOk(client.acquire("story", wait_ms=20000))
         for _ in range(3):
             self.assertOk(client.post(f"/v1/sandboxes/{lease['sandbox_id']}/renew", {"ttl_s": 600}))
         self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))
-        again = self.assertOk(client.acquire("told", wait_ms=20000))
-        shown = self.cli("why", "told")
+        again = self.assertOk(client.acquire("story", wait_ms=20000))
+        shown = self.cli("why", "story")
         self.assertEqual(shown.returncode, 0, shown)
         lines = [line.split("Z  ", 1)[-1] for line in shown.stdout.splitlines()]
-        self.assertEqual(lines[0], f"box {lease['box_id']}, profile default, generation 1, of default/told")
+        self.assertEqual(lines[0], f"box {lease['box_id']}, profile default, generation 1, of default/story")
         self.assertRegex(lines[1], "^it was given to its thread: a (new box|box that was ready)$")
         self.assertIn("its lease was renewed (3 times)", lines)
         self.assertIn("it had to end: somebody destroyed it", lines)
         self.assertIn("nothing is left of it", lines)
-        self.assertIn(f"box {again['box_id']}, profile default, generation 2, of default/told", lines)
-        self.assertLess(lines.index("nothing is left of it"), lines.index(f"box {again['box_id']}, profile default, generation 2, of default/told"))
-        for name in (("default/told",), (lease["sandbox_id"],), ("told", "--user", "default"), ("thread:default/told",)):
+        self.assertIn(f"box {again['box_id']}, profile default, generation 2, of default/story", lines)
+        self.assertLess(lines.index("nothing is left of it"), lines.index(f"box {again['box_id']}, profile default, generation 2, of default/story"))
+        for name in (("default/story",), (lease["sandbox_id"],), ("story", "--user", "default"), ("thread:default/story",)):
             self.assertEqual(self.cli("why", *name).stdout, shown.stdout)
         whole = self.cli("why", f"box:{lease['box_id']}").stdout
         self.assertIn("it was being made", whole)
         self.assertNotIn(again["box_id"], whole)
-        told = [json.loads(line) for line in self.cli("why", "told", "--json").stdout.splitlines()]
-        self.assertEqual([e["event"] for e in told].count("renewed"), 3)
+        shown = [json.loads(line) for line in self.cli("why", "story", "--json").stdout.splitlines()]
+        self.assertEqual([e["event"] for e in shown].count("renewed"), 3)
         missing = self.cli("why", "nobody")
         self.assertEqual(missing.returncode, 4)
         self.assertIn("has nothing about 'nobody'", missing.stderr)
-        self.assertEqual(self.cli("why", "told", "--since", "soon").returncode, 2)
+        self.assertEqual(self.cli("why", "story", "--since", "soon").returncode, 2)
 
     def test_why_an_acquire_was_refused(self):
         client = self.client(self.daemon_under_test)
