@@ -71,8 +71,10 @@ void budget_judge(struct engine *e, struct pool_event *ev)
     if (ev->kind == POOL_EV_ACQUIRE) {
         struct pool_acquire *a = &ev->u.acquire;
 
+        /* its own box may be of another profile; if that has died, there is a new one of this */
         box = a->is_profile_named ? NULL : pool_find_sandbox(e->pool, a->sandbox_id);
-        a->is_spent = is_spent(e, a->user, box != NULL ? box->profile : a->profile, ev->req);
+        a->is_spent = is_spent(e, a->user, a->profile, ev->req) ||
+                      (box != NULL && is_spent(e, a->user, box->profile, ev->req));
     } else {
         box = ev->box.v != 0 ? pool_find_box(e->pool, ev->box)
                              : pool_find_sandbox(e->pool, ev->u.on.sandbox_id);
