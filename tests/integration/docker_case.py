@@ -28,6 +28,7 @@ class DockerCase(TestCase):
         why = engines.is_possible(cls.kind)
         if why is not None:
             skip(f"no {cls.kind} can run here: {why}")
+        cls.addClassCleanup(lambda: wait_until(lambda: not cls.groups(), "the control groups are empty"))
         cls.engine = cls.engine_class(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)
@@ -126,7 +127,8 @@ class DockerCase(TestCase):
         marks = {mark_of(program)}
         return sum(runs_one_of(pid, marks) for pid in processes())
 
-    def groups(self):
+    @staticmethod
+    def groups():
         """Control groups with something in them. One may be left empty, when a relay ended after its daemon."""
         tops = [*GROUPS.glob(f"sandpool-{INSTANCE}"), *GROUPS.glob(f"*/sandpool-{INSTANCE}")]
         for group in [below for top in tops for below in (top / "relays", top)]:
