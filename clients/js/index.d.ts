@@ -83,7 +83,9 @@ export class Snapshot {
 }
 
 /** What the end of a box has released; null: not known. */
-export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS', number | null>>;
+export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS' | 'costMicros', number | null>>
+  & Readonly<Record<'currency' | 'cost', string | null>>
+  & { readonly usage: Readonly<Record<'leasedMs' | 'parkedMs' | 'pausedMs', number | null>> | null };
 
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
