@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 
-from harness import BIN, SLOW, Daemon, TestCase, main, skip, wait_until
+from harness import BIN, SLOW, Daemon, TestCase, happens, main, skip, wait_until
 from oci_case import GROUPS, Box, copy_program, mark_of, processes, runs_one_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
@@ -28,7 +28,7 @@ class DockerCase(TestCase):
         why = engines.is_possible(cls.kind)
         if why is not None:
             skip(f"no {cls.kind} can run here: {why}")
-        cls.addClassCleanup(lambda: wait_until(lambda: not cls.groups(), "the control groups are empty"))
+        cls.addClassCleanup(lambda: happens(lambda: not cls.groups(), AGREE_S))
         cls.engine = cls.engine_class(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)

@@ -25,6 +25,10 @@ def fill(box, path):
     return int(ended.out.split()[-1]) / MIB, ended.out + ended.err
 
 
+def said_of_limits(doctor):
+    return [f for b in doctor["backends"] for f in b["findings"] if f["subject"] == "disk limits"]
+
+
 class Places(DockerCase):
     """On a storage driver that cannot: overlay2 on ext4, or what this machine has."""
 
@@ -58,6 +62,8 @@ class Places(DockerCase):
         self.assertEqual(one.sh("cat /place/f; busybox stat -c %u:%a /place /tmp /home/ann").split(),
                          ["again", "1000:755", "0:1777", "1000:755"])
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "places")
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
+        self.assertIn("unless its profile has `docker.disk: places`", found[0]["text"])
         daemon.restart()
         self.assertEqual(self.box(daemon, "one").sh("cat /place/f"), "again\n")
         client = self.client(daemon)
@@ -137,7 +143,7 @@ class NotLimited(DockerCase):
         box = self.box(daemon, "one")
         self.assertEqual(box.run("busybox dd if=/dev/zero of=/place/big bs=1048576 count=40").exit_code, 0)
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "none")
-        found = [f for b in self.assertOk(client.get("/v1/doctor"))["backends"] for f in b["findings"] if f["subject"] == "disk limits"]
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
         self.assertEqual(found[0]["level"], "warn")
         self.assertIn("limits.disk has no effect", found[0]["text"])
 
@@ -157,6 +163,10 @@ class BtrfsEngine(engines.Engine):
                 skip("no btrfs can be mounted here")
         super().start_first()
 
+    def podman(self):
+        program, *words = super().podman()
+        return [program, *self.options, *words]
+
 
 class ByEngine(DockerCase):
     options = ("--storage-driver", "btrfs")
@@ -173,7 +183,19 @@ class ByEngine(DockerCase):
         other = self.box(daemon, "two")
         self.assertEqual(other.sh("echo fine > /f; cat /f"), "fine\n")
         box.sh("rm /big; echo kept > /place/f")
-        self.assertEqual(client.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "x"}).status, 200)
+        snapshot = self.assertOk(client.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "x"}))["snapshot_id"]
+        copy = self.box(daemon, "three", snapshot_id=snapshot)
+        self.assertEqual(copy.sh("cat /place/f"), "kept\n")
+        self.assertLessEqual(fill(copy, "/big")[0], DISK / MIB)
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
+        self.assertEqual([(f["level"], f["text"]) for f in found], [("ok", "by the engine's storage option")])
+        for box in (box, other, copy):
+            self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+        self.assertOk(client.delete(f"/v1/snapshots/{snapshot}"))
+
+
+class PodmanByEngine(ByEngine):
+    kind = "podman"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 
 from docker_case import FleetCase, main, wait_until
 from docker_snapshot_case import SnapshotCase
-from harness import Client
+from harness import Client, skip
 from test_crash import fault_names
 
 KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
@@ -18,12 +18,11 @@ BACK = ("engine.before_create", "docker.before_create", "docker.after_create", "
 
 
 class Hibernate(SnapshotCase, FleetCase):
-    def setUp(self):
-        if self.kind not in KINDS:
-            self.skipTest("an engine of the other kind is tried")
-        if not fault_names():
-            self.skipTest("this build has no crash points")
-        super().setUp()
+    @classmethod
+    def setUpClass(cls):
+        if cls.kind not in KINDS or not fault_names():
+            skip("an engine of the other kind is tried, or this build has no crash points")
+        super().setUpClass()
 
     def crash_at(self, daemon, name, act):
         daemon.kill()
