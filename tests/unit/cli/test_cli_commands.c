@@ -108,9 +108,9 @@ static void test_unreachable(void **state)
 
     w.steps[0] = (struct step){.want_silence = true, .want_close = true};
     w.count = 1;
-    RUN(&w, "pool", "--timeout", "50ms");
+    RUN(&w, "pool", "--request-timeout", "50ms");
     assert_int_equal(w.code, CLI_UNREACHABLE);
-    assert_non_null(strstr(w.err, "did not answer in time; --timeout waits longer\n"));
+    assert_non_null(strstr(w.err, "did not answer in time; --request-timeout waits longer\n"));
     finish(&w);
 
     will_answer(&w, 200, "[not what you think]");
