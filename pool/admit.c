@@ -43,21 +43,20 @@ static unsigned dying(const unsigned *by_state)
 
 static struct refill_view view_of(const struct pool *p, const struct profile *f)
 {
-    /* The trial of a failing profile is over when its box is ready. */
-    bool is_waited = f->conf.is_elsewhere && !f->is_open;
+    bool is_counted = maker_counts_starting(f);
     unsigned in_flight = f->by_state[POOL_INTENT] + f->by_state[POOL_CREATING] +
-                         (is_waited ? 0 : f->by_state[POOL_STARTING]);
+                         (is_counted ? f->by_state[POOL_STARTING] : 0);
     bool is_surplus_due =
         f->is_surplus && time_after(f->surplus_ns, f->conf.shrink_ns) <= p->now_ns;
 
     return (struct refill_view){
         .waiting = f->waiting[LINE_BLANK],
-        .special = away_holds_special(p, f) ? 0 : f->waiting[LINE_SPECIAL],
+        .special = away_holds_special(p, f) ? 0 : turn_makeable(p, f, LINE_SPECIAL),
         .fresh = (unsigned) f->blank[BLANK_FRESH].len,
         .drifted = (unsigned) f->blank[BLANK_DRIFTED].len,
         .making = f->making,
         .in_flight = in_flight,
-        .flying = f->flying + (is_waited ? 0 : f->landing),
+        .flying = f->flying + (is_counted ? f->landing : 0),
         .dying = dying(f->by_state),
         .target = admit_target(f, p->now_ns),
         .create_max = f->conf.create_max,
@@ -81,12 +80,12 @@ static void serve_waiters(struct pool *p, unsigned index)
 
         if (s == NULL)
             return;
-        turn_rotate(p, f, LINE_BLANK);
+        turn_rotate(p, w);
         lease_begin(p, s, w, lease_source(s, w));
     }
 }
 
-/* The next one in turn, among the heads of the lines that a box may be made for. */
+/* The next one in turn, among the first of each line that a box may be made for. */
 static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
 {
     struct waiter *best = NULL;
@@ -104,9 +103,10 @@ static struct waiter *neediest(const struct pool *p, unsigned *ret_need)
         *ret_need += plan.for_both;
         for (unsigned line = 0; line < LINE_COUNT; line++) {
             unsigned wanted = line == LINE_SPECIAL ? plan.for_special : plan.for_waiters;
+            struct waiter *w = wanted > 0 ? turn_next(p, f, line) : NULL;
 
-            if (wanted > 0 && turn_is_before(f, line, best))
-                best = turn_head(f, line);
+            if (w != NULL && turn_is_before(w, best))
+                best = w;
         }
     }
     return best;
@@ -118,7 +118,7 @@ static bool make_for(struct pool *p, struct waiter *w)
     turn_made(p, w);
     if (!w->acquire.is_special)
         return make_box(p, w->acquire.profile, NULL);
-    turn_rotate(p, &p->profiles[w->acquire.profile], LINE_SPECIAL);
+    turn_rotate(p, w);
     return make_box(p, w->acquire.profile, w);
 }
 

@@ -120,13 +120,13 @@ static struct list *list_of(struct pool *p, struct slot *s)
     return &p->lists[s->box.state];
 }
 
-static bool is_flying(const struct slot *s)
+bool box_is_flying(const struct slot *s)
 {
     return s->box.sandbox_id[0] != '\0' &&
            (s->box.state == POOL_INTENT || s->box.state == POOL_CREATING);
 }
 
-static bool is_landing(const struct slot *s)
+bool box_is_landing(const struct slot *s)
 {
     return s->box.sandbox_id[0] != '\0' && s->box.state == POOL_STARTING;
 }
@@ -142,8 +142,9 @@ static void count_in(struct pool *p, struct slot *s)
     f->by_state[s->box.state]++;
     f->making += box_is_making(s) ? 1 : 0;
     f->verifying += box_is_verifying(s) ? 1 : 0;
-    f->flying += is_flying(s) ? 1 : 0;
-    f->landing += is_landing(s) ? 1 : 0;
+    f->flying += box_is_flying(s) ? 1 : 0;
+    f->landing += box_is_landing(s) ? 1 : 0;
+    maker_count_in(p, s);
     p->stuck += s->tries > 0 ? 1 : 0;
     away_count(p, s, true);
 }
@@ -159,8 +160,9 @@ static void count_out(struct pool *p, struct slot *s)
     f->by_state[s->box.state]--;
     f->making -= box_is_making(s) ? 1 : 0;
     f->verifying -= box_is_verifying(s) ? 1 : 0;
-    f->flying -= is_flying(s) ? 1 : 0;
-    f->landing -= is_landing(s) ? 1 : 0;
+    f->flying -= box_is_flying(s) ? 1 : 0;
+    f->landing -= box_is_landing(s) ? 1 : 0;
+    maker_count_out(p, s);
     p->stuck -= s->tries > 0 ? 1 : 0;
     away_count(p, s, false);
 }

@@ -30,6 +30,7 @@ struct slot {
     struct list_node owner_link;
     struct heap_node due;   /* next time at which it changes without an event */
     struct heap_node evict; /* PARKED, by parked_ns */
+    struct maker *maker;    /* INTENT to STARTING, and bound: where it is counted */
     struct list waiters;    /* requests that wait for this box */
     uint64_t wait_write;    /* the commit that its state waits for; 0: none */
     uint64_t last_write;
@@ -99,6 +100,8 @@ void box_unmark_dirty(struct pool *p, struct slot *s);
 uint64_t box_write(struct pool *p, struct slot *s, enum pool_write what);
 bool box_is_dying(const struct slot *s);
 bool box_is_making(const struct slot *s);
+bool box_is_flying(const struct slot *s);  /* bound, and INTENT or CREATING */
+bool box_is_landing(const struct slot *s); /* bound, and STARTING */
 bool box_is_special(const struct slot *s); /* being made for those who wait for it */
 enum blank_kind box_blank_kind(const struct pool *p, const struct slot *s);
 /* Its backend reports its death. */

@@ -228,6 +228,8 @@ const char *pool_check(const struct pool *p)
     if (why == NULL)
         why = check_away(p);
     if (why == NULL)
+        why = makers_check(p);
+    if (why == NULL)
         why = check_threads(p);
     if (why == NULL)
         why = check_waiters(p);

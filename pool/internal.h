@@ -24,6 +24,7 @@
 #include "pool/lease.h"
 #include "pool/listed.h"
 #include "pool/make.h"
+#include "pool/makers.h"
 #include "pool/mode.h"
 #include "pool/past.h"
 #include "pool/pause.h"
@@ -86,6 +87,7 @@ struct pool {
     unsigned total;
     unsigned stuck; /* boxes whose destroy has failed */
     struct away away;
+    struct makers makers;
     unsigned adopted_high; /* total when a found box took it over the cap */
 
     struct waiter *waiters; /* room for waiter_max */

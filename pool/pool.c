@@ -29,6 +29,7 @@ static void init_slots(struct pool *p, unsigned restore_max)
     map_init(&p->sandboxes, p->slot_count);
     index_init(p, xcalloc(p->slot_count * POOL_ORDERED_PER_SLOT, sizeof(struct ordered)),
                xcalloc(p->slot_count, sizeof(struct owner)));
+    makers_init(p, xcalloc(p->slot_count, sizeof(struct maker)));
     heap_init(&p->due, p->slot_count);
     heap_init(&p->parked, p->slot_count);
     for (size_t i = 0; i < p->slot_count; i++) {
@@ -104,8 +105,10 @@ struct pool *pool_free(struct pool *p)
     map_fini(&p->ids);
     map_fini(&p->sandboxes);
     index_fini(p);
+    makers_fini(p);
     free(p->ordered.at);
     free(p->owners);
+    free(p->makers.all);
     map_fini(&p->reqs);
     map_fini(&p->threads);
     map_fini(&p->parties);

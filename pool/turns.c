@@ -246,26 +246,59 @@ static struct group *first_group(const struct profile *f, enum line line)
     return n != NULL ? container_of(n, struct group, link) : NULL;
 }
 
+static struct waiter *head_of(const struct group *g)
+{
+    const struct turn *t = container_of(list_first(&g->turns), struct turn, link);
+
+    return waiter_of(list_first(&t->waiters));
+}
+
 struct waiter *turn_head(const struct profile *f, enum line line)
 {
     const struct group *g = first_group(f, line);
-    const struct turn *t;
 
-    if (g == NULL)
-        return NULL;
-    t = container_of(list_first(&g->turns), struct turn, link);
-    return waiter_of(list_first(&t->waiters));
+    return g != NULL ? head_of(g) : NULL;
+}
+
+static bool can_be_made(const struct pool *p, const struct waiter *w)
+{
+    return w->acquire.made_with == 0 ||
+           maker_room(p, w->acquire.profile, w->acquire.principal) > 0;
+}
+
+/* One principal alone can be at its limit while a place is free: all but one are its boxes then. So this looks at two
+ * groups at most. */
+struct waiter *turn_next(const struct pool *p, const struct profile *f, enum line line)
+{
+    for (struct list_node *n = list_first(&f->round[line]); n != NULL;
+         n = list_next(&f->round[line], n)) {
+        struct waiter *w = head_of(container_of(n, struct group, link));
+
+        if (can_be_made(p, w))
+            return w;
+    }
+    return NULL;
+}
+
+/* Of several principals in a line one at least is below its limit, and takes the place that the other must leave free. */
+unsigned turn_makeable(const struct pool *p, const struct profile *f, enum line line)
+{
+    const struct waiter *w = turn_head(f, line);
+
+    if (w == NULL || w->acquire.made_with == 0 || f->round[line].len > 1)
+        return f->waiting[line];
+    return MIN_OF(f->waiting[line], maker_room(p, w->acquire.profile, w->acquire.principal));
 }
 
 /* Boxes are made for principals in turn, across all lines, so that one cannot take all the room by
  * waiting in another profile. */
-bool turn_is_before(const struct profile *f, enum line line, const struct waiter *other)
+bool turn_is_before(const struct waiter *w, const struct waiter *other)
 {
-    const struct group *a = first_group(f, line);
+    const struct group *a = w->turn->group;
     const struct group *b = other != NULL ? other->turn->group : NULL;
 
-    if (a == NULL || b == NULL)
-        return a != NULL;
+    if (b == NULL)
+        return true;
     return a->party != b->party ? a->party->made < b->party->made : a->since < b->since;
 }
 
@@ -276,9 +309,9 @@ void turn_made(struct pool *p, const struct waiter *w)
 }
 
 /* The lines of a principal are as many as there are profiles, at most twice. */
-void turn_rotate(struct pool *p, struct profile *f, enum line line)
+void turn_rotate(struct pool *p, const struct waiter *w)
 {
-    struct group *served = first_group(f, line);
+    struct group *served = w->turn->group;
     const struct list *groups = &served->party->groups;
 
     for (struct list_node *n = list_first(groups); n != NULL; n = list_next(groups, n)) {

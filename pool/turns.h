@@ -52,11 +52,16 @@ void turn_replace(struct pool *p, struct waiter *old, struct waiter *heir);
 uint64_t turn_oldest_ns(const struct profile *f);
 /* Served next; NULL when nobody waits. */
 struct waiter *turn_head(const struct profile *f, enum line line);
-/* Whether a box is made for the head of this line rather than for `other`; NULL is last. */
-bool turn_is_before(const struct profile *f, enum line line, const struct waiter *other);
+/* The one that a box is made for next: the head, unless as many as may be are being made for its
+ * principal already. NULL: nobody. Only while a create is allowed. */
+struct waiter *turn_next(const struct pool *p, const struct profile *f, enum line line);
+/* How many boxes could be made for those of this line, if there were no other limits. */
+unsigned turn_makeable(const struct pool *p, const struct profile *f, enum line line);
+/* Whether a box is made for `w` rather than for `other`; NULL is last. */
+bool turn_is_before(const struct waiter *w, const struct waiter *other);
 void turn_made(struct pool *p, const struct waiter *w); /* a box is being made for it */
-/* The head is being served: from now on the others of its line come first. */
-void turn_rotate(struct pool *p, struct profile *f, enum line line);
+/* The first of its principal in this line is being served: from now on the others come first. */
+void turn_rotate(struct pool *p, const struct waiter *w);
 void turn_refuse_all(struct pool *p, struct profile *f, enum line line, const struct refusal *r);
 
 #endif

@@ -87,7 +87,8 @@ static const struct config_key keys[] = {
     PROFILE(
         create.concurrency, U64, 0, 0, 1000, "0",
         "Boxes that are made at once. For remote: creates that the provisioner has not answered "
-        "yet; a box that only has to become ready does not count. 0: 4, for remote 16."),
+        "yet; a box that only has to become ready does not count. Those made with what one caller "
+        "asked for leave one to other callers, unless it is the only one. 0: 4, for remote 16."),
     PROFILE(create.timeout_s, U64, 0, 1, 3600, "60", "Seconds the backend may take to make one."),
     PROFILE(create.backoff_min_ms, U64, 0, 1, 3600000, "200",
             "Pause after the first failure; doubled by each further one."),

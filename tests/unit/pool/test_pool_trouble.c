@@ -157,6 +157,7 @@ static void test_a_create_is_left_for_plain_ones(void **state)
     (void) state;
     rig.config.profiles[0].warm_min = 2;
     rig.config.profiles[0].warm_max = 2;
+    rig.config.profiles[0].create_max = 3;
     rig.hold.create = true;
     rig_start(&rig);
     rig_answer_all(&rig, POOL_FX_CREATE, true);
