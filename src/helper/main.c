@@ -361,6 +361,8 @@ static int exit_status(int rc)
         return HELPER_EXIT_UNABLE;
     if (rc == ERR_TAKEN)
         return HELPER_EXIT_TAKEN;
+    if (rc == SP_SPEC_CONFLICT)
+        return HELPER_EXIT_UNFIT;
     return start_was_killed() ? HELPER_EXIT_KILLED : HELPER_EXIT_FAILED;
 }
 

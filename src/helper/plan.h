@@ -149,6 +149,7 @@ enum {
     HELPER_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
     HELPER_EXIT_UNABLE = 7,  /* not here, or not with this box */
     HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
+    HELPER_EXIT_UNFIT = 9,   /* run: a runtime would hang on what the root has in it */
 };
 
 /* The result of a `mount` that ended with this status. */

@@ -15,6 +15,7 @@
 #include "helper/alone.h"
 #include "helper/connector.h"
 #include "helper/disk.h"
+#include "helper/fit.h"
 #include "helper/idmap.h"
 #include "helper/inside.h"
 #include "helper/layer.h"
@@ -321,7 +322,8 @@ static int build(const struct plan *p, const struct box_dir *d, const struct sou
         return err_sys(err, SP_IO, errno, "open the box's root");
     if ((rc = fill(root, p, err)) != SP_OK)
         return rc;
-    if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK || p->connect == NULL)
+    if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK ||
+        (rc = fit_check(root, err)) != SP_OK || p->connect == NULL)
         return rc;
     return connector_make_dir(p, root, err);
 }

@@ -2,6 +2,7 @@
  * wait for each other through oci_wake(); whatever fails or is cancelled after sandpool-helper was
  * started is removed again before the caller is notified. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,9 +197,22 @@ static void look(struct making *m)
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
 }
 
+/* Whoever asked for a box of this snapshot hears why there will be none, however often it is tried. */
+static int explain_unfit(const struct making *m, struct err *err)
+{
+    struct err why = *err;
+
+    if (m->record.snapshot == 0)
+        return err->code = SP_INVALID_FIELD;
+    return err_set(err, SP_INVALID_FIELD, "no box can be made of snapshot %016" PRIx64 ": %s",
+                   m->record.snapshot, why.msg);
+}
+
 static void on_run(struct op *op)
 {
     struct making *m = container_of(op, struct making, helper.op);
+    struct err err = op->err;
+    int rc = op->result;
 
     FAULT_POINT("oci.after_run");
     if (op->result == SP_OK || m->helper.exit_code == HELPER_EXIT_RUNNING)
@@ -207,7 +221,9 @@ static void on_run(struct op *op)
         if (m->trial != NULL) /* which says nothing about it */
             m->trial->was_killed = m->helper.exit_code == HELPER_EXIT_KILLED ||
                                    (op->result == SP_BACKEND_FAILED && m->helper.exit_code < 0);
-        go_undo(m, op->result, &op->err);
+        if (m->helper.exit_code == HELPER_EXIT_UNFIT)
+            rc = explain_unfit(m, &err);
+        go_undo(m, rc, &err);
     }
 }
 

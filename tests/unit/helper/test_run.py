@@ -8,8 +8,9 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 
-from helper_client import (HELPER, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HelperTest, descriptors, is_alive, kill, loops, main, processes,
+from helper_client import (HELPER, ID_BASE, IS_SANITIZED, WAIT_S, Failure, HelperTest, at_most, descriptors, is_alive, kill, loops, main, processes,
                           wait_until)
 
 
@@ -70,6 +71,56 @@ class Run(HelperTest):
         self.assertTrue(wait_until(lambda: not is_alive(relay)))
         self.remove(box.plan)
         self.assertFalse(is_alive(box.pid))
+
+    def test_what_a_runtime_would_hang_on_is_refused(self):
+        """Whoever had a box decides what its snapshot has where runtimes read by themselves. Nothing is opened: it is refused at once."""
+        odd = self.state / "odd"
+        self.addCleanup(shutil.rmtree, odd, ignore_errors=True)
+        (odd / "etc").mkdir(parents=True)
+
+        def refused(make, *words, files=("passwd", "group")):
+            for name in files:
+                shutil.rmtree(odd / "etc")
+                (odd / "etc").mkdir()
+                make(odd / "etc" / name)
+                begun = time.monotonic()
+                with self.assertRaises(Failure) as caught:
+                    self.box("unfit", lower=str(odd))
+                self.assertEqual(caught.exception.status, 9, caught.exception)
+                self.assertIn(f"'/etc/{name}'", caught.exception.text)
+                for word in words:
+                    self.assertIn(word, caught.exception.text)
+                self.assertLess(time.monotonic() - begun, at_most(10))  # the runtime has 20 s
+
+        one = ("passwd",)
+        refused(os.mkfifo, "a named pipe")
+        refused(os.mkdir, "a directory", files=one)
+        refused(lambda p: os.mknod(p, stat.S_IFCHR | 0o666, os.makedev(1, 5)), "a device", files=one)
+        refused(lambda p: p.symlink_to("/dev/zero"), "a link", files=one)  # nothing is there yet, and then the runtime's own
+        refused(lambda p: p.symlink_to("../proc/self/fd/0"), "a link", files=one)
+        refused(lambda p: p.symlink_to(p.name), "a link", files=one)
+        refused(lambda p: (os.mkfifo(p.parent / "pipe"), p.symlink_to("pipe")), "a named pipe", files=one)
+
+        def large(path):
+            path.touch()
+            os.truncate(path, (4 << 20) + 1)
+        refused(large, "larger than", files=one)
+
+        def hidden(path):  # a file where the runtime will mount
+            (odd / "dev").mkdir(exist_ok=True)
+            (odd / "dev" / "zero").touch()
+            path.symlink_to("/dev/zero")
+        refused(hidden, "file system of the runtime", files=one)
+
+    def test_without_users_or_by_links_a_box_starts(self):
+        odd = self.state / "few"
+        self.addCleanup(shutil.rmtree, odd, ignore_errors=True)
+        shutil.copytree(self.base, odd, symlinks=True)
+        (odd / "etc" / "group").unlink()
+        (odd / "etc" / "passwd").rename(odd / "etc" / "users")
+        (odd / "etc" / "passwd").symlink_to("/etc/users")
+        box = self.box("few", lower=str(odd))
+        self.assertEqual(box.sh("head -c4 /etc/passwd; ls /etc/group 2>/dev/null")[0], "root")
 
     def test_owners_and_modes_inside(self):
         box = self.box("owners")
