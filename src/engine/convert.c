@@ -66,3 +66,16 @@ bool seen_from_backend(const struct backend_box *box, struct pool_seen *ret)
                   LF_STR("reason", "its labels name an id or a profile that is too long"));
     return false;
 }
+
+/* A box that the backend does not find is not a path that the caller got wrong, and what the daemon failed at while it asked a
+ * box is nothing that it did wrong itself. */
+int engine_code_for_caller(const struct engine *e, int result)
+{
+    result = err_for_caller(result);
+    if (result == SP_CANCELLED && e->is_closing)
+        return SP_DRAINING;
+    if (result == SP_NOT_FOUND || result == SP_CANCELLED || result == SP_INTERNAL ||
+        sp_error_info(result)->http_status == 0)
+        return SP_BACKEND_FAILED;
+    return result;
+}

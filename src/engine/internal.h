@@ -293,6 +293,8 @@ void fx_destroy(struct engine *e, const struct pool_fx *fx);
 void fx_bind(struct engine *e, const struct pool_fx *fx);
 void binds_close(struct engine *e); /* what waits for another try is left to the next start */
 /* convert.c: the box in a backend's words, and back; false when its labels name what is too long to be ours. */
+/* Of an operation that the backend, or a box, did not do. */
+int engine_code_for_caller(const struct engine *e, int result);
 void box_to_backend(struct engine *e, const struct pool_box *box, struct backend_box *ret);
 MUST_CHECK bool seen_from_backend(const struct backend_box *box, struct pool_seen *ret);
 

@@ -105,7 +105,7 @@ static void end(struct pause_line *l)
     if (b != NULL && !b->is_paused)
         notify_awake(l);
     for (n = list_first(&l->waiters); n != NULL; n = list_first(&l->waiters))
-        notify(l, container_of(n, struct engine_wake, link), b != NULL ? l->code : SP_NOT_LEASED,
+        notify(l, container_of(n, struct engine_wake, link), b != NULL ? l->code : SP_SANDBOX_LOST,
                b != NULL ? l->reason : "the sandbox ended meanwhile");
     map_remove(&e->pauses, &l->node);
     free(l);
@@ -137,12 +137,15 @@ static void failed(struct pause_line *l, const struct op *op)
 {
     bool is_freeze = l->request.is_frozen;
 
-    l->code = op->result == SP_CANCELLED && l->engine->is_closing ? SP_DRAINING
-                                                                  : err_for_caller(op->result);
+    l->must_thaw = is_freeze; /* it may be frozen */
+    l->code = SP_OK;
+    if (box_of(l) == NULL ||
+        (is_freeze && op->result == SP_CANCELLED && !l->engine->is_closing))
+        return; /* it ends, or somebody needed it: then it was paused for a moment */
+    l->code = engine_code_for_caller(l->engine, op->result);
     str_copy_cut(l->reason, sizeof(l->reason), op->err.msg);
     log_warn(is_freeze ? "box.freeze_failed" : "box.thaw_failed", LF_HEX("box", l->box.v),
              LF_STR("reason", l->reason));
-    l->must_thaw = is_freeze; /* it may be frozen */
 }
 
 static void on_done(struct op *op)

@@ -246,14 +246,12 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         rc = err_set(&lost, SP_SANDBOX_LOST, "the sandbox was destroyed before it was copied");
         err = &lost;
     }
-    code = err_for_caller(rc);
-
+    code = rc == SP_OK ? SP_OK : engine_code_for_caller(e, rc);
     if (!c->request.snapshot.is_hibernated) {
         touch(e, c->box, -1);
         quota_end(e, c->request.snapshot.principal);
     }
-    if (rc != SP_OK)
-        str_copy_cut(reason, sizeof(reason), err->msg);
+    str_copy_cut(reason, sizeof(reason), rc != SP_OK ? err->msg : "");
     if (rc != SP_OK && side.envs != NULL)
         side_remove(e, c->request.snapshot.id);
     agent_env_fini(&c->env);
@@ -262,6 +260,8 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         log_info("snapshot.made", LF_HEX("snapshot", c->request.snapshot.id),
                  LF_HEX("box", c->box.v), LF_U64("bytes", c->request.snapshot.size),
                  LF_U64("frozen_ms", c->request.frozen_ns / NS_PER_MS));
+    } else if (code == SP_SANDBOX_LOST) { /* which its owner can bring about at will */
+        log_info("snapshot.lost", LF_HEX("box", c->box.v), LF_STR("reason", reason));
     } else {
         log_warn("snapshot.failed", LF_HEX("box", c->box.v), LF_STR("reason", reason));
     }

@@ -191,17 +191,6 @@ static void answer_lost(struct engine_update *u)
     answer(u, code, reason);
 }
 
-static int code_for_caller(const struct engine *e, int result)
-{
-    result = err_for_caller(result);
-    if (result == SP_CANCELLED && e->is_closing)
-        return SP_DRAINING;
-    if (result == SP_NOT_FOUND || result == SP_CANCELLED || result == SP_INTERNAL ||
-        sp_error_info(result)->http_status == 0)
-        return SP_BACKEND_FAILED;
-    return result;
-}
-
 /* --- in line --- */
 
 static void start_first(struct engine *e, struct update_line *line);
@@ -261,7 +250,7 @@ static void on_updated(struct op *op)
     struct engine_update *u = container_of(op, struct engine_update, backend.op);
     struct engine *e = u->engine;
     struct update_line *line = u->line;
-    int code = code_for_caller(e, op->result);
+    int code = engine_code_for_caller(e, op->result);
 
     leave_line(u);
     if (op->result == SP_OK) {

@@ -45,6 +45,7 @@ static bool write_state(const struct freezer *f, const char *cgroup, bool is_fro
     return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text);
 }
 
+/* False and errno 0: not yet. */
 static bool has_state(const struct freezer *f, const char *cgroup, bool is_frozen)
 {
     AUTO_CLOSE int fd = open_file(f, cgroup, f->state_file, O_RDONLY);
@@ -54,7 +55,14 @@ static bool has_state(const struct freezer *f, const char *cgroup, bool is_froze
     if (n < 0)
         return false;
     text[n] = '\0';
+    errno = 0;
     return (strstr(text, f->is_frozen) != NULL) == is_frozen;
+}
+
+/* The group is removed while we are at it. */
+static bool is_gone(int sys)
+{
+    return sys == ENOENT || sys == ENODEV;
 }
 
 static const struct freezer *find(const char *cgroup)
@@ -77,8 +85,11 @@ int freezer_set(const char *cgroup, bool is_frozen, struct err *err)
         return err_sys(err, SP_UNSUPPORTED, errno,
                        "the box has no control group that can be frozen");
     if (!write_state(f, cgroup, is_frozen))
-        return err_sys(err, SP_IO, errno, is_frozen ? "freeze the box" : "thaw the box");
+        return err_sys(err, is_gone(errno) ? SP_NOT_FOUND : SP_IO, errno,
+                       is_frozen ? "freeze the box" : "thaw the box");
     while (!has_state(f, cgroup, is_frozen)) {
+        if (is_gone(errno))
+            return err_set(err, SP_NOT_FOUND, "the box has ended");
         if (proc_now_ms() > deadline) {
             (void) write_state(f, cgroup, false); /* the first error is the one to report */
             return err_set(err, SP_TIMEOUT, "the box did not stand still within %d s",

@@ -3,9 +3,10 @@ when everything that makes it is killed at any moment."""
 
 import concurrent.futures
 import os
+import time
 import unittest
 
-from harness import Client, fewer, in_threads, main, wait_until
+from harness import Client, at_most, fewer, in_threads, main, wait_until
 from hostile import as_nobody
 from oci_case import RUNTIME, BoxCase, group_of, has_loop_devices
 from test_crash import fault_names
@@ -109,6 +110,17 @@ class SnapshotCase(BoxCase):
         type(self).pool = self.server.client()
         self.addCleanup(self.pool.close)
 
+    def hold_helper(self, verb):
+        """The first sandpool-helper of this verb makes the first of two files and waits for the second."""
+        helper = self.home / "bin" / "sandpool-helper"
+        real, begun, go = (self.home / name for name in ("bin/real", f"{verb}-begun", f"{verb}-go"))
+        helper.rename(real)
+        self.addCleanup(real.rename, helper)
+        wait = f": > {begun}; while :; do [ ! -e {go} ] || break; sleep 0.02; done"
+        helper.write_text(f'#!/bin/sh\n[ "$1" != {verb} ] || [ -e {begun} ] || {{ {wait}; }}\nexec {real} "$@"\n')
+        helper.chmod(0o755)
+        return begun, go
+
     def tearDown(self):
         for snapshot in self.listed():
             self.pool.delete(f"/v1/snapshots/{snapshot}")
@@ -210,16 +222,29 @@ class Snapshots(SnapshotCase):
         self.assertEqual(self.delete(snapshot).status, 200)
         self.assertCode(self.delete(snapshot), 404, "not_found")
 
+    def test_what_a_runtime_would_hang_on(self):
+        """A named pipe where runtimes read users: refused at once, for whoever asks for it alone."""
+        box = self.acquire("odd")
+        box.sh("rm -f /etc/passwd /etc/group; mkfifo /etc/passwd /etc/group", user="root")
+        snapshot = self.take(box)["snapshot_id"]
+        failures = self.pool.get("/v1/pool").json["boxes"]["create_failures"]
+        begun = time.monotonic()
+        answers = in_threads(6, lambda i: self.server.acquire(f"odd-{i}", snapshot_id=snapshot, wait_ms=20000))
+        for answer in answers:
+            self.assertCode(answer, 422, "invalid_field")
+            self.assertIn("'/etc/passwd' is a named pipe", answer.text)
+            self.assertIn(snapshot, answer.text)
+        forked = self.pool.post(f"/v1/sandboxes/{box.id}/fork", {"count": 2, "wait_ms": 20000})
+        self.assertCode(forked, 422, "invalid_field")
+        self.assertLess(time.monotonic() - begun, at_most(15))  # one try of the runtime alone would take 20 s
+        pool = self.pool.get("/v1/pool").json
+        self.assertEqual(pool["boxes"]["create_failures"], failures)
+        self.assertEqual(self.acquire("plain", envs={"A": "b"}).sh("echo $A"), "b\n")
+
     def test_of_a_box_that_is_destroyed(self):
-        """It is gone when the copy is to be made."""
-        helper = self.home / "bin" / "sandpool-helper"
-        real, begun, go = (self.home / name for name in ("bin/real", "begun", "go"))
+        """It is gone when the copy is to be made. That is no trouble of the daemon's."""
         box = self.acquire("short")
-        helper.rename(real)
-        self.addCleanup(real.rename, helper)
-        helper.write_text(f'#!/bin/sh\n[ "$1" != capture ] || {{ : > {begun}; until [ -e {go} ]; do sleep 0.02; done; }}\n'
-                          f'exec {real} "$@"\n')
-        helper.chmod(0o755)
+        begun, go = self.hold_helper("capture")
         with concurrent.futures.ThreadPoolExecutor(1) as caller:
             client = Client(self.server.socket)
             answer = caller.submit(client.post, f"/v1/sandboxes/{box.id}/snapshots", {})
@@ -229,6 +254,27 @@ class Snapshots(SnapshotCase):
             self.assertCode(answer.result(), 410, "sandbox_lost")
             client.close()
         self.assertEqual(self.on_disk(), [])
+        said = [line for line in self.server.log.read_text().splitlines() if box.box_id in line]
+        self.assertEqual([line for line in said if "level=error" in line or "level=warn" in line], [])
+        self.assertIn("event=snapshot.lost", "".join(said))
+
+    def test_a_call_while_it_is_being_paused(self):
+        """It was paused for a moment, and the caller of the pause hears that it runs."""
+        if RUNTIME == "runsc":
+            self.skipTest("its boxes cannot be paused")
+        box = self.acquire("busy")
+        begun, go = self.hold_helper("freeze")
+        with concurrent.futures.ThreadPoolExecutor(1) as caller:
+            client = Client(self.server.socket)
+            answer = caller.submit(client.post, f"/v1/sandboxes/{box.id}/pause", {})
+            wait_until(begun.exists, "it is being paused")
+            ran = self.pool.post(f"/v1/sandboxes/{box.id}/exec", {"command": "echo on"})
+            self.assertEqual(ran.status, 200, ran)
+            self.assertNotIn("paused", self.assertOk(answer.result()))
+            client.close()
+            go.touch()
+        said = [line for line in self.server.log.read_text().splitlines() if box.box_id in line]
+        self.assertEqual([line for line in said if "level=error" in line or "level=warn" in line], [])
 
     def test_many_at_once(self):
         snapshot = self.take(self.acquire("source"))

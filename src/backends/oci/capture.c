@@ -179,6 +179,8 @@ static void on_copied(struct op *op)
     if (rc != SP_OK) {
         if (c->helper.exit_code == HELPER_EXIT_UNABLE)
             rc = err.code = SP_UNSUPPORTED;
+        if (c->helper.exit_code == HELPER_EXIT_INVALID)
+            rc = err_set(&err, ERR_BOX_DEAD, "the box ended before it was copied");
         fail(c, rc, &err, CAPTURE_THAWS);
         return;
     }
@@ -247,7 +249,10 @@ static void on_thawed(struct op *op)
 {
     struct capturing *c = container_of(op, struct capturing, thaw.op);
 
-    if (op->result != SP_OK)
+    bool is_gone = c->thaw.exit_code == HELPER_EXIT_INVALID || /* it has ended, so nothing is frozen */
+                   c->thaw.exit_code == HELPER_EXIT_UNABLE;
+
+    if (op->result != SP_OK && !is_gone)
         log_error("oci.thaw_failed", LF_HEX("box", c->found.id), LF_STR("reason", op->err.msg));
     go(c, CAPTURE_ENDS);
 }

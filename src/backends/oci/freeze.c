@@ -42,6 +42,8 @@ static void on_frozen(struct op *op)
 
     if (rc != SP_OK && f->helper.exit_code == HELPER_EXIT_UNABLE)
         rc = err_set(&err, SP_UNSUPPORTED, "the box has no control group that can be frozen");
+    if (rc != SP_OK && f->helper.exit_code == HELPER_EXIT_INVALID)
+        rc = err_set(&err, ERR_BOX_DEAD, "the box does not run");
     r->priv = NULL;
     oci_helper_fini(&f->helper);
     closing_finish(&o->closing, &r->op, rc, &err);

@@ -40,7 +40,7 @@ static void reply_box(struct pause_call *c)
     struct json_out o;
 
     if (box == NULL) {
-        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox ended meanwhile", 0);
+        http_reply_error(c->ex, SP_SANDBOX_LOST, "the sandbox ended meanwhile", 0);
         return;
     }
     json_out_init(&o);
