@@ -54,7 +54,7 @@ static struct slot *find_target(struct pool *p, const struct pool_event *ev)
         return NULL;
     }
     if (!ev->u.on.is_operator && s->box.principal != ev->u.on.principal) {
-        refuse(p, ev->req, SP_FORBIDDEN);
+        refuse(p, ev->req, SP_NOT_FOUND); /* as if there were none */
         return NULL;
     }
     if (ev->u.on.generation != 0 && ev->u.on.generation != s->box.generation) {

@@ -69,9 +69,10 @@ static void print_disk(const struct json *disk, FILE *out)
 
     if (disk == NULL)
         return;
-    (void) snprintf(text, sizeof(text), "%.1f of %.1f GB free in %.200s",
+    (void) snprintf(text, sizeof(text), "%.1f of %.1f GB free%s%.200s",
                     json_num(json_get(disk, "free_bytes")) / GB,
-                    json_num(json_get(disk, "total_bytes")) / GB, show_str(disk, "dir"));
+                    json_num(json_get(disk, "total_bytes")) / GB,
+                    json_get(disk, "dir") != NULL ? " in " : "", show_str(disk, "dir"));
     out_pair(out, "disk", text);
     if (!str_is_empty(show_str(disk, "trouble")))
         out_pair(out, "trouble", show_str(disk, "trouble"));

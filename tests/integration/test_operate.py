@@ -208,6 +208,8 @@ class Access(TestCase):
         os.chmod(self.directory, 0o755)
         client = self.client(daemon)
         lease = self.assertOk(client.acquire("t"))
+        wait_until(lambda: "disk" in client.get("/v1/pool").json, "the disk was looked at")
+        self.assertEqual(client.get("/v1/pool").json["disk"]["dir"], str(daemon.state))
         pid = os.fork()
         if pid == 0:  # the other user
             os.setgid(65534)
@@ -219,8 +221,13 @@ class Access(TestCase):
                 released = own.release(lease["sandbox_id"])
                 paused = own.post("/v1/pool/pause")
                 listed = own.get("/v1/sandboxes").json["sandboxes"]
+                paths = ("/v1/sandboxes/" + lease["sandbox_id"], "/v1/sandboxes/box:" + lease["box_id"])
+                unseen = [own.post(p + what).status for p in paths for what in ("/pause", "/renew", "/release", "/resume")]
+                unseen += [own.delete(p).status for p in paths] + [own.get(p).status for p in paths]
+                assert set(unseen) == {404}, unseen  # as if there were none
+                assert "dir" not in own.get("/v1/pool").json["disk"]
                 good = (one.status, taken.status, released.status, paused.status, listed) == \
-                    (404, 403, 403, 403, [])
+                    (404, 403, 404, 403, [])
                 os._exit(0 if good else 1)
             except BaseException:
                 os._exit(2)
@@ -249,7 +256,7 @@ class Adopted(TestCase):
                 own = Client(daemon.socket)
                 taken = own.acquire("t").status
                 deleted = own.delete("/v1/sandboxes/" + lease["sandbox_id"]).status
-                os._exit(0 if (taken, deleted) == (403, 403) else 1)
+                os._exit(0 if (taken, deleted) == (403, 404) else 1)
             except BaseException:
                 os._exit(2)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)

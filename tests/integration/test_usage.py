@@ -102,9 +102,9 @@ class Shown(UsageCase):
         began = round(datetime.datetime.fromisoformat(rows[1]["began_at"].replace("Z", "+00:00")).timestamp() * 1000)
         cut = self.total(client, f"?group_by=&since_ms={began + 2}&until_ms={began + 7}")
         self.assertEqual((cut["leased_ms"], cut["parked_ms"], cut["cost_micros"]), (0, 5, 5000))
-        for query in ("group_by=x", "group_by=user,,x", "since_ms=0", "since_ms=x", "until_ms=-1", "principal=zz", "format=xml",
-                      "intervals=1&limit=0", "intervals=1&limit=1001", "intervals=1&cursor=x", "intervals=1&cursor=open:", "user_id=%00",
-                      f"user_id={'x' * 200}"):
+        for query in ("group_by=x", "group_by=user,,x", "since_ms=0", "since_ms=x", "since_ms=9223372036854775807", "until_ms=-1",
+                      "principal=zz", "format=xml", "intervals=1&limit=0", "intervals=1&limit=1001", "intervals=1&cursor=x",
+                      "intervals=1&cursor=open:", "user_id=%00", f"user_id={'x' * 200}"):
             self.assertCode(client.get(f"/v1/usage?{query}"), 422, "invalid_field")
 
     def check_pages(self, client, rows):

@@ -83,7 +83,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     json_end(o);
 }
 
-/* Operators see the largest boxes, other callers only their own among these. */
+/* Operators see where it is and the largest boxes, other callers only their own among these. */
 static void put_disk(struct json_out *o, struct api *api, const struct api_caller *caller)
 {
     const struct engine_disk *d = engine_disk(api->engine);
@@ -91,7 +91,8 @@ static void put_disk(struct json_out *o, struct api *api, const struct api_calle
     if (!d->is_known)
         return;
     json_begin_obj(o, "disk");
-    json_put_str(o, "dir", d->dir);
+    if (caller->is_operator)
+        json_put_str(o, "dir", d->dir);
     json_put_u64(o, "free_bytes", d->free_bytes);
     json_put_u64(o, "total_bytes", d->total_bytes);
     json_put_u64(o, "free_inodes", d->free_inodes);

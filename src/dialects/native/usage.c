@@ -67,11 +67,13 @@ static bool read_principal(struct http_exchange *ex, const struct api_caller *ca
     return is_good;
 }
 
+#define TIME_MAX_MS 253402300799999 /* the end of the year 9999 */
+
 static bool time_of(struct http_exchange *ex, const char *name, uint64_t *ret)
 {
     char text[24];
 
-    return !http_query(ex, name, text, sizeof(text)) || str_parse_u64(text, 1, INT64_MAX, ret);
+    return !http_query(ex, name, text, sizeof(text)) || str_parse_u64(text, 1, TIME_MAX_MS, ret);
 }
 
 static bool read_groups(struct http_exchange *ex, struct store_usage *u)
@@ -144,7 +146,7 @@ static const char *read_all(struct http_exchange *ex, struct usage_query *q)
     if (!read_names(ex, q))
         return "'user_id', 'thread_id', 'sandbox_id' and 'profile' must be short texts";
     if (!time_of(ex, "since_ms", &u->since_ms) || !time_of(ex, "until_ms", &u->until_ms))
-        return "'since_ms' and 'until_ms' must be milliseconds since 1970";
+        return "'since_ms' and 'until_ms' must be milliseconds since 1970, before the year 10000";
     if (u->want_rows ? !read_page(ex, u) : !read_groups(ex, u))
         return u->want_rows ? "'limit' must be 1 to 1000, 'cursor' what next_cursor said"
                             : "'group_by' must be some of user, thread, sandbox, profile, "
