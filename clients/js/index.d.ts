@@ -134,6 +134,10 @@ export class Client {
   snapshot(snapshotId: string): Promise<Snapshot>;
   /** Sandboxes that were made from it are not affected. */
   deleteSnapshot(snapshotId: string): Promise<Snapshot>;
+  /** To one file of this machine, which appears when it is complete. */
+  exportSnapshot(snapshotId: string, local: string, options?: { signal?: AbortSignal | null }): Promise<void>;
+  /** A new snapshot of this caller from such a file; `anyBase`: also when it was made on another base. */
+  importSnapshot(local: string, options?: { name?: string; profile?: string; anyBase?: boolean; signal?: AbortSignal | null }): Promise<Snapshot>;
   pool(): Promise<Record<string, unknown>>;
   profiles(): Promise<Record<string, unknown>[]>;
   profile(name: string): Promise<Record<string, unknown>>;

@@ -12,6 +12,7 @@
 #include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
+#include "engine/snapshot_moves.h"
 #include "engine/snapshot_side.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
@@ -82,8 +83,8 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
 }
 
 /* Listings do not come in the order of their making. Takes what `side` has. */
-static void add(struct engine *e, const struct snapshot *info, unsigned backend,
-                struct snapshot_side *side, bool is_found)
+void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backend,
+                   struct snapshot_side *side, bool is_found)
 {
     struct engine_snapshot *s;
     struct list_node *before;
@@ -122,6 +123,17 @@ static void forget(struct engine *e, struct engine_snapshot *s)
     free(s);
 }
 
+void snapshots_init(struct engine *e, const struct config *config)
+{
+    list_init(&e->snapshot_list);
+    map_init(&e->snapshots, config->snapshots.max);
+    list_init(&e->holder_list);
+    map_init(&e->holders, 64);
+    list_init(&e->captures);
+    list_init(&e->moves);
+    e->snapshots_since_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+}
+
 void snapshots_fini(struct engine *e)
 {
     while (!list_is_empty(&e->snapshot_list))
@@ -157,7 +169,7 @@ static void end_load(struct load_op *l)
     e->backends[l->backend].has_snapshots |= l->sides != NULL;
     for (size_t i = 0; l->sides != NULL && i < l->request.count; i++) {
         if (strcmp(l->request.list[i].instance, e->instance) == 0)
-            add(e, &l->request.list[i], l->backend, &l->sides[i], true);
+            snapshots_add(e, &l->request.list[i], l->backend, &l->sides[i], true);
         free(l->sides[i].envs);
     }
     backend_snapshots_fini(&l->request);
@@ -245,7 +257,7 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         side_remove(e, c->request.snapshot.id);
     agent_env_fini(&c->env);
     if (rc == SP_OK) {
-        add(e, &c->request.snapshot, c->backend, &side, false);
+        snapshots_add(e, &c->request.snapshot, c->backend, &side, false);
         log_info("snapshot.made", LF_HEX("snapshot", c->request.snapshot.id),
                  LF_HEX("box", c->box.v), LF_U64("bytes", c->request.snapshot.size),
                  LF_U64("frozen_ms", c->request.frozen_ns / NS_PER_MS));
@@ -304,6 +316,7 @@ void snapshots_close(struct engine *e)
         if (op_is_active(&c->env.request.op))
             op_cancel(&c->env.request.op);
     }
+    moves_close(e);
 }
 
 static void fill(struct engine *e, const struct pool_box *box, struct snapshot *s)

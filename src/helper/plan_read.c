@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "helper/plan_field.h"
+#include "helper/plan_parse.h"
 #include "helper/plan_read.h"
 
 #define TEXT_MAX (1024u * 1024)
@@ -246,53 +247,19 @@ static int get_disk(const struct json *obj, struct plan *p, struct err *err)
     return plan_need_path(obj, "disk_template", &p->disk_template, err);
 }
 
-static int get_layers(const struct json *obj, struct plan *p, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "layers", PLAN_LAYERS_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    p->layers = xcalloc(len + 1, sizeof(*p->layers));
-    for (size_t i = 0; rc == SP_OK && i < len; i++) {
-        const struct json *v = json_at(list, i);
-
-        if (!json_is_obj(v))
-            return err_set(err, SP_INVALID_FIELD, "'layers' must be a list of objects");
-        if ((rc = plan_need_path(v, "disk", &p->layers[i].disk, err)) == SP_OK)
-            rc = plan_need_u32(v, "id_base", 0, UINT32_MAX - 65536, &p->layers[i].id_base, err);
-        p->layer_count++;
-    }
-    return rc;
-}
-
-static int parse(struct plan *p, const char *text, size_t len, const struct json **ret,
-                 struct err *err)
-{
-    *p = (struct plan){0};
-    p->doc = json_parse(text, len, PLAN_TEXT_MAX, err);
-    if (p->doc == NULL)
-        return err->code;
-    *ret = json_root(p->doc);
-    if (!json_is_obj(*ret))
-        return err_set(err, SP_BAD_REQUEST, "a plan is a JSON object");
-    return SP_OK;
-}
-
 int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_str(o, "record", TEXT_MAX, &p->record, err)) != SP_OK ||
         (rc = plan_need_str(o, "spec", TEXT_MAX, &p->spec, err)) != SP_OK ||
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = plan_need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
-        (rc = get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
+        (rc = plan_get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_owned(o, p, err)) != SP_OK ||
         (rc = get_files(o, p, err)) != SP_OK ||
         (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
@@ -343,7 +310,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
@@ -376,7 +343,7 @@ int plan_read_disk(struct plan *p, const char *text, size_t len, struct err *err
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_places(o, p, err)) != SP_OK)
@@ -392,7 +359,7 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -404,7 +371,7 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
@@ -415,29 +382,12 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
     return SP_OK;
 }
 
-int plan_read_flatten(struct plan *p, const char *text, size_t len, struct err *err)
-{
-    const struct json *o = NULL;
-    int rc;
-
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
-        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
-        (rc = plan_need_u32(o, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
-        (rc = get_layers(o, p, err)) != SP_OK)
-        return err_wrap(err, "plan");
-    if (p->layer_count == 0 || json_get(o, "reserve") == NULL ||
-        !json_u64(json_get(o, "reserve"), &p->reserve))
-        return err_set(err, SP_INVALID_FIELD, "plan: 'layers' or 'reserve' is missing");
-    return SP_OK;
-}
-
 int plan_read_freeze(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = json_field_bool(o, "frozen", &p->is_frozen, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -451,7 +401,7 @@ int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *er
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
@@ -472,7 +422,7 @@ int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_str(o, "user", 64, &p->user, err)) != SP_OK ||
         (rc = plan_need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)
