@@ -71,15 +71,11 @@ export class Snapshot {
   readonly name: string;
   readonly profile: string;
   readonly parent: string | null; // the snapshot that its sandbox was made from
-  readonly sandboxId: string | null;
-  readonly userId: string | null;
-  readonly threadId: string | null;
-  readonly createdAt: Date | null;
-  readonly sizeBytes: number;
-  readonly digest: string;
+  readonly sandboxId: string | null; readonly userId: string | null; readonly threadId: string | null;
+  readonly createdAt: Date | null; readonly lastUsedAt: Date | null;
+  readonly sizeBytes: number; readonly digest: string;
   readonly metadata: Record<string, unknown>;
   readonly layers: number | null; // that lie on each other in it
-  readonly lastUsedAt: Date | null;
 }
 
 /** What the end of a box has released; null: not known. */
