@@ -74,10 +74,13 @@ static void end(struct capturing *c)
     struct oci *o = c->oci;
     struct backend_capture *r = c->request;
 
-    if (c->result == SP_OK)
+    if (c->result == SP_OK) {
         oci_snapshot_add(o, &r->snapshot, c->found.record.id_base);
-    else
+        /* what it lies on may have been flattened since weigh() */
+        r->snapshot.layers = oci_snapshot_depth(o, oci_snapshot_find_any(o, r->snapshot.id));
+    } else {
         oci_snapshot_discard(o, r->snapshot.id);
+    }
     oci_found_drop(&c->found);
     oci_helper_fini(&c->helper);
     oci_helper_fini(&c->thaw);
