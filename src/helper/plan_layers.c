@@ -1,7 +1,7 @@
 /* plan_layers.c - plans for snapshots: their layers merged, as a file that leaves, or from one that comes. */
 #include "base/mem.h"
 #include "helper/plan_field.h"
-#include "helper/plan_parse.h"
+#include "helper/plan_read.h"
 
 #define ABOUT_MAX (32u * 1024)
 
@@ -24,19 +24,6 @@ int plan_get_layers(const struct json *obj, struct plan *p, struct err *err)
         p->layer_count++;
     }
     return rc;
-}
-
-int plan_parse(struct plan *p, const char *text, size_t len, const struct json **ret,
-               struct err *err)
-{
-    *p = (struct plan){0};
-    p->doc = json_parse(text, len, PLAN_TEXT_MAX, err);
-    if (p->doc == NULL)
-        return err->code;
-    *ret = json_root(p->doc);
-    if (!json_is_obj(*ret))
-        return err_set(err, SP_BAD_REQUEST, "a plan is a JSON object");
-    return SP_OK;
 }
 
 int plan_read_flatten(struct plan *p, const char *text, size_t len, struct err *err)

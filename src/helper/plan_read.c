@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "helper/plan_field.h"
-#include "helper/plan_parse.h"
 #include "helper/plan_read.h"
 
 #define TEXT_MAX (1024u * 1024)
@@ -287,8 +286,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
     return SP_OK;
 }
 
-/* A box is named by its directory, a container by its id. */
-static int get_box(const struct json *obj, struct plan *p, struct err *err)
+int plan_get_box(const struct json *obj, struct plan *p, struct err *err)
 {
     int rc = json_field_str(obj, "container", CONTAINER_ID_LEN, &p->container, err);
 
@@ -310,7 +308,8 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
         (rc = get_allow(o, p, err)) != SP_OK)
@@ -343,7 +342,8 @@ int plan_read_disk(struct plan *p, const char *text, size_t len, struct err *err
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_places(o, p, err)) != SP_OK)
