@@ -60,7 +60,7 @@ int layers_open(const struct plan *p, struct merge_layer ret[PLAN_LAYERS_MAX], s
         if ((rc = layer_mount_disk(p, &p->layers[i], name, err)) != SP_OK)
             return rc;
         (void) snprintf(name, sizeof(name), "disk%zu/upper", i);
-        ret[i].id_base = p->layers[i].id_base;
+        ret[i] = (struct merge_layer){.id_base = p->layers[i].id_base};
         ret[i].fd = openat(stage, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (ret[i].fd < 0)
             return err_sys(err, SP_IO, errno, "open the files of '%.150s'", p->layers[i].disk);
