@@ -126,8 +126,8 @@ const char *makers_check(const struct pool *p)
 
         if (is_made != (s->maker != NULL))
             return "a box that is being made for a caller is not counted for it, or another one is";
-        if (is_made && (s->maker->principal != s->box.principal ||
-                        s->maker->profile != s->box.profile))
+        if (is_made &&
+            (s->maker->principal != s->box.principal || s->maker->profile != s->box.profile))
             return "a box that is being made is counted for another caller or profile";
         boxes += is_made ? 1 : 0;
     }
@@ -139,5 +139,6 @@ const char *makers_check(const struct pool *p)
         if (m->by_key.is_linked && m->flying + m->landing == 0)
             return "nothing is being made for a caller that is counted";
     }
-    return boxes == counted ? NULL : "the boxes that are being made for callers differ from a recount";
+    return boxes == counted ? NULL
+                            : "the boxes that are being made for callers differ from a recount";
 }

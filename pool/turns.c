@@ -262,8 +262,7 @@ struct waiter *turn_head(const struct profile *f, enum line line)
 
 static bool can_be_made(const struct pool *p, const struct waiter *w)
 {
-    return w->acquire.made_with == 0 ||
-           maker_room(p, w->acquire.profile, w->acquire.principal) > 0;
+    return w->acquire.made_with == 0 || maker_room(p, w->acquire.profile, w->acquire.principal) > 0;
 }
 
 /* One principal alone can be at its limit while a place is free: all but one are its boxes then. So this looks at two

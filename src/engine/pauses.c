@@ -139,8 +139,7 @@ static void failed(struct pause_line *l, const struct op *op)
 
     l->must_thaw = is_freeze; /* it may be frozen */
     l->code = SP_OK;
-    if (box_of(l) == NULL ||
-        (is_freeze && op->result == SP_CANCELLED && !l->engine->is_closing))
+    if (box_of(l) == NULL || (is_freeze && op->result == SP_CANCELLED && !l->engine->is_closing))
         return; /* it ends, or somebody needed it: then it was paused for a moment */
     l->code = engine_code_for_caller(l->engine, op->result);
     str_copy_cut(l->reason, sizeof(l->reason), op->err.msg);

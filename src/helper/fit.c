@@ -52,16 +52,19 @@ static int check_file(int root, int fds, const char *path, struct err *err)
     if (fd < 0 && is_absent(root, path))
         return SP_OK;
     if (fd < 0)
-        return err_set(err, SP_SPEC_CONFLICT, "'%s' is a link that leads to no file", path);
+        return err_set(err, SP_PROGRAM_NOT_EXECUTABLE, "'%s' is a link that leads to no file",
+                       path);
     if (fstat(fd, &st) != 0)
         return err_sys(err, SP_IO, errno, "look at '%s' in the box", path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, SP_SPEC_CONFLICT, "'%s' is %s, not a file", path, kind_of(st.st_mode));
+        return err_set(err, SP_PROGRAM_NOT_EXECUTABLE, "'%s' is %s, not a file", path,
+                       kind_of(st.st_mode));
     if (st.st_size > READ_MAX)
-        return err_set(err, SP_SPEC_CONFLICT, "'%s' is larger than %d MiB", path, READ_MAX >> 20);
+        return err_set(err, SP_PROGRAM_NOT_EXECUTABLE, "'%s' is larger than %d MiB", path,
+                       READ_MAX >> 20);
     if (inside_is_free(fds, root, fd, path, &where) != SP_OK)
-        return err_set(err, SP_SPEC_CONFLICT, "'%s' is a link into a file system of the runtime",
-                       path);
+        return err_set(err, SP_PROGRAM_NOT_EXECUTABLE,
+                       "'%s' is a link into a file system of the runtime", path);
     return SP_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 
-/* SP_SPEC_CONFLICT: a file that runtimes read by themselves is something that they would hang on. Nothing of the root is
+/* SP_PROGRAM_NOT_EXECUTABLE: a file that runtimes read by themselves is something that they would hang on. Nothing of the root is
  * opened for reading. */
 MUST_CHECK int fit_check(int root, struct err *err);
 

@@ -86,7 +86,7 @@ class Run(HelperTest):
                 begun = time.monotonic()
                 with self.assertRaises(Failure) as caught:
                     self.box("unfit", lower=str(odd))
-                self.assertEqual(caught.exception.status, 9, caught.exception)
+                self.assertEqual(caught.exception.status, 12, caught.exception)
                 self.assertIn(f"'/etc/{name}'", caught.exception.text)
                 for word in words:
                     self.assertIn(word, caught.exception.text)
