@@ -259,7 +259,7 @@ class Snapshots(SnapshotCase):
         self.assertIn("event=snapshot.lost", "".join(said))
 
     def test_a_call_while_it_is_being_paused(self):
-        """It was paused for a moment, and the caller of the pause hears that it runs."""
+        """It was paused for a moment, and the answer to the pause shows that it runs."""
         if RUNTIME == "runsc":
             self.skipTest("its boxes cannot be paused")
         box = self.acquire("busy")

@@ -197,7 +197,7 @@ static void look(struct making *m)
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
 }
 
-/* Whoever asked for a box of this snapshot hears why there will be none, however often it is tried. */
+/* Whoever asked for a box of this snapshot is told why there will be none, however often it is tried. */
 static int explain_unfit(const struct making *m, struct err *err)
 {
     struct err why = *err;
