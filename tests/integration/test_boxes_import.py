@@ -49,6 +49,8 @@ BAD = {
     "a file as a directory": ([entry("files/a", data=b"x"), entry("files/a/b", data=b"x")], "the directory of"),
     "a link as a directory": ([symlink("files/out", "/"), entry("files/out/root/x", data=b"x")], "the directory of"),
     "a link to here as a directory": ([W, symlink("files/out", "w"), entry("files/out/x", data=b"x")], "the directory of"),
+    "a link on the way": ([W, directory("files/w/s"), symlink("files/out", "w"), entry("files/out/s/x", data=b"x")],
+                          "the directory of"),
     "a directory over a link": ([symlink("files/out", "/etc"), directory("files/out")], "twice"),
     "a file over a link": ([symlink("files/x", "/etc/passwd"), entry("files/x", data=b"x")], "File exists"),
     "a file twice": ([entry("files/x", data=b"1"), entry("files/x", data=b"2")], "File exists"),
