@@ -110,6 +110,13 @@ static void add(struct engine *e, const struct snapshot *info, unsigned backend,
         hibernate_added(e, s);
 }
 
+void snapshots_found(struct engine *e, unsigned backend, const struct snapshot *s)
+{
+    struct snapshot_side none = {0};
+
+    add(e, s, backend, &none, false);
+}
+
 static void forget(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->snapshots, &s->node);
@@ -306,7 +313,7 @@ void snapshots_close(struct engine *e)
     }
 }
 
-static void fill(struct engine *e, const struct pool_box *box, struct snapshot *s)
+void snapshots_describe(struct engine *e, const struct pool_box *box, struct snapshot *s)
 {
     rand_secure(&s->id, sizeof(s->id));
     str_copy_cut(s->instance, sizeof(s->instance), e->instance);
@@ -378,7 +385,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     c->backend = b->backend;
     c->config = config_ref_get(e->config);
     c->request.profile = profiles_of_box(e, b);
-    fill(e, b, &c->request.snapshot);
+    snapshots_describe(e, b, &c->request.snapshot);
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
     list_push_back(&e->captures, &c->link);

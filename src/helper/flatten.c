@@ -180,7 +180,7 @@ static int make(const struct plan *p, const struct merge_layer *layers, struct b
 
     if ((rc = measure(layers, p->layer_count, &bytes, &size, err)) != SP_OK ||
         (rc = check_space(p, bytes, err)) != SP_OK ||
-        (rc = disk_make(p->to, size, &disk, err)) != SP_OK ||
+        (rc = disk_make(p->to, size, false, &disk, err)) != SP_OK ||
         (rc = fill(p, layers, disk, err)) != SP_OK)
         return rc;
     if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */

@@ -24,6 +24,7 @@
 #include "helper/container_disk.h"
 #include "helper/flatten.h"
 #include "helper/freezer.h"
+#include "helper/keep.h"
 #include "helper/mount_in.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
@@ -38,7 +39,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -47,6 +48,7 @@ static const char usage_text[] =
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
     "  capture  copy the disk of a running box\n"
+    "  keep     make a snapshot of the disk of a durable box that has ended\n"
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
     "  freeze   let a box stand still, or go on\n"
@@ -125,7 +127,8 @@ static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, st
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK)
+        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK ||
+        (rc = p->is_durable ? keep_sync(p, d, &o->err) : SP_OK) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -261,6 +264,13 @@ static int do_capture(const char *text, size_t len, struct plan *p, struct outco
     return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
 }
 
+static int do_keep(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_keep(p, text, len, &o->err);
+
+    return rc == SP_OK ? keep_disk(p, &o->answer, &o->err) : rc;
+}
+
 static int do_flatten(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_flatten(p, text, len, &o->err);
@@ -322,6 +332,7 @@ static const struct verb {
     {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
     {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
+    {"keep", do_keep, false},
 };
 
 /* --- the process --- */
