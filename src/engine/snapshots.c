@@ -234,13 +234,26 @@ bool snapshots_is_captured(const struct engine *e, struct box_id box)
     return false;
 }
 
+/* Being destroyed, or gone. */
+static bool is_ending(const struct pool_box *b)
+{
+    return b == NULL || b->state >= POOL_DOOMED;
+}
+
 /* `c` is its owner's from on_done() on. */
 static void end_capture(struct engine_capture *c, int rc, const struct err *err)
 {
     struct engine *e = c->engine;
     struct snapshot_side side = {.envs = TAKE_PTR(c->envs)};
-    int code = err_for_caller(rc);
+    struct err lost;
     char reason[sizeof(err->msg)] = "";
+    int code;
+
+    if (rc != SP_OK && is_ending(pool_find_box(e->pool, c->box))) {
+        rc = err_set(&lost, SP_SANDBOX_LOST, "the sandbox was destroyed before it was copied");
+        err = &lost;
+    }
+    code = err_for_caller(rc);
 
     if (!c->request.snapshot.is_hibernated) {
         touch(e, c->box, -1);
@@ -285,14 +298,30 @@ void snapshots_capture(struct engine_capture *c)
                                          rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);
 }
 
+/* The backend has it, its answer is not processed yet. */
+static void change_captured(struct engine *e, uint64_t id, uint64_t size, uint64_t layers)
+{
+    for (struct list_node *n = list_first(&e->captures); n != NULL;
+         n = list_next(&e->captures, n)) {
+        struct snapshot *s = &container_of(n, struct engine_capture, link)->request.snapshot;
+
+        if (s->id == id) {
+            s->size = size;
+            s->layers = layers;
+        }
+    }
+}
+
 void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers)
 {
     struct engine *e = ((struct engine_backend *) ctx)->engine;
     struct map_node *n = map_find(&e->snapshots, hash_u64(id), is_id, &id);
     struct snapshot *s;
 
-    if (n == NULL)
+    if (n == NULL) {
+        change_captured(e, id, size, layers);
         return;
+    }
     s = &container_of(n, struct engine_snapshot, node)->info;
     if (!s->is_hibernated)
         quota_remove(e, s);
@@ -350,7 +379,11 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
 
     c->engine = e;
     c->box = box;
-    if (b == NULL || b->state != (is_hibernated ? POOL_PARKED : POOL_LEASED)) {
+    if (is_ending(b)) {
+        refuse(e, c, SP_SANDBOX_LOST, "the sandbox was destroyed");
+        return;
+    }
+    if (b->state != (is_hibernated ? POOL_PARKED : POOL_LEASED)) {
         refuse(e, c, SP_NOT_LEASED, "the sandbox is not leased");
         return;
     }
