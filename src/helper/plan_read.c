@@ -319,7 +319,7 @@ int plan_read_keep(struct plan *p, const char *text, size_t len, struct err *err
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
