@@ -29,6 +29,20 @@ static uint64_t end_of(struct engine *e, const struct pool_box *b)
     return at_ns == POOL_NEVER ? 0 : (uint64_t) rt_wall_at(e->rt, at_ns);
 }
 
+void snapshots_describe(struct engine *e, const struct pool_box *box, struct snapshot *s)
+{
+    rand_secure(&s->id, sizeof(s->id));
+    str_copy_cut(s->instance, sizeof(s->instance), e->instance);
+    str_copy_cut(s->profile, sizeof(s->profile), profiles_name(e, box->profile));
+    str_copy_cut(s->sandbox_id, sizeof(s->sandbox_id), box->sandbox_id);
+    str_copy_cut(s->user, sizeof(s->user), box->user);
+    str_copy_cut(s->thread, sizeof(s->thread), box->thread);
+    s->principal = box->principal;
+    s->generation = box->generation;
+    s->box_id = box->id.v;
+    s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+}
+
 static void take_row(struct engine *e, const struct pool_box *b, struct snapshot *ret)
 {
     const char *metadata = engine_metadata(e, b->id);

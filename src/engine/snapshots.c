@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/str.h"
 #include "engine/hibernate.h"
 #include "engine/internal.h"
@@ -340,20 +339,6 @@ void snapshots_close(struct engine *e)
         if (op_is_active(&c->env.request.op))
             op_cancel(&c->env.request.op);
     }
-}
-
-void snapshots_describe(struct engine *e, const struct pool_box *box, struct snapshot *s)
-{
-    rand_secure(&s->id, sizeof(s->id));
-    str_copy_cut(s->instance, sizeof(s->instance), e->instance);
-    str_copy_cut(s->profile, sizeof(s->profile), profiles_name(e, box->profile));
-    str_copy_cut(s->sandbox_id, sizeof(s->sandbox_id), box->sandbox_id);
-    str_copy_cut(s->user, sizeof(s->user), box->user);
-    str_copy_cut(s->thread, sizeof(s->thread), box->thread);
-    s->principal = box->principal;
-    s->generation = box->generation;
-    s->box_id = box->id.v;
-    s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
 }
 
 static void on_refused(struct rt_task *task)
