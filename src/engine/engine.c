@@ -2,13 +2,11 @@
  * while one is being processed waits in a short queue, so nothing is ever re-entered. */
 #include "engine/engine.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fault.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/hibernate.h"
@@ -38,6 +36,12 @@ static void step(struct engine *e, const struct pool_event *ev)
         marked = *ev;
         if (!hibernate_mark(e, &marked))
             return;
+        ev = &marked;
+    }
+    if (engine_has_budgets(e) && (ev->kind == POOL_EV_ACQUIRE || ev->kind == POOL_EV_RENEW)) {
+        if (ev != &marked)
+            marked = *ev;
+        budget_judge(e, &marked);
         ev = &marked;
     }
     pool_step(e->pool, rt_now(e->rt), ev);
@@ -185,6 +189,11 @@ static void reply(struct engine *e, const struct pool_fx *fx)
         return; /* abandoned in the same step */
     if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
         fx = &explained;
+    if (fx->u.reply.code == SP_BUDGET_EXCEEDED) {
+        explained = *fx;
+        budget_explain(e, call, &explained);
+        fx = &explained;
+    }
     if (list_is_linked(&call->link) && fx->u.reply.code == SP_OK)
         why = templates_add(e, call, fx);
     call_unlink(e, call);
@@ -254,75 +263,6 @@ static void perform(struct engine *e, const struct pool_fx *fx)
     }
 }
 
-/* --- store --- */
-
-static void on_store_wake(void *ctx)
-{
-    struct engine *e = ctx;
-
-    /* All writes have ended by then. The news that the disk works again would begin others, of which the thread that closes
-     * the database knows nothing. */
-    if (!e->is_store_closed)
-        store_drain(e->store);
-}
-
-static void wake_loop(void *ctx)
-{
-    struct engine *e = ctx;
-
-    wake_send(&e->store_wake);
-}
-
-static void on_store_state(void *ctx, bool is_up, const char *reason)
-{
-    struct engine *e = ctx;
-    struct pool_event ev = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = is_up};
-
-    str_copy_cut(e->store_trouble, sizeof(e->store_trouble), is_up ? "" : reason);
-    if (is_up)
-        log_info("store.up", LF_STR("reason", reason != NULL ? reason : ""));
-    else
-        log_error("store.down", LF_STR("reason", reason != NULL ? reason : ""));
-    engine_post(e, &ev);
-}
-
-static const char *boot_dir(void)
-{
-    const char *dir = file_boot_dir();
-
-    if (dir == NULL)
-        log_warn("store.no_boot_stamp", LF_STR("directory", "/run"),
-                 LF_STR("effect",
-                        "an older copy of the whole state directory is not recognised; set "
-                        "XDG_RUNTIME_DIR to a directory that a start of the machine empties"));
-    return dir;
-}
-
-static int open_store(struct engine *e, struct err *err)
-{
-    const struct config *c = e->config->config;
-    char path[CONFIG_PATH_MAX + 32];
-    struct store_config sc = {.path = path,
-                              .rt = e->rt,
-                              .queue_max = (unsigned) c->store.queue_max,
-                              .batch_max = 256,
-                              .want_stamp = true,
-                              .boot_dir = boot_dir(),
-                              .events_max = c->store.events_max,
-                              .past_max = c->pool.max_boxes * 4 + 1024,
-                              .want_usage = c->usage.enabled,
-                              .usage_max = c->usage.keep_rows,
-                              .usage_ms = c->usage.keep_days * 24 * 3600 * 1000,
-                              .timeout_ns = c->store.timeout_s * NS_PER_S,
-                              .want_reserve = true,
-                              .wake = wake_loop,
-                              .on_state = on_store_state,
-                              .ctx = e};
-
-    (void) snprintf(path, sizeof(path), "%s/sandpool.db", c->state_dir); /* both are bounded */
-    return store_open(&sc, &e->store, err);
-}
-
 /* --- life --- */
 
 int engine_new(struct loop *l, struct httpc *http, struct config *config, struct engine **ret,
@@ -360,7 +300,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->captures);
     hibernate_init(e, config);
     journal_init(&e->journal);
-    r = open_store(e, err);
+    r = ledger_open(e, err);
     if (r == SP_OK)
         r = load_store(e, err);
     if (r != SP_OK) {
@@ -371,7 +311,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     }
     /* These two fail only when the machine has no descriptor or thread left. The database is closed, so
      * that it can be opened again; the rest is left as it is. */
-    r = wake_init(&e->store_wake, l, on_store_wake, e, err);
+    r = wake_init(&e->store_wake, l, ledger_on_wake, e, err);
     if (r == SP_OK)
         r = store_start(e->store, err);
     if (r != SP_OK) {
