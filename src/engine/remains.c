@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "engine/hibernate.h"
 #include "engine/internal.h"
+#include "engine/snapshot_side.h"
 
 static bool is_promised(const struct pool_box *b)
 {
@@ -94,10 +95,11 @@ void remains_kept(void *ctx, const struct snapshot *s)
     struct engine *e = b->engine;
     struct pool_event ev = {.kind = POOL_EV_KEPT, .box = {s->box_id}};
     struct engine_snapshot *known;
+    struct snapshot_side none = {0};
 
     log_info("box.kept", LF_HEX("box", s->box_id), LF_STR("sandbox_id", s->sandbox_id),
              LF_HEX("snapshot", s->id));
-    snapshots_found(e, (unsigned) (b - e->backends), s);
+    snapshots_add(e, s, (unsigned) (b - e->backends), &none, false);
     engine_post(e, &ev);
     known = engine_snapshot_find(e, s->id);
     if (known != NULL && pool_find_sandbox(e->pool, s->sandbox_id) == NULL &&
