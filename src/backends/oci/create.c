@@ -339,6 +339,8 @@ static void choose(struct making *m)
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
         rc =
             err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->record.is_durable)
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE, "`durable: true` does not work with runsc");
     if (rc == SP_OK)
         rc = oci_lower(m->oci, p, m->rootfs, &m->image_env, &m->lower, &err);
     m->runtime = runtime;
