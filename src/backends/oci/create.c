@@ -199,15 +199,12 @@ static void look(struct making *m)
     work_start(m->oci->loop, &m->look, &m->oci->closing.inner, RT_NEVER, on_seen);
 }
 
-/* Whoever asked for a box of this snapshot is told why there will be none, however often it is tried. */
+/* However often it is tried. */
 static int explain_unfit(const struct making *m, struct err *err)
 {
-    struct err why = *err;
-
-    if (m->record.snapshot == 0)
-        return err->code = SP_INVALID_FIELD;
-    return err_set(err, SP_INVALID_FIELD, "no box can be made of snapshot %016" PRIx64 ": %s",
-                   m->record.snapshot, why.msg);
+    if (m->record.snapshot != 0)
+        (void) err_wrap(err, "no box can be made of snapshot %016" PRIx64, m->record.snapshot);
+    return err->code = SP_INVALID_FIELD;
 }
 
 static void on_run(struct op *op)
