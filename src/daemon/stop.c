@@ -20,15 +20,21 @@
 
 static void on_all_closed(void *ctx)
 {
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
     struct daemon *d = ctx;
+    sigset_t ours;
 
     /* Till here, because closing them brings back the default action: one more signal would end
      * the process before what is committed is written down. Now only milliseconds are left. */
+    (void) sigemptyset(&ours); /* none of these can fail for a valid number */
+    for (size_t i = 0; i < ARRAY_LEN(signums); i++)
+        (void) sigaddset(&ours, signums[i]);
+    (void) pthread_sigmask(SIG_BLOCK, &ours,
+                           NULL); /* one that comes in between waits, and is dropped */
     signals_close(&d->signals);
-    (void) signal(SIGTERM, SIG_IGN); /* cannot fail for a valid number */
-    (void) signal(SIGINT, SIG_IGN);
-    (void) signal(SIGHUP, SIG_IGN);
-    (void) signal(SIGUSR2, SIG_IGN);
+    for (size_t i = 0; i < ARRAY_LEN(signums); i++)
+        (void) signal(signums[i], SIG_IGN);
+    (void) pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
     rt_timer_cancel(&d->loop.rt, &d->beat_timer);
     loop_stop(&d->loop);
 }

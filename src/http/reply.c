@@ -22,6 +22,7 @@ const char *reply_status_text(int status)
         {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
+        {402, "Payment Required"},
         {403, "Forbidden"},
         {404, "Not Found"},
         {405, "Method Not Allowed"},
