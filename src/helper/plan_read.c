@@ -1,129 +1,17 @@
 /* plan_read.c - decodes plans. Nothing is trusted for its shape; what it may name (the kinds of
- * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. */
+ * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. Mounts: plan_mounts.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "helper/plan_field.h"
+#include "helper/plan_mounts.h"
 #include "helper/plan_read.h"
 
 #define TEXT_MAX (1024u * 1024)
 #define CGROUP_PREFIX "/sandpool-"
 #define CONTAINER_ID_LEN 64u
-
-bool plan_path_is_below(const char *path, const char *top)
-{
-    size_t len = strlen(top);
-
-    if (len == 1)
-        return true;
-    return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
-/* Where the box's own life hangs on what is there. */
-static bool is_vital(const char *to)
-{
-    static const char *const vital[] = {"/proc", "/sys", "/dev", "/.sandpool"};
-
-    for (size_t i = 0; i < ARRAY_LEN(vital); i++) {
-        if (plan_path_is_below(to, vital[i]))
-            return true;
-    }
-    return false;
-}
-
-static int get_base(const struct json *v, struct plan_mount *m, struct err *err)
-{
-    int rc = plan_get_path(v, "base", &m->base, err);
-
-    if (rc == SP_OK)
-        rc = json_field_str(v, "parts", PLAN_PATH_MAX, &m->parts, err);
-    if (rc == SP_OK)
-        rc = json_field_str(v, "holder", PLAN_PATH_MAX, &m->holder, err);
-    if (rc != SP_OK || m->base == NULL)
-        return rc;
-    if (m->from == NULL || strcmp(m->from, m->base) == 0 || !plan_path_is_below(m->from, m->base))
-        return err_set(err, SP_INVALID_FIELD, "'from' is not below 'base'");
-    return SP_OK;
-}
-
-static bool is_below_closed(const struct plan_mount *m)
-{
-    for (size_t i = 0; i < m->closed_count; i++) {
-        if (strcmp(m->own, m->closed[i]) != 0 && plan_path_is_below(m->own, m->closed[i]))
-            return true;
-    }
-    return false;
-}
-
-static int get_closed(const struct json *v, struct plan_mount *m, struct err *err)
-{
-    const struct json *list;
-    int rc = plan_get_list(v, "closed", PLAN_CLOSED_MAX, &list, &m->closed_count, err);
-
-    for (size_t i = 0; rc == SP_OK && i < m->closed_count; i++) {
-        m->closed[i] = json_str(json_at(list, i));
-        if (m->closed[i] == NULL || !plan_is_clean_path(m->closed[i]))
-            rc = err_set(err, SP_INVALID_FIELD, "'closed' must be a list of absolute paths");
-    }
-    if (rc == SP_OK)
-        rc = plan_get_path(v, "own", &m->own, err);
-    if (rc == SP_OK && m->own != NULL && !is_below_closed(m))
-        rc = err_set(err, SP_INVALID_FIELD, "'own' is not below 'closed'");
-    return rc;
-}
-
-/* `is_own`: what the daemon itself wants; `may_lack`: "from", of directories in the box. */
-static int get_mounts(const struct json *obj, const char *key, bool is_own, bool may_lack,
-                      struct plan_mount **ret, size_t *ret_count, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, key, PLAN_LIST_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    *ret = xcalloc(len + 1, sizeof(**ret));
-    for (size_t i = 0; i < len; i++) {
-        const struct json *v = json_at(list, i);
-        struct plan_mount *m = &(*ret)[i];
-
-        if (!json_is_obj(v))
-            return err_set(err, SP_INVALID_FIELD, "'%s' must be a list of objects", key);
-        if ((rc = plan_get_path(v, "from", &m->from, err)) != SP_OK ||
-            (rc = plan_need_path(v, "to", &m->to, err)) != SP_OK ||
-            (rc = json_field_bool(v, "ro", &m->is_ro, err)) != SP_OK)
-            return err_wrap(err, "entry %zu of '%s'", i, key);
-        if (m->from == NULL && !may_lack)
-            return err_set(err, SP_INVALID_FIELD, "entry %zu of '%s': 'from' is missing", i, key);
-        if (!is_own &&
-            ((rc = get_base(v, m, err)) != SP_OK || (rc = get_closed(v, m, err)) != SP_OK))
-            return err_wrap(err, "entry %zu of '%s'", i, key);
-        if (!is_own && is_vital(m->to))
-            return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);
-    }
-    *ret_count = len;
-    return SP_OK;
-}
-
-static int get_allow(const struct json *obj, struct plan *p, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    p->allow = xcalloc(len + 1, sizeof(*p->allow));
-    for (size_t i = 0; i < len; i++) {
-        p->allow[i] = json_str(json_at(list, i));
-        if (p->allow[i] == NULL || !plan_is_clean_path(p->allow[i]))
-            return err_set(err, SP_INVALID_FIELD, "'allow' must be a list of absolute paths");
-    }
-    p->allow_count = len;
-    return SP_OK;
-}
 
 static int get_owned(const struct json *obj, struct plan *p, struct err *err)
 {
@@ -295,9 +183,10 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_owned(o, p, err)) != SP_OK ||
         (rc = get_files(o, p, err)) != SP_OK ||
-        (rc = get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) != SP_OK ||
-        (rc = get_allow(o, p, err)) != SP_OK ||
+        (rc = plan_get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
+        (rc = plan_get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) !=
+            SP_OK ||
+        (rc = plan_get_allow(o, p, err)) != SP_OK ||
         (rc = plan_get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = plan_get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = plan_get_path(o, "connect", &p->connect, err)) != SP_OK ||
@@ -345,8 +234,9 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
 
     if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
-        (rc = get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) != SP_OK ||
-        (rc = get_allow(o, p, err)) != SP_OK)
+        (rc = plan_get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) !=
+            SP_OK ||
+        (rc = plan_get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     p->pid = (int) pid;
     return SP_OK;
