@@ -47,6 +47,16 @@ void recheck_hint(struct pool *p, struct slot *s)
     expiry_update(p, s);
 }
 
+void recheck_present(struct pool *p, struct slot *s)
+{
+    if (!is_owned(s) || s->absences == 0)
+        return;
+    s->absences = 0;
+    if (s->recheck_ns != POOL_NEVER) /* otherwise the answer plans it */
+        plan(p, s);
+    expiry_update(p, s);
+}
+
 /* True if it was absent often enough: it is gone. */
 static bool count_absence(struct pool *p, struct slot *s)
 {

@@ -35,9 +35,11 @@ static void found_out(struct pool *p, const struct pool_event *ev)
 
     if (s != NULL && ev->kind == POOL_EV_ABSENT)
         recheck_hint(p, s);
+    else if (s != NULL && ev->kind == POOL_EV_PRESENT)
+        recheck_present(p, s);
     else if (s != NULL && s->box.seen_ns != 0)
         s->box.seen_ns = p->now_ns; /* reported at once: until now it lived */
-    if (s != NULL && ev->kind != POOL_EV_ABSENT)
+    if (s != NULL && ev->kind != POOL_EV_ABSENT && ev->kind != POOL_EV_PRESENT)
         doom_died(p, s,
                   ev->kind == POOL_EV_DIED        ? POOL_END_DIED
                   : ev->kind == POOL_EV_NETLESS   ? POOL_END_NETLESS
@@ -110,6 +112,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_UNGUARDED:
     case POOL_EV_KERNEL_MEMORY:
     case POOL_EV_ABSENT:
+    case POOL_EV_PRESENT:
         found_out(p, ev);
         break;
     case POOL_EV_LISTED:

@@ -204,6 +204,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_CREATE_FAILED:
     case POOL_EV_RESUMED:
     case POOL_EV_ABSENT:
+    case POOL_EV_PRESENT:
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
