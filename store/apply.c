@@ -66,6 +66,9 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 29, meter.per_hour);
     sql_bind_u64(db, q, 30, meter.per_start);
     sql_bind_str(db, q, 31, meter.currency);
+    meter_bind_used(db, q, 32, &meter.used);
+    if (box->used != NULL)
+        *box->used = meter.used;
     db->is_stamp_missing = false;
     db->stamped_id = box->id;
     return sql_run(db, q);

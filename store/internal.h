@@ -57,7 +57,7 @@ enum sql_stmt {
     SQL_OPEN_OF_BOX,     /* 1 box */
     SQL_OPEN_OF_PROFILE, /* 1 profile, 2 the first box after this one */
     SQL_ADD_USAGE,
-    SQL_REPRICE,     /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency */
+    SQL_REPRICE,     /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency, 6... used */
     SQL_READ_OPEN,   /* 1 after this box, 2 how many */
     SQL_READ_USAGE,  /* 1 after this id, 2 how many */
     SQL_SEEK_USAGE,  /* 1 the first from this id on */
@@ -160,12 +160,16 @@ struct meter_row {
     uint64_t per_hour;
     uint64_t per_start;
     char currency[STORE_CURRENCY_MAX + 1];
-    bool is_moved; /* the row that is there has another public id */
+    bool is_moved; /* the row that is there has, or may have, another public id */
+    struct store_used used;
 };
 
 /* Before the row of a box is written: closes its open interval if the new row ends it, and gives what the new row
- * is to have. */
+ * is to have. When nothing is metered it does not look at the row that is there. */
 MUST_CHECK int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret);
+/* The columns used_* of a statement, from `first` on. */
+void meter_bind_used(struct db *db, enum sql_stmt which, int first, const struct store_used *used);
+void meter_read_used(sqlite3_stmt *row, int first, struct store_used *ret);
 MUST_CHECK int meter_remove(struct db *db, const struct store_write *w);
 MUST_CHECK int meter_reprice(struct db *db, const struct store_write *w);
 MUST_CHECK int meter_at_open(struct store *s);

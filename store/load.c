@@ -24,6 +24,7 @@ static bool give_meta(const struct store_reader *reader, sqlite3_stmt *row)
 
 static bool give_box(const struct store_reader *reader, sqlite3_stmt *row)
 {
+    struct store_used used;
     const struct store_box box = {
         .id = u64_at(row, 0),
         .state = text_at(row, 1),
@@ -53,8 +54,10 @@ static bool give_box(const struct store_reader *reader, sqlite3_stmt *row)
         .is_paused = u64_at(row, 25) != 0,
         .true_ms = u64_at(row, 26),
         .price = {.per_hour = u64_at(row, 27), .currency = text_at(row, 28)},
+        .used = &used,
     };
 
+    meter_read_used(row, 29, &used);
     return reader->on_box == NULL || reader->on_box(reader->ctx, &box);
 }
 
@@ -113,7 +116,8 @@ static const struct table_read reads[] = {
      "SELECT id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, "
      "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, active_ms, "
      "expires_ms, idle_limit_ms, end, made_with, is_stale, life, is_paused, "
-     "meter_ms, per_hour, currency FROM boxes "
+     "meter_ms, per_hour, currency, used_leased_ms, used_parked_ms, used_paused_ms, used_micros, "
+     "used_rest, used_currency FROM boxes "
      "ORDER BY created_ms, id < 0, id",
      give_box, false},
     {"leases",

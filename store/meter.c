@@ -8,7 +8,10 @@
 #include "store/internal.h"
 #include "store/usage.h"
 
-enum { PRUNE_MAX = 1024 }; /* rows at once */
+enum {
+    PRUNE_MAX = 1024, /* rows at once */
+    USED_COLUMN = 13  /* behind those of the interval */
+};
 
 static const char *text_of(const char *s)
 {
@@ -40,7 +43,8 @@ static enum store_meter state_of(const struct store_box *box)
     return strcmp(box->state, "parked") == 0 ? STORE_PARKED : STORE_LEASED;
 }
 
-static bool is_same_binding(const struct store_interval *was, const struct store_box *box)
+/* Also of a row that says that the box is deleted. */
+static bool is_same_owner(const struct store_interval *was, const struct store_box *box)
 {
     return was->generation == box->generation && was->principal == box->principal &&
            is_same(was->sandbox_id, box->sandbox_id) && is_same(was->user, box->user) &&
@@ -59,15 +63,63 @@ static bool is_same_interval(const struct store_interval *was, const struct stor
            is_same(was->profile, box->profile);
 }
 
+/* --- what a binding has used --- */
+
+#define MIXED "*" /* in place of a currency */
+
+void meter_bind_used(struct db *db, enum sql_stmt which, int first, const struct store_used *used)
+{
+    sql_bind_u64(db, which, first, used->ms[STORE_LEASED]);
+    sql_bind_u64(db, which, first + 1, used->ms[STORE_PARKED]);
+    sql_bind_u64(db, which, first + 2, used->ms[STORE_PAUSED]);
+    sql_bind_u64(db, which, first + 3, used->micros);
+    sql_bind_u64(db, which, first + 4, used->rest);
+    sql_bind_str(db, which, first + 5, used->is_mixed ? MIXED : used->currency);
+}
+
+void meter_read_used(sqlite3_stmt *row, int first, struct store_used *ret)
+{
+    const char *currency = (const char *) sqlite3_column_text(row, first + 5);
+
+    *ret = (struct store_used){
+        .is_known = true,
+        .is_mixed = currency != NULL && strcmp(currency, MIXED) == 0,
+        .ms = {[STORE_LEASED] = (uint64_t) sqlite3_column_int64(row, first),
+               [STORE_PARKED] = (uint64_t) sqlite3_column_int64(row, first + 1),
+               [STORE_PAUSED] = (uint64_t) sqlite3_column_int64(row, first + 2)},
+        .micros = (uint64_t) sqlite3_column_int64(row, first + 3),
+        .rest = (uint64_t) sqlite3_column_int64(row, first + 4),
+    };
+    if (!ret->is_mixed)
+        str_copy_cut(ret->currency, sizeof(ret->currency), text_of(currency));
+}
+
+static void add_used(struct store_used *used, const struct store_interval *i, uint64_t ms)
+{
+    unsigned __int128 cost = store_usage_nominal(i->per_hour, ms, i->per_start) + used->rest;
+
+    used->ms[i->state] += ms;
+    if (str_is_empty(i->currency))
+        return;
+    if (!str_is_empty(used->currency) && strcmp(used->currency, i->currency) != 0)
+        used->is_mixed = true;
+    str_copy_cut(used->currency, sizeof(used->currency), i->currency);
+    used->micros += (uint64_t) (cost / STORE_NOMINAL_MICRO);
+    used->rest = (uint64_t) (cost % STORE_NOMINAL_MICRO);
+}
+
+/* --- intervals --- */
+
 /* One without length says nothing, unless something is paid for the start. */
 static int close_interval(struct db *db, const struct store_interval *i, uint64_t at_ms,
-                          uint64_t closed_ms)
+                          uint64_t closed_ms, struct store_used *used)
 {
     const enum sql_stmt q = SQL_ADD_USAGE;
     uint64_t ended_ms = MAX_OF(at_ms, i->began_ms);
 
     if (ended_ms == i->began_ms && i->per_start == 0)
         return SQLITE_OK;
+    add_used(used, i, ended_ms - i->began_ms);
     db->closed_ms = MAX_OF(db->closed_ms, closed_ms);
     db->metered++;
     sql_bind_u64(db, q, 1, i->box);
@@ -92,7 +144,7 @@ static bool begin_row(const struct store_write *w, const struct store_interval *
                       struct meter_row *ret)
 {
     const struct store_box *box = &w->u.box;
-    bool is_bound = was->began_ms != 0 && is_same_binding(was, box);
+    bool is_bound = was->began_ms != 0 && is_same_owner(was, box);
     bool is_kept = is_bound && is_same_interval(was, box);
 
     if (box->price.currency != NULL || !is_bound) {
@@ -112,21 +164,26 @@ int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret
     sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
     const struct store_box *box = &w->u.box;
     struct store_interval was = {.began_ms = 0};
+    struct store_used used = {.is_known = true};
     bool is_kept;
     int rc;
 
-    *ret = (struct meter_row){0};
+    *ret = (struct meter_row){.is_moved = !db->want_usage};
+    if (!db->want_usage)
+        return SQLITE_OK;
     sql_bind_u64(db, SQL_OPEN_OF_BOX, 1, box->id);
     rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) {
         usage_row(q, &was);
+        meter_read_used(q, USED_COLUMN, &used);
         ret->is_moved = was.sandbox_id[0] != '\0' && !is_same(was.sandbox_id, box->sandbox_id);
         rc = SQLITE_DONE;
     }
     is_kept = is_metered(db, box) && begin_row(w, &was, ret);
     if (rc == SQLITE_DONE)
-        rc = was.began_ms != 0 && !is_kept ? close_interval(db, &was, turned_at(w), w->at_ms)
+        rc = was.began_ms != 0 && !is_kept ? close_interval(db, &was, turned_at(w), w->at_ms, &used)
                                            : SQLITE_OK;
+    ret->used = is_same_owner(&was, box) ? used : (struct store_used){.is_known = true};
     (void) sqlite3_reset(q); /* only now: the texts of `was` are in its row */
     return rc;
 }
@@ -134,14 +191,18 @@ int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret
 int meter_remove(struct db *db, const struct store_write *w)
 {
     sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
+    struct store_used used = {0}; /* nobody asks any more */
     struct store_interval was;
     int rc;
 
+    if (!db->want_usage)
+        return SQLITE_OK;
     sql_bind_u64(db, SQL_OPEN_OF_BOX, 1, w->u.box.id);
     rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) {
         usage_row(q, &was);
-        rc = was.began_ms != 0 ? close_interval(db, &was, turned_at(w), w->at_ms) : SQLITE_OK;
+        rc =
+            was.began_ms != 0 ? close_interval(db, &was, turned_at(w), w->at_ms, &used) : SQLITE_OK;
     } else if (rc == SQLITE_DONE) {
         rc = SQLITE_OK;
     }
@@ -150,11 +211,12 @@ int meter_remove(struct db *db, const struct store_write *w)
 }
 
 /* One box: its interval ends, and the next one has the new price. */
-static int reprice(struct db *db, const struct store_write *w, const struct store_interval *was)
+static int reprice(struct db *db, const struct store_write *w, const struct store_interval *was,
+                   struct store_used *used)
 {
     const struct store_price *price = &w->u.box.price;
     uint64_t since_ms = MAX_OF(turned_at(w), was->began_ms);
-    int rc = close_interval(db, was, since_ms, w->at_ms);
+    int rc = close_interval(db, was, since_ms, w->at_ms, used);
 
     if (rc != SQLITE_OK)
         return rc;
@@ -163,6 +225,7 @@ static int reprice(struct db *db, const struct store_write *w, const struct stor
     sql_bind_u64(db, SQL_REPRICE, 3, price->per_hour);
     sql_bind_u64(db, SQL_REPRICE, 4, 0); /* was paid, if anything, by the interval that ended */
     sql_bind_str(db, SQL_REPRICE, 5, price->currency);
+    meter_bind_used(db, SQL_REPRICE, 6, used);
     return sql_run(db, SQL_REPRICE);
 }
 
@@ -176,14 +239,16 @@ int meter_reprice(struct db *db, const struct store_write *w)
     sql_bind_str(db, which, 1, w->u.box.profile);
     for (;;) {
         struct store_interval was;
+        struct store_used used;
 
         sql_bind_u64(db, which, 2, (uint64_t) after);
         rc = sqlite3_step(q);
         if (rc != SQLITE_ROW)
             break;
         usage_row(q, &was);
+        meter_read_used(q, USED_COLUMN, &used);
         after = (int64_t) was.box;
-        rc = is_same_price(&was, &w->u.box.price) ? SQLITE_OK : reprice(db, w, &was);
+        rc = is_same_price(&was, &w->u.box.price) ? SQLITE_OK : reprice(db, w, &was, &used);
         (void) sqlite3_reset(q); /* only now: the texts of `was` are in its row */
         if (rc != SQLITE_OK)
             return rc;

@@ -18,7 +18,7 @@
  * leases: one row for each public id, so its generation survives the box it was bound to.
  * gone: the newest have the highest id.
  * boxes.meter_ms: the open interval of a box is in its row, so that one write changes both. usage: closed ones, in
- * the order of closed_ms. */
+ * the order of closed_ms. boxes.used_*: their sum since the box has its owner; used_currency '*': several. */
 static const struct migration migrations[] = {
     {1, "CREATE TABLE meta("
         " key TEXT PRIMARY KEY CHECK(key <> ''),"
@@ -113,6 +113,12 @@ static const struct migration migrations[] = {
         " per_start INTEGER NOT NULL,"
         " currency TEXT NOT NULL"
         ") STRICT;"},
+    {10, "ALTER TABLE boxes ADD COLUMN used_leased_ms INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE boxes ADD COLUMN used_parked_ms INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE boxes ADD COLUMN used_paused_ms INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE boxes ADD COLUMN used_micros INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE boxes ADD COLUMN used_rest INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE boxes ADD COLUMN used_currency TEXT NOT NULL DEFAULT '';"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -4,14 +4,16 @@
 
 #include "store/internal.h"
 
+#define BOX_USED \
+    "used_leased_ms, used_parked_ms, used_paused_ms, used_micros, used_rest, used_currency"
 #define BOX_COLUMNS                                                                       \
     "id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, " \
     "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, "     \
     "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale, life, stamp, "       \
-    "is_paused, meter_ms, per_hour, per_start, currency"
+    "is_paused, meter_ms, per_hour, per_start, currency, " BOX_USED
 #define BOX_VALUES                                                                                    \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26," \
-    "?27,?28,?29,?30,?31"
+    "?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37"
 
 /* As meter.c and usage.c read them. */
 #define INTERVAL_OF_BOX                                                                  \
@@ -86,13 +88,15 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_END_OTHER] = "UPDATE leases SET ended_ms = ?2, end = 'released' WHERE sandbox_id = "
                       "(SELECT sandbox_id FROM boxes WHERE id = ?1 AND sandbox_id <> ?3) "
                       "AND box_id = ?1 AND ended_ms = 0",
-    [SQL_OPEN_OF_BOX] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE id = ?1",
-    [SQL_OPEN_OF_PROFILE] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE profile = ?1 AND "
-                            "id > ?2 AND meter_ms > 0 ORDER BY id LIMIT 1",
+    [SQL_OPEN_OF_BOX] = "SELECT " INTERVAL_OF_BOX ", " BOX_USED " FROM boxes WHERE id = ?1",
+    [SQL_OPEN_OF_PROFILE] =
+        "SELECT " INTERVAL_OF_BOX ", " BOX_USED " FROM boxes WHERE profile = ?1 AND "
+        "id > ?2 AND meter_ms > 0 ORDER BY id LIMIT 1",
     [SQL_ADD_USAGE] = "INSERT INTO usage(" INTERVAL ", closed_ms) "
                       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
-    [SQL_REPRICE] = "UPDATE boxes SET meter_ms = ?2, per_hour = ?3, per_start = ?4, currency = ?5 "
-                    "WHERE id = ?1",
+    [SQL_REPRICE] = "UPDATE boxes SET meter_ms = ?2, per_hour = ?3, per_start = ?4, currency = ?5, "
+                    "used_leased_ms = ?6, used_parked_ms = ?7, used_paused_ms = ?8, "
+                    "used_micros = ?9, used_rest = ?10, used_currency = ?11 WHERE id = ?1",
     [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_READ_USAGE] = "SELECT " INTERVAL ", id FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_SEEK_USAGE] = "SELECT id, closed_ms FROM usage WHERE id >= ?1 ORDER BY id LIMIT 1",

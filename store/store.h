@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 9
+#define STORE_SCHEMA_VERSION 10
 
 #define STORE_GONE_MAX 4096
 
@@ -35,6 +35,28 @@ struct store_price {
 };
 
 #define STORE_CURRENCY_MAX 15
+
+enum store_meter { STORE_LEASED, STORE_PARKED, STORE_PAUSED, STORE_METER_COUNT };
+
+/* What a binding of a box has used in intervals that are closed. The cost is exact: `rest` is what is left below a
+ * millionth of the currency. */
+struct store_used {
+    bool is_known; /* false: it was not metered */
+    bool is_mixed; /* it was paid in several currencies: the amount is of no use */
+    uint64_t ms[STORE_METER_COUNT];
+    uint64_t micros;
+    uint64_t rest;
+    char currency[STORE_CURRENCY_MAX + 1]; /* '': it has no price */
+};
+
+/* A millionth of a currency in the parts that costs are added up in. */
+#define STORE_NOMINAL_MICRO 3600000000000ULL
+
+/* In millionths of the currency, rounded half up. */
+static inline uint64_t store_used_cost(const struct store_used *used)
+{
+    return used->micros + (used->rest >= STORE_NOMINAL_MICRO / 2 ? 1 : 0);
+}
 
 /* One box. Strings are borrowed until on_done(); NULL is stored as ''. */
 struct store_box {
@@ -67,6 +89,8 @@ struct store_box {
     /* Since when the row is true; 0: since it was submitted. Loaded: since when its time is metered; 0: it is not. */
     uint64_t true_ms;
     struct store_price price;
+    /* What its binding has used: a result of STORE_DELETING (NULL: not wanted); loaded. */
+    struct store_used *used;
 };
 
 /* One binding of a public id that has ended. */

@@ -9,18 +9,14 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
-#define MS_PER_HOUR 3600000ULL
-#define MILLION 1000000ULL
-
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start)
 {
-    return (unsigned __int128) per_hour * ms +
-           (unsigned __int128) per_start * (MS_PER_HOUR * MILLION);
+    return (unsigned __int128) per_hour * ms + (unsigned __int128) per_start * STORE_NOMINAL_MICRO;
 }
 
 uint64_t store_usage_cost(unsigned __int128 nominal)
 {
-    return (uint64_t) ((nominal + MS_PER_HOUR * MILLION / 2) / (MS_PER_HOUR * MILLION));
+    return (uint64_t) ((nominal + STORE_NOMINAL_MICRO / 2) / STORE_NOMINAL_MICRO);
 }
 
 void store_usage_init(struct store_usage *u)

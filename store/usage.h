@@ -10,8 +10,6 @@
 #include "base/map.h"
 #include "store/store.h"
 
-enum store_meter { STORE_LEASED, STORE_PARKED, STORE_PAUSED, STORE_METER_COUNT };
-
 /* What sums are kept apart by: bits. Amounts of different currencies always are. */
 enum {
     STORE_BY_USER = 1,

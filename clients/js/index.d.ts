@@ -83,7 +83,9 @@ export class Snapshot {
 }
 
 /** What the end of a box has released; null: not known. */
-export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS', number | null>>;
+export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS' | 'costMicros', number | null>>
+  & Readonly<Record<'currency' | 'cost', string | null>>
+  & { readonly usage: Readonly<Record<'leasedMs' | 'parkedMs' | 'pausedMs', number | null>> | null };
 
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
@@ -439,8 +441,11 @@ export interface WebSocketConnection extends AsyncIterableIterator<string | Buff
 
 export interface Ports {
   list(): Promise<ListeningPort[]>;
-  /** Of a daemon on TCP; requests need its token. */
-  url(port: number, path?: string): string;
+  /**
+   * For other programs. Of a daemon on TCP: requests need its token. On a Unix socket: a port of this machine, as by forward(),
+   * until the box is released or detached; everybody on this machine can use it.
+   */
+  url(port: number, path?: string): Promise<string>;
   /** As the fetch() of the platform. Redirects are not followed. */
   fetch(port: number, path?: string, init?: FetchInit): Promise<Response>;
   webSocket(port: number, path?: string, options?: {

@@ -69,7 +69,11 @@ struct sp_acquire {
     uint64_t wait_ms; /* with has_wait; else the daemon's default */
     uint64_t ttl_s;   /* 0: the profile's */
     uint64_t idle_timeout_s;
-    const char *metadata_json; /* NULL: none */
+    const char *metadata_json;   /* NULL: none */
+    const char *snapshot_id;     /* NULL: none; else the box has its files */
+    const char *network;         /* NULL: any; else only a profile with this one */
+    const struct sp_env *labels; /* only a profile with these */
+    size_t label_count;
     /* Applied to the box before the answer. */
     const struct sp_env *envs;
     size_t env_count;
@@ -83,6 +87,8 @@ struct sp_acquire {
 struct sp_lease {
     char sandbox_id[65];
     uint64_t generation;
+    char box_id
+        [17]; /* "box:" and this is an id of this very box: a replacement is never taken for it */
     char sandbox_url[193];
     char token[65];
     char source[16];
@@ -91,8 +97,8 @@ struct sp_lease {
 
 int sp_acquire(struct sp_client *c, const struct sp_acquire *a, struct sp_lease *ret,
                struct sp_failure *failure);
-/* generation 0: any. */
-int sp_release(struct sp_client *c, const char *sandbox_id, uint64_t generation, bool want_destroy,
+/* Gives it back: kept for its thread, or destroyed. An id as in sandbox.h; generation 0: any. */
+int sp_release(struct sp_client *c, const char *id, uint64_t generation, bool want_destroy,
                struct sp_failure *failure);
 
 #endif

@@ -18,7 +18,7 @@ static int try_call(struct cli *c, const char *method, const char *target, const
     uint64_t timeout_ms;
     int r;
 
-    if (cli_duration_ms(&c->args, "timeout", &timeout_ms))
+    if (cli_duration_ms(&c->args, "request-timeout", &timeout_ms))
         sp_client_set_timeout(c->client, MAX_OF(timeout_ms, 1U));
     r = sp_call(c->client, method, target, body, &answer, failure);
     if (r != SP_OK)
@@ -88,7 +88,7 @@ static bool has_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Nothing but an id: a thread that is called like this must be named with `thread:`. */
+/* Nothing but an id: a thread that is called like this must be named with its user. */
 static bool is_surely_id(const char *name)
 {
     uint64_t v;

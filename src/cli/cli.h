@@ -90,8 +90,6 @@ struct cli {
 extern const struct cli_command cli_commands[]; /* ends with a name of NULL */
 extern const struct cli_option cli_common[];
 const struct cli_command *cli_find_command(const char *name);
-/* The command has an option of its own by the name of this common one. */
-bool cli_is_shadowed(const struct cli_command *command, const struct cli_option *common);
 
 /* --- cli.c: the whole program, apart from the process --- */
 

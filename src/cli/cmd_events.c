@@ -161,7 +161,7 @@ int cmd_events(struct cli *c)
     if (!read_times(&w))
         return CLI_USAGE;
     want_follow = want_follow && w.until_ms == 0;
-    (void) cli_duration_ms(&c->args, "timeout", &timeout_ms);
+    (void) cli_duration_ms(&c->args, "request-timeout", &timeout_ms);
     sp_client_set_timeout(c->client, timeout_ms);
     sse_init(&w.sse, on_event);
     for (;;) {

@@ -61,7 +61,7 @@ int cmd_exec(struct cli *c)
                                   .argc = a->rest_count,
                                   .args = a,
                                   .cwd = cli_option(a, "cwd"),
-                                  .user = cli_option(a, "user"),
+                                  .user = cli_option(a, "as"),
                                   .want_tty = cli_flag(a, "tty"),
                                   .want_stdin = cli_flag(a, "interactive")};
     char id[CLI_ID_MAX];
@@ -90,7 +90,7 @@ int cmd_shell(struct cli *c)
                                   .argc = ARRAY_LEN(argv),
                                   .args = a,
                                   .cwd = cli_option(a, "cwd"),
-                                  .user = cli_option(a, "user"),
+                                  .user = cli_option(a, "as"),
                                   .want_tty = true,
                                   .want_stdin = true};
     char id[CLI_ID_MAX];

@@ -7,8 +7,8 @@ const struct cli_option cli_common[] = {
     {"socket", 's', CLI_TEXT, "PATH",
      "the daemon's socket (default: $SANDPOOL_SOCKET, else " SP_DEFAULT_SOCKET ")", NULL},
     {"json", 'j', CLI_FLAG, NULL, "print the daemon's answer as JSON", NULL},
-    {"timeout", 0, CLI_DURATION, "TIME", "how long the daemon may take to answer (default: 60s)",
-     NULL},
+    {"request-timeout", 0, CLI_DURATION, "TIME",
+     "how long the daemon may take to answer (default: 60s)", NULL},
     {"help", 'h', CLI_FLAG, NULL, "this text", NULL},
     {"version", 0, CLI_FLAG, NULL, "the version of this program", NULL},
     {NULL, 0, CLI_FLAG, NULL, NULL, NULL},
@@ -68,7 +68,7 @@ static const struct cli_option run_options[] = {
     {"env", 'e', CLI_LIST, "NAME=VALUE", "set a variable; may be repeated", NULL}, \
         {"cwd", 'C', CLI_TEXT, "DIR", "directory in the box to start in", NULL},   \
     {                                                                              \
-        "user", 0, CLI_TEXT, "USER", "user in the box to run as", NULL             \
+        "as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL               \
     }
 
 static const struct cli_option exec_options[] = {
@@ -106,7 +106,7 @@ static const struct cli_option snapshot_options[] = {
 
 static const struct cli_option fork_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"count", 'n', CLI_NUMBER, "N", "how many (default: 1, or one for each --thread)", NULL},
+    {"count", 0, CLI_NUMBER, "N", "how many (default: 1, or one for each --thread)", NULL},
     {"thread", 0, CLI_LIST, "THREAD", "the thread of a new sandbox; may be repeated", NULL},
     {"wait", 'w', CLI_DURATION, "TIME", "wait this long (default: the daemon's)", NULL},
     {"ttl", 0, CLI_DURATION, "TIME", "length of the leases (default: the profile's)", NULL},
@@ -134,7 +134,7 @@ static const struct cli_option usage_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "only of this user", NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "only of this thread", NULL},
     {"id", 0, CLI_TEXT, "ID", "only of this sandbox id", NULL},
-    {"profile", 'p', CLI_TEXT, "PROFILE", "only of this profile", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME", "only of this profile", NULL},
     {"principal", 0, CLI_TEXT, "PRINCIPAL", "only of this caller: a uid, or 16 hex digits", NULL},
     {"cursor", 0, CLI_TEXT, "CURSOR", "the next page of intervals", NULL},
     {"csv", 0, CLI_FLAG, NULL, "as a table for other programs", NULL},
@@ -242,7 +242,7 @@ const struct cli_command cli_commands[] = {
      "sandpool exec -d thread-1 -- sh -c 'make > make.log'   # prints a job, see 'sandpool logs'\n",
      cmd_exec},
     {"shell", "ID", 1, 1, "ID", "open a shell in a sandbox", NULL, shell_options,
-     "sandpool shell thread-1\nsandpool shell ana/t7 --user root\n", cmd_shell},
+     "sandpool shell thread-1\nsandpool shell ana/t7 --as root\n", cmd_shell},
     {"jobs", "ID", 1, 1, "ID", "list what runs in a sandbox and has run there", NULL, no_options,
      "sandpool jobs thread-1\n", cmd_jobs},
     {"logs", "ID [JOB]", 1, 2, "ID", "show the output of a job",
@@ -281,7 +281,7 @@ const struct cli_command cli_commands[] = {
      "Prints the id of each. The sandbox stands still for a moment and goes on. Memory and processes\n"
      "are not copied.",
      fork_options,
-     "sandpool fork thread-1 -n 3\n"
+     "sandpool fork thread-1 --count 3\n"
      "sandpool fork thread-1 --thread try-1 --thread try-2\n",
      cmd_fork},
     {"release", "ID", 1, 1, "ID", "release a sandbox",
@@ -393,13 +393,4 @@ const struct cli_command *cli_find_command(const char *name)
             return c;
     }
     return NULL;
-}
-
-bool cli_is_shadowed(const struct cli_command *command, const struct cli_option *common)
-{
-    for (const struct cli_option *o = command->options; o->name != NULL; o++) {
-        if (strcmp(o->name, common->name) == 0)
-            return true;
-    }
-    return false;
 }

@@ -19,14 +19,10 @@ static void print_names(FILE *out)
         (void) fprintf(out, "%s%s", c == cli_commands ? "" : " ", c->name);
 }
 
-/* `command`: whose own options hide some of the table; may be NULL. */
-static void print_flags(const struct cli_option *table, const struct cli_command *command,
-                        FILE *out)
+static void print_flags(const struct cli_option *table, FILE *out)
 {
-    for (const struct cli_option *o = table; o->name != NULL; o++) {
-        if (command == NULL || !cli_is_shadowed(command, o))
-            (void) fprintf(out, " --%s", o->name);
-    }
+    for (const struct cli_option *o = table; o->name != NULL; o++)
+        (void) fprintf(out, " --%s", o->name);
 }
 
 /* --- bash --- */
@@ -49,7 +45,7 @@ static void print_bash(FILE *out)
         "  local command= words= i\n"
         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
         "    case ${COMP_WORDS[i]} in\n"
-        "    -s|--socket|--timeout) ((i++)) ;;\n"
+        "    -s|--socket|--request-timeout) ((i++)) ;;\n"
         "    -*) ;;\n"
         "    *) command=${COMP_WORDS[i]}; break ;;\n"
         "    esac\n"
@@ -63,7 +59,7 @@ static void print_bash(FILE *out)
                         "    case $command in\n"
                         "    '') words='");
     print_names(out);
-    print_flags(cli_common, NULL, out);
+    print_flags(cli_common, out);
     (void) fprintf(out, "' ;;\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         (void) fprintf(out, "    %s) words='", c->name);
@@ -71,8 +67,8 @@ static void print_bash(FILE *out)
             print_names(out);
         else if (c->choices != NULL && !takes_ids(c))
             (void) fprintf(out, "%s", c->choices);
-        print_flags(c->options, NULL, out);
-        print_flags(cli_common, c, out);
+        print_flags(c->options, out);
+        print_flags(cli_common, out);
         (void) fprintf(out, "'%s ;;\n",
                        takes_ids(c) ? "\n      [[ $cur == -* ]] || words+=\" $(" IDS ")\"" : "");
     }
@@ -103,12 +99,9 @@ static bool is_file(const struct cli_option *o)
     return strcmp(o->name, "socket") == 0 || strcmp(o->name, "config") == 0;
 }
 
-static void zsh_options(const struct cli_option *table, const struct cli_command *command,
-                        FILE *out)
+static void zsh_options(const struct cli_option *table, FILE *out)
 {
     for (const struct cli_option *o = table; o->name != NULL; o++) {
-        if (command != NULL && cli_is_shadowed(command, o))
-            continue;
         (void) fprintf(out, " \\\n        '%s--%s%s[", o->kind == CLI_LIST ? "*" : "", o->name,
                        o->value != NULL ? "=" : "");
         zsh_text(o->help, out);
@@ -147,8 +140,8 @@ static void print_zsh(FILE *out)
                         "  case $command in\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         (void) fprintf(out, "    %s)\n      _arguments", c->name);
-        zsh_options(c->options, NULL, out);
-        zsh_options(cli_common, c, out);
+        zsh_options(c->options, out);
+        zsh_options(cli_common, out);
         if (takes_ids(c))
             (void) fprintf(out, " \\\n        '1:ID:_sandpool_ids'");
         else if (c->choices != NULL)

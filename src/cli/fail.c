@@ -18,7 +18,7 @@ static const struct {
     {SP_BACKEND_UNAVAILABLE, "'sandpool pool' and 'sandpool doctor' say more"},
     {SP_DRAINING, "'sandpool resume' ends that"},
     {SP_PAUSED, "'sandpool resume' ends that"},
-    {SP_TIMEOUT, "--timeout waits longer"},
+    {SP_TIMEOUT, "--request-timeout waits longer"},
     {SP_NO_ROUTE, "the daemon may have another version, see 'sandpool version'"},
 };
 

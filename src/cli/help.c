@@ -25,15 +25,6 @@ static void print_options(const char *title, const struct cli_option *table, FIL
         print_option(o, out);
 }
 
-static void print_common_options(const struct cli_command *command, FILE *out)
-{
-    (void) fprintf(out, "\nOptions of every command:\n");
-    for (const struct cli_option *o = cli_common; o->name != NULL; o++) {
-        if (!cli_is_shadowed(command, o))
-            print_option(o, out);
-    }
-}
-
 /* Each line indented. */
 static void print_lines(const char *text, FILE *out)
 {
@@ -103,7 +94,7 @@ void cli_print_command_help(const struct cli_command *command, FILE *out)
     else if (command->choices != NULL)
         (void) fprintf(out, "%s is one of: %s.\n", command->operands, command->choices);
     print_options("Options", command->options, out);
-    print_common_options(command, out);
+    print_options("Options of every command", cli_common, out);
     if (has_rest)
         print_run_exit_codes(out);
     else

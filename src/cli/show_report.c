@@ -1,4 +1,4 @@
-/* show_report.c - what the end of a sandbox has released, in one line. What is not known is left out. */
+/* show_report.c - what the end of a sandbox has released and what it has used, in one line. What is not known is left out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +42,33 @@ static void put_bytes(struct line *l, const struct json *report)
         (void) fprintf(l->out, "%.1f MB", (double) n / MB);
 }
 
+static void put_used(struct line *l, const struct json *report)
+{
+    static const char *const states[] = {"leased", "parked", "paused"};
+    const struct json *usage = json_get(report, "usage");
+    const char *cost = show_str(report, "cost");
+
+    for (size_t i = 0; i < ARRAY_LEN(states); i++) {
+        char key[16];
+        char text[24];
+        uint64_t ms;
+
+        (void) snprintf(key, sizeof(key), "%s_ms", states[i]);
+        if (!json_u64(json_get(usage, key), &ms) || ms == 0)
+            continue;
+        duration_print((double) ms / 1000, text);
+        separate(l);
+        (void) fprintf(l->out, "%s %s", states[i], text);
+    }
+    if (str_is_empty(cost))
+        return;
+    separate(l);
+    (void) fputs("cost ", l->out);
+    out_text(l->out, cost);
+    (void) fputc(' ', l->out);
+    out_text(l->out, show_str(report, "currency"));
+}
+
 void show_ended(const struct json *answer, const char *name, FILE *out)
 {
     const struct json *report = json_get(answer, "report");
@@ -66,5 +93,6 @@ void show_ended(const struct json *answer, const char *name, FILE *out)
         separate(&l);
         (void) fprintf(out, "lived %s", lived);
     }
+    put_used(&l, report);
     (void) fputc('\n', out);
 }

@@ -29,6 +29,14 @@ static const struct {
     {"top", "pool"},
 };
 
+/* The same of options; a command has them if it has the hint. */
+static const struct {
+    const char *word;
+    const char *hint;
+} option_habits[] = {
+    {"n", "count"}, {"timeout", "request-timeout"}, {"u", "as"}, {"user", "as"}, {"workdir", "cwd"},
+};
+
 /* A beginning is as near as can be: "ver". */
 static unsigned distance_of(const char *name, size_t len, const char *word, size_t word_len)
 {
@@ -74,16 +82,42 @@ static const char *nearest(const struct cli_option *table, const char *name, siz
     return found;
 }
 
+static bool has_option(const struct cli_option *table, const char *name)
+{
+    for (; table->name != NULL; table++) {
+        if (strcmp(table->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *habit_of(const struct cli_command *command, const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_LEN(option_habits); i++) {
+        const char *hint = option_habits[i].hint;
+
+        if (strlen(option_habits[i].word) == len &&
+            strncmp(option_habits[i].word, name, len) == 0 &&
+            (has_option(cli_common, hint) ||
+             (command != NULL && has_option(command->options, hint))))
+            return hint;
+    }
+    return NULL;
+}
+
 void suggest_option(const struct cli_command *command, const char *arg, struct buf *out)
 {
     const char *name = arg + strspn(arg, "-");
     size_t len = strcspn(name, "=");
     const char *found = NULL;
+    const char *habit = habit_of(command, name, len);
     unsigned best = STR_WORD_MAX;
 
     if (command != NULL)
         found = nearest(command->options, name, len, &best, found);
     found = nearest(cli_common, name, len, &best, found);
+    if (habit != NULL)
+        found = habit;
     if (found != NULL)
         buf_printf(out, ", did you mean '--%s'?", found);
 }

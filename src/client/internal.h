@@ -10,6 +10,7 @@
 enum {
     CLIENT_BODY_MAX = 64 * 1024 * 1024,
     CLIENT_TIMEOUT_MS = 60 * 1000,
+    CLIENT_TARGET_MAX = 8 * 1024,
 };
 
 struct sp_client {
@@ -26,6 +27,8 @@ struct answer;
 int client_fail(struct sp_failure *f, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* From an answer that is no 2xx. */
 int client_fail_http(struct sp_failure *f, const struct answer *a);
+/* From the object `error` of one of several results. */
+void client_read_error(const struct json *error, struct sp_failure *ret);
 
 /* --- wire.c: the connection; all times are on the monotonic clock, in ms --- */
 
@@ -40,6 +43,31 @@ MUST_CHECK int wire_send(struct sp_client *c, const char *data, size_t len, uint
 /* Length, 0 at the end of the connection, or a negative code. */
 MUST_CHECK int wire_recv(struct sp_client *c, char *data, size_t cap, uint64_t deadline_ms,
                          struct sp_failure *f);
+
+/* --- sandbox.c: calls with typed arguments and results --- */
+
+/* A null or absent member is "". */
+MUST_CHECK bool client_take(const struct json *obj, const char *key, char *dst, size_t cap);
+void client_put_id(struct buf *target, const char *id);
+/* Nothing for NULL, and for 0. */
+void client_put_query(struct buf *target, const char *key, const char *value);
+void client_put_query_u64(struct buf *target, const char *key, uint64_t value);
+/* Sends what was built, and frees it. On SP_OK *ret is an object. */
+MUST_CHECK int client_ask(struct sp_client *c, const char *method, struct buf *target,
+                          struct buf *body, struct json_doc **ret, struct sp_failure *f);
+/* The items of `list` of all pages: the next begins with what `next` of the last says, given as `after`. */
+MUST_CHECK int client_walk(struct sp_client *c, const char *target, const char *list,
+                           const char *next, const char *after,
+                           bool (*on_item)(void *ctx, const struct json *item), void *ctx,
+                           struct sp_failure *f);
+
+/* --- lease.c --- */
+
+void client_put_pairs(struct json_out *o, const char *key, const struct sp_env *pairs,
+                      size_t count);
+void client_put_times(struct json_out *o, bool has_wait, uint64_t wait_ms, uint64_t ttl_s,
+                      uint64_t idle_timeout_s);
+MUST_CHECK bool client_read_lease(const struct json *o, struct sp_lease *ret);
 
 /* --- answer.c: one HTTP answer --- */
 

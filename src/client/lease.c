@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/str.h"
 #include "client/internal.h"
 
@@ -14,14 +13,31 @@ static void put_str(struct json_out *o, const char *key, const char *v)
         json_put_str(o, key, v);
 }
 
+void client_put_pairs(struct json_out *o, const char *key, const struct sp_env *pairs, size_t count)
+{
+    if (count == 0)
+        return;
+    json_begin_obj(o, key);
+    for (size_t i = 0; i < count; i++)
+        json_put_str(o, pairs[i].name, pairs[i].value);
+    json_end(o);
+}
+
+void client_put_times(struct json_out *o, bool has_wait, uint64_t wait_ms, uint64_t ttl_s,
+                      uint64_t idle_timeout_s)
+{
+    if (has_wait)
+        json_put_u64(o, "wait_ms", wait_ms);
+    if (ttl_s > 0)
+        json_put_u64(o, "ttl_s", ttl_s);
+    if (idle_timeout_s > 0)
+        json_put_u64(o, "idle_timeout_s", idle_timeout_s);
+}
+
 static void put_extras(struct json_out *o, const struct sp_acquire *a)
 {
-    if (a->env_count > 0) {
-        json_begin_obj(o, "envs");
-        for (size_t i = 0; i < a->env_count; i++)
-            json_put_str(o, a->envs[i].name, a->envs[i].value);
-        json_end(o);
-    }
+    client_put_pairs(o, "envs", a->envs, a->env_count);
+    client_put_pairs(o, "labels", a->labels, a->label_count);
     if (a->mount_count > 0) {
         json_begin_arr(o, "mounts");
         for (size_t i = 0; i < a->mount_count; i++) {
@@ -56,12 +72,9 @@ static void encode_acquire(const struct sp_acquire *a, struct buf *out)
     put_str(&o, "profile", a->profile);
     put_str(&o, "sandbox_id", a->sandbox_id);
     put_str(&o, "request_id", a->request_id);
-    if (a->has_wait)
-        json_put_u64(&o, "wait_ms", a->wait_ms);
-    if (a->ttl_s > 0)
-        json_put_u64(&o, "ttl_s", a->ttl_s);
-    if (a->idle_timeout_s > 0)
-        json_put_u64(&o, "idle_timeout_s", a->idle_timeout_s);
+    put_str(&o, "snapshot_id", a->snapshot_id);
+    put_str(&o, "network", a->network);
+    client_put_times(&o, a->has_wait, a->wait_ms, a->ttl_s, a->idle_timeout_s);
     if (a->metadata_json != NULL)
         json_put_raw(&o, "metadata", a->metadata_json);
     put_extras(&o, a);
@@ -69,70 +82,55 @@ static void encode_acquire(const struct sp_acquire *a, struct buf *out)
     json_out_finish(&o, out);
 }
 
-/* A null or absent member is "". */
-static bool take_str(const struct json *obj, const char *key, char *dst, size_t cap)
+bool client_read_lease(const struct json *o, struct sp_lease *ret)
 {
-    const char *s = json_str(json_get(obj, key));
-
-    return str_copy(dst, cap, s != NULL ? s : "");
-}
-
-static int decode_lease(const char *text, struct sp_lease *ret, struct sp_failure *f)
-{
-    struct json_doc *doc = json_parse(text, strlen(text), CLIENT_BODY_MAX, NULL);
-    const struct json *root = json_root(doc);
-    bool is_good;
-
     memset(ret, 0, sizeof(*ret));
-    is_good = json_u64(json_get(root, "generation"), &ret->generation) &&
-              take_str(root, "sandbox_id", ret->sandbox_id, sizeof(ret->sandbox_id)) &&
-              !str_is_empty(ret->sandbox_id) &&
-              take_str(root, "sandbox_url", ret->sandbox_url, sizeof(ret->sandbox_url)) &&
-              take_str(root, "token", ret->token, sizeof(ret->token)) &&
-              take_str(root, "source", ret->source, sizeof(ret->source)) &&
-              take_str(root, "state", ret->state, sizeof(ret->state));
-    (void) json_doc_free(doc);
-    if (!is_good)
-        return client_fail(f, SP_PROTOCOL, "the daemon's answer is not a lease");
-    return SP_OK;
+    return json_u64(json_get(o, "generation"), &ret->generation) &&
+           client_take(o, "sandbox_id", ret->sandbox_id, sizeof(ret->sandbox_id)) &&
+           !str_is_empty(ret->sandbox_id) &&
+           client_take(o, "box_id", ret->box_id, sizeof(ret->box_id)) &&
+           client_take(o, "sandbox_url", ret->sandbox_url, sizeof(ret->sandbox_url)) &&
+           client_take(o, "token", ret->token, sizeof(ret->token)) &&
+           client_take(o, "source", ret->source, sizeof(ret->source)) &&
+           client_take(o, "state", ret->state, sizeof(ret->state));
 }
 
 int sp_acquire(struct sp_client *c, const struct sp_acquire *a, struct sp_lease *ret,
                struct sp_failure *failure)
 {
-    AUTO_FREE char *answer = NULL;
     uint64_t timeout_ms = c->timeout_ms;
+    struct json_doc *doc = NULL;
+    struct buf target;
     struct buf body;
     int r;
 
+    buf_init(&target, CLIENT_TARGET_MAX);
     buf_init(&body, REQUEST_MAX);
+    buf_puts(&target, "/v1/acquire");
     encode_acquire(a, &body);
-    if (buf_failed(&body)) {
-        buf_fini(&body);
-        return client_fail(failure, SP_TOO_BIG, "the request is too large");
-    }
     if (a->has_wait)
         c->timeout_ms += MIN_OF(a->wait_ms, (uint64_t) 24 * 60 * 60 * 1000);
-    r = sp_call(c, "POST", "/v1/acquire", buf_str(&body), &answer, failure);
+    r = client_ask(c, "POST", &target, &body, &doc, failure);
     c->timeout_ms = timeout_ms;
-    buf_fini(&body);
-    return r == SP_OK ? decode_lease(answer, ret, failure) : r;
+    if (r == SP_OK && !client_read_lease(json_root(doc), ret))
+        r = client_fail(failure, SP_PROTOCOL, "the daemon's answer is not a lease");
+    (void) json_doc_free(doc);
+    return r;
 }
 
-int sp_release(struct sp_client *c, const char *sandbox_id, uint64_t generation, bool want_destroy,
+int sp_release(struct sp_client *c, const char *id, uint64_t generation, bool want_destroy,
                struct sp_failure *failure)
 {
-    AUTO_FREE char *answer = NULL;
+    struct json_doc *doc = NULL;
     struct json_out o;
     struct buf target;
     struct buf body;
     int r;
 
-    if (!str_is_name(sandbox_id, sizeof(((struct sp_lease *) NULL)->sandbox_id), "._:-"))
-        return client_fail(failure, SP_NOT_FOUND, "'%.64s' is not an id", sandbox_id);
-    buf_init(&target, 256);
+    buf_init(&target, CLIENT_TARGET_MAX);
     buf_init(&body, 256);
-    buf_printf(&target, "/v1/sandboxes/%s/release", sandbox_id);
+    client_put_id(&target, id);
+    buf_puts(&target, "/release");
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     if (generation > 0)
@@ -143,8 +141,7 @@ int sp_release(struct sp_client *c, const char *sandbox_id, uint64_t generation,
     }
     json_end(&o);
     json_out_finish(&o, &body);
-    r = sp_call(c, "POST", buf_str(&target), buf_str(&body), &answer, failure);
-    buf_fini(&target);
-    buf_fini(&body);
+    r = client_ask(c, "POST", &target, &body, &doc, failure);
+    (void) json_doc_free(doc);
     return r;
 }

@@ -207,6 +207,7 @@ static int start_listening(struct daemon *d, struct err *err)
 {
     const struct config *c = engine_config(d->engine);
     struct http_server_config sc = {.routes = api_routes,
+                                    .pair_prefix = API_THREAD_PREFIX,
                                     .ctx = &d->api,
                                     .guard = api_guard,
                                     .wants_proof = true,

@@ -18,6 +18,7 @@ struct box_write {
     struct pool_box box;
     char profile[POOL_NAME_MAX + 1];
     char currency[CONFIG_CURRENCY_MAX + 1];
+    struct store_used used;
     char *metadata;
 };
 
@@ -87,7 +88,9 @@ static void fill_row(struct box_write *w)
         .is_stale = b->is_stale && b->is_unseen, /* else a listing has proved its owner */
         .true_ms = usage_true_ms(e, b),
         .price = usage_price(e, b->profile, w->currency),
+        .used = w->what == POOL_WRITE_DELETING ? &w->used : NULL,
     };
+    w->used.is_known = false;
 }
 
 static struct box_write *write_take(struct engine *e)
@@ -128,6 +131,8 @@ static void on_box_written(struct op *op)
 
     if (op->result != SP_OK)
         log_warn("store.write_failed", LF_HEX("box", box.v), LF_STR("reason", op->err.msg));
+    else if (w->what == POOL_WRITE_DELETING)
+        report_note_used(e, box, &w->used);
     write_give(e, w);
     engine_post(e, &ev);
     if (pool_find_box(e->pool, box) == NULL) /* forgotten, or its intent could not be written */

@@ -63,7 +63,8 @@ struct engine_wait {
 struct engine_report {
     struct backend_released released; /* text "": nothing is known */
     bool has_lived;
-    uint64_t lived_ns; /* from the intent to make it until it was gone */
+    uint64_t lived_ns;      /* from the intent to make it until it was gone */
+    struct store_used used; /* as of the write that says that it is deleted */
 };
 
 /* What belongs to a box and the pool does not need to know. (Extras are what an acquire asks of a box: backend.h.) */
@@ -346,6 +347,8 @@ void space_refresh(struct engine *e);
 
 /* report.c: the backend has destroyed the box. */
 void report_note(struct engine *e, struct box_id box, const struct backend_released *released);
+/* Its row says that it is deleted: all of its time is metered. */
+void report_note_used(struct engine *e, struct box_id box, const struct store_used *used);
 
 /* notes.c */
 struct engine_note *note_find(const struct engine *e, struct box_id box);

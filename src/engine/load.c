@@ -17,7 +17,8 @@ struct loaded_box {
     uint64_t metered_ms; /* 0: its time is not metered */
     uint64_t per_hour;
     char currency[CONFIG_CURRENCY_MAX + 1];
-    bool is_cut; /* something in its row is too long to be ours */
+    struct store_used used; /* of one that is being deleted */
+    bool is_cut;            /* something in its row is too long to be ours */
 };
 
 /* A box that is gone, kept until its backend is open. */
@@ -117,6 +118,8 @@ static bool on_box(void *ctx, const struct store_box *row)
     to->metered_ms = row->true_ms;
     to->per_hour = row->price.per_hour;
     str_copy_cut(to->currency, sizeof(to->currency), row->price.currency);
+    if (b->state == POOL_DOOMED && row->used != NULL)
+        to->used = *row->used;
     /* The daemon ran at least until the last row was written. */
     l->engine->usage.watched_ms = MAX_OF(
         l->engine->usage.watched_ms, MAX_OF(row->true_ms, MAX_OF(row->leased_ms, row->parked_ms)));
@@ -281,6 +284,7 @@ static int build_pool(struct loader *l, struct err *err)
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
             note_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
+        report_note_used(e, l->boxes[i].box.id, &l->boxes[i].used);
     }
     if (refused != NULL && refused->box.profile == POOL_PROFILES_MAX)
         return err_set(err, SP_CONFIG,

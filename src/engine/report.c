@@ -1,4 +1,4 @@
-/* report.c - what the end of a box has released: for the caller who asked for it, and for the audit trail. */
+/* report.c - what the end of a box has released, and what it has used: for the caller who asked for it, and for the audit trail. */
 #include "base/json.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -14,12 +14,43 @@ void report_note(struct engine *e, struct box_id box, const struct backend_relea
     note->report.lived_ns = note->report.has_lived ? now_ns - b->created_ns : 0;
 }
 
+void report_note_used(struct engine *e, struct box_id box, const struct store_used *used)
+{
+    if (used->is_known && e->config->config->usage.enabled)
+        note_make(e, box)->report.used = *used;
+}
+
 static void put_count(struct json_out *o, const char *key, struct backend_count c)
 {
     if (c.is_known)
         json_put_u64(o, key, c.n);
     else
         json_put_null(o, key);
+}
+
+/* As GET /v1/usage adds it up. */
+static void put_used(struct json_out *o, const struct store_used *used)
+{
+    bool has_cost = used->is_known && !used->is_mixed && !str_is_empty(used->currency);
+    char text[CONFIG_MICROS_MAX] = "";
+
+    if (used->is_known) {
+        json_begin_obj(o, "usage");
+        json_put_u64(o, "leased_ms", used->ms[STORE_LEASED]);
+        json_put_u64(o, "parked_ms", used->ms[STORE_PARKED]);
+        json_put_u64(o, "paused_ms", used->ms[STORE_PAUSED]);
+        json_end(o);
+    } else {
+        json_put_null(o, "usage");
+    }
+    if (has_cost)
+        config_print_micros(store_used_cost(used), text);
+    json_put_str(o, "currency", has_cost ? used->currency : NULL);
+    json_put_str(o, "cost", has_cost ? text : NULL);
+    if (has_cost)
+        json_put_u64(o, "cost_micros", store_used_cost(used));
+    else
+        json_put_null(o, "cost_micros");
 }
 
 static void put(struct json_out *o, const struct engine_report *r, const char *text)
@@ -34,6 +65,7 @@ static void put(struct json_out *o, const struct engine_report *r, const char *t
         json_put_num(o, "lived_s", (double) (r->lived_ns / NS_PER_MS) / 1000);
     else
         json_put_null(o, "lived_s");
+    put_used(o, &r->used);
     json_end(o);
 }
 

@@ -278,14 +278,30 @@ void snapshots_capture(struct engine_capture *c)
                                          rt_after(rt_now(e->rt), CAPTURE_NS), on_captured);
 }
 
+/* The backend has it, its answer is not processed yet. */
+static void change_captured(struct engine *e, uint64_t id, uint64_t size, uint64_t layers)
+{
+    for (struct list_node *n = list_first(&e->captures); n != NULL;
+         n = list_next(&e->captures, n)) {
+        struct snapshot *s = &container_of(n, struct engine_capture, link)->request.snapshot;
+
+        if (s->id == id) {
+            s->size = size;
+            s->layers = layers;
+        }
+    }
+}
+
 void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers)
 {
     struct engine *e = ((struct engine_backend *) ctx)->engine;
     struct map_node *n = map_find(&e->snapshots, hash_u64(id), is_id, &id);
     struct snapshot *s;
 
-    if (n == NULL)
+    if (n == NULL) {
+        change_captured(e, id, size, layers);
         return;
+    }
     s = &container_of(n, struct engine_snapshot, node)->info;
     if (!s->is_hibernated)
         quota_remove(e, s);

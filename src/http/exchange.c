@@ -270,7 +270,8 @@ void exchange_start(struct http_exchange *ex)
 
     ex->input = ex->req.has_body ? EXCHANGE_BODY : EXCHANGE_DONE;
     ex->body_left_ns = s->limits.header_timeout_ms * NS_PER_MS;
-    router_find(s->config.routes, ex->req.method, http_target(ex), &ex->match);
+    router_find(s->config.routes, s->config.pair_prefix, ex->req.method, http_target(ex),
+                &ex->match);
     if (turns_have_room(ex->conn))
         turns_go(ex, begin);
     else

@@ -50,6 +50,7 @@ struct http_exchange;
 struct http_param {
     char name[24];
     char value[272]; /* decoded */
+    size_t end;      /* in the target, behind it */
 };
 
 enum { HTTP_PARAMS_MAX = 4 };
@@ -62,6 +63,8 @@ const char *http_path(const struct http_exchange *ex);   /* decoded, without the
 const char *http_target(const struct http_exchange *ex); /* raw path and query */
 /* Path parameter of the matched pattern ("/v1/sandboxes/{id}"); NULL when the pattern has none. */
 const char *http_path_param(const struct http_exchange *ex, const char *name);
+/* What stands behind it in the target: "/more?query" or "". The route must have it. */
+const char *http_path_behind(const struct http_exchange *ex, const char *name);
 /* Decoded query parameter copied to dst; false when absent (dst is ""). A value that does not fit
  * or is badly encoded must not pass for an absent one: dst is then HTTP_QUERY_BAD, which equals no
  * name and parses as no number. */
@@ -217,6 +220,9 @@ struct http_limits {
 struct http_server_config {
     struct http_limits limits;
     const struct http_route *routes; /* ends with .pattern NULL; static */
+    /* A parameter that begins with this and has no slash (none as %2F) takes the next part of the path along:
+     * "prefix:a/b" is one. NULL: there are none. */
+    const char *pair_prefix;
     void *ctx;
     /* Asked before every handler; SP_OK or a code that is answered (err filled). May be NULL. */
     int (*guard)(struct http_exchange *ex, const struct http_route *route, struct err *err);

@@ -37,13 +37,28 @@ const char *http_target(const struct http_exchange *ex)
     return parse_text(&ex->req, ex->req.target);
 }
 
-const char *http_path_param(const struct http_exchange *ex, const char *name)
+static const struct http_param *find_param(const struct http_exchange *ex, const char *name)
 {
     for (unsigned i = 0; i < ex->match.param_count; i++) {
         if (strcmp(ex->match.params[i].name, name) == 0)
-            return ex->match.params[i].value;
+            return &ex->match.params[i];
     }
     return NULL;
+}
+
+const char *http_path_param(const struct http_exchange *ex, const char *name)
+{
+    const struct http_param *param = find_param(ex, name);
+
+    return param != NULL ? param->value : NULL;
+}
+
+const char *http_path_behind(const struct http_exchange *ex, const char *name)
+{
+    const struct http_param *param = find_param(ex, name);
+
+    assert(param != NULL);
+    return http_target(ex) + param->end;
 }
 
 bool http_query(const struct http_exchange *ex, const char *name, char *dst, size_t cap)

@@ -61,14 +61,39 @@ static bool literal_matches(const char *part, size_t len, const char *text, size
            strlen(decoded) == len && memcmp(part, decoded, len) == 0;
 }
 
-static bool param_matches(const char *text, size_t text_len, struct http_param *ret)
+/* Whether the part that follows belongs to it. */
+static bool is_half(const char *value, const char *pair_prefix)
 {
-    return text_len > 0 && target_decode(text, text_len, false, ret->value, sizeof(ret->value));
+    return pair_prefix != NULL && strncmp(value, pair_prefix, strlen(pair_prefix)) == 0 &&
+           strchr(value, '/') == NULL;
+}
+
+/* Behind what it takes of the target; NULL when that cannot be its value. */
+static const char *take_param(const char *text, const char *pair_prefix, struct http_param *ret)
+{
+    size_t len = part_len(text);
+    size_t have;
+
+    if (len == 0 || !target_decode(text, len, false, ret->value, sizeof(ret->value)))
+        return NULL;
+    if (text[len] != '/' || !is_half(ret->value, pair_prefix))
+        return text + len;
+    have = strlen(ret->value);
+    if (have + 1 >= sizeof(ret->value))
+        return NULL;
+    ret->value[have] = '/';
+    text += len + 1;
+    len = part_len(text);
+    return target_decode(text, len, false, ret->value + have + 1, sizeof(ret->value) - have - 1)
+               ? text + len
+               : NULL;
 }
 
 /* Number of parameters, or -1. `params` is scribbled on either way. */
-static int match_pattern(const char *pattern, const char *target, struct http_param *params)
+static int match_pattern(const char *pattern, const char *pair_prefix, const char *target,
+                         struct http_param *params)
 {
+    const char *start = target;
     int count = 0;
 
     for (;;) {
@@ -86,14 +111,17 @@ static int match_pattern(const char *pattern, const char *target, struct http_pa
         if (is_param(pattern)) {
             struct http_param *param = &params[count++];
 
-            if (!param_matches(target, text_len, param) ||
+            target = take_param(target, pair_prefix, param);
+            if (target == NULL ||
                 !str_copy_n(param->name, sizeof(param->name), pattern + 1, len - 2))
                 return -1;
-        } else if (!literal_matches(pattern, len, target, text_len)) {
+            param->end = (size_t) (target - start);
+        } else if (literal_matches(pattern, len, target, text_len)) {
+            target += text_len;
+        } else {
             return -1;
         }
         pattern += len;
-        target += text_len;
     }
     return *pattern == '\0' && (*target == '\0' || *target == '?') ? count : -1;
 }
@@ -108,8 +136,8 @@ static unsigned methods_of(const struct http_route *r)
     return r->method == HTTP_METHOD_GET ? bits | 1U << HTTP_METHOD_HEAD : bits;
 }
 
-void router_find(const struct http_route *routes, enum http_method method, const char *target,
-                 struct router_match *ret)
+void router_find(const struct http_route *routes, const char *pair_prefix, enum http_method method,
+                 const char *target, struct router_match *ret)
 {
     ret->route = NULL;
     ret->allowed = 0;
@@ -118,7 +146,7 @@ void router_find(const struct http_route *routes, enum http_method method, const
         struct http_param params[HTTP_PARAMS_MAX];
         int count = r->method == HTTP_METHOD_CONNECT && method == HTTP_METHOD_CONNECT
                         ? 0
-                        : match_pattern(r->pattern, target, params);
+                        : match_pattern(r->pattern, pair_prefix, target, params);
 
         if (count < 0)
             continue;

@@ -15,9 +15,9 @@ struct router_match {
 /* Asserts what the matcher relies on: patterns begin with a slash, have at most HTTP_PARAMS_MAX
  * parameters and names that fit. True when there is one for CONNECT. */
 bool router_check(const struct http_route *routes);
-/* `target` is raw: it is split first and decoded then. */
-void router_find(const struct http_route *routes, enum http_method method, const char *target,
-                 struct router_match *ret);
+/* `target` is raw: it is split first and decoded then. `pair_prefix`: see struct http_server_config. */
+void router_find(const struct http_route *routes, const char *pair_prefix, enum http_method method,
+                 const char *target, struct router_match *ret);
 /* "GET, HEAD, POST" for the Allow header. */
 void router_allow(unsigned allowed, struct buf *out);
 

@@ -5,6 +5,7 @@
 #include <sandpool/attach.h>
 #include <sandpool/exec.h>
 #include <sandpool/files.h>
+#include <sandpool/sandbox.h>
 #include <sandpool/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +203,86 @@ static void run_attached(struct sp_box *b)
     sp_attach_free(a);
 }
 
+/* --- sandboxes --- */
+
+static bool find_box(void *ctx, const struct sp_sandbox *s)
+{
+    char *id = ctx;
+
+    if (strcmp(s->box_id, id) != 0)
+        return true;
+    id[0] = '\0'; /* found */
+    return false;
+}
+
+static bool count_snapshot(void *ctx, const struct sp_snapshot *s)
+{
+    if (strcmp(s->name, "one") == 0)
+        ++*(int *) ctx;
+    return true;
+}
+
+static void run_snapshots(struct sp_client *c, const char *id)
+{
+    struct sp_acquire a = {.thread_id = "restored"};
+    struct sp_fork two = {.count = 2};
+    struct sp_branch made[2];
+    struct sp_snapshot s;
+    struct sp_lease lease;
+    struct sp_box *b;
+    char *data = NULL;
+    size_t len;
+    int count = 0;
+
+    CHECK(sp_snapshot_create(c, id, "one", "{\"k\":1}", &s, &f) == SP_OK);
+    CHECK(sp_snapshot_get(c, s.snapshot_id, &s, &f) == SP_OK && strcmp(s.name, "one") == 0);
+    CHECK(sp_snapshot_list(c, count_snapshot, &count, &f) == SP_OK && count == 1);
+    a.snapshot_id = s.snapshot_id;
+    CHECK(sp_acquire(c, &a, &lease, &f) == SP_OK && strcmp(lease.source, "restored") == 0);
+    b = sp_box_new(c, lease.sandbox_id);
+    CHECK(sp_file_read(b, "kept", NULL, &data, &len, &f) == SP_OK && strcmp(data, "here") == 0);
+    free(data);
+    sp_box_free(b);
+    CHECK(sp_release(c, "thread:default/restored", lease.generation, true, &f) == SP_OK);
+    CHECK(sp_fork(c, id, &two, made, &f) == SP_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK(made[i].failure.code == SP_OK);
+        CHECK(sp_destroy(c, made[i].lease.sandbox_id, 0, true, &f) == SP_OK);
+    }
+    CHECK(sp_snapshot_delete(c, s.snapshot_id, &f) == SP_OK);
+    CHECK(sp_snapshot_get(c, s.snapshot_id, &s, &f) == SP_NOT_FOUND);
+}
+
+static void run_sandboxes(struct sp_client *c, struct sp_box *b, const char *id)
+{
+    struct sp_sandbox s;
+    char box_id[17];
+    char own[32];
+    char *text = NULL;
+
+    CHECK(sp_file_write(b, "kept", NULL, "here", 4, &f) == SP_OK);
+    CHECK(sp_sandbox_get(c, id, true, &s, &f) == SP_OK && strcmp(s.state, "leased") == 0);
+    CHECK(s.is_alive_known && s.is_alive && strcmp(s.thread_id, "calls") == 0);
+    memcpy(box_id, s.box_id, sizeof(box_id));
+    snprintf(own, sizeof(own), "box:%s", s.box_id);
+    CHECK(sp_sandbox_list(c, NULL, find_box, box_id, &f) == SP_OK && box_id[0] == '\0');
+    CHECK(sp_renew(c, "thread:default/calls", s.generation, 1000, &s, &f) == SP_OK);
+    CHECK(s.ends_in_s > 0 && s.ends_in_s <= 1000 && s.expires_at[0] != '\0' &&
+          s.ends_by[0] != '\0');
+    CHECK(sp_renew(c, id, s.generation + 1, 0, NULL, &f) == SP_STALE_GENERATION);
+    CHECK(sp_pause(c, own, s.generation, &s, &f) == SP_OK && s.is_paused);
+    CHECK(sp_resume(c, own, s.generation, &s, &f) == SP_OK && !s.is_paused);
+    run_snapshots(c, own);
+    CHECK(sp_quote(c, NULL, 60, &text, &f) == SP_OK && strstr(text, "\"duration_s\":60") != NULL);
+    free(text);
+    CHECK(sp_usage(c, &(struct sp_usage){.thread_id = "calls"}, &text, &f) == SP_OK);
+    CHECK(strstr(text, "\"usage\"") != NULL);
+    free(text);
+    CHECK(sp_destroy(c, own, s.generation, false, &f) == SP_OK);
+    CHECK(sp_sandbox_get(c, own, false, &s, &f) == SP_NOT_FOUND ||
+          strcmp(s.state, "deleting") == 0);
+}
+
 int main(int argc, char **argv)
 {
     struct sp_client *c = sp_client_new(argv[1]);
@@ -219,6 +300,7 @@ int main(int argc, char **argv)
         run_jobs(b);
         run_files(b);
         run_attached(b);
+        run_sandboxes(c, b, argv[2]);
     }
     sp_box_free(b);
     sp_client_free(c);

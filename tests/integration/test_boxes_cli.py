@@ -55,7 +55,7 @@ class CommandLine(BoxCase):
         # by id, by user and thread; options on both sides; input only when it is asked for
         self.assertEqual(self.sandpool("exec", self.box.id, "cat", stdin=b"x").stdout, b"")
         self.assertEqual(self.sandpool("exec", f"default/{self.thread}", "-i", "--", "cat", stdin=b"x").stdout, b"x")
-        done = self.sandpool("exec", "-e", "A=1", "-C", "/tmp", "--user", "root", self.thread, "--", "sh", "-c",
+        done = self.sandpool("exec", "-e", "A=1", "-C", "/tmp", "--as", "root", self.thread, "--", "sh", "-c",
                              "echo $A; pwd; id -u")
         self.assertEqual(done.stdout, b"1\n/tmp\n0\n")
         self.sandpool("exec", "--timeout", "200ms", self.thread, "sleep", "1000", expect=124)
@@ -216,7 +216,7 @@ class CommandLine(BoxCase):
 
     def test_forks(self):
         self.sandpool("exec", self.thread, "--", "sh", "-c", "echo here > f")
-        made = self.sandpool("fork", self.thread, "-n", "2").stdout.decode().split()
+        made = self.sandpool("fork", self.thread, "--count", "2").stdout.decode().split()
         self.assertEqual(len(made), 2)
         for name in made:
             self.assertEqual(self.sandpool("exec", name, "--", "cat", "f").stdout, b"here\n")

@@ -3,6 +3,7 @@ middle leaves the old or the new."""
 
 import json
 import os
+import threading
 import unittest
 
 from harness import Client, fewer, main, wait_until
@@ -136,6 +137,31 @@ class Flattened(FlattenCase):
 
 @unittest.skipUnless(fault_names(), "this build has no crash points")
 class Killed(FlattenCase):
+    def test_one_that_is_made_meanwhile(self):
+        """It counts the layers that there are when it is whole, not those when it began."""
+        gates = {point: self.server.state.parent / point for point in ("snapshot.swapped", "snapshot.recorded")}
+        box, _ = self.chain(7)
+        self.server.kill()
+        self.server.start(env={"SANDPOOL_HANG_AT": ",".join(f"{point}={gate}" for point, gate in gates.items())})
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        before = self.flattened()
+        gates["snapshot.swapped"].touch()
+        above = self.restored(self.take(box), "above")
+        wait_until(lambda: os.path.exists(f"{gates['snapshot.swapped']}.hit"), "flattening")
+        gates["snapshot.recorded"].touch()
+        made = []
+        taker = threading.Thread(target=lambda: made.append(self.take(above)))
+        taker.start()
+        wait_until(lambda: os.path.exists(f"{gates['snapshot.recorded']}.hit"), "a snapshot on what is flattened")
+        gates["snapshot.swapped"].unlink()
+        wait_until(lambda: self.flattened() > before, self.trouble)
+        gates["snapshot.recorded"].unlink()
+        taker.join()
+        self.assertEqual([s["layers"] for s in made], [2])
+        self.assertEqual(self.layers()[made[0]["snapshot_id"]], 2)
+        self.destroy_all()
+
     def test_at_every_named_point(self):
         for point in ("snapshot.flattened", "snapshot.swapped", "snapshot.merged"):
             with self.subTest(point=point):

@@ -40,12 +40,34 @@ class Passing(CallsCase):
     def test_names_of_a_box(self):
         self.serve()
         self.lease("t", user_id="u")
-        for name in (self.box["sandbox_id"], f"box:{self.box['box_id']}", "thread:u%2Ft"):
+        for name in (self.box["sandbox_id"], f"box:{self.box['box_id']}", "thread:u%2Ft", "thread:u/t", "thread%3Au/%74"):
             self.assertOk(self.call("GET", f"/v1/sandboxes/{name}/jobs"))
+            self.assertEqual(self.up.seen[-1].path, "/v1/agent/jobs")
+            self.assertEqual(self.call("GET", f"/v1/sandboxes/{name}").json["box_id"], self.box["box_id"])
         self.assertCode(self.call("GET", "/v1/sandboxes/thread:u%2Fother/jobs"), 404, "not_found")
         self.assertCode(self.call("GET", "/v1/sandboxes/a%2Fb/jobs"), 404, "not_found")
         self.assertCode(self.call("GET", self.base + "/nosuch"), 404, "no_route")
         self.assertCode(self.call("GET", self.base + "/exec"), 405, "method_not_allowed")
+
+    def test_a_thread_in_a_path(self):
+        """The part behind the user is always the thread, also one that is called like a route, and never more than one part."""
+        self.serve()
+        boxes = {name: self.lease(name, user_id="u") for name in ("exec", "jobs", "ports", "..", "t")}
+        for name, box in boxes.items():
+            for slash in ("/", "%2F"):
+                where = f"/v1/sandboxes/thread:u{slash}{name}"
+                self.assertEqual(self.call("GET", where).json["box_id"], box["box_id"], where)
+                self.assertOk(self.call("POST", where + "/exec?a=/b", {}))
+                self.assertEqual(self.up.seen[-1].path, "/v1/agent/exec?a=/b")
+                self.assertOk(self.call("POST", where + "/renew", {}))
+        seen = len(self.up.seen)
+        wrong = {"not_found": ("u", "u/", "u//jobs", "/t/jobs", "u/t%2Fjobs", "u/nobody/jobs", "u/a%20b/jobs", f"u/{'t' * 129}/jobs"),
+                 "no_route": ("u%2Ft/t/jobs", "u/t/../jobs", f"{'u' * 400}/t/jobs"), "bad_request": ("u/%00/jobs",)}
+        for code, target in ((code, target) for code, targets in wrong.items() for target in targets):
+            answer = self.call("GET", "/v1/sandboxes/thread:" + target)
+            self.assertCode(answer, 400 if code == "bad_request" else 404, code)
+        self.assertCode(self.call("POST", "/v1/sandboxes/thread:u/exec", {}), 405, "method_not_allowed")  # of no box "u"
+        self.assertEqual(len(self.up.seen), seen)
 
     def test_who_may_call(self):
         self.serve()

@@ -60,8 +60,8 @@ class Shown(UsageCase):
         self.assertEqual(self.assertOk(client.acquire("t1", user_id="ana", wait_ms=20000))["source"], "parked")
         other = self.assertOk(client.acquire("t2", user_id="bea", wait_ms=20000))
         self.wait_ms(client, 60)
-        self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))
-        self.assertOk(client.delete(f"/v1/sandboxes/{other['sandbox_id']}"))
+        for box in (lease, other):
+            self.check_report(client, box)
         took_ms = (time.monotonic() - before) * 1000 + 1
         total = self.total(client)
         self.assertEqual(total, self.total(client))  # nothing is open any more
@@ -80,6 +80,13 @@ class Shown(UsageCase):
         self.check_csv(client, daemon, rows, total)
         self.check_clients(daemon, total)
         self.check_others(port)
+
+    def check_report(self, client, box):
+        report = self.assertOk(client.delete(f"/v1/sandboxes/{box['sandbox_id']}"))["report"]
+        used = self.total(client, f"?group_by=&sandbox_id={box['sandbox_id']}")
+        self.assertEqual({**report["usage"], **{key: report[key] for key in ("currency", "cost", "cost_micros")}}, used)
+        self.assertGreater(report["usage"]["leased_ms"], 0)
+        self.assertEqual(client.reports(box["box_id"]), [report])
 
     def check_filters(self, client, rows):
         ana = sum(r["wall_ms"] for r in rows if r["user_id"] == "ana" and r["state"] == "leased")
@@ -149,7 +156,10 @@ class Shown(UsageCase):
     def test_off(self):
         daemon = self.daemon(PRICED, usage={"enabled": False})
         client = self.client(daemon)
-        self.assertOk(client.release(self.assertOk(client.acquire("t", wait_ms=20000))["sandbox_id"]))
+        box = self.assertOk(client.acquire("t", wait_ms=20000))["sandbox_id"]
+        self.assertOk(client.release(box))
+        report = self.assertOk(client.delete(f"/v1/sandboxes/{box}"))["report"]
+        self.assertEqual([report[key] for key in ("usage", "currency", "cost", "cost_micros")], [None] * 4)
         self.assertEqual(self.usage(client)["usage"], [])
 
 
@@ -206,6 +216,25 @@ class Lives(UsageCase):
         self.assertGreater(len(rows), 4)
         self.assertTrue(all(r["state"] in states and r["wall_ms"] >= 0 for r in rows))
         self.assertEqual(sum(1 for r in rows if r["ended_at"] is None), 1)
+
+    def test_report_after_a_crash(self):
+        """It is killed when the end is recorded, before the box is destroyed: the next life reports what was used."""
+        daemon, client = self.begin()
+        daemon.stop()
+        daemon.start(env={"SANDPOOL_CRASH_AT": "engine.before_destroy:1"})
+        client.close()
+        try:
+            client.delete(f"/v1/sandboxes/{self.lease['sandbox_id']}")
+        except OSError:
+            pass  # it is killed before it answers
+        daemon.kill()
+        daemon.start()
+        client.close()
+        wait_until(lambda: client.reports(self.lease["box_id"]), "the box is gone")
+        report, = client.reports(self.lease["box_id"])
+        self.assertEqual(report["cost_micros"], self.total(client)["cost_micros"])
+        self.assertEqual(report["usage"]["leased_ms"], self.total(client)["leased_ms"])
+        self.assertGreater(report["usage"]["leased_ms"], 4)
 
     def test_lost_while_it_was_off(self):
         daemon, client = self.begin()

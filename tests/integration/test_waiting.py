@@ -43,7 +43,7 @@ class Waiting(TestCase):
         out, _ = first.communicate(timeout=WAIT_S)
         self.assertEqual(first.returncode, 0)
         self.assertNotIn("waiting", out)
-        self.assertEqual(client.delete("/v1/sandboxes/thread:one").status, 200)
+        self.assertEqual(client.delete("/v1/sandboxes/thread:default/one").status, 200)
         out, _ = second.communicate(timeout=WAIT_S)
         self.assertEqual((second.returncode, out[:1], out.count("\n")), (0, "{", 1), "one document and nothing else")
 

@@ -7,7 +7,7 @@ const { Job } = require('./job');
 const { Ports } = require('./ports');
 const { Renewal } = require('./renewal');
 const { Run, commandBody } = require('./run');
-const { ProtocolError, fromAnswer } = require('./errors');
+const { NotFound, ProtocolError, SandboxLost, SandpoolError, fromAnswer } = require('./errors');
 const { Sandbox } = require('./sandbox');
 const { Snapshot } = require('./snapshot');
 
@@ -63,7 +63,7 @@ class Box {
    * @param {Call} [call]
    */
   request(method, path, call = {}) {
-    return this.client.transport.request({ ...call, method, path: this.path(path) });
+    return this.explained(this.client.transport.request({ ...call, method, path: this.path(path) }));
   }
 
   /**
@@ -72,26 +72,48 @@ class Box {
    * @param {Call} [call]
    */
   json(method, path, call = {}) {
-    return this.client.transport.json({ ...call, method, path: this.path(path) });
+    return this.explained(this.client.transport.json({ ...call, method, path: this.path(path) }));
   }
 
-  /**
-   * A POST to this very box: never to one that has replaced it under its id.
-   * @param {string} path
-   * @param {Call} call
-   */
-  ownJson(path, call) {
-    return this.client.transport.json({ ...call, method: 'POST', path: `/v1/sandboxes/box:${segment(this.sandbox.boxId)}/${path}` });
+  /** Of this very box: one that has replaced it under its id is never used for it. */
+  get ownId() {
+    return `box:${this.sandbox.boxId}`;
   }
 
   /** @param {string} path */
   path(path) {
-    return `/v1/sandboxes/${segment(this.id)}/${path}`;
+    return `/v1/sandboxes/${segment(this.ownId)}/${path}`;
+  }
+
+  /**
+   * When there is no such box, it was lost.
+   * @template T
+   * @param {Promise<T>} work
+   */
+  async explained(work) {
+    try {
+      return await work;
+    } catch (/** @type {any} */ error) {
+      if (error instanceof NotFound) await this.checkLost(error);
+      throw error;
+    }
+  }
+
+  /** Throws if it is the box that is missing; a job may be, too. @param {SandpoolError} [cause] */
+  async checkLost(cause) {
+    let what = 'is being removed';
+    try {
+      if ((await this.client.get(this.ownId)).state !== 'deleting') return;
+    } catch (error) {
+      if (!(error instanceof NotFound) && !(error instanceof SandboxLost)) return; // it is not known
+      what = 'died, was removed or was replaced by a new one';
+    }
+    throw new SandboxLost('sandbox_lost', `the sandbox ${what}`, { status: cause?.status, cause });
   }
 
   /** @param {'pause' | 'resume'} what */
   standStill(what) {
-    return this.client.view('POST', this.path(what), { generation: this.sandbox.generation });
+    return this.explained(this.client.view('POST', this.path(what), { generation: this.sandbox.generation }));
   }
 
   /** Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on. */
@@ -110,7 +132,7 @@ class Box {
    */
   async snapshot(options = {}) {
     const json = { name: options.name, metadata: options.metadata };
-    return new Snapshot(await this.ownJson('snapshots', { json, timeoutMs: SNAPSHOT_MS }));
+    return new Snapshot(await this.json('POST', 'snapshots', { json, timeoutMs: SNAPSHOT_MS }));
   }
 
   /**
@@ -132,7 +154,7 @@ class Box {
       metadata: options.metadata,
     };
     const timeoutMs = SNAPSHOT_MS + (waitS ?? 0) * 1000;
-    const { sandboxes } = await this.ownJson('fork', { json, timeoutMs, signal: options.signal });
+    const { sandboxes } = await this.json('POST', 'fork', { json, timeoutMs, signal: options.signal });
     if (!Array.isArray(sandboxes)) throw new ProtocolError('protocol', 'the answer to a fork must have a list');
     const failed = sandboxes.find((one) => one?.error);
     const made = sandboxes.filter((one) => !one?.error)
@@ -206,19 +228,23 @@ class Box {
 
   /** Gives it back: it is kept for its thread, or destroyed. @param {{destroy?: boolean}} [options] */
   async release(options = {}) {
-    await this.renewal.stop();
+    await this.letGo();
     return this.client.release(this.id, { generation: this.sandbox.generation, destroy: options.destroy });
   }
 
   /** Ends it; returns when it is gone. @param {{quick?: boolean}} [options] */
   async destroy(options = {}) {
-    await this.renewal.stop();
+    await this.letGo();
     return this.client.destroy(this.id, { generation: this.sandbox.generation, quick: options.quick });
   }
 
   /** Holds it no longer in this program: nothing is renewed, nothing is released. */
   detach() {
-    return this.renewal.stop();
+    return this.letGo();
+  }
+
+  async letGo() {
+    await Promise.all([this.renewal.stop(), this.ports.close()]);
   }
 
   /** At the end of `await using`: released; one that is gone already is fine. */

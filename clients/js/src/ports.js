@@ -13,6 +13,8 @@ class Ports {
   /** @param {import('./box').Box} box */
   constructor(box) {
     this.box = box;
+    /** @type {Map<number, Promise<Forward>>} what url() has opened */
+    this.forwards = new Map();
   }
 
   /** What listens in the sandbox. @returns {Promise<any[]>} */
@@ -32,14 +34,36 @@ class Ports {
   }
 
   /**
-   * The URL of a port, for other clients of a daemon on TCP; they need the daemon's token.
+   * The URL of a port, for other programs. Of a daemon on TCP: they need the daemon's token. On a Unix socket the port is made
+   * one of this machine (forward()) until the box is released: everybody on this machine can use it.
    * @param {number} port
    * @param {string} [path]
    */
-  url(port, path = '/') {
+  async url(port, path = '/') {
     const { address } = this.box.client.transport;
-    if (address.socketPath !== null) throw new TypeError('a daemon on a Unix socket has no URL: use fetch() or forward()');
-    return `${address.text}${this.path(port, checkPath(path))}`;
+    const there = this.path(port, checkPath(path));
+    return address.socketPath === null ? `${address.text}${there}` : `${(await this.kept(port)).url}${path}`;
+  }
+
+  /** @param {number} port */
+  async kept(port) {
+    const forward = this.forwards.get(port) ?? this.forward(port);
+    this.forwards.set(port, forward);
+    try {
+      const found = await forward;
+      found.server.unref(); // it does not keep the program alive
+      return found;
+    } catch (error) {
+      this.forwards.delete(port);
+      throw error;
+    }
+  }
+
+  /** Ends what url() has opened. */
+  async close() {
+    const forwards = [...this.forwards.values()];
+    this.forwards.clear();
+    await Promise.allSettled(forwards.map(async (forward) => (await forward).close()));
   }
 
   /**
@@ -61,6 +85,8 @@ class Ports {
       method, path: this.path(port, checkPath(path)), headers, body: bodyOf(body), signal, anyStatus: true,
       timeoutMs: timeoutS === undefined ? undefined : timeoutS * 1000,
     });
+    // It may be the daemon's own: it has no such box any more.
+    if (answer.statusCode === 404 && answer.headers['content-type'] === 'application/json') await this.box.checkLost();
     return responseOf(answer, method);
   }
 
@@ -71,9 +97,9 @@ class Ports {
    * @param {{protocols?: string[], headers?: Record<string, string>, signal?: AbortSignal}} [options]
    */
   webSocket(port, path = '/', options = {}) {
-    return WebSocketConnection.connect(this.box.client.transport, {
+    return this.box.explained(WebSocketConnection.connect(this.box.client.transport, {
       ...options, path: this.path(port, checkPath(path)), silenceMs: null,
-    });
+    }));
   }
 
   /**
@@ -83,9 +109,9 @@ class Ports {
    * @returns {Promise<net.Socket>}
    */
   async connect(port, options = {}) {
-    const { answer, socket, head } = await this.box.client.transport.upgrade({
+    const { answer, socket, head } = await this.box.explained(this.box.client.transport.upgrade({
       method: 'GET', path: this.path(port), headers: { Connection: 'Upgrade', Upgrade: 'tcp' }, signal: options.signal,
-    });
+    }));
     if (String(answer.headers.upgrade).toLowerCase() !== 'tcp') {
       socket.destroy();
       throw new ProtocolError('protocol', 'the upgrade to TCP was answered wrongly');
@@ -142,6 +168,10 @@ class Forward {
     const address = /** @type {net.AddressInfo} */ (this.server.address());
     this.host = address.address;
     this.port = address.port;
+  }
+
+  get url() {
+    return `http://${this.host.includes(':') ? `[${this.host}]` : this.host}:${this.port}`;
   }
 
   /** @param {net.Socket} local */

@@ -43,7 +43,7 @@ function text(value) {
   return typeof value === 'string' ? value : null;
 }
 
-/** What the end of a box has released; null: not known. @param {any} value */
+/** What the end of a box has released and what it has used; null: not known. @param {any} value */
 function report(value) {
   if (value === null || typeof value !== 'object') return null;
   return {
@@ -53,6 +53,14 @@ function report(value) {
     layers: number(value.layers),
     bytes: number(value.bytes),
     livedS: number(value.lived_s),
+    usage: value.usage === null || typeof value.usage !== 'object' ? null : {
+      leasedMs: number(value.usage.leased_ms),
+      parkedMs: number(value.usage.parked_ms),
+      pausedMs: number(value.usage.paused_ms),
+    },
+    currency: text(value.currency),
+    cost: text(value.cost),
+    costMicros: number(value.cost_micros),
   };
 }
 

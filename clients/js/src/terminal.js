@@ -46,12 +46,12 @@ class Terminal {
     const { stdout, stderr } = this.place.at;
     if (isAgain) await this.job.poll({ signal: this.options.signal }); // the same job, not another of its number
     const query = { offset: stdout, stderr_offset: stderr, kill: this.options.killOnDisconnect ? 1 : undefined };
-    this.socket = await WebSocketConnection.connect(this.box.client.transport, {
+    this.socket = await this.box.explained(WebSocketConnection.connect(this.box.client.transport, {
       path: this.box.path(target(this.job.path('/attach'), query)),
       protocols: ['sandpool.v1'],
       signal: this.options.signal,
       silenceMs: this.box.silenceMs,
-    });
+    }));
     return this.socket;
   }
 

@@ -67,7 +67,8 @@ test('a lease', async (t) => {
   await box.release({ destroy: true });
   assert.deepEqual(fake.seen.at(-1).body, { generation: 3, destroy: true });
   assert.deepEqual((await box.destroy({ quick: true })).report,
-    { text: 'gone', processes: 2, mounts: null, layers: null, bytes: null, livedS: 1.5 });
+    { text: 'gone', processes: 2, mounts: null, layers: null, bytes: null, livedS: 1.5,
+      usage: { leasedMs: 9, parkedMs: 1, pausedMs: 0 }, currency: 'EUR', cost: '0.5', costMicros: 500000 });
   assert.equal(fake.seen.at(-1).url, `/v1/sandboxes/${box.id}?generation=3&quick=1`);
 });
 

@@ -5,7 +5,7 @@ import net from 'node:net';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { Fake, job, until } from './fake.mjs';
+import { Fake, job, until, view } from './fake.mjs';
 
 const JOB = /\/jobs\/7$/;
 const ATTACH = /\/jobs\/7\/attach$/;
@@ -260,7 +260,8 @@ test('HTTP to a port', async (t) => {
   assert.equal((await box.ports.fetch(80)).status, 204);
   fake.route('GET', /\/ports\/80\/cut$/, (call) => call.res.writeHead(200, { 'Content-Length': 9 }).write('x', () => call.res.socket.destroy()));
   await assert.rejects((await box.ports.fetch(80, '/cut')).text());
-  assert.equal(box.ports.url(80, '/x'), `${fake.address}/v1/sandboxes/${box.id}/ports/80/x`);
+  assert.equal(await box.ports.url(80, '/x'), `${fake.address}/v1/sandboxes/box:${box.sandbox.boxId}/ports/80/x`);
+  await assert.rejects(box.ports.url(80, 'x'), TypeError);
   for (const port of [0, 65536, 1.5, '80']) await assert.rejects(box.ports.fetch(port), TypeError);
   await assert.rejects(box.ports.fetch(80, 'x'), TypeError);
 });
@@ -311,4 +312,48 @@ test('a forwarded port: bytes both ways, half-closed, many at once', async (t) =
   await once(socket, 'close');
   await none.close();
   await assert.rejects(box.ports.forward(0), TypeError);
+});
+
+test('the URL of a port over a Unix socket is one of this machine, until the box is released', async (t) => {
+  const fake = await Fake.start(t);
+  const box = await fake.box(t);
+  fake.route('GET', /\/ports\/8[01]$/, (call) => {
+    call.socket.write('HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n');
+    call.socket.once('data', () => call.socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi'));
+  });
+  const [url, again, other] = await Promise.all([box.ports.url(80, '/a?b'), box.ports.url(80, '/a?b'), box.ports.url(81)]);
+  assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/a\?b$/);
+  assert.equal(again, url);
+  assert.notEqual(new URL(other).port, new URL(url).port);
+  assert.equal(await (await fetch(url)).text(), 'hi');
+  await assert.rejects(box.ports.url(70000), TypeError);
+  await box.release();
+  await assert.rejects(fetch(url));
+});
+
+test('a handle whose box is gone reaches no other box of its thread', async (t) => {
+  const fake = await Fake.start(t);
+  const box = await fake.box(t);
+  const own = new RegExp(`^/v1/sandboxes/box:${box.sandbox.boxId}(/|\\?|$)`);
+  for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
+    fake.route(method, own, (call) => (call.res ? call.error(404, 'not_found')
+      : call.socket.end('HTTP/1.1 404 x\r\nConnection: close\r\nContent-Length: 33\r\n\r\n{"error":{"code":"not_found"}}   ')));
+    fake.route(method, /^\/v1\/sandboxes\/fe0dc8182dec7b77\/(?!release)/, () => assert.fail('another box was asked'));
+  }
+  const lost = { code: 'sandbox_lost' };
+  for (const result of [box.run('x'), box.run('x', { onStdout() {} })]) assert.equal((await result).outcome, 'sandbox_lost');
+  for (const call of [
+    () => box.start('x'), () => box.jobs(), () => box.job('7'), () => box.shell(), () => box.pause(), () => box.resume(),
+    () => box.snapshot(), () => box.fork(1), () => box.files.read('a'), () => box.files.write('a', 'b'), () => box.files.list(),
+    () => box.files.exists('a'), () => box.files.watch('.').ready, () => box.ports.list(), () => box.ports.fetch(80),
+    () => box.ports.connect(80), () => box.ports.webSocket(80),
+  ]) await assert.rejects(call(), lost, String(call));
+  // It is the job that is missing, and not the box; or nobody knows.
+  fake.route('GET', /^\/v1\/sandboxes\/box:[^/]*$/, (call) => call.json(view()));
+  await assert.rejects(box.job('7'), { code: 'not_found' });
+  assert.equal((await box.ports.fetch(80)).status, 404);
+  fake.route('GET', /^\/v1\/sandboxes\/box:[^/]*$/, (call) => call.error(503, 'starting'));
+  await assert.rejects(box.job('7'), { code: 'not_found' });
+  fake.route('GET', /^\/v1\/sandboxes\/box:[^/]*$/, (call) => call.json(view({ state: 'deleting' })));
+  await assert.rejects(box.job('7'), lost);
 });

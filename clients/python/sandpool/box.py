@@ -136,17 +136,21 @@ class AsyncBox:
 
     async def release(self, *, destroy: bool = False) -> Optional[Report]:
         """Gives it back: kept for its thread, or destroyed, which returns when it is gone."""
-        self._renewer.remove(self)
+        await self._let_go()
         call = calls.release(self.sandbox_id, self.sandbox.generation, destroy)
         return (await self._link.persist(call)).report
 
     async def destroy(self) -> Optional[Report]:
         """Returns when it is gone, with what was released; None: it was gone already."""
-        self._renewer.remove(self)
+        await self._let_go()
         try:
             return (await self._link.call(calls.destroy(f"box:{self.sandbox.box_id}", None, False))).report
         except (NotFound, SandboxLost):
             return None
+
+    async def _let_go(self) -> None:
+        self._renewer.remove(self)
+        await self.ports.close()
 
     async def renew(self, ttl_s: Optional[int] = None) -> Sandbox:
         """Pushes the end of the lease to `ttl_s` from now. Done by itself while it is held."""
@@ -155,16 +159,18 @@ class AsyncBox:
 
     async def pause(self) -> Sandbox:
         """Its processes stand still and use no CPU, until resume() or the next call that needs it. The lease goes on."""
-        return await self._link.call(calls.stand_still(self.sandbox_id, self.sandbox.generation, True))
+        return await self.held.call(calls.stand_still(
+            self.sandbox.box_id, self.sandbox.generation, True))
 
     async def resume(self) -> Sandbox:
         """Lets it go on."""
-        return await self._link.call(calls.stand_still(self.sandbox_id, self.sandbox.generation, False))
+        return await self.held.call(calls.stand_still(
+            self.sandbox.box_id, self.sandbox.generation, False))
 
     async def snapshot(self, name: Optional[str] = None, *,
                        metadata: Optional[Mapping[str, Any]] = None) -> Snapshot:
         """Keeps its files as they are now. It stands still for a moment and goes on."""
-        return await self._link.call(calls.take_snapshot(self.sandbox.box_id, name, metadata))
+        return await self.held.call(calls.take_snapshot(self.sandbox.box_id, name, metadata))
 
     async def fork(self, count: Optional[int] = None, *, threads: Optional[Sequence[str]] = None,
                    user_id: Optional[str] = None, wait_s: Optional[float] = None,
@@ -174,7 +180,7 @@ class AsyncBox:
                    auto_renew: bool = True) -> "List[AsyncBox]":
         """`count` new boxes with the files of this one, or one for each of `threads`. All or none:
         when one cannot be made, the others are destroyed and its error is raised."""
-        results = await self._link.call(calls.fork(
+        results = await self.held.call(calls.fork(
             self.sandbox.box_id, count, threads, user_id=user_id, wait_s=wait_s, ttl_s=ttl_s,
             idle_timeout_s=idle_timeout_s, envs=envs, metadata=metadata))
         failed = [one for one in results if isinstance(one, SandpoolError)]

@@ -66,8 +66,8 @@ def renew(sandbox_id: str, generation: Optional[int], ttl_s: Optional[int],
                 {"generation": generation, "ttl_s": ttl_s}, timeout_s)
 
 
-def stand_still(sandbox_id: str, generation: Optional[int], is_paused: bool) -> Call[Sandbox]:
-    return Call("POST", _target("/v1/sandboxes/", sandbox_id, "pause" if is_paused else "resume"), Sandbox.from_json,
+def stand_still(box_id: str, generation: Optional[int], is_paused: bool) -> Call[Sandbox]:
+    return Call("POST", box_path(box_id, "pause" if is_paused else "resume"), Sandbox.from_json,
                 {"generation": generation})
 
 

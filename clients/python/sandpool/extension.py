@@ -201,7 +201,8 @@ class SandpoolExtension(_Base):
         counts = ended.report or Report(text="")
         return {**report, **_texts(outcome="destroyed", why=ended.why, released=counts.text or None,
                                    processes=counts.processes, mounts=counts.mounts, layers=counts.layers,
-                                   bytes=counts.bytes, lived_s=counts.lived_s, created_at=_moment(ended, "created_at"))}
+                                   bytes=counts.bytes, lived_s=counts.lived_s, currency=counts.currency, cost=counts.cost,
+                                   created_at=_moment(ended, "created_at"))}
 
     def _find(self, handle: Texts, ask_backend: bool = False) -> "tuple[Client, Sandbox]":
         client = self.client(handle["host"])

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Callable, Optional, Set, Type, Union
 
 from .errors import SandpoolError
-from .ports import AsyncTunnel
+from .ports import AsyncTunnel, listen, local_url
 from .transport import drive
 
 ACCEPT_S = 0.5  # how late a close is noticed at the latest
@@ -24,8 +24,7 @@ class Forward:
         self._lock = threading.Lock()
         self._open: Set[Union[socket.socket, AsyncTunnel]] = set()
         self._is_closed = False
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family)
+        self._listener = listen(host, port)
         self._listener.settimeout(ACCEPT_S)
         self.address = self._listener.getsockname()[:2]
         threading.Thread(target=self._accept, name="sandpool-forward", daemon=True).start()
@@ -37,8 +36,7 @@ class Forward:
 
     @property
     def url(self) -> str:
-        host = self.address[0]
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return local_url(self.address)
 
     def close(self) -> None:
         with self._lock:

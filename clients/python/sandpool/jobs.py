@@ -37,17 +37,17 @@ class Held:
     async def call(self, call: "calls.Call[calls.T]") -> "calls.T":
         """A call about the box. When there is no such box, it was lost."""
         self.check()
-        try:
-            return await self.link.persist(call) if call.is_safe else await self.link.call(call)
-        except NotFound as error:
-            await self.explain(error)
-            raise
+        return await self.explained(
+            self.link.persist(call) if call.is_safe else self.link.call(call))
 
     async def open(self, method: str, where: str, **options: Any) -> Incoming:
         """The same for answers that stream."""
         self.check()
+        return await self.explained(self.link.open(method, where, **options))
+
+    async def explained(self, work: "Coroutine[Any, Any, calls.T]") -> "calls.T":
         try:
-            return await self.link.open(method, where, **options)
+            return await work
         except NotFound as error:
             await self.explain(error)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from types import TracebackType
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Type, Union
 from urllib.parse import quote
@@ -47,26 +48,30 @@ class AsyncTunnel:
 class AsyncPort:
     """One port of the box's own loopback. It may have no network otherwise."""
 
-    def __init__(self, held: Held, number: int) -> None:
+    def __init__(self, ports: "AsyncPorts", number: int) -> None:
         if not 0 < number < 65536:
             raise ValueError(f"{number} is not a port")
-        self._held = held
+        self._ports = ports
+        self._held = ports.held
         self.number = number
 
     @property
     def url(self) -> str:
-        """Where the daemon serves it, for any HTTP client that sends `headers`. Over a Unix socket
-        there is no URL: use request() or forward()."""
+        """For any HTTP client that sends `headers`. Over TCP: where the daemon serves it. Over a
+        Unix socket: a port of this machine, as by forward(), until the box is released; everybody
+        on this machine can use it."""
+        return self.daemon_url or self._ports.kept(self.number).url
+
+    @property
+    def daemon_url(self) -> Optional[str]:
+        """Where the daemon serves it; None over a Unix socket."""
         address = self._held.link.address
-        if address.unix_path is not None:
-            raise SandpoolError("unsupported", "there is no URL over a Unix socket: use request(), "
-                                               "or forward() for a port of this machine")
-        return f"{address}{self._where('')}"
+        return f"{address}{self._where('')}" if address.unix_path is None else None
 
     @property
     def headers(self) -> Dict[str, str]:
         """What a request to `url` must carry; the server in the box does not see it."""
-        token = self._held.link.token
+        token = self._held.link.token if self._held.link.address.unix_path is None else None
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def request(self, method: str = "GET", path: str = "/", *,
@@ -80,21 +85,22 @@ class AsyncPort:
             silence_s=timeout_s or self._held.link.timeout_s, is_raw=True)
         data = await incoming.read_all(BODY_MAX)
         if incoming.status >= 400:
-            _raise_own(incoming.status, data)
+            await self._held.explained(_raise_own(incoming.status, data))
         return Response(incoming.status, dict(incoming.headers), data)
 
     async def connect(self) -> AsyncTunnel:
         """A connection of bytes. `port_closed` is raised when nobody listens."""
         self._held.check()
-        return AsyncTunnel(await self._held.link.upgrade(
-            self._held.path("ports", str(self.number)), {"Connection": "Upgrade", "Upgrade": "tcp"}))
+        return AsyncTunnel(await self._held.explained(self._held.link.upgrade(
+            self._held.path("ports", str(self.number)), {"Connection": "Upgrade", "Upgrade": "tcp"})))
 
     async def forward(self, local_port: int = 0, *, host: str = "127.0.0.1",
                       limit: int = FORWARD_MAX) -> "AsyncForward":
         """A port of this machine that leads to the box's, until it is closed. Everybody who can
         reach it can use it. At most `limit` connections at a time; others wait."""
         forward = AsyncForward(self, limit)
-        await forward.open(host, local_port)
+        forward.bind(host, local_port)
+        await forward.serve()
         return forward
 
     def _where(self, path: str) -> str:
@@ -102,7 +108,7 @@ class AsyncPort:
                 + quote(path.lstrip("/"), safe="/?&=%:;@!$'()*+,~[]"))
 
 
-def _raise_own(status: int, data: bytes) -> None:
+async def _raise_own(status: int, data: bytes) -> None:
     """What the daemon answered, and not the server in the box."""
     try:
         error = from_answer(status, parse(data))
@@ -114,14 +120,40 @@ def _raise_own(status: int, data: bytes) -> None:
 
 class AsyncPorts:
     def __init__(self, held: Held) -> None:
-        self._held = held
+        self.held = held
+        self._kept: Dict[int, AsyncForward] = {}
 
     def __getitem__(self, number: int) -> AsyncPort:
-        return AsyncPort(self._held, number)
+        return AsyncPort(self, number)
 
     async def list(self) -> List[PortInfo]:
         """What listens in the box."""
-        return await self._held.call(calls.ports(self._held.box_id))
+        return await self.held.call(calls.ports(self.held.box_id))
+
+    def kept(self, number: int) -> "AsyncForward":
+        """A port of this machine that leads to the box's, until close()."""
+        found = self._kept.get(number)
+        if found is None:
+            found = AsyncForward(self[number], FORWARD_MAX)
+            found.bind("127.0.0.1", 0)
+            found.serve_soon()
+            self._kept[number] = found
+        return found
+
+    async def close(self) -> None:
+        """Ends what `url` of a port has opened."""
+        while self._kept:
+            await self._kept.popitem()[1].close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    return socket.create_server((host, port),
+                                family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def local_url(address: Tuple[str, int]) -> str:
+    host, port = address
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class AsyncForward:
@@ -131,6 +163,7 @@ class AsyncForward:
     def __init__(self, port: AsyncPort, limit: int) -> None:
         self._port = port
         self._free = asyncio.Semaphore(limit)
+        self._socket: Optional[socket.socket] = None
         self._server: Optional[asyncio.AbstractServer] = None
         self._tasks: Set["asyncio.Task[Any]"] = set()
         self.address: Tuple[str, int] = ("", 0)
@@ -141,16 +174,27 @@ class AsyncForward:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address[0]}:{self.address[1]}"
+        return local_url(self.address)
 
-    async def open(self, host: str, port: int) -> None:
-        self._server = await asyncio.start_server(self._serve, host, port)
-        self.address = self._server.sockets[0].getsockname()[:2]
+    def bind(self, host: str, port: int) -> None:
+        """From now on callers wait in the kernel's queue."""
+        self._socket = listen(host, port)
+        self.address = self._socket.getsockname()[:2]
+
+    async def serve(self) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=self._socket)
+
+    def serve_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.serve())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
+        elif self._socket is not None:
+            self._socket.close()
+        for task in list(self._tasks):
             task.cancel()
         await asyncio.sleep(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
@@ -232,15 +233,17 @@ class Tunnel:
 class Port:
     """One port of the box's own loopback. The box may have no network otherwise."""
 
-    def __init__(self, inner: AsyncPort) -> None:
+    def __init__(self, ports: "Ports", inner: AsyncPort) -> None:
+        self._ports = ports
         self._port = inner
         self.number = inner.number
 
     @property
     def url(self) -> str:
-        """Where the daemon serves it, for any HTTP client that sends `headers`. Over a Unix socket
-        there is no URL: use request() or forward()."""
-        return self._port.url
+        """For any HTTP client that sends `headers`. Over TCP: where the daemon serves it. Over a
+        Unix socket: a port of this machine, as by forward(), until the box is released; everybody
+        on this machine can use it."""
+        return self._port.daemon_url or self._ports.kept(self).url
 
     @property
     def headers(self) -> Dict[str, str]:
@@ -268,13 +271,29 @@ class Port:
 class Ports:
     def __init__(self, inner: AsyncPorts) -> None:
         self._ports = inner
+        self._lock = threading.Lock()
+        self._kept: Dict[int, Forward] = {}
 
     def __getitem__(self, number: int) -> Port:
-        return Port(self._ports[number])
+        return Port(self, self._ports[number])
 
     def list(self) -> List[PortInfo]:
         """What listens in the box."""
         return drive(self._ports.list())
+
+    def kept(self, port: Port) -> Forward:
+        """A port of this machine that leads to the box's, until close()."""
+        with self._lock:
+            if port.number not in self._kept:
+                self._kept[port.number] = port.forward()
+            return self._kept[port.number]
+
+    def close(self) -> None:
+        """Ends what `url` of a port has opened."""
+        with self._lock:
+            kept, self._kept = self._kept, {}
+        for forward in kept.values():
+            forward.close()
 
 
 class Box:
@@ -290,6 +309,7 @@ class Box:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
+        self.ports.close()
         drive(self._box.__aexit__(kind, error, trace))
 
     @property
@@ -312,10 +332,12 @@ class Box:
 
     def release(self, *, destroy: bool = False) -> Optional[Report]:
         """Gives it back: kept for its thread, or destroyed, which returns when it is gone."""
+        self.ports.close()
         return drive(self._box.release(destroy=destroy))
 
     def destroy(self) -> Optional[Report]:
         """Returns when it is gone, with what was released; None: it was gone already."""
+        self.ports.close()
         return drive(self._box.destroy())
 
     def renew(self, ttl_s: Optional[int] = None) -> Sandbox:

@@ -85,7 +85,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Report:
-    """What the end of a box has released. None: not known."""
+    """What the end of a box has released, and what it has used. None: not known."""
 
     text: str
     processes: Optional[int] = None  # that were ended; 0: all had ended before
@@ -93,6 +93,10 @@ class Report:
     layers: Optional[int] = None
     bytes: Optional[int] = None  # of the disk
     lived_s: Optional[float] = None
+    usage: Optional[Dict[str, int]] = None  # leased_ms, parked_ms, paused_ms
+    currency: Optional[str] = None
+    cost: Optional[str] = None
+    cost_micros: Optional[int] = None  # millionths of the currency
 
     @classmethod
     def from_json(cls, data: object) -> "Report":
@@ -104,6 +108,10 @@ class Report:
                 layers=_count(given, "layers"),
                 bytes=_count(given, "bytes"),
                 lived_s=_number(given, "lived_s"),
+                usage=_counts(given, "usage"),
+                currency=_text(given, "currency"),
+                cost=_text(given, "cost"),
+                cost_micros=_count(given, "cost_micros"),
             )
 
 
@@ -174,6 +182,11 @@ def _text(data: JSON, key: str) -> Optional[str]:
 def _count(data: JSON, key: str) -> Optional[int]:
     value = data.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _counts(data: JSON, key: str) -> Optional[Dict[str, int]]:
+    value = data.get(key)
+    return {name: n for name, n in value.items() if isinstance(n, int)} if isinstance(value, dict) else None
 
 
 def _number(data: JSON, key: str) -> Optional[float]:

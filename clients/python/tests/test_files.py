@@ -388,16 +388,15 @@ class Ports(FakeCase):
             with self.assertRaises(sandpool.SandpoolError) as caught:
                 box.ports[9].request()
             self.assertEqual(caught.exception.code, "port_closed")
-            with self.assertRaisesRegex(sandpool.SandpoolError, "forward"):
-                box.ports[8000].url
             with self.assertRaises(ValueError):
                 box.ports[70000]
 
     def test_url_over_tcp(self):
         from sandpool.jobs import Held
         from sandpool.link import Link
-        from sandpool.ports import AsyncPort
-        port = AsyncPort(Held(Link(Local(), sandpool.wire.parse_address("http://pool:81"), "t", 1, 1), "b1"), 8000)
+        from sandpool.ports import AsyncPorts
+        link = Link(Local(), sandpool.wire.parse_address("http://pool:81"), "t", 1, 1)
+        port = AsyncPorts(Held(link, "b1"))[8000]
         self.assertEqual(port.url, "http://pool:81/v1/sandboxes/box:b1/ports/8000/")
         self.assertEqual(port.headers, {"Authorization": "Bearer t"})
 
@@ -438,6 +437,47 @@ class Ports(FakeCase):
                     for _ in range(3):
                         self.assertEqual(await loop.run_in_executor(None, self.talk, forward.address), b"hello ABC bye")
         asyncio.run(asyncio.wait_for(work(), WAIT_S))
+
+    def test_url_over_a_unix_socket(self):
+        self.daemon.answer = self.upgrade
+        with Client(self.daemon.path, token="secret") as pool, pool.acquire("t") as box:
+            url = box.ports[8000].url
+            self.assertRegex(url, r"^http://127\.0\.0\.1:[0-9]+$")
+            self.assertEqual((box.ports[8000].url, box.ports[8000].headers), (url, {}), "one port, and no token for the box")
+            self.assertNotEqual(box.ports[8001].url, url)
+            address = ("127.0.0.1", int(url.rpartition(":")[2]))
+            self.assertEqual(self.talk(address), b"hello ABC bye")
+            box.destroy()
+            with self.assertRaises(OSError):
+                socket.create_connection(address, WAIT_S)
+        wait_until(lambda: not [t for t in threading.enumerate() if t.name == "sandpool-forward"], "threads end")
+
+    def test_url_over_a_unix_socket_with_asyncio(self):
+        self.daemon.answer = self.upgrade
+
+        async def work():
+            async with AsyncClient(self.daemon.path) as pool:
+                async with await pool.acquire("t") as box:
+                    url = box.ports[8000].url
+                    self.assertEqual(box.ports[8000].url, url)
+                    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+                    talk = asyncio.get_running_loop().run_in_executor(None, self.talk, address)
+                    self.assertEqual(await talk, b"hello ABC bye")
+                    box.ports[8001].url  # closed before it was served
+                with self.assertRaises(OSError):
+                    socket.create_connection(address, WAIT_S)
+        asyncio.run(asyncio.wait_for(work(), WAIT_S))
+
+    def test_a_box_that_is_gone(self):
+        self.daemon.answer = lambda request, _: (404, error("not_found"))
+        self.daemon.box_answer = (404, error("not_found"))
+        with Client(self.daemon.path) as pool, pool.acquire("t") as box:
+            for call in (box.ports[80].request, box.ports[80].connect, box.ports.list, box.jobs, box.pause, box.resume,
+                         box.snapshot, lambda: box.fork(1), lambda: box.files.read("a"), lambda: box.start("x"), box.shell):
+                with self.assertRaises(sandpool.SandboxLost):
+                    call()
+        asked = {r.path for r in self.daemon.requests} - {"/v1/acquire", "/v1/sandboxes/s1/release"}
+        self.assertEqual([path for path in asked if not path.startswith(BASE)], [], "only this very box")
 
     def test_nobody_listens(self):
         self.daemon.answer = lambda request, _: (502, error("port_closed"))

@@ -67,6 +67,8 @@ static void end(struct capturing *c)
 
     if (c->result == SP_OK) {
         oci_snapshot_add(o, &r->snapshot, c->found.record.id_base);
+        /* what it lies on may have been flattened since weigh() */
+        r->snapshot.layers = oci_snapshot_depth(o, oci_snapshot_find_any(o, r->snapshot.id));
     } else {
         oci_snapshot_path(o, r->snapshot.id, true, NULL, dir, sizeof(dir));
         oci_snapshot_path(o, r->snapshot.id, true, "disk", disk, sizeof(disk));

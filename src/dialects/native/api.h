@@ -26,6 +26,8 @@ struct api {
 
 /* Static; ends with .pattern NULL. The server's ctx is a struct api. */
 extern const struct http_route api_routes[];
+/* Of an id that names a thread, "thread:user/thread": struct http_server_config.pair_prefix. */
+#define API_THREAD_PREFIX "thread:"
 
 /* struct http_server_config.guard: who may call what. */
 /* Of a caller on the Unix socket; `ctx` is the struct api. */

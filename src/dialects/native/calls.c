@@ -138,14 +138,6 @@ static bool is_too_much(struct http_exchange *ex, const struct box_proxy_to *to,
 
 /* --- passing on --- */
 
-/* What stands behind the id: "/exec?a=b". The parts of a target are what its slashes make them. */
-static const char *behind_id(const char *target)
-{
-    for (unsigned i = 0; i < 4 && target != NULL; i++)
-        target = strchr(i == 0 ? target : target + 1, '/');
-    return target;
-}
-
 typedef void pass_fn(struct box_proxy *p, struct http_exchange *ex,
                      const struct box_proxy_limits *limits, const struct box_proxy_to *to);
 
@@ -172,7 +164,7 @@ static void to_box(const struct pool_box *box, const struct api_caller *caller,
 void api_call(struct http_exchange *ex)
 {
     static const char agent[] = "/v1/agent";
-    const char *rest = behind_id(http_target(ex));
+    const char *rest = http_path_behind(ex, "id"); /* "/exec?a=b" */
     struct api_caller caller;
     const struct pool_box *box;
     struct box_proxy_to to;
@@ -183,7 +175,6 @@ void api_call(struct http_exchange *ex)
     box = api_find_leased(ex, &caller);
     if (box == NULL || api_wake(ex, box, api_call))
         return;
-    assert(rest != NULL); /* the route has it */
     to_box(box, &caller, &to);
     if (is_aio(api_of(ex), box)) {
         to.rest = rest;
@@ -217,7 +208,7 @@ static const char *behind_part(const char *path)
 void api_call_port(struct http_exchange *ex)
 {
     const char *target = http_target(ex);
-    const char *rest = behind_id(target); /* "/ports/8000/path?query" */
+    const char *rest = http_path_behind(ex, "id"); /* "/ports/8000/path?query" */
     struct api_caller caller;
     const struct pool_box *box;
     struct box_proxy_to to;

@@ -183,27 +183,25 @@ void api_put_failure(struct json_out *o, const struct pool_fx *fx)
     json_end(o);
 }
 
-/* "user/thread", or "thread" of the user `default`. */
+/* "user/thread", always with both: so a path can have it with its slash as it is, and no other part of the path is ever
+ * taken for the thread. */
 static bool thread_id(const char *text, char *ret_sandbox_id)
 {
     const char *slash = strchr(text, '/');
-    char user[POOL_OWNER_MAX + 1] = "default";
+    char user[POOL_OWNER_MAX + 1];
 
-    if (slash != NULL && !str_copy_n(user, sizeof(user), text, (size_t) (slash - text)))
+    if (slash == NULL || !str_copy_n(user, sizeof(user), text, (size_t) (slash - text)) ||
+        !str_is_name(user, POOL_OWNER_MAX, API_USER_EXTRA) ||
+        !str_is_name(slash + 1, POOL_OWNER_MAX, API_THREAD_EXTRA))
         return false;
-    if (slash != NULL)
-        text = slash + 1;
-    if (!str_is_name(user, POOL_OWNER_MAX, API_USER_EXTRA) ||
-        !str_is_name(text, POOL_OWNER_MAX, API_THREAD_EXTRA))
-        return false;
-    api_sandbox_id(user, text, ret_sandbox_id);
+    api_sandbox_id(user, slash + 1, ret_sandbox_id);
     return true;
 }
 
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box)
 {
     static const char box[] = "box:";
-    static const char thread[] = "thread:";
+    static const char thread[] = API_THREAD_PREFIX;
 
     ret_sandbox_id[0] = '\0';
     ret_box->v = 0;
@@ -222,7 +220,7 @@ bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *
         http_reply_error(
             ex, SP_NOT_FOUND,
             "not an id: 1 to 64 letters, digits, '-' and '_', or box:<16 hex digits>, or "
-            "thread:<user>/<thread> with the slash sent as %2F",
+            "thread:<user>/<thread>",
             0);
     return is_good;
 }

@@ -4,7 +4,7 @@ _sandpool() {
   local command= words= i
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -s|--socket|--timeout) ((i++)) ;;
+    -s|--socket|--request-timeout) ((i++)) ;;
     -*) ;;
     *) command=${COMP_WORDS[i]}; break ;;
     esac
@@ -16,53 +16,53 @@ _sandpool() {
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
-    acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --timeout --help --version' ;;
-    run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --help --version' ;;
-    exec) words=' --env --cwd --user --interactive --tty --timeout --detach --socket --json --help --version'
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
+    run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
+    exec) words=' --env --cwd --as --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    shell) words=' --env --cwd --user --socket --json --timeout --help --version'
+    shell) words=' --env --cwd --as --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    jobs) words=' --socket --json --timeout --help --version'
+    jobs) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    logs) words=' --follow --socket --json --timeout --help --version'
+    logs) words=' --follow --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    kill) words=' --signal --socket --json --timeout --help --version'
+    kill) words=' --signal --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    cp) words=' --quiet --socket --json --timeout --help --version' ;;
-    port-forward) words=' --socket --json --timeout --help --version'
+    cp) words=' --quiet --socket --json --request-timeout --help --version' ;;
+    port-forward) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    snapshot) words='create ls rm --user --name --all --socket --json --timeout --help --version' ;;
-    fork) words=' --user --count --thread --wait --ttl --socket --json --timeout --help --version'
+    snapshot) words='create ls rm --user --name --all --socket --json --request-timeout --help --version' ;;
+    fork) words=' --user --count --thread --wait --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    release) words=' --user --generation --destroy --socket --json --timeout --help --version'
+    release) words=' --user --generation --destroy --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    renew) words=' --user --generation --ttl --socket --json --timeout --help --version'
+    renew) words=' --user --generation --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    get) words=' --user --alive --socket --json --timeout --help --version'
+    get) words=' --user --alive --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    ls) words=' --state --profile --user --thread --limit --quiet --socket --json --timeout --help --version' ;;
-    destroy) words=' --user --generation --quick --all --yes --socket --json --timeout --help --version'
+    ls) words=' --state --profile --user --thread --limit --quiet --socket --json --request-timeout --help --version' ;;
+    destroy) words=' --user --generation --quick --all --yes --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    pool) words=' --socket --json --timeout --help --version' ;;
-    profile) words='ls show --socket --json --timeout --help --version' ;;
-    quote) words=' --for --socket --json --timeout --help --version' ;;
-    usage) words=' --by --intervals --since --until --user --thread --id --profile --principal --cursor --csv --socket --json --timeout --help --version' ;;
-    events) words=' --since --until --event --box --id --user --thread --limit --no-follow --socket --json --timeout --help --version' ;;
-    why) words=' --user --since --socket --json --timeout --help --version'
+    pool) words=' --socket --json --request-timeout --help --version' ;;
+    profile) words='ls show --socket --json --request-timeout --help --version' ;;
+    quote) words=' --for --socket --json --request-timeout --help --version' ;;
+    usage) words=' --by --intervals --since --until --user --thread --id --profile --principal --cursor --csv --socket --json --request-timeout --help --version' ;;
+    events) words=' --since --until --event --box --id --user --thread --limit --no-follow --socket --json --request-timeout --help --version' ;;
+    why) words=' --user --since --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    backup) words=' --socket --json --timeout --help --version' ;;
-    pause) words=' --user --socket --json --timeout --help --version'
+    backup) words=' --socket --json --request-timeout --help --version' ;;
+    pause) words=' --user --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    resume) words=' --user --socket --json --timeout --help --version'
+    resume) words=' --user --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    drain) words=' --evict-parked --socket --json --timeout --help --version' ;;
-    reconcile) words=' --socket --json --timeout --help --version' ;;
-    reload) words=' --socket --json --timeout --help --version' ;;
-    doctor) words=' --config --socket --json --timeout --help --version' ;;
-    version) words=' --socket --json --timeout --help --version' ;;
-    completion) words='bash zsh fish --socket --json --timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --timeout --help --version' ;;
+    drain) words=' --evict-parked --socket --json --request-timeout --help --version' ;;
+    reconcile) words=' --socket --json --request-timeout --help --version' ;;
+    reload) words=' --socket --json --request-timeout --help --version' ;;
+    doctor) words=' --config --socket --json --request-timeout --help --version' ;;
+    version) words=' --socket --json --request-timeout --help --version' ;;
+    completion) words='bash zsh fish --socket --json --request-timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

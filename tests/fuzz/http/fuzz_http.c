@@ -71,9 +71,10 @@ static void understand(struct run *r)
         assert(strpbrk(parse_text(p, p->headers[i].value), "\r\n") == NULL);
         digest(r, name, strlen(name));
     }
-    router_find(routes, p->method, target, &match);
+    router_find(routes, "thread:", p->method, target, &match);
     for (unsigned i = 0; i < match.param_count; i++)
-        assert(strlen(match.params[i].value) > 0);
+        assert(strlen(match.params[i].value) > 0 && match.params[i].end <= strlen(target) &&
+               strchr("/?", target[match.params[i].end]) != NULL);
     if (target_query(target, "alive", value, sizeof(value)))
         digest(r, value, strlen(value));
 }

@@ -235,6 +235,8 @@ void conformance_many_at_once(void **state)
         rig_start_create(rig, &made[i], &rig->profile, 0, rig_deadline(rig, MANY_MS));
     rig_wait(rig);
     for (size_t i = 0; i < MANY; i++) {
+        if (made[i].op.result != SP_OK)
+            print_error("box %zu: %s\n", i, made[i].op.err.msg);
         assert_int_equal(made[i].op.result, SP_OK);
         assert_labels(&made[i].box.labels, &made[i].labels);
         for (size_t j = 0; j < i; j++)

@@ -108,9 +108,9 @@ static void test_unreachable(void **state)
 
     w.steps[0] = (struct step){.want_silence = true, .want_close = true};
     w.count = 1;
-    RUN(&w, "pool", "--timeout", "50ms");
+    RUN(&w, "pool", "--request-timeout", "50ms");
     assert_int_equal(w.code, CLI_UNREACHABLE);
-    assert_non_null(strstr(w.err, "did not answer in time; --timeout waits longer\n"));
+    assert_non_null(strstr(w.err, "did not answer in time; --request-timeout waits longer\n"));
     finish(&w);
 
     will_answer(&w, 200, "[not what you think]");
@@ -188,14 +188,18 @@ static void test_lease_commands(void **state)
 
     will_answer(&w, 200,
                 "{\"state\":\"gone\",\"report\":{\"text\":\"x\",\"processes\":3,\"mounts\":5,"
-                "\"layers\":1,\"bytes\":12400000,\"lived_s\":240.5}}");
+                "\"layers\":1,\"bytes\":12400000,\"lived_s\":240.5,\"usage\":{\"leased_ms\":120000,"
+                "\"parked_ms\":60000,\"paused_ms\":0},\"currency\":\"EUR\",\"cost\":\"0.0125\","
+                "\"cost_micros\":12500}}");
     RUN(&w, "rm", "ab");
-    assert_string_equal(w.out, "destroyed ab: 3 processes, 5 mounts, 12.4 MB, lived 4m\n");
+    assert_string_equal(w.out, "destroyed ab: 3 processes, 5 mounts, 12.4 MB, lived 4m, "
+                               "leased 2m, parked 60s, cost 0.0125 EUR\n");
     finish(&w);
 
     will_answer(&w, 200,
                 "{\"state\":\"gone\",\"report\":{\"text\":\"x\",\"processes\":1,\"mounts\":null,"
-                "\"layers\":1,\"bytes\":4096,\"lived_s\":null}}");
+                "\"layers\":1,\"bytes\":4096,\"lived_s\":null,\"usage\":null,\"currency\":null,"
+                "\"cost\":null,\"cost_micros\":null}}");
     RUN(&w, "release", "ab", "--destroy");
     assert_string_equal(w.out, "destroyed ab: 1 process, 4.1 KB\n");
     finish(&w);

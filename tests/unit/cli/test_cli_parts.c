@@ -71,7 +71,7 @@ static void test_rest(void **state)
     assert_string_equal(cli_list(&a, "env", 1), "B=2");
     assert_null(cli_list(&a, "env", 2));
     assert_false(cli_flag(&a, "help"));
-    assert_true(cli_duration_ms(&a, "timeout", &ms)); /* its own, not the daemon's */
+    assert_true(cli_duration_ms(&a, "timeout", &ms));
     assert_int_equal(ms, 3000);
 
     assert_true(PARSE(&a, &err, "run", "-t", "--", "--version", "-x"));
@@ -114,7 +114,7 @@ static void test_wrong_arguments(void **state)
 {
     (void) state;
     static const struct {
-        const char *argv[6];
+        const char *argv[8];
         const char *message;
     } wrong[] = {
         {{"sandpool", "lss"}, "unknown command 'lss', did you mean 'sandpool ls'?"},
@@ -144,6 +144,12 @@ static void test_wrong_arguments(void **state)
          "--timeout must be a time like 500ms, 30s or 5m, not 'x'"},
         {{"sandpool", "run", "--tty=1", "ls"}, "--tty takes no value"},
         {{"sandpool", "doctor", "x"}, "'x' is one argument too many"},
+        {{"sandpool", "exec", "--user", "root", "a", "id"},
+         "unknown option '--user', did you mean '--as'?"},
+        {{"sandpool", "shell", "-u", "root", "a"}, "unknown option '-u', did you mean '--as'?"},
+        {{"sandpool", "fork", "a", "-n", "3"}, "unknown option '-n', did you mean '--count'?"},
+        {{"sandpool", "pool", "--timeout", "3s"},
+         "unknown option '--timeout', did you mean '--request-timeout'?"},
         /* the first mistake is the one that is reported */
         {{"sandpool", "ls", "--nope", "--limit", "x"}, "unknown option '--nope'"},
     };
@@ -325,28 +331,6 @@ static void test_help_is_complete(void **state)
     }
 }
 
-/* What one has learned of a letter with one command holds for all. */
-static void test_a_letter_has_one_meaning(void **state)
-{
-    (void) state;
-    const char *meaning[128] = {0};
-
-    for (const struct cli_option *o = cli_common; o->name != NULL; o++)
-        meaning[(unsigned char) o->letter] = o->name;
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        for (const struct cli_option *o = c->options; o->name != NULL; o++) {
-            const char **known = &meaning[(unsigned char) o->letter];
-
-            if (o->letter == 0 || o->letter == 'n') /* -n is a number of things everywhere */
-                continue;
-            if (*known != NULL && strcmp(*known, o->name) != 0)
-                fail_msg("-%c is --%s of %s and --%s elsewhere", o->letter, o->name, c->name,
-                         *known);
-            *known = o->name;
-        }
-    }
-}
-
 static void test_completions_are_current(void **state)
 {
     (void) state;
@@ -394,7 +378,6 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_help_is_complete),
-        cmocka_unit_test(test_a_letter_has_one_meaning),
         cmocka_unit_test(test_completions_are_current),
     };
 

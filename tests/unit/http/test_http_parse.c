@@ -296,7 +296,7 @@ static const struct http_route table[] = {
 
 static int route_index(enum http_method method, const char *target, struct router_match *m)
 {
-    router_find(table, method, target, m);
+    router_find(table, "pair:", method, target, m);
     return m->route != NULL ? (int) (m->route - table) : -1;
 }
 
@@ -339,6 +339,62 @@ static void test_router(void **state)
     assert_int_equal(route_index(HTTP_METHOD_GET, longest, &m), -1);
 }
 
+/* A value of two parts is that with its slash as it is and with its slash escaped, and nothing else is. */
+static void test_router_pair(void **state)
+{
+    static const struct {
+        const char *target;
+        int index;
+        const char *id;
+        const char *behind;
+    } cases[] = {
+        {"/v1/boxes/pair:a/b", 1, "pair:a/b", ""},
+        {"/v1/boxes/pair:a/b?c=/d", 1, "pair:a/b", "?c=/d"},
+        {"/v1/boxes/pair:a%2Fb", 1, "pair:a/b", ""},
+        {"/v1/boxes/pair%3Aa/b", 1, "pair:a/b", ""},
+        {"/v1/boxes/pair:a/files/files/n", 2, "pair:a/files", "/files/n"},
+        {"/v1/boxes/pair:a%2Ffiles/files/n", 2, "pair:a/files", "/files/n"},
+        {"/v1/boxes/pair:a/b%2Fc/files/n", 2, "pair:a/b/c",
+         "/files/n"}, /* the handler refuses it */
+        {"/v1/boxes/pair:a//files/n", 2, "pair:a/", "/files/n"},
+        {"/v1/boxes/pair:a/", 1, "pair:a/", ""},
+        {"/v1/boxes/pair:a", 1, "pair:a", ""},
+        {"/v1/boxes/pairs/files/n", 2, "pairs", "/files/n"},
+        {"/v1/boxes/Pair:a/files/n", 2, "Pair:a", "/files/n"},
+        {"/v1/boxes/pair:/b", 1, "pair:/b", ""},
+        {"/v1/boxes/pair:a/files/n", -1, NULL,
+         NULL}, /* "n" of nothing: "files" belongs to the value */
+        {"/v1/boxes/pair:a%2Fb/c", -1, NULL, NULL},
+        {"/v1/boxes/pair:a%2F/files/n", 2, "pair:a/", "/files/n"},
+        {"/v1/boxes/pair:a/%00", -1, NULL, NULL},
+        {"/v1/boxes/pair:a/%zz", -1, NULL, NULL},
+    };
+    struct router_match m;
+    char longest[400];
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        enum http_method method = cases[i].index == 2 ? HTTP_METHOD_POST : HTTP_METHOD_GET;
+
+        assert_int_equal(route_index(method, cases[i].target, &m), cases[i].index);
+        if (cases[i].index < 0)
+            continue;
+        assert_string_equal(m.params[0].value, cases[i].id);
+        assert_string_equal(cases[i].target + m.params[0].end, cases[i].behind);
+    }
+    for (size_t len = 250; len < 300; len++) { /* around the room that a value has */
+        (void) snprintf(longest, sizeof(longest), "/v1/boxes/pair:%0*d/%0*d", (int) len / 2, 1,
+                        (int) (len - len / 2), 1);
+        assert_int_equal(route_index(HTTP_METHOD_GET, longest, &m),
+                         len + strlen("pair:/") < sizeof(m.params[0].value) ? 1 : -1);
+        (void) snprintf(longest, sizeof(longest), "/v1/boxes/pair:%0*d/b", (int) len, 1);
+        assert_int_equal(route_index(HTTP_METHOD_GET, longest, &m),
+                         len + strlen("pair:/b") < sizeof(m.params[0].value) ? 1 : -1);
+    }
+    router_find(table, NULL, HTTP_METHOD_GET, "/v1/boxes/pair:a/b", &m);
+    assert_null(m.route);
+}
+
 static void test_reply(void **state)
 {
     struct buf out;
@@ -370,7 +426,7 @@ int main(void)
         cmocka_unit_test(test_every_split), cmocka_unit_test(test_fields),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_floods),
         cmocka_unit_test(test_target),      cmocka_unit_test(test_router),
-        cmocka_unit_test(test_reply),
+        cmocka_unit_test(test_router_pair), cmocka_unit_test(test_reply),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

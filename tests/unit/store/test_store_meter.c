@@ -48,6 +48,10 @@ struct account {
     unsigned price;
     uint64_t generation;
     uint64_t since_ms;
+    bool is_start_due; /* the interval has the price of the start */
+    /* What the row says of its owner: closed intervals. */
+    uint64_t used_ms[STORE_METER_COUNT];
+    unsigned __int128 used_nominal;
 };
 
 struct books {
@@ -92,10 +96,14 @@ static void script_next(struct script *s, struct change *c)
         c->true_ms = c->at_ms - rand_below(&s->rand, 2000);
 }
 
+static bool is_owned(enum now now)
+{
+    return now != BLANK && now != GONE;
+}
+
 static void change_fill(struct change *c)
 {
     static const char *const states[] = {"", "blank", "leased", "parked", "leased", "deleting"};
-    bool is_owned = c->next != BLANK && c->next != GONE;
 
     if (c->next == GONE)
         c->put = put_forget(c->box);
@@ -111,8 +119,8 @@ static void change_fill(struct change *c)
         return;
     c->put.w.u.box.state = states[c->next];
     c->put.w.u.box.is_paused = c->next == PAUSED;
-    c->put.w.u.box.user = is_owned ? users[c->user] : "";
-    c->put.w.u.box.thread = is_owned ? "t" : "";
+    c->put.w.u.box.user = is_owned(c->next) ? users[c->user] : "";
+    c->put.w.u.box.thread = is_owned(c->next) ? "t" : "";
     c->put.w.u.box.profile = "p";
     c->put.w.u.box.price = prices[c->price];
     c->put.w.u.box.generation = c->generation;
@@ -133,6 +141,21 @@ static void account_close(struct books *b, const struct account *a, uint64_t at_
     b->nominal[a->user] += (unsigned __int128) prices[a->price].per_hour * ms;
 }
 
+static void account_use(struct account *a, uint64_t at_ms)
+{
+    uint64_t ms = at_ms > a->since_ms ? at_ms - a->since_ms : 0;
+
+    a->used_ms[a->now - LEASED] += ms;
+    a->used_nominal += store_usage_nominal(prices[a->price].per_hour, ms,
+                                           a->is_start_due ? prices[a->price].per_start : 0);
+}
+
+static bool is_same_owner(const struct account *a, const struct change *c)
+{
+    return a->is_there && c->next != GONE && is_owned(a->now) == is_owned(c->next) &&
+           (!is_owned(a->now) || a->user == c->user) && a->generation == c->generation;
+}
+
 static void books_apply(struct books *b, const struct change *c)
 {
     struct account *a = &b->accounts[c->box - 1];
@@ -141,6 +164,8 @@ static void books_apply(struct books *b, const struct change *c)
     bool is_bound =
         was_open && is_metered(c->next) && a->user == c->user && a->generation == c->generation;
 
+    bool is_kept = is_same_owner(a, c);
+
     a->number = c->number;
     a->is_there = c->next != GONE;
     if (is_bound && a->now == c->next &&
@@ -148,9 +173,15 @@ static void books_apply(struct books *b, const struct change *c)
         return;
     if (was_open) {
         account_close(b, a, at_ms);
+        account_use(a, at_ms);
         at_ms = at_ms > a->since_ms ? at_ms : a->since_ms; /* time does not run backwards */
     }
+    if (!is_kept) {
+        memset(a->used_ms, 0, sizeof(a->used_ms));
+        a->used_nominal = 0;
+    }
     a->is_open = is_metered(c->next);
+    a->is_start_due = !is_bound;
     a->now = c->next;
     a->user = c->user;
     a->price = c->price;
@@ -257,11 +288,13 @@ static uint64_t live(struct fixture *f, const struct script *script, uint64_t co
 
 struct seen {
     uint64_t numbers[BOXES]; /* 0: no row */
+    struct store_used used[BOXES];
 };
 
 static bool see_box(void *ctx, const struct store_box *box)
 {
     ((struct seen *) ctx)->numbers[box->id - 1] = box->created_ms;
+    ((struct seen *) ctx)->used[box->id - 1] = *box->used;
     return true;
 }
 
@@ -333,6 +366,21 @@ static void check_order(struct fixture *f)
     (void) sqlite3_close(conn);
 }
 
+static void compare_used(const struct books *b, const struct seen *seen)
+{
+    for (size_t i = 0; i < BOXES; i++) {
+        const struct account *a = &b->accounts[i];
+        const struct store_used *used = &seen->used[i];
+
+        if (!a->is_there)
+            continue;
+        for (size_t s = 0; s < STORE_METER_COUNT; s++)
+            assert_int_equal(used->ms[s], a->used_ms[s]);
+        assert_true((unsigned __int128) used->micros * STORE_NOMINAL_MICRO + used->rest ==
+                    a->used_nominal);
+    }
+}
+
 /* Plays the script up to the place that the store has come to. */
 static void catch_up(struct fixture *f, struct script *script, struct books *books, uint64_t acked)
 {
@@ -352,6 +400,7 @@ static void catch_up(struct fixture *f, struct script *script, struct books *boo
         script_next(script, &c);
         books_apply(books, &c);
     }
+    compare_used(books, seen);
     free(seen);
 }
 

@@ -4,50 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fixture.h"
 #include "store/usage.h"
-
-#define HOUR_MS 3600000ULL
-#define T0 FIXTURE_WALL_MS
-
-static const struct store_price dear = {
-    .per_hour = 3600000000ULL, .per_start = 7, .currency = "EUR"};
-
-static void open_metered(struct fixture *f)
-{
-    f->config.want_usage = true;
-    f->config.usage_max = 100000;
-    f->config.usage_ms = 1000 * HOUR_MS;
-    fixture_start(f);
-}
-
-/* A row with an owner, at a time after T0. */
-static void write_at(struct fixture *f, uint64_t at_ms, struct put p, const char *state,
-                     const char *user)
-{
-    rt_advance(&f->rt, (T0 + at_ms - rt_wall_ms(&f->rt)) * NS_PER_MS);
-    p.w.u.box.state = state;
-    p.w.u.box.user = user;
-    p.w.u.box.thread = "t";
-    p.w.u.box.profile = "default";
-    p.w.u.box.price = dear;
-    assert_int_equal(fixture_write(f, &p), SP_OK);
-}
-
-static void lease(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
-{
-    write_at(f, at_ms, put_lease(box, user, box), "leased", user);
-}
-
-static void park(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
-{
-    write_at(f, at_ms, put_lease(box, user, box), "parked", user);
-}
-
-static void end(struct fixture *f, uint64_t at_ms, uint64_t box, const char *user)
-{
-    write_at(f, at_ms, put_deleting(box, user, "destroyed"), "deleting", user);
-}
+#include "usage_rows.h"
 
 /* All steps. */
 static void ask(struct fixture *f, struct store_usage *u)

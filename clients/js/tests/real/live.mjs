@@ -121,7 +121,7 @@ test('paused, over a take-over, and needed again', async (t) => {
   assert.equal((await box.run('echo needed')).stdout, 'needed\n');
   assert.equal((await pool.get(box.id)).paused, false);
   await box.destroy();
-  await assert.rejects(box.pause(), { code: 'not_found' });
+  await assert.rejects(box.pause(), { code: 'sandbox_lost' });
 });
 
 test('what replaced a box is not taken for it', async (t) => {
@@ -131,8 +131,12 @@ test('what replaced a box is not taken for it', async (t) => {
   const other = await pool.acquire(box.sandbox.threadId);
   t.after(() => other.destroy({ quick: true }).catch(() => {}));
   assert.equal(other.id, box.id);
-  await assert.rejects(box.pause(), { code: 'stale_generation' });
-  await assert.rejects(box.resume(), { code: 'stale_generation' });
-  await assert.rejects(box.snapshot(), { code: 'not_found' });
-  await assert.rejects(box.fork(1), { code: 'not_found' });
+  const lost = { code: 'sandbox_lost' };
+  assert.deepEqual(await box.run('touch here').then((r) => [r.outcome, r.exitCode]), ['sandbox_lost', null]);
+  for (const call of [
+    () => box.start('touch here'), () => box.files.write('here', 'x'), () => box.files.list(), () => box.ports.fetch(8000),
+    () => box.ports.connect(8000), () => box.pause(), () => box.resume(), () => box.snapshot(), () => box.fork(1), () => box.shell(),
+  ]) await assert.rejects(call(), lost, String(call));
+  assert.equal(await other.files.exists('here'), false);
+  await assert.rejects(box.release(), { code: 'stale_generation' });
 });
