@@ -31,9 +31,8 @@ enum pool_event_kind {
     POOL_EV_NETLESS,       /* likewise; ended because its network had */
     POOL_EV_UNGUARDED,     /* likewise; because the guard of its sockets had */
     POOL_EV_KERNEL_MEMORY, /* likewise; because it held too much memory of the kernel's */
-    POOL_EV_ABSENT, /* another part has found that it neither answers nor is known to its backend */
-    POOL_EV_PRESENT, /* likewise: it answers, or its backend knows it */
-    POOL_EV_LISTED,  /* what a backend runs, to be compared with what the pool knows: u.listed */
+    POOL_EV_LOOKED,        /* another part has asked the box and its backend: u.verdict */
+    POOL_EV_LISTED, /* what a backend runs, to be compared with what the pool knows: u.listed */
     /* answers of the store */
     POOL_EV_STORED,
     POOL_EV_STORE_FAILED,

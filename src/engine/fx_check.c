@@ -42,9 +42,7 @@ static void finish(struct check_op *c, enum pool_verdict verdict)
     } else {
         c->on_done(c->ctx, verdict);
         /* The pool did not ask: no epoch. */
-        ev.kind = verdict == POOL_DEAD     ? POOL_EV_DIED
-                  : verdict == POOL_ABSENT ? POOL_EV_ABSENT
-                                           : POOL_EV_PRESENT;
+        ev.kind = verdict == POOL_DEAD ? POOL_EV_DIED : POOL_EV_LOOKED;
         if (verdict != POOL_UNKNOWN)
             engine_post(e, &ev);
     }

@@ -279,7 +279,7 @@ static void test_stale_answers(void **state)
 /* Three times absent ends a lease, unless somebody else has found it in between. */
 static void test_absences_in_a_row(void **state)
 {
-    struct pool_event ev = {.kind = POOL_EV_PRESENT};
+    struct pool_event ev = {.kind = POOL_EV_LOOKED, .u.verdict = POOL_SILENT};
 
     (void) state;
     rig.config.profiles[0].is_watched = false;
