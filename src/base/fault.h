@@ -14,6 +14,10 @@
 #define FAULT_TABLE(X, arg)         \
     X(arg, "store.before_commit")   \
     X(arg, "store.after_commit")    \
+    X(arg, "copy.made")             \
+    X(arg, "copy.paused")           \
+    X(arg, "copy.filled")           \
+    X(arg, "copy.resumed")          \
     X(arg, "engine.before_create")  \
     X(arg, "engine.after_create")   \
     X(arg, "engine.before_destroy") \

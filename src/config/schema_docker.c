@@ -89,8 +89,8 @@ static const struct config_key keys[] = {
         "What limits.disk limits. auto: all that a box writes, where the engine's storage driver "
         "can do that (overlay2 on xfs with pquota, btrfs, zfs), elsewhere nothing. places: as "
         "auto, but elsewhere what a box writes to its working directory, its home, /tmp and "
-        "/var/tmp; the rest of the container stays without a limit, and such boxes have no "
-        "snapshots and no forks. Needs root and an engine on this machine. none: nothing."),
+        "/var/tmp; the rest of the container stays without a limit. Needs root and an engine on "
+        "this machine. none: nothing."),
     PROFILE(docker.gpus, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "Graphics processors: all, how many, or which: device=0,1. The engine needs the "
             "vendor's container toolkit. Empty: none."),

@@ -227,13 +227,26 @@ bool snapshots_is_captured(const struct engine *e, struct box_id box)
     return false;
 }
 
+/* Being destroyed, or gone. */
+static bool is_ending(const struct pool_box *b)
+{
+    return b == NULL || b->state >= POOL_DOOMED;
+}
+
 /* `c` is its owner's from on_done() on. */
 static void end_capture(struct engine_capture *c, int rc, const struct err *err)
 {
     struct engine *e = c->engine;
     struct snapshot_side side = {.envs = TAKE_PTR(c->envs)};
-    int code = err_for_caller(rc);
+    struct err lost;
     char reason[sizeof(err->msg)] = "";
+    int code;
+
+    if (rc != SP_OK && is_ending(pool_find_box(e->pool, c->box))) {
+        rc = err_set(&lost, SP_SANDBOX_LOST, "the sandbox was destroyed before it was copied");
+        err = &lost;
+    }
+    code = err_for_caller(rc);
 
     if (!c->request.snapshot.is_hibernated) {
         touch(e, c->box, -1);
@@ -359,7 +372,11 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
 
     c->engine = e;
     c->box = box;
-    if (b == NULL || b->state != (is_hibernated ? POOL_PARKED : POOL_LEASED)) {
+    if (is_ending(b)) {
+        refuse(e, c, SP_SANDBOX_LOST, "the sandbox was destroyed");
+        return;
+    }
+    if (b->state != (is_hibernated ? POOL_PARKED : POOL_LEASED)) {
         refuse(e, c, SP_NOT_LEASED, "the sandbox is not leased");
         return;
     }

@@ -62,6 +62,11 @@ static size_t capability_to_box(unsigned char *value, size_t len, uint32_t id_ba
     return XATTR_CAPS_SZ_2;
 }
 
+static bool is_wanted(const char *attr)
+{
+    return strncmp(attr, "user.", 5) == 0 || strcmp(attr, CAPABILITY) == 0 || is_acl(attr);
+}
+
 static int read_one(const char *path, const char *attr, uint32_t id_base,
                     int (*each)(void *ctx, const char *attr, unsigned char *value, size_t len,
                                 struct err *err),
@@ -84,9 +89,25 @@ static int read_one(const char *path, const char *attr, uint32_t id_base,
     return rc;
 }
 
-static bool is_wanted(const char *attr)
+/* *ret_len is 0, and nothing to free, for most files: they have none. */
+static int read_list(const char *path, char **ret, size_t *ret_len, struct err *err)
 {
-    return strncmp(attr, "user.", 5) == 0 || strcmp(attr, CAPABILITY) == 0 || is_acl(attr);
+    char *list = NULL;
+    ssize_t n = llistxattr(path, NULL, 0);
+
+    *ret_len = 0;
+    if (n > 0) {
+        list = xcalloc(1, LIST_MAX);
+        n = llistxattr(path, list, LIST_MAX);
+    }
+    if (n < 0 && errno != ENOTSUP) {
+        (void) err_sys(err, SP_IO, errno, "list the attributes of '%.80s'", path);
+        free(list);
+        return err->code;
+    }
+    *ret = list;
+    *ret_len = n > 0 ? (size_t) n : 0;
+    return SP_OK;
 }
 
 int attrs_read(int dir, const char *name, uint32_t id_base,
@@ -96,20 +117,43 @@ int attrs_read(int dir, const char *name, uint32_t id_base,
 {
     char path[64 + 256 + 16];
     char *list = NULL;
-    ssize_t n;
-    int rc = SP_OK;
+    size_t len;
+    int rc;
 
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dir, name);
-    n = llistxattr(path, NULL, 0);
-    if (n > 0) { /* most files have none */
-        list = xcalloc(1, LIST_MAX);
-        n = llistxattr(path, list, LIST_MAX);
-    }
-    if (n < 0 && errno != ENOTSUP)
-        rc = err_sys(err, SP_IO, errno, "list the attributes of '%.80s'", name);
-    for (ssize_t at = 0; rc == SP_OK && at < n; at += (ssize_t) strlen(list + at) + 1)
+    rc = read_list(path, &list, &len, err);
+    for (size_t at = 0; rc == SP_OK && at < len; at += strlen(list + at) + 1)
         if (is_wanted(list + at))
             rc = read_one(path, list + at, id_base, each, ctx, err);
+    free(list);
+    return rc;
+}
+
+int attrs_copy(int dir, const char *name, int to_dir, const char *to_name, struct err *err)
+{
+    char from[64 + 256 + 16];
+    char to[64 + 256 + 16];
+    unsigned char *value = NULL;
+    char *list = NULL;
+    size_t len;
+    int rc;
+
+    (void) snprintf(from, sizeof(from), "/proc/self/fd/%d/%s", dir, name);
+    (void) snprintf(to, sizeof(to), "/proc/self/fd/%d/%s", to_dir, to_name);
+    rc = read_list(from, &list, &len, err);
+    if (rc == SP_OK && len > 0)
+        value = xcalloc(1, ATTR_VALUE_MAX);
+    for (size_t at = 0; rc == SP_OK && at < len; at += strlen(list + at) + 1) {
+        ssize_t n;
+
+        if (!is_wanted(list + at))
+            continue;
+        n = lgetxattr(from, list + at, value, ATTR_VALUE_MAX);
+        if (n < 0 || lsetxattr(to, list + at, value, (size_t) n, 0) != 0)
+            rc = err_sys(err, SP_IO, errno, "copy the attribute '%.80s' of '%.80s'", list + at,
+                         name);
+    }
+    free(value);
     free(list);
     return rc;
 }

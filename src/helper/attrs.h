@@ -16,6 +16,9 @@ MUST_CHECK int attrs_read(int dir, const char *name, uint32_t id_base,
                           int (*each)(void *ctx, const char *attr, unsigned char *value, size_t len,
                                       struct err *err),
                           void *ctx, struct err *err);
+/* The same attributes, with ids as they are. */
+MUST_CHECK int attrs_copy(int dir, const char *name, int to_dir, const char *to_name,
+                          struct err *err);
 /* SP_INVALID_FIELD: no such attribute is set on files of boxes. */
 MUST_CHECK int attrs_set(int dir, const char *name, uint32_t id_base, const char *attr,
                          unsigned char *value, size_t len, struct err *err);

@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "helper/container.h"
+#include "helper/container_places.h"
 #include "helper/disk.h"
 
 struct place {
@@ -56,26 +59,45 @@ static int open_image(const struct plan *p, int *ret_fd, struct err *err)
     return rc;
 }
 
-/* Without barriers, as in disk.c: it does not outlive its machine. */
-static int open_disk(const struct plan *p, int *ret_fd, struct err *err)
+/* container_places.c finds it again by that. */
+static int name_device(const struct plan *p, int loop, struct err *err)
 {
-    AUTO_CLOSE int file = -1;
-    AUTO_CLOSE int loop = -1;
-    AUTO_CLOSE int context = -1;
-    char device[32];
-    int number;
-    int rc = open_image(p, &file, err);
+    struct loop_info64 info;
 
-    if (rc != SP_OK ||
-        (rc = disk_attach(file, false, device, sizeof(device), &number, &loop, err)) != SP_OK)
-        return rc;
-    context = fsopen("ext4", FSOPEN_CLOEXEC);
+    if (ioctl(loop, LOOP_GET_STATUS64, &info) != 0)
+        return err_sys(err, SP_IO, errno, "look at the box's disk");
+    container_disk_name(p, (char *) info.lo_file_name);
+    return ioctl(loop, LOOP_SET_STATUS64, &info) == 0
+               ? SP_OK
+               : err_sys(err, SP_IO, errno, "name the box's disk");
+}
+
+/* Without barriers, as in disk.c: it does not outlive its machine. */
+int container_disk_mount(const char *device, int *ret_fd, struct err *err)
+{
+    AUTO_CLOSE int context = fsopen("ext4", FSOPEN_CLOEXEC);
+
     if (context < 0 || configure(context, FSCONFIG_SET_STRING, "source", device) != 0 ||
         configure(context, FSCONFIG_SET_FLAG, "noinit_itable", NULL) != 0 ||
         configure(context, FSCONFIG_SET_STRING, "barrier", "0") != 0 ||
         make_detached(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, ret_fd))
         return err_sys(err, SP_IO, errno, "mount '%s'", device);
     return SP_OK;
+}
+
+static int open_disk(const struct plan *p, int *ret_fd, struct err *err)
+{
+    AUTO_CLOSE int file = -1;
+    AUTO_CLOSE int loop = -1;
+    char device[32];
+    int number;
+    int rc = open_image(p, &file, err);
+
+    if (rc != SP_OK ||
+        (rc = disk_attach(file, false, device, sizeof(device), &number, &loop, err)) != SP_OK ||
+        (rc = name_device(p, loop, err)) != SP_OK)
+        return rc;
+    return container_disk_mount(device, ret_fd, err);
 }
 
 /* Field 3 (an id) and field 6 (a directory) of a line of /etc/passwd. */
@@ -185,7 +207,8 @@ static int make_upper(int disk, const struct place *place, size_t i, struct err 
     return SP_OK;
 }
 
-/* "." is the place as the image has it, also while the disk is mounted over the first of them. */
+/* "." is the place as the image has it, also while the disk is mounted over the first of them. What is written to an
+ * upper directory is understood there alone, without the others: a snapshot takes it elsewhere. */
 static int make_overlay(struct place *place, const char *disk_at, size_t i, struct err *err)
 {
     AUTO_CLOSE int context = fsopen("overlay", FSOPEN_CLOEXEC);
@@ -195,10 +218,13 @@ static int make_overlay(struct place *place, const char *disk_at, size_t i, stru
     (void) snprintf(upper, sizeof(upper), "%s/u%zu", disk_at, i);
     (void) snprintf(work, sizeof(work), "%s/w%zu", disk_at, i);
     if (context < 0 || fchdir(place->lower) != 0 ||
-        configure(context, FSCONFIG_SET_STRING, "source", "sandpool") != 0 ||
+        configure(context, FSCONFIG_SET_STRING, "source", CONTAINER_OVERLAY) != 0 ||
         configure(context, FSCONFIG_SET_STRING, "lowerdir", ".") != 0 ||
         configure(context, FSCONFIG_SET_STRING, "upperdir", upper) != 0 ||
         configure(context, FSCONFIG_SET_STRING, "workdir", work) != 0 ||
+        configure(context, FSCONFIG_SET_STRING, "redirect_dir", "off") != 0 ||
+        configure(context, FSCONFIG_SET_STRING, "metacopy", "off") != 0 ||
+        configure(context, FSCONFIG_SET_STRING, "index", "off") != 0 ||
         make_detached(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &place->tree) != 0)
         return err_sys(err, SP_UNSUPPORTED, errno, "an overlay for '%.100s' in the box",
                        place->path);

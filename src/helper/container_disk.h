@@ -9,5 +9,7 @@
  * what is below: it is for a container that has just been started. After a failure the container is to be removed.
  * SP_UNSUPPORTED: this machine cannot. */
 MUST_CHECK int container_disk(struct plan *p, struct buf *answer, struct err *err);
+/* Mounts the disk on this device, detached; a second time it is the same file system. */
+MUST_CHECK int container_disk_mount(const char *device, int *ret_fd, struct err *err);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,87 +18,12 @@
 #include "base/mem.h"
 #include "helper/disk.h"
 #include "helper/layers.h"
-#include "helper/merge.h"
+#include "helper/merge_copy.h"
 #include "helper/tree_write.h"
 
 #define MB (1024ULL * 1024)
 #define SLACK (64 * MB)
 #define INODE_BYTES 16384ULL /* of a file system as disk_make() makes it */
-
-/* --- the new one --- */
-
-struct attr_to {
-    struct tree_writer *writer;
-    const char *path;
-};
-
-static int put_attr(void *ctx, const char *attr, unsigned char *value, size_t len, struct err *err)
-{
-    const struct attr_to *to = ctx;
-
-    return tree_write_attr(to->writer, to->path, attr, value, len, err);
-}
-
-static int copy_attrs(struct tree_writer *w, const struct merge_item *item, struct err *err)
-{
-    struct attr_to to = {.writer = w, .path = item->path};
-
-    return attrs_read(item->dir, item->name, item->id_base, put_attr, &to, err);
-}
-
-static int copy_file(struct tree_writer *w, const struct merge_item *item, struct err *err)
-{
-    AUTO_CLOSE int from = openat(item->dir, item->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    AUTO_CLOSE int to = -1;
-    int rc;
-
-    if (from < 0)
-        return err_sys(err, SP_IO, errno, "open '%.150s'", item->path);
-    if ((rc = tree_write_file(w, item->path, &item->st, &to, err)) != SP_OK)
-        return rc;
-    rc = disk_copy(from, to, item->st.st_size, err);
-    return rc == SP_OK ? rc : err_wrap(err, "'%.150s'", item->path);
-}
-
-static int copy_symlink(struct tree_writer *w, const struct merge_item *item, struct err *err)
-{
-    char target[PATH_MAX + 1];
-    ssize_t n = readlinkat(item->dir, item->name, target, sizeof(target) - 1);
-
-    if (n < 0)
-        return err_sys(err, SP_IO, errno, "read '%.150s'", item->path);
-    target[n] = '\0';
-    return tree_write_symlink(w, item->path, target, &item->st, err);
-}
-
-static int put_item(void *ctx, const struct merge_item *item, struct err *err)
-{
-    struct tree_writer *w = ctx;
-    int rc;
-
-    if (item->is_whiteout)
-        return tree_write_whiteout(w, item->path, err);
-    if (item->link != NULL)
-        return tree_write_link(w, item->path, item->link, err);
-    if (S_ISDIR(item->st.st_mode))
-        rc = tree_write_dir(w, item->path, &item->st, item->is_opaque, err);
-    else if (S_ISREG(item->st.st_mode))
-        rc = copy_file(w, item, err);
-    else if (S_ISLNK(item->st.st_mode))
-        rc = copy_symlink(w, item, err);
-    else
-        rc = tree_write_node(w, item->path, &item->st, err);
-    if (rc == SP_OK)
-        rc = copy_attrs(w, item, err);
-    if (rc == SP_OK && !S_ISDIR(item->st.st_mode))
-        rc = tree_write_times(w, item->path, &item->st, err);
-    return rc;
-}
-
-static int leave_dir(void *ctx, const struct merge_item *item, struct err *err)
-{
-    return tree_write_times(ctx, item->path, &item->st, err);
-}
 
 /* --- how large --- */
 
@@ -160,7 +84,7 @@ static int fill(const struct plan *p, const struct merge_layer *layers, int disk
         return rc;
     tree_writer_init(&w, top, p->id_base);
     rc = merge_layers(layers, p->layer_count,
-                      &(struct merge_sink){.put = put_item, .leave = leave_dir, .ctx = &w}, err);
+                      &(struct merge_sink){.put = merge_put, .leave = merge_leave, .ctx = &w}, err);
     tree_writer_fini(&w);
     (void) close(TAKE_FD(top)); /* else it cannot be unmounted */
     if (umount2(target, 0) != 0 && rc == SP_OK)

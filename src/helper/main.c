@@ -24,6 +24,7 @@
 #include "helper/container_disk.h"
 #include "helper/flatten.h"
 #include "helper/freezer.h"
+#include "helper/gather.h"
 #include "helper/mount_in.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
@@ -38,7 +39,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|gather|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -49,6 +50,7 @@ static const char usage_text[] =
     "  capture  copy the disk of a running box\n"
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
+    "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
@@ -268,6 +270,15 @@ static int do_flatten(const char *text, size_t len, struct plan *p, struct outco
     return rc == SP_OK ? flatten_layers(p, &o->answer, &o->err) : rc;
 }
 
+static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_gather(p, text, len, &o->err);
+
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
+    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
+}
+
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_freeze(p, text, len, &o->err);
@@ -322,6 +333,7 @@ static const struct verb {
     {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
     {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
+    {"gather", do_gather, false},
 };
 
 /* --- the process --- */

@@ -141,6 +141,14 @@ static uint32_t in_box(uint32_t id, uint32_t base)
     return id >= base && id - base < MERGE_IDS ? id - base : 65534;
 }
 
+static void show_as_in_box(const struct merge_layer *l, struct stat *st)
+{
+    if (l->is_raw)
+        return;
+    st->st_uid = in_box(st->st_uid, l->id_base);
+    st->st_gid = in_box(st->st_gid, l->id_base);
+}
+
 /* --- files with several names --- */
 
 struct link_key {
@@ -253,8 +261,7 @@ static int put_name(struct walk *w, const struct place *p, const struct name *sa
     item.is_whiteout = is_whiteout(&item.st);
     if (!item.is_whiteout && S_ISREG(item.st.st_mode) && item.st.st_nlink > 1)
         item.link = find_link(w, &item.st, layer);
-    item.st.st_uid = in_box(item.st.st_uid, item.id_base);
-    item.st.st_gid = in_box(item.st.st_gid, item.id_base);
+    show_as_in_box(&w->layers[layer], &item.st);
     if (S_ISDIR(item.st.st_mode))
         return put_dir(w, p, same, count, &item, err);
     if (!item.is_whiteout && (S_ISCHR(item.st.st_mode) || S_ISBLK(item.st.st_mode)))
@@ -322,8 +329,7 @@ int merge_layers(const struct merge_layer *layers, size_t count, const struct me
     }
     if (fstat(layers[0].fd, &top.st) != 0)
         rc = err_sys(err, SP_IO, errno, "look at the snapshot");
-    top.st.st_uid = in_box(top.st.st_uid, top.id_base);
-    top.st.st_gid = in_box(top.st.st_gid, top.id_base);
+    show_as_in_box(&layers[0], &top.st);
     if (rc == SP_OK)
         rc = sink->put(sink->ctx, &top, err);
     if (rc == SP_OK)

@@ -15,6 +15,7 @@ enum { MERGE_PATH_MAX = 4095, MERGE_DEPTH_MAX = 256, MERGE_IDS = 65536 };
 struct merge_layer {
     int fd; /* its top directory */
     uint32_t id_base;
+    bool is_raw; /* owners are those of this machine, and stay so; id_base is 0 */
 };
 
 struct merge_item {

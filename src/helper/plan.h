@@ -1,7 +1,7 @@
 /* plan.h - what the daemon asks of sandpool-helper: one JSON object on standard input, one JSON object
  * on standard output, the sentence behind a failure on standard error with exit status 1.
  * Descriptor 3 of `run` is the box's listening socket. The plans are made by src/backends/oci/plan.c, and by
- * mount.c and relay.c of src/backends/docker.
+ * mount.c, gather.c and relay.c of src/backends/docker.
  *
  * sandpool-helper ends when its parent does (PR_SET_PDEATHSIG), and so does the runtime it started:
  * `run` undoes what it has done so far (so does SIGTERM), the others stop where they are.
@@ -111,6 +111,13 @@
  *    "reserve": 536870912}         as in `run`; "id_base" is for the new layer. That much has to stay free
  *   -> {"size": 40960}             "to" is on the disk of the host, and mounted below the same base shows what
  *                                  the layers show. After a failure it is removed
+ *
+ * gather: puts the files of a container of Docker or Podman together.
+ *   {"from": ["/…/diff", …],       layers of overlayfs in the engine's storage, the uppermost first, at most 16
+ *    "to": "/…/diff",              the uppermost layer of a container that does not run
+ *    "container": …, "pid": …, "program": …}  as in `disk`, or absent: what was written to its limited directories
+ *                                  comes, too. It has to stand still
+ *   -> {"size": 40960}             "to" shows what "from" shows, above the layers that are in neither
  *
  * freeze: lets all processes of a box stand still, or go on.
  *   {"cgroup": …, "frozen": true}

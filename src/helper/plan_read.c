@@ -155,25 +155,12 @@ static int get_layers(const struct json *obj, struct plan *p, struct err *err)
     return rc;
 }
 
-static int parse(struct plan *p, const char *text, size_t len, const struct json **ret,
-                 struct err *err)
-{
-    *p = (struct plan){0};
-    p->doc = json_parse(text, len, PLAN_TEXT_MAX, err);
-    if (p->doc == NULL)
-        return err->code;
-    *ret = json_root(p->doc);
-    if (!json_is_obj(*ret))
-        return err_set(err, SP_BAD_REQUEST, "a plan is a JSON object");
-    return SP_OK;
-}
-
 int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_str(o, "record", TEXT_MAX, &p->record, err)) != SP_OK ||
         (rc = plan_need_str(o, "spec", TEXT_MAX, &p->spec, err)) != SP_OK ||
@@ -209,8 +196,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
     return SP_OK;
 }
 
-/* A box is named by its directory, a container by its id. */
-static int get_box(const struct json *obj, struct plan *p, struct err *err)
+int plan_get_box(const struct json *obj, struct plan *p, struct err *err)
 {
     int rc = json_field_str(obj, "container", CONTAINER_ID_LEN, &p->container, err);
 
@@ -232,7 +218,8 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) !=
             SP_OK ||
@@ -266,7 +253,8 @@ int plan_read_disk(struct plan *p, const char *text, size_t len, struct err *err
     uint32_t pid = 0;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK || (rc = get_box(o, p, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_get_box(o, p, err)) != SP_OK ||
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_places(o, p, err)) != SP_OK)
@@ -282,7 +270,7 @@ int plan_read_remove(struct plan *p, const char *text, size_t len, struct err *e
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -294,7 +282,7 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
@@ -310,7 +298,7 @@ int plan_read_flatten(struct plan *p, const char *text, size_t len, struct err *
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = plan_need_u32(o, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
@@ -327,7 +315,7 @@ int plan_read_freeze(struct plan *p, const char *text, size_t len, struct err *e
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = json_field_bool(o, "frozen", &p->is_frozen, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
@@ -341,7 +329,7 @@ int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *er
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_u32(o, "id", 0, UINT32_MAX - 1, &p->id_base, err)) != SP_OK ||
         (rc = get_cgroup(o, p, err)) != SP_OK)
@@ -362,7 +350,7 @@ int plan_read_base(struct plan *p, const char *text, size_t len, struct err *err
     const struct json *o = NULL;
     int rc;
 
-    if ((rc = parse(p, text, len, &o, err)) != SP_OK ||
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
         (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
         (rc = plan_need_str(o, "user", 64, &p->user, err)) != SP_OK ||
         (rc = plan_need_u32(o, "user_id", 1, 65533, &p->user_id, err)) != SP_OK)

@@ -101,6 +101,8 @@ struct plan {
     const char *program;
     const char *places[PLAN_PLACES_MAX];
     size_t place_count;
+    const char *from[PLAN_LAYERS_MAX]; /* directories, the uppermost first */
+    size_t from_count;
 };
 
 /* They fill *ret, which plan_fini() releases in any case. */
@@ -113,7 +115,14 @@ MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len,
 MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
+
+/* For the above: the object in the text, */
+MUST_CHECK int plan_parse(struct plan *ret, const char *text, size_t len, const struct json **obj,
+                          struct err *err);
+/* and which box it is about: one of our own is named by its directory, a container by its id. */
+MUST_CHECK int plan_get_box(const struct json *obj, struct plan *p, struct err *err);
 
 /* True when `path` is `top` or lies below it, by name. */
 bool plan_path_is_below(const char *path, const char *top);

@@ -85,8 +85,10 @@ static int find(struct tree_writer *w, const char *path, const char **ret_name, 
 static int set_owner(struct tree_writer *w, int dir, const char *name, const struct stat *st,
                      bool has_mode, struct err *err)
 {
-    if (fchownat(dir, name, w->id_base + st->st_uid % MERGE_IDS,
-                 w->id_base + st->st_gid % MERGE_IDS, AT_SYMLINK_NOFOLLOW) != 0 ||
+    uid_t uid = w->is_raw ? st->st_uid : w->id_base + st->st_uid % MERGE_IDS;
+    gid_t gid = w->is_raw ? st->st_gid : w->id_base + st->st_gid % MERGE_IDS;
+
+    if (fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) != 0 ||
         (has_mode && fchmodat(dir, name, st->st_mode & 07777, 0) != 0))
         return err_sys(err, SP_IO, errno, "own '%.150s'", name);
     return SP_OK;
@@ -199,6 +201,15 @@ int tree_write_attr(struct tree_writer *w, const char *path, const char *attr, u
     int dir = find(w, path, &name, err);
 
     return dir < 0 ? err->code : attrs_set(dir, name, w->id_base, attr, value, len, err);
+}
+
+int tree_write_attrs_of(struct tree_writer *w, const char *path, int dir, const char *name,
+                        struct err *err)
+{
+    const char *to_name;
+    int to = find(w, path, &to_name, err);
+
+    return to < 0 ? err->code : attrs_copy(dir, name, to, to_name, err);
 }
 
 int tree_write_times(struct tree_writer *w, const char *path, const struct stat *st,

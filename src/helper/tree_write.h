@@ -12,7 +12,8 @@
 struct tree_writer {
     int top; /* the directory */
     uint32_t id_base;
-    int parent; /* of the path that was made last; -1: none */
+    bool is_raw; /* owners are set as they come, not shifted */
+    int parent;  /* of the path that was made last; -1: none */
     char parent_path[MERGE_PATH_MAX + 1];
 };
 
@@ -38,6 +39,9 @@ MUST_CHECK int tree_write_node(struct tree_writer *w, const char *path, const st
                                struct err *err);
 MUST_CHECK int tree_write_attr(struct tree_writer *w, const char *path, const char *attr,
                                unsigned char *value, size_t len, struct err *err);
+/* All attributes of `name` in `dir`, as they are: of a file with owners that are not shifted either. */
+MUST_CHECK int tree_write_attrs_of(struct tree_writer *w, const char *path, int dir,
+                                   const char *name, struct err *err);
 /* The last thing of each: writing changes it. */
 MUST_CHECK int tree_write_times(struct tree_writer *w, const char *path, const struct stat *st,
                                 struct err *err);

@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 
-from harness import BIN, SLOW, Daemon, TestCase, main, skip, wait_until
+from harness import BIN, SLOW, Daemon, TestCase, happens, main, skip, wait_until
 from oci_case import GROUPS, Box, copy_program, mark_of, processes, runs_one_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
@@ -28,6 +28,7 @@ class DockerCase(TestCase):
         why = engines.is_possible(cls.kind)
         if why is not None:
             skip(f"no {cls.kind} can run here: {why}")
+        cls.addClassCleanup(lambda: happens(lambda: not cls.groups(), AGREE_S))
         cls.engine = cls.engine_class(cls.kind, cls.options)
         cls.engine.__enter__()
         cls.addClassCleanup(cls.engine.__exit__)
@@ -126,7 +127,8 @@ class DockerCase(TestCase):
         marks = {mark_of(program)}
         return sum(runs_one_of(pid, marks) for pid in processes())
 
-    def groups(self):
+    @staticmethod
+    def groups():
         """Control groups with something in them. One may be left empty, when a relay ended after its daemon."""
         tops = [*GROUPS.glob(f"sandpool-{INSTANCE}"), *GROUPS.glob(f"*/sandpool-{INSTANCE}")]
         for group in [below for top in tops for below in (top / "relays", top)]:

@@ -1,6 +1,7 @@
 """Snapshots of real boxes: what is in them, what boxes are made from them, who may use them, and what is left of one
 when everything that makes it is killed at any moment."""
 
+import concurrent.futures
 import os
 import unittest
 
@@ -208,6 +209,26 @@ class Snapshots(SnapshotCase):
         self.assertCode(self.server.acquire("one", snapshot_id=snapshot["snapshot_id"]), 409, "spec_conflict")
         self.assertEqual(self.delete(snapshot).status, 200)
         self.assertCode(self.delete(snapshot), 404, "not_found")
+
+    def test_of_a_box_that_is_destroyed(self):
+        """It is gone when the copy is to be made."""
+        helper = self.home / "bin" / "sandpool-helper"
+        real, begun, go = (self.home / name for name in ("bin/real", "begun", "go"))
+        box = self.acquire("short")
+        helper.rename(real)
+        self.addCleanup(real.rename, helper)
+        helper.write_text(f'#!/bin/sh\n[ "$1" != capture ] || {{ : > {begun}; until [ -e {go} ]; do sleep 0.02; done; }}\n'
+                          f'exec {real} "$@"\n')
+        helper.chmod(0o755)
+        with concurrent.futures.ThreadPoolExecutor(1) as caller:
+            client = Client(self.server.socket)
+            answer = caller.submit(client.post, f"/v1/sandboxes/{box.id}/snapshots", {})
+            wait_until(begun.exists, "the copy begins")
+            self.assertEqual(self.pool.delete(f"/v1/sandboxes/{box.id}").status, 200)
+            go.touch()
+            self.assertCode(answer.result(), 410, "sandbox_lost")
+            client.close()
+        self.assertEqual(self.on_disk(), [])
 
     def test_many_at_once(self):
         snapshot = self.take(self.acquire("source"))

@@ -25,6 +25,10 @@ def fill(box, path):
     return int(ended.out.split()[-1]) / MIB, ended.out + ended.err
 
 
+def said_of_limits(doctor):
+    return [f for b in doctor["backends"] for f in b["findings"] if f["subject"] == "disk limits"]
+
+
 class Places(DockerCase):
     """On a storage driver that cannot: overlay2 on ext4, or what this machine has."""
 
@@ -57,16 +61,49 @@ class Places(DockerCase):
         one.sh("rm /place/big && echo again > /place/f")
         self.assertEqual(one.sh("cat /place/f; busybox stat -c %u:%a /place /tmp /home/ann").split(),
                          ["again", "1000:755", "0:1777", "1000:755"])
-        answer = client.post(f"/v1/sandboxes/{one.id}/snapshots", {})
-        self.assertEqual((answer.status, answer.json["error"]["code"]), (501, "unsupported"), answer)
-        self.assertIn("docker.disk: places", answer.json["error"]["message"])
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "places")
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
+        self.assertIn("unless its profile has `docker.disk: places`", found[0]["text"])
         daemon.restart()
         self.assertEqual(self.box(daemon, "one").sh("cat /place/f"), "again\n")
         client = self.client(daemon)
         for box in (one, two):
             self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
         self.assertAgree(daemon)
+
+    def test_snapshots(self):
+        """All of the places is in them, with what was deleted there, and boxes made from them have a limit of their own."""
+        daemon = self.begin()
+        client = self.client(daemon)
+        one = self.box(daemon, "one")
+        one.sh("umask 022; mkdir -p d/e; echo f > f; echo e > d/e/f; echo home > ~/g; echo tmp > /tmp/h; busybox ln f same; "
+               "busybox ln -s f link; busybox chmod 640 d/e/f; busybox mkfifo pipe; echo gone > gone; "
+               "busybox dd if=/dev/zero of=big bs=1048576 count=12 2>/dev/null")
+        first = self.snapshot(client, one)
+        self.assertGreater(first["size_bytes"], 12 * MIB)
+        one.sh("echo changed > f")
+        two = self.box(daemon, "two", snapshot_id=first["snapshot_id"])
+        self.assertEqual(two.sh("cat f same link d/e/f ~/g /tmp/h; busybox stat -c %u:%a d d/e/f ~ /tmp . pipe; busybox stat -c %h f").split(),
+                         ["f", "f", "f", "e", "home", "tmp", "1000:755", "1000:640", "1000:755", "0:1777", "1000:755", "1000:644", "2"])
+        size, said = fill(two, "/place/more")  # what it was made from does not count
+        self.assertTrue(DISK / MIB * 0.7 < size <= DISK / MIB, (size, said))
+        two.sh("rm more gone; rm -r d && mkdir d && echo new > d/n; echo two > f; echo later > ~/later")
+        second = self.snapshot(client, two)
+        made = self.assertOk(client.post(f"/v1/sandboxes/{two.id}/fork", {"count": 1, "wait_ms": 60000}))["sandboxes"]
+        self.assertEqual(made[0].get("source"), "restored", made)
+        self.assertOk(client.delete(f"/v1/sandboxes/{made[0]['sandbox_id']}"))
+        three = self.box(daemon, "three", snapshot_id=second["snapshot_id"])
+        self.assertEqual(three.sh("ls; ls d; cat f same d/n ~/later ~/g").split(),
+                         ["big", "d", "f", "link", "pipe", "same", "n", "two", "f", "new", "later", "home"])
+        self.assertEqual(one.sh("cat f gone d/e/f"), "changed\ngone\ne\n")
+        for snapshot in (first, second):
+            self.assertOk(client.delete(f"/v1/snapshots/{snapshot['snapshot_id']}"))
+        for box in (one, two, three):
+            self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+        self.assertAgree(daemon)
+
+    def snapshot(self, client, box):
+        return self.assertOk(client.post(f"/v1/sandboxes/{box.id}/snapshots", {}))
 
     def test_crashes(self):
         """Before and after the limit is there: no box without one is given out, and nothing is left."""
@@ -106,7 +143,7 @@ class NotLimited(DockerCase):
         box = self.box(daemon, "one")
         self.assertEqual(box.run("busybox dd if=/dev/zero of=/place/big bs=1048576 count=40").exit_code, 0)
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "none")
-        found = [f for b in self.assertOk(client.get("/v1/doctor"))["backends"] for f in b["findings"] if f["subject"] == "disk limits"]
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
         self.assertEqual(found[0]["level"], "warn")
         self.assertIn("limits.disk has no effect", found[0]["text"])
 
@@ -126,6 +163,10 @@ class BtrfsEngine(engines.Engine):
                 skip("no btrfs can be mounted here")
         super().start_first()
 
+    def podman(self):
+        program, *words = super().podman()
+        return [program, *self.options, *words]
+
 
 class ByEngine(DockerCase):
     options = ("--storage-driver", "btrfs")
@@ -142,7 +183,19 @@ class ByEngine(DockerCase):
         other = self.box(daemon, "two")
         self.assertEqual(other.sh("echo fine > /f; cat /f"), "fine\n")
         box.sh("rm /big; echo kept > /place/f")
-        self.assertEqual(client.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "x"}).status, 200)
+        snapshot = self.assertOk(client.post(f"/v1/sandboxes/{box.id}/snapshots", {"name": "x"}))["snapshot_id"]
+        copy = self.box(daemon, "three", snapshot_id=snapshot)
+        self.assertEqual(copy.sh("cat /place/f"), "kept\n")
+        self.assertLessEqual(fill(copy, "/big")[0], DISK / MIB)
+        found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
+        self.assertEqual([(f["level"], f["text"]) for f in found], [("ok", "by the engine's storage option")])
+        for box in (box, other, copy):
+            self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+        self.assertOk(client.delete(f"/v1/snapshots/{snapshot}"))
+
+
+class PodmanByEngine(ByEngine):
+    kind = "podman"
 
 
 if __name__ == "__main__":

@@ -2,57 +2,15 @@
 deleted while it is needed, or when the daemon is killed in the middle."""
 
 import base64
+import http.client
 import json
 
-from docker_case import INSTANCE, DockerCase, engines, main, wait_until
-from harness import Client
+from docker_case import engines, main, wait_until
+from docker_snapshot_case import SnapshotCase
 from test_crash import fault_names
 
 
-class Snapshots(DockerCase):
-    def images(self):
-        """Those of our snapshots, also of deleted ones."""
-        def answer():
-            status, data = self.engine.call("GET", "/images/json")
-            return json.loads(data) if status == 200 else None  # Podman fails while one is removed
-        return [i for i in wait_until(answer, "a list of images")
-                if (i["Labels"] or {}).get("sandpool.snapshot") == INSTANCE]
-
-    def post(self, daemon, target, body=None):
-        client = self.client(daemon)
-        return self.assertOk(client.post(target, body or {}))
-
-    def take(self, daemon, box, **fields):
-        return self.post(daemon, f"/v1/sandboxes/{box.id}/snapshots", fields)
-
-    def listed(self, daemon):
-        return [s["snapshot_id"] for s in self.assertOk(self.client(daemon).get("/v1/snapshots"))["snapshots"]]
-
-    def delete(self, daemon, snapshot):
-        self.assertOk(self.client(daemon).delete(f"/v1/snapshots/{snapshot['snapshot_id']}"))
-
-    def restored(self, daemon, snapshot, thread, **fields):
-        box = self.box(daemon, thread, snapshot_id=snapshot["snapshot_id"], **fields)
-        self.assertEqual(box.lease["source"], "restored")
-        return box
-
-    def collect(self, daemon):
-        def is_done():
-            self.post(daemon, "/v1/pool/reconcile")
-            return self.images() == []
-        wait_until(is_done, lambda: f"no image is left: {self.images()}")
-
-    def end(self, daemon):
-        if not daemon.process.is_running():
-            daemon.start()
-        for snapshot in self.listed(daemon):
-            self.client(daemon).delete(f"/v1/snapshots/{snapshot}")
-        for row in self.rows(daemon).values():
-            if row["sandbox_id"]:
-                self.client(daemon).delete(f"/v1/sandboxes/{row['sandbox_id']}")
-        self.collect(daemon)
-        super().end(daemon)
-
+class Snapshots(SnapshotCase):
     def test_what_it_has_and_what_not(self):
         daemon = self.start(env={"KEPT": "by the profile"}, docker={"inject": self.inject, "user": "1000"})
         box = self.box(daemon, "source", envs={"SECRET": "late"}, metadata={"k": 1})
@@ -88,12 +46,13 @@ class Snapshots(DockerCase):
     def assertClean(self, box):
         """No image says anything of the box that it was made from."""
         for image in self.images():
-            shown = self.engine.json("GET", f"/images/{image['Id']}/json")["Config"]
+            whole = self.engine.json("GET", f"/images/{image['Id']}/json")
+            self.assertNotIn(box.lease["token"], json.dumps(whole))
+            self.assertNotIn("by the profile", json.dumps(whole))
+            shown = whole["Config"]
             record = json.loads(base64.urlsafe_b64decode(shown["Labels"].pop("sandpool.record") + "=="))
             self.assertNotIn("token", record)
             self.assertEqual((shown["User"], shown["WorkingDir"]), ("ann", "/place"))
-            self.assertNotIn(box.lease["token"], json.dumps(shown))
-            self.assertNotIn("by the profile", json.dumps(shown))
             self.assertEqual({k for k, v in shown["Labels"].items() if v}, {"sandpool.snapshot"} |
                              ({"io.buildah.version"} & set(shown["Labels"])))
 
@@ -109,6 +68,44 @@ class Snapshots(DockerCase):
         copy = self.restored(daemon, snapshot, "copy", profile="plain")
         self.assertRegex(copy.sh("echo $SECRET-$OWN-$PATH"), "^-mine-/usr/local/sbin:.*:/bin\n$")
         self.assertEqual(copy.sh("ls /place"), "")
+
+    def test_tokens_of_others(self):
+        """A box knows its own token alone, whatever the one it was made from had."""
+        daemon = self.start()
+        box = self.box(daemon, "source")
+        copy = self.restored(daemon, self.take(daemon, box), "copy")
+        for one, other in ((box, copy), (copy, box)):
+            port = int(one.lease["sandbox_url"].rsplit(":", 1)[1])
+            seen = [self.ask(port, lease["token"]) for lease in (one.lease, other.lease)]
+            self.assertEqual(seen, [200, 401])
+            self.assertNotIn(other.lease["token"], one.sh("env; cat /proc/1/environ /proc/self/environ 2>/dev/null; true"))
+
+    def ask(self, port, token):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/v1/agent/activity", headers={"Authorization": f"Bearer {token}"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def test_more_than_lie_on_each_other(self):
+        """After some they are made one again; what was changed and deleted meanwhile stays so."""
+        daemon = self.start(warm=0)
+        box, seen = self.box(daemon, "t-0"), []
+        box.sh("mkdir -p ~/d/e; echo old > ~/d/e/f; echo gone > ~/gone; echo kept > ~/kept; busybox ln ~/kept ~/same")
+        for i in range(1, 13):
+            box.sh(f"echo {i} >> ~/log; echo {i} > ~/{i}; " + {
+                3: "rm ~/gone", 5: "rm -r ~/d && mkdir ~/d && echo new > ~/d/g"}.get(i, "true"))
+            snapshot = self.take(daemon, box)
+            seen.append(snapshot["layers"])
+            self.assertOk(self.client(daemon).delete(f"/v1/sandboxes/{box.id}"))
+            box = self.restored(daemon, snapshot, f"t-{i}")
+            self.delete(daemon, snapshot)
+        self.assertEqual(seen, [*range(1, 9), 1, 2, 3, 4])
+        self.assertEqual(box.sh("cat ~/log").split(), [str(i) for i in range(1, 13)])
+        self.assertEqual(box.sh("cd; ls d; ls gone d/e 2>/dev/null; cat kept same d/g; busybox stat -c %u:%a ~ ~/log; true").split(),
+                         ["g", "kept", "kept", "new", "1000:755", "1000:644"])
+        layers = self.engine.json("GET", f"/images/{self.container(box)['Image']}/json")["RootFS"]["Layers"]
+        self.assertLessEqual(len(layers), 1 + 4)
 
     def test_fork(self):
         daemon = self.start()
@@ -137,23 +134,7 @@ class Snapshots(DockerCase):
         self.assertEqual(self.box(daemon, "copy").sh("cat /place/f"), "here\n")
         self.assertEqual(len(self.images()), 1)
 
-    def crash(self, daemon, point, method, target):
-        """The only snapshot that there is afterwards."""
-        daemon.kill()
-        daemon.start(env={"SANDPOOL_CRASH_AT": f"{point}:1"})
-        client = Client(daemon.socket)
-        try:
-            client.call(method, target, {} if method == "POST" else None)
-        except OSError:
-            pass
-        client.close()
-        wait_until(lambda: not daemon.process.is_running(), "crash")
-        daemon.start()
-        found = self.client(daemon).get("/v1/snapshots").json["snapshots"]
-        return found[0] if found else None
-
     inject = "auto"
-
 
     def test_hibernate_and_back(self):
         """Twice, also with a daemon that was killed in between and has lost its database."""
@@ -176,6 +157,7 @@ class Snapshots(DockerCase):
             box = again
         self.assertEqual(box.sh("cat ~/kept"), "0\n1\n")
         wait_until(lambda: self.client(daemon).get("/v1/snapshots?all=1").json["snapshots"] == [], "nothing is hibernated")
+
 
 class PodmanSnapshots(Snapshots):
     kind = "podman"

@@ -1,12 +1,13 @@
-/* capture.c - a snapshot is an image that the engine makes of the container, in one call that also labels it with the
- * record: it is whole or it does not exist. An image takes the variables and labels of its container along; those that
- * came with the box, its token first of all, are emptied in the same call. */
+/* capture.c - a snapshot is an image that the engine makes in one call that also labels it with the record: it is whole or it does not
+ * exist. It is made of a copy of the box (gather.c). Where there can be none, the engine pauses the box and makes it of
+ * that; such an image takes the variables and labels of its container along, and those that came with the box, its
+ * token first of all, are emptied in the same call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/snapshot.h"
-#include "backends/docker/internal.h"
+#include "backends/docker/capturing.h"
 #include "base/base64.h"
 #include "base/fault.h"
 #include "base/mem.h"
@@ -14,30 +15,37 @@
 
 #define COMMIT_NS (10 * 60 * NS_PER_S)
 
-enum { RECORD_MAX = 32 * 1024 };
-
-/* `priv` of the request. */
-struct capturing {
-    struct docker *docker;
-    struct backend_capture *request;
-    struct call call;
-    struct json_doc *container; /* as the engine shows it */
-    bool is_committing;
+enum {
+    RECORD_MAX = 32 * 1024,
+    DEPTH_MAX = 120, /* Docker makes no more than 125 */
 };
 
-static void end(struct capturing *c, int rc, const struct err *err)
+static void end(struct capturing *c)
 {
     struct docker *d = c->docker;
     struct backend_capture *r = c->request;
-    struct err own = rc != SP_OK ? *err : (struct err){0};
 
-    r->priv = NULL;
-    if (c->is_committing && rc != SP_OK && !docker_call_is_unsent(&c->call))
+    list_remove(&d->captures, &c->link);
+    if (c->is_committing && c->result != SP_OK)
         docker_snapshot_remove(d, r->snapshot.id); /* it may have been made */
+    r->priv = NULL;
+    closing_finish(&d->closing, &r->op, c->result, &c->err);
+    for (unsigned i = 0; i < COPY_COUNT; i++)
+        (void) json_doc_free(c->copies[i].shown);
     (void) json_doc_free(c->container);
+    (void) json_doc_free(c->image);
     call_fini(&c->call);
+    buf_fini(&c->plan);
     free(c);
-    closing_finish(&d->closing, &r->op, rc, &own);
+}
+
+static void finish(struct capturing *c, int rc, const struct err *err)
+{
+    c->result = rc;
+    if (rc != SP_OK)
+        c->err = *err;
+    c->on_removed = end;
+    gather_remove(c);
 }
 
 /* --- what the image must not have --- */
@@ -162,7 +170,7 @@ static void put_labels(struct call *c, const struct json *labels)
     }
 }
 
-static bool put_record(struct call *c, const struct snapshot *s)
+static bool put_record(struct call *c, const struct snapshot *s, const char *base)
 {
     struct json_out o;
     struct buf text;
@@ -172,6 +180,7 @@ static bool put_record(struct call *c, const struct snapshot *s)
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     snapshot_put(&o, s);
+    json_put_str(&o, "base", base);
     json_end(&o);
     buf_init(&text, RECORD_MAX);
     buf_init(&coded, 2 * RECORD_MAX);
@@ -202,34 +211,33 @@ static void on_committed(struct op *op)
         rc = err_set(&err, SP_PROTOCOL, "the engine named no image");
     if (rc == SP_NOT_FOUND)
         rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
+    c->is_committing = rc != SP_OK && !docker_call_is_unsent(&c->call);
     (void) json_doc_free(doc);
-    end(c, rc == ERR_TAKEN ? SP_BACKEND_FAILED : rc, &err);
+    finish(c, rc == ERR_TAKEN ? SP_BACKEND_FAILED : rc, &err);
 }
 
-static void commit(struct capturing *c, const struct json *image)
+/* `subject`: the container, as the engine shows it. */
+static void commit(struct capturing *c, const struct json *subject)
 {
-    const struct json *config = json_get(json_root(c->container), "Config");
+    const struct json *of_image = json_get(json_root(c->image), "Config");
+    const struct json *config = json_get(subject, "Config");
     struct snapshot *s = &c->request->snapshot;
     struct err err;
     char name[DOCKER_SNAPSHOT_NAME_MAX];
 
-    if (s->parent == 0)
-        s->layers = 1;
-    else if (image != NULL)
-        s->layers = docker_snapshot_layers(json_get(json_get(image, "Config"), "Labels"));
-    if (s->parent != 0 && s->layers > 0)
-        s->layers++;
     docker_call_init(c->docker, &c->call, "POST");
     docker_snapshot_name(s->id, name);
     *strchr(name, ':') = '\0';
-    buf_printf(&c->call.path, "/commit?container=%.64s&pause=true&repo=%s&tag=%s",
-               json_str(json_get(json_root(c->container), "Id")), name, name + strlen(name) + 1);
-    put_envs(&c->call, json_get(config, "Env"), json_get(json_get(image, "Config"), "Env"));
+    buf_printf(&c->call.path, "/commit?container=%.64s&pause=%s&repo=%s&tag=%s",
+               json_str(json_get(subject, "Id")),
+               subject == json_root(c->container) ? "true" : "false", name,
+               name + strlen(name) + 1);
+    put_envs(&c->call, json_get(config, "Env"), json_get(of_image, "Env"));
     put_labels(&c->call, json_get(config, "Labels"));
-    if (image != NULL)
-        put_start(&c->call, config, json_get(image, "Config"));
-    if (!put_record(&c->call, s) || buf_failed(&c->call.path)) {
-        end(c, err_set(&err, SP_TOO_BIG, "the variables of the box are too many"), &err);
+    if (c->image != NULL)
+        put_start(&c->call, config, of_image);
+    if (!put_record(&c->call, s, c->base) || buf_failed(&c->call.path)) {
+        finish(c, err_set(&err, SP_TOO_BIG, "the variables of the box are too many"), &err);
         return;
     }
     buf_puts(&c->call.body, "{}"); /* Podman wants one */
@@ -237,26 +245,81 @@ static void commit(struct capturing *c, const struct json *image)
     docker_call_start_long(&c->call, COMMIT_NS, RT_NEVER, on_committed);
 }
 
+/* An image with more could be made, and no box from it. */
+static bool is_too_deep(const struct capturing *c)
+{
+    return c->which != COPY_FLAT && gather_depth(json_root(c->image)) >= DEPTH_MAX;
+}
+
+static void on_gathered(struct capturing *c)
+{
+    struct err err;
+
+    if (c->result == SP_UNSUPPORTED && !c->has_places) {
+        log_warn("docker.not_copied", LF_HEX("box", c->request->box.labels.box_id),
+                 LF_STR("reason", c->err.msg));
+        c->which = COPY_OF_BOX;
+    } else if (c->result != SP_OK) {
+        finish(c, c->result, &c->err);
+        return;
+    }
+    if (is_too_deep(c))
+        finish(c,
+               err_set(&err, SP_UNSUPPORTED,
+                       "the image of the box has %d layers, which is all that an engine can have",
+                       DEPTH_MAX),
+               &err);
+    else if (c->result != SP_OK || c->copies[c->which].shown == NULL)
+        commit(c, json_root(c->container));
+    else
+        commit(c, json_root(c->copies[c->which].shown));
+}
+
+static void weigh(struct capturing *c)
+{
+    const struct json *config = json_get(json_root(c->image), "Config");
+    struct snapshot *s = &c->request->snapshot;
+    struct err err;
+
+    if (s->parent == 0)
+        s->layers = 1;
+    else if (c->image != NULL)
+        s->layers = docker_snapshot_layers(json_get(config, "Labels"), c->base);
+    if (s->parent == 0 &&
+        !docker_image_digest(json_str(json_get(json_root(c->container), "Image")), c->base))
+        c->base[0] = '\0';
+    if (s->parent != 0 && s->layers > 0)
+        s->layers++;
+    c->on_gathered = on_gathered;
+    if (gather_is_possible(c))
+        gather_start(c);
+    else if (c->has_places)
+        finish(c,
+               err_set(&err, SP_UNSUPPORTED,
+                       "snapshots of a box of a profile with `docker.disk: places` need an engine "
+                       "that stores files by overlayfs"),
+               &err);
+    else
+        on_gathered(c);
+}
+
 static void on_image(struct op *op)
 {
     struct capturing *c = container_of(op, struct capturing, call.op);
-    struct json_doc *doc = NULL;
     struct err err;
-    int rc = docker_call_json(&c->call, &doc, &err);
+    int rc = docker_call_json(&c->call, &c->image, &err);
 
-    if (rc == SP_OK)
-        commit(c, json_root(doc));
-    else if (rc == SP_NOT_FOUND) /* it was removed by force: nothing is known of its variables */
-        commit(c, NULL);
+    if (rc == SP_OK || rc == SP_NOT_FOUND) /* removed by force: nothing is known of its variables */
+        weigh(c);
     else
-        end(c, rc, &err);
-    (void) json_doc_free(doc);
+        finish(c, rc, &err);
 }
 
 static void on_container(struct op *op)
 {
     struct capturing *c = container_of(op, struct capturing, call.op);
     struct snapshot *s = &c->request->snapshot;
+    const struct json *labels;
     const struct json *root;
     struct docker_found f = {0};
     const char *image;
@@ -267,23 +330,17 @@ static void on_container(struct op *op)
     if (rc == SP_OK)
         rc = docker_read_inspect(c->docker, root, &f, &err);
     image = json_str(json_get(root, "Image"));
-    if (rc == SP_OK &&
-        !str_is_empty(docker_label(json_get(json_get(root, "Config"), "Labels"), LABEL("disk"))))
-        rc = err_set(
-            &err, SP_UNSUPPORTED,
-            "a box of a profile with `docker.disk: places` has no snapshots: what it writes "
-            "is not in the engine's layer");
+    labels = json_get(json_get(root, "Config"), "Labels");
+    c->has_places = rc == SP_OK && !str_is_empty(docker_label(labels, LABEL("disk")));
     if (rc == SP_NOT_FOUND || (rc == SP_OK && !f.is_running))
         rc = err_set(&err, SP_SANDBOX_LOST, "the box does not run");
     else if (rc == SP_OK && (image == NULL || f.box.labels.box_id != c->request->box.labels.box_id))
         rc = err_set(&err, SP_PROTOCOL, "the engine shows another container");
     if (rc != SP_OK) {
-        end(c, rc, &err);
+        finish(c, rc, &err);
         return;
     }
-    if (!str_parse_hex64(
-            docker_label(json_get(json_get(root, "Config"), "Labels"), LABEL("made_from")),
-            &s->parent))
+    if (!str_parse_hex64(docker_label(labels, LABEL("made_from")), &s->parent))
         s->parent = 0;
     if (json_get(root, "SizeRw") == NULL || !json_u64(json_get(root, "SizeRw"), &s->size))
         s->size = 0;
@@ -292,11 +349,16 @@ static void on_container(struct op *op)
     docker_call_start(&c->call, RT_NEVER, on_image);
 }
 
+/* What was made is removed all the same. */
 static void on_cancel(struct op *op)
 {
     struct capturing *c = container_of(op, struct backend_capture, op)->priv;
 
-    if (op_is_active(&c->call.op))
+    if (c->on_removed != NULL)
+        return; /* it ends */
+    if (c->on_gathered != NULL && !c->is_committing)
+        gather_cancel(c);
+    else if (op_is_active(&c->call.op))
         op_cancel(&c->call.op);
 }
 
@@ -313,8 +375,9 @@ void docker_capture(struct backend *backend, struct backend_capture *r, uint64_t
     c->docker = d;
     c->request = r;
     r->priv = c;
+    list_push_back(&d->captures, &c->link);
     if (docker_is_foreign(&r->box) || str_is_empty(container)) {
-        end(c, err_set(&err, SP_UNSUPPORTED, "the container is another program's"), &err);
+        finish(c, err_set(&err, SP_UNSUPPORTED, "the container is another program's"), &err);
         return;
     }
     docker_call_init(d, &c->call, "GET");

@@ -72,8 +72,9 @@ void docker_disk_report(struct backend_exam *r, const struct docker *d, const ch
         backend_report(
             r, BACKEND_FINDING_WARN, "disk limits",
             "storage %.40s cannot limit a container: limits.disk has no effect, and a box "
-            "can fill the engine's disk. With `docker.disk: places` it counts for the "
-            "working directory, the home and /tmp; the rest stays without a limit",
+            "can fill the engine's disk, unless its profile has `docker.disk: places`. Then it "
+            "counts for the working directory, the home, /tmp and /var/tmp; the rest stays "
+            "without a limit",
             driver);
 }
 

@@ -55,6 +55,7 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     list_init(&d->wants);
     list_init(&d->adoptions);
     list_init(&d->bindings);
+    list_init(&d->captures);
     rc = docker_setup(d, env, profile, err);
     if (rc != SP_OK) {
         free(d->old);

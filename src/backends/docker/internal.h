@@ -14,7 +14,8 @@
  *   examine.c findings for `sandpool doctor`       mount.c   host directories for a box that runs
  *   foreign.c containers of other programs         group.c   where relays belong
  *   found.c   a container as the engine shows it   capture.c a snapshot is made
- *   hoard.c   memory of the kernel that boxes hold  snapshots.c which there are; deleted ones */
+ *   hoard.c   memory of the kernel that boxes hold  snapshots.c which there are; deleted ones
+ *   gather.c  a copy of a box, for that (capturing.h)  copies.c  those that were left */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -42,6 +43,7 @@ enum {
     DOCKER_REMOVES_MAX = 16, /* at once */
     DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
     DOCKER_MOUNTS_MAX = 4,   /* processes of the helper at once */
+    DOCKER_COPIES_MAX = 4,   /* likewise, for snapshots */
     DOCKER_PORT = 8080,      /* of the agent, where a port is published */
     DOCKER_FETCHED_MAX = CONFIG_PROFILES_MAX,
 };
@@ -156,8 +158,8 @@ enum { DOCKER_SNAPSHOT_NAME_MAX = 48 };
 
 /* Of its image. */
 void docker_snapshot_name(uint64_t id, char ret[DOCKER_SNAPSHOT_NAME_MAX]);
-/* Of a snapshot with these labels; 0: not known. */
-uint64_t docker_snapshot_layers(const struct json *labels);
+/* Of a snapshot with these labels: how many lie on each other (0: not known), and the image below all of them ("": likewise). */
+uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1]);
 /* "sha256:..." from what an engine calls an image; false: it is no id. */
 MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX + 1]);
 /* Nobody waits. */
@@ -342,6 +344,7 @@ struct docker {
     struct gate removes;
     struct gate stops;
     struct gate mounts;
+    struct gate copies;
     struct list pulls;
     struct list wants; /* of prefetch.c */
     struct {
@@ -351,6 +354,9 @@ struct docker {
     unsigned fetched_next;
     bool has_old_snapshots; /* see docker_snapshots_collect() */
     bool is_collecting;
+    bool has_old_copies; /* see docker_copies_sweep() */
+    bool is_sweeping_copies;
+    struct list captures;  /* struct capturing */
     struct list adoptions; /* of foreign.c */
     struct list bindings;  /* in order */
     uint64_t bound_count;  /* orders the owners of one box */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/docker/internal.h"
+#include "backends/docker/capturing.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -388,8 +388,10 @@ static void on_listed(struct op *op)
         if (b != NULL && b->entry.state == BOX_RUNNING && strcmp(b->container, box->ref) == 0)
             take(l, box, l->list.found[i].is_paused);
     }
-    if (op->result == SP_OK && !l->is_discover)
+    if (op->result == SP_OK && !l->is_discover) {
+        docker_copies_sweep(d);
         docker_snapshots_collect(d);
+    }
     closing_finish(&d->closing, l->op, op->result, &op->err);
     docker_list_fini(&l->list);
     free(l);

@@ -334,11 +334,12 @@ static void on_old_removed(struct op *op)
  * from one whose daemon died. */
 static void take_found(struct making *m, const struct docker_found *f)
 {
-    str_copy_cut(m->box->container, sizeof(m->box->container), f->box.ref);
     if (m->relay == NULL || strcmp(f->box.url, m->made.url) == 0) {
+        str_copy_cut(m->box->container, sizeof(m->box->container), f->box.ref);
         go_on(m);
         return;
     }
+    m->box->container[0] = '\0'; /* that it ends is not the end of this one */
     docker_call_init(m->docker, &m->call, "DELETE");
     buf_printf(&m->call.path, "/containers/%s?force=1&v=1", f->box.ref);
     docker_call_start(&m->call, RT_NEVER, on_old_removed);

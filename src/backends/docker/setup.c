@@ -47,6 +47,8 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     gate_init(&d->removes, DOCKER_REMOVES_MAX);
     gate_init(&d->stops, DOCKER_STOPS_MAX);
     gate_init(&d->mounts, DOCKER_MOUNTS_MAX);
+    gate_init(&d->copies, DOCKER_COPIES_MAX);
+    d->has_old_copies = true;
     str_copy_cut(d->allow, sizeof(d->allow), env->config->mounts.allow);
     find_program(env->config->agent.path, "sandpool-agent", d->agent);
     find_program(env->config->helper.path, "sandpool-helper", d->helper);

@@ -66,17 +66,22 @@ static bool has_tag(const struct json *image, const char *tag)
     return false;
 }
 
-static bool read_labels(const struct json *labels, struct snapshot *ret)
+static bool read_labels(const struct json *labels, struct snapshot *ret,
+                        char ret_base[SNAPSHOT_DIGEST_MAX + 1])
 {
     const char *text = docker_label(labels, LABEL("record"));
     struct json_doc *doc = NULL;
     struct buf record;
+    const char *base;
     bool is_good;
 
     buf_init(&record, RECORD_MAX);
     if (base64_decode(text, strlen(text), &record) && !buf_failed(&record))
         doc = json_parse(buf_str(&record), record.len, RECORD_MAX, NULL);
     is_good = doc != NULL && snapshot_take(json_root(doc), ret);
+    base = doc != NULL ? json_str(json_get(json_root(doc), "base")) : NULL;
+    if (ret_base != NULL && (base == NULL || !docker_image_digest(base, ret_base)))
+        ret_base[0] = '\0';
     (void) json_doc_free(doc);
     buf_fini(&record);
     return is_good;
@@ -86,14 +91,14 @@ static bool read_record(const struct json *image, struct snapshot *ret)
 {
     const char *id = json_str(json_get(image, "Id"));
 
-    return read_labels(json_get(image, "Labels"), ret) && id != NULL &&
+    return read_labels(json_get(image, "Labels"), ret, NULL) && id != NULL &&
            docker_image_digest(id, ret->digest);
 }
 
-uint64_t docker_snapshot_layers(const struct json *labels)
+uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1])
 {
     struct snapshot *s = xcalloc(1, sizeof(*s));
-    uint64_t layers = read_labels(labels, s) ? s->layers : 0;
+    uint64_t layers = read_labels(labels, s, ret_base) ? s->layers : 0;
 
     free(s);
     return layers;

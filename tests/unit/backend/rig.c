@@ -1,12 +1,14 @@
 /* rig.c - the bench on which a backend is tested. */
 #include "tests/unit/backend/rig.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -88,6 +90,33 @@ const char *rig_instance(void)
         (void) snprintf(name, sizeof(name), "rig-%016llx", (unsigned long long) number);
     }
     return name;
+}
+
+/* One for each hierarchy of version 1, and the only one of version 2. */
+static size_t remove_groups_once(void)
+{
+    char pattern[128];
+    size_t left = 0;
+    glob_t found;
+
+    for (int i = 0; i < 4; i++) { /* what is inside goes first */
+        (void) snprintf(pattern, sizeof(pattern), "/sys/fs/cgroup%s/sandpool-%s%s",
+                        i % 2 != 0 ? "/*" : "", rig_instance(), i < 2 ? "/*/" : "");
+        if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+            continue; /* there is none */
+        for (size_t k = 0; k < found.gl_pathc; k++)
+            left += rmdir(found.gl_pathv[k]) != 0;
+        globfree(&found);
+    }
+    return left;
+}
+
+void rig_remove_groups(void)
+{
+    for (int i = 0; remove_groups_once() > 0; i++) {
+        assert_true(i < 1000); /* a process of a box ends */
+        (void) usleep(20 * 1000);
+    }
 }
 
 void rig_open(struct rig *rig)

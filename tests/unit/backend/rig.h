@@ -36,6 +36,8 @@ struct rig {
 
 /* Of the backend that rig_open() opens: control groups are named after it, so each run has a name of its own. */
 const char *rig_instance(void);
+/* Removes these groups, which are empty or will be soon; asserts that they go. */
+void rig_remove_groups(void);
 void rig_open(struct rig *rig);
 /* Closes the backend if it is open, then everything else; asserts that nothing is left. */
 void rig_close(struct rig *rig);

@@ -129,6 +129,7 @@ static int tear_down(void **state)
     assert_int_equal(count_entries(h->dir, "/oci/run-runc"), 0);
     (void) snprintf(groups, sizeof(groups), "/sys/fs/cgroup/memory/sandpool-%s", rig_instance());
     assert_int_equal(count_entries(groups, ""), 0);
+    rig_remove_groups();
     remove_dir(h->dir);
     h->config = config_free(h->config);
     test_free(h);

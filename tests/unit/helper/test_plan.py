@@ -20,7 +20,7 @@ class Plans(HelperTest):
         return done.stderr
 
     def test_no_plan_at_all(self):
-        for verb in ("run", "mount", "remove", "base"):
+        for verb in ("run", "mount", "remove", "base", "gather", "disk"):
             for text in ("", "[]", "null", "{", "\0", '{"dir": 1}', '{"dir": "x"}', "[" * 100, "{}", '{"a":1,"a":2}'):
                 self.bad(verb, text)
 
@@ -43,6 +43,16 @@ class Plans(HelperTest):
     def test_huge(self):
         self.assertIn("longer than", self.bad("remove", json.dumps({"dir": "/x", "pad": "x" * (5 << 20)})))
         self.bad("remove", {"dir": "/" + "x" * 5000})
+
+    def test_every_field_of_gather(self):
+        plan = {"from": ["/nowhere/a"], "to": "/nowhere/b"}
+        for key, bad in (("from", [None, [], ["a"], [1], ["/a"] * 17, ["/a/../b"], "/a"]), ("to", [None, "", "b", "/", 1]),
+                         ("container", ["x" * 64, "ab", 1]), ("pid", [None, 1, -1, "2"])):
+            whole = {**plan, "container": "ab" * 32, "pid": 2} if key in ("container", "pid") else plan
+            for value in bad:
+                self.assertIn(f"'{key}'", self.bad("gather", {**whole, key: value}), (key, value))
+        done = self.run_helper("gather", plan)
+        self.assertEqual((done.returncode, done.stderr), (7, "open '/nowhere/b': No such file or directory\n"))
 
     def test_cgroup_of_others(self):
         path = str(self.state / "boxes" / "none")

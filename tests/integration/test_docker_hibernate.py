@@ -1,0 +1,93 @@
+"""kill -9 of the daemon at every named point on the way of a container to a snapshot and back (park: snapshot), with Docker and
+Podman. After each: the files are there, once; rows, containers and images agree; the lease that was there before is kept, and what
+others have with the engine is as it was."""
+
+import http.client
+import os
+
+from docker_case import FleetCase, main, wait_until
+from docker_snapshot_case import SnapshotCase
+from harness import Client, skip
+from test_crash import fault_names
+
+KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
+THERE = ("copy.made", "copy.paused", "copy.filled", "copy.resumed", "snapshot.committed", "hibernate.captured",
+         "hibernate.doomed", "engine.before_destroy", "engine.after_destroy")
+BACK = ("engine.before_create", "docker.before_create", "docker.after_create", "docker.before_start", "docker.after_start",
+        "docker.after_hand", "engine.after_create", "hibernate.before_drop", "engine.before_reply")
+
+
+class Hibernate(SnapshotCase, FleetCase):
+    @classmethod
+    def setUpClass(cls):
+        if cls.kind not in KINDS or not fault_names():
+            skip("an engine of the other kind is tried, or this build has no crash points")
+        super().setUpClass()
+
+    def crash_at(self, daemon, name, act):
+        daemon.kill()
+        daemon.start(env={"SANDPOOL_CRASH_AT": f"{name}:1"})
+        client = Client(daemon.socket)
+        try:
+            act(client)
+        except (OSError, http.client.HTTPException):
+            pass
+        client.close()
+        wait_until(lambda: not daemon.process.is_running(), f"crash at {name}")
+        daemon.start()
+
+    def hibernated(self, daemon):
+        return self.client(daemon).get("/v1/snapshots?all=1").json["snapshots"]
+
+    def check(self, daemon, thread):
+        """The files are there, once, and nothing else is left."""
+        box = wait_until(lambda: self.try_acquire(daemon, thread), lambda: f"a box: {daemon.process.output()[-3000:]}")
+        self.assertIn(box.lease["source"], ("kept", "parked", "restored"))
+        self.assertEqual(box.sh("cat ~/f"), f"{thread}\n")
+        wait_until(lambda: self.hibernated(daemon) == [], "nothing is hibernated")
+        kept = self.box(daemon, "kept")
+        self.assertEqual([kept.lease[k] for k in ("box_id", "generation", "token")], self.kept)
+        self.assertOk(self.client(daemon).delete(f"/v1/sandboxes/{box.id}"))
+        self.collect(daemon)
+        self.assertAgree(daemon)
+        self.assertEqual(self.of_others(), self.strange)
+
+    def of_others(self):
+        found = self.engine.json("GET", f"/containers/{self.other}/json")
+        images = [i for i in self.engine.json("GET", "/images/json") if "sandpool.snapshot" not in (i["Labels"] or {})]
+        return (found["State"]["Status"], sorted(tag for i in images for tag in i["RepoTags"] or []))
+
+    def test_every_point(self):
+        daemon = self.start(warm=0, park="snapshot", park_timeout_s=0, profiles={"plain": self.profile(warm=0)})
+        self.other = self.stranger("other", {"sandpool.copy": "of-another", "sandpool.instance": "another"})
+        self.addCleanup(self.engine.json, "DELETE", f"/containers/{self.other}?force=1")
+        self.strange = self.of_others()
+        self.kept = [self.box(daemon, "kept", profile="plain").lease[k] for k in ("box_id", "generation", "token")]
+        for way, names in (("to", THERE), ("from", BACK)):
+            for i, name in enumerate(names):
+                with self.subTest(point=name, way=way):
+                    self.assertIn(name, fault_names())
+                    self.there_or_back(daemon, f"{way}-{i}", name, way)
+
+    def there_or_back(self, daemon, thread, name, way):
+        box = self.box(daemon, thread)
+        box.sh(f"echo {thread} > ~/f")
+        release = f"/v1/sandboxes/{box.id}/release"
+        if way == "to":
+            self.crash_at(daemon, name, lambda client: (
+                client.post(release, {}), wait_until(lambda: not daemon.process.is_running(), f"crash at {name}")))
+        else:
+            self.post(daemon, release)
+            wait_until(lambda: self.hibernated(daemon) and box.box_id not in self.containers(), "it is hibernated")
+            self.crash_at(daemon, name, lambda client: (
+                client.post("/v1/acquire", {"thread_id": thread, "wait_ms": 20000}),
+                wait_until(lambda: not daemon.process.is_running(), f"crash at {name}")))
+        self.check(daemon, thread)
+
+
+class PodmanHibernate(Hibernate):
+    kind = "podman"
+
+
+if __name__ == "__main__":
+    main()
