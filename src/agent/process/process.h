@@ -73,6 +73,10 @@ struct process_table {
     char *read_space; /* one for all streams */
 };
 
+/* Between two reads of a stream that comes in small pieces, at first and at most. */
+#define PROCESS_REST_NS NS_PER_MS
+#define PROCESS_REST_MAX_NS (8 * NS_PER_MS)
+
 struct process_stream {
     struct process *process;
     uv_poll_t poll;
@@ -80,6 +84,7 @@ struct process_stream {
     bool is_held;    /* not read: followers are behind */
     bool is_resting; /* not read for a moment: it comes in small pieces */
     struct rt_timer rest;
+    uint64_t rest_ns; /* how long */
     uint64_t read_ns; /* when something last came; 0: before the last input */
     struct output output;
 };

@@ -13,8 +13,8 @@ enum {
     READS_PER_TURN = 4,
     READS_AT_DEATH = 64,    /* more than a full pipe */
     SMALL_SIZE = 32 * 1024, /* half a pipe */
+    GOOD_SIZE = 8 * 1024,   /* for one read of a stream that comes in small pieces */
 };
-#define REST_NS NS_PER_MS
 
 bool process_is_open(const struct process *p, unsigned stream)
 {
@@ -137,23 +137,39 @@ static size_t read_room(struct process_stream *s)
 
 static void on_rest(struct rt_timer *timer);
 
+/* After a rest that gave `n` bytes: longer while little comes, so that few bytes do not cost much more than many; shorter
+ * when nothing came. What a terminal shows is looked at by somebody. */
+static uint64_t next_rest_ns(const struct process_stream *s, size_t n)
+{
+    if (s->process->is_pty)
+        return PROCESS_REST_NS;
+    if (n == 0)
+        return MAX_OF(s->rest_ns / 2, PROCESS_REST_NS);
+    return n < GOOD_SIZE ? MIN_OF(s->rest_ns * 2, PROCESS_REST_MAX_NS) : s->rest_ns;
+}
+
 /* A program that writes many small pieces would wake the agent, the daemon and the reader for each. So after two
  * pieces in a row the next is waited for a moment; the first after silence or input never waits. */
 static void read_stream(struct process_stream *s)
 {
     struct rt *rt = &s->process->table->loop->rt;
     uint64_t now_ns = rt_now(rt);
-    bool is_flowing = s->read_ns != 0 && now_ns - s->read_ns <= 2 * REST_NS;
-    bool was_resting = s->is_resting;
+    bool is_near = s->read_ns != 0 && now_ns - s->read_ns <= 2 * s->rest_ns;
+    bool was_resting = s->is_resting; /* it may be late itself */
+    bool is_flowing = is_near || was_resting;
     size_t n = read_room(s);
 
     if (s->fd < 0)
         return;
+    if (!is_flowing)
+        s->rest_ns = PROCESS_REST_NS;
+    else if (was_resting)
+        s->rest_ns = next_rest_ns(s, n);
     if (n > 0)
         s->read_ns = now_ns;
     s->is_resting = is_flowing && n > 0 && n < SMALL_SIZE;
     if (s->is_resting)
-        rt_timer_set(rt, &s->rest, rt_after(now_ns, REST_NS), on_rest);
+        rt_timer_set(rt, &s->rest, rt_after(now_ns, s->rest_ns), on_rest);
     if (s->is_resting != was_resting)
         poll_stream(s);
 }

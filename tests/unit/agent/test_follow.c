@@ -78,19 +78,28 @@ static void teardown(struct fixture *f)
     loop_fini(&f->loop);
 }
 
-static struct process *start(struct fixture *f, const char *script, uint64_t timeout_ns)
+static struct process *start_on(struct fixture *f, const char *script, uint64_t timeout_ns,
+                                bool want_pty)
 {
     static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
     const char *const argv[] = {"sh", "-c", script, NULL};
-    struct process_request r = {
-        .spawn = {.argv = argv, .env = env, .identity = &f->user, .want_stdin = true},
-        .command = script,
-        .timeout_ns = timeout_ns};
+    struct process_request r = {.spawn = {.argv = argv,
+                                          .env = env,
+                                          .identity = &f->user,
+                                          .want_stdin = !want_pty,
+                                          .want_pty = want_pty},
+                                .command = script,
+                                .timeout_ns = timeout_ns};
     struct process *p = NULL;
     struct err err;
 
     assert_int_equal(process_start(&f->table, &r, &p, &err), SP_OK);
     return p;
+}
+
+static struct process *start(struct fixture *f, const char *script, uint64_t timeout_ns)
+{
+    return start_on(f, script, timeout_ns, false);
 }
 
 static unsigned changes;
@@ -326,6 +335,34 @@ static void test_small_pieces_come_together(void **state)
     teardown(&f);
 }
 
+/* The fewer bytes, the longer until the next are read; on a terminal not. */
+static void test_a_slow_flow_is_read_less_often(void **state)
+{
+    struct fixture f;
+    struct process_stream *s;
+    struct process *p;
+
+    (void) state;
+    setup(&f, "/tmp");
+    p = start(&f, "while :; do echo; done", 0);
+    s = &p->streams[PROCESS_STDOUT];
+    while (!s->is_resting || s->rest_ns < PROCESS_REST_MAX_NS)
+        turn(&f);
+    process_kill(p);
+    /* all that is written until the end is read, however long it would rest */
+    p = start(&f, "i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i + 1)); done", 0);
+    while (process_is_running(p))
+        turn(&f);
+    assert_int_equal(p->streams[PROCESS_STDOUT].output.end, 23890);
+    p = start_on(&f, "i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i + 1)); done", 0, true);
+    s = &p->streams[PROCESS_STDOUT];
+    while (process_is_running(p)) {
+        turn(&f);
+        assert_true(s->rest_ns <= PROCESS_REST_NS);
+    }
+    teardown(&f);
+}
+
 static void test_the_answer_to_input_does_not_wait(void **state)
 {
     struct fixture f;
@@ -355,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_one_alone_is_waited_for_and_the_timeout_ends_it),
         cmocka_unit_test(test_the_other_stream_goes_on),
         cmocka_unit_test(test_small_pieces_come_together),
+        cmocka_unit_test(test_a_slow_flow_is_read_less_often),
         cmocka_unit_test(test_the_answer_to_input_does_not_wait),
     };
 
