@@ -22,6 +22,9 @@ static const struct refusal not_listed = {SP_BACKEND_UNAVAILABLE,
                                           "the backend has not shown yet whose box it is", NS_PER_S,
                                           POOL_END_NONE};
 
+static const struct refusal spent = {SP_BUDGET_EXCEEDED, "the user has used up its budget", 0,
+                                     POOL_END_NONE};
+
 static const char absent_text[] =
     "the thread's box does not answer and its backend does not show it: "
     "it is asked again before its lease ends";
@@ -237,6 +240,10 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
         waiter_refuse(p, w, &not_listed);
         return;
     }
+    if (w->acquire.is_spent && b->state != POOL_LEASED && b->state != POOL_LEASING) {
+        waiter_refuse(p, w, &spent);
+        return;
+    }
     switch (b->state) {
     case POOL_LEASED:
         if (needs_check(p, s, w))
@@ -321,6 +328,10 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
 
     if (s != NULL) {
         serve_bound(p, w, s);
+        return;
+    }
+    if (w->acquire.is_spent) {
+        waiter_refuse(p, w, &spent);
         return;
     }
     primary = waiter_find_thread(p, w->acquire.sandbox_id);

@@ -51,6 +51,8 @@ struct pool_acquire {
     char sandbox_id[POOL_ID_MAX + 1]; /* never "": computed, given or random by the caller */
     uint64_t principal;
     bool is_operator; /* may take over a box another principal holds */
+    /* The user has used up its budget: it gets no box but one that it has, with the deadline that has. */
+    bool is_spent;
     unsigned profile;
     bool is_profile_named; /* false: whatever profile the thread's box has is fine */
     uint64_t deadline_ns;  /* absolute; now: do not wait */
@@ -96,6 +98,7 @@ struct pool_event {
             uint64_t generation; /* 0: whatever it is */
             uint64_t principal;
             bool is_operator;
+            bool is_spent;     /* RENEW: as of an acquire: it is refused */
             bool want_destroy; /* RELEASE: destroy instead of park */
             uint64_t ttl_ns;   /* RENEW: from now; 0: the profile's */
             bool is_quick; /* of an end: reply when it is committed, do not wait until it is gone */

@@ -93,10 +93,11 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
     waiter_attach(p, w, s, WAITER_COMMIT, write);
 }
 
-/* The thread has this box already. With the store down it keeps it, with the old deadline. */
+/* The thread has this box already. With the store down, or the budget of its user used up, it keeps it with the old
+ * deadline. */
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 {
-    if (!p->is_store_up) {
+    if (!p->is_store_up || w->acquire.is_spent) {
         lease_touch(p, s, p->now_ns);
         waiter_ok(p, w, s, POOL_SRC_KEPT);
         return;

@@ -158,6 +158,10 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
         refuse(p, ev->req, SP_NOT_LEASED);
         return;
     }
+    if (ev->u.on.is_spent) {
+        refuse(p, ev->req, SP_BUDGET_EXCEEDED);
+        return;
+    }
     if (!p->is_store_up) {
         refuse(p, ev->req, SP_STORE_UNAVAILABLE);
         return;

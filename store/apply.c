@@ -187,6 +187,8 @@ int apply_write(struct db *db, const struct store_write *w)
         return usage_read(db, w);
     case STORE_REPRICE:
         return meter_reprice(db, w);
+    case STORE_BUDGET:
+        return budget_call(db, w);
     case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;

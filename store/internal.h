@@ -62,6 +62,11 @@ enum sql_stmt {
     SQL_READ_USAGE,  /* 1 after this id, 2 how many */
     SQL_SEEK_USAGE,  /* 1 the first from this id on */
     SQL_PRUNE_USAGE, /* 1 up to this id */
+    SQL_BUDGET_OF,   /* 1 user */
+    SQL_PUT_BUDGET,
+    SQL_LIST_BUDGETS,  /* 1 after this user, 2 how many */
+    SQL_OPEN_PRICES,   /* 1 currency */
+    SQL_PRUNE_BUDGETS, /* 1 how many */
     SQL_STMT_COUNT
 };
 
@@ -79,6 +84,22 @@ struct db {
     bool want_usage;       /* as configured */
     uint64_t metered;      /* intervals closed since the last pruning */
     uint64_t closed_ms;    /* of the last one: it never goes back */
+    struct budgets *budgets;
+};
+
+/* What users have spent. */
+struct budgets {
+    bool is_on;
+    bool is_monthly;
+    char currency[STORE_CURRENCY_MAX + 1];
+    struct { /* the loop's: by the wall clock */
+        uint64_t number;
+        uint64_t from_ms;
+        uint64_t until_ms;
+    } month;
+    struct list changed; /* the writer's: rows of the batch under way */
+    pthread_mutex_t lock;
+    struct budget_book *book; /* shared: committed rows */
 };
 
 enum {
@@ -107,6 +128,8 @@ struct store {
     atomic_uint_fast64_t commit_ns_max;
     atomic_uint_fast64_t wal_pages;
     atomic_bool is_reserve_held;
+
+    struct budgets budgets;
 
     /* the writer's */
     struct db db;
@@ -176,9 +199,27 @@ MUST_CHECK int meter_at_open(struct store *s);
 /* A part of what is too old, or too much. */
 MUST_CHECK int meter_prune(struct store *s);
 
-/* --- usage.c: metered time, read back --- */
+/* --- budget.c, budget_book.c: what users have spent --- */
 
 struct store_interval;
+void budget_init(struct budgets *b, const struct store_config *config);
+void budget_fini(struct budgets *b);
+MUST_CHECK int budget_at_open(struct store *s);
+/* The present one. On the loop, or before the thread starts. */
+void budget_period(struct store *s, struct store_period *ret);
+/* An interval ends, another one begins; either may be NULL. */
+MUST_CHECK int budget_turn(struct db *db, const struct store_period *period,
+                           const struct store_interval *was, const struct store_interval *next);
+MUST_CHECK int budget_call(struct db *db, const struct store_write *w);
+/* Rows changed so far by the batch under way; those after a mark are undone; all of them are shown to the loop. */
+size_t budget_mark(const struct budgets *b);
+void budget_undo(struct budgets *b, size_t mark);
+void budget_committed(struct budgets *b);
+/* A part of what is too much. */
+MUST_CHECK int budget_prune(struct store *s);
+
+/* --- usage.c: metered time, read back --- */
+
 /* A row of INTERVAL; texts live until the statement goes on. */
 void usage_row(sqlite3_stmt *row, struct store_interval *ret);
 MUST_CHECK int usage_read(struct db *db, const struct store_write *w);

@@ -159,6 +159,21 @@ static bool begin_row(const struct store_write *w, const struct store_interval *
     return is_kept;
 }
 
+/* For budgets: the interval that ended, if there was one, and the next one, if there is. */
+static int count(struct db *db, const struct store_write *w, struct store_interval *was,
+                 const char *user, const struct meter_row *row)
+{
+    const struct store_interval next = {.user = text_of(user),
+                                        .began_ms = row->since_ms,
+                                        .per_hour = row->per_hour,
+                                        .per_start = row->per_start,
+                                        .currency = row->currency};
+
+    was->ended_ms = MAX_OF(turned_at(w), was->began_ms);
+    return budget_turn(db, &w->period, was->began_ms != 0 ? was : NULL,
+                       row->since_ms != 0 ? &next : NULL);
+}
+
 int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret)
 {
     sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
@@ -183,6 +198,8 @@ int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret
     if (rc == SQLITE_DONE)
         rc = was.began_ms != 0 && !is_kept ? close_interval(db, &was, turned_at(w), w->at_ms, &used)
                                            : SQLITE_OK;
+    if (rc == SQLITE_OK && !is_kept)
+        rc = count(db, w, &was, box->user, ret);
     ret->used = is_same_owner(&was, box) ? used : (struct store_used){.is_known = true};
     (void) sqlite3_reset(q); /* only now: the texts of `was` are in its row */
     return rc;
@@ -191,6 +208,7 @@ int meter_turn(struct db *db, const struct store_write *w, struct meter_row *ret
 int meter_remove(struct db *db, const struct store_write *w)
 {
     sqlite3_stmt *q = db->stmts[SQL_OPEN_OF_BOX];
+    static const struct meter_row none = {0};
     struct store_used used = {0}; /* nobody asks any more */
     struct store_interval was;
     int rc;
@@ -203,6 +221,8 @@ int meter_remove(struct db *db, const struct store_write *w)
         usage_row(q, &was);
         rc =
             was.began_ms != 0 ? close_interval(db, &was, turned_at(w), w->at_ms, &used) : SQLITE_OK;
+        if (rc == SQLITE_OK)
+            rc = count(db, w, &was, "", &none);
     } else if (rc == SQLITE_DONE) {
         rc = SQLITE_OK;
     }
@@ -211,12 +231,17 @@ int meter_remove(struct db *db, const struct store_write *w)
 }
 
 /* One box: its interval ends, and the next one has the new price. */
-static int reprice(struct db *db, const struct store_write *w, const struct store_interval *was,
+static int reprice(struct db *db, const struct store_write *w, struct store_interval *was,
                    struct store_used *used)
 {
     const struct store_price *price = &w->u.box.price;
     uint64_t since_ms = MAX_OF(turned_at(w), was->began_ms);
+    struct meter_row row = {.since_ms = since_ms, .per_hour = price->per_hour};
     int rc = close_interval(db, was, since_ms, w->at_ms, used);
+
+    str_copy_cut(row.currency, sizeof(row.currency), price->currency);
+    if (rc == SQLITE_OK)
+        rc = count(db, w, was, was->user, &row);
 
     if (rc != SQLITE_OK)
         return rc;
@@ -270,7 +295,7 @@ int meter_at_open(struct store *s)
     s->db.want_usage = s->config.want_usage;
     if (rc == SQLITE_OK && !s->config.want_usage) /* it was turned off, and time goes on */
         rc = sql_exec(&s->db, "UPDATE boxes SET meter_ms = 0 WHERE meter_ms <> 0");
-    return rc;
+    return rc == SQLITE_OK ? budget_at_open(s) : rc;
 }
 
 /* Too many, or too old: the first id that stays. */

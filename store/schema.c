@@ -18,7 +18,7 @@
  * leases: one row for each public id, so its generation survives the box it was bound to.
  * gone: the newest have the highest id.
  * boxes.meter_ms: the open interval of a box is in its row, so that one write changes both. usage: closed ones, in
- * the order of closed_ms. boxes.used_*: their sum since the box has its owner; used_currency '*': several. */
+ * the order of closed_ms. boxes.used_*: their sum since the box has its owner; used_currency '*': several. budgets: amount -1 is the default; numbers of 128 bits are in two columns. */
 static const struct migration migrations[] = {
     {1, "CREATE TABLE meta("
         " key TEXT PRIMARY KEY CHECK(key <> ''),"
@@ -119,6 +119,18 @@ static const struct migration migrations[] = {
          "ALTER TABLE boxes ADD COLUMN used_micros INTEGER NOT NULL DEFAULT 0;"
          "ALTER TABLE boxes ADD COLUMN used_rest INTEGER NOT NULL DEFAULT 0;"
          "ALTER TABLE boxes ADD COLUMN used_currency TEXT NOT NULL DEFAULT '';"},
+    {11, "CREATE TABLE budgets("
+         " user_id TEXT PRIMARY KEY,"
+         " amount INTEGER NOT NULL,"
+         " credit INTEGER NOT NULL,"
+         " period INTEGER NOT NULL,"
+         " since_ms INTEGER NOT NULL,"
+         " at_ms INTEGER NOT NULL,"
+         " per_hour_high INTEGER NOT NULL,"
+         " per_hour_low INTEGER NOT NULL,"
+         " spent_high INTEGER NOT NULL,"
+         " spent_low INTEGER NOT NULL"
+         ") STRICT, WITHOUT ROWID;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -24,6 +24,10 @@
     "box_id, sandbox_id, generation, user_id, thread_id, principal, profile, state, " \
     "began_ms, ended_ms, per_hour, per_start, currency"
 
+#define BUDGET                                                                        \
+    "user_id, amount, credit, period, since_ms, at_ms, per_hour_high, per_hour_low, " \
+    "spent_high, spent_low"
+
 #define EVENT_COLUMNS "id, at_ms, kind, body, principal"
 #define EVENT_PAGE "WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3"
 /* The index has only those that name one. */
@@ -101,6 +105,16 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_READ_USAGE] = "SELECT " INTERVAL ", id FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_SEEK_USAGE] = "SELECT id, closed_ms FROM usage WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_USAGE] = "DELETE FROM usage WHERE id <= ?1",
+    [SQL_BUDGET_OF] = "SELECT " BUDGET " FROM budgets WHERE user_id = ?1",
+    [SQL_PUT_BUDGET] = "INSERT OR REPLACE INTO budgets(" BUDGET ") "
+                       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+    [SQL_LIST_BUDGETS] =
+        "SELECT " BUDGET " FROM budgets WHERE user_id > ?1 ORDER BY user_id LIMIT ?2",
+    [SQL_OPEN_PRICES] = "SELECT user_id, per_hour FROM boxes WHERE meter_ms > 0 AND currency = ?1",
+    [SQL_PRUNE_BUDGETS] =
+        "DELETE FROM budgets WHERE user_id IN (SELECT user_id FROM budgets WHERE amount < 0 AND "
+        "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 ORDER BY at_ms LIMIT ?1) "
+        "RETURNING user_id",
     [SQL_END_STRAY] = "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
                       "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
                       "AND boxes.sandbox_id = leases.sandbox_id)",

@@ -16,6 +16,7 @@ static struct store *store_free(struct store *s)
 {
     schema_close(&s->db);
     queue_fini(&s->queue);
+    budget_fini(&s->budgets);
     stamp_close(s);
     free(s->reserve_path);
     free(s->path);
@@ -66,6 +67,7 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     list_init(&s->ops);
     queue_init(&s->queue, config->wake, config->ctx);
     reserve_init(s);
+    budget_init(&s->budgets, config);
     r = strlen(s->path) < STORE_PATH_MAX - 16
             ? open_with_reserve(s, err)
             : err_set(err, SP_CONFIG, "the path of the database is too long");
@@ -154,6 +156,7 @@ void store_submit(struct store *s, struct store_write *w, void (*on_done)(struct
     op_begin(&w->op, s->config.rt, &s->ops, RT_NEVER, NULL, on_done);
     w->at_ms = rt_stored_at(s->config.rt, rt_now(s->config.rt));
     w->begun_ns = rt_now(s->config.rt);
+    budget_period(s, &w->period);
     w->failure.code = SP_OK;
     if (!s->is_up) {
         refuse(s, w, &s->reason);

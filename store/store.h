@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 10
+#define STORE_SCHEMA_VERSION 11
 
 #define STORE_GONE_MAX 4096
 
@@ -135,6 +135,7 @@ enum store_kind {
     STORE_BACKUP,      /* copies the database to a file */
     STORE_READ_USAGE,  /* usage.h: adds up metered time, or lists it */
     STORE_REPRICE,     /* from now on the boxes of box.profile cost box.price */
+    STORE_BUDGET,      /* budget.h: lists budgets, or changes one */
     STORE_KIND_COUNT
 };
 
@@ -181,6 +182,13 @@ struct store_backup {
 };
 
 struct store_usage;
+struct store_budget_call;
+
+/* What budgets count: a month, or all time (0, 0). */
+struct store_period {
+    uint64_t number;
+    uint64_t since_ms; /* when it began, in the time of rows */
+};
 
 struct store_write {
     struct op op;
@@ -198,12 +206,14 @@ struct store_write {
         struct store_history *history;
         struct store_backup *backup;
         struct store_usage *usage;
+        struct store_budget_call *budget;
     } u;
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */
     int outcome;
     uint64_t begun_ns; /* the store's own: when it was submitted, on the loop's clock */
     uint64_t at_ms;    /* the store's own: rt_stored_at() of store_submit(); when a lease ended */
+    struct store_period period; /* the store's own: at that time, for budgets */
 };
 
 struct store_config {
@@ -216,6 +226,10 @@ struct store_config {
     bool want_usage;     /* meter the time of boxes that have an owner */
     uint64_t usage_max;  /* metered intervals kept, */
     uint64_t usage_ms;   /* and how long */
+    /* Count what users spend in this currency, of each month or of all time: budget.h. NULL: nothing is counted.
+     * Borrowed during store_open(). */
+    const char *budget_currency;
+    bool is_budget_monthly;
     uint64_t
         timeout_ns; /* a write that takes longer: the store counts as down until it ends; 0: never */
     bool want_reserve; /* keep space for the store, so that a full disk can be cleaned up */

@@ -96,9 +96,14 @@ static int prune_once(struct store *s, const struct due *due, struct err *err)
         rc = prune_past(&s->db, s->config.past_max);
     if (rc == SQLITE_OK && due->usage)
         rc = meter_prune(s);
+    if (rc == SQLITE_OK && due->usage)
+        rc = budget_prune(s);
     if (rc == SQLITE_OK)
         rc = sql_run(&s->db, SQL_COMMIT);
-    if (rc != SQLITE_OK) {
+    if (rc == SQLITE_OK) {
+        budget_committed(&s->budgets);
+    } else {
+        budget_undo(&s->budgets, 0);
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
     }

@@ -94,6 +94,7 @@ static int commit(struct store *s, const struct list *batch)
     if (rc != SQLITE_OK)
         return rc;
     stamp_after_commit(s, wants_file(s, batch));
+    budget_committed(&s->budgets);
     FAULT_POINT("store.after_commit");
     took = now_ns() - started;
     count(&s->commits, 1);
@@ -130,6 +131,7 @@ static int commit_apart(struct store *s, struct list *batch)
     for (struct list_node *n = list_first(batch); n != NULL && rc == SQLITE_OK;
          n = list_next(batch, n)) {
         struct store_write *w = write_of(n);
+        size_t mark = budget_mark(&s->budgets);
 
         w->outcome = SP_OK; /* the first try ended before it came to this one */
         rc = sql_run(db, SQL_SAVE);
@@ -137,6 +139,7 @@ static int commit_apart(struct store *s, struct list *batch)
             break;
         rc = apply_write(db, w);
         if (is_own_fault(rc)) {
+            budget_undo(&s->budgets, mark);
             w->outcome = err_set(&w->failure, SP_INTERNAL, "the store refuses the write: %s",
                                  sqlite3_errmsg(db->conn));
             w->failure.sys = rc;
@@ -178,11 +181,13 @@ static int try_batch(struct store *s, struct list *batch, struct err *err)
 
     if (is_own_fault(rc)) {
         sql_undo(&s->db);
+        budget_undo(&s->budgets, 0);
         rc = commit_apart(s, batch);
     }
     if (rc != SQLITE_OK) {
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
+        budget_undo(&s->budgets, 0);
         s->db.stamped_id = 0;
     }
     return rc;

@@ -10,6 +10,7 @@
 #define SP_ERROR_TABLE(X)                                                                         \
     X(BAD_REQUEST, "bad_request", 400, false, "the request is malformed")                         \
     X(UNAUTHORIZED, "unauthorized", 401, false, "a valid bearer token is required")               \
+    X(BUDGET_EXCEEDED, "budget_exceeded", 402, false, "the user has used up its budget")          \
     X(FORBIDDEN, "forbidden", 403, false, "this caller may not do that")                          \
     X(NOT_FOUND, "not_found", 404, false, "no such sandbox")                                      \
     X(NO_ROUTE, "no_route", 404, false, "no such path")                                           \

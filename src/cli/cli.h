@@ -261,6 +261,7 @@ int cmd_port_forward(struct cli *c);
 int cmd_profile(struct cli *c);
 int cmd_quote(struct cli *c);
 int cmd_usage(struct cli *c);
+int cmd_budget(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
 int cmd_fork(struct cli *c);

@@ -319,6 +319,15 @@ const struct cli_command cli_commands[] = {
     {"quote", "[PROFILE]", 0, 1, NULL, "show what a lease would cost",
      "By the price in the configuration of the profile (default: default).", quote_options,
      "sandpool quote big --for 8h\n", cmd_quote},
+    {"budget", "ls | show USER | set USER AMOUNT | credit USER AMOUNT", 1, 3, "ls show set credit",
+     "show and change what users may spend",
+     "For operators. 'set' gives a user an amount of its own for each period, 'set USER default' takes it\n"
+     "away; 'credit' adds to what it may spend in this period. See budgets: of the configuration.",
+     no_options,
+     "sandpool budget set ana 50\n"
+     "sandpool budget credit ana 12.50\n"
+     "sandpool budget ls\n",
+     cmd_budget},
     {"usage", "", 0, 0, NULL, "show metered time and what it cost",
      "Time in which boxes were leased, parked and paused, until now, by the prices that were valid then.",
      usage_options,

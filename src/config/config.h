@@ -17,6 +17,7 @@
 #define CONFIG_TEXT_MAX 1024
 #define CONFIG_CURRENCY_MAX 8
 #define CONFIG_MICROS_MAX 32
+#define CONFIG_BUDGET_MAX 1000000000000000ULL /* millionths */
 #define CONFIG_CLOSED_MAX 16
 #define CONFIG_PROFILES_MAX 64
 #define CONFIG_MAP_MAX 64
@@ -37,6 +38,8 @@ struct config_map {
         char *value;
     } * pairs;
 };
+
+enum config_period { CONFIG_PERIOD_TOTAL, CONFIG_PERIOD_MONTH, CONFIG_PERIOD_COUNT };
 
 enum config_durability {
     CONFIG_DURABILITY_AUTO,
@@ -272,6 +275,11 @@ struct config {
         uint64_t keep_rows;
     } usage;
     struct {
+        char currency[CONFIG_CURRENCY_MAX + 1]; /* "": there are no budgets */
+        enum config_period period;
+        uint64_t amount; /* of each user that has none of its own, in millionths */
+    } budgets;
+    struct {
         char allow[CONFIG_TEXT_MAX + 1]; /* host directories, comma separated */
     } mounts;
     struct {
@@ -417,6 +425,8 @@ bool config_quote(const struct config_profile *p, uint64_t seconds, struct confi
 const char *config_rate_name(enum config_rate rate);
 /* Millionths as a number without needless zeros: 12500 is "0.0125". */
 void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX]);
+/* The other way, up to `max`; false when it is no such number. */
+MUST_CHECK bool config_parse_micros(const char *text, uint64_t max, uint64_t *ret);
 /* As it is written in the file. */
 const char *config_network_name(enum config_network network);
 /* A valid name of a variable. */

@@ -32,6 +32,7 @@ const struct config_section config_sections[] = {
     {"pool", "Limits of the whole pool."},
     {"store", "The database of boxes, leases and events."},
     {"usage", "Metered time of boxes, and what it costs."},
+    {"budgets", "What users may spend. An acquire over budget is refused."},
     {"mounts", "Which directories of this machine may be mounted into boxes."},
     {"auto", "Acquires with `profile: auto`."},
     {"agent", "The program in each box, sandpool-agent."},

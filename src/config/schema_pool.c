@@ -3,8 +3,10 @@
 
 static const char *const durability_names[] = {"auto", "process", "power", NULL};
 
+static const char *const period_names[] = {"total", "month", NULL};
 static const char *const auto_names[] = {"ordered", "cheapest", "fastest", NULL};
 
+static_assert(ARRAY_LEN(period_names) == CONFIG_PERIOD_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(auto_names) == CONFIG_AUTO_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(durability_names) == CONFIG_DURABILITY_COUNT + 1, "a name for each");
 
@@ -48,6 +50,15 @@ static const struct config_key keys[] = {
     GLOBAL(usage.keep_days, U64, 0, 1, 3660, "400", "Days that metered time is kept."),
     GLOBAL(usage.keep_rows, U64, 0, 100, 1000000000, "1000000",
            "Metered intervals kept, at about 150 bytes each; the oldest go first."),
+
+    GLOBAL(budgets.currency, STRING, 0, 0, CONFIG_CURRENCY_MAX, "",
+           "Budgets of users are in this currency, like EUR; boxes with prices in others do not "
+           "count. Empty: there are no budgets."),
+    CHOICE(budgets.period, 0, period_names, "month",
+           "What a budget is for: a month of the calendar (UTC), or all time."),
+    GLOBAL(budgets.amount, MICRO, RELOAD, 0, CONFIG_BUDGET_MAX, "0",
+           "What each user may spend in a period, unless it has an amount of its own: see "
+           "/v1/budgets. 0: nothing but credits."),
 
     GLOBAL(mounts.allow, LIST, 0, 0, CONFIG_TEXT_MAX, "",
            "Directories of this machine whose contents may be mounted into boxes, by a profile "

@@ -112,6 +112,7 @@ void config_validate(const struct config *c, const struct config_node *root,
     check_access(&k);
     check_provisioner(&k);
     check_auto(&k);
+    check_budgets(&k);
     if (!check_each_word(c->mounts.allow, form_is_root, c, bad, sizeof(bad))) {
         char text[CONFIG_WHY_MAX];
 

@@ -23,6 +23,7 @@ bool check_each_word(const char *list, bool (*check)(const struct config *c, con
 
 /* One for each section, in the file of its name. */
 void check_auto(const struct check *k);
+void check_budgets(const struct check *k);
 void check_access(const struct check *k);
 void check_provisioner(const struct check *k);
 void check_profile(const struct check *k, const struct config_profile *p);

@@ -1,4 +1,4 @@
-/* validate_price.c - prices, which need a currency, and the limits that they are for. */
+/* validate_price.c - prices, which need a currency, and the limits that they are for; budgets. */
 #include <string.h>
 
 #include "base/str.h"
@@ -17,6 +17,17 @@ static void check_limit(const struct check *k, const struct config_profile *p,
 {
     if (p->price.rates[rate] > 0 && limit == 0)
         check_complain(k, p, path, text);
+}
+
+void check_budgets(const struct check *k)
+{
+    if (str_is_empty(k->c->budgets.currency))
+        return;
+    if (!is_currency(k->c->budgets.currency))
+        check_complain(k, NULL, "budgets.currency",
+                       "must be three to eight capital letters, like EUR");
+    if (!k->c->usage.enabled)
+        check_complain(k, NULL, "budgets.currency", "needs usage.enabled: true");
 }
 
 void check_price(const struct check *k, const struct config_profile *p)

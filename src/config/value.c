@@ -134,6 +134,13 @@ static unsigned digits_of(const struct config_key *k)
     return k->type == CONFIG_TYPE_MICRO ? 6 : 3;
 }
 
+bool config_parse_micros(const char *text, uint64_t max, uint64_t *ret)
+{
+    const struct config_key key = {.max = max};
+
+    return parse_decimal(text, 6, &key, ret);
+}
+
 void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX])
 {
     struct buf text;

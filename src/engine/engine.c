@@ -39,6 +39,12 @@ static void step(struct engine *e, const struct pool_event *ev)
             return;
         ev = &marked;
     }
+    if (engine_has_budgets(e) && (ev->kind == POOL_EV_ACQUIRE || ev->kind == POOL_EV_RENEW)) {
+        if (ev != &marked)
+            marked = *ev;
+        budget_judge(e, &marked);
+        ev = &marked;
+    }
     pool_step(e->pool, rt_now(e->rt), ev);
     while (pool_next_fx(e->pool, &fx))
         perform(e, &fx);
@@ -184,6 +190,11 @@ static void reply(struct engine *e, const struct pool_fx *fx)
         return; /* abandoned in the same step */
     if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
         fx = &explained;
+    if (fx->u.reply.code == SP_BUDGET_EXCEEDED) {
+        explained = *fx;
+        budget_explain(e, call, &explained);
+        fx = &explained;
+    }
     if (list_is_linked(&call->link) && fx->u.reply.code == SP_OK)
         why = templates_add(e, call, fx);
     call_unlink(e, call);

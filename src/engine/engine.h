@@ -12,6 +12,7 @@
 #include "loop/httpc.h"
 #include "loop/loop.h"
 #include "pool/pool.h"
+#include "store/budget.h"
 #include "store/store.h"
 #include "store/usage.h"
 
@@ -19,6 +20,15 @@ struct engine;
 
 /* One request to the pool that waits for its reply. The caller owns the memory and keeps it until
  * on_reply() is entered or engine_call_abandon() returned. */
+/* What a user may spend and has spent, in millionths of the currency of budgets. */
+struct engine_budget {
+    bool has_amount; /* of its own; else the default is `amount` */
+    uint64_t amount;
+    uint64_t credit;
+    uint64_t limit; /* both together */
+    uint64_t spent;
+};
+
 struct engine_call {
     struct map_node node;
     struct map_node pending_node; /* acquires with metadata or extras, by sandbox_id */
@@ -43,6 +53,7 @@ struct engine_call {
     bool is_acquire;              /* likewise */
     uint64_t principal;           /* likewise: ACQUIRE */
     unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */
+    struct engine_budget budget;  /* likewise: SP_BUDGET_EXCEEDED: of its user, when it asked */
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);
@@ -118,6 +129,19 @@ void engine_read_history(struct engine *e, struct store_history *h,
 /* One step of reading metered time (store/usage.h); `u` is the caller's and stays until on_done(). */
 void engine_read_usage(struct engine *e, struct store_usage *u,
                        void (*on_done)(void *ctx, const struct err *err), void *ctx);
+
+/* --- budgets (budget.c) --- */
+
+/* False: there are none, and the other calls must not be made. */
+bool engine_has_budgets(const struct engine *e);
+void engine_get_budget(struct engine *e, const char *user, struct engine_budget *ret);
+/* From what the store has, of the period that is. */
+void engine_fill_budget(const struct engine *e, const struct store_budget *from,
+                        struct engine_budget *ret);
+uint64_t engine_budget_ends(struct engine *e); /* by the wall clock, ms; 0: never */
+/* Lists budgets or changes one (store/budget.h); `c` is the caller's and stays until on_done(). */
+void engine_budget_call(struct engine *e, struct store_budget_call *c,
+                        void (*on_done)(void *ctx, const struct err *err), void *ctx);
 
 /* A copy of the database as of now. on_ready() comes once, with NULL when it is made; then it is read piece
  * by piece. The engine frees it after engine_backup_close(), from which on no callback comes. */

@@ -279,6 +279,25 @@ void event_refused(struct engine *e, const struct engine_call *call, const struc
               &(struct event_about){"", call->sandbox_id, call->principal});
 }
 
+void event_budget(struct engine *e, const struct store_budget_call *c)
+{
+    char text[CONFIG_MICROS_MAX];
+    struct json_out o;
+
+    if (c->deed == STORE_BUDGET_LIST || e->is_closing)
+        return;
+    config_print_micros(c->amount, text);
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "user_id", c->user);
+    if (c->deed == STORE_BUDGET_CREDIT)
+        json_put_str(&o, "credit", text);
+    else
+        json_put_str(&o, "amount", c->deed == STORE_BUDGET_SET ? text : NULL);
+    json_put_str(&o, "currency", e->config->config->budgets.currency);
+    add_event(e, "budget", end_body(&o), &(struct event_about){"", "", STORE_NOBODY});
+}
+
 /* How many, never what: a variable may be a secret. */
 void event_updated(struct engine *e, const struct pool_box *box,
                    const struct backend_extras *extras)

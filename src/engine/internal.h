@@ -235,6 +235,10 @@ void clock_note(struct engine *e);
 /* instance.c: before the backends are opened. */
 MUST_CHECK int instance_choose(struct engine *e, size_t box_count, struct err *err);
 
+/* ledger.c */
+MUST_CHECK int ledger_open(struct engine *e, struct err *err);
+void ledger_on_wake(void *ctx); /* the engine */
+
 /* fx_store.c */
 void fx_store(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
@@ -252,7 +256,12 @@ void usage_reprice(struct engine *e);
 /* Notes in the store now and then until when the boxes were watched. */
 void usage_arm(struct engine *e);
 void usage_close(struct engine *e);
+/* budget.c: whether the user of an acquire or a renew has money left; before the pool gets it, if there are budgets. */
+void budget_judge(struct engine *e, struct pool_event *ev);
+/* The amounts, into the reason of a refusal. */
+void budget_explain(struct engine *e, const struct engine_call *call, struct pool_fx *fx);
 /* events.c */
+void event_budget(struct engine *e, const struct store_budget_call *c);
 void fx_event(struct engine *e, const struct pool_fx *fx);
 void event_refused(struct engine *e, const struct engine_call *call, const struct pool_fx *fx);
 void event_updated(struct engine *e, const struct pool_box *box,

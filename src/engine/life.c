@@ -1,86 +1,13 @@
-/* life.c - an engine is made, gets another configuration, and is freed; what comes before the last is in close.c. The
- * store is opened and read here, and what it says later comes in here. */
-#include <stdio.h>
+/* life.c - an engine is made, gets another configuration, and is freed; what comes before the last is in close.c. */
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/hibernate.h"
 #include "engine/internal.h"
+#include "engine/pauses.h"
 #include "engine/snapshots.h"
-
-/* --- store --- */
-
-static void on_store_wake(void *ctx)
-{
-    struct engine *e = ctx;
-
-    /* All writes have ended by then. The news that the disk works again would begin others, of which the thread that closes
-     * the database knows nothing. */
-    if (!e->is_store_closed)
-        store_drain(e->store);
-}
-
-static void wake_loop(void *ctx)
-{
-    struct engine *e = ctx;
-
-    wake_send(&e->store_wake);
-}
-
-static void on_store_state(void *ctx, bool is_up, const char *reason)
-{
-    struct engine *e = ctx;
-    struct pool_event ev = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = is_up};
-
-    str_copy_cut(e->store_trouble, sizeof(e->store_trouble), is_up ? "" : reason);
-    if (is_up)
-        log_info("store.up", LF_STR("reason", reason != NULL ? reason : ""));
-    else
-        log_error("store.down", LF_STR("reason", reason != NULL ? reason : ""));
-    engine_post(e, &ev);
-}
-
-static const char *boot_dir(void)
-{
-    const char *dir = file_boot_dir();
-
-    if (dir == NULL)
-        log_warn("store.no_boot_stamp", LF_STR("directory", "/run"),
-                 LF_STR("effect",
-                        "an older copy of the whole state directory is not recognised; set "
-                        "XDG_RUNTIME_DIR to a directory that a start of the machine empties"));
-    return dir;
-}
-
-static int open_store(struct engine *e, struct err *err)
-{
-    const struct config *c = e->config->config;
-    char path[CONFIG_PATH_MAX + 32];
-    struct store_config sc = {.path = path,
-                              .rt = e->rt,
-                              .queue_max = (unsigned) c->store.queue_max,
-                              .batch_max = 256,
-                              .want_stamp = true,
-                              .boot_dir = boot_dir(),
-                              .events_max = c->store.events_max,
-                              .past_max = c->pool.max_boxes * 4 + 1024,
-                              .want_usage = c->usage.enabled,
-                              .usage_max = c->usage.keep_rows,
-                              .usage_ms = c->usage.keep_days * 24 * 3600 * 1000,
-                              .timeout_ns = c->store.timeout_s * NS_PER_S,
-                              .want_reserve = true,
-                              .wake = wake_loop,
-                              .on_state = on_store_state,
-                              .ctx = e};
-
-    (void) snprintf(path, sizeof(path), "%s/sandpool.db", c->state_dir); /* both are bounded */
-    return store_open(&sc, &e->store, err);
-}
-
-/* --- life --- */
 
 int engine_new(struct loop *l, struct httpc *http, struct config *config, struct engine **ret,
                struct err *err)
@@ -118,11 +45,11 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     hibernate_init(e, config);
     journal_init(&e->journal);
     *ret = e;
-    r = open_store(e, err);
+    r = ledger_open(e, err);
     if (r == SP_OK)
         r = load_store(e, err);
     if (r == SP_OK)
-        r = wake_init(&e->store_wake, l, on_store_wake, e, err);
+        r = wake_init(&e->store_wake, l, ledger_on_wake, e, err);
     e->has_wake = r == SP_OK;
     if (r == SP_OK)
         r = store_start(e->store, err);

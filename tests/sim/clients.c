@@ -80,8 +80,10 @@ static void acquire(struct world *w, size_t index)
     a->idle_ns = rand_below(&w->rand, 3) == 0 ? world_ms(w, 10, 5000) : 0;
     a->is_special = rand_below(&w->rand, 4) == 0;
     a->made_with = a->is_special ? rand_below(&w->rand, 3) : 0;
+    a->is_spent = spent_ask(w, c, r);
     hibernate_mark(w, a);
-    may_move_deadline(w, c, r, a->ttl_ns);
+    if (!a->is_spent)
+        may_move_deadline(w, c, r, a->ttl_ns);
     r->is_special = a->is_special && pool_find_sandbox(w->pool, a->sandbox_id) == NULL;
     r->made_with = a->made_with;
     if (is_sure && rand_below(&w->rand, 10) == 0) {
@@ -116,6 +118,7 @@ static void on_box(struct world *w, size_t index, enum pool_event_kind kind)
         ev.u.on.generation = c->generation + 7;
     }
     if (kind == POOL_EV_RENEW) {
+        ev.u.on.is_spent = spent_ask(w, c, r);
         ev.u.on.ttl_ns = rand_below(&w->rand, 3) == 0 ? 0 : world_ms(w, 10, 8000);
         may_move_deadline(w, c, r, ev.u.on.ttl_ns);
     }
@@ -330,6 +333,10 @@ static void refused(struct world *w, const struct pool_fx *fx, const struct requ
     if (r->is_odd && is_sure && r->kind == POOL_EV_ACQUIRE && code != SP_FORBIDDEN &&
         code != SP_OWNER_CONFLICT && code != SP_QUEUE_FULL)
         world_fail(w, "a wrong caller was refused for a wrong reason");
+    if (code == SP_BUDGET_EXCEEDED) {
+        spent_refused(w, r, is_sure);
+        return;
+    }
     if (!r->is_odd && is_sure && code != SP_QUEUE_FULL && code != SP_STORE_UNAVAILABLE &&
         !(r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         world_fail(w, "the owner of a lease was refused");
@@ -366,6 +373,7 @@ void clients_reply(struct world *w, const struct pool_fx *fx)
     w->replies_ok++;
     if (r->is_odd)
         world_fail(w, "a wrong caller, or a stale generation, was served");
+    spent_served(w, r);
     if (r->kind == POOL_EV_ACQUIRE)
         acquired(w, fx, r, c);
     if (r->kind == POOL_EV_RENEW && fx->req.v == c->last_req && fx->box.v == c->box &&

@@ -126,7 +126,9 @@ struct request {
     enum pool_event_kind kind;
     size_t client;
     bool is_open;
-    bool is_odd; /* asked with a wrong owner, profile or generation */
+    bool is_odd;    /* asked with a wrong owner, profile or generation */
+    bool is_spent;  /* its user had used up its budget */
+    bool had_lease; /* when it asked; or one was being written for another call of its thread */
     bool is_destroy;
     bool is_special;   /* and its thread had no box when it asked */
     uint64_t due_ns;   /* answered by then, whatever the disk does; 0: it waits for a backend */
@@ -184,6 +186,8 @@ struct world {
     uint64_t freezes;
     uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
+    uint64_t spent_refused;        /* of them: over budget */
+    uint64_t spent_kept;           /* over budget, and had their lease already */
     uint64_t uses[POOL_USE_COUNT]; /* how often agents were asked */
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
@@ -246,6 +250,11 @@ void clients_reply(struct world *w, const struct pool_fx *fx);
 void clients_fact(struct world *w, const struct pool_fx *fx);
 void clients_crashed(struct world *w);
 void clients_check(struct world *w);
+
+/* spent.c: budgets. Whether that of the user is used up; then an acquire may get the lease that there is. */
+bool spent_ask(const struct world *w, const struct client *c, struct request *r);
+void spent_refused(struct world *w, const struct request *r, bool has_lease);
+void spent_served(struct world *w, const struct request *r);
 
 /* observer.c */
 void observer_reply(struct world *w, const struct pool_fx *fx, bool is_delivered);

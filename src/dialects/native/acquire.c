@@ -218,7 +218,7 @@ static void on_reply(struct front_delivery *d, const struct pool_fx *fx)
 
     front_answer(d);
     if (fx->u.reply.code != SP_OK)
-        api_reply_failure(a->delivery.ex, fx);
+        api_reply_spent(a->delivery.ex, fx, &d->call);
     else
         reply_lease(a, fx);
 }

@@ -142,6 +142,10 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
 /* quote.c: the member "price" of a profile; null: it has none. */
 void api_put_price(struct json_out *o, const struct config_profile *c);
 
+/* budgets.c: as api_reply_failure(), with the amounts of a budget that is used up. */
+void api_reply_spent(struct http_exchange *ex, const struct pool_fx *fx,
+                     const struct engine_call *call);
+
 /* verdict.c: struct box_proxy_config.ask_loss and drop_loss, with the api as their ctx. */
 void api_ask_loss(void *ctx, struct box_proxy_loss *loss);
 void api_drop_loss(void *ctx, struct box_proxy_loss *loss);
@@ -160,6 +164,10 @@ void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
 void api_quote(struct http_exchange *ex);
 void api_usage(struct http_exchange *ex);
+void api_budgets(struct http_exchange *ex);
+void api_budget(struct http_exchange *ex);
+void api_budget_set(struct http_exchange *ex);
+void api_budget_credit(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);

@@ -60,7 +60,7 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
     struct json_out o;
 
     if (fx->u.reply.code != SP_OK) {
-        api_reply_failure(c->ex, fx);
+        api_reply_spent(c->ex, fx, call);
     } else {
         json_out_init(&o);
         json_begin_obj(&o, NULL);

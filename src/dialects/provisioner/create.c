@@ -104,6 +104,9 @@ static void reply_failure(struct create *c, const struct pool_fx *fx)
         provisioner_refuse(c->delivery.ex, 409, 0,
                            "Sandbox '%s' belongs to another caller, user or thread",
                            c->request.sandbox_id);
+    } else if (code == SP_BUDGET_EXCEEDED) {
+        provisioner_refuse(c->delivery.ex, status, 0, "Pod creation failed: %s: %s", text,
+                           fx->reason);
     } else if (sp_error_info(code)->is_retryable && code != SP_BACKEND_FAILED) {
         provisioner_refuse(c->delivery.ex, 503, MAX_OF(retry_ms, 1000U),
                            "Pod creation failed: %s%s%s", says_more ? fx->reason : text,

@@ -107,6 +107,8 @@ complete -c sandpool -n __fish_use_subcommand -a profile -d 'show what profiles 
 complete -c sandpool -n '__fish_seen_subcommand_from profile' -a 'ls show'
 complete -c sandpool -n __fish_use_subcommand -a quote -d 'show what a lease would cost'
 complete -c sandpool -n '__fish_seen_subcommand_from quote' -l for -x -d 'how long the lease lasts (default: 1h)'
+complete -c sandpool -n __fish_use_subcommand -a budget -d 'show and change what users may spend'
+complete -c sandpool -n '__fish_seen_subcommand_from budget' -a 'ls show set credit'
 complete -c sandpool -n __fish_use_subcommand -a usage -d 'show metered time and what it cost'
 complete -c sandpool -n '__fish_seen_subcommand_from usage' -l by -x -d 'add up by user, thread, sandbox, profile, principal, with commas between (default: user)'
 complete -c sandpool -n '__fish_seen_subcommand_from usage' -l intervals -d 'each interval instead of sums'

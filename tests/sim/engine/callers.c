@@ -54,6 +54,7 @@ static struct walk_request *request_new(enum pool_event_kind kind, size_t client
     r->client = client;
     str_copy_cut(r->sandbox_id, sizeof(r->sandbox_id), walk.clients[client].sandbox_id);
     r->call.on_reply = replies_take;
+    money_asked(r);
     list_push_back(&walk.requests, &r->link);
     return r;
 }

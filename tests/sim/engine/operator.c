@@ -73,6 +73,7 @@ struct config *operator_config(void)
     for (unsigned i = 0; i < WALK_PROFILES; i++)
         if (walk.has_profile[i])
             fill_profile(config_add_profile(c, profiles[i].name), i);
+    money_config(c);
     return c;
 }
 

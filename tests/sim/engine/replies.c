@@ -199,6 +199,10 @@ static void refused(const struct pool_fx *fx, const struct walk_request *r, stru
     if (r->kind == POOL_EV_ACQUIRE && fx->box.v != 0 &&
         (code == SP_NOT_LEASED || code == SP_SANDBOX_LOST))
         return; /* that lease ended while its box was thawed; the thread may have another one */
+    if (code == SP_BUDGET_EXCEEDED) {
+        money_refused(r, is_sure);
+        return;
+    }
     if (!is_sure || code == SP_QUEUE_FULL || code == SP_DRAINING || is_about_extras(r, code) ||
         (r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         return;
@@ -220,6 +224,7 @@ static void served(const struct pool_fx *fx, struct walk_request *r, struct walk
     walk.replies_ok++;
     if (r->is_odd)
         walk_fail("a wrong caller, or a stale generation, was served");
+    money_served(fx, r);
     if (r->kind == POOL_EV_ACQUIRE)
         acquired(fx, r, c);
     else if (r->is_destroy)

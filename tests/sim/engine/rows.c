@@ -174,6 +174,7 @@ void rows_apply(const struct store_write *w)
         w->u.usage->is_end = true;
         break;
     case STORE_REPRICE:
+    case STORE_BUDGET:
         break;
     case STORE_BACKUP:
         w->u.backup->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -180,8 +180,10 @@ struct walk_request {
     bool is_excessive; /* with limits above the profile's */
     bool is_destroy;
     bool is_quick;
-    bool may_end; /* a release: counted in in_doubt */
-    uint64_t box; /* after the reply */
+    bool may_end;   /* a release: counted in in_doubt */
+    bool was_poor;  /* when it asked: its user had nothing left, */
+    bool had_lease; /* its thread had a lease, or another call of it was under way */
+    uint64_t box;   /* after the reply */
     char sandbox_id[POOL_ID_MAX + 1];
     char metadata[96];
 };
@@ -342,6 +344,12 @@ void callers_end(struct walk_request *r);
 bool callers_has_open(size_t client);
 uint64_t callers_principal(const struct walk_client *c);
 void replies_take(struct engine_call *call, const struct pool_fx *fx);
+
+/* money.c: budgets */
+void money_config(struct config *c);
+void money_asked(struct walk_request *r);
+void money_served(const struct pool_fx *fx, const struct walk_request *r);
+void money_refused(const struct walk_request *r, bool has_lease);
 void replies_fact(const struct pool_fx *fx);
 void replies_promise(const struct pool_fx *fx); /* the pool's; its caller gets it now or later */
 

@@ -45,6 +45,7 @@ static const struct {
     {"profiles.*.remote.provisioner_url", "'http://b:8002/x'"},
     {"profiles.*.remote.provisioner_api_key", "hunter2hunter2"},
     {"profiles.*.price.currency", "EUR"},
+    {"budgets.currency", "EUR"},
     {"profiles.*.mounts", "['/srv/a:/a', '/srv/a/b:/b:ro']"},
     {"profiles.*.warm.min", "3"},
     {"profiles.*.create.backoff_max_ms", "30001"},

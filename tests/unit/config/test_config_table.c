@@ -262,6 +262,7 @@ static const char *const reloadable[] = {
     "provisioner.max_connections",
     "provisioner.max_requests_per_box",
     "provisioner.request_idle_s",
+    "budgets.amount",
     NULL,
 };
 

@@ -116,6 +116,41 @@ static void test_wrong_callers(void **state)
     assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", 0, &named)), SP_OK);
 }
 
+/* Nothing is made or leased for who has no money left; what it has it keeps, until its time is over. */
+static void test_budget_used_up(void **state)
+{
+    struct pool_acquire spent = {.is_spent = true, .ttl_ns = 500 * NS_PER_S};
+    struct pool_event renew = {.kind = POOL_EV_RENEW, .u.on = {.is_spent = true}};
+    uint64_t expires_ns;
+    uint64_t again;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", NS_PER_S, &spent)),
+                     SP_BUDGET_EXCEEDED);
+    assert_int_equal(rig_count(&rig, POOL_BLANK), 1);
+    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t1", NS_PER_S)), SP_OK);
+    expires_ns = rig_box(&rig, "t1")->expires_ns;
+    rig_advance(&rig, NS_PER_S);
+    again = rig_acquire_with(&rig, "u", "t1", 0, &spent);
+    assert_int_equal(rig_code(&rig, again), SP_OK);
+    assert_int_equal(rig_reply(&rig, again)->u.reply.source, POOL_SRC_KEPT);
+    assert_int_equal(rig_box(&rig, "t1")->expires_ns, expires_ns);
+    memcpy(renew.u.on.sandbox_id, rig_box(&rig, "t1")->sandbox_id, sizeof(renew.u.on.sandbox_id));
+    renew.u.on.principal = rig_box(&rig, "t1")->principal;
+    renew.req.v = ++rig.req;
+    rig_send(&rig, &renew);
+    assert_int_equal(rig_code(&rig, renew.req.v), SP_BUDGET_EXCEEDED);
+    assert_int_equal(rig_box(&rig, "t1")->expires_ns, expires_ns);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", NS_PER_S, &spent)),
+                     SP_BUDGET_EXCEEDED);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false)), SP_OK);
+}
+
 static void test_users_take_turns(void **state)
 {
     uint64_t greedy[3];
@@ -365,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_concurrent_acquires_of_a_thread, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reply_follows_the_commit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wrong_callers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_budget_used_up, setup, teardown),
         cmocka_unit_test_setup_teardown(test_users_take_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timeout_while_made, setup, teardown),

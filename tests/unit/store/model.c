@@ -149,6 +149,7 @@ void model_apply(struct model *m, const struct step *step)
     case STORE_READ_EVENTS:
     case STORE_READ_USAGE:
     case STORE_REPRICE:
+    case STORE_BUDGET:
     case STORE_BACKUP:
     case STORE_KIND_COUNT:
         fail();

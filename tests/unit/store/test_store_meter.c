@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "fixture.h"
+#include "store/budget.h"
 #include "store/usage.h"
 
 #define CHANGES 1000000ULL /* METER_CHANGES */
@@ -312,6 +313,7 @@ static bool is_at(const struct books *b, const struct seen *seen)
 static void compare(struct fixture *f, const struct books *now, uint64_t at_ms)
 {
     struct books *b = calloc(1, sizeof(*b));
+    struct store_budget spent;
     struct store_usage u;
     struct put p = {.w = {.kind = STORE_READ_USAGE, .u.usage = &u}};
 
@@ -344,6 +346,8 @@ static void compare(struct fixture *f, const struct books *now, uint64_t at_ms)
         for (size_t i = 0; i < STORE_METER_COUNT; i++)
             assert_int_equal(ms[i], b->ms[user][i]);
         assert_true(nominal == b->nominal[user]);
+        store_get_budget(f->store, users[user], &spent);
+        assert_int_equal(spent.spent, (uint64_t) (nominal / STORE_NOMINAL_MICRO));
     }
     store_usage_fini(&u);
     free(b);
@@ -422,6 +426,7 @@ static void test_a_million_changes(void **state)
     f.config.want_usage = true;
     f.config.usage_max = 10 * changes;
     f.config.usage_ms = INT64_MAX;
+    f.config.budget_currency = "EUR";
     f.config.batch_max = 960;
     while (script.next < changes) {
         uint64_t left = changes - script.next;

@@ -1,0 +1,138 @@
+/* budget.c - whether a user has money left: asked once for each acquire and renew, in the rows that the store keeps in memory.
+ * The pool only learns that there is none, and what follows from it; how much it was is said here. */
+#include "store/budget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/internal.h"
+
+static_assert(CONFIG_BUDGET_MAX == STORE_BUDGET_MAX, "amounts");
+
+bool engine_has_budgets(const struct engine *e)
+{
+    return !str_is_empty(e->config->config->budgets.currency);
+}
+
+uint64_t engine_budget_ends(struct engine *e)
+{
+    return store_budget_ends(e->store);
+}
+
+void engine_fill_budget(const struct engine *e, const struct store_budget *from,
+                        struct engine_budget *ret)
+{
+    ret->has_amount = from->has_amount;
+    ret->amount = from->has_amount ? from->amount : e->config->config->budgets.amount;
+    ret->credit = from->credit;
+    ret->limit = ret->amount + ret->credit; /* each is far below the half */
+    ret->spent = from->spent;
+}
+
+void engine_get_budget(struct engine *e, const char *user, struct engine_budget *ret)
+{
+    struct store_budget b;
+
+    store_get_budget(e->store, user, &b);
+    engine_fill_budget(e, &b, ret);
+}
+
+/* Boxes that cost nothing are not refused. */
+static bool is_priced(const struct engine *e, unsigned profile)
+{
+    return profile < POOL_PROFILES_MAX && e->usage.prices[profile].is_known &&
+           (e->usage.prices[profile].per_hour > 0 || e->usage.prices[profile].per_start > 0) &&
+           strcmp(e->usage.prices[profile].currency, e->config->config->budgets.currency) == 0;
+}
+
+static bool is_spent(struct engine *e, const char *user, unsigned profile, struct req_id req)
+{
+    struct engine_call *call;
+    struct engine_budget b;
+
+    if (!is_priced(e, profile))
+        return false;
+    engine_get_budget(e, user, &b);
+    if (b.spent < b.limit)
+        return false;
+    call = engine_call_find(e, req);
+    if (call != NULL)
+        call->budget = b;
+    return true;
+}
+
+void budget_judge(struct engine *e, struct pool_event *ev)
+{
+    const struct pool_box *box;
+
+    if (ev->kind == POOL_EV_ACQUIRE) {
+        struct pool_acquire *a = &ev->u.acquire;
+
+        /* its own box may be of another profile; if that has died, there is a new one of this */
+        box = a->is_profile_named ? NULL : pool_find_sandbox(e->pool, a->sandbox_id);
+        a->is_spent = is_spent(e, a->user, a->profile, ev->req) ||
+                      (box != NULL && is_spent(e, a->user, box->profile, ev->req));
+    } else {
+        box = ev->box.v != 0 ? pool_find_box(e->pool, ev->box)
+                             : pool_find_sandbox(e->pool, ev->u.on.sandbox_id);
+        ev->u.on.is_spent = box != NULL && is_spent(e, box->user, box->profile, ev->req);
+    }
+}
+
+void budget_explain(struct engine *e, const struct engine_call *call, struct pool_fx *fx)
+{
+    uint64_t ends_ms = engine_budget_ends(e);
+    char spent[CONFIG_MICROS_MAX];
+    char limit[CONFIG_MICROS_MAX];
+    char until[64] = "";
+
+    config_print_micros(call->budget.spent, spent);
+    config_print_micros(call->budget.limit, limit);
+    if (ends_ms != 0) {
+        char text[32];
+
+        str_iso8601(text, ends_ms);
+        (void) snprintf(until, sizeof(until), "; the next period begins at %.24s", text);
+    }
+    (void) snprintf(fx->reason, sizeof(fx->reason), "%s of %s %s are spent%s", spent, limit,
+                    e->config->config->budgets.currency, until);
+}
+
+/* --- calls of operators --- */
+
+struct budget_write {
+    struct store_write write;
+    struct engine *engine;
+    void (*on_done)(void *ctx, const struct err *err);
+    void *ctx;
+};
+
+static void on_written(struct op *op)
+{
+    struct budget_write *w = container_of(op, struct budget_write, write.op);
+    struct engine *e = w->engine;
+
+    if (op->result == SP_OK && !w->write.u.budget->is_full)
+        event_budget(e, w->write.u.budget);
+    w->on_done(w->ctx, op->result == SP_OK ? NULL : &op->err);
+    free(w);
+    engine_op_ended(e);
+}
+
+void engine_budget_call(struct engine *e, struct store_budget_call *c,
+                        void (*on_done)(void *ctx, const struct err *err), void *ctx)
+{
+    struct budget_write *w = xcalloc(1, sizeof(*w));
+
+    w->engine = e;
+    w->on_done = on_done;
+    w->ctx = ctx;
+    w->write.kind = STORE_BUDGET;
+    w->write.want_power = c->deed != STORE_BUDGET_LIST;
+    w->write.u.budget = c;
+    engine_op_begun(e);
+    store_submit(e->store, &w->write, on_written);
+}

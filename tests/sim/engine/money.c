@@ -1,0 +1,73 @@
+/* money.c - budgets: users have nothing left now and then. Then no acquire of theirs leads to a lease that costs something, and
+ * none is renewed; what they have they keep. How the store counts is tested with the store. */
+#include <string.h>
+
+#include "base/str.h"
+#include "store/budget.h"
+#include "walk.h"
+
+#define PHASE_NS (7 * NS_PER_S)
+
+static bool is_poor(const char *user)
+{
+    return (hash_str(user) + walk_now() / PHASE_NS) % 4 == 0;
+}
+
+void store_get_budget(struct store *s UNUSED, const char *user, struct store_budget *ret)
+{
+    *ret = (struct store_budget){.has_amount = true, .amount = 5, .spent = is_poor(user) ? 6 : 4};
+}
+
+uint64_t store_budget_ends(struct store *s UNUSED)
+{
+    return 0;
+}
+
+void money_config(struct config *c)
+{
+    str_copy_cut(c->budgets.currency, sizeof(c->budgets.currency), "EUR");
+    for (unsigned i = 0; i < c->profile_count; i++) {
+        struct config_profile *p = &c->profiles[i];
+
+        if (hash_str(p->name) % 4 == 0)
+            continue; /* free of charge */
+        str_copy_cut(p->price.currency, sizeof(p->price.currency), "EUR");
+        p->price.rates[CONFIG_RATE_START] = 1;
+    }
+}
+
+void money_asked(struct walk_request *r)
+{
+    const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), r->sandbox_id);
+
+    r->was_poor = is_poor(walk.clients[r->client].user);
+    r->had_lease = (b != NULL && (b->state == POOL_LEASED || b->state == POOL_LEASING)) ||
+                   callers_has_open(r->client); /* which asked when there was money */
+}
+
+static bool is_priced(unsigned profile)
+{
+    const struct config_profile *p = engine_profile(walk.engine, profile);
+
+    return p != NULL && !str_is_empty(p->price.currency);
+}
+
+void money_served(const struct pool_fx *fx, const struct walk_request *r)
+{
+    if (!r->was_poor || !is_priced(fx->snapshot.profile))
+        return;
+    if (r->kind == POOL_EV_RENEW)
+        walk_fail("a lease was renewed over budget");
+    if (r->kind == POOL_EV_ACQUIRE && !r->had_lease && fx->u.reply.source != POOL_SRC_DISCOVERED)
+        walk_fail("a box was leased over budget");
+}
+
+void money_refused(const struct walk_request *r, bool has_lease)
+{
+    if (!r->was_poor && !is_poor(walk.clients[r->client].user))
+        walk_fail("a caller was refused that has money");
+    if (r->call.budget.spent != 6 || r->call.budget.limit != 5)
+        walk_fail("a refusal has wrong amounts");
+    if (has_lease && r->kind == POOL_EV_ACQUIRE)
+        walk_fail("a caller without money does not get the lease that it has");
+}
