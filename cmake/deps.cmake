@@ -1,7 +1,7 @@
 # Libraries. The system's packages come first; what the release lacks is put in .deps/prefix by './dev deps'.
-#   PkgConfig::UV CURL SQLITE YAML CMOCKA    from the system
+#   PkgConfig::UV CURL SQLITE YAML ZSTD CMOCKA    from the system
 #   dep::yyjson dep::llhttp                  the system's, else the static ones of .deps
-#   dep::{yyjson,llhttp,uv}_static           the archives; a static program gets them by itself
+#   dep::{yyjson,llhttp,uv,zstd}_static           the archives; a static program gets them by itself
 set(ENV{PKG_CONFIG_PATH} "$ENV{PKG_CONFIG_PATH}:${CMAKE_SOURCE_DIR}/.deps/prefix/lib/pkgconfig")
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -18,6 +18,7 @@ need_package(UV "libuv>=1.44")
 need_package(CURL "libcurl>=7.88")
 need_package(SQLITE "sqlite3>=3.40")
 need_package(YAML yaml-0.1)
+need_package(ZSTD "libzstd>=1.5")
 need_package(YYJSON "yyjson>=0.10")
 need_package(LLHTTP "libllhttp>=9")
 if(SANDPOOL_TESTS)
@@ -42,6 +43,7 @@ endfunction()
 need_archive(yyjson yyjson.h libyyjson.a)
 need_archive(llhttp llhttp.h libllhttp.a)
 need_archive(uv uv.h libuv_a.a libuv.a)
+need_archive(zstd zstd.h libzstd.a)
 
 # The same library target serves both kinds of program: one that is linked statically (it carries the
 # property SANDPOOL_STATIC) gets the archive, every other the system's shared object. libcurl has no
@@ -56,6 +58,7 @@ endfunction()
 choose_archive(YYJSON dep::yyjson_static)
 choose_archive(LLHTTP dep::llhttp_static)
 choose_archive(UV dep::uv_static)
+choose_archive(ZSTD dep::zstd_static)
 choose_archive(CURL "")
 
 add_library(dep::yyjson ALIAS PkgConfig::YYJSON)

@@ -71,15 +71,11 @@ export class Snapshot {
   readonly name: string;
   readonly profile: string;
   readonly parent: string | null; // the snapshot that its sandbox was made from
-  readonly sandboxId: string | null;
-  readonly userId: string | null;
-  readonly threadId: string | null;
-  readonly createdAt: Date | null;
-  readonly sizeBytes: number;
-  readonly digest: string;
+  readonly sandboxId: string | null; readonly userId: string | null; readonly threadId: string | null;
+  readonly createdAt: Date | null; readonly lastUsedAt: Date | null;
+  readonly sizeBytes: number; readonly digest: string;
   readonly metadata: Record<string, unknown>;
   readonly layers: number | null; // that lie on each other in it
-  readonly lastUsedAt: Date | null;
 }
 
 /** What the end of a box has released; null: not known. */
@@ -136,6 +132,10 @@ export class Client {
   snapshot(snapshotId: string): Promise<Snapshot>;
   /** Sandboxes that were made from it are not affected. */
   deleteSnapshot(snapshotId: string): Promise<Snapshot>;
+  /** To one file of this machine, which appears when it is complete. */
+  exportSnapshot(snapshotId: string, local: string, options?: { signal?: AbortSignal | null }): Promise<void>;
+  /** A new snapshot of this caller from such a file; `anyBase`: also when it was made on another base. */
+  importSnapshot(local: string, options?: { name?: string; profile?: string; anyBase?: boolean; signal?: AbortSignal | null }): Promise<Snapshot>;
   pool(): Promise<Record<string, unknown>>;
   profiles(): Promise<Record<string, unknown>[]>;
   profile(name: string): Promise<Record<string, unknown>>;

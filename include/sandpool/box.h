@@ -28,6 +28,8 @@ struct sp_box_call {
 /* Through the daemon: works wherever the daemon can be reached, and counts as use of the box. The id is a sandbox_id,
  * or another name of the box as the API has it, escaped. Does not connect yet. Never NULL. */
 struct sp_box *sp_box_new(const struct sp_client *c, const char *sandbox_id);
+/* The daemon itself, for what is large: targets are those of the API, "/v1/snapshots/import". */
+struct sp_box *sp_box_new_daemon(const struct sp_client *c);
 /* Straight to the agent, for whoever can reach it. NULL and `failure` when the lease's url cannot be used. */
 struct sp_box *sp_box_new_direct(const struct sp_lease *lease, struct sp_failure *failure);
 void sp_box_free(struct sp_box *b); /* NULL is fine */
@@ -60,7 +62,8 @@ void sp_box_close(struct sp_box *b);
 /* --- whole calls with a descriptor or memory on our side; they block, and fail when nothing moves for two minutes --- */
 
 struct sp_transfer {
-    int fd; /* where the bytes come from or go to, unless `data` is given */
+    const char *method; /* of sp_box_send(); NULL: PUT */
+    int fd;             /* where the bytes come from or go to, unless `data` is given */
     /* sp_box_send() only: these bytes. */
     const void *data;
     size_t len;
@@ -68,7 +71,7 @@ struct sp_transfer {
     void *ctx;
 };
 
-/* PUT `target` with all that there is. SP_IO with http_status 0: reading our descriptor failed, or the connection. */
+/* PUT `target` with all that there is; the answer is sp_box_answer(). SP_IO with http_status 0: reading our descriptor failed, or the connection. */
 int sp_box_send(struct sp_box *b, const char *target, const struct sp_transfer *t,
                 struct sp_failure *failure);
 /* GET `target`. An answer that was cut is SP_IO. */

@@ -248,6 +248,8 @@ struct backend; /* one running backend: the vtable's own object begins with stru
 struct backend_capture;
 struct backend_snapshots;
 struct backend_drop;
+struct backend_export;
+struct backend_import;
 
 struct backend_ops {
     const char *name;
@@ -290,6 +292,11 @@ struct backend_ops {
     /* Boxes and snapshots that were made from it are not affected. */
     void (*drop)(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
+    /* A snapshot as a file, and back. NULL: this backend cannot. */
+    void (*export)(struct backend *b, struct backend_export *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+    void (*import)(struct backend *b, struct backend_import *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
     /* Lets all processes of a box stand still, or go on. NULL: this backend cannot. */
     void (*freeze)(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));

@@ -60,6 +60,27 @@ struct backend_drop {
     void *priv;
 };
 
+/* A snapshot as one file, see base/bundle.h. */
+struct backend_export {
+    struct op op;
+    uint64_t id;
+    const struct config_profile *profile; /* the snapshot's; NULL: it is gone from the config */
+    const char *about; /* JSON text for the head of the file; borrowed until on_done() */
+    int fd;            /* where it goes, a socket; stays the caller's */
+    void *priv;
+};
+
+/* A new snapshot from such a file. SP_INVALID_FIELD: the file is not good. SP_SPEC_CONFLICT: it is for another base. */
+struct backend_import {
+    struct op op;
+    struct snapshot snapshot; /* the caller fills it; size, layers and digest are results */
+    const struct config_profile *profile; /* whose base it is for; borrowed until on_done() */
+    bool is_any_base;                     /* which it need not be */
+    uint64_t max_bytes;
+    int fd; /* where it comes from, a socket; stays the caller's */
+    void *priv;
+};
+
 /* Room for one more, which is zeroed. */
 struct snapshot *backend_snapshots_add(struct backend_snapshots *r);
 void backend_snapshots_fini(struct backend_snapshots *r);

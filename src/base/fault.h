@@ -60,6 +60,7 @@
     X(arg, "snapshot.flattened")    \
     X(arg, "snapshot.swapped")      \
     X(arg, "snapshot.merged")       \
+    X(arg, "snapshot.unpacked")     \
     X(arg, "snapshot.committed")    \
     X(arg, "snapshot.marked")       \
     X(arg, "docker.before_create")  \

@@ -1,8 +1,9 @@
-/* cmd_snapshot.c - sandpool snapshot: create, ls, rm. */
+/* cmd_snapshot.c - sandpool snapshot: create, ls, rm; export and import are in snapshot_file.c. */
 #include <string.h>
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/snapshot_file.h"
 
 enum { BODY_MAX = 8192, OUTPUT_MAX = 256 * 1024 * 1024 };
 
@@ -151,5 +152,11 @@ int cmd_snapshot(struct cli *c)
         return count == 1 ? list(c) : cli_fail_usage(c, "snapshot ls takes no more arguments");
     if (strcmp(what, "rm") == 0 || strcmp(what, "delete") == 0)
         return count > 1 ? drop(c) : cli_fail_usage(c, "snapshot rm needs a SNAPSHOT");
+    if (strcmp(what, "export") == 0)
+        return count == 2 || count == 3
+                   ? snapshot_export(c)
+                   : cli_fail_usage(c, "snapshot export needs a SNAPSHOT, and may have a FILE");
+    if (strcmp(what, "import") == 0)
+        return count == 2 ? snapshot_import(c) : cli_fail_usage(c, "snapshot import needs a FILE");
     return cli_fail_choice(c);
 }

@@ -99,8 +99,11 @@ static const struct cli_option cp_options[] = {
 
 static const struct cli_option snapshot_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    {"name", 0, CLI_TEXT, "NAME", "create: a name for people", NULL},
+    {"name", 0, CLI_TEXT, "NAME", "create, import: a name for people", NULL},
     {"all", 0, CLI_FLAG, NULL, "ls: hibernated sandboxes too", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME", "import: for this profile, not the one in the file", NULL},
+    {"any-base", 0, CLI_FLAG, NULL, "import: also when it was made on another base", NULL},
+    {"quiet", 'q', CLI_FLAG, NULL, "no progress on a terminal", NULL},
     END_OPTIONS,
 };
 
@@ -267,15 +270,19 @@ const struct cli_command cli_commands[] = {
      no_options,
      "sandpool port-forward thread-1 8000\nsandpool port-forward thread-1 9000:80 :5432\n",
      cmd_port_forward},
-    {"snapshot", "create ID | ls | rm SNAPSHOT...", 1, CLI_OPERANDS_MAX, "create ls rm",
-     "keep the files of a sandbox, for new ones",
+    {"snapshot", "create ID | ls | rm SNAPSHOT... | export SNAPSHOT [FILE] | import FILE", 1,
+     CLI_OPERANDS_MAX, "create ls rm export import", "keep the files of a sandbox, for new ones",
      "'create' prints the snapshot's id; the sandbox stands still for a moment and goes on. Memory and\n"
-     "processes are not kept. 'rm' breaks no sandbox that was made from it.",
+     "processes are not kept. 'rm' breaks no sandbox that was made from it. 'export' writes one as one\n"
+     "file, by default SNAPSHOT.tar.zst, which 'import' makes a new one of, here or elsewhere; FILE may\n"
+     "be - (standard output or input).",
      snapshot_options,
      "sandpool snapshot create thread-1 --name ready\n"
      "sandpool acquire thread-2 --snapshot 0123456789abcdef   # a box with these files\n"
      "sandpool snapshot ls\n"
-     "sandpool snapshot rm 0123456789abcdef\n",
+     "sandpool snapshot rm 0123456789abcdef\n"
+     "sandpool snapshot export 0123456789abcdef ready.tar.zst\n"
+     "sandpool snapshot import ready.tar.zst --name ready\n",
      cmd_snapshot},
     {"fork", "ID", 1, 1, "ID", "make sandboxes with the files of one",
      "Prints the id of each. The sandbox stands still for a moment and goes on. Memory and processes\n"

@@ -102,18 +102,25 @@ static struct sp_box *box_alloc(void)
     return b;
 }
 
-struct sp_box *sp_box_new(const struct sp_client *c, const char *sandbox_id)
+struct sp_box *sp_box_new_daemon(const struct sp_client *c)
 {
     struct sp_box *b = box_alloc();
     struct sockaddr_un *addr = (struct sockaddr_un *) &b->address;
 
-    (void) snprintf(b->prefix, sizeof(b->prefix), "/v1/sandboxes/%s", sandbox_id);
     addr->sun_family = AF_UNIX;
     /* One that is too long was refused by the client's own connection. */
     str_copy_cut(addr->sun_path, sizeof(addr->sun_path), c->socket);
     b->address_len = sizeof(*addr);
     str_copy_cut(b->url, sizeof(b->url), c->socket);
     str_copy_cut(b->authority, sizeof(b->authority), "localhost");
+    return b;
+}
+
+struct sp_box *sp_box_new(const struct sp_client *c, const char *sandbox_id)
+{
+    struct sp_box *b = sp_box_new_daemon(c);
+
+    (void) snprintf(b->prefix, sizeof(b->prefix), "/v1/sandboxes/%s", sandbox_id);
     return b;
 }
 

@@ -98,8 +98,10 @@ static int feed(struct sp_box *b, const struct sp_transfer *t, struct piece *p,
 int sp_box_send(struct sp_box *b, const char *target, const struct sp_transfer *t,
                 struct sp_failure *failure)
 {
-    struct sp_box_call call = {
-        .method = "PUT", .target = target, .is_streamed = true, .length = -1};
+    struct sp_box_call call = {.method = t->method != NULL ? t->method : "PUT",
+                               .target = target,
+                               .is_streamed = true,
+                               .length = -1};
     struct piece p = {.data = t->data, .len = t->len};
     int r;
 

@@ -253,6 +253,7 @@ struct config {
         uint64_t max_bytes;      /* 0: no limit */
         uint64_t max_bytes_per_caller;
         uint64_t keep_s; /* 0: for ever */
+        uint64_t import_max;
     } snapshots;
     struct {
         uint64_t max_boxes;

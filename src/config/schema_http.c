@@ -75,6 +75,9 @@ static const struct config_key keys[] = {
     GLOBAL(snapshots.keep_s, U64, RELOAD, 0, 10 * 365 * DAY, "0",
            "Seconds after which a snapshot is deleted that nobody has made a box from. 0: they are "
            "kept until somebody deletes them."),
+    GLOBAL(snapshots.import_max, SIZE, RELOAD, 16 * MIB, 1024 * GIB, "16G",
+           "The largest disk of a snapshot that is imported. It is a little larger than what is in "
+           "it, and takes only that much space."),
 };
 
 const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

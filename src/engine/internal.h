@@ -174,6 +174,7 @@ struct engine {
     struct recovery *recovery;   /* of reconcile.c, until it has ended */
     struct map pauses;           /* boxes that are being frozen or thawed */
     struct list captures;        /* engine_capture, under way */
+    struct list moves;           /* engine_move, likewise */
     struct map updates;          /* late bindings under way, by box */
     struct box_id reported_box;  /* whose lease was last reported to a caller, */
     uint64_t reported_leased_ns; /* and which lease that was */

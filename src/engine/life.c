@@ -23,11 +23,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->free_writes);
     list_init(&e->late_events);
     list_init(&e->note_list);
-    list_init(&e->snapshot_list);
-    map_init(&e->snapshots, config->snapshots.max);
-    list_init(&e->holder_list);
-    map_init(&e->holders, 64);
-    e->snapshots_since_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+    snapshots_init(e, config);
     list_init(&e->watchers);
     list_init(&e->probes);
     list_init(&e->uses);
@@ -41,7 +37,6 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->notes, config->pool.max_boxes);
     map_init(&e->updates, 64);
     map_init(&e->pauses, 64);
-    list_init(&e->captures);
     hibernate_init(e, config);
     journal_init(&e->journal);
     *ret = e;

@@ -12,6 +12,7 @@
 #include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
+#include "engine/snapshot_moves.h"
 #include "engine/snapshot_side.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
@@ -31,40 +32,6 @@ struct engine_snapshot *engine_snapshot_find(const struct engine *e, uint64_t id
     return s != NULL && !s->is_leaving ? s : NULL;
 }
 
-bool engine_snapshot_fits(struct engine *e, const struct engine_snapshot *s, unsigned profile)
-{
-    return profiles_backend(e, profile) == &e->backends[s->backend];
-}
-
-bool engine_profile_lacks(struct engine *e, unsigned profile, char *dst, size_t cap)
-{
-    const struct config_profile *c = profiles_config(e, profile);
-    const struct engine_snapshot *s = NULL;
-    uint64_t id;
-
-    if (c == NULL || str_is_empty(c->snapshot))
-        return false;
-    if (str_parse_hex64(c->snapshot, &id))
-        s = engine_snapshot_find(e, id);
-    if (s != NULL && engine_snapshot_fits(e, s, profile))
-        return false;
-    (void) snprintf(dst, cap, "the snapshot %s of profile %.64s %s", c->snapshot, c->name,
-                    s == NULL ? "does not exist" : "is of another backend");
-    return true;
-}
-
-const char *engine_snapshot_profile(const struct engine *e, uint64_t id)
-{
-    const struct config *c = e->config->config;
-    char hex[17];
-
-    str_hex64(hex, id);
-    for (unsigned i = 0; i < c->profile_count; i++)
-        if (strcmp(c->profiles[i].snapshot, hex) == 0)
-            return c->profiles[i].name;
-    return NULL;
-}
-
 static const struct engine_snapshot *of_link(const struct list_node *n)
 {
     return n != NULL ? container_of(n, const struct engine_snapshot, link) : NULL;
@@ -82,8 +49,8 @@ const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
 }
 
 /* Listings do not come in the order of their making. Takes what `side` has. */
-static void add(struct engine *e, const struct snapshot *info, unsigned backend,
-                struct snapshot_side *side, bool is_found)
+void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backend,
+                   struct snapshot_side *side, bool is_found)
 {
     struct engine_snapshot *s;
     struct list_node *before;
@@ -122,6 +89,17 @@ static void forget(struct engine *e, struct engine_snapshot *s)
     free(s);
 }
 
+void snapshots_init(struct engine *e, const struct config *config)
+{
+    list_init(&e->snapshot_list);
+    map_init(&e->snapshots, config->snapshots.max);
+    list_init(&e->holder_list);
+    map_init(&e->holders, 64);
+    list_init(&e->captures);
+    list_init(&e->moves);
+    e->snapshots_since_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+}
+
 void snapshots_fini(struct engine *e)
 {
     while (!list_is_empty(&e->snapshot_list))
@@ -157,7 +135,7 @@ static void end_load(struct load_op *l)
     e->backends[l->backend].has_snapshots |= l->sides != NULL;
     for (size_t i = 0; l->sides != NULL && i < l->request.count; i++) {
         if (strcmp(l->request.list[i].instance, e->instance) == 0)
-            add(e, &l->request.list[i], l->backend, &l->sides[i], true);
+            snapshots_add(e, &l->request.list[i], l->backend, &l->sides[i], true);
         free(l->sides[i].envs);
     }
     backend_snapshots_fini(&l->request);
@@ -258,7 +236,7 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         side_remove(e, c->request.snapshot.id);
     agent_env_fini(&c->env);
     if (rc == SP_OK) {
-        add(e, &c->request.snapshot, c->backend, &side, false);
+        snapshots_add(e, &c->request.snapshot, c->backend, &side, false);
         log_info("snapshot.made", LF_HEX("snapshot", c->request.snapshot.id),
                  LF_HEX("box", c->box.v), LF_U64("bytes", c->request.snapshot.size),
                  LF_U64("frozen_ms", c->request.frozen_ns / NS_PER_MS));
@@ -333,6 +311,7 @@ void snapshots_close(struct engine *e)
         if (op_is_active(&c->env.request.op))
             op_cancel(&c->env.request.op);
     }
+    moves_close(e);
 }
 
 static void fill(struct engine *e, const struct pool_box *box, struct snapshot *s)

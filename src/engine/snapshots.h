@@ -76,8 +76,13 @@ const struct engine_snapshot *engine_snapshot_first(const struct engine *e);
 const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
                                                    const struct engine_snapshot *s);
 
-/* The engine's own: asks a backend for those it has; the end. */
+/* The engine's own: the start; asks a backend for those it has; the end. */
+void snapshots_init(struct engine *e, const struct config *config);
 void snapshots_load(struct engine *e, unsigned backend);
+/* One that is whole. Takes what `side` has. */
+struct snapshot_side;
+void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backend,
+                   struct snapshot_side *side, bool is_found);
 /* Deletes temporary ones of an earlier life, once it is known which boxes run. */
 void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);

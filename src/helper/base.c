@@ -221,7 +221,7 @@ static int make_anew(int dir, const struct plan *p, char *ret_digest, struct err
         return err_sys(err, SP_IO, errno, "open the new base");
     rc = make_tree(root, p, err);
     if (rc == SP_OK)
-        rc = base_digest(root, ret_digest, err);
+        rc = base_digest(root, true, ret_digest, err);
     return rc == SP_OK ? settle(dir, ret_digest, err) : rc;
 }
 

@@ -35,7 +35,9 @@ MUST_CHECK int base_copy_etc(int etc, struct base_look *look, struct err *err);
 MUST_CHECK int base_copy_dir(const char *from, int to, uint32_t owner, struct base_look *look,
                              struct err *err);
 
-/* base_digest.c: of names, kinds, modes, owners and contents. `ret` has room for 65. */
-MUST_CHECK int base_digest(int dir, char *ret, struct err *err);
+/* base_digest.c: of names, kinds, modes, owners, sizes and, if wanted, contents. `ret` has room for 65. */
+MUST_CHECK int base_digest(int dir, bool want_content, char *ret, struct err *err);
+/* "sha256:…" without contents, of a directory that boxes are built on. `ret` has room for 72. */
+MUST_CHECK int base_digest_of(const char *path, char *ret, struct err *err);
 
 #endif

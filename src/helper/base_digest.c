@@ -69,9 +69,10 @@ static int add_file(struct sha256 *s, int dir, const char *name, struct err *err
     return n < 0 ? err_sys(err, SP_IO, errno, "read '%.100s'", name) : SP_OK;
 }
 
-static int add_dir(struct sha256 *s, int dir, struct err *err);
+static int add_dir(struct sha256 *s, int dir, bool want_content, struct err *err);
 
-static int add_entry(struct sha256 *s, int dir, const char *name, struct err *err)
+static int add_entry(struct sha256 *s, int dir, const char *name, bool want_content,
+                     struct err *err)
 {
     AUTO_CLOSE int fd = -1;
     char text[1100];
@@ -85,7 +86,7 @@ static int add_entry(struct sha256 *s, int dir, const char *name, struct err *er
                    S_ISREG(st.st_mode) ? (long long) st.st_size : 0, name);
     sha256_add(s, text, (size_t) len + 1);
     if (S_ISREG(st.st_mode))
-        return add_file(s, dir, name, err);
+        return want_content ? add_file(s, dir, name, err) : SP_OK;
     if (S_ISLNK(st.st_mode)) {
         n = readlinkat(dir, name, text, sizeof(text) - 1);
         if (n < 0)
@@ -94,31 +95,45 @@ static int add_entry(struct sha256 *s, int dir, const char *name, struct err *er
         sha256_add(s, text, (size_t) n + 1);
         return SP_OK;
     }
+    if (!S_ISDIR(st.st_mode))
+        return SP_OK;
     fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? err_sys(err, SP_IO, errno, "open '%.100s'", name) : add_dir(s, fd, err);
+    if (fd < 0)
+        return err_sys(err, SP_IO, errno, "open '%.100s'", name);
+    return add_dir(s, fd, want_content, err);
 }
 
-static int add_dir(struct sha256 *s, int dir, struct err *err)
+static int add_dir(struct sha256 *s, int dir, bool want_content, struct err *err)
 {
     struct names names = {0};
     int rc = names_read(dir, &names, err);
 
     for (size_t i = 0; rc == SP_OK && i < names.count; i++)
-        rc = add_entry(s, dir, names.list[i], err);
+        rc = add_entry(s, dir, names.list[i], want_content, err);
     names_fini(&names);
     sha256_add(s, "", 1); /* the end of a directory */
     return rc;
 }
 
-int base_digest(int dir, char *ret, struct err *err)
+int base_digest(int dir, bool want_content, char *ret, struct err *err)
 {
     unsigned char digest[32];
     struct sha256 s;
     int rc;
 
     sha256_init(&s);
-    rc = add_dir(&s, dir, err);
+    rc = add_dir(&s, dir, want_content, err);
     sha256_end(&s, digest);
     str_hex(ret, digest, sizeof(digest));
     return rc == SP_OK ? SP_OK : err_wrap(err, "digest of the base");
+}
+
+int base_digest_of(const char *path, char *ret, struct err *err)
+{
+    AUTO_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        return err_sys(err, SP_IO, errno, "open '%.150s'", path);
+    memcpy(ret, "sha256:", 7);
+    return base_digest(dir, false, ret + 7, err);
 }

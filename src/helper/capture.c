@@ -16,15 +16,12 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "base/mem.h"
-#include "base/sha256.h"
 #include "helper/box_dir.h"
 #include "helper/disk.h"
+#include "helper/disk_digest.h"
 #include "helper/freezer.h"
 #include "helper/proc.h"
 #include "helper/start.h"
-
-enum { BLOCK = 4096, CHUNK = 256 * BLOCK };
 
 /* The device of the box's disk, if it still is. */
 static int find_device(const struct box_dir *d, int disk, char *ret, size_t cap, struct err *err)
@@ -91,53 +88,6 @@ static int copy_frozen(const struct plan *p, const char *device, int disk, int t
     return rc;
 }
 
-static bool is_zero(const unsigned char *block)
-{
-    return block[0] == 0 && memcmp(block, block + 1, BLOCK - 1) == 0;
-}
-
-/* Of the blocks that are not all zeros, each with its number: the same for the same content, wherever the file has holes. */
-static int hash_disk(int fd, char ret[72], struct err *err)
-{
-    unsigned char *chunk = xcalloc(1, CHUNK);
-    unsigned char digest[32];
-    struct sha256 s;
-    off_t at = 0;
-    int rc = SP_OK;
-
-    sha256_init(&s);
-    while (rc == SP_OK && (at = lseek(fd, at, SEEK_DATA)) >= 0) {
-        ssize_t n;
-
-        at -= at % BLOCK;
-        n = pread(fd, chunk, CHUNK, at);
-        if (n <= 0 || n % BLOCK != 0) {
-            rc = err_sys(err, SP_IO, n < 0 ? errno : EIO, "read the copy");
-            break;
-        }
-        for (ssize_t i = 0; i < n; i += BLOCK) {
-            uint64_t number = (uint64_t) (at + i) / BLOCK;
-            unsigned char text[8];
-
-            if (is_zero(chunk + i))
-                continue;
-            for (unsigned k = 0; k < sizeof(text); k++)
-                text[k] = (unsigned char) (number >> (8 * k));
-            sha256_add(&s, text, sizeof(text));
-            sha256_add(&s, chunk + i, BLOCK);
-        }
-        at += n;
-        if (start_is_stopped())
-            rc = err_set(err, SP_CANCELLED, "stopped by a signal");
-    }
-    free(chunk);
-    sha256_end(&s, digest);
-    (void) snprintf(ret, 8, "sha256:");
-    for (size_t i = 0; i < sizeof(digest); i++)
-        (void) snprintf(ret + 7 + 2 * i, 3, "%02x", digest[i]);
-    return rc;
-}
-
 static int make_copy(const struct plan *p, const char *device, int disk, struct buf *answer,
                      struct err *err)
 {
@@ -145,13 +95,13 @@ static int make_copy(const struct plan *p, const char *device, int disk, struct 
     uint64_t frozen_ms = 0;
     struct json_out out;
     struct stat st;
-    char digest[72];
+    char digest[DISK_DIGEST_MAX];
     int rc;
 
     if (to < 0)
         return err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
     if ((rc = copy_frozen(p, device, disk, to, &frozen_ms, err)) != SP_OK ||
-        (rc = hash_disk(to, digest, err)) != SP_OK)
+        (rc = disk_digest(to, digest, err)) != SP_OK)
         return rc;
     if (fsync(to) != 0 || fstat(to, &st) != 0) /* it is taken as whole from now on */
         return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);

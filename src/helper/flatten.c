@@ -10,7 +10,6 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,47 +19,6 @@
 #include "helper/layers.h"
 #include "helper/merge_copy.h"
 #include "helper/tree_write.h"
-
-#define MB (1024ULL * 1024)
-#define SLACK (64 * MB)
-#define INODE_BYTES 16384ULL /* of a file system as disk_make() makes it */
-
-/* --- how large --- */
-
-/* What all layers use together: at most what the result needs. */
-static int measure(const struct merge_layer *layers, size_t count, uint64_t *ret_bytes,
-                   uint64_t *ret_size, struct err *err)
-{
-    uint64_t bytes = 0;
-    uint64_t inodes = 0;
-    struct statvfs fs;
-
-    for (size_t i = 0; i < count; i++) {
-        if (fstatvfs(layers[i].fd, &fs) != 0)
-            return err_sys(err, SP_IO, errno, "measure the snapshot");
-        bytes += (uint64_t) (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
-        inodes += (uint64_t) (fs.f_files - fs.f_ffree);
-    }
-    *ret_bytes = bytes;
-    *ret_size = MAX_OF(bytes + bytes / 8, (inodes + 1024) * INODE_BYTES) + SLACK;
-    *ret_size += (4096 - *ret_size % 4096) % 4096;
-    return SP_OK;
-}
-
-static int check_space(const struct plan *p, uint64_t bytes, struct err *err)
-{
-    char dir[PLAN_PATH_MAX + 1];
-    struct statvfs fs;
-
-    (void) snprintf(dir, sizeof(dir), "%s", p->to);
-    *strrchr(dir, '/') = '\0'; /* it is absolute */
-    if (statvfs(dir, &fs) != 0)
-        return err_sys(err, SP_IO, errno, "measure '%.150s'", dir);
-    if ((uint64_t) fs.f_bavail * fs.f_frsize < bytes + p->reserve)
-        return err_set(err, SP_IO, "%llu MB are needed, and %llu MB more have to stay free",
-                       (unsigned long long) (bytes / MB), (unsigned long long) (p->reserve / MB));
-    return SP_OK;
-}
 
 /* --- the work --- */
 
@@ -99,12 +57,12 @@ static int make(const struct plan *p, const struct merge_layer *layers, struct b
     struct json_out out;
     struct stat st;
     uint64_t bytes = 0;
-    uint64_t size = 0;
+    uint64_t inodes = 0;
     int rc;
 
-    if ((rc = measure(layers, p->layer_count, &bytes, &size, err)) != SP_OK ||
-        (rc = check_space(p, bytes, err)) != SP_OK ||
-        (rc = disk_make(p->to, size, &disk, err)) != SP_OK ||
+    if ((rc = layers_measure(layers, p->layer_count, &bytes, &inodes, err)) != SP_OK ||
+        (rc = layers_check_space(p, bytes, err)) != SP_OK ||
+        (rc = disk_make(p->to, layers_disk_size(bytes, inodes), &disk, err)) != SP_OK ||
         (rc = fill(p, layers, disk, err)) != SP_OK)
         return rc;
     if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */

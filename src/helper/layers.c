@@ -5,14 +5,20 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "helper/disk.h"
 #include "helper/layer.h"
+
+#define MB (1024ULL * 1024)
+#define SLACK (64 * MB)
+#define INODE_BYTES 16384ULL /* of a file system as disk_make() makes it */
 
 /* Directories of all layers are open at once. */
 static void raise_files(void)
@@ -54,7 +60,7 @@ int layers_open(const struct plan *p, struct merge_layer ret[PLAN_LAYERS_MAX], s
         if ((rc = layer_mount_disk(p, &p->layers[i], name, err)) != SP_OK)
             return rc;
         (void) snprintf(name, sizeof(name), "disk%zu/upper", i);
-        ret[i].id_base = p->layers[i].id_base;
+        ret[i] = (struct merge_layer){.id_base = p->layers[i].id_base};
         ret[i].fd = openat(stage, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (ret[i].fd < 0)
             return err_sys(err, SP_IO, errno, "open the files of '%.150s'", p->layers[i].disk);
@@ -87,4 +93,41 @@ int layers_mount_new(const char *target, int disk, int *ret_top, struct err *err
         return err_sys(err, SP_IO, errno, "make the new layer");
     *ret_top = openat(dir, "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return *ret_top >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "open the new layer");
+}
+
+int layers_measure(const struct merge_layer *layers, size_t count, uint64_t *ret_bytes,
+                   uint64_t *ret_inodes, struct err *err)
+{
+    struct statvfs fs;
+
+    *ret_bytes = *ret_inodes = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (fstatvfs(layers[i].fd, &fs) != 0)
+            return err_sys(err, SP_IO, errno, "measure the snapshot");
+        *ret_bytes += (uint64_t) (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+        *ret_inodes += (uint64_t) (fs.f_files - fs.f_ffree);
+    }
+    return SP_OK;
+}
+
+uint64_t layers_disk_size(uint64_t bytes, uint64_t inodes)
+{
+    uint64_t size = MAX_OF(bytes + bytes / 8, (inodes + 1024) * INODE_BYTES) + SLACK;
+
+    return size + (4096 - size % 4096) % 4096;
+}
+
+int layers_check_space(const struct plan *p, uint64_t bytes, struct err *err)
+{
+    char dir[PLAN_PATH_MAX + 1];
+    struct statvfs fs;
+
+    (void) snprintf(dir, sizeof(dir), "%s", p->to);
+    *strrchr(dir, '/') = '\0'; /* it is absolute */
+    if (statvfs(dir, &fs) != 0)
+        return err_sys(err, SP_IO, errno, "measure '%.150s'", dir);
+    if ((uint64_t) fs.f_bavail * fs.f_frsize < bytes + p->reserve)
+        return err_set(err, SP_IO, "%llu MB are needed, and %llu MB more have to stay free",
+                       (unsigned long long) (bytes / MB), (unsigned long long) (p->reserve / MB));
+    return SP_OK;
 }

@@ -26,6 +26,7 @@
 #include "helper/freezer.h"
 #include "helper/gather.h"
 #include "helper/mount_in.h"
+#include "helper/pack.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
 #include "helper/relay.h"
@@ -33,13 +34,14 @@
 #include "helper/rootfs.h"
 #include "helper/socket_guard.h"
 #include "helper/start.h"
+#include "helper/unpack.h"
 #include "helper/user_ns.h"
 #include "sandpool/version.h"
 
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|gather|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|gather|pack|unpack|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -50,6 +52,8 @@ static const char usage_text[] =
     "  capture  copy the disk of a running box\n"
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
+    "  pack     write a snapshot to descriptor 3, as one file\n"
+    "  unpack   make a snapshot of such a file, from descriptor 3\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
@@ -279,6 +283,20 @@ static int do_gather(const char *text, size_t len, struct plan *p, struct outcom
     return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
 }
 
+static int do_pack(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_pack(p, text, len, &o->err);
+
+    return rc == SP_OK ? pack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
+}
+
+static int do_unpack(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_unpack(p, text, len, &o->err);
+
+    return rc == SP_OK ? unpack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
+}
+
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_freeze(p, text, len, &o->err);
@@ -333,7 +351,7 @@ static const struct verb {
     {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
     {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
-    {"gather", do_gather, false},
+    {"pack", do_pack, false},      {"unpack", do_unpack, true},   {"gather", do_gather, false},
 };
 
 /* --- the process --- */
@@ -361,13 +379,20 @@ static int exit_status(int rc)
         return HELPER_EXIT_UNABLE;
     if (rc == ERR_TAKEN)
         return HELPER_EXIT_TAKEN;
+    if (rc == SP_PROTOCOL)
+        return HELPER_EXIT_DAMAGED;
+    if (rc == SP_SPEC_CONFLICT)
+        return HELPER_EXIT_BASE;
+    if (rc == SP_BODY_TOO_LARGE)
+        return HELPER_EXIT_LARGE;
     return start_was_killed() ? HELPER_EXIT_KILLED : HELPER_EXIT_FAILED;
 }
 
 /* Only what was given on purpose is open, and the parent's end is ours. */
 static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
 {
-    bool has_socket = verb->run == do_run || verb->run == do_relay;
+    bool has_socket = verb->run == do_run || verb->run == do_relay || verb->run == do_pack ||
+                      verb->run == do_unpack;
 
     (void) umask(022);
     (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */

@@ -112,6 +112,19 @@
  *   -> {"size": 40960}             "to" is on the disk of the host, and mounted below the same base shows what
  *                                  the layers show. After a failure it is removed
  *
+ * pack: writes a snapshot to descriptor 3, as a file of base/bundle.h.
+ *   {"layers": […], "stage": "/mnt", as in `flatten`; "lower": "/…" or absent, the base that boxes of it have now;
+ *    "about": "{…}"}               JSON text for the head of the file
+ *   -> {}                          all of it is written
+ *
+ * unpack: makes a disk from such a file, read from descriptor 3 to its end.
+ *   {"to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "id_base": …, "reserve": …, as in `flatten`
+ *    "lower": "/…" or absent,      the base that boxes of it will have: it has to be the one that the file names,
+ *    "any_base": true,             unless this is given
+ *    "max_bytes": 17179869184}     the largest disk there may be
+ *   -> {"size": 40960, "digest": "sha256:…"}  as from `capture`. After a failure "to" is removed; exit status 9: the
+ *                                  file is not good; 10: it is for another base; 11: it is too large
+ *
  * gather: puts the files of a container of Docker or Podman together.
  *   {"from": ["/…/diff", …],       layers of overlayfs in the engine's storage, the uppermost first, at most 16
  *    "to": "/…/diff",              the uppermost layer of a container that does not run
@@ -149,9 +162,12 @@ enum {
     HELPER_EXIT_INVALID = 6, /* mount, run: a path is not there, or is of another kind */
     HELPER_EXIT_UNABLE = 7,  /* not here, or not with this box */
     HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
+    HELPER_EXIT_DAMAGED = 9, /* unpack: the file is not good */
+    HELPER_EXIT_BASE = 10,   /* unpack: it is for another base */
+    HELPER_EXIT_LARGE = 11,  /* unpack: it is too large */
 };
 
-/* The result of a `mount` that ended with this status. */
+/* The result of a `mount`, `pack` or `unpack` that ended with this status. */
 static inline int helper_code(int exit_code)
 {
     switch (exit_code) {
@@ -163,6 +179,12 @@ static inline int helper_code(int exit_code)
         return SP_INVALID_FIELD;
     case HELPER_EXIT_UNABLE:
         return SP_UNSUPPORTED;
+    case HELPER_EXIT_DAMAGED:
+        return SP_INVALID_FIELD;
+    case HELPER_EXIT_BASE:
+        return SP_SPEC_CONFLICT;
+    case HELPER_EXIT_LARGE:
+        return SP_BODY_TOO_LARGE;
     default:
         return SP_BACKEND_FAILED;
     }

@@ -134,27 +134,6 @@ static int get_disk(const struct json *obj, struct plan *p, struct err *err)
     return plan_need_path(obj, "disk_template", &p->disk_template, err);
 }
 
-static int get_layers(const struct json *obj, struct plan *p, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "layers", PLAN_LAYERS_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    p->layers = xcalloc(len + 1, sizeof(*p->layers));
-    for (size_t i = 0; rc == SP_OK && i < len; i++) {
-        const struct json *v = json_at(list, i);
-
-        if (!json_is_obj(v))
-            return err_set(err, SP_INVALID_FIELD, "'layers' must be a list of objects");
-        if ((rc = plan_need_path(v, "disk", &p->layers[i].disk, err)) == SP_OK)
-            rc = plan_need_u32(v, "id_base", 0, UINT32_MAX - 65536, &p->layers[i].id_base, err);
-        p->layer_count++;
-    }
-    return rc;
-}
-
 int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
@@ -167,7 +146,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = plan_need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
-        (rc = get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
+        (rc = plan_get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK || (rc = get_owned(o, p, err)) != SP_OK ||
         (rc = get_files(o, p, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
@@ -290,23 +269,6 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
         return err_wrap(err, "plan");
     if (p->cgroup == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'cgroup' is missing");
-    return SP_OK;
-}
-
-int plan_read_flatten(struct plan *p, const char *text, size_t len, struct err *err)
-{
-    const struct json *o = NULL;
-    int rc;
-
-    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
-        (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
-        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
-        (rc = plan_need_u32(o, "id_base", 0, UINT32_MAX - 65536, &p->id_base, err)) != SP_OK ||
-        (rc = get_layers(o, p, err)) != SP_OK)
-        return err_wrap(err, "plan");
-    if (p->layer_count == 0 || json_get(o, "reserve") == NULL ||
-        !json_u64(json_get(o, "reserve"), &p->reserve))
-        return err_set(err, SP_INVALID_FIELD, "plan: 'layers' or 'reserve' is missing");
     return SP_OK;
 }
 

@@ -95,7 +95,10 @@ struct plan {
     const char *runtime_state;
     int pid;
     const char *to;
-    uint64_t reserve; /* bytes that have to stay free */
+    uint64_t reserve;  /* bytes that have to stay free */
+    const char *about; /* JSON text for the head of a file */
+    bool is_any_base;
+    uint64_t max_bytes;
     bool is_frozen;
     const char *container; /* NULL: a box of our own, with a "dir" */
     const char *program;
@@ -114,6 +117,8 @@ MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, st
 MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_pack(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_unpack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
@@ -121,6 +126,8 @@ void plan_fini(struct plan *p);
 /* For the above: the object in the text, */
 MUST_CHECK int plan_parse(struct plan *ret, const char *text, size_t len, const struct json **obj,
                           struct err *err);
+/* the layers of a snapshot, */
+MUST_CHECK int plan_get_layers(const struct json *obj, struct plan *p, struct err *err);
 /* and which box it is about: one of our own is named by its directory, a container by its id. */
 MUST_CHECK int plan_get_box(const struct json *obj, struct plan *p, struct err *err);
 

@@ -94,6 +94,16 @@ static int set_owner(struct tree_writer *w, int dir, const char *name, const str
     return SP_OK;
 }
 
+bool tree_write_exists(struct tree_writer *w, const char *path)
+{
+    const char *name;
+    struct stat st;
+    struct err err;
+    int dir = find(w, path, &name, &err);
+
+    return dir >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int tree_write_dir(struct tree_writer *w, const char *path, const struct stat *st, bool is_opaque,
                    struct err *err)
 {

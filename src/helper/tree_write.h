@@ -22,6 +22,8 @@ void tree_writer_init(struct tree_writer *w, int top, uint32_t id_base);
 void tree_writer_fini(struct tree_writer *w);
 /* Whether it can be made here: "a/b", no empty part, no "." and "..", neither too long nor too deep. */
 bool tree_path_is_good(const char *path);
+/* Whether something has this name already. */
+bool tree_write_exists(struct tree_writer *w, const char *path);
 /* "" is the top itself. A directory may be there already. */
 MUST_CHECK int tree_write_dir(struct tree_writer *w, const char *path, const struct stat *st,
                               bool is_opaque, struct err *err);

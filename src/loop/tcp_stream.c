@@ -1,9 +1,10 @@
-/* tcp_stream.c - libuv's TCP handle with bounded memory: what the kernel does not take waits in one buffer, and one write
+/* tcp_stream.c - a handle of libuv with bounded memory: what the kernel does not take waits in one buffer, and one write
  * is under way at a time. */
 #include "loop/tcp_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -14,7 +15,12 @@ struct tcp_stream {
     struct loop *loop;
     const struct tcp_stream_events *events; /* NULL: closed */
     void *ctx;
-    uv_tcp_t tcp;
+    union {
+        uv_handle_t any;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe; /* of a socket that was open already */
+    } handle;
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
@@ -52,7 +58,7 @@ static void fail(struct tcp_stream *s, int result)
     s->result = result;
     rt_timer_cancel(&s->loop->rt, &s->deadline);
     if (s->is_reading)
-        (void) uv_read_stop((uv_stream_t *) &s->tcp); /* always succeeds */
+        (void) uv_read_stop(&s->handle.stream); /* always succeeds */
     s->is_reading = false;
     rt_defer(&s->loop->rt, &s->task, on_failed);
 }
@@ -70,7 +76,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
-    struct tcp_stream *s = container_of(stream, struct tcp_stream, tcp);
+    struct tcp_stream *s = container_of(stream, struct tcp_stream, handle.stream);
 
     if (n == 0 || s->events == NULL || s->is_broken)
         return;
@@ -94,8 +100,8 @@ static void update_reading(struct tcp_stream *s)
         return;
     s->is_reading = want;
     if (!want)
-        (void) uv_read_stop((uv_stream_t *) &s->tcp); /* always succeeds */
-    else if (uv_read_start((uv_stream_t *) &s->tcp, on_alloc, on_read) != 0)
+        (void) uv_read_stop(&s->handle.stream); /* always succeeds */
+    else if (uv_read_start(&s->handle.stream, on_alloc, on_read) != 0)
         fail(s, SP_IO);
 }
 
@@ -151,7 +157,7 @@ static void start_write(struct tcp_stream *s)
     if (s->next.len == 0) {
         if (s->is_shutting && !s->is_shut) {
             s->is_shut = true;
-            if (uv_shutdown(&s->shutdown, (uv_stream_t *) &s->tcp, on_shut) != 0)
+            if (uv_shutdown(&s->shutdown, &s->handle.stream, on_shut) != 0)
                 fail(s, SP_IO);
         }
         return;
@@ -159,7 +165,7 @@ static void start_write(struct tcp_stream *s)
     s->cur = s->next;
     s->next = empty;
     buf = uv_buf_init(s->cur.data, (unsigned) s->cur.len);
-    if (uv_write(&s->write, (uv_stream_t *) &s->tcp, &buf, 1, on_written) != 0)
+    if (uv_write(&s->write, &s->handle.stream, &buf, 1, on_written) != 0)
         fail(s, SP_IO);
     else
         s->is_writing = true;
@@ -178,7 +184,7 @@ static size_t try_now(struct tcp_stream *s, const char *data, size_t len)
 
     if (s->is_writing || s->next.len > 0)
         return 0;
-    r = uv_try_write((uv_stream_t *) &s->tcp, &buf, 1);
+    r = uv_try_write(&s->handle.stream, &buf, 1);
     if (r == UV_EAGAIN)
         return 0;
     if (r < 0) {
@@ -223,10 +229,41 @@ static void on_connected(uv_connect_t *req, int status)
     }
     rt_timer_cancel(&s->loop->rt, &s->deadline);
     s->is_open = true;
-    (void) uv_tcp_nodelay(&s->tcp, 1);                /* only speed */
-    (void) uv_tcp_keepalive(&s->tcp, 1, KEEPALIVE_S); /* a peer that vanished is noticed */
+    (void) uv_tcp_nodelay(&s->handle.tcp, 1);                /* only speed */
+    (void) uv_tcp_keepalive(&s->handle.tcp, 1, KEEPALIVE_S); /* a peer that vanished is noticed */
     update_reading(s);
     s->events->on_open(s->ctx, SP_OK);
+}
+
+static struct tcp_stream *make(struct loop *l, const struct tcp_stream_events *events, void *ctx)
+{
+    struct tcp_stream *s = xcalloc(1, sizeof(*s));
+
+    s->loop = l;
+    s->events = events;
+    s->ctx = ctx;
+    buf_init(&s->cur, TCP_STREAM_MAX);
+    buf_init(&s->next, TCP_STREAM_MAX);
+    return s;
+}
+
+int tcp_stream_take(struct loop *l, int fd, const struct tcp_stream_events *events, void *ctx,
+                    struct tcp_stream **ret, struct err *err)
+{
+    struct tcp_stream *s = make(l, events, ctx);
+    int r = uv_pipe_init(&l->uv, &s->handle.pipe, 0);
+
+    assert(r == 0); /* it only links the handle to the loop */
+    r = uv_pipe_open(&s->handle.pipe, fd);
+    if (r != 0) {
+        (void) close(fd); /* nothing was written */
+        tcp_stream_close(s);
+        return err_sys(err, SP_IO, -r, "a socket between two processes");
+    }
+    s->is_open = true;
+    update_reading(s);
+    *ret = s;
+    return SP_OK;
 }
 
 static void on_deadline(struct rt_timer *timer)
@@ -238,7 +275,7 @@ struct tcp_stream *tcp_stream_open(struct loop *l, const char *address, uint16_t
                                    uint64_t deadline_ns, const struct tcp_stream_events *events,
                                    void *ctx)
 {
-    struct tcp_stream *s = xcalloc(1, sizeof(*s));
+    struct tcp_stream *s = make(l, events, ctx);
     union {
         struct sockaddr any;
         struct sockaddr_in v4;
@@ -246,19 +283,14 @@ struct tcp_stream *tcp_stream_open(struct loop *l, const char *address, uint16_t
     } to;
     int r;
 
-    s->loop = l;
-    s->events = events;
-    s->ctx = ctx;
-    buf_init(&s->cur, TCP_STREAM_MAX);
-    buf_init(&s->next, TCP_STREAM_MAX);
-    r = uv_tcp_init(&l->uv, &s->tcp);
+    r = uv_tcp_init(&l->uv, &s->handle.tcp);
     assert(r == 0); /* it only links the handle to the loop */
     if (strchr(address, ':') != NULL)
         r = uv_ip6_addr(address, port, &to.v6);
     else
         r = uv_ip4_addr(address, port, &to.v4);
     if (r == 0)
-        r = uv_tcp_connect(&s->connect, &s->tcp, &to.any, on_connected);
+        r = uv_tcp_connect(&s->connect, &s->handle.tcp, &to.any, on_connected);
     if (r != 0)
         fail(s, SP_CONNECT_FAILED);
     else if (deadline_ns != RT_NEVER)
@@ -280,5 +312,5 @@ void tcp_stream_close(struct tcp_stream *s)
     s->events = NULL;
     rt_timer_cancel(&s->loop->rt, &s->deadline);
     rt_undefer(&s->loop->rt, &s->task);
-    loop_close_handle((uv_handle_t *) &s->tcp, on_closed, s);
+    loop_close_handle(&s->handle.any, on_closed, s);
 }

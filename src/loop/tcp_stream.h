@@ -1,4 +1,4 @@
-/* tcp_stream.h - one TCP connection that we open, as a stream of bytes in both directions.
+/* tcp_stream.h - one TCP connection that we open, or a Unix socket, as a stream of bytes in both directions.
  *
  * No callback comes from inside a function of this header, and none after tcp_stream_close(). on_open() comes once; with
  * SP_OK the others may follow. After on_open() with an error, and after on_broken(), only tcp_stream_close() may be called. */
@@ -28,6 +28,9 @@ struct tcp_stream_events {
 struct tcp_stream *tcp_stream_open(struct loop *l, const char *address, uint16_t port,
                                    uint64_t deadline_ns, const struct tcp_stream_events *events,
                                    void *ctx);
+/* The same for a Unix socket that is connected already: on_open() does not come. Takes `fd` over, also when it fails. */
+MUST_CHECK int tcp_stream_take(struct loop *l, int fd, const struct tcp_stream_events *events,
+                               void *ctx, struct tcp_stream **ret, struct err *err);
 /* Copies; gives the bytes not yet taken. More than TCP_STREAM_MAX of them break the stream. */
 #define TCP_STREAM_MAX (4 * 1024 * 1024)
 size_t tcp_stream_write(struct tcp_stream *s, const char *data, size_t len);

@@ -1,12 +1,14 @@
 'use strict';
 // The client of one daemon.
 
+const fs = require('node:fs');
 const { parseAddress, segment, target } = require('./address');
 const { Box } = require('./box');
 const { ProtocolError } = require('./errors');
 const { Sandbox } = require('./sandbox');
+const { save } = require('./save');
 const { Snapshot } = require('./snapshot');
-const { Transport } = require('./transport');
+const { chunks, Transport } = require('./transport');
 
 const DEFAULT_TIMEOUT_S = 60;
 const RECONNECT_S = 30;
@@ -172,6 +174,34 @@ class Client {
   async deleteSnapshot(snapshotId) {
     const path = `/v1/snapshots/${segment(snapshotId)}`;
     return new Snapshot(await this.transport.json({ method: 'DELETE', path, isSafe: true }));
+  }
+
+  /**
+   * To one file of this machine, which appears when it is complete.
+   * @param {string} snapshotId
+   * @param {string} local
+   * @param {{signal?: AbortSignal | null}} [options]
+   */
+  async exportSnapshot(snapshotId, local, { signal = null } = {}) {
+    const path = `/v1/snapshots/${segment(snapshotId)}/export`;
+    const answer = await this.transport.request({ method: 'GET', path, signal, timeoutMs: null });
+    await save(chunks(answer, signal), local, () => 0o600);
+  }
+
+  /**
+   * A new snapshot of this caller from such a file.
+   * @param {string} local
+   * @param {{name?: string, profile?: string, anyBase?: boolean, signal?: AbortSignal | null}} [options]
+   */
+  async importSnapshot(local, { name, profile, anyBase = false, signal = null } = {}) {
+    const path = target('/v1/snapshots/import', { name, profile, any_base: anyBase ? 1 : undefined });
+    const file = await fs.promises.open(local, 'r'); // a file that is missing is said now
+    const body = file.createReadStream();
+    try {
+      return new Snapshot(await this.transport.json({ method: 'POST', path, body, signal, timeoutMs: null, isSafe: false }));
+    } finally {
+      body.destroy();
+    }
   }
 
   // --- the pool ---

@@ -2,13 +2,11 @@
 // Files of a sandbox. Bytes are streamed; only read(), readText() and list() hold a whole answer.
 
 const fs = require('node:fs');
-const path = require('node:path');
-const { randomBytes } = require('node:crypto');
 const { Readable } = require('node:stream');
-const { pipeline } = require('node:stream/promises');
 const { target } = require('./address');
 const { FileError, FileNotFound, SandpoolError } = require('./errors');
 const { Patience } = require('./events');
+const { save } = require('./save');
 const { pack } = require('./tar_write');
 const { unpack } = require('./tar_read');
 const { chunks } = require('./transport');
@@ -215,7 +213,6 @@ class Files {
    */
   async downloadFile(remote, local, options) {
     const { maxBytes = Infinity } = options;
-    const temporary = path.join(path.dirname(local), `.${path.basename(local)}.${randomBytes(6).toString('hex')}.part`);
     let mode = 0o644;
     let bytes = 0;
     const onHeaders = (/** @type {any} */ headers) => {
@@ -229,15 +226,7 @@ class Files {
         yield part;
       }
     };
-    try {
-      const source = this.stream(remote, { ...options, onHeaders });
-      await pipeline(source, counted, fs.createWriteStream(temporary, { flags: 'wx', mode: 0o600 }));
-      await fs.promises.chmod(temporary, mode);
-      await fs.promises.rename(temporary, local);
-    } catch (error) {
-      await fs.promises.rm(temporary, { force: true });
-      throw error;
-    }
+    await save(counted(this.stream(remote, { ...options, onHeaders })), local, () => mode);
     return { files: 1, bytes, skipped: [] };
   }
 

@@ -7,7 +7,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Type, Union
 
-from . import calls, wire
+from . import calls, snapshot_files, wire
 from .box import AsyncBox, Renewer
 from .files import AsyncFiles, Reading, Watch
 from .jobs import AsyncJob, Output
@@ -115,6 +115,15 @@ class AsyncClient:
 
     async def delete_snapshot(self, snapshot_id: str) -> Snapshot:
         return await self._link.call(calls.snapshot("DELETE", snapshot_id))
+
+    async def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path) -> int:
+        """To one file of this machine, which appears when it is whole. Returns its size."""
+        return await snapshot_files.save(self._link, snapshot_id, local)
+
+    async def import_snapshot(self, local: snapshot_files.Path, *, name: Optional[str] = None,
+                              profile: Optional[str] = None, any_base: bool = False) -> Snapshot:
+        """A new snapshot of this caller from such a file. See Client.import_snapshot()."""
+        return await snapshot_files.load(self._link, local, name, profile, any_base)
 
     # --- the pool ---
 

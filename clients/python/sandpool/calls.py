@@ -127,6 +127,14 @@ def snapshot(method: str, snapshot_id: str) -> Call[Snapshot]:
     return Call(method, _target("/v1/snapshots/", snapshot_id), Snapshot.from_json)
 
 
+def snapshot_file(snapshot_id: str) -> str:
+    return _target("/v1/snapshots/", snapshot_id, "export")
+
+
+def import_target(name: Optional[str], profile: Optional[str], any_base: bool) -> str:
+    return _target("/v1/snapshots/import", name=name, profile=profile, any_base=1 if any_base else None)
+
+
 def profiles() -> Call[List[JSON]]:
     return Call("GET", "/v1/profiles", lambda answer: _list(answer, "profiles"))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Type, Union
 
-from . import calls, wire
+from . import calls, snapshot_files, wire
 from .blocking import BlockingIo
 from .box import AsyncBox, Renewer
 from .link import DEFAULT_TIMEOUT_S, RECONNECT_S, Link
@@ -115,6 +115,16 @@ class Client:
     def delete_snapshot(self, snapshot_id: str) -> Snapshot:
         """Sandboxes that were made from it are not affected."""
         return self._call(calls.snapshot("DELETE", snapshot_id))
+
+    def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path) -> int:
+        """To one file of this machine, which appears when it is whole. Returns its size."""
+        return drive(snapshot_files.save(self._link, snapshot_id, local))
+
+    def import_snapshot(self, local: snapshot_files.Path, *, name: Optional[str] = None,
+                        profile: Optional[str] = None, any_base: bool = False) -> Snapshot:
+        """A new snapshot of this caller from such a file. `name` and `profile` replace those in the
+        file; `any_base`: also when it was made on another base than the profile has."""
+        return drive(snapshot_files.load(self._link, local, name, profile, any_base))
 
     # --- the pool ---
 

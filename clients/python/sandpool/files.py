@@ -13,7 +13,7 @@ from .errors import (
 from .jobs import Held
 from .link import Body, Bytes, Incoming, Retry, is_passing
 from .results import FileEvent, FileInfo, Listing
-from .transport import Stream
+from .transport import Io, Stream
 from .types import JSON
 
 WORKSPACE = "/workspace"  # where relative paths lead, too
@@ -28,9 +28,9 @@ Content = Union[str, bytes, bytearray, IO[bytes], Iterable[bytes], AsyncIterable
 class Pieces(Body):
     """What a caller gives: an open file, or anything that can be iterated."""
 
-    def __init__(self, held: Held, source: Any, length: Optional[int] = None) -> None:
+    def __init__(self, io: Io, source: Any, length: Optional[int] = None) -> None:
         self.length = length
-        self._io = held.link.io
+        self._io = io
         self._source = source
         self._at: Optional[int] = None
         self._left = length
@@ -228,7 +228,7 @@ class AsyncFiles:
         if isinstance(content, str):
             content = content.encode()
         body: Body = (Bytes(bytes(content)) if isinstance(content, (bytes, bytearray))
-                      else Pieces(self._held, content))
+                      else Pieces(self._held.link.io, content))
         return await self._put(self._held.path(
             "files", path=path, mode=None if mode is None else f"{mode:04o}", owner=owner,
             parents=None if parents else 0, user=user), body)
@@ -322,7 +322,7 @@ class AsyncFiles:
             bits = info.st_mode & 0o777 if mode is None else mode
             return await self._put(
                 self._held.path("files", path=path, mode=f"{bits:04o}", owner=owner, user=user),
-                Pieces(self._held, file, info.st_size))
+                Pieces(self._held.link.io, file, info.st_size))
 
     async def download(self, path: str, local: Path, *, user: Optional[str] = None) -> int:
         """To a file of this machine, which appears when it is whole. Returns its size."""

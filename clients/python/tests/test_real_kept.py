@@ -30,7 +30,24 @@ class Kept(RealCase):
                 self.assertEqual(copy.sandbox.metadata, {"k": 1})
         with self.assertRaises(sandpool.NotFound):
             self.client.restore("0" * 16)
+        self.there_and_back(snapshot)
         asyncio.run(self.same_for_asyncio(snapshot))
+
+    def there_and_back(self, snapshot):
+        path = self.home / "one.tar.zst"
+        self.assertEqual(self.client.export_snapshot(snapshot.snapshot_id, path), path.stat().st_size)
+        back = self.client.import_snapshot(path)
+        self.assertEqual((back.name, back.metadata, back.layers), ("one", {"k": 1}, 1))
+        with self.client.restore(back.snapshot_id, "back") as copy:
+            self.assertEqual(copy.files.read_text("a.txt"), "before")
+        self.client.delete_snapshot(back.snapshot_id)
+        path.write_bytes(path.read_bytes()[:-1])
+        with self.assertRaises(sandpool.SandpoolError) as caught:
+            self.client.import_snapshot(path)
+        self.assertEqual(caught.exception.code, "invalid_field")
+        with self.assertRaises(sandpool.NotFound):
+            self.client.export_snapshot("0" * 16, self.home / "none")
+        self.assertFalse((self.home / "none").exists())
 
     def test_forks(self):
         with self.box("source") as box:
@@ -62,6 +79,10 @@ class Kept(RealCase):
                 self.assertEqual((await box.run("cat a.txt")).stdout, "before")
                 second = await box.snapshot()
             self.assertEqual(second.parent, snapshot.snapshot_id)
+            path = self.home / "second.tar.zst"
+            self.assertEqual(await client.export_snapshot(second.snapshot_id, path), path.stat().st_size)
+            back = await client.import_snapshot(path, name="back")
+            self.assertEqual(((await client.delete_snapshot(back.snapshot_id)).name, back.layers), ("back", 1))
             gone = await client.delete_snapshot(second.snapshot_id)
             self.assertEqual(dataclasses.replace(gone, last_used_at=second.last_used_at), second)
 

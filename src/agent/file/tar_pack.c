@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "agent/core/plain.h"
-#include "agent/file/tar_write.h"
 #include "agent/file/tree.h"
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/tar_write.h"
 
 enum { LINKED_MAX = 65536 }; /* files with several names; beyond that each is a file of its own */
 

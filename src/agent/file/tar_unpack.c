@@ -10,12 +10,12 @@
 
 #include "agent/core/plain.h"
 #include "agent/file/place.h"
-#include "agent/file/tar_read.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/tar_read.h"
 
 enum {
     CHUNK = 256 * 1024,

@@ -58,22 +58,28 @@ static void fail(struct capturing *c, int rc, const struct err *err, enum captur
     go(c, step);
 }
 
+void oci_snapshot_discard(const struct oci *o, uint64_t id)
+{
+    char dir[OCI_PATH_MAX + 64];
+    char disk[OCI_PATH_MAX + 64];
+
+    oci_snapshot_path(o, id, true, NULL, dir, sizeof(dir));
+    oci_snapshot_path(o, id, true, "disk", disk, sizeof(disk));
+    (void) unlink(disk);
+    (void) rmdir(dir);
+}
+
 static void end(struct capturing *c)
 {
     struct oci *o = c->oci;
     struct backend_capture *r = c->request;
-    char dir[OCI_PATH_MAX + 64];
-    char disk[OCI_PATH_MAX + 64];
 
     if (c->result == SP_OK) {
         oci_snapshot_add(o, &r->snapshot, c->found.record.id_base);
         /* what it lies on may have been flattened since weigh() */
         r->snapshot.layers = oci_snapshot_depth(o, oci_snapshot_find_any(o, r->snapshot.id));
     } else {
-        oci_snapshot_path(o, r->snapshot.id, true, NULL, dir, sizeof(dir));
-        oci_snapshot_path(o, r->snapshot.id, true, "disk", disk, sizeof(disk));
-        (void) unlink(disk); /* what is left of it goes at the next start */
-        (void) rmdir(dir);
+        oci_snapshot_discard(o, r->snapshot.id);
     }
     oci_found_drop(&c->found);
     oci_helper_fini(&c->helper);
@@ -212,23 +218,29 @@ static void copy(struct capturing *c)
 
 /* --- it is whole --- */
 
-static int run_seal(struct work *w, struct err *err)
+int oci_snapshot_seal(const struct oci *o, const struct snapshot *s, uint64_t id_base,
+                      struct err *err)
 {
-    struct capturing *c = container_of(w, struct capturing, seal);
-    const struct snapshot *s = &c->request->snapshot;
     char from[OCI_PATH_MAX + 64];
     char to[OCI_PATH_MAX + 64];
     int rc;
 
-    oci_snapshot_path(c->oci, s->id, true, NULL, from, sizeof(from));
-    oci_snapshot_path(c->oci, s->id, false, NULL, to, sizeof(to));
-    if ((rc = oci_snapshot_write(from, s, c->found.record.id_base, false, err)) != SP_OK)
+    oci_snapshot_path(o, s->id, true, NULL, from, sizeof(from));
+    oci_snapshot_path(o, s->id, false, NULL, to, sizeof(to));
+    if ((rc = oci_snapshot_write(from, s, id_base, false, err)) != SP_OK)
         return rc;
     FAULT_POINT("snapshot.recorded");
     if (rename(from, to) != 0)
         return err_sys(err, SP_IO, errno, "rename '%.150s'", from);
     FAULT_POINT("snapshot.made");
-    return oci_sync_dir(c->oci->snapshots.dir, err);
+    return oci_sync_dir(o->snapshots.dir, err);
+}
+
+static int run_seal(struct work *w, struct err *err)
+{
+    struct capturing *c = container_of(w, struct capturing, seal);
+
+    return oci_snapshot_seal(c->oci, &c->request->snapshot, c->found.record.id_base, err);
 }
 
 static void on_sealed(struct op *op)

@@ -302,7 +302,6 @@ static void go_wait(struct making *m, struct list *where)
 static void choose(struct making *m)
 {
     const struct config_profile *p = m->request->profile;
-    const char *lower = p->rootfs;
     struct oci_runtime *runtime = NULL;
     struct err err;
     int rc = SP_OK;
@@ -328,15 +327,9 @@ static void choose(struct making *m)
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
         rc =
             err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");
-    if (rc == SP_OK && !str_is_empty(p->image)) {
-        rc = oci_pull(m->oci, p, m->rootfs, &m->image_env, &err);
-        lower = m->rootfs;
-    } else if (rc == SP_OK && strcmp(p->rootfs, "host") == 0) {
-        rc = oci_base_ready(m->oci, &err);
-        lower = m->oci->base_dir;
-    }
+    if (rc == SP_OK)
+        rc = oci_lower(m->oci, p, m->rootfs, &m->image_env, &m->lower, &err);
     m->runtime = runtime;
-    m->lower = lower;
     if (rc == SP_OK)
         go(m, MAKING_RUNS);
     else if (rc == ERR_NOT_READY)

@@ -1,6 +1,6 @@
 /* helper.c - sandpool-helper as an operation. Only so many run at once: a burst of boxes must not
  * become a burst of processes. Removals have a share of their own, so that boxes are made while many
- * are being removed slowly. */
+ * are being removed slowly; so have snapshots that are sent or received, which take as long as their caller does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,10 @@ static void start_next(struct oci *o);
 
 static enum oci_turn turn_of(const struct oci_helper *h)
 {
-    return strcmp(h->verb, "remove") == 0 ? OCI_TURN_REMOVE : OCI_TURN_OTHER;
+    if (strcmp(h->verb, "remove") == 0)
+        return OCI_TURN_REMOVE;
+    return strcmp(h->verb, "pack") == 0 || strcmp(h->verb, "unpack") == 0 ? OCI_TURN_MOVE
+                                                                          : OCI_TURN_OTHER;
 }
 
 /* A process that was killed and that the kernel keeps (in an unlink, in a disk's queue) does nothing any

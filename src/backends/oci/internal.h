@@ -9,6 +9,7 @@
  *   list.c     list, discover                     bind.c     whose a box is
  *   check.c    is_alive
  *   snapshots.c snapshots, kept and deleted      capture.c  one is made
+ *   moves.c    snapshots that leave and come      flatten.c  layers become one
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
 #ifndef OCI_INTERNAL_H
@@ -44,7 +45,7 @@ struct oci;
 
 /* --- sandpool-helper as an operation (helper.c) --- */
 
-enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_OTHER, OCI_TURN_COUNT };
+enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_MOVE, OCI_TURN_OTHER, OCI_TURN_COUNT };
 
 struct oci_helper {
     struct op op; /* SP_OK: it did it; SP_BACKEND_FAILED with its own sentence */
@@ -104,6 +105,9 @@ void oci_runtimes_init(struct oci *o);
  * oci_env_free()). ERR_NOT_READY: wait for oci_wake(). Else why not. */
 MUST_CHECK int oci_pull(struct oci *o, const struct config_profile *p, char rootfs[OCI_PATH_MAX],
                         char ***ret_env, struct err *err);
+/* The same for whatever boxes of the profile are built on: *ret is that directory, `rootfs` has room for its name. */
+MUST_CHECK int oci_lower(struct oci *o, const struct config_profile *p, char rootfs[OCI_PATH_MAX],
+                         char ***ret_env, const char **ret, struct err *err);
 void oci_env_free(char **env); /* NULL is fine */
 void oci_pulls_cancel(struct oci *o);
 

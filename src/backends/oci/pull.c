@@ -130,3 +130,17 @@ void oci_pulls_cancel(struct oci *o)
         op_cancel(&container_of(n, struct pull, link)->image.op);
     }
 }
+
+int oci_lower(struct oci *o, const struct config_profile *p, char rootfs[OCI_PATH_MAX],
+              char ***ret_env, const char **ret, struct err *err)
+{
+    *ret = p->rootfs;
+    if (!str_is_empty(p->image)) {
+        *ret = rootfs;
+        return oci_pull(o, p, rootfs, ret_env, err);
+    }
+    if (strcmp(p->rootfs, "host") != 0)
+        return SP_OK;
+    *ret = o->base_dir;
+    return oci_base_ready(o, err);
+}

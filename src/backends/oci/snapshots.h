@@ -100,6 +100,16 @@ void oci_flatten_resume(struct oci *o);
 /* capture.c, and the rest of the vtable */
 void oci_capture(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
+/* capture.c, on any thread: what was made as new-<id> becomes a snapshot. */
+MUST_CHECK int oci_snapshot_seal(const struct oci *o, const struct snapshot *s, uint64_t id_base,
+                                 struct err *err);
+/* It does not; what cannot be removed goes at the next start. */
+void oci_snapshot_discard(const struct oci *o, uint64_t id);
+/* moves.c */
+void oci_export(struct backend *b, struct backend_export *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+void oci_import(struct backend *b, struct backend_import *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
 void oci_list_snapshots(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
                         void (*on_done)(struct op *));
 void oci_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,

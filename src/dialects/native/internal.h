@@ -130,6 +130,12 @@ MUST_CHECK int api_find_snapshot(struct api *api, const struct api_caller *calle
                                  const struct engine_snapshot **ret, struct err *err);
 /* Answers why none could be made. */
 void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason);
+/* One that was made. */
+void api_snapshot_reply(struct http_exchange *ex, const struct snapshot *s);
+/* The one of the path; NULL: it has been answered. */
+struct engine_snapshot *api_snapshot_of_path(struct http_exchange *ex);
+void api_snapshot_export(struct http_exchange *ex);
+void api_snapshot_import(struct http_exchange *ex);
 void api_fork(struct http_exchange *ex);
 void api_snapshot_create(struct http_exchange *ex);
 void api_snapshot_list(struct http_exchange *ex);

@@ -109,19 +109,23 @@ struct creation {
     struct http_exchange *ex; /* NULL: the caller has gone; the snapshot is made all the same */
 };
 
+void api_snapshot_reply(struct http_exchange *ex, const struct snapshot *s)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    put_snapshot(&o, NULL, s, engine_snapshot_find(api_of(ex)->engine, s->id));
+    http_reply_json(ex, 200, &o);
+}
+
 static void on_made(struct engine_capture *capture, int code, const char *reason)
 {
     struct creation *c = container_of(capture, struct creation, capture);
-    struct json_out o;
 
-    if (c->ex != NULL && code != SP_OK) {
+    if (c->ex != NULL && code != SP_OK)
         api_snapshot_refuse(c->ex, code, reason);
-    } else if (c->ex != NULL) {
-        json_out_init(&o);
-        put_snapshot(&o, NULL, &capture->request.snapshot,
-                     engine_snapshot_find(capture->engine, capture->request.snapshot.id));
-        http_reply_json(c->ex, 200, &o);
-    }
+    else if (c->ex != NULL)
+        api_snapshot_reply(c->ex, &capture->request.snapshot);
     free(c);
 }
 
@@ -236,8 +240,7 @@ void api_snapshot_list(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-/* NULL: it has been answered. */
-static struct engine_snapshot *of_path(struct http_exchange *ex)
+struct engine_snapshot *api_snapshot_of_path(struct http_exchange *ex)
 {
     const struct engine_snapshot *found;
     struct api_caller caller;
@@ -253,14 +256,10 @@ static struct engine_snapshot *of_path(struct http_exchange *ex)
 
 void api_snapshot_get(struct http_exchange *ex)
 {
-    const struct engine_snapshot *s = of_path(ex);
-    struct json_out o;
+    const struct engine_snapshot *s = api_snapshot_of_path(ex);
 
-    if (s == NULL)
-        return;
-    json_out_init(&o);
-    put_snapshot(&o, NULL, &s->info, s);
-    http_reply_json(ex, 200, &o);
+    if (s != NULL)
+        api_snapshot_reply(ex, &s->info);
 }
 
 /* --- deleting --- */
@@ -294,7 +293,7 @@ static void on_deleter_gone(void *ctx)
 
 void api_snapshot_delete(struct http_exchange *ex)
 {
-    struct engine_snapshot *s = of_path(ex);
+    struct engine_snapshot *s = api_snapshot_of_path(ex);
     const char *used_by;
     struct deletion *d;
     struct err err;

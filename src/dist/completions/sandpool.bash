@@ -32,7 +32,7 @@ _sandpool() {
     cp) words=' --quiet --socket --json --request-timeout --help --version' ;;
     port-forward) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    snapshot) words='create ls rm --user --name --all --socket --json --request-timeout --help --version' ;;
+    snapshot) words='create ls rm export import --user --name --all --profile --any-base --quiet --socket --json --request-timeout --help --version' ;;
     fork) words=' --user --count --thread --wait --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --request-timeout --help --version'

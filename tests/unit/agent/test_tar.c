@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/file/tar_read.h"
-#include "agent/file/tar_write.h"
 #include "agent/file/watch_nodes.h"
+#include "base/tar_read.h"
+#include "base/tar_write.h"
 
 struct source {
     const char *data;
@@ -129,6 +129,62 @@ static void test_ends(void **state)
     buf_fini(&text);
 }
 
+struct seen {
+    struct source source;
+    char text[256];
+    bool is_refused;
+};
+
+static ssize_t read_seen(void *ctx, void *dst, size_t cap)
+{
+    return read_source(&((struct seen *) ctx)->source, dst, cap);
+}
+
+static bool on_record(void *ctx, const char *key, size_t key_len, const char *value, size_t len)
+{
+    struct seen *s = ctx;
+    size_t at = strlen(s->text);
+
+    (void) snprintf(s->text + at, sizeof(s->text) - at, "%.*s:%zu:%u ", (int) key_len, key, len,
+                    len > 0 ? (unsigned char) value[len - 1] : 0U);
+    return !s->is_refused;
+}
+
+/* Records that the reader does not know are somebody else's, with any bytes in them; the others are its own. */
+static void test_records(void **state)
+{
+    static const char value[] = {'a', '\0', '\n', '=', '\x7f'};
+    static struct tar_entry e;
+    struct stat st = {.st_mode = 0100644, .st_size = 3};
+    struct seen seen = {.source = {.piece = 5}};
+    struct tar_reader r;
+    struct buf records;
+    struct buf text;
+
+    (void) state;
+    buf_init(&records, 4096);
+    buf_init(&text, 64 * 1024);
+    tar_put_record(&records, "SCHILY.xattr.user.x", value, sizeof(value));
+    tar_put_record(&records, "mtime", "7.25", 4);
+    tar_put_record(&records, "GNU.sparse.realsize", "99", 2);
+    tar_put_entry(&text, TAR_FILE, "f", NULL, &st, &records);
+    for (int i = 0; i < 3; i++) { /* taken, refused, and without anybody who wants them */
+        seen = (struct seen){.source = {.data = buf_str(&text), .left = text.len, .piece = 5},
+                             .is_refused = i == 1};
+        tar_reader_init(&r, read_seen, &seen);
+        r.on_record = i < 2 ? on_record : NULL;
+        assert_int_equal(tar_reader_next(&r, &e), i == 0 ? TAR_ENTRY : TAR_BAD);
+        tar_reader_fini(&r);
+        if (i == 0) {
+            assert_string_equal(seen.text, "SCHILY.xattr.user.x:5:127 GNU.sparse.realsize:2:57 ");
+            assert_int_equal(e.mtime_s, 7);
+            assert_int_equal(e.mtime_ns, 250000000);
+        }
+    }
+    buf_fini(&records);
+    buf_fini(&text);
+}
+
 static void count_drop(void *ctx, const struct watch_node *node)
 {
     assert_int_equal(node->children.len, 0);
@@ -186,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_records),
         cmocka_unit_test(test_watch_nodes),
     };
 

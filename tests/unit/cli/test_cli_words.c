@@ -18,6 +18,7 @@ static const struct meaning {
 } meanings[] = {
     {"alive", 'a', NULL, "alive"},
     {"all", 0, NULL, "sandboxes"},
+    {"any-base", 0, NULL, "another base"},
     {"as", 0, "USER", "user in the box"},
     {"box", 0, "BOX", "box_id"},
     {"by", 0, "NAMES", "add up"},

@@ -246,6 +246,7 @@ static const char *const reloadable[] = {
     "snapshots.max_*",
     "snapshots.hibernated_max",
     "snapshots.keep_s",
+    "snapshots.import_max",
     "operator_uids",
     "pool.default_wait_ms",
     "pool.max_wait_ms",

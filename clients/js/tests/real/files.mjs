@@ -119,6 +119,18 @@ test('a snapshot, and a box that is made from it', async (t) => {
   assert.deepEqual(copy.sandbox.metadata, { k: 1 });
   assert.equal(await copy.files.readText('a.txt'), 'before');
   await assert.rejects(pool.restore('0'.repeat(16)), sandpool.NotFound);
+
+  const dir = temporary(t);
+  const file = path.join(dir, 'one.tar.zst');
+  await pool.exportSnapshot(snapshot.snapshotId, file);
+  const back = await pool.importSnapshot(file, { name: 'back' });
+  t.after(() => pool.deleteSnapshot(back.snapshotId));
+  assert.deepEqual([back.name, back.metadata, back.layers], ['back', { k: 1 }, 1]);
+  fs.truncateSync(file, fs.statSync(file).size - 1);
+  await assert.rejects(pool.importSnapshot(file), { code: 'invalid_field' });
+  await assert.rejects(pool.importSnapshot(path.join(dir, 'none')), { code: 'ENOENT' });
+  await assert.rejects(pool.exportSnapshot('0'.repeat(16), path.join(dir, 'none')), sandpool.NotFound);
+  assert.deepEqual(fs.readdirSync(dir), ['one.tar.zst']);
 });
 
 test('forks', async (t) => {

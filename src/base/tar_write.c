@@ -1,5 +1,5 @@
 /* tar_write.c - times have whole seconds, owners are numbers: so most entries need one block. */
-#include "agent/file/tar_write.h"
+#include "base/tar_write.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #define SIZE_MAX_OCTAL 077777777777ULL /* 8 GiB - 1 */
 #define ID_MAX_OCTAL 07777777U
+#define RECORDS_MAX (1024 * 1024) /* what the reader takes */
 
 static void put_octal(char *field, size_t cap, uint64_t v)
 {
@@ -44,17 +45,22 @@ static void init_header(struct tar_header *h, char type, uint64_t size)
 }
 
 /* The length counts its own digits. */
-static void put_record(struct buf *out, const char *key, const char *value)
+void tar_put_record(struct buf *out, const char *key, const void *value, size_t value_len)
 {
-    size_t rest = strlen(key) + strlen(value) + 3;
+    size_t rest = strlen(key) + value_len + 3;
     size_t len = rest + 1;
     char digits[24];
 
     while (rest + (size_t) snprintf(digits, sizeof(digits), "%zu", len) != len)
         len = rest + strlen(digits);
     buf_printf(out, "%zu %s=", len, key);
-    buf_puts(out, value);
+    buf_append(out, value, value_len);
     buf_putc(out, '\n');
+}
+
+static void put_record(struct buf *out, const char *key, const char *value)
+{
+    tar_put_record(out, key, value, strlen(value));
 }
 
 static void put_number(struct buf *out, const char *key, uint64_t v)
@@ -90,8 +96,8 @@ static void put_text(char *field, size_t cap, const char *text)
     memcpy(field, text, strnlen(text, cap)); /* a full field has no NUL */
 }
 
-void tar_put_header(struct buf *out, char type, const char *name, const char *link,
-                    const struct stat *st)
+void tar_put_entry(struct buf *out, char type, const char *name, const char *link,
+                   const struct stat *st, const struct buf *more)
 {
     uint64_t size = type == TAR_FILE ? (uint64_t) st->st_size : 0;
     uint64_t mtime = st->st_mtim.tv_sec > 0 ? (uint64_t) st->st_mtim.tv_sec : 0;
@@ -100,7 +106,7 @@ void tar_put_header(struct buf *out, char type, const char *name, const char *li
     struct buf records;
 
     buf_init(&full, 64 * 1024);
-    buf_init(&records, 64 * 1024);
+    buf_init(&records, RECORDS_MAX);
     buf_puts(&full, name);
     if (type == TAR_DIRECTORY)
         buf_putc(&full, '/');
@@ -116,6 +122,8 @@ void tar_put_header(struct buf *out, char type, const char *name, const char *li
         put_number(&records, "gid", st->st_gid);
     if (mtime > SIZE_MAX_OCTAL)
         put_number(&records, "mtime", mtime);
+    if (more != NULL)
+        buf_append(&records, buf_str(more), more->len);
     put_pax(out, &records);
     init_header(&h, type, size <= SIZE_MAX_OCTAL ? size : 0);
     put_text(h.name, sizeof(h.name), buf_str(&full));
@@ -130,6 +138,12 @@ void tar_put_header(struct buf *out, char type, const char *name, const char *li
         out->is_failed = true;
     buf_fini(&full);
     buf_fini(&records);
+}
+
+void tar_put_header(struct buf *out, char type, const char *name, const char *link,
+                    const struct stat *st)
+{
+    tar_put_entry(out, type, name, link, st, NULL);
 }
 
 void tar_put_end(struct buf *out)

@@ -1,22 +1,23 @@
 /* tar_read.h - reads a tar archive as it comes: ustar, pax and GNU's long names. It touches no file; whether a name is
- * safe is decided by tar_unpack.c. */
-#ifndef AGENT_FILE_TAR_READ_H
-#define AGENT_FILE_TAR_READ_H
+ * safe is decided by whoever unpacks it. */
+#ifndef BASE_TAR_READ_H
+#define BASE_TAR_READ_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/file/error.h"
-#include "agent/file/tar_format.h"
 #include "base/buf.h"
+#include "base/tar_format.h"
+
+enum { TAR_PATH_MAX = 4096 }; /* with NUL */
 
 enum tar_result { TAR_ENTRY, TAR_END, TAR_BAD, TAR_GONE, TAR_RESULT_COUNT };
 
 struct tar_entry {
     char type; /* enum tar_type, only of: file, links, directory, devices, FIFO */
-    char name[FILE_PATH_MAX];
-    char link[FILE_PATH_MAX];
+    char name[TAR_PATH_MAX];
+    char link[TAR_PATH_MAX];
     uint64_t size; /* of its data; 0 for all but files */
     mode_t mode;   /* of permissions */
     uint64_t uid;
@@ -29,6 +30,9 @@ struct tar_reader {
     /* Bytes; 0 at the end, -1 when it is never reached. */
     ssize_t (*read)(void *ctx, void *dst, size_t cap);
     void *ctx;
+    /* May be NULL. A record of a pax header that the reader does not know itself; false: it is refused. With it a sparse file
+     * (GNU's format 1.0) is an entry like any other, and its map is in its data. */
+    bool (*on_record)(void *ctx, const char *key, size_t key_len, const char *value, size_t len);
     /* The reader's. */
     uint64_t left; /* data of the entry that was not read, without padding */
     unsigned padding;

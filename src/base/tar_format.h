@@ -1,7 +1,7 @@
 /* tar_format.h - the header of a tar archive as it is in the file: ustar (POSIX.1-1988), with the extensions that
  * reader and writer know. */
-#ifndef AGENT_FILE_TAR_FORMAT_H
-#define AGENT_FILE_TAR_FORMAT_H
+#ifndef BASE_TAR_FORMAT_H
+#define BASE_TAR_FORMAT_H
 
 #include <stdint.h>
 

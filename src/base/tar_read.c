@@ -1,5 +1,5 @@
 /* tar_read.c - the archive is a stranger's: every number and length in it is checked. */
-#include "agent/file/tar_read.h"
+#include "base/tar_read.h"
 
 #include <string.h>
 
@@ -121,8 +121,7 @@ static int64_t parse_time(const char *field, size_t len)
 
 static bool set_text(char *dst, const char *value, size_t len)
 {
-    return len > 0 && memchr(value, '\0', len) == NULL &&
-           str_copy_n(dst, FILE_PATH_MAX, value, len);
+    return len > 0 && memchr(value, '\0', len) == NULL && str_copy_n(dst, TAR_PATH_MAX, value, len);
 }
 
 static bool set_number(uint64_t *dst, const char *value, size_t len)
@@ -157,8 +156,8 @@ static bool is_key(const char *key, size_t len, const char *name)
     return len == strlen(name) && memcmp(key, name, len) == 0;
 }
 
-static bool take_record(struct extra *x, const char *key, size_t key_len, const char *value,
-                        size_t len)
+static bool take_record(const struct tar_reader *r, struct extra *x, const char *key,
+                        size_t key_len, const char *value, size_t len)
 {
     static const char sparse[] = "GNU.sparse.";
 
@@ -174,13 +173,15 @@ static bool take_record(struct extra *x, const char *key, size_t key_len, const 
         x->has_gid = set_number(&x->entry.gid, value, len);
     else if (is_key(key, key_len, "mtime"))
         set_mtime(x, value, len);
+    else if (r->on_record != NULL)
+        return r->on_record(r->ctx, key, key_len, value, len);
     else if (key_len >= strlen(sparse) && memcmp(key, sparse, strlen(sparse)) == 0)
         x->is_sparse = true;
     return true;
 }
 
 /* "<length> <key>=<value>\n", the length of all that. */
-static bool take_pax(struct extra *x, const char *p, size_t len)
+static bool take_pax(const struct tar_reader *r, struct extra *x, const char *p, size_t len)
 {
     while (len > 0) {
         const char *space = memchr(p, ' ', MIN_OF(len, 21));
@@ -194,7 +195,7 @@ static bool take_pax(struct extra *x, const char *p, size_t len)
         end = p + n - 1;
         equals = memchr(space + 1, '=', (size_t) (end - space - 1));
         if (*end != '\n' || equals == NULL ||
-            !take_record(x, space + 1, (size_t) (equals - space - 1), equals + 1,
+            !take_record(r, x, space + 1, (size_t) (equals - space - 1), equals + 1,
                          (size_t) (end - equals - 1)))
             return false;
         p += n;
@@ -236,7 +237,7 @@ static enum tar_result take_extra(struct tar_reader *r, struct extra *x, char ty
     if (result != TAR_ENTRY || type == TAR_PAX_GLOBAL || type == TAR_GNU_VOLUME)
         return result;
     if (type == TAR_PAX)
-        return take_pax(x, text, len) ? TAR_ENTRY : bad(r, "a pax header is malformed");
+        return take_pax(r, x, text, len) ? TAR_ENTRY : bad(r, "a pax header is malformed");
     while (len > 0 && text[len - 1] == '\0')
         len--;
     if (!set_text(type == TAR_GNU_NAME ? x->entry.name : x->entry.link, text, len))

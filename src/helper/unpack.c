@@ -1,0 +1,172 @@
+/* unpack.c - the head is believed only as far as it limits what follows: the disk is as large as it says, and no larger. */
+#include "helper/unpack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bundle.h"
+#include "base/cleanup.h"
+#include "base/mem.h"
+#include "helper/base.h"
+#include "helper/disk.h"
+#include "helper/disk_digest.h"
+#include "helper/layers.h"
+#include "helper/start.h"
+#include "helper/unpack_files.h"
+
+#define MB (1024ULL * 1024)
+#define COUNT_MAX (1ULL << 50)
+
+struct head {
+    uint64_t bytes;
+    uint64_t files;
+    char base[DISK_DIGEST_MAX]; /* "": it does not say */
+};
+
+/* --- the head --- */
+
+static bool read_all(int fd, void *dst, size_t len)
+{
+    char *at = dst;
+
+    while (len > 0) {
+        ssize_t n = read(fd, at, len);
+
+        if (n < 0 && errno == EINTR && !start_is_stopped())
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        len -= (size_t) n;
+    }
+    return true;
+}
+
+static bool take_head(const struct json *o, struct head *ret)
+{
+    const char *format = json_str(json_get(o, "format"));
+    const struct json *base = json_get(o, "base");
+    uint64_t version;
+
+    if (base != NULL && !json_is_null(base) &&
+        !json_take_str(o, "base", ret->base, sizeof(ret->base)))
+        return false;
+    return format != NULL && strcmp(format, BUNDLE_FORMAT) == 0 &&
+           json_u64(json_get(o, "version"), &version) && version == BUNDLE_VERSION &&
+           json_u64(json_get(o, "bytes"), &ret->bytes) && ret->bytes < COUNT_MAX &&
+           json_u64(json_get(o, "files"), &ret->files) && ret->files < COUNT_MAX / 65536;
+}
+
+static int read_head(int fd, struct sha256 *sum, struct head *ret, struct err *err)
+{
+    unsigned char frame[BUNDLE_FRAME];
+    AUTO_FREE char *text = xcalloc(1, BUNDLE_HEAD_MAX + 1);
+    struct json_doc *doc;
+    bool is_good;
+    size_t len;
+
+    if (!read_all(fd, frame, sizeof(frame)) || (len = bundle_head_len(frame)) == 0 ||
+        !read_all(fd, text, len))
+        return err_set(err, SP_PROTOCOL, "this is no snapshot that was exported");
+    doc = json_parse(text, len, BUNDLE_HEAD_MAX, err);
+    is_good = doc != NULL && take_head(json_root(doc), ret);
+    (void) json_doc_free(doc);
+    sha256_add(sum, text, len);
+    return is_good ? SP_OK
+                   : err_set(err, SP_PROTOCOL,
+                             "the head of the file is malformed, or of another version");
+}
+
+static int check_base(const struct plan *p, const struct head *h, struct err *err)
+{
+    char own[DISK_DIGEST_MAX] = "";
+    int rc = SP_OK;
+
+    if (p->is_any_base)
+        return SP_OK;
+    if (p->lower != NULL)
+        rc = base_digest_of(p->lower, own, err);
+    if (rc != SP_OK)
+        return rc;
+    if (strcmp(own, h->base) != 0 || *own == '\0')
+        return err_set(
+            err, SP_SPEC_CONFLICT, "the snapshot was made on the base %.71s, the profile has %.71s",
+            *h->base != '\0' ? h->base : "(not known)", *own != '\0' ? own : "(not known)");
+    return SP_OK;
+}
+
+/* --- the disk --- */
+
+static int fill(const struct plan *p, int fd, const struct head *h, struct sha256 *sum, int disk,
+                struct err *err)
+{
+    uint64_t size = layers_disk_size(h->bytes, h->files);
+    struct unpack_from from = {.sum = sum};
+    char target[PLAN_PATH_MAX + 16];
+    AUTO_CLOSE int top = -1;
+    int rc;
+
+    (void) snprintf(target, sizeof(target), "%s/disk", p->stage);
+    if ((rc = layers_mount_new(target, disk, &top, err)) != SP_OK ||
+        (rc = zstd_reader_new(fd, 4 * size + 256 * MB, &from.in, err)) != SP_OK)
+        return rc;
+    rc = unpack_files(&from, top, p->id_base, err);
+    zstd_reader_free(from.in);
+    (void) close(TAKE_FD(top)); /* else it cannot be unmounted */
+    if (umount2(target, 0) != 0 && rc == SP_OK)
+        rc = err_sys(err, SP_IO, errno, "write out the snapshot");
+    return rc;
+}
+
+static int make(const struct plan *p, int fd, const struct head *h, struct sha256 *sum,
+                struct buf *answer, struct err *err)
+{
+    uint64_t size = layers_disk_size(h->bytes, h->files);
+    AUTO_CLOSE int disk = -1;
+    char digest[DISK_DIGEST_MAX];
+    struct json_out out;
+    struct stat st;
+    int rc;
+
+    if (size > p->max_bytes)
+        return err_set(err, SP_BODY_TOO_LARGE,
+                       "the snapshot needs a disk of %llu MB, and %llu MB are allowed",
+                       (unsigned long long) (size / MB), (unsigned long long) (p->max_bytes / MB));
+    if ((rc = layers_check_space(p, h->bytes, err)) != SP_OK ||
+        (rc = disk_make(p->to, size, &disk, err)) != SP_OK ||
+        (rc = fill(p, fd, h, sum, disk, err)) != SP_OK ||
+        (rc = disk_digest(disk, digest, err)) != SP_OK)
+        return rc;
+    if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */
+        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
+    json_out_init(&out);
+    json_begin_obj(&out, NULL);
+    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
+    json_put_str(&out, "digest", digest);
+    json_end(&out);
+    json_out_finish(&out, answer);
+    return SP_OK;
+}
+
+int unpack_snapshot(const struct plan *p, int fd, struct buf *answer, struct err *err)
+{
+    struct head h = {0};
+    struct sha256 sum;
+    size_t count = 0;
+    int rc;
+
+    sha256_init(&sum);
+    if ((rc = read_head(fd, &sum, &h, err)) != SP_OK || (rc = check_base(p, &h, err)) != SP_OK ||
+        (rc = layers_open(p, NULL, &count, err)) != SP_OK)
+        return rc;
+    rc = make(p, fd, &h, &sum, answer, err);
+    if (rc != SP_OK)
+        (void) unlink(p->to); /* the error is what matters */
+    return rc;
+}
