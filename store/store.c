@@ -226,9 +226,14 @@ void store_get_stats(struct store *s, struct store_stats *ret)
     ret->power_commits = atomic_load_explicit(&s->power_commits, memory_order_relaxed);
     ret->writes = atomic_load_explicit(&s->writes, memory_order_relaxed);
     ret->failures = atomic_load_explicit(&s->failures, memory_order_relaxed);
-    ret->commit_ns_max = atomic_exchange_explicit(&s->commit_ns_max, 0, memory_order_relaxed);
+    ret->commit_ns_max = atomic_load_explicit(&s->commit_ns_max, memory_order_relaxed);
     ret->wal_pages = atomic_load_explicit(&s->wal_pages, memory_order_relaxed);
     ret->has_reserve = atomic_load_explicit(&s->is_reserve_held, memory_order_relaxed);
+}
+
+void store_forget_slowest(struct store *s)
+{
+    atomic_store_explicit(&s->commit_ns_max, 0, memory_order_relaxed);
 }
 
 /* Writes that were submitted to a store that never started. */

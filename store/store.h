@@ -283,11 +283,12 @@ struct store_stats {
     uint64_t power_commits; /* of those: on the disk before they count */
     uint64_t writes;
     uint64_t failures;
-    uint64_t commit_ns_max; /* slowest since the last call */
+    uint64_t commit_ns_max; /* slowest since store_forget_slowest() */
     uint64_t wal_pages;
     bool has_reserve; /* of space, for a full disk */
 };
 void store_get_stats(struct store *s, struct store_stats *ret);
+void store_forget_slowest(struct store *s);
 
 /* The part of closing that waits for the disk: writes what is queued, joins the thread, checkpoints, closes
  * the files. On any thread, while nothing is submitted; store_close() comes after. */

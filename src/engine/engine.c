@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/hibernate.h"
@@ -131,6 +130,7 @@ void engine_call_start(struct engine *e, struct engine_call *call, struct pool_e
         call->is_acquire = true;
         call->principal = ev->u.acquire.principal;
         call->wait_ns = ev->u.acquire.deadline_ns;
+        call->asked_ns = rt_now(e->rt);
         list_push_back(&e->acquires, &call->link);
     }
     if (!hibernate_destroy(e, call, ev))
@@ -173,11 +173,7 @@ void engine_reply(struct engine *e, struct engine_call *call, const struct pool_
     }
     if (fx->u.reply.source != POOL_SRC_NONE)
         update_reported(e, fx);
-    if (call->is_acquire && fx->u.reply.code != SP_OK)
-        event_refused(e, call, fx);
-    FAULT_POINT("engine.before_reply");
-    call->on_reply(call, fx); /* the call may be gone from here on */
-    FAULT_POINT("engine.after_reply");
+    engine_answer(e, call, fx);
 }
 
 static void reply(struct engine *e, const struct pool_fx *fx)
@@ -309,4 +305,9 @@ bool engine_is_recovered(const struct engine *e)
 void engine_get_store_stats(struct engine *e, struct store_stats *ret)
 {
     store_get_stats(e->store, ret);
+}
+
+void engine_forget_slowest(struct engine *e)
+{
+    store_forget_slowest(e->store);
 }

@@ -5,6 +5,7 @@
 #define ENGINE_ENGINE_H
 
 #include "backend/backend.h"
+#include "base/histogram.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "config/config.h"
@@ -47,6 +48,7 @@ struct engine_call {
     bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
+    uint64_t asked_ns;            /* likewise: ACQUIRE: when it came */
     struct engine_held *held;     /* likewise, while the box is being thawed */
     uint64_t epoch;               /* the engine's: of the box that the reply names */
     unsigned profile;             /* likewise: ACQUIRE */
@@ -238,5 +240,14 @@ uint64_t engine_reloads(const struct engine *e);
 /* Events that were shown to those who follow, and could not be stored. */
 uint64_t engine_events_dropped(const struct engine *e);
 void engine_get_store_stats(struct engine *e, struct store_stats *ret);
+void engine_forget_slowest(struct engine *e); /* commit, of those */
+
+/* Acquires since the start, of all dialects: how long those took that got a box, by where it came from, and how many were
+ * refused, by -code. */
+struct engine_counts {
+    struct histogram acquires[POOL_SRC_COUNT];
+    uint64_t refused[SP_ERROR_INDEX_COUNT];
+};
+const struct engine_counts *engine_counts(const struct engine *e);
 
 #endif

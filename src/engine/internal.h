@@ -112,6 +112,7 @@ struct engine {
     struct list late_events; /* text_write, not yet submitted */
     struct rt_timer events_timer;
     uint64_t events_dropped; /* not stored, ever */
+    struct engine_counts counts;
     uint64_t refused_second; /* of the wall clock, in which `refused_count` acquires were noted */
     unsigned refused_count;
     uint64_t refused_unnoted;   /* since the last that was */
@@ -257,6 +258,8 @@ void usage_reprice(struct engine *e);
 /* Notes in the store now and then until when the boxes were watched. */
 void usage_arm(struct engine *e);
 void usage_close(struct engine *e);
+/* answer.c: the call may be gone after it. */
+void engine_answer(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
 /* budget.c: whether the user of an acquire or a renew has money left; before the pool gets it, if there are budgets. */
 void budget_judge(struct engine *e, struct pool_event *ev);
 /* The amounts, into the reason of a refusal. */

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -156,11 +155,8 @@ static void answer(struct engine_update *u, int code, const char *reason)
             u->fx.u.reply.lost =
                 POOL_END_DIED; /* the backend reports it; the pool will be notified */
         str_copy_cut(u->fx.reason, sizeof(u->fx.reason), reason);
-        event_refused(u->engine, call, &u->fx);
     }
-    FAULT_POINT("engine.before_reply");
-    call->on_reply(call, &u->fx); /* the call may be gone from here on */
-    FAULT_POINT("engine.after_reply");
+    engine_answer(u->engine, call, &u->fx);
     update_free(u);
 }
 

@@ -40,14 +40,6 @@ void backend_put_life(const struct world_box *b, char ret[POOL_LIFE_MAX + 1])
     snprintf(ret, POOL_LIFE_MAX + 1, "life-%u", b->life);
 }
 
-bool backend_is_restarted(const struct world_box *real, const struct pool_box *b)
-{
-    char life[POOL_LIFE_MAX + 1];
-
-    backend_put_life(real, life);
-    return b->life[0] != '\0' && strcmp(b->life, life) != 0;
-}
-
 static struct pool_event *last_answer(struct world *w)
 {
     for (size_t i = 0; i < WORLD_PENDING; i++)

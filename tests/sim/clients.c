@@ -230,7 +230,7 @@ static void check_life(struct world *w, const struct pool_fx *fx, const struct w
         asked_ns = MIN_OF(asked_ns, b->leased_ns);
 
     if ((fx->u.reply.source == POOL_SRC_KEPT || fx->u.reply.source == POOL_SRC_PARKED) &&
-        !c->is_watched && backend_is_restarted(real, b) && real->doubted_ns < real->restarted_ns &&
+        !c->is_watched && world_is_restarted(real, b) && real->doubted_ns < real->restarted_ns &&
         known_ns < asked_ns && real->restarted_ns > w->awake_ns)
         world_fail(w, "an owner got a box that was started again in its place");
 }
@@ -388,7 +388,7 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, enum pool_en
     case POOL_END_UNGUARDED:
     case POOL_END_KERNEL_MEMORY:
     case POOL_END_RESTARTED:
-        return real == NULL || !real->is_running || backend_is_restarted(real, b);
+        return real == NULL || !real->is_running || world_is_restarted(real, b);
     case POOL_END_TTL:
         return b->expires_ns <= w->now_ns;
     case POOL_END_IDLE:

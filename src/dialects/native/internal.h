@@ -183,6 +183,7 @@ void api_reload(struct http_exchange *ex);
 void api_doctor(struct http_exchange *ex);
 void api_backup(struct http_exchange *ex);
 void api_events(struct http_exchange *ex);
+void api_metrics(struct http_exchange *ex);
 void api_healthz(struct http_exchange *ex);
 void api_readyz(struct http_exchange *ex);
 void api_version(struct http_exchange *ex);

@@ -70,6 +70,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     struct store_stats stats;
 
     engine_get_store_stats(api->engine, &stats);
+    engine_forget_slowest(api->engine);
     json_begin_obj(o, "store");
     json_put_str(o, "state", is_up ? "up" : "down");
     json_put_str(o, "trouble", engine_store_trouble(api->engine));

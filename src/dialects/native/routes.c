@@ -81,6 +81,7 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_GET, "/v1/version", api_version, 0, 0, "version and instance"},
     {HTTP_METHOD_GET, "/s/*", api_pass, HTTP_STREAM | HTTP_ANY | HTTP_OPEN, 0,
      "proxy to a sandbox"},
+    {HTTP_METHOD_GET, "/metrics", api_metrics, 0, 0, "numbers for Prometheus"},
     {HTTP_METHOD_GET, "/healthz", api_healthz, HTTP_OPEN, 0, "the process is alive"},
     {HTTP_METHOD_GET, "/readyz", api_readyz, HTTP_OPEN, 0, "acquires can succeed"},
     {.pattern = NULL},
