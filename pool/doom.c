@@ -8,6 +8,10 @@
 /* Requests that waited for a box that will not come. Acquires look for another one. */
 static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 {
+    static const struct refusal kept = {.code = SP_BACKEND_UNAVAILABLE,
+                                        .reason = "the box has just ended, and its files were "
+                                                  "kept: try again",
+                                        .retry_after_ns = NS_PER_MS};
     bool is_loss = pool_end_is_loss(end);
     struct refusal r = {.code = is_loss ? SP_SANDBOX_LOST : SP_NOT_FOUND,
                         .lost = is_loss ? end : POOL_END_NONE};
@@ -18,7 +22,10 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
         struct waiter *w = waiter_of(n);
 
         next = list_next(&s->waiters, n);
-        if (w->kind == POOL_EV_ACQUIRE)
+        if (w->kind == POOL_EV_ACQUIRE && end == POOL_END_HIBERNATED && !w->acquire.is_restored)
+            waiter_refuse(p, w,
+                          &kept); /* it came before there was a snapshot, and knows nothing of it */
+        else if (w->kind == POOL_EV_ACQUIRE)
             waiter_enter(p, w, WAITER_REDO);
         else if (w->kind == POOL_EV_RENEW || w->kind == POOL_EV_PAUSE ||
                  (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
@@ -59,6 +66,10 @@ void doom_died(struct pool *p, struct slot *s, enum pool_end end)
     case POOL_LEASED:
     case POOL_PARKING:
     case POOL_PARKED:
+        if (end == POOL_END_HIBERNATED) {
+            doom_box(p, s, end);
+            break;
+        }
         end = s->box.is_rebooted && s->box.is_unseen ? POOL_END_RESTARTED : end;
         s->box.end = end;
         p->lost++;

@@ -40,9 +40,18 @@ static void found_out(struct pool *p, const struct pool_event *ev)
     if (s != NULL && ev->kind != POOL_EV_LOOKED)
         doom_died(p, s,
                   ev->kind == POOL_EV_DIED        ? POOL_END_DIED
+                  : ev->kind == POOL_EV_KEPT      ? POOL_END_HIBERNATED
                   : ev->kind == POOL_EV_NETLESS   ? POOL_END_NETLESS
                   : ev->kind == POOL_EV_UNGUARDED ? POOL_END_UNGUARDED
                                                   : POOL_END_KERNEL_MEMORY);
+}
+
+static void answer_question(struct pool *p, const struct pool_event *ev)
+{
+    if (ev->kind == POOL_EV_CHECKED)
+        acquire_checked(p, ev);
+    else
+        acquire_discovered(p, ev);
 }
 
 static void change_lease(struct pool *p, const struct pool_event *ev)
@@ -93,10 +102,8 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
         answer_create(p, ev);
         break;
     case POOL_EV_CHECKED:
-        acquire_checked(p, ev);
-        break;
     case POOL_EV_DISCOVERED:
-        acquire_discovered(p, ev);
+        answer_question(p, ev);
         break;
     case POOL_EV_USED:
         idle_answered(p, ev);
@@ -109,6 +116,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
     case POOL_EV_KERNEL_MEMORY:
+    case POOL_EV_KEPT:
     case POOL_EV_LOOKED:
         found_out(p, ev);
         break;

@@ -133,6 +133,7 @@ struct pool_profile {
     bool want_freeze;    /* a parked box is paused */
     bool
         want_hibernate; /* a box whose time is over becomes a snapshot, for its thread's next acquire */
+    bool is_durable;     /* so does what a box wrote that has ended; the pool does nothing for it */
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;  /* surplus blank boxes are kept this long */
     uint64_t

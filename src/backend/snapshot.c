@@ -46,6 +46,7 @@ void snapshot_put(struct json_out *o, const struct snapshot *s)
     json_put_bool(o, "hibernated", s->is_hibernated);
     json_put_u64(o, "generation", s->generation);
     json_put_hex64(o, "box", s->box_id);
+    json_put_u64(o, "until_ms", s->until_ms);
 }
 
 static bool take_u64(const struct json *obj, const char *key, uint64_t *ret)
@@ -68,6 +69,8 @@ bool snapshot_take(const struct json *obj, struct snapshot *ret)
     ret->is_hibernated = hibernated != NULL && json_bool(hibernated);
     if (!take_u64(obj, "generation", &ret->generation))
         ret->generation = 0; /* of an older version */
+    if (!take_u64(obj, "until_ms", &ret->until_ms))
+        ret->until_ms = 0;
     if (json_get(obj, "box") == NULL || !json_take_hex64(obj, "box", &ret->box_id))
         ret->box_id = 0;
     ret->is_deleted = deleted != NULL && json_bool(deleted);

@@ -32,6 +32,8 @@ struct snapshot {
     bool is_hibernated;
     uint64_t generation; /* of that box; 0: not recorded */
     uint64_t box_id;     /* likewise */
+    uint64_t
+        until_ms; /* by the wall clock: when that box would have ended; 0: not known, or never */
 };
 
 struct backend_capture {

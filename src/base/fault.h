@@ -53,6 +53,11 @@
     X(arg, "hibernate.captured")    \
     X(arg, "hibernate.doomed")      \
     X(arg, "hibernate.before_drop") \
+    X(arg, "keep.begun")            \
+    X(arg, "keep.linked")           \
+    X(arg, "keep.recorded")         \
+    X(arg, "keep.sealed")           \
+    X(arg, "keep.reported")         \
     X(arg, "snapshot.copied")       \
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \

@@ -147,6 +147,7 @@ struct config_profile {
     uint64_t park_timeout_s; /* 0: release destroys */
     enum config_park park;
     uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
+    bool durable;             /* what a box has written outlives it */
     uint64_t max_age_s;       /* 0: never */
     uint64_t check_after_s;
     bool discover;

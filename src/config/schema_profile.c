@@ -124,9 +124,16 @@ static const struct config_key keys[] = {
                    "snapshot: they go on, and when park_timeout_s is over (0: at once) the box "
                    "becomes a snapshot that its thread's next acquire restores. One whose ttl_s or "
                    "idle_timeout_s is over likewise."),
-    PROFILE(hibernate_max_s, U64, 0, 0, YEAR, "2592000",
-            "Only with park: snapshot: seconds for which a hibernated sandbox is kept. 0: until "
-            "it is acquired or destroyed."),
+    PROFILE(
+        hibernate_max_s, U64, 0, 0, YEAR, "2592000",
+        "With park: snapshot or durable: seconds for which a hibernated sandbox is kept. 0: until "
+        "it is acquired or destroyed."),
+    PROFILE(
+        durable, BOOL, CONFIG_SPEC, 0, 0, "false",
+        "Only for oci. Whether what a box of a thread has written outlives a reboot, a power cut and the "
+        "box's own death: the thread's next acquire gets a box with the same files "
+        "(`source: restored`); processes are gone. Writes then wait for the disk where a "
+        "program syncs. Needs limits.disk."),
     PROFILE(max_age_s, U64, 0, 0, YEAR, "86400",
             "Seconds after which a box that nobody holds is replaced (jittered). 0: "
             "never."),

@@ -107,6 +107,10 @@ static void check_box(const struct check *k, const struct config_profile *p)
     if (p->terminals != CONFIG_TERMINALS_MAX && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0)
         check_complain(k, p, "terminals",
                        "needs backend oci: those of containers are the engine's");
+    if (p->durable && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0)
+        check_complain(k, p, "durable", "needs backend oci");
+    else if (p->durable && p->limits.disk == 0)
+        check_complain(k, p, "durable", "needs a disk of the box's own: limits.disk must not be 0");
     if (!is_user_name(p->user))
         check_complain(
             k, p, "user",

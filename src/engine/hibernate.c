@@ -63,7 +63,7 @@ static void on_dropped(void *ctx UNUSED, int code, const char *reason)
 static void arm(struct engine *e);
 
 /* From now on nobody gets it, also when it cannot be deleted: then that is tried again. */
-static void drop(struct engine *e, struct engine_snapshot *s)
+void hibernate_drop(struct engine *e, struct engine_snapshot *s)
 {
     uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
 
@@ -82,7 +82,9 @@ static uint64_t expiry_of(struct engine *e, const struct engine_snapshot *s)
     const struct config_profile *c = profile >= 0 ? profiles_config(e, (unsigned) profile) : NULL;
     uint64_t max_s = c != NULL ? c->hibernate_max_s : GONE_PROFILE_S;
 
-    return max_s == 0 ? UINT64_MAX : s->info.created_ms + max_s * 1000;
+    uint64_t until_ms = s->info.until_ms != 0 ? s->info.until_ms : UINT64_MAX;
+
+    return max_s == 0 ? until_ms : MIN_OF(until_ms, s->info.created_ms + max_s * 1000);
 }
 
 static void on_timer(struct rt_timer *timer)
@@ -97,7 +99,7 @@ static void on_timer(struct rt_timer *timer)
         if (!s->is_over)
             log_info("hibernate.expired", LF_STR("sandbox_id", s->info.sandbox_id),
                      LF_HEX("snapshot", s->info.id));
-        drop(e, s); /* and is ranked behind */
+        hibernate_drop(e, s); /* and is ranked behind */
     }
     arm(e);
 }
@@ -152,7 +154,7 @@ void hibernate_added(struct engine *e, struct engine_snapshot *s)
         map_insert(&e->hibernate.by_sandbox, &s->by_sandbox, hash_str(s->info.sandbox_id));
     }
     if (old != NULL && e->is_recovered)
-        drop(e, old);
+        hibernate_drop(e, old);
     arm(e);
 }
 
@@ -178,7 +180,7 @@ void hibernate_fini(struct engine *e)
 }
 
 /* Its owner, or an operator, has destroyed the box it was made of, or one that came after. */
-static bool is_unwanted(const struct engine *e, const struct snapshot *s)
+bool hibernate_is_unwanted(const struct engine *e, const struct snapshot *s)
 {
     uint64_t generation = 0;
     enum pool_end end = pool_find_past(e->pool, s->sandbox_id, &generation, NULL);
@@ -212,7 +214,7 @@ static bool is_over(struct engine *e, const struct engine_snapshot *s)
     if (b != NULL)
         return b->state == POOL_LEASED && !b->is_unseen &&
                (b->id.v == s->info.box_id || is_made_from(e, b, &s->info));
-    return is_unwanted(e, &s->info);
+    return hibernate_is_unwanted(e, &s->info);
 }
 
 void hibernate_sweep(struct engine *e)
@@ -222,7 +224,7 @@ void hibernate_sweep(struct engine *e)
         struct engine_snapshot *s = container_of(n, struct engine_snapshot, hibernated_link);
 
         if (s->is_found && is_over(e, s))
-            drop(e, s);
+            hibernate_drop(e, s);
     }
     arm(e);
 }
@@ -249,7 +251,7 @@ void hibernate_event(struct engine *e, const struct pool_fx *fx)
         (is_end && s->info.generation > fx->snapshot.generation))
         return;
     FAULT_POINT("hibernate.before_drop");
-    drop(e, s);
+    hibernate_drop(e, s);
 }
 
 /* --- a box becomes one --- */
@@ -260,8 +262,8 @@ void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_
     struct engine_snapshot *s = engine_snapshot_find(e, made->id);
     bool has_box = pool_find_sandbox(e->pool, made->sandbox_id) != NULL;
 
-    if (s != NULL && (was_leased || (!has_box && is_unwanted(e, made))))
-        drop(e, s);
+    if (s != NULL && (was_leased || (!has_box && hibernate_is_unwanted(e, made))))
+        hibernate_drop(e, s);
 }
 
 /* --- it comes back --- */
@@ -269,7 +271,8 @@ void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_
 static bool is_unlisted(struct engine *e, const struct pool_acquire *a)
 {
     return a->profile < POOL_PROFILES_MAX && a->thread[0] != '\0' &&
-           pool_profile(e->pool, a->profile)->want_hibernate &&
+           (pool_profile(e->pool, a->profile)->want_hibernate ||
+            pool_profile(e->pool, a->profile)->is_durable) &&
            !profiles_backend(e, a->profile)->has_snapshots;
 }
 

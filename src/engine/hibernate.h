@@ -30,6 +30,9 @@ MUST_CHECK bool hibernate_destroy(struct engine *e, struct engine_call *call,
                                   const struct pool_event *ev);
 /* A box was leased, or destroyed on request: what it was made from, or an older state of it, is over. */
 void hibernate_event(struct engine *e, const struct pool_fx *fx);
+/* Whether its owner, or an operator, has destroyed the box it was made of, or one that came after. */
+bool hibernate_is_unwanted(const struct engine *e, const struct snapshot *s);
+void hibernate_drop(struct engine *e, struct engine_snapshot *s); /* nobody gets it any more */
 /* Of snapshots.c: one more is known, or one less. */
 void hibernate_added(struct engine *e, struct engine_snapshot *s);
 void hibernate_forgotten(struct engine *e, struct engine_snapshot *s);
@@ -37,5 +40,8 @@ void hibernate_forgotten(struct engine *e, struct engine_snapshot *s);
 void hibernate_sweep(struct engine *e);
 /* After a change of the configuration. */
 void hibernate_rank(struct engine *e);
+/* remains.c, of struct backend_events */
+bool remains_wanted(void *ctx, const struct backend_labels *labels, struct snapshot *ret);
+void remains_kept(void *ctx, const struct snapshot *s);
 
 #endif

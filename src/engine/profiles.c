@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/snapshots.h"
 
@@ -110,7 +111,9 @@ static int open_backend(struct engine *e, const struct config_profile *profile, 
                                         .on_alone = on_alone,
                                         .on_resync = on_resync,
                                         .on_notice = on_notice,
-                                        .on_snapshot = snapshots_on_changed};
+                                        .on_snapshot = snapshots_on_changed,
+                                        .on_remains = remains_wanted,
+                                        .on_kept = remains_kept};
     str_copy_cut(b->key, sizeof(b->key), key);
     r = ops->open(&env, profile, &b->backend, err);
     if (r != SP_OK)
@@ -264,6 +267,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
                                   : from->park_timeout_s * NS_PER_S,
         .want_freeze = from->park == CONFIG_PARK_FREEZE && ops->freeze != NULL,
         .want_hibernate = want_hibernate,
+        .is_durable = from->durable,
         .max_age_ns = from->max_age_s * NS_PER_S,
         .shrink_ns = from->warm.shrink_after_s * NS_PER_S,
         .check_after_ns = from->check_after_s * NS_PER_S,
@@ -332,8 +336,9 @@ bool profiles_want_power(const struct engine *e, const struct pool_box *box)
     case CONFIG_DURABILITY_COUNT:
         break;
     }
-    /* A local box dies with its machine, so its row need not outlive a power cut. */
-    return !backend->ops->is_local || backend->is_elsewhere;
+    /* A local box dies with its machine, so its row need not outlive a power cut, unless its files do. */
+    return !backend->ops->is_local || backend->is_elsewhere ||
+           pool_profile(e->pool, box->profile)->is_durable;
 }
 
 const struct config_profile *engine_profile(struct engine *e, unsigned profile)

@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/str.h"
 #include "engine/hibernate.h"
 #include "engine/internal.h"
@@ -314,20 +313,6 @@ void snapshots_close(struct engine *e)
     moves_close(e);
 }
 
-static void fill(struct engine *e, const struct pool_box *box, struct snapshot *s)
-{
-    rand_secure(&s->id, sizeof(s->id));
-    str_copy_cut(s->instance, sizeof(s->instance), e->instance);
-    str_copy_cut(s->profile, sizeof(s->profile), profiles_name(e, box->profile));
-    str_copy_cut(s->sandbox_id, sizeof(s->sandbox_id), box->sandbox_id);
-    str_copy_cut(s->user, sizeof(s->user), box->user);
-    str_copy_cut(s->thread, sizeof(s->thread), box->thread);
-    s->principal = box->principal;
-    s->generation = box->generation;
-    s->box_id = box->id.v;
-    s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
-}
-
 static void on_refused(struct rt_task *task)
 {
     struct engine_capture *c = container_of(task, struct engine_capture, refusal);
@@ -390,7 +375,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     c->backend = b->backend;
     c->config = config_ref_get(e->config);
     c->request.profile = profiles_of_box(e, b);
-    fill(e, b, &c->request.snapshot);
+    snapshots_describe(e, b, &c->request.snapshot);
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
     list_push_back(&e->captures, &c->link);

@@ -86,6 +86,8 @@ void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backe
 /* Deletes temporary ones of an earlier life, once it is known which boxes run. */
 void snapshots_sweep(struct engine *e);
 void snapshots_fini(struct engine *e);
+/* Whose a snapshot of this box is; the rest is left alone. */
+void snapshots_describe(struct engine *e, const struct pool_box *box, struct snapshot *ret);
 /* struct backend_events */
 void snapshots_on_changed(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
 /* Questions to boxes are not waited for any more. */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +44,8 @@ static int write_out(const char *device, const char *stage, struct err *err)
 {
     AUTO_CLOSE int fd = -1;
 
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-        return err_sys(err, SP_IO, errno, "new mount namespace");
+    if (disk_leave_host(err) != SP_OK)
+        return err->code;
     if (mount(device, stage, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME,
               "noinit_itable,barrier=0") != 0)
         return err_sys(err, SP_IO, errno, "mount '%s' again", device);
@@ -101,6 +100,7 @@ static int make_copy(const struct plan *p, const char *device, int disk, struct 
     if (to < 0)
         return err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
     if ((rc = copy_frozen(p, device, disk, to, &frozen_ms, err)) != SP_OK ||
+        (rc = disk_settle(to, p->stage, err)) != SP_OK ||
         (rc = disk_digest(to, digest, err)) != SP_OK)
         return rc;
     if (fsync(to) != 0 || fstat(to, &st) != 0) /* it is taken as whole from now on */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,8 @@
 #define LOOP_TRIES 200
 #define STEP_MIN ((off_t) 4 * 1024 * 1024) /* at most 1024 pieces */
 #define STEPS_MAX 4096
+#define SUPER_INCOMPAT (1024 + 0x60) /* s_feature_incompat in the superblock, little-endian */
+#define INCOMPAT_RECOVER 0x4U        /* its journal has something that is not in its place yet */
 
 static const char *const mkfs_paths[] = {"/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4",
                                          "/usr/bin/mkfs.ext4"};
@@ -32,9 +35,9 @@ static const char *find_mkfs(void)
     return NULL;
 }
 
-/* No journal: a box does not outlive its machine. Nothing reserved, nothing written that need not
+/* No journal, unless the box outlives its machine. Nothing reserved, nothing written that need not
  * be, so that the file stays small and is copied in no time. */
-static int run_mkfs(const char *path, struct err *err)
+static int run_mkfs(const char *path, bool is_durable, struct err *err)
 {
     const char *mkfs = find_mkfs();
     const char *const argv[] = {mkfs,
@@ -49,10 +52,13 @@ static int run_mkfs(const char *path, struct err *err)
                                 "-m",
                                 "0",
                                 "-O",
-                                "^has_journal,^resize_inode,sparse_super2",
+                                is_durable ? "has_journal,^resize_inode,sparse_super2"
+                                           : "^has_journal,^resize_inode,sparse_super2",
                                 "-E",
-                                "lazy_itable_init=1,nodiscard,num_backup_sb=0",
+                                "lazy_itable_init=1,lazy_journal_init=1,nodiscard,num_backup_sb=0",
                                 path,
+                                is_durable ? "-J" : NULL,
+                                "size=4",
                                 NULL};
     struct proc_tail tail = {0};
     int status = 0;
@@ -66,7 +72,7 @@ static int run_mkfs(const char *path, struct err *err)
     return rc;
 }
 
-int disk_make(const char *path, uint64_t size, int *ret_fd, struct err *err)
+int disk_make(const char *path, uint64_t size, bool is_durable, int *ret_fd, struct err *err)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -75,19 +81,20 @@ int disk_make(const char *path, uint64_t size, int *ret_fd, struct err *err)
     *ret_fd = fd;
     if (ftruncate(fd, (off_t) size) != 0)
         return err_sys(err, SP_IO, errno, "size '%.150s'", path);
-    return run_mkfs(path, err);
+    return run_mkfs(path, is_durable, err);
 }
 
 /* Two makers at once both make one; the last rename wins and either is good. */
-static int make_template(const char *path, uint64_t size, int *ret_fd, struct err *err)
+static int make_template(const struct plan *p, int *ret_fd, struct err *err)
 {
+    const char *path = p->disk_template;
     char name[PLAN_PATH_MAX + 32];
     AUTO_CLOSE int fd = -1;
     int rc;
 
     (void) snprintf(name, sizeof(name), "%s.%d", path, (int) getpid());
     (void) unlink(name); /* of a maker that died and had our number */
-    rc = disk_make(name, size, &fd, err);
+    rc = disk_make(name, p->disk, p->is_durable, &fd, err);
     if (rc == SP_OK && fsync(fd) != 0) /* it is taken as whole from now on */
         rc = err_sys(err, SP_IO, errno, "sync '%.150s'", name);
     if (rc == SP_OK && rename(name, path) != 0)
@@ -110,7 +117,7 @@ static int open_template(const struct plan *p, int *ret_fd, struct err *err)
         *ret_fd = TAKE_FD(fd);
         return SP_OK;
     }
-    return make_template(p->disk_template, p->disk, ret_fd, err);
+    return make_template(p, ret_fd, err);
 }
 
 /* One run of data; both descriptors have the same offset before and after. */
@@ -238,10 +245,10 @@ int disk_mount(const struct plan *p, const struct box_dir *d, const char *target
     (void) snprintf(text, sizeof(text), "%d 1\n", number);
     if ((rc = box_dir_write(d, "loop", text, err)) != SP_OK)
         return rc;
-    /* Without a thread that fills in the inode tables behind our back. Without barriers: a box does not outlive its
-     * machine, so its fsync() need not wait for the host's disk, and cannot keep that busy, nor the box from ending. */
+    /* Without a thread that fills in the inode tables behind our back. Without barriers, unless the box outlives its
+     * machine: its fsync() need not wait for the host's disk, and cannot keep that busy, nor the box from ending. */
     if (mount(device, target, "ext4", MS_NODEV | MS_NOSUID | MS_NOATIME,
-              "noinit_itable,barrier=0") != 0) {
+              p->is_durable ? "noinit_itable" : "noinit_itable,barrier=0") != 0) {
         (void) err_sys(err, SP_IO, errno, "mount '%s'", device);
         return blame_template(p, err);
     }
@@ -262,6 +269,8 @@ int disk_shrink(const struct box_dir *d, uint64_t *freed, struct err *err)
         return errno == ENOENT ? SP_OK : err_sys(err, SP_IO, errno, "open 'disk'");
     if (fstat(fd, &st) != 0)
         return err_sys(err, SP_IO, errno, "look at 'disk'");
+    if (st.st_nlink > 1) /* it is a snapshot's by now: only this name goes */
+        return SP_OK;
     if ((off_t) st.st_blocks * 512 <= STEP_MIN) /* most: they go with their name */
         return SP_OK;
     step = MAX_OF(STEP_MIN, st.st_size / STEPS_MAX);
@@ -271,5 +280,41 @@ int disk_shrink(const struct box_dir *d, uint64_t *freed, struct err *err)
             return err_sys(err, SP_IO, errno, "shrink 'disk'");
     }
     *freed += (uint64_t) st.st_blocks * 512;
+    return SP_OK;
+}
+
+static bool needs_recovery(int file)
+{
+    unsigned char text[4] = {0};
+
+    return pread(file, text, sizeof(text), SUPER_INCOMPAT) == (ssize_t) sizeof(text) &&
+           (text[0] & INCOMPAT_RECOVER) != 0;
+}
+
+int disk_settle(int file, const char *target, struct err *err)
+{
+    AUTO_CLOSE int loop = -1;
+    char device[32];
+    int number;
+    int rc;
+
+    if (!needs_recovery(file))
+        return SP_OK;
+    if ((rc = disk_attach(file, false, device, sizeof(device), &number, &loop, err)) != SP_OK)
+        return rc;
+    if (mount(device, target, "ext4", MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_NOATIME,
+              "noinit_itable") != 0)
+        return err_sys(err, SP_IO, errno, "mount '%s' to repair it", device);
+    if (umount2(target, 0) != 0)
+        return err_sys(err, SP_IO, errno, "unmount '%s'", device);
+    if (fsync(file) != 0)
+        return err_sys(err, SP_IO, errno, "write out the disk");
+    return needs_recovery(file) ? err_set(err, SP_IO, "the file system is still not whole") : SP_OK;
+}
+
+int disk_leave_host(struct err *err)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+        return err_sys(err, SP_IO, errno, "new mount namespace");
     return SP_OK;
 }

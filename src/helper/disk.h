@@ -13,8 +13,10 @@ MUST_CHECK int disk_mount(const struct plan *p, const struct box_dir *d, const c
 /* Makes the file what the template is, which is made on first use: an empty file system of p->disk bytes. */
 MUST_CHECK int disk_fill(const struct plan *p, int to, struct err *err);
 
-/* A new file with an empty file system of this size, sparse. *ret_fd is the caller's, also after a failure. */
-MUST_CHECK int disk_make(const char *path, uint64_t size, int *ret_fd, struct err *err);
+/* A new file with an empty file system of this size, sparse; a durable one has a journal. *ret_fd is the caller's, also
+ * after a failure. */
+MUST_CHECK int disk_make(const char *path, uint64_t size, bool is_durable, int *ret_fd,
+                         struct err *err);
 
 /* Makes `to` what `from` is, of `size` bytes, holes included; shares the blocks where the file system can. */
 MUST_CHECK int disk_copy(int from, int to, off_t size, struct err *err);
@@ -25,7 +27,14 @@ MUST_CHECK int disk_attach(int file, bool is_ro, char *ret_path, size_t cap, int
 
 /* Before <dir>/disk is removed: gives its space back in steps, each of them short. A host that discards at once needs
  * a request for each piece, and one unlink of a file in 100,000 pieces takes a minute in which nothing can end it. `freed` is
- * increased. */
+ * increased. A file that has another name is left alone. */
 MUST_CHECK int disk_shrink(const struct box_dir *d, uint64_t *freed, struct err *err);
+
+/* From here on what is mounted is seen by nobody else, and goes with this process. */
+MUST_CHECK int disk_leave_host(struct err *err);
+
+/* A file system that was not unmounted has the rest in its journal, and cannot be mounted read-only: puts it in its
+ * place. Mounts it at `target`, so disk_leave_host() comes first. `file` is open for writing. */
+MUST_CHECK int disk_settle(int file, const char *target, struct err *err);
 
 #endif

@@ -62,7 +62,7 @@ static int make(const struct plan *p, const struct merge_layer *layers, struct b
 
     if ((rc = layers_measure(layers, p->layer_count, &bytes, &inodes, err)) != SP_OK ||
         (rc = layers_check_space(p, bytes, err)) != SP_OK ||
-        (rc = disk_make(p->to, layers_disk_size(bytes, inodes), &disk, err)) != SP_OK ||
+        (rc = disk_make(p->to, layers_disk_size(bytes, inodes), false, &disk, err)) != SP_OK ||
         (rc = fill(p, layers, disk, err)) != SP_OK)
         return rc;
     if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */

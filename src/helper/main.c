@@ -25,6 +25,7 @@
 #include "helper/flatten.h"
 #include "helper/freezer.h"
 #include "helper/gather.h"
+#include "helper/keep.h"
 #include "helper/mount_in.h"
 #include "helper/pack.h"
 #include "helper/plan.h"
@@ -41,7 +42,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|flatten|gather|pack|unpack|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|unpack|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -50,6 +51,7 @@ static const char usage_text[] =
     "  mount    attach directories of the host to a running box\n"
     "  remove   end a box and leave nothing of it\n"
     "  capture  copy the disk of a running box\n"
+    "  keep     make a snapshot of the disk of a durable box that has ended\n"
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
     "  pack     write a snapshot to descriptor 3, as one file\n"
@@ -131,7 +133,8 @@ static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, st
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK)
+        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK ||
+        (rc = p->is_durable ? keep_sync(p, d, &o->err) : SP_OK) != SP_OK)
         return rc;
     json_out_init(&out);
     json_begin_obj(&out, NULL);
@@ -267,6 +270,13 @@ static int do_capture(const char *text, size_t len, struct plan *p, struct outco
     return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
 }
 
+static int do_keep(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_keep(p, text, len, &o->err);
+
+    return rc == SP_OK ? keep_disk(p, &o->answer, &o->err) : rc;
+}
+
 static int do_flatten(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_flatten(p, text, len, &o->err);
@@ -352,6 +362,7 @@ static const struct verb {
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
     {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
     {"pack", do_pack, false},      {"unpack", do_unpack, true},   {"gather", do_gather, false},
+    {"keep", do_keep, false},
 };
 
 /* --- the process --- */

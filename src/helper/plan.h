@@ -27,6 +27,8 @@
  *    "disk": 2147483648,           size of the box's own file system on a loop device; 0: a plain
  *                                  directory without a limit
  *    "disk_template": "/…",        a file to copy it from, made on first use; "" with disk 0
+ *    "durable": true or absent,    what the box writes outlives the machine: a journal, barriers, no `volatile`; the
+ *                                  directory is on the disk when this ends. Needs "disk"
  *    "owned": [{"path": "/workspace", "id": 1000, "mode": 493}, …]  directories of the box
  *    "files": [{"path": "/etc/hosts", "text": "…"}]                 small files of the box
  *    "binds": [{"from": "/usr", "to": "/usr", "ro": true}, …]       of the daemon's own choice
@@ -105,6 +107,10 @@
  *   -> {"size": 40960, "digest": "sha256:…", "frozen_ms": 12}  "to" is on the disk of the host. After a
  *                                  failure it is removed and the box goes on, unless somebody has killed
  *                                  us: then `freeze` with "frozen": false is needed
+ *
+ * keep: gives the disk of a durable box that has ended a second name, as a snapshot. What is left of the box is ended.
+ *   {"dir": …, "to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "delete", "cgroup", "runtime_state"}
+ *   -> {"size": 40960}             "to" is whole and on the disk of the host. `remove` takes the first name away
  *
  * flatten: makes the layers of a snapshot one.
  *   {"layers": [{"disk": …, "id_base": …}, …], "to": "/…/snapshots/<id>/flat", "stage": "/mnt", "id_base": …,

@@ -1,12 +1,10 @@
-/* plan_mounts.c - decodes what a plan mounts into a box: from where, to where, what of it is closed, and below which
- * directories of the machine it has to be. */
+/* plan_mounts.c - what of the host a plan shows in a box, and where. */
 #include "helper/plan_mounts.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 #include "helper/plan_field.h"
-#include "helper/plan_read.h"
 
 bool plan_path_is_below(const char *path, const char *top)
 {
@@ -99,23 +97,5 @@ int plan_get_mounts(const struct json *obj, const char *key, bool is_own, bool m
             return err_set(err, SP_INVALID_FIELD, "nothing can be mounted at '%.100s'", m->to);
     }
     *ret_count = len;
-    return SP_OK;
-}
-
-int plan_get_allow(const struct json *obj, struct plan *p, struct err *err)
-{
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
-
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    p->allow = xcalloc(len + 1, sizeof(*p->allow));
-    for (size_t i = 0; i < len; i++) {
-        p->allow[i] = json_str(json_at(list, i));
-        if (p->allow[i] == NULL || !plan_is_clean_path(p->allow[i]))
-            return err_set(err, SP_INVALID_FIELD, "'allow' must be a list of absolute paths");
-    }
-    p->allow_count = len;
     return SP_OK;
 }

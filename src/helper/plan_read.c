@@ -1,5 +1,5 @@
 /* plan_read.c - decodes plans. Nothing is trusted for its shape; what it may name (the kinds of
- * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. Mounts: plan_mounts.c. */
+ * paths, the cgroup) is narrowed here so that a wrong plan cannot do harm elsewhere. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +12,24 @@
 #define TEXT_MAX (1024u * 1024)
 #define CGROUP_PREFIX "/sandpool-"
 #define CONTAINER_ID_LEN 64u
+
+static int get_allow(const struct json *obj, struct plan *p, struct err *err)
+{
+    const struct json *list;
+    size_t len;
+    int rc = plan_get_list(obj, "allow", PLAN_LIST_MAX, &list, &len, err);
+
+    if (rc != SP_OK || list == NULL)
+        return rc;
+    p->allow = xcalloc(len + 1, sizeof(*p->allow));
+    for (size_t i = 0; i < len; i++) {
+        p->allow[i] = json_str(json_at(list, i));
+        if (p->allow[i] == NULL || !plan_is_clean_path(p->allow[i]))
+            return err_set(err, SP_INVALID_FIELD, "'allow' must be a list of absolute paths");
+    }
+    p->allow_count = len;
+    return SP_OK;
+}
 
 static int get_owned(const struct json *obj, struct plan *p, struct err *err)
 {
@@ -147,12 +165,13 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = plan_need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = json_field_bool(o, "map_lower", &p->is_lower_mapped, err)) != SP_OK ||
         (rc = plan_get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
-        (rc = get_disk(o, p, err)) != SP_OK || (rc = get_owned(o, p, err)) != SP_OK ||
-        (rc = get_files(o, p, err)) != SP_OK ||
+        (rc = get_disk(o, p, err)) != SP_OK ||
+        (rc = json_field_bool(o, "durable", &p->is_durable, err)) != SP_OK ||
+        (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) !=
             SP_OK ||
-        (rc = plan_get_allow(o, p, err)) != SP_OK ||
+        (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = plan_get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = plan_get_args(o, "network", &p->network, err)) != SP_OK ||
         (rc = plan_get_path(o, "connect", &p->connect, err)) != SP_OK ||
@@ -166,6 +185,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
+    if (p->is_durable && p->disk == 0)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'durable' needs a 'disk'");
     if (p->connect != NULL &&
         (strrchr(p->connect, '/') == p->connect || p->id_base < 65536 || p->id_count < 2))
         return err_set(err, SP_INVALID_FIELD,
@@ -202,7 +223,7 @@ int plan_read_mount(struct plan *p, const char *text, size_t len, struct err *er
         (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "mounts", false, true, &p->mounts, &p->mount_count, err)) !=
             SP_OK ||
-        (rc = plan_get_allow(o, p, err)) != SP_OK)
+        (rc = get_allow(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     p->pid = (int) pid;
     return SP_OK;
@@ -269,6 +290,20 @@ int plan_read_capture(struct plan *p, const char *text, size_t len, struct err *
         return err_wrap(err, "plan");
     if (p->cgroup == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'cgroup' is missing");
+    return SP_OK;
+}
+
+int plan_read_keep(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK ||
+        (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
+        (rc = get_traces(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
     return SP_OK;
 }
 

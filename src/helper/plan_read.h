@@ -67,6 +67,7 @@ struct plan {
     uint32_t id_count;
     uint64_t disk;
     const char *disk_template;
+    bool is_durable;
     struct plan_owned *owned;
     size_t owned_count;
     struct plan_file *files;
@@ -115,6 +116,7 @@ MUST_CHECK int plan_read_remove(struct plan *ret, const char *text, size_t len, 
 MUST_CHECK int plan_read_relay(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_base(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_capture(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_keep(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_pack(struct plan *ret, const char *text, size_t len, struct err *err);

@@ -206,6 +206,14 @@ static int wait_for_loop(const struct plan *p, const struct box_dir *d, struct e
     }
 }
 
+int remove_running(const struct plan *p, struct box_dir *d, struct err *err)
+{
+    struct remove_report r = {0};
+    int rc = end_processes(p, d, &r, err);
+
+    return rc == SP_OK ? wait_for_loop(p, d, err) : rc;
+}
+
 /* The first error of several steps is reported; all steps are taken. */
 static void keep_first(int *rc, struct err *err, int step_rc, const struct err *step_err)
 {

@@ -23,4 +23,7 @@ MUST_CHECK int remove_box(const struct plan *p, struct remove_report *ret, struc
 MUST_CHECK int remove_leftover(const struct plan *p, const struct box_dir *d,
                                struct remove_report *ret, struct err *err);
 
+/* Ends what runs of the box and takes its lock; nobody uses its disk any more then. */
+MUST_CHECK int remove_running(const struct plan *p, struct box_dir *d, struct err *err);
+
 #endif

@@ -110,7 +110,7 @@ static int map_lower(const struct plan *p, int stage, struct layers *l, struct e
 
 /* Names by descriptor: no character in a path can be taken for an option, and the box does not see
  * in its list of mounts where on the host it lies. */
-static int mount_overlay(const char *target, const struct layers *l)
+static int mount_overlay(const char *target, bool is_durable, const struct layers *l)
 {
     char options[256 + 32 * PLAN_LAYERS_MAX];
     int len = snprintf(options, sizeof(options), "lowerdir=");
@@ -118,13 +118,15 @@ static int mount_overlay(const char *target, const struct layers *l)
     for (size_t i = 0; i < l->snapshot_count; i++)
         len += snprintf(options + len, sizeof(options) - (size_t) len,
                         "/proc/self/fd/%d:", l->snapshots[i]);
-    (void) snprintf(
-        options + len, sizeof(options) - (size_t) len,
-        "/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s,volatile", l->lower,
-        l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "");
-    /* A box does not outlive its machine, so nothing in it needs to reach the disk in time. */
+    (void) snprintf(options + len, sizeof(options) - (size_t) len,
+                    "/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s%s",
+                    l->lower, l->upper, l->work, user_ns_is_entered() ? ",userxattr" : "",
+                    is_durable ? "" : ",volatile");
+    /* A box that does not outlive its machine has nothing that needs to reach the disk in time. */
     if (mount("sandpool", target, "overlay", MS_NODEV, options) == 0)
         return 0;
+    if (is_durable)
+        return -1;
     *strrchr(options, ',') = '\0'; /* older kernels */
     return mount("sandpool", target, "overlay", MS_NODEV, options);
 }
@@ -152,12 +154,12 @@ static int make_root(const struct plan *p, int stage, struct layers *l, struct e
         rc = map_lower(p, stage, l, err);
     if (rc != SP_OK && rc != SP_UNSUPPORTED)
         return rc;
-    if (mount_overlay(target, l) == 0)
+    if (mount_overlay(target, p->is_durable, l) == 0)
         return SP_OK;
     if (p->is_lower_mapped && rc == SP_OK && errno == EINVAL && plain >= 0) {
         (void) close(l->lower); /* O_PATH */
         l->lower = TAKE_FD(plain);
-        if (mount_overlay(target, l) == 0)
+        if (mount_overlay(target, p->is_durable, l) == 0)
             return SP_OK; /* a kernel that maps mounts but not those of an overlay */
     }
     return err_sys(err, SP_IO, errno, "mount the overlay");

@@ -139,7 +139,7 @@ static int make(const struct plan *p, int fd, const struct head *h, struct sha25
                        "the snapshot needs a disk of %llu MB, and %llu MB are allowed",
                        (unsigned long long) (size / MB), (unsigned long long) (p->max_bytes / MB));
     if ((rc = layers_check_space(p, h->bytes, err)) != SP_OK ||
-        (rc = disk_make(p->to, size, &disk, err)) != SP_OK ||
+        (rc = disk_make(p->to, size, false, &disk, err)) != SP_OK ||
         (rc = fill(p, fd, h, sum, disk, err)) != SP_OK ||
         (rc = disk_digest(disk, digest, err)) != SP_OK)
         return rc;

@@ -4,17 +4,19 @@ client of a box's agent, and the proof that nothing of any box is left on this m
 The daemon uses copies of the agent and the helper that lie in the test's own directory, so that a
 process can be recognised by the program file it runs, whatever else goes on on this machine."""
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 import urllib.parse
 
-from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, is_alive, make_directory, skip, wait_until
+from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, forget_stamp, is_alive, make_directory, skip, wait_until
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
@@ -359,6 +361,24 @@ class BoxCase(TestCase):
         cls.server.start()
         cls.server.stop()
         cls.server.args = []
+
+    def reboot(self, act=lambda: None, start=True):
+        """As far as a daemon can notice it: nothing runs, nothing is mounted, what is in /run is gone, and the machine says
+        that it is another run. `act` is done while it is off."""
+        if self.server.process.is_running():
+            self.server.kill()
+        self.left.sweep()
+        wait_until(lambda: not self.left.running() and not self.left.loops(), "nothing runs any more")
+        for states in (self.server.state / "oci").glob("run-*"):
+            shutil.rmtree(states)
+        forget_stamp(self.server.state)
+        with contextlib.closing(sqlite3.connect(self.server.state / "sandpool.db")) as db, db:
+            db.execute("UPDATE meta SET value = 'of another start' WHERE key = 'boot_id'")
+        act()
+        if start:
+            self.server.start()
+            type(self).pool = self.server.client()
+            self.addCleanup(self.pool.close)
 
     def setUp(self):
         super().setUp()

@@ -1,6 +1,7 @@
 """Snapshots as files: what is in a box comes back as it was, on other layers, for another owner; nothing of a caller that goes
 away, a daemon that dies or a file that is not good stays."""
 
+import contextlib
 import io
 import json
 import subprocess
@@ -123,6 +124,15 @@ class Cut(BundleCase):
         listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True, timeout=30).stdout.decode()
         return [line for line in listed.splitlines() if str(self.home) in line and line.endswith("pack")]
 
+    def stands_still(self):
+        """Whether the process that packs waits in the kernel until its socket has room."""
+        for pid in self.left.running():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as line, \
+                    open(f"/proc/{pid}/syscall", encoding="ascii") as call:
+                if line.read().endswith(b"\0pack\0") and call.read().startswith("1 0x3 "):  # write(3, ...)
+                    return True
+        return False
+
     def assertNothing(self, what):
         only = [self.snapshot["snapshot_id"]]
         wait_until(lambda: (self.helpers(), self.on_disk(), self.listed()) == ([], only, only),
@@ -158,6 +168,7 @@ class Cut(BundleCase):
         connection.request("GET", f"/v1/snapshots/{self.snapshot['snapshot_id']}/export")
         response = connection.getresponse()
         part = response.read(1_000_000)
+        wait_until(self.stands_still, "what packs it waits for us")
         self.assertLess(memory() - before, 4096, "KiB")
         self.assertEqual(len(part) + len(response.read()), len(self.data))
         connection.close()

@@ -4,7 +4,7 @@ import struct
 import tarfile
 
 from bundle_case import MAGIC, TOP, BundleCase, bundle, compress, entry, unpack
-from harness import fewer, main
+from harness import main
 
 MB = 1024 * 1024
 
@@ -49,6 +49,8 @@ BAD = {
     "a file as a directory": ([entry("files/a", data=b"x"), entry("files/a/b", data=b"x")], "the directory of"),
     "a link as a directory": ([symlink("files/out", "/"), entry("files/out/root/x", data=b"x")], "the directory of"),
     "a link to here as a directory": ([W, symlink("files/out", "w"), entry("files/out/x", data=b"x")], "the directory of"),
+    "a link on the way": ([W, directory("files/w/s"), symlink("files/out", "w"), entry("files/out/s/x", data=b"x")],
+                          "the directory of"),
     "a directory over a link": ([symlink("files/out", "/etc"), directory("files/out")], "twice"),
     "a file over a link": ([symlink("files/x", "/etc/passwd"), entry("files/x", data=b"x")], "File exists"),
     "a file twice": ([entry("files/x", data=b"1"), entry("files/x", data=b"2")], "File exists"),
@@ -111,7 +113,7 @@ class Refused(BundleCase):
 
     def test_entries(self):
         """The digest is right: only what is in it is not."""
-        for what, (entries, said) in fewer(BAD.items()):
+        for what, (entries, said) in BAD.items():
             with self.subTest(what=what):
                 self.assertRefused(bundle(self.head, [TOP, *entries]), said, 413 if "without end" in what else 422)
 

@@ -266,7 +266,7 @@ class Killed(SnapshotCase):
             self.skipTest("this build has no crash points")
         self.assertEqual({n for n in fault_names() if n.startswith("snapshot.")} -
                          {*POINTS, "snapshot.dropping", "snapshot.committed", "snapshot.marked", "snapshot.flattened",
-                          "snapshot.swapped", "snapshot.merged"}, set())
+                          "snapshot.swapped", "snapshot.merged", "snapshot.unpacked"}, set())
         for name in POINTS:
             with self.subTest(point=name):
                 self.one_point(name)

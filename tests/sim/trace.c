@@ -12,11 +12,12 @@ static const char *const effects[] = {"store",     "create",   "probe",   "check
 static_assert(ARRAY_LEN(effects) == POOL_FX_COUNT, "one name per effect");
 
 static const char *const events[] = {
-    "acquire",      "release",     "renew",         "destroy",   "pause",       "abandon",
-    "undelivered",  "activity",    "resumed",       "created",   "create_fail", "probed",
-    "checked",      "discovered",  "used",          "destroyed", "hibernated",  "died",
-    "netless",      "unguarded",   "kernel_memory", "looked",    "listed",      "stored",
-    "store_failed", "store_state", "space",         "wake",      "reconfig",    "mode"};
+    "acquire",     "release",      "renew",         "destroy",   "pause",       "abandon",
+    "undelivered", "activity",     "resumed",       "created",   "create_fail", "probed",
+    "checked",     "discovered",   "used",          "destroyed", "hibernated",  "died",
+    "netless",     "unguarded",    "kernel_memory", "kept",      "looked",      "listed",
+    "stored",      "store_failed", "store_state",   "space",     "wake",        "reconfig",
+    "mode"};
 static_assert(ARRAY_LEN(events) == POOL_EV_COUNT, "one name per event");
 
 void trace_effect(char dst[TRACE_MAX], const struct pool_fx *fx)

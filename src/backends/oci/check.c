@@ -24,7 +24,8 @@ static void on_checked(struct op *op)
     struct backend_check *r = c->request;
 
     r->verdict = c->found.is_running ? BACKEND_ALIVE : BACKEND_DEAD;
-    if (c->found.is_unsettled)
+    if (c->found.is_unsettled ||
+        c->found.has_remains) /* which the next listing keeps for its owner */
         r->verdict = BACKEND_UNKNOWN;
     oci_found_drop(&c->found);
     closing_finish(&c->oci->closing, &r->op, op->result, &op->err);
@@ -41,6 +42,11 @@ void oci_is_alive(struct backend *backend, struct backend_check *r, uint64_t dea
     op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, NULL, on_done);
     if (b != NULL && b->entry.state == BOX_RUNNING) { /* its pidfd would have reported its end */
         r->verdict = BACKEND_ALIVE;
+        closing_finish(&o->closing, &r->op, SP_OK, NULL);
+        return;
+    }
+    if (b != NULL && b->is_keeping) { /* what it is by then is reported */
+        r->verdict = BACKEND_UNKNOWN;
         closing_finish(&o->closing, &r->op, SP_OK, NULL);
         return;
     }

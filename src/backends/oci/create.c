@@ -181,6 +181,8 @@ static void on_seen(struct op *op)
     if (rc == SP_OK)
         m->record = m->found.record;
     if (rc == SP_OK && m->box != NULL)
+        m->box->is_durable = m->record.is_durable;
+    if (rc == SP_OK && m->box != NULL)
         rc = oci_box_watch(m->box, &m->found, &err);
     oci_found_drop(&m->found);
     if (rc != SP_OK && m->box != NULL)
@@ -237,6 +239,10 @@ static int prepare(struct making *m, struct err *err)
     str_copy_cut(box->token, sizeof(box->token), r->token);
     str_hex64(box->ref, r->labels.box_id);
     str_copy_cut(m->record.runtime, sizeof(m->record.runtime), m->runtime->path);
+    m->record.is_durable = r->profile->durable && m->trial == NULL;
+    if (m->record.is_durable && !m->oci->has_loop)
+        return err_set(err, SP_BACKEND_UNAVAILABLE,
+                       "`durable: true` needs a daemon that runs as root, with loop devices");
     if (m->box->id_slot == UINT32_MAX) {
         if (!oci_take_ids(m->box, &id_base))
             return err_set(err, SP_BACKEND_FAILED, "all ranges of user ids are taken");
@@ -256,6 +262,12 @@ static int take_snapshot(struct making *m, struct err *err)
     if (!str_parse_hex64(x->snapshot, &id) || oci_snapshot_find(m->oci, id) == NULL)
         return err_set(err, SP_BACKEND_FAILED, "there is no snapshot '%.32s' any more",
                        x->snapshot);
+    if (oci_snapshot_depth(m->oci, oci_snapshot_find(m->oci, id)) > OCI_LAYERS_MAX) {
+        oci_flatten_next(m->oci);
+        return err_set(err, SP_BACKEND_FAILED,
+                       "the snapshot has more than %d layers, which are being made one",
+                       OCI_LAYERS_MAX);
+    }
     oci_snapshot_use(m->oci, id);
     m->box->snapshot = id;
     m->record.snapshot = id;
@@ -327,6 +339,8 @@ static void choose(struct making *m)
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)
         rc =
             err_set(&err, SP_BACKEND_UNAVAILABLE, "boxes by runsc need a daemon that runs as root");
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->record.is_durable)
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE, "`durable: true` does not work with runsc");
     if (rc == SP_OK)
         rc = oci_lower(m->oci, p, m->rootfs, &m->image_env, &m->lower, &err);
     m->runtime = runtime;

@@ -10,6 +10,7 @@
  *   check.c    is_alive
  *   snapshots.c snapshots, kept and deleted      capture.c  one is made
  *   moves.c    snapshots that leave and come      flatten.c  layers become one
+ *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
 #ifndef OCI_INTERNAL_H
@@ -117,6 +118,7 @@ struct oci_record {
     struct backend_box box; /* without `is_ready` */
     uint64_t id_base;
     uint64_t snapshot; /* that it was made from; 0: none */
+    bool is_durable;
     char runtime[OCI_PATH_MAX];
 };
 
@@ -145,6 +147,7 @@ struct oci_found {
         [OCI_BESIDE_COUNT];          /* likewise of what serves it from outside; -1: nothing does */
     bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
     bool is_frozen;                  /* by a scan: its processes stand still */
+    bool has_remains;                /* it was durable, has ended, and its disk is nobody else's */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -198,6 +201,9 @@ struct oci_box {
     uint64_t snapshot;        /* that it was made from; 0: none */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
     bool has_resisted;        /* the last try failed */
+    bool is_durable;
+    bool is_keeping;  /* keep.c is at it: BOX_REMOVING meanwhile */
+    bool is_unwanted; /* it has ended, and nobody wants what it wrote */
 };
 
 /* The user ids from some number on that processes of this machine have. Looks at all of them. */
@@ -282,8 +288,10 @@ struct oci {
     struct list waiting[OCI_TURN_COUNT]; /* struct oci_helper */
     size_t running[OCI_TURN_COUNT];
     size_t given_up;
-    struct list waiters; /* struct waiter: creates that cannot begin yet */
-    struct list pulls;   /* images that are being made ready */
+    struct list waiters;      /* struct waiter: creates that cannot begin yet */
+    struct list keep_waiters; /* likewise: listings, until nothing is being kept */
+    size_t keeps;
+    struct list pulls; /* images that are being made ready */
     struct rt_timer bind_timer;
     struct list record_writes; /* binds in order: one record is written at a time */
     struct oci_runtime runtimes[OCI_RUNTIMES_MAX];
@@ -337,6 +345,8 @@ struct oci_run_plan {
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out);
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                      struct buf *out);
+void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
+                   const char *to, struct buf *out);
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
                     uint64_t user_id, const struct backend_extras *extras, struct buf *out);
 void oci_box_dir(const struct oci *o, uint64_t id, char *dst, size_t cap);
@@ -359,6 +369,10 @@ void oci_destroy(struct backend *b, struct backend_destroy *r, uint64_t deadline
                  void (*on_done)(struct op *));
 /* Removes whatever is left of a box; those in b->entry.removers are notified. The entry is dropped. */
 void oci_remove_box(struct oci_box *b);
+
+/* keep.c: a durable box that is BOX_DEAD has ended. False: nobody wants what it wrote. Otherwise on_kept() follows, then the
+ * rest of it is removed; after a failure it is BOX_DEAD again, and the next listing tries it again. */
+MUST_CHECK bool oci_keep_start(struct oci_box *b, const struct backend_labels *labels);
 
 /* check.c, list.c, bind.c */
 void oci_is_alive(struct backend *b, struct backend_check *r, uint64_t deadline_ns,

@@ -15,6 +15,8 @@ struct listing {
     uint64_t until_ns;
     struct oci *oci;
     struct op *op;
+    struct waiter waiter; /* until what durable boxes wrote is kept */
+    bool was_kept;        /* tried once: what could not be kept is left to the next listing */
     void (*take)(struct listing *l, const struct oci_found *f);
     union {
         struct backend_list *list;
@@ -69,6 +71,54 @@ static void sweep(struct oci *o, const struct oci_found *f)
     if (b->runtime == NULL && f->flavour >= 0)
         b->runtime = oci_runtime_by_flavour(o, (enum oci_flavour) f->flavour);
     oci_remove_box(b);
+}
+
+/* What it has written is kept if somebody wants it; else it is swept. */
+static void keep(struct oci *o, const struct oci_found *f)
+{
+    struct oci_box *b = oci_box_find(o, f->id);
+
+    if (b == NULL) {
+        b = oci_box_add(o, f->id, BOX_DEAD);
+        b->is_durable = true;
+        b->runtime = oci_runtime_by_path(o, f->record.runtime);
+        b->snapshot = f->record.snapshot;
+        oci_snapshot_use(o, b->snapshot);
+    }
+    b->is_unwanted = !oci_keep_start(b, &f->record.box.labels);
+}
+
+/* Before anything else, so that the listing shows what there is then: whoever asks for his box gets it back. True: it
+ * goes on when all is kept. */
+static bool keep_first(struct listing *l)
+{
+    struct oci *o = l->oci;
+
+    if (l->was_kept || o->closing.is_closing)
+        return false;
+    for (size_t i = 0; i < l->scan.count; i++)
+        if (l->scan.found[i].has_remains && is_leftover(o, &l->scan.found[i]))
+            keep(o, &l->scan.found[i]);
+    if (o->keeps > 0)
+        list_push_back(&o->keep_waiters, &l->waiter.link);
+    return o->keeps > 0;
+}
+
+/* It could not be kept: the next listing tries it again. */
+static bool is_waiting(struct oci *o, const struct oci_found *f)
+{
+    const struct oci_box *b = oci_box_find(o, f->id);
+
+    return f->has_remains && b != NULL && !b->is_unwanted;
+}
+
+static void on_kept(struct waiter *w)
+{
+    struct listing *l = container_of(w, struct listing, waiter);
+
+    l->was_kept = true;
+    oci_scan_fini(&l->scan);
+    start_scan(l);
 }
 
 /* Another daemon of this name, with a state directory of its own: its boxes are not ours to end. */
@@ -129,6 +179,8 @@ static void on_scanned(struct op *op)
                      on_again);
         return;
     }
+    if (rc == SP_OK && keep_first(l))
+        return;
     if (rc == SP_OK)
         o->foreign_count = 0;
     for (size_t i = 0; rc == SP_OK && i < l->scan.count; i++) {
@@ -138,7 +190,8 @@ static void on_scanned(struct op *op)
         if (is_elsewhere(o, f))
             continue;
         if (is_leftover(o, f)) {
-            sweep(o, f);
+            if (!is_waiting(o, f))
+                sweep(o, f);
             continue;
         }
         if (!f->has_record || strcmp(f->record.box.labels.instance, o->instance) != 0) {
@@ -167,6 +220,7 @@ static void start_listing(struct oci *o, struct listing *l, struct op *op)
 {
     l->oci = o;
     l->op = op;
+    l->waiter.resume = on_kept;
     l->until_ns = rt_after(rt_now(&o->loop->rt), SETTLE_NS);
     start_scan(l);
 }

@@ -55,6 +55,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     for (int turn = 0; turn < OCI_TURN_COUNT; turn++)
         list_init(&o->waiting[turn]);
     list_init(&o->waiters);
+    list_init(&o->keep_waiters);
     list_init(&o->record_writes);
     list_init(&o->pulls);
     boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);

@@ -380,8 +380,9 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
     str_hex64(hex, p->record->box.labels.box_id);
     oci_box_dir(o, p->record->box.labels.box_id, dir, sizeof(dir));
     if (has_disk)
-        (void) snprintf(template, sizeof(template), "%s/disk-%llu.img", o->dir,
-                        (unsigned long long) p->profile->limits.disk);
+        (void) snprintf(template, sizeof(template), "%s/disk-%llu%s.img", o->dir,
+                        (unsigned long long) p->profile->limits.disk,
+                        p->record->is_durable ? "-durable" : "");
     buf_init(&record, OCI_RECORD_MAX);
     oci_record_print(p->record, &record);
 
@@ -399,6 +400,8 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
     json_put_u64(&j, "id_count", o->id_count);
     json_put_u64(&j, "disk", has_disk ? p->profile->limits.disk : 0);
     json_put_str(&j, "disk_template", template);
+    if (p->record->is_durable)
+        json_put_bool(&j, "durable", true);
     put_contents(&j, o, p->profile, hex);
     put_profile_mounts(&j, p->profile->mounts);
     put_words(&j, "allow", o->allow);
@@ -438,6 +441,23 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
     json_out_init(&j);
     json_begin_obj(&j, NULL);
     json_put_str(&j, "dir", dir);
+    put_removal(&j, o, id, runtime);
+    json_end(&j);
+    json_out_finish(&j, out);
+}
+
+void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
+                   const char *to, struct buf *out)
+{
+    char dir[OCI_PATH_MAX + 32];
+    struct json_out j;
+
+    oci_box_dir(o, id, dir, sizeof(dir));
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "dir", dir);
+    json_put_str(&j, "to", to);
+    json_put_str(&j, "stage", o->stage);
     put_removal(&j, o, id, runtime);
     json_end(&j);
     json_out_finish(&j, out);

@@ -36,6 +36,8 @@ void oci_record_print(const struct oci_record *r, struct buf *out)
     json_put_str(&o, "runtime", r->runtime);
     if (r->snapshot != 0)
         json_put_hex64(&o, "snapshot", r->snapshot);
+    if (r->is_durable)
+        json_put_bool(&o, "durable", true);
     json_end(&o);
     json_out_finish(&o, out);
 }
@@ -62,6 +64,7 @@ static bool decode(const struct json *root, struct oci_record *ret)
         return false;
     if (json_get(root, "snapshot") != NULL && !json_take_hex64(root, "snapshot", &ret->snapshot))
         return false;
+    ret->is_durable = json_get(root, "durable") != NULL && json_bool(json_get(root, "durable"));
     str_hex64(hex, l->box_id);
     str_copy_cut(ret->box.ref, sizeof(ret->box.ref), hex);
     return true;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -139,6 +140,16 @@ bool oci_is_frozen(const struct oci *o, uint64_t id)
     return o->is_cgroup_v2 ? text[0] == '1' : strncmp(text, "FR", 2) == 0; /* FROZEN or FREEZING */
 }
 
+/* A second name of the disk is that of a snapshot: then it was kept before. */
+static bool has_remains(int dir_fd, const struct oci_found *f)
+{
+    struct stat st;
+
+    return f->has_record && f->record.is_durable && !f->is_running &&
+           fstatat(dir_fd, "disk", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_nlink == 1;
+}
+
 int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err)
 {
     char path[OCI_PATH_MAX + 32];
@@ -162,6 +173,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
         look_beside(fd, "net.pid", ret, OCI_BESIDE_NETWORK);
         look_beside(fd, "guard.pid", ret, OCI_BESIDE_GUARD);
     }
+    ret->has_remains = has_remains(fd, ret);
     ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0 || !is_made(fd));
     return SP_OK;
 }

@@ -114,6 +114,8 @@ static void on_death(void *ctx)
     if (b->entry.state != BOX_RUNNING)
         return;
     boxes_set(&b->entry, BOX_DEAD);
+    if (b->is_durable && oci_keep_start(b, NULL))
+        return;
     if (events != NULL && b->death != BACKEND_DEATH_PLAIN && events->on_alone != NULL)
         events->on_alone(events->ctx, b->entry.id, b->death);
     else if (events != NULL && events->on_died != NULL)
@@ -191,6 +193,7 @@ void oci_box_adopt(struct oci *o, struct oci_found *f)
         !has_bit(o->id_used, (uint32_t) slot))
         use_slot(b, (uint32_t) slot);
     b->snapshot = f->record.snapshot;
+    b->is_durable = f->record.is_durable;
     oci_snapshot_use(o, b->snapshot);
     if (oci_box_watch(b, f, &err) != SP_OK) {
         log_error("oci.watch_failed", LF_HEX("box", f->id), LF_STR("reason", err.msg));

@@ -182,6 +182,12 @@ static void fill_left(struct fuzz *f, struct input *in, struct pool_event *ev)
         ev->u.undelivered.is_spoiled = ev->req.v % 2 == 1;
 }
 
+static void fill_activity(struct fuzz *f, struct input *in, struct pool_event *ev)
+{
+    fill_answer(f, in, ev);
+    ev->u.activity.delta = (int) (take(in) % 3) - 1;
+}
+
 static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct pool_seen *seen)
 {
     switch (ev->kind) {
@@ -197,8 +203,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         fill_left(f, in, ev);
         break;
     case POOL_EV_ACTIVITY:
-        fill_answer(f, in, ev);
-        ev->u.activity.delta = (int) (take(in) % 3) - 1;
+        fill_activity(f, in, ev);
         break;
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
@@ -207,6 +212,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
     case POOL_EV_KERNEL_MEMORY:
+    case POOL_EV_KEPT:
     case POOL_EV_STORED:
     case POOL_EV_STORE_FAILED:
         fill_answer(f, in, ev);

@@ -337,6 +337,7 @@ static void test_spec_hash(void **state)
                                        "profiles.*.docker.disk",
                                        "profiles.*.sockets",
                                        "profiles.*.terminals",
+                                       "profiles.*.durable",
                                        "profiles.*.docker.volumes",
                                        "profiles.*.docker.tmpfs",
                                        "profiles.*.docker.shm_size",

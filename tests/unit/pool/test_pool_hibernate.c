@@ -211,6 +211,53 @@ static void test_nobody_waits_for_a_restored_one(void **state)
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED); /* not as if its owner had given it up */
 }
 
+static void end_kept(const char *who)
+{
+    struct pool_event ev = {.kind = POOL_EV_KEPT, .box = rig_box(&rig, who)->id};
+
+    rig_send(&rig, &ev);
+    rig_send(&rig, &ev); /* once is enough */
+}
+
+/* The backend has made a snapshot of it when it had ended: it is not lost. */
+static void test_kept(void **state)
+{
+    struct pool_stats stats;
+
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    end_kept("t1");
+    lease("t2");
+    end_kept("t2");
+    assert_null(rig_box(&rig, "t1"));
+    assert_null(rig_box(&rig, "t2"));
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+    assert_int_equal(end_of("s-t2"), POOL_END_HIBERNATED);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
+    assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
+    pool_get_stats(rig.pool, &stats);
+    assert_int_equal(stats.lost, 0);
+}
+
+/* It came before there was a snapshot, so a box that it gets by itself would be without the files. */
+static void test_who_waits_for_a_kept_one(void **state)
+{
+    uint64_t req;
+
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    rig.hold.store = true;
+    req = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASING);
+    end_kept("t1");
+    assert_int_equal(rig_code(&rig, req), SP_BACKEND_UNAVAILABLE);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +272,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
