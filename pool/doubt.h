@@ -27,7 +27,8 @@ void doubt_report(struct pool *p, unsigned missing, unsigned known);
 void recheck_begin(struct pool *p, struct slot *s); /* it has a new state */
 uint64_t recheck_due(const struct slot *s);
 void recheck_ask(struct pool *p, struct slot *s);
-void recheck_hint(struct pool *p, struct slot *s); /* it is asked now */
+/* Somebody else has asked: one that is absent is asked now. */
+void recheck_looked(struct pool *p, struct slot *s, enum pool_verdict verdict);
 /* The answer to a check; returns the conclusion. */
 enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct pool_event *ev);
 /* Whether an owner that waits is served after this answer; else the box is checked again. */

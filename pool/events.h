@@ -32,7 +32,7 @@ enum pool_event_kind {
     POOL_EV_UNGUARDED,     /* likewise; because the guard of its sockets had */
     POOL_EV_KERNEL_MEMORY, /* likewise; because it held too much memory of the kernel's */
     POOL_EV_KEPT, /* likewise; it has ended, and its files are in a snapshot for its thread's next acquire */
-    POOL_EV_ABSENT, /* another part has found that it neither answers nor is known to its backend */
+    POOL_EV_LOOKED, /* another part has asked the box and its backend: u.verdict */
     POOL_EV_LISTED, /* what a backend runs, to be compared with what the pool knows: u.listed */
     /* answers of the store */
     POOL_EV_STORED,

@@ -39,12 +39,30 @@ void recheck_ask(struct pool *p, struct slot *s)
 }
 
 /* One that was found absent is checked soon anyway. */
-void recheck_hint(struct pool *p, struct slot *s)
+static void ask_soon(struct pool *p, struct slot *s)
 {
     if (!is_owned(s) || s->recheck_ns == POOL_NEVER || s->absences > 0)
         return;
     s->recheck_ns = p->now_ns;
     expiry_update(p, s);
+}
+
+static void note_present(struct pool *p, struct slot *s)
+{
+    if (!is_owned(s) || s->absences == 0)
+        return;
+    s->absences = 0;
+    if (s->recheck_ns != POOL_NEVER) /* otherwise the answer plans it */
+        plan(p, s);
+    expiry_update(p, s);
+}
+
+void recheck_looked(struct pool *p, struct slot *s, enum pool_verdict verdict)
+{
+    if (verdict == POOL_ABSENT)
+        ask_soon(p, s);
+    else if (verdict == POOL_ALIVE || verdict == POOL_SILENT)
+        note_present(p, s);
 }
 
 /* True if it was absent often enough: it is gone. */

@@ -33,11 +33,11 @@ static void found_out(struct pool *p, const struct pool_event *ev)
 {
     struct slot *s = box_find(p, ev->box);
 
-    if (s != NULL && ev->kind == POOL_EV_ABSENT)
-        recheck_hint(p, s);
+    if (s != NULL && ev->kind == POOL_EV_LOOKED)
+        recheck_looked(p, s, ev->u.verdict);
     else if (s != NULL && s->box.seen_ns != 0)
         s->box.seen_ns = p->now_ns; /* reported at once: until now it lived */
-    if (s != NULL && ev->kind != POOL_EV_ABSENT)
+    if (s != NULL && ev->kind != POOL_EV_LOOKED)
         doom_died(p, s,
                   ev->kind == POOL_EV_DIED        ? POOL_END_DIED
                   : ev->kind == POOL_EV_KEPT      ? POOL_END_HIBERNATED
@@ -117,7 +117,7 @@ static void dispatch(struct pool *p, const struct pool_event *ev)
     case POOL_EV_UNGUARDED:
     case POOL_EV_KERNEL_MEMORY:
     case POOL_EV_KEPT:
-    case POOL_EV_ABSENT:
+    case POOL_EV_LOOKED:
         found_out(p, ev);
         break;
     case POOL_EV_LISTED:

@@ -388,11 +388,14 @@ int daemon_run(const struct daemon_options *options)
         log_flush_wait();
         (void) fprintf(stderr, "%ssandpoold: %s\n", log_mark(STDERR_FILENO, LOG_ERROR), err.msg);
         (void) config_free(config);
-        if (d != NULL && d->lock_fd < 0) { /* nothing has been started that knows it */
+        if (d != NULL && d->engine != NULL)
+            daemon_unwind(d);
+        else if (d == NULL || d->lock_fd >= 0)
+            return 1; /* the process ends here: nothing half-open is unwound */
+        else          /* nothing has been started that knows it */
             cargo_drop(&d->cargo);
-            free(d);
-        }
-        return 1; /* the process ends here: nothing half-open is unwound */
+        free(d);
+        return 1;
     }
     loop_run(&d->loop);
     loop_fini(&d->loop);

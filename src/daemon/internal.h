@@ -42,8 +42,11 @@ struct daemon {
     int exit_status;
 };
 
-/* Opens the engine with this configuration, which it takes over unless it fails, recovers and listens. */
+/* Opens the engine with this configuration, which it takes over unless it fails, recovers and listens. One that has
+ * failed is to be closed. */
 MUST_CHECK int daemon_open_engine(struct daemon *d, struct config *config, struct err *err);
+/* Closes all that was opened before the engine failed, which is the last of it. */
+void daemon_unwind(struct daemon *d);
 /* Begins to stop; a second call stops at once. */
 void daemon_stop(struct daemon *d, const char *why);
 /* Nothing is left but the loop: ends it. */

@@ -39,6 +39,23 @@ static void on_all_closed(void *ctx)
     loop_stop(&d->loop);
 }
 
+static void on_failed_closed(void *ctx)
+{
+    struct daemon *d = ctx;
+
+    d->engine = NULL;
+    httpc_close(d->http_client, on_all_closed, d);
+}
+
+void daemon_unwind(struct daemon *d)
+{
+    engine_close(d->engine, on_failed_closed, d);
+    loop_run(&d->loop);
+    loop_fini(&d->loop);
+    cargo_drop(&d->cargo);
+    (void) close(d->lock_fd); /* nothing of it is used any more */
+}
+
 static void on_rest_ended(void *ctx)
 {
     struct daemon *d = ctx;

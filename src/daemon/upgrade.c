@@ -477,7 +477,9 @@ bool upgrade_stop(struct upgrade *h)
         finish(h);
         return false;
     case UPGRADE_RETURNING:
-        upgrade_close(h);
+        if (h->daemon->engine ==
+            NULL) /* otherwise one that failed is being closed, and this comes then */
+            upgrade_close(h);
         return false;
     case UPGRADE_ASKED:
     case UPGRADE_OFFERED:

@@ -37,6 +37,22 @@ static bool is_passing(const struct err *err)
     return err->code == SP_IO || err->code == SP_STORE_UNAVAILABLE || err->code == SP_LOCKED;
 }
 
+/* What the last try had opened. */
+static void on_failed_closed(void *ctx)
+{
+    struct upgrade *h = ctx;
+    struct daemon *d = h->daemon;
+
+    d->engine = NULL;
+    if (d->is_stopping) {
+        upgrade_close(h);
+        return;
+    }
+    h->back_wait_ns = MIN_OF(2 * h->back_wait_ns, RETRY_MAX_NS);
+    rt_timer_set(&d->loop.rt, &h->back_timer, rt_after(rt_now(&d->loop.rt), h->back_wait_ns),
+                 on_retry);
+}
+
 static void on_disk_answered(struct op *op)
 {
     struct upgrade *h = container_of(op, struct upgrade, disk_work.op);
@@ -51,15 +67,11 @@ static void on_disk_answered(struct op *op)
         return;
     }
     log_error("upgrade.cannot_go_back", LF_STR("reason", err.msg));
-    if (is_passing(&err)) {
-        h->back_wait_ns = MIN_OF(2 * h->back_wait_ns, RETRY_MAX_NS);
-        rt_timer_set(&d->loop.rt, &h->back_timer, rt_after(rt_now(&d->loop.rt), h->back_wait_ns),
-                     on_retry);
-        return;
+    if (!is_passing(&err)) {
+        d->exit_status = 1;
+        d->is_stopping = true;
     }
-    d->exit_status = 1;
-    d->is_stopping = true;
-    upgrade_close(h);
+    engine_close(d->engine, on_failed_closed, h);
 }
 
 void upgrade_undo(struct upgrade *h)

@@ -24,12 +24,20 @@ static int shut(struct work *work, struct err *err UNUSED)
     return SP_OK;
 }
 
+static void close_wake(struct engine *e)
+{
+    if (e->has_wake)
+        wake_close(&e->store_wake, on_wake_closed, e);
+    else
+        on_wake_closed(e);
+}
+
 static void on_shut(struct op *op)
 {
     struct engine *e = container_of(op, struct engine, shut_work.op);
 
     e->store = store_close(e->store);
-    wake_close(&e->store_wake, on_wake_closed, e);
+    close_wake(e);
 }
 
 static void on_quiet(struct rt_task *task)
@@ -37,7 +45,11 @@ static void on_quiet(struct rt_task *task)
     struct engine *e = container_of(task, struct engine, close_task);
 
     if (e->in_flight > 0 || e->is_store_closed)
-        return; /* something was started in between; its end comes back here */
+        return;             /* something was started in between; its end comes back here */
+    if (e->store == NULL) { /* engine_new() has failed */
+        close_wake(e);
+        return;
+    }
     if (!e->is_marked_clean) {
         e->is_marked_clean = true;
         clock_note(e);
@@ -52,9 +64,8 @@ static void on_quiet(struct rt_task *task)
 
 bool engine_is_store_hung(struct engine *e)
 {
-    uint64_t limit_ns = e->config->config->store.timeout_s * NS_PER_S;
-
-    if (e->shut_ns > 0 && rt_after(e->shut_ns, limit_ns) <= rt_now(e->rt)) {
+    if (e->shut_ns > 0 &&
+        rt_after(e->shut_ns, e->config->config->store.timeout_s * NS_PER_S) <= rt_now(e->rt)) {
         str_copy_cut(e->store_trouble, sizeof(e->store_trouble),
                      "the disk does not answer: the database cannot be closed");
         return true;
@@ -83,29 +94,49 @@ static void on_backend_closed(void *ctx)
     engine_op_ended(b->engine);
 }
 
-void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
+/* What it does of itself. */
+static void cancel_all(struct engine *e)
 {
-    assert(!e->is_closing);
-    e->is_closing = true;
-    e->on_closed = on_closed;
-    e->closed_ctx = ctx;
     rt_timer_cancel(e->rt, &e->wake_timer);
     rt_timer_cancel(e->rt, &e->reconcile_timer);
     rt_timer_cancel(e->rt, &e->space_timer);
     rt_timer_cancel(e->rt, &e->hibernate.timer);
     rt_timer_cancel(e->rt, &e->keep_timer);
     snapshots_close(e);
-    engine_op_begun(e); /* so that the last end comes after all of this */
     reconcile_settle(e);
     op_cancel_all(&e->probes);
     uses_cancel(e);
     binds_close(e);
     usage_close(e);
     events_flush(e);
+}
+
+static void ignore_death(void *ctx UNUSED, uint64_t box_id UNUSED, const char *reason UNUSED)
+{
+}
+
+static void ignore_resync(void *ctx UNUSED)
+{
+}
+
+void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
+{
+    assert(!e->is_closing);
+    e->is_closing = true;
+    e->on_closed = on_closed;
+    e->closed_ctx = ctx;
+    engine_op_begun(e); /* so that the last end comes after all of this */
+    if (e->store != NULL)
+        cancel_all(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
-        rt_timer_cancel(e->rt, &e->backends[i].relist_timer);
+        struct engine_backend *b = &e->backends[i];
+
+        if (e->store == NULL) /* there may be no pool that could be notified */
+            b->events =
+                (struct backend_events){.on_died = ignore_death, .on_resync = ignore_resync};
+        rt_timer_cancel(e->rt, &b->relist_timer);
         engine_op_begun(e);
-        e->backends[i].ops->close(e->backends[i].backend, on_backend_closed, &e->backends[i]);
+        b->ops->close(b->backend, on_backend_closed, b);
     }
     engine_op_ended(e);
 }

@@ -1,5 +1,6 @@
 /* engine.c - events in, effects out. pool_step() is called here and nowhere else; an event raised
- * while one is being processed waits in a short queue, so nothing is ever re-entered. */
+ * while one is being processed waits in a short queue, so nothing is ever re-entered. How an engine is made is in
+ * life.c, how it ends in close.c. */
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -257,130 +258,6 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         assert(false);
         break;
     }
-}
-
-/* --- life --- */
-
-int engine_new(struct loop *l, struct httpc *http, struct config *config, struct engine **ret,
-               struct err *err)
-{
-    struct engine *e = xcalloc(1, sizeof(*e));
-    int r;
-
-    e->loop = l;
-    e->rt = &l->rt;
-    e->http = http;
-    e->config = config_ref_new(config);
-    e->next_req = 1;
-    list_init(&e->free_writes);
-    list_init(&e->late_events);
-    list_init(&e->note_list);
-    snapshots_init(e, config);
-    list_init(&e->watchers);
-    list_init(&e->probes);
-    list_init(&e->uses);
-    list_init(&e->bind_list);
-    map_init(&e->binds, 1024);
-    list_init(&e->joins);
-    list_init(&e->rounds);
-    list_init(&e->acquires);
-    map_init(&e->calls, config->pool.max_waiters);
-    map_init(&e->pending, config->pool.max_waiters);
-    map_init(&e->notes, config->pool.max_boxes);
-    map_init(&e->updates, 64);
-    map_init(&e->pauses, 64);
-    hibernate_init(e, config);
-    journal_init(&e->journal);
-    r = ledger_open(e, err);
-    if (r == SP_OK)
-        r = load_store(e, err);
-    if (r != SP_OK) {
-        e->store = store_close(e->store);
-        e->config->is_kept = true;
-        engine_free(e);
-        return r;
-    }
-    /* These two fail only when the machine has no descriptor or thread left. The database is closed, so
-     * that it can be opened again; the rest is left as it is. */
-    r = wake_init(&e->store_wake, l, ledger_on_wake, e, err);
-    if (r == SP_OK)
-        r = store_start(e->store, err);
-    if (r != SP_OK) {
-        e->store = store_close(e->store);
-        return r;
-    }
-    if (e->is_instance_new) /* committed before the first intent, which is queued behind it */
-        meta_put(e, META_INSTANCE, e->instance);
-    if (!str_is_empty(e->boot_id))
-        meta_put(e, META_BOOT, e->boot_id);
-    clock_note(e); /* committed before the first row */
-    meta_put(e, META_CLEAN, "0");
-    *ret = e;
-    return SP_OK;
-}
-
-void engine_free(struct engine *e)
-{
-    if (e->pool != NULL)
-        e->pool = pool_free(e->pool);
-    fx_store_fini(e);
-    notes_fini(e);
-    snapshots_fini(e);
-    hibernate_fini(e);
-    map_fini(&e->calls);
-    map_fini(&e->pending);
-    map_fini(&e->updates);
-    map_fini(&e->pauses);
-    map_fini(&e->binds);
-    journal_fini(&e->journal);
-    config_ref_put(e->config);
-    free(e->queue);
-    free(e);
-}
-
-int engine_reload(struct engine *e, struct config *config, struct err *err)
-{
-    struct pool_config *pc = xcalloc(1, sizeof(*pc));
-    struct pool_event ev = {.kind = POOL_EV_RECONFIG};
-    unsigned known_backends = e->backend_count;
-    int r = config_can_reload(e->config->config, config, err);
-
-    if (r == SP_OK)
-        r = profiles_check(e, config, err);
-    if (r == SP_OK)
-        r = profiles_open_backends(e, config, err);
-    if (r != SP_OK) {
-        (void) config_free(config); /* returns NULL by convention */
-        free(pc);
-        return r;
-    }
-    profiles_fill(e, config, pc);
-    ev.u.reconfig = pc;
-    config_ref_put(e->config);
-    e->config = config_ref_new(config);
-    engine_post(e, &ev);
-    usage_take_prices(e);
-    usage_reprice(e);
-    for (unsigned i = known_backends; i < e->backend_count; i++) {
-        snapshots_load(e, i);
-        reconcile_backend(e, i);
-    }
-    profiles_prepare(e);
-    reconcile_arm(e);
-    snapshots_keep_arm(e);
-    space_look(e);
-    hibernate_rank(e);
-    free(pc);
-    e->reloads++;
-    journal_wake(&e->journal);
-    log_info("config.reloaded", LF_U64("profiles", config->profile_count));
-    return SP_OK;
-}
-
-struct config *engine_keep_config(struct engine *e)
-{
-    e->config->is_kept = true;
-    return e->config->config;
 }
 
 /* --- views --- */

@@ -62,7 +62,8 @@ struct engine_call {
 };
 
 /* Takes the configuration over unless it fails. Opens the store and loads it; the backends are not asked
- * yet. */
+ * yet. *ret is set in any case: one that has failed is only good for engine_close(), because some of its backends may
+ * be open. */
 MUST_CHECK int engine_new(struct loop *l, struct httpc *http, struct config *config,
                           struct engine **ret, struct err *err);
 /* Asks every backend what runs and joins it with the store; `on_ready` comes once, when all have

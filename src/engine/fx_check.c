@@ -42,8 +42,8 @@ static void finish(struct check_op *c, enum pool_verdict verdict)
     } else {
         c->on_done(c->ctx, verdict);
         /* The pool did not ask: no epoch. */
-        ev.kind = verdict == POOL_DEAD ? POOL_EV_DIED : POOL_EV_ABSENT;
-        if (verdict == POOL_DEAD || verdict == POOL_ABSENT)
+        ev.kind = verdict == POOL_DEAD ? POOL_EV_DIED : POOL_EV_LOOKED;
+        if (verdict != POOL_UNKNOWN)
             engine_post(e, &ev);
     }
     free(c);

@@ -170,6 +170,7 @@ void hibernate_init(struct engine *e, const struct config *config)
     map_init(&e->hibernate.by_sandbox, config->snapshots.hibernated_max);
     heap_init(&e->hibernate.expiries, 0);
     list_init(&e->hibernate.list);
+    list_init(&e->hibernate.running);
 }
 
 void hibernate_fini(struct engine *e)
@@ -244,6 +245,8 @@ void hibernate_event(struct engine *e, const struct pool_fx *fx)
     struct engine_snapshot *s =
         fact == POOL_FACT_LEASED || is_end ? find_any(e, fx->snapshot.sandbox_id) : NULL;
 
+    if (fact == POOL_FACT_LEASED)
+        fx_hibernate_leased(e, fx->snapshot.sandbox_id);
     if (s == NULL || (fact == POOL_FACT_LEASED && !has_files_of(e, &fx->snapshot, &s->info)) ||
         (is_end && s->info.generation > fx->snapshot.generation))
         return;
@@ -253,72 +256,14 @@ void hibernate_event(struct engine *e, const struct pool_fx *fx)
 
 /* --- a box becomes one --- */
 
-struct hibernating {
-    struct engine_capture capture;
-    struct engine_wake wake;
-    uint64_t epoch;
-};
-
-/* The snapshot is whole. When the box did not end with it, its owner comes back: from its lease on the files change again. */
-static void settle(struct engine *e, const struct snapshot *made)
+/* Of a lease that has been granted since, the files change again. While one is being committed it is kept. */
+void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased)
 {
-    const struct pool_box *b = pool_find_sandbox(e->pool, made->sandbox_id);
     struct engine_snapshot *s = engine_snapshot_find(e, made->id);
+    bool has_box = pool_find_sandbox(e->pool, made->sandbox_id) != NULL;
 
-    if (s != NULL && (b != NULL ? b->state != POOL_PARKED : hibernate_is_unwanted(e, made)))
+    if (s != NULL && (was_leased || (!has_box && hibernate_is_unwanted(e, made))))
         hibernate_drop(e, s);
-}
-
-static void answer(struct hibernating *h, int code, const char *reason)
-{
-    struct engine *e = h->capture.engine;
-    struct pool_event ev = {.kind = POOL_EV_HIBERNATED, .box = h->capture.box, .epoch = h->epoch};
-    bool is_cut_short = code != SP_OK && e->is_closing; /* the row says that the box is parked */
-
-    ev.u.failed.code = code;
-    str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
-    FAULT_POINT("hibernate.captured");
-    if (!is_cut_short)
-        engine_post(e, &ev);
-    FAULT_POINT("hibernate.doomed");
-    if (code == SP_OK)
-        settle(e, &h->capture.request.snapshot);
-    free(h);
-    engine_op_ended(e);
-}
-
-static void on_captured(struct engine_capture *c, int code, const char *reason)
-{
-    answer(container_of(c, struct hibernating, capture), code, reason);
-}
-
-static void on_awake(struct engine_wake *w, int code, const char *reason)
-{
-    struct hibernating *h = container_of(w, struct hibernating, wake);
-
-    if (code != SP_OK)
-        answer(h, code, reason);
-    else
-        engine_capture_start(w->engine, &h->capture, w->box);
-}
-
-/* A paused box goes on first: it is frozen again for the copy. */
-void fx_hibernate(struct engine *e, const struct pool_fx *fx)
-{
-    struct hibernating *h = xcalloc(1, sizeof(*h));
-    const char *metadata = engine_metadata(e, fx->box);
-
-    h->epoch = fx->epoch;
-    h->capture.engine = e;
-    h->capture.box = fx->box;
-    h->capture.on_done = on_captured;
-    h->capture.request.snapshot.is_hibernated = true;
-    if (metadata != NULL)
-        str_copy_cut(h->capture.request.snapshot.metadata,
-                     sizeof(h->capture.request.snapshot.metadata), metadata);
-    h->wake.on_done = on_awake;
-    engine_op_begun(e);
-    engine_wake_start(e, &h->wake, fx->box);
 }
 
 /* --- it comes back --- */

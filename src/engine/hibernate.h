@@ -16,6 +16,10 @@ const struct engine_snapshot *engine_hibernated_next(const struct engine *e,
 void hibernate_init(struct engine *e, const struct config *config);
 void hibernate_fini(struct engine *e);
 void fx_hibernate(struct engine *e, const struct pool_fx *fx);
+/* Snapshots that are being made of a box of this id are outdated. */
+void fx_hibernate_leased(struct engine *e, const char *sandbox_id);
+/* One is whole, and the pool was notified. `was_leased`: its id, since it was begun. */
+void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased);
 /* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
 bool hibernate_concerns(struct engine *e, const struct pool_acquire *a);
 /* Just before the pool is given an acquire: one whose box is hibernated is to be made from it. False: it has been

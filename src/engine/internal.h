@@ -40,6 +40,8 @@ struct engine_backend {
     bool is_elsewhere; /* as of the backend */
     struct engine *engine;
     struct backend_events events;
+    bool
+        is_begun; /* it was asked what there is; one that a reload opened which then failed waits for the next */
     bool is_listing;
     bool want_relist;
     bool want_snapshots;                /* they could not be listed */
@@ -104,6 +106,7 @@ struct engine {
 
     struct store *store;
     struct wake store_wake;
+    bool has_wake;
     char store_trouble[256]; /* why it is down; "" when it is up */
     struct list free_writes;
     struct list late_events; /* text_write, not yet submitted */
@@ -159,6 +162,7 @@ struct engine {
         struct map by_sandbox; /* engine_snapshot: the newest of each id */
         struct heap expiries;
         struct list list;
+        struct list running; /* of fx_hibernate.c; a few at most */
         struct rt_timer timer;
     } hibernate;
     struct map holders; /* of snapshot_limits.c, by principal */

@@ -349,7 +349,9 @@ void engine_recover(struct engine *e, void (*on_ready)(void *ctx), void *ctx)
     e->recovery = r;
     profiles_prepare(e);
     space_look(e);
-    for (unsigned i = 0; i < e->backend_count; i++)
+    for (unsigned i = 0; i < e->backend_count; i++) {
+        e->backends[i].is_begun = true;
         snapshots_load(e, i);
+    }
     engine_reconcile(e, on_first_round, r);
 }

@@ -122,7 +122,7 @@ static void give_back(struct engine_update *u, bool is_spoiled)
     engine_post(u->engine, &ev);
 }
 
-/* Several acquires share the lease, so none of them alone can undo it, and it was reported to nobody. */
+/* Replies of others that share the lease may be held back elsewhere. It was reported to nobody. */
 static void destroy_box(struct engine_update *u)
 {
     struct engine *e = u->engine;
@@ -216,6 +216,8 @@ static void fail_all(struct engine_update *u, struct update_line *line, int code
     }
     line_drop_empty(e, line);
     give_back(u, true);
+    for (struct list_node *n = list_first(&others); n != NULL; n = list_next(&others, n))
+        give_back(update_of(n), true);
     destroy_box(u);
     answer(u, code, err.msg);
     while (!list_is_empty(&others)) {

@@ -294,6 +294,17 @@ class Check(TestCase):
         self.assertEqual(bad.child.wait(WAIT_S), 1)
         self.assertRegex(bad.output(), r"\A\S*sandpoold: .*unknown key 'nonsense'\n\Z")
 
+    def test_a_start_that_fails_late_leaks_nothing(self):
+        """Backends are open by then, and are closed again."""
+        daemon = self.daemon(start=False)
+        daemon.write_config('log: {level: error}\nmounts: {allow: [/srv]}\n'
+                            'profiles:\n'
+                            '  default: {backend: sim}\n'
+                            '  other: {backend: sim, sim: {late: false}, mounts: ["/srv/{user_id}:/data"]}\n')
+        bad = daemon.spawn()
+        self.assertEqual(bad.child.wait(WAIT_S), 1, bad.output())
+        self.assertRegex(bad.output(), r"\A\S*sandpoold: profile 'other': mounts with .* do not\n\Z")
+
 
 if __name__ == "__main__":
     main()

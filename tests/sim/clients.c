@@ -217,24 +217,21 @@ static void check_special(struct world *w, const struct pool_fx *fx, const struc
     }
 }
 
-static bool is_restarted(const struct world_box *real, const struct pool_box *b)
-{
-    char life[POOL_LIFE_MAX + 1];
-
-    backend_put_life(real, life);
-    return b->life[0] != '\0' && strcmp(b->life, life) != 0;
-}
-
 /* Its owner's data in it is lost, and a check would have shown it. */
 static void check_life(struct world *w, const struct pool_fx *fx, const struct world_box *real)
 {
     const struct pool_box *b = &fx->snapshot;
     const struct pool_profile *c = &w->config.profiles[b->profile];
     uint64_t known_ns = real->restarted_ns + c->check_after_ns + WORLD_PROBE_NS;
+    uint64_t asked_ns = w->now_ns - fx->u.reply.queued_ns;
+
+    if (fx->u.reply.source ==
+        POOL_SRC_PARKED) /* who joins a lease that waits for its commit relies on its check */
+        asked_ns = MIN_OF(asked_ns, b->leased_ns);
 
     if ((fx->u.reply.source == POOL_SRC_KEPT || fx->u.reply.source == POOL_SRC_PARKED) &&
-        !c->is_watched && is_restarted(real, b) && real->doubted_ns < real->restarted_ns &&
-        known_ns < w->now_ns - fx->u.reply.queued_ns && real->restarted_ns > w->awake_ns)
+        !c->is_watched && world_is_restarted(real, b) && real->doubted_ns < real->restarted_ns &&
+        known_ns < asked_ns && real->restarted_ns > w->awake_ns)
         world_fail(w, "an owner got a box that was started again in its place");
 }
 
@@ -391,7 +388,7 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, enum pool_en
     case POOL_END_UNGUARDED:
     case POOL_END_KERNEL_MEMORY:
     case POOL_END_RESTARTED:
-        return real == NULL || !real->is_running || is_restarted(real, b);
+        return real == NULL || !real->is_running || world_is_restarted(real, b);
     case POOL_END_TTL:
         return b->expires_ns <= w->now_ns;
     case POOL_END_IDLE:

@@ -15,7 +15,7 @@ static const char *const events[] = {
     "acquire",     "release",      "renew",         "destroy",   "pause",       "abandon",
     "undelivered", "activity",     "resumed",       "created",   "create_fail", "probed",
     "checked",     "discovered",   "used",          "destroyed", "hibernated",  "died",
-    "netless",     "unguarded",    "kernel_memory", "kept",      "absent",      "listed",
+    "netless",     "unguarded",    "kernel_memory", "kept",      "looked",      "listed",
     "stored",      "store_failed", "store_state",   "space",     "wake",        "reconfig",
     "mode"};
 static_assert(ARRAY_LEN(events) == POOL_EV_COUNT, "one name per event");

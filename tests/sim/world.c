@@ -296,3 +296,11 @@ void world_fini(struct world *w)
         if (w->pending[i].is_used)
             free(w->pending[i].seen);
 }
+
+bool world_is_restarted(const struct world_box *real, const struct pool_box *b)
+{
+    char life[POOL_LIFE_MAX + 1];
+
+    backend_put_life(real, life);
+    return b->life[0] != '\0' && strcmp(b->life, life) != 0;
+}

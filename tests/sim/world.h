@@ -225,6 +225,8 @@ void backend_stop_one(struct world *w); /* its agent; or the others go on */
 void backend_work(struct world *w);     /* one begins or ends to be used at its own address */
 void backend_restart_one(struct world *w);
 void backend_put_life(const struct world_box *b, char ret[POOL_LIFE_MAX + 1]);
+/* Another one runs in its place than the pool knows. */
+bool world_is_restarted(const struct world_box *real, const struct pool_box *b);
 void backend_add_orphan(struct world *w);
 struct world_box *backend_find(struct world *w, uint64_t id);
 

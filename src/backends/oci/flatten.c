@@ -13,7 +13,10 @@
 #include "base/str.h"
 #include "helper/plan.h"
 
-enum { PLAN_MAX = 64 * 1024 };
+enum {
+    PLAN_MAX = 64 * 1024,
+    MOVED_PART = 256,
+};
 
 struct oci_flattening {
     struct oci *oci;
@@ -30,35 +33,68 @@ struct oci_flattening {
 
 /* --- which --- */
 
+/* What lies above the one that is in line waits for it. */
+void oci_flatten_weigh(struct oci *o, struct oci_snapshot *e)
+{
+    bool is_needed = oci_snapshot_depth(o, e) == OCI_LAYERS_FLAT && !e->is_solid && !e->is_leaving;
+
+    if (!is_needed)
+        list_remove(&o->snapshots.deep, &e->deep_link);
+    else if (!list_is_linked(&e->deep_link))
+        list_push_back(&o->snapshots.deep, &e->deep_link);
+}
+
 static struct oci_snapshot *choose(struct oci *o)
 {
-    for (struct list_node *n = list_first(&o->snapshots.all); n != NULL;
-         n = list_next(&o->snapshots.all, n)) {
-        struct oci_snapshot *e = container_of(n, struct oci_snapshot, link);
-        unsigned depth = oci_snapshot_depth(o, e);
+    struct list_node *n = list_first(&o->snapshots.deep);
 
-        for (; depth > OCI_LAYERS_FLAT; depth--)
-            e = oci_snapshot_below(o, e);
-        if (depth == OCI_LAYERS_FLAT && !e->is_solid && !e->is_leaving)
-            return e;
+    return n != NULL ? container_of(n, struct oci_snapshot, deep_link) : NULL;
+}
+
+/* --- those above it lie on fewer --- */
+
+static void note_moved(struct oci *o, struct oci_snapshot *e)
+{
+    if (!list_is_linked(&e->moved_link))
+        list_push_back(&o->snapshots.moved, &e->moved_link);
+}
+
+static void report(struct oci *o, const struct oci_snapshot *e)
+{
+    if (!e->info.is_deleted && o->events->on_snapshot != NULL)
+        o->events->on_snapshot(o->events->ctx, e->info.id, e->info.size, oci_snapshot_depth(o, e));
+}
+
+static void on_moved_timer(struct rt_timer *timer);
+
+/* Thousands can lie on one: others have the loop in between. */
+static void report_part(struct oci *o)
+{
+    struct list *moved = &o->snapshots.moved;
+
+    for (unsigned left = MOVED_PART; left > 0 && !list_is_empty(moved); left--) {
+        struct oci_snapshot *e =
+            container_of(list_pop_front(moved), struct oci_snapshot, moved_link);
+
+        for (struct list_node *n = list_first(&e->above); n != NULL; n = list_next(&e->above, n))
+            note_moved(o, container_of(n, struct oci_snapshot, above_link));
+        oci_flatten_weigh(o, e);
+        report(o, e);
     }
-    return NULL;
+    if (!list_is_empty(moved))
+        rt_timer_set(&o->loop->rt, &o->snapshots.moved_timer,
+                     rt_after(rt_now(&o->loop->rt), NS_PER_MS), on_moved_timer);
+}
+
+static void on_moved_timer(struct rt_timer *timer)
+{
+    struct oci *o = container_of(timer, struct oci, snapshots.moved_timer);
+
+    report_part(o);
+    oci_flatten_next(o);
 }
 
 /* --- the end --- */
-
-/* Sizes and layers of those above have changed, too. */
-static void report(struct oci *o)
-{
-    for (struct list_node *n = list_first(&o->snapshots.all); n != NULL;
-         n = list_next(&o->snapshots.all, n)) {
-        const struct oci_snapshot *e = container_of(n, struct oci_snapshot, link);
-
-        if (!e->info.is_deleted && o->events->on_snapshot != NULL)
-            o->events->on_snapshot(o->events->ctx, e->info.id, e->info.size,
-                                   oci_snapshot_depth(o, e));
-    }
-}
 
 static void end(struct oci_flattening *f, int rc, const struct err *err)
 {
@@ -72,12 +108,14 @@ static void end(struct oci_flattening *f, int rc, const struct err *err)
     if (rc == SP_OK) {
         log_info("oci.snapshot_flattened", LF_HEX("snapshot", e->info.id),
                  LF_U64("layers", f->held_count), LF_U64("bytes", e->info.size));
-        report(o);
+        note_moved(o, e);
+        report_part(o);
     } else if (rc != SP_CANCELLED) {
         log_warn("oci.snapshot_not_flattened", LF_HEX("snapshot", e->info.id),
                  LF_STR("reason", err->msg));
         e->is_solid = true; /* until the next start: what is full or broken stays so for a while */
     }
+    oci_flatten_weigh(o, e);
     oci_snapshot_release(o, f->held, f->held_count);
     oci_snapshot_drop_late(o, e);
     oci_helper_fini(&f->helper);
@@ -115,15 +153,11 @@ static void on_sealed(struct op *op)
 {
     struct oci_flattening *f = container_of(op, struct oci_flattening, seal.op);
     struct oci_snapshot *e = f->of;
-    const struct oci_snapshot *below;
 
     e->is_written = false;
     if (op->result == SP_OK) {
-        below = oci_snapshot_below(f->oci, e);
         e->info.size = f->size;
-        e->is_flat = true;
-        if (below != NULL)
-            oci_snapshot_unuse(f->oci, below->info.id);
+        oci_snapshot_detach(f->oci, e);
     }
     end(f, op->result, &op->err);
 }
@@ -205,6 +239,7 @@ void oci_flatten_cancel(struct oci *o)
 {
     struct oci_flattening *f = o->snapshots.flattening;
 
+    rt_timer_cancel(&o->loop->rt, &o->snapshots.moved_timer);
     if (f != NULL && op_is_active(&f->helper.op))
         op_cancel(&f->helper.op);
 }

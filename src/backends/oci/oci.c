@@ -10,6 +10,15 @@
 #define CLOSE_GRACE_NS (1 * NS_PER_S)
 #define CLOSE_BASE_NS (10 * NS_PER_S) /* while the base is made, which happens once after a start */
 
+static void free_tables(struct oci *o)
+{
+    oci_snapshots_close(o);
+    boxes_fini(&o->boxes);
+    free(o->id_used);
+    free(o->id_lived);
+    free(o);
+}
+
 static bool free_owner(struct closing *c)
 {
     struct oci *o = container_of(c, struct oci, closing);
@@ -19,11 +28,7 @@ static bool free_owner(struct closing *c)
     while (!list_is_empty(&o->boxes.all))
         oci_box_drop(container_of(list_first(&o->boxes.all), struct oci_box, entry.link));
     oci_remove_cgroup_parent(o);
-    oci_snapshots_close(o);
-    boxes_fini(&o->boxes);
-    free(o->id_used);
-    free(o->id_lived);
-    free(o);
+    free_tables(o);
     return true;
 }
 
@@ -59,10 +64,7 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     if (rc == SP_OK)
         rc = oci_snapshots_open(o, err);
     if (rc != SP_OK) {
-        boxes_fini(&o->boxes);
-        free(o->id_used);
-        free(o->id_lived);
-        free(o);
+        free_tables(o);
         return rc;
     }
     oci_hoard_open(o, env->config->oci.kernel_memory);

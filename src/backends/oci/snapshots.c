@@ -134,13 +134,30 @@ static struct oci_snapshot *insert(struct oci *o, const struct snapshot *s, uint
 
     e->info = *s;
     e->id_base = id_base;
+    list_init(&e->above);
     map_insert(&o->snapshots.by_id, &e->node, hash_u64(s->id));
     list_push_back(&o->snapshots.all, &e->link);
     return e;
 }
 
+static void put_on_parent(struct oci *o, struct oci_snapshot *e)
+{
+    struct oci_snapshot *below = oci_snapshot_below(o, e);
+
+    if (below == NULL)
+        return;
+    below->users++;
+    list_push_back(&below->above, &e->above_link);
+}
+
 static void forget(struct oci *o, struct oci_snapshot *e)
 {
+    struct oci_snapshot *below = oci_snapshot_below(o, e);
+
+    if (below != NULL)
+        list_remove(&below->above, &e->above_link);
+    list_remove(&o->snapshots.deep, &e->deep_link);
+    list_remove(&o->snapshots.moved, &e->moved_link);
     map_remove(&o->snapshots.by_id, &e->node);
     list_remove(&o->snapshots.all, &e->link);
     free(e);
@@ -148,11 +165,22 @@ static void forget(struct oci *o, struct oci_snapshot *e)
 
 void oci_snapshot_add(struct oci *o, const struct snapshot *s, uint64_t id_base)
 {
-    struct oci_snapshot *below = oci_snapshot_below(o, insert(o, s, id_base));
+    struct oci_snapshot *e = insert(o, s, id_base);
 
-    if (below != NULL)
-        below->users++;
+    put_on_parent(o, e);
+    oci_flatten_weigh(o, e);
     oci_flatten_next(o);
+}
+
+void oci_snapshot_detach(struct oci *o, struct oci_snapshot *e)
+{
+    struct oci_snapshot *below = oci_snapshot_below(o, e);
+
+    e->is_flat = true;
+    if (below == NULL)
+        return;
+    list_remove(&below->above, &e->above_link);
+    oci_snapshot_unuse(o, below->info.id);
 }
 
 struct oci_snapshot *oci_snapshot_below(struct oci *o, const struct oci_snapshot *e)
@@ -188,14 +216,13 @@ static void remove_files(const char *dir, const char *name)
 
 static void link_all(struct oci *o)
 {
-    for (struct list_node *n = list_first(&o->snapshots.all); n != NULL;
-         n = list_next(&o->snapshots.all, n)) {
-        struct oci_snapshot *below =
-            oci_snapshot_below(o, container_of(n, struct oci_snapshot, link));
+    struct list *all = &o->snapshots.all;
+    struct list_node *n;
 
-        if (below != NULL)
-            below->users++;
-    }
+    for (n = list_first(all); n != NULL; n = list_next(all, n))
+        put_on_parent(o, container_of(n, struct oci_snapshot, link));
+    for (n = list_first(all); n != NULL; n = list_next(all, n))
+        oci_flatten_weigh(o, container_of(n, struct oci_snapshot, link));
 }
 
 static void load(struct oci *o, DIR *d)
@@ -231,6 +258,8 @@ int oci_snapshots_open(struct oci *o, struct err *err)
     map_init(&o->snapshots.by_id, EXPECTED);
     list_init(&o->snapshots.all);
     list_init(&o->snapshots.captures);
+    list_init(&o->snapshots.deep);
+    list_init(&o->snapshots.moved);
     (void) snprintf(o->snapshots.dir, sizeof(o->snapshots.dir), "%.450s/snapshots", o->dir);
     rc = file_make_dir(o->snapshots.dir, err);
     if (rc != SP_OK)
@@ -245,6 +274,7 @@ int oci_snapshots_open(struct oci *o, struct err *err)
 
 void oci_snapshots_close(struct oci *o)
 {
+    rt_timer_cancel(&o->loop->rt, &o->snapshots.moved_timer);
     while (!list_is_empty(&o->snapshots.all))
         forget(o, container_of(list_first(&o->snapshots.all), struct oci_snapshot, link));
     map_fini(&o->snapshots.by_id);
@@ -364,8 +394,10 @@ static void on_dropped(struct op *op)
     struct oci *o = d->oci;
     struct oci_snapshot *e = oci_snapshot_find_any(o, d->info.id);
 
-    if (e != NULL)
+    if (e != NULL) {
         e->is_leaving = false;
+        oci_flatten_weigh(o, e);
+    }
     if (op->result == SP_OK && !d->is_kept && e != NULL) {
         const struct oci_snapshot *below = oci_snapshot_below(o, e);
         uint64_t id = below != NULL ? below->info.id : 0;
@@ -393,6 +425,7 @@ static void start_drop(struct oci *o, struct oci_snapshot *e, struct backend_dro
 
     e->info.is_deleted = true;
     e->is_leaving = true;
+    oci_flatten_weigh(o, e);
     if (e->is_written) {
         e->has_late_drop = true;
         e->late_drop = r;

@@ -9,6 +9,7 @@
 
 #include "backend/snapshot.h"
 #include "base/map.h"
+#include "base/rt.h"
 
 enum {
     OCI_LAYERS_MAX = 16, /* snapshots below a box, PLAN_LAYERS_MAX of the helper */
@@ -20,6 +21,10 @@ struct oci;
 struct oci_snapshot {
     struct map_node node;
     struct list_node link;
+    struct list above;           /* those that lie on it, by above_link */
+    struct list_node above_link; /* of the one it lies on */
+    struct list_node deep_link;  /* it is to be made flat */
+    struct list_node moved_link; /* it lies on fewer than before, which was not reported yet */
     struct snapshot info;
     uint64_t id_base;               /* of the box it was taken from: whose ids its files have */
     unsigned users;                 /* snapshots that lie on it, and boxes */
@@ -38,9 +43,12 @@ struct oci_snapshots {
     struct list all; /* the oldest first */
     char dir[512];
     struct oci_flattening *flattening; /* one at a time; NULL: none */
-    struct list captures;              /* struct waiter: of boxes on too many layers */
-    char flat_trouble[256];            /* why the last one failed; "": it did not */
-    uint64_t reserve;                  /* bytes that have to stay free */
+    struct list deep;                  /* that need it; the first is the next */
+    struct list moved;
+    struct rt_timer moved_timer; /* the next part of them */
+    struct list captures;        /* struct waiter: of boxes on too many layers */
+    char flat_trouble[256];      /* why the last one failed; "": it did not */
+    uint64_t reserve;            /* bytes that have to stay free */
 };
 
 /* At the start: reads what there is and removes what is not whole. */
@@ -78,7 +86,12 @@ void oci_snapshots_collect(struct oci *o);
 /* A drop that had to wait for is_written. */
 void oci_snapshot_drop_late(struct oci *o, struct oci_snapshot *e);
 
-/* flatten.c: begins with the next one that needs it, if none is under way. */
+/* From now on it lies on none. */
+void oci_snapshot_detach(struct oci *o, struct oci_snapshot *e);
+
+/* flatten.c: whether it needs that may have changed. */
+void oci_flatten_weigh(struct oci *o, struct oci_snapshot *e);
+/* Begins with the next one that needs it, if none is under way. */
 void oci_flatten_next(struct oci *o);
 void oci_flatten_cancel(struct oci *o);
 /* A record that was being written is: what waited for that goes on. */

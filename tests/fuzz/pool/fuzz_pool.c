@@ -159,7 +159,7 @@ static void fill_state(struct input *in, struct pool_event *ev)
 static void fill_verdict(struct fuzz *f, struct input *in, struct pool_event *ev)
 {
     fill_answer(f, in, ev);
-    if (ev->kind == POOL_EV_CHECKED) {
+    if (ev->kind != POOL_EV_USED) {
         ev->u.verdict = take(in) % POOL_VERDICT_COUNT;
         return;
     }
@@ -208,7 +208,6 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
     case POOL_EV_CREATED:
     case POOL_EV_CREATE_FAILED:
     case POOL_EV_RESUMED:
-    case POOL_EV_ABSENT:
     case POOL_EV_DIED:
     case POOL_EV_NETLESS:
     case POOL_EV_UNGUARDED:
@@ -225,6 +224,7 @@ static void fill(struct fuzz *f, struct input *in, struct pool_event *ev, struct
         ev->u.failed.code = take(in) % 4 == 0 ? SP_TIMEOUT : SP_OK;
         break;
     case POOL_EV_CHECKED:
+    case POOL_EV_LOOKED:
     case POOL_EV_USED:
         fill_verdict(f, in, ev);
         break;

@@ -110,6 +110,8 @@ int deeds_open(const struct backend_env *env, const struct config_profile *profi
         walk_fail("a backend is opened twice");
     if (index == WALK_BACKENDS - 1 && walk.is_serving && walk_chance(30))
         return err_set(err, SP_CONFIG, "made not to open");
+    if (!walk.is_serving && walk_chance(1))
+        return err_set(err, SP_IO, "made not to open");
     b = xcalloc(1, sizeof(*b));
     b->base.ops = backends_ops(index);
     b->index = index;

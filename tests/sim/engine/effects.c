@@ -9,6 +9,15 @@
 
 void __real_pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev);
 bool __real_pool_next_fx(struct pool *p, struct pool_fx *ret);
+/* It is at work, so somebody may know it though no reply was delivered: it is kept as long as it is. */
+static void note_use(const struct pool_event *ev)
+{
+    struct walk_box *real = boxes_find(ev->box.v);
+
+    if (ev->u.used.use == POOL_USE_BUSY && real != NULL)
+        real->held_epoch = ev->epoch;
+}
+
 void __wrap_pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev);
 bool __wrap_pool_next_fx(struct pool *p, struct pool_fx *ret);
 
@@ -75,6 +84,8 @@ void __wrap_pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *
         walk.steps++;
         walk.has_stepped = true;
         note_answer(ev);
+        if (ev->kind == POOL_EV_USED)
+            note_use(ev);
         if (walk.is_verbose || walk.want_digest) {
             trace_event(text, ev);
             walk_say("%s", text);

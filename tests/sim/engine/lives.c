@@ -57,6 +57,19 @@ static void set_wall_clock(void)
     walk_say("--- the wall clock is set");
 }
 
+/* One that could not be made: what it had opened is closed before the next try. */
+static void close_failed(void)
+{
+    struct engine *e = walk.engine;
+
+    walk.engine = NULL; /* it has no pool to look into */
+    engine_close(e, on_closed, NULL);
+    if (!walk_run_to(&walk.is_closed, walk_now() + QUICK_CLOSE_NS))
+        walk_fail("an engine that failed to start does not close");
+    walk.is_closed = false;
+    check_left();
+}
+
 void lives_start(void)
 {
     /* What lies beside snapshots is read from the disk, which may hang. */
@@ -76,14 +89,17 @@ void lives_start(void)
             break;
         walk_say("--- not started: %s", err.msg);
         (void) config_free(config);
-        if (tries > 20 || walk.store != NULL)
+        if (tries > 20)
             walk_fail(err.msg);
+        close_failed();
     }
     walk_say("--- started, life %u", walk.lives);
     boxes_forget_life();
+    machine_turns();
     engine_recover(walk.engine, on_ready, NULL);
     if (!walk_run_to(&walk.is_serving, limit_ns))
         walk_fail("the engine does not become ready");
+    machine_turns();
 }
 
 /* From here on nothing that the engine does has an effect. */

@@ -89,7 +89,7 @@ void work_start(struct loop *l, struct work *w, struct list *owner, uint64_t dea
                 void (*on_done)(struct op *))
 {
     struct job *j = xcalloc(1, sizeof(*j));
-    uint64_t at_ns = walk_now() + walk_ms(0, 20);
+    uint64_t at_ns = walk_now() + (walk_one_in(6) ? walk_ms(0, 400) : walk_ms(0, 20));
 
     op_begin(&w->op, &l->rt, owner, deadline_ns, NULL, on_done);
     j->work = w;
@@ -97,6 +97,13 @@ void work_start(struct loop *l, struct work *w, struct list *owner, uint64_t dea
     list_push_back(&jobs, &j->link);
     rt_timer_set(&walk.rt, &j->timer, walk.is_frozen ? walk_now() : MAX_OF(at_ns, walk.hang_ns),
                  on_job);
+}
+
+/* Others have the threads and the loop in between. */
+void machine_turns(void)
+{
+    for (uint64_t left = walk_one_in(2) ? rand_below(&walk.rand, 6) : 0; left > 0; left--)
+        walk_run(walk_now() + (walk_one_in(2) ? 0 : rand_below(&walk.rand, 20 * NS_PER_MS)));
 }
 
 /* Nothing hangs for a dead daemon. */

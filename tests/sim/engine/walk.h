@@ -282,6 +282,7 @@ void lives_end(void);   /* stop for good */
 
 /* machine.c */
 void machine_init(void);
+void machine_turns(void); /* a random number of turns of the loop */
 void machine_freeze(void);
 void machine_check_closed(void);
 

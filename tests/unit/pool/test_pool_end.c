@@ -276,6 +276,26 @@ static void test_stale_answers(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
 }
 
+/* Three times absent ends a lease, unless somebody else has found it in between. */
+static void test_absences_in_a_row(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_LOOKED, .u.verdict = POOL_SILENT};
+
+    (void) state;
+    rig.config.profiles[0].is_watched = false;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    ev.box = rig_box(&rig, "t1")->id;
+    rig.verdict = POOL_ABSENT;
+    for (int i = 0; i < 60; i++) { /* it is asked after 30 to 45 s, then every 2 s */
+        rig_send(&rig, &ev);
+        rig_advance(&rig, 3 * NS_PER_S);
+        assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    }
+    rig_advance(&rig, 60 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +311,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_death, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stale_answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_absences_in_a_row, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
