@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "store/queue.h"
 #include "store/store.h"
 
@@ -46,7 +48,9 @@ enum sql_stmt {
     SQL_READ_ID_EVENTS,  /* likewise, 4 sandbox_id */
     SQL_READ_OWN_EVENTS, /* likewise, 4 principal */
     SQL_SEEK_EVENT,      /* 1 the first from this id on */
-    SQL_PRUNE_EVENTS,    /* 1 how many stay */
+    SQL_COUNT_EVENTS,
+    SQL_COUNT_NEW_EVENTS, /* 1 after this id */
+    SQL_PRUNE_EVENTS,     /* 1 principal, 2 how many of its oldest */
     SQL_COUNT_PAST,
     SQL_MAX_PAST,   /* 1 how many of the oldest; their highest generation */
     SQL_PRUNE_PAST, /* 1 how many of the oldest */
@@ -61,8 +65,11 @@ enum sql_stmt {
     SQL_READ_OPEN,   /* 1 after this box, 2 how many */
     SQL_READ_USAGE,  /* 1 after this id, 2 how many */
     SQL_SEEK_USAGE,  /* 1 the first from this id on */
-    SQL_PRUNE_USAGE, /* 1 up to this id */
-    SQL_BUDGET_OF,   /* 1 user */
+    SQL_PRUNE_USAGE, /* 1 up to this id; gives principals */
+    SQL_COUNT_USAGE,
+    SQL_COUNT_NEW_USAGE, /* 1 after this id */
+    SQL_PRUNE_OWN_USAGE, /* 1 principal, 2 how many of its oldest */
+    SQL_BUDGET_OF,       /* 1 user */
     SQL_PUT_BUDGET,
     SQL_LIST_BUDGETS,  /* 1 after this user, 2 how many */
     SQL_OPEN_PRICES,   /* 1 currency */
@@ -85,6 +92,18 @@ struct db {
     uint64_t metered;      /* intervals closed since the last pruning */
     uint64_t closed_ms;    /* of the last one: it never goes back */
     struct budgets *budgets;
+};
+
+enum shares_table { SHARES_EVENTS, SHARES_USAGE, SHARES_COUNT };
+
+/* How many rows of a table each principal has. The writer's. */
+struct shares {
+    enum shares_table table;
+    bool is_known;    /* else it is counted when there may be too many rows */
+    uint64_t last_id; /* that was counted */
+    uint64_t total;
+    struct map by_principal;
+    struct heap by_count;
 };
 
 /* What users have spent. */
@@ -142,6 +161,7 @@ struct store {
     uint64_t stamp;                 /* in the database */
     uint64_t events_added;          /* since the last pruning */
     uint64_t leases_ended;
+    struct shares shares[SHARES_COUNT];
     struct {
         struct store_write *write; /* NULL: none is made */
         sqlite3 *conn;
@@ -268,6 +288,19 @@ MUST_CHECK int upkeep_at_open(struct store *s, struct err *err);
 void upkeep_checkpoint(struct store *s, bool want_truncate);
 /* PRAGMA synchronous; outside a transaction. */
 MUST_CHECK int upkeep_set_full(struct db *db, bool is_full);
+
+/* --- shares.c: bounds by principal --- */
+
+void shares_init(struct shares *h, enum shares_table table);
+void shares_fini(struct shares *h);
+/* What was counted may be wrong: a transaction that changed it was undone. */
+void shares_forget(struct shares *h);
+/* Takes in what was added; does nothing while there cannot be more than `max`. */
+MUST_CHECK int shares_count(struct shares *h, struct db *db, uint64_t max);
+/* Somebody else removed one of those that were counted. */
+void shares_removed(struct shares *h, uint64_t principal);
+/* After shares_count(): down to `max`, but no more than `most` at once. */
+MUST_CHECK int shares_prune(struct shares *h, struct db *db, uint64_t max, uint64_t most);
 
 /* --- reserve.c: space for the store on a full disk --- */
 

@@ -9,8 +9,9 @@
 #include "store/usage.h"
 
 enum {
-    PRUNE_MAX = 1024, /* rows at once */
-    USED_COLUMN = 13  /* behind those of the interval */
+    PRUNE_MAX = 1024,     /* rows at once that are too old, */
+    PRUNE_OWN_MAX = 8192, /* and too many: more than come between two prunings */
+    USED_COLUMN = 13      /* behind those of the interval */
 };
 
 static const char *text_of(const char *s)
@@ -298,19 +299,17 @@ int meter_at_open(struct store *s)
     return rc == SQLITE_OK ? budget_at_open(s) : rc;
 }
 
-/* Too many, or too old: the first id that stays. */
+/* Too old: the first id that stays. */
 static int first_kept(struct store *s, uint64_t first, uint64_t last, uint64_t *ret)
 {
     uint64_t since_ms = s->db.closed_ms - MIN_OF(s->config.usage_ms, s->db.closed_ms);
-    int rc = history_seek(&s->db, SQL_SEEK_USAGE, first, last + 1, since_ms, ret);
 
-    if (last >= s->config.usage_max)
-        *ret = MAX_OF(*ret, last - s->config.usage_max + 1);
-    return rc;
+    return history_seek(&s->db, SQL_SEEK_USAGE, first, last + 1, since_ms, ret);
 }
 
-int meter_prune(struct store *s)
+static int prune_old(struct store *s)
 {
+    sqlite3_stmt *q = s->db.stmts[SQL_PRUNE_USAGE];
     int64_t first = 0;
     int64_t last = 0;
     uint64_t kept = 0;
@@ -325,5 +324,18 @@ int meter_prune(struct store *s)
     /* The last one stays in any case: the next has the number after it, and no number comes twice. */
     kept = MIN_OF(MIN_OF(kept, (uint64_t) first + PRUNE_MAX), (uint64_t) last);
     sql_bind_u64(&s->db, SQL_PRUNE_USAGE, 1, kept - 1);
-    return sql_run(&s->db, SQL_PRUNE_USAGE);
+    for (rc = sqlite3_step(q); rc == SQLITE_ROW; rc = sqlite3_step(q))
+        shares_removed(&s->shares[SHARES_USAGE], (uint64_t) sqlite3_column_int64(q, 0));
+    (void) sqlite3_reset(q); /* repeats the error of the step */
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int meter_prune(struct store *s)
+{
+    struct shares *h = &s->shares[SHARES_USAGE];
+    int rc = shares_count(h, &s->db, s->config.usage_max);
+
+    if (rc == SQLITE_OK)
+        rc = prune_old(s);
+    return rc == SQLITE_OK ? shares_prune(h, &s->db, s->config.usage_max, PRUNE_OWN_MAX) : rc;
 }

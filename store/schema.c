@@ -131,6 +131,10 @@ static const struct migration migrations[] = {
          " spent_high INTEGER NOT NULL,"
          " spent_low INTEGER NOT NULL"
          ") STRICT, WITHOUT ROWID;"},
+    /* Rows of nobody (-1) have a share, too. */
+    {12, "DROP INDEX events_principal;"
+         "CREATE INDEX events_principal ON events(principal);"
+         "CREATE INDEX usage_principal ON usage(principal);"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

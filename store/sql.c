@@ -43,6 +43,17 @@
     "(PARTITION BY principal ORDER BY ended_ms DESC, sandbox_id DESC) AS place " \
     "FROM leases WHERE ended_ms > 0) ORDER BY place DESC, ended_ms LIMIT ?1"
 
+/* Rows by principal: all, by an index, or those after ?1; and the oldest ?2 of one. The last row of a table stays: no number
+ * comes twice. */
+#define COUNT_ALL(table)                                                        \
+    "SELECT principal, count(*) FROM " table " INDEXED BY " table "_principal " \
+    "GROUP BY principal"
+#define COUNT_NEW(table) \
+    "SELECT principal, count(*) FROM " table " WHERE id > ?1 GROUP BY +principal"
+#define PRUNE_OWN(table)                                                                          \
+    "DELETE FROM " table " WHERE id IN (SELECT id FROM " table " INDEXED BY " table "_principal " \
+    "WHERE principal = ?1 ORDER BY id LIMIT ?2) AND id < (SELECT max(id) FROM " table ")"
+
 static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
@@ -83,7 +94,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
         "SELECT " EVENT_COLUMNS " FROM events INDEXED BY events_principal "
         "WHERE principal = ?4 AND principal <> -1 AND id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
     [SQL_SEEK_EVENT] = "SELECT id, at_ms FROM events WHERE id >= ?1 ORDER BY id LIMIT 1",
-    [SQL_PRUNE_EVENTS] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
+    [SQL_COUNT_EVENTS] = COUNT_ALL("events"),
+    [SQL_COUNT_NEW_EVENTS] = COUNT_NEW("events"),
+    [SQL_PRUNE_EVENTS] = PRUNE_OWN("events"),
     [SQL_COUNT_PAST] = "SELECT count(*) FROM leases WHERE ended_ms > 0",
     [SQL_MAX_PAST] = "SELECT max(generation) FROM (" OLDEST("generation") ")",
     [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (" OLDEST("sandbox_id") ")",
@@ -104,7 +117,10 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_READ_USAGE] = "SELECT " INTERVAL ", id FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_SEEK_USAGE] = "SELECT id, closed_ms FROM usage WHERE id >= ?1 ORDER BY id LIMIT 1",
-    [SQL_PRUNE_USAGE] = "DELETE FROM usage WHERE id <= ?1",
+    [SQL_PRUNE_USAGE] = "DELETE FROM usage WHERE id <= ?1 RETURNING principal",
+    [SQL_COUNT_USAGE] = COUNT_ALL("usage"),
+    [SQL_COUNT_NEW_USAGE] = COUNT_NEW("usage"),
+    [SQL_PRUNE_OWN_USAGE] = PRUNE_OWN("usage"),
     [SQL_BUDGET_OF] = "SELECT " BUDGET " FROM budgets WHERE user_id = ?1",
     [SQL_PUT_BUDGET] = "INSERT OR REPLACE INTO budgets(" BUDGET ") "
                        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",

@@ -17,6 +17,8 @@ static struct store *store_free(struct store *s)
     schema_close(&s->db);
     queue_fini(&s->queue);
     budget_fini(&s->budgets);
+    shares_fini(&s->shares[SHARES_EVENTS]);
+    shares_fini(&s->shares[SHARES_USAGE]);
     stamp_close(s);
     free(s->reserve_path);
     free(s->path);
@@ -68,6 +70,8 @@ int store_open(const struct store_config *config, struct store **ret, struct err
     queue_init(&s->queue, config->wake, config->ctx);
     reserve_init(s);
     budget_init(&s->budgets, config);
+    shares_init(&s->shares[SHARES_EVENTS], SHARES_EVENTS);
+    shares_init(&s->shares[SHARES_USAGE], SHARES_USAGE);
     r = strlen(s->path) < STORE_PATH_MAX - 16
             ? open_with_reserve(s, err)
             : err_set(err, SP_CONFIG, "the path of the database is too long");

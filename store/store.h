@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 11
+#define STORE_SCHEMA_VERSION 12
 
 #define STORE_GONE_MAX 4096
 
@@ -219,13 +219,14 @@ struct store_write {
 struct store_config {
     const char *path;
     struct rt *rt;
-    unsigned queue_max;  /* writes in flight; one more fails with SP_STORE_UNAVAILABLE */
-    unsigned batch_max;  /* writes per transaction */
-    uint64_t events_max; /* audit trail: oldest are removed beyond this */
-    uint64_t past_max;   /* ended leases kept */
-    bool want_usage;     /* meter the time of boxes that have an owner */
-    uint64_t usage_max;  /* metered intervals kept, */
-    uint64_t usage_ms;   /* and how long */
+    unsigned queue_max; /* writes in flight; one more fails with SP_STORE_UNAVAILABLE */
+    unsigned batch_max; /* writes per transaction */
+    uint64_t
+        events_max; /* audit trail: beyond this the oldest are removed, of the principal with the most */
+    uint64_t past_max;  /* ended leases kept */
+    bool want_usage;    /* meter the time of boxes that have an owner */
+    uint64_t usage_max; /* metered intervals kept, likewise, */
+    uint64_t usage_ms;  /* and how long */
     /* Count what users spend in this currency, of each month or of all time: budget.h. NULL: nothing is counted.
      * Borrowed during store_open(). */
     const char *budget_currency;

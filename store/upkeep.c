@@ -84,14 +84,20 @@ struct due {
     bool usage;
 };
 
+static int prune_events(struct store *s)
+{
+    struct shares *h = &s->shares[SHARES_EVENTS];
+    int rc = shares_count(h, &s->db, s->config.events_max);
+
+    return rc == SQLITE_OK ? shares_prune(h, &s->db, s->config.events_max, UINT64_MAX) : rc;
+}
+
 static int prune_once(struct store *s, const struct due *due, struct err *err)
 {
     int rc = sql_run(&s->db, SQL_BEGIN);
 
-    if (rc == SQLITE_OK && due->events) {
-        sql_bind_u64(&s->db, SQL_PRUNE_EVENTS, 1, s->config.events_max);
-        rc = sql_run(&s->db, SQL_PRUNE_EVENTS);
-    }
+    if (rc == SQLITE_OK && due->events)
+        rc = prune_events(s);
     if (rc == SQLITE_OK && due->past)
         rc = prune_past(&s->db, s->config.past_max);
     if (rc == SQLITE_OK && due->usage)
@@ -104,6 +110,8 @@ static int prune_once(struct store *s, const struct due *due, struct err *err)
         budget_committed(&s->budgets);
     } else {
         budget_undo(&s->budgets, 0);
+        shares_forget(&s->shares[SHARES_EVENTS]);
+        shares_forget(&s->shares[SHARES_USAGE]);
         (void) sql_error(&s->db, rc, s->path, err);
         sql_undo(&s->db);
     }

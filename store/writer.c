@@ -261,6 +261,8 @@ static bool try_again(struct store *s, bool want_reopen)
 {
     if (want_reopen) {
         schema_close(&s->db);
+        shares_forget(&s->shares[SHARES_EVENTS]);
+        shares_forget(&s->shares[SHARES_USAGE]);
         if (schema_open(&s->db, s->path, false, NULL) != SP_OK || meter_at_open(s) != SQLITE_OK)
             return false;
     }

@@ -328,3 +328,19 @@ void fixture_sql(struct fixture *f, const char *sql)
         fail_msg("%s: %s", sql, why);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
+
+int64_t fixture_number(struct fixture *f, const char *sql)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int64_t number;
+
+    assert_null(f->store);
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    number = sqlite3_column_int64(stmt, 0);
+    assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return number;
+}

@@ -90,5 +90,7 @@ void fixture_reload(struct fixture *f, struct image *ret);
 
 /* Runs SQL on the closed database through a connection of the test's own. */
 void fixture_sql(struct fixture *f, const char *sql);
+/* The number that a query gives, likewise. */
+int64_t fixture_number(struct fixture *f, const char *sql);
 
 #endif

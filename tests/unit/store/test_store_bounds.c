@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <sqlite3.h>
-
 #include "fixture.h"
 
 static void test_the_queue_is_bounded(void **state)
@@ -52,6 +50,46 @@ static void test_events_are_bounded(void **state)
     fixture_load(f, &image);
     assert_int_equal(image.events, 10);
     assert_true(image.first_event == 491);
+}
+
+/* One principal writes many after others wrote a few; some writes are refused. */
+static void test_events_are_bounded_by_principal(void **state)
+{
+    static const uint64_t few[] = {1, STORE_NOBODY, 3};
+    struct fixture *f = *state;
+    uint64_t id = 0;
+
+    f->config.events_max = 100;
+    fixture_start(f);
+    for (size_t who = 0; who < ARRAY_LEN(few); who++) {
+        for (unsigned i = 0; i < 10; i++) {
+            struct put put = put_event(++id);
+
+            put.w.u.event.principal = few[who];
+            assert_int_equal(fixture_write(f, &put), SP_OK);
+        }
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        struct put put = put_event(++id);
+
+        put.w.u.event.principal = 2;
+        assert_int_equal(fixture_write(f, &put), SP_OK);
+        if (i % 100 > 90) {
+            put = put_event(id); /* the id is there */
+            assert_int_equal(fixture_write(f, &put), SP_INTERNAL);
+        }
+    }
+    fixture_close(f);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM events WHERE principal <> 2"), 30);
+    assert_in_range(fixture_number(f, "SELECT count(*) FROM events"), 100, 130);
+    f->config.events_max = 40; /* equal shares of what is left: the newest of each */
+    fixture_open(f);
+    fixture_close(f);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM events"), 40);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM events WHERE principal = 1"), 10);
+    assert_int_equal(fixture_number(f, "SELECT max(id) FROM events"), (int64_t) id);
+    assert_int_equal(fixture_number(f, "SELECT min(id) FROM events WHERE principal = 2"),
+                     (int64_t) id - 9);
 }
 
 static void test_past_leases_are_bounded_and_leave_a_floor(void **state)
@@ -115,22 +153,6 @@ static void test_past_leases_are_bounded_by_principal(void **state)
     assert_true(image.floor == 1000);
 }
 
-static int count_leases(struct fixture *f)
-{
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    int count;
-
-    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM leases", -1, &stmt, NULL),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    count = sqlite3_column_int(stmt, 0);
-    assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    return count;
-}
-
 /* Callers that hang up before they get an answer: one box after the other is leased and blank again, or
  * leased to the next at once. */
 static void test_undone_leases_are_bounded(void **state)
@@ -153,7 +175,7 @@ static void test_undone_leases_are_bounded(void **state)
             assert_int_equal(fixture_write(f, &blank), SP_OK);
     }
     fixture_close(f);
-    assert_in_range(count_leases(f), 32, 60);
+    assert_in_range((int) fixture_number(f, "SELECT count(*) FROM leases"), 32, 60);
     fixture_open(f);
     fixture_load(f, &image);
     assert_true(image.floor >= 300); /* no generation comes twice */
@@ -292,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_queue_is_bounded),
         TEST(test_events_are_bounded),
+        TEST(test_events_are_bounded_by_principal),
         TEST(test_past_leases_are_bounded_and_leave_a_floor),
         TEST(test_past_leases_are_bounded_by_principal),
         TEST(test_undone_leases_are_bounded),

@@ -1,6 +1,5 @@
 /* test_store_usage.c - metered time: intervals that open and close with the rows, ranges, sums, pages, prices, bounds. The walk
  * that compares it with exact bookkeeping through crashes is test_store_meter.c. */
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -332,19 +331,8 @@ static void test_off_costs_nothing(void **state)
 
 static size_t rows_in_file(struct fixture *f)
 {
-    sqlite3 *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    size_t count;
-
     fixture_close(f);
-    assert_int_equal(sqlite3_open(f->path, &conn), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(conn, "SELECT count(*) FROM usage", -1, &stmt, NULL),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    count = (size_t) sqlite3_column_int64(stmt, 0);
-    (void) sqlite3_finalize(stmt);
-    (void) sqlite3_close(conn);
-    return count;
+    return (size_t) fixture_number(f, "SELECT count(*) FROM usage");
 }
 
 static void test_bounds(void **state)
@@ -376,6 +364,38 @@ static void test_bounds(void **state)
     assert_in_range(count, 1, 12);
 }
 
+/* One principal has many boxes after others had a few. */
+static void test_bounds_by_principal(void **state)
+{
+    struct fixture *f = *state;
+    size_t count;
+
+    f->config.usage_max = 100;
+    f->config.want_usage = true;
+    f->config.usage_ms = 1000 * HOUR_MS;
+    fixture_start(f);
+    for (uint64_t i = 1; i <= 600; i++) {
+        struct put p = put_lease(i, "a", i);
+
+        p.w.u.box.principal = i <= 20 ? i % 2 : 2;
+        write_at(f, 10 * i, p, "leased", i <= 20 ? "few" : "many");
+        end(f, 10 * i + 5, i, i <= 20 ? "few" : "many");
+    }
+    expect(f, 0, 0, "few", 100, 0, 0, 20 * 7);
+    count = rows_in_file(f);
+    assert_in_range(count, 90, 130);
+    f->config.usage_ms = 6000 - 105; /* those of the few grow old, and are not counted any more */
+    fixture_start(f);
+    for (uint64_t i = 601; i <= 700; i++) {
+        lease(f, 10 * i, i, "c");
+        end(f, 10 * i + 5, i, "c");
+    }
+    count = rows_in_file(f);
+    assert_in_range(count, 90, 130);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM usage WHERE user_id = 'few'"), 0);
+    assert_in_range(fixture_number(f, "SELECT count(*) FROM usage WHERE user_id = 'c'"), 45, 55);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -393,6 +413,7 @@ int main(void)
         CASE(test_filters),
         CASE(test_off_costs_nothing),
         CASE(test_bounds),
+        CASE(test_bounds_by_principal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
