@@ -11,7 +11,7 @@ from provisioner import KEY, Caller, ProvisionerCase
 
 BOXES = 1000
 CALLERS = 48
-TRIES = 10
+TRIES = 40
 
 
 def request_of(target, headers=""):
@@ -63,7 +63,7 @@ class Crowd:
             read_body(sock)
 
     def ask(self):
-        """Sends everything; the number of long answers that were made when the short ones were there, and all long ones."""
+        """Sends everything; the number of long answers that were made when the short one was there, and all long ones."""
         *many, last = self.socks
         self.daemon.process.child.send_signal(signal.SIGSTOP)
         try:
@@ -73,9 +73,9 @@ class Crowd:
         finally:
             self.daemon.process.child.send_signal(signal.SIGCONT)
         read_body(last)
+        made = sum(is_made(sock) for sock in many)
         last.sendall(self.short)  # and once more, now that they are being made
         read_body(last)
-        made = sum(is_made(sock) for sock in many)
         return made, [read_body(sock) for sock in many]
 
     def close(self):
