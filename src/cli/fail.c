@@ -131,6 +131,8 @@ int cli_fail(struct cli *c, const struct sp_failure *f)
         buf_puts(&text, f->message);
     if (strcmp(f->message, "no such job") == 0) {
         buf_puts(&text, "; 'sandpool jobs ID' lists them");
+    } else if (strncmp(f->message, "no such snapshot", strlen("no such snapshot")) == 0) {
+        buf_puts(&text, "; 'sandpool snapshot ls' lists them");
     } else {
         for (size_t i = 0; i < ARRAY_LEN(hints); i++) {
             if (hints[i].code == f->code)

@@ -1,5 +1,4 @@
 /* budgets.c - /v1/budgets: what users may spend and have spent, for operators; and the refusal of who has nothing left. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,17 +21,6 @@ static void call_free(struct budget_call *c)
     free(c);
 }
 
-static void put_amount(struct json_out *o, const char *name, uint64_t micros)
-{
-    char text[CONFIG_MICROS_MAX];
-    char key[32];
-
-    config_print_micros(micros, text);
-    json_put_str(o, name, text);
-    (void) snprintf(key, sizeof(key), "%s_micros", name);
-    json_put_u64(o, key, micros);
-}
-
 static void put_sums(struct json_out *o, struct api *api, const struct engine_budget *b)
 {
     const struct config *config = engine_config(api->engine);
@@ -40,8 +28,8 @@ static void put_sums(struct json_out *o, struct api *api, const struct engine_bu
     char text[32];
 
     json_put_str(o, "currency", config->budgets.currency);
-    put_amount(o, "limit", b->limit);
-    put_amount(o, "spent", b->spent);
+    api_put_amount(o, "limit", b->limit);
+    api_put_amount(o, "spent", b->spent);
     str_iso8601(text, ends_ms);
     json_put_str(o, "ends_at", ends_ms != 0 ? text : NULL);
 }
@@ -52,8 +40,8 @@ static void put_budget(struct json_out *o, struct api *api, const char *user,
     json_begin_obj(o, NULL);
     json_put_str(o, "user_id", user);
     json_put_bool(o, "is_default", !b->has_amount);
-    put_amount(o, "amount", b->amount);
-    put_amount(o, "credit", b->credit);
+    api_put_amount(o, "amount", b->amount);
+    api_put_amount(o, "credit", b->credit);
     put_sums(o, api, b);
     json_end(o);
 }

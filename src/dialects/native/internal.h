@@ -145,6 +145,8 @@ void api_snapshot_delete(struct http_exchange *ex);
 /* pool.c: how a pool profile is doing, into the object that is open. */
 void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
 
+/* quote.c: an amount of money, as text and, in a second member, in millionths. */
+void api_put_amount(struct json_out *o, const char *name, uint64_t micros);
 /* quote.c: the member "price" of a profile; null: it has none. */
 void api_put_price(struct json_out *o, const struct config_profile *c);
 

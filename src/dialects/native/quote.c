@@ -9,7 +9,7 @@
 enum { DURATION_DEFAULT_S = 3600, DURATION_MAX_S = 366 * 24 * 3600 };
 
 /* "amount" and "amount_micros". */
-static void put_amount(struct json_out *o, const char *name, uint64_t micros)
+void api_put_amount(struct json_out *o, const char *name, uint64_t micros)
 {
     char text[CONFIG_MICROS_MAX];
     char key[32];
@@ -47,8 +47,8 @@ static void put_parts(struct json_out *o, const struct config_profile *c,
             continue;
         json_begin_obj(o, NULL);
         json_put_str(o, "name", config_rate_name((enum config_rate) i));
-        put_amount(o, "rate", c->price.rates[i]);
-        put_amount(o, "amount", q->parts[i]);
+        api_put_amount(o, "rate", c->price.rates[i]);
+        api_put_amount(o, "amount", q->parts[i]);
         json_end(o);
     }
     json_end(o);
@@ -67,7 +67,7 @@ static void reply(struct http_exchange *ex, const struct config_profile *c, uint
     json_put_str(&o, "currency", has_price ? c->price.currency : NULL);
     if (has_price) {
         put_parts(&o, c, &quote);
-        put_amount(&o, "total", quote.total);
+        api_put_amount(&o, "total", quote.total);
     } else {
         json_put_null(&o, "parts");
         json_put_null(&o, "total");

@@ -22,6 +22,14 @@ static void test_by_id(void **state)
     assert_int_equal(w.code, CLI_NOT_FOUND);
     assert_string_equal(w.err, "sandpool: no such sandbox; 'sandpool ls' shows what there is\n");
     finish(&w);
+
+    will_answer(&w, 404,
+                "{\"error\":{\"code\":\"not_found\",\"message\":\"no such snapshot: 'x'\"}}");
+    RUN(&w, "snapshot", "rm", "0123456789abcdef");
+    assert_int_equal(w.code, CLI_NOT_FOUND);
+    assert_string_equal(w.err,
+                        "sandpool: no such snapshot: 'x'; 'sandpool snapshot ls' lists them\n");
+    finish(&w);
 }
 
 static void test_by_thread(void **state)
