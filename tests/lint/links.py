@@ -8,7 +8,7 @@ import tree
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```.*?^```", re.M | re.S)
-PROMPT = re.compile(r"^\s*\$ ", re.M)
+PROMPT = re.compile(r"^[ \t]*\$ ", re.M)
 
 
 def anchors(text):
