@@ -173,7 +173,7 @@ static const struct cli_option why_options[] = {
 static const struct cli_option get_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it is alive", NULL},
-    {"stats", 's', CLI_FLAG, NULL, "ask what it has used: processor, memory, network, disk", NULL},
+    {"stats", 0, CLI_FLAG, NULL, "ask what it has used: processor, memory, network, disk", NULL},
     END_OPTIONS,
 };
 
