@@ -174,12 +174,15 @@ static void add(struct store_usage *u, const struct store_interval *i)
     uint64_t to_ms = i->ended_ms != 0 ? MIN_OF(i->ended_ms, u->until_ms) : u->until_ms;
     uint64_t ms = to_ms > from_ms ? to_ms - from_ms : 0;
     bool is_start = i->began_ms >= u->since_ms;
+    struct store_counts counts;
 
     if (sum == NULL) {
         u->is_cut = true;
         u->is_end = true;
         return;
     }
+    store_usage_counts(i, u->since_ms, u->until_ms, &counts);
+    store_counts_add(&sum->counts, &counts);
     sum->ms[i->state] += ms;
     sum->nominal += store_usage_nominal(i->per_hour, ms, is_start ? i->per_start : 0);
 }
@@ -270,6 +273,8 @@ static int read_open(struct db *db, struct store_usage *u)
         struct store_interval i;
 
         usage_row(q, &i);
+        i.sampled_ms = (uint64_t) sqlite3_column_int64(q, 13);
+        counts_read(q, 14, &i.counts);
         seen++;
         u->has_place = true;
         u->place = (int64_t) i.box;
@@ -322,6 +327,7 @@ static int read_closed(struct db *db, struct store_usage *u)
         usage_row(q, &i);
         seen++;
         u->place = sqlite3_column_int64(q, 13);
+        counts_read(q, 14, &i.counts);
         if (u->want_rows || !was_counted(u, (int64_t) i.box, (uint64_t) u->place))
             take(u, &i);
     }
