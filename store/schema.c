@@ -136,7 +136,10 @@ static const struct migration migrations[] = {
     {12, "DROP INDEX events_principal;"
          "CREATE INDEX events_principal ON events(principal);"
          "CREATE INDEX usage_principal ON usage(principal);"},
-    {13, "CREATE TABLE counters("
+    /* The sum of how many intervals it is, and of what length; 0: it is one. */
+    {13, "ALTER TABLE usage ADD COLUMN folded INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE usage ADD COLUMN folded_ms INTEGER NOT NULL DEFAULT 0;"},
+    {14, "CREATE TABLE counters("
          " box_id INTEGER PRIMARY KEY,"
          " sandbox_id TEXT NOT NULL,"
          " generation INTEGER NOT NULL,"

@@ -203,6 +203,28 @@ static void test_used_at_the_end(void **state)
     assert_int_equal(used(f, "a", STORE_DISK_READ), 42);
 }
 
+/* Rows that become one when there are too many have the sum of what was counted. */
+static void test_folded(void **state)
+{
+    struct fixture *f = *state;
+
+    f->config.want_usage = true;
+    f->config.usage_max = 100;
+    f->config.usage_ms = 1000 * HOUR_MS;
+    fixture_start(f);
+    lease(f, 0, 1, "a");
+    sample(f, 0, 1, STORE_NET_IN, 0);
+    for (uint64_t i = 1; i <= 400; i++) {
+        sample(f, 10 * i - 1, 1, STORE_NET_IN, 3 * i);
+        (i % 2 == 0 ? lease : park)(f, 10 * i, 1, "a");
+    }
+    assert_int_equal(used(f, "a", STORE_NET_IN), 1200);
+    assert_true(used(f, "a", STORE_NET_OUT) == NOT_COUNTED);
+    fixture_close(f);
+    assert_in_range((size_t) fixture_number(f, "SELECT count(*) FROM usage"), 2, 110);
+    assert_int_equal(fixture_number(f, "SELECT sum(net_in) FROM usage"), 1200);
+}
+
 static void test_off(void **state)
 {
     struct fixture *f = *state;
@@ -229,7 +251,7 @@ static void test_older_database(void **state)
                    "ALTER TABLE usage DROP COLUMN net_in; ALTER TABLE usage DROP COLUMN net_out;"
                    "ALTER TABLE usage DROP COLUMN disk_read;"
                    "ALTER TABLE usage DROP COLUMN disk_write;"
-                   "PRAGMA user_version=12");
+                   "PRAGMA user_version=13");
     fixture_start(f);
     assert_true(used(f, "a", STORE_CPU_US) == NOT_COUNTED);
     sample(f, 2000, 1, STORE_CPU_US, 50);
@@ -312,6 +334,7 @@ int main(void)
         CASE(test_memory),
         CASE(test_ranges),
         CASE(test_used_at_the_end),
+        CASE(test_folded),
         CASE(test_off),
         CASE(test_older_database),
         CASE(test_kills),
