@@ -34,6 +34,10 @@ class UsageCase(BoxCase):
         self.assertEqual(len(rows), 1)
         return rows[0]
 
+    def wait_sampled(self, box):
+        """Its first sample is stored: what it uses from now on is its owner's."""
+        wait_until(lambda: self.metered(box)["cpu_ms"] is not None, "a sample")
+
     def python(self, box, program):
         return box.sh(f"python3 -c \"{program}\"")
 
@@ -95,15 +99,11 @@ class Metered(UsageCase):
     profiles = {"default": {"warm": {"min": 1, "max": 2}, "limits": {"memory": "512M", "pids": 64}}}
     config = {"usage": {"sample_s": 1}}
 
-    def restart(self, end=None, **options):
-        (end or self.server.kill)()
-        self.server.start(**options)
+    def restart(self):
+        self.server.kill()
+        self.server.start()
         type(self).pool = self.server.client()
         self.addCleanup(self.pool.close)
-
-    def wait_sampled(self, box):
-        """Its first sample is stored: what it uses from now on is its owner's."""
-        wait_until(lambda: self.metered(box)["cpu_ms"] is not None, "a sample")
 
     def stand_still(self, box):
         self.assertOk(self.pool.post(f"/v1/sandboxes/{box.id}/pause", {}))
@@ -145,7 +145,8 @@ class Metered(UsageCase):
         last = 0
         for point in ("usage.before_sample", "usage.after_sample", "store.before_commit", "store.after_commit", None):
             if point is not None:
-                self.restart(env={"SANDPOOL_CRASH_AT": f"{point}:4"})
+                self.server.kill()
+                self.server.start(env={"SANDPOOL_CRASH_AT": f"{point}:4"}, wait=False)
                 wait_until(lambda: not self.server.process.is_running(), f"it died at {point}")
             self.restart()
             metered = self.metered(box)["cpu_ms"]
@@ -173,6 +174,22 @@ class Metered(UsageCase):
         wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").status == 410, "it has died")
         self.assertLessEqual(least, self.metered(box)["cpu_ms"])
         self.assertLess(self.metered(box)["cpu_ms"], kernel + 60 * 1000)
+
+
+class AtTheEnds(UsageCase):
+    """Sampled when it is ready and before its end, and not between."""
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}}
+    config = {"usage": {"sample_s": 3600}}
+
+    def test_all_of_it_is_metered(self):
+        box = self.acquire("short")
+        self.wait_sampled(box)
+        self.python(box, BURN)
+        box.sh("dd if=/dev/zero of=file bs=1M count=20 2>&1; sync")
+        report = self.destroy(box)["report"]["usage"]
+        self.assertLessEqual(900, report["cpu_ms"])
+        self.assertLess(report["cpu_ms"], 2000)
+        self.assertLessEqual(20 << 20, report["disk_write_bytes"])
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def stand_still(box_id: str, generation: Optional[int], is_paused: bool) -> Call
                 {"generation": generation})
 
 
-def get(sandbox_id: str, ask_backend: bool, stats: bool) -> Call[Sandbox]:
+def get(sandbox_id: str, ask_backend: bool, stats: bool = False) -> Call[Sandbox]:
     return Call("GET", _target("/v1/sandboxes/", sandbox_id, alive=1 if ask_backend else None,
                                stats=1 if stats else None), Sandbox.from_json)
 
