@@ -166,7 +166,7 @@ struct world {
     bool has_copy;
     uint64_t crash_step; /* soon after a copy was put back; 0: no crash is planned */
     bool is_store_up;
-    bool is_reported_up;    /* what the pool was told: a disk that hangs counts as down, too */
+    bool is_reported_up;    /* what the pool knows: a disk that hangs counts as down, too */
     bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */
     uint64_t awake_ns;      /* the machine slept until then: everything is late */

@@ -356,34 +356,6 @@ static void test_spoiled(void **state)
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
 }
 
-/* Nobody got the box, so nobody has given up what became of the id's last one: not even when it is destroyed because
- * another one was made in its place. */
-static void test_an_undone_lease_was_not_released(void **state)
-{
-    const struct pool_box *box;
-    uint64_t a;
-
-    (void) state;
-    rig.config.profiles[0].warm_min = 1;
-    rig.config.profiles[0].warm_max = 1;
-    rig_start(&rig);
-    rig.hold.destroy = true;
-    rig.hold.store = true;
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    box = rig_box(&rig, "t1");
-    assert_int_equal(box->state, POOL_LEASING);
-    rig_abandon(&rig, a);
-    rig.hold.store = false;
-    while (rig_held(&rig, POOL_FX_STORE)->box.v != box->id.v) /* its substitute comes first */
-        assert_true(rig_answer(&rig, POOL_FX_STORE, true));
-    rig_answer_all(&rig, POOL_FX_STORE, true);
-    assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(rig.facts[POOL_FACT_LEASED], 0);
-    assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_NONE);
-    assert_int_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.end, POOL_END_RELEASED);
-    assert_true(rig_held(&rig, POOL_FX_DESTROY)->snapshot.leased_ns == 0);
-}
-
 /* The disk takes longer than the lease, or its idle time, lasts: no reply with a doomed box. */
 static void test_commit_slower_than_the_lease(void **state)
 {
@@ -513,7 +485,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_undelivered_after_work, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spoiled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_commit_slower_than_the_lease, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_undone_lease_was_not_released, setup, teardown),
         cmocka_unit_test_setup_teardown(test_acquire_during_park, setup, teardown),
         cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, setup, teardown),
     };

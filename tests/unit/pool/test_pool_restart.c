@@ -469,33 +469,6 @@ static void test_more_rows_than_the_cap(void **state)
     assert_int_equal(rig_code(&rig, a), SP_OK);
 }
 
-/* The row of a box that was never made may outlive this process, if its removal cannot be written: the next lease of the
- * id must be newer than it, or the next restart takes the row for the successor of the lease. */
-static void test_newer_than_an_intent(void **state)
-{
-    struct pool_box intent = row_of(1, POOL_INTENT, "t1");
-    struct pool_box lease;
-    uint64_t a;
-
-    (void) state;
-    pool_restore_past(rig.pool, "s-t1", 2, POOL_END_DIED, 0);
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
-    rig_start(&rig);
-    rig_advance(&rig, NS_PER_MS);
-    rig.verdict = POOL_ABSENT;
-    rig_list(&rig, true, NULL, 0);
-    assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_DIED);
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    lease = rig_reply(&rig, a)->snapshot;
-    assert_true(lease.generation > intent.generation);
-    rig_stop(&rig);
-    (void) setup(NULL);
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &lease));
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
-    assert_true(rig_box(&rig, "t1")->id.v == lease.id.v);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,7 +490,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_orphan_is_seen_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_past_its_idle_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_rows_with_one_id, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_newer_than_an_intent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_more_rows_than_the_cap, setup, teardown),
     };
 
