@@ -62,10 +62,12 @@ struct backend_drop {
     void *priv;
 };
 
-/* A snapshot as one file, see base/bundle.h. */
+/* A snapshot as one file: see base/bundle.h, or as a container image. */
 struct backend_export {
     struct op op;
     uint64_t id;
+    bool is_image;                        /* the latter */
+    uint64_t created_ms;                  /* of the snapshot, by the wall clock */
     const struct config_profile *profile; /* the snapshot's; NULL: it is gone from the config */
     const char *about; /* JSON text for the head of the file; borrowed until on_done() */
     int fd;            /* where it goes, a socket; stays the caller's */

@@ -28,6 +28,7 @@
 #include "helper/keep.h"
 #include "helper/mount_in.h"
 #include "helper/pack.h"
+#include "helper/pack_image.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
 #include "helper/relay.h"
@@ -42,7 +43,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|unpack|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -55,6 +56,7 @@ static const char usage_text[] =
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
     "  pack     write a snapshot to descriptor 3, as one file\n"
+    "  image    write a snapshot to descriptor 3, as a container image\n"
     "  unpack   make a snapshot of such a file, from descriptor 3\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
@@ -300,6 +302,13 @@ static int do_pack(const char *text, size_t len, struct plan *p, struct outcome 
     return rc == SP_OK ? pack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
 }
 
+static int do_image(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_image(p, text, len, &o->err);
+
+    return rc == SP_OK ? pack_image(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
+}
+
 static int do_unpack(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_unpack(p, text, len, &o->err);
@@ -362,7 +371,7 @@ static const struct verb {
     {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
     {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
     {"pack", do_pack, false},      {"unpack", do_unpack, true},   {"gather", do_gather, false},
-    {"keep", do_keep, false},
+    {"keep", do_keep, false},      {"image", do_image, false},
 };
 
 /* --- the process --- */
@@ -405,7 +414,7 @@ static int exit_status(int rc)
 static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
 {
     bool has_socket = verb->run == do_run || verb->run == do_relay || verb->run == do_pack ||
-                      verb->run == do_unpack;
+                      verb->run == do_image || verb->run == do_unpack;
 
     (void) umask(022);
     (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */

@@ -123,6 +123,15 @@
  *    "about": "{…}"}               JSON text for the head of the file
  *   -> {}                          all of it is written
  *
+ * image: writes a snapshot to descriptor 3, as a container image (image_out.h) that has all its boxes are built on.
+ *   {"layers": […], "stage": "/mnt", as in `flatten`; "lower": "/…", the base that boxes of it have now;
+ *    "host": ["/usr"],             directories of this machine that they see besides, or absent; what not everybody may
+ *                                  read stays out, and nobody gets rights by modes and attributes of files there
+ *    "config": "{…}",              JSON text: what programs in it are started with
+ *    "name": "localhost/sandpool-image:<id>", "created": "2026-01-01T00:00:00Z",
+ *    "max_bytes": 68719476736}     of all layers together; holes in files count
+ *   -> {}                          all of it is written. Exit status 11: it is too large
+ *
  * unpack: makes a disk from such a file, read from descriptor 3 to its end.
  *   {"to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "id_base": …, "reserve": …, as in `flatten`
  *    "lower": "/…" or absent,      the base that boxes of it will have: it has to be the one that the file names,
@@ -170,11 +179,11 @@ enum {
     HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
     HELPER_EXIT_DAMAGED = 9, /* unpack: the file is not good */
     HELPER_EXIT_BASE = 10,   /* unpack: it is for another base */
-    HELPER_EXIT_LARGE = 11,  /* unpack: it is too large */
+    HELPER_EXIT_LARGE = 11,  /* unpack, image: it is too large */
     HELPER_EXIT_UNFIT = 12,  /* run: a runtime would hang on what the root has in it */
 };
 
-/* The result of a `mount`, `pack` or `unpack` that ended with this status. */
+/* The result of a `mount`, `pack`, `image` or `unpack` that ended with this status. */
 static inline int helper_code(int exit_code)
 {
     switch (exit_code) {
