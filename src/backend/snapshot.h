@@ -81,7 +81,8 @@ struct backend_import {
     const struct config_profile *profile; /* whose base it is for; borrowed until on_done() */
     bool is_any_base;                     /* which it need not be */
     uint64_t max_bytes;
-    int fd; /* where it comes from, a socket; stays the caller's */
+    uint64_t bytes; /* that the head of the file says it has */
+    int fd;         /* where it comes from, a socket; stays the caller's */
     void *priv;
 };
 

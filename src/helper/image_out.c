@@ -30,9 +30,17 @@ enum { BUFFER = 256 * 1024, TEXT_MAX = 1024 * 1024 };
 #define ARCHITECTURE "unknown"
 #endif
 
-void image_out_init(struct image_out *o, int fd)
+int image_out_to_fd(void *ctx, const void *data, size_t len, struct err *err)
 {
-    *o = (struct image_out){.fd = fd, .buffer = xcalloc(1, BUFFER)};
+    int sys = file_write_all(*(int *) ctx, data, len);
+
+    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write the image");
+}
+
+void image_out_init(struct image_out *o)
+{
+    o->used = 0;
+    o->buffer = xcalloc(1, BUFFER);
 }
 
 void image_out_fini(struct image_out *o)
@@ -41,12 +49,12 @@ void image_out_fini(struct image_out *o)
     o->buffer = NULL;
 }
 
-static int flush(struct image_out *o, struct err *err)
+int image_out_flush(struct image_out *o, struct err *err)
 {
-    int sys = file_write_all(o->fd, o->buffer, o->used);
+    size_t len = o->used;
 
     o->used = 0;
-    return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write the image");
+    return len > 0 ? o->put(o->ctx, o->buffer, len, err) : SP_OK;
 }
 
 int image_out_write(struct image_out *o, const void *data, size_t len, struct err *err)
@@ -62,7 +70,7 @@ int image_out_write(struct image_out *o, const void *data, size_t len, struct er
         from += n;
         len -= n;
         if (o->used == BUFFER)
-            rc = flush(o, err);
+            rc = image_out_flush(o, err);
     }
     return rc;
 }
@@ -124,7 +132,7 @@ int image_out_pulse(struct image_out *o, struct err *err)
 {
     int rc = put_header(o, TAR_DIRECTORY, "blobs", 0, err);
 
-    return rc == SP_OK ? flush(o, err) : rc;
+    return rc == SP_OK ? image_out_flush(o, err) : rc;
 }
 
 int image_out_blob(struct image_out *o, const char *digest, uint64_t size, struct err *err)
@@ -260,10 +268,10 @@ static int put_text_blob(struct image_out *o, const struct buf *text, struct ima
     return put_file(o, name, text, err);
 }
 
-int image_out_end(struct image_out *o, const struct image_about *a, struct err *err)
+int image_out_about(struct image_out *o, const struct image_about *a,
+                    char ret_config[DISK_DIGEST_MAX], struct err *err)
 {
-    static const char zeros[2 * TAR_BLOCK];
-    struct image_layer config;
+    struct image_layer config = {.size = 0};
     struct image_layer manifest;
     struct buf text;
     int rc;
@@ -287,7 +295,14 @@ int image_out_end(struct image_out *o, const struct image_about *a, struct err *
         rc = put_file(o, "index.json", &text, err);
     }
     buf_fini(&text);
-    if (rc == SP_OK)
-        rc = image_out_write(o, zeros, sizeof(zeros), err);
-    return rc == SP_OK ? flush(o, err) : rc;
+    memcpy(ret_config, config.digest, DISK_DIGEST_MAX);
+    return rc;
+}
+
+int image_out_end(struct image_out *o, struct err *err)
+{
+    static const char zeros[2 * TAR_BLOCK];
+    int rc = image_out_write(o, zeros, sizeof(zeros), err);
+
+    return rc == SP_OK ? image_out_flush(o, err) : rc;
 }

@@ -29,12 +29,15 @@ struct image_about {
 };
 
 struct image_out {
-    int fd;
+    /* Where the bytes go. */
+    int (*put)(void *ctx, const void *data, size_t len, struct err *err);
+    void *ctx;
+    /* Its own. */
     size_t used;
     char *buffer;
 };
 
-void image_out_init(struct image_out *o, int fd);
+void image_out_init(struct image_out *o);
 void image_out_fini(struct image_out *o);
 MUST_CHECK int image_out_begin(struct image_out *o, struct err *err);
 /* The header of a blob: `size` bytes by image_out_write() follow, then image_out_pad(). */
@@ -44,7 +47,14 @@ MUST_CHECK int image_out_write(struct image_out *o, const void *data, size_t len
 MUST_CHECK int image_out_pad(struct image_out *o, uint64_t size, struct err *err);
 /* Something that changes nothing, and all that is held back: so that whoever reads sees that we are alive. */
 MUST_CHECK int image_out_pulse(struct image_out *o, struct err *err);
-/* Config, manifests and the end of the archive. */
-MUST_CHECK int image_out_end(struct image_out *o, const struct image_about *a, struct err *err);
+/* Config and manifests; *ret_config: the digest of the former, which engines call the image by. */
+MUST_CHECK int image_out_about(struct image_out *o, const struct image_about *a,
+                               char ret_config[DISK_DIGEST_MAX], struct err *err);
+/* The end of the archive. */
+MUST_CHECK int image_out_end(struct image_out *o, struct err *err);
+/* All that is held back goes on. */
+MUST_CHECK int image_out_flush(struct image_out *o, struct err *err);
+/* For image_out.put: `ctx` is the address of a descriptor. */
+MUST_CHECK int image_out_to_fd(void *ctx, const void *data, size_t len, struct err *err);
 
 #endif

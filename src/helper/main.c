@@ -33,6 +33,7 @@
 #include "helper/plan_read.h"
 #include "helper/relay.h"
 #include "helper/remove.h"
+#include "helper/repack.h"
 #include "helper/rootfs.h"
 #include "helper/socket_guard.h"
 #include "helper/start.h"
@@ -43,7 +44,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -58,6 +59,8 @@ static const char usage_text[] =
     "  pack     write a snapshot to descriptor 3, as one file\n"
     "  image    write a snapshot to descriptor 3, as a container image\n"
     "  unpack   make a snapshot of such a file, from descriptor 3\n"
+    "  repack   make a file or an image of what an engine saves of one\n"
+    "  load     make an archive for an engine of such a file\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
@@ -295,27 +298,6 @@ static int do_gather(const char *text, size_t len, struct plan *p, struct outcom
     return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
 }
 
-static int do_pack(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_pack(p, text, len, &o->err);
-
-    return rc == SP_OK ? pack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
-}
-
-static int do_image(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_image(p, text, len, &o->err);
-
-    return rc == SP_OK ? pack_image(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
-}
-
-static int do_unpack(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_unpack(p, text, len, &o->err);
-
-    return rc == SP_OK ? unpack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
-}
-
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
 {
     int rc = plan_read_freeze(p, text, len, &o->err);
@@ -362,16 +344,35 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
     return rc == SP_OK ? base_make(p, &o->answer, &o->err) : rc;
 }
 
+#define VERB(n, f, cleans)                               \
+    {                                                    \
+        .name = (n), .run = (f), .is_cleaning = (cleans) \
+    }
+
 static const struct verb {
     const char *name;
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
+    /* Instead of `run`: with descriptor 3, which something goes through. */
+    int (*read)(struct plan *ret, const char *text, size_t len, struct err *err);
+    int (*move)(const struct plan *p, int fd, struct buf *answer, struct err *err);
 } verbs[] = {
-    {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
-    {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
-    {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
-    {"pack", do_pack, false},      {"unpack", do_unpack, true},   {"gather", do_gather, false},
-    {"keep", do_keep, false},      {"image", do_image, false},
+    VERB("run", do_run, true),
+    VERB("mount", do_mount, false),
+    VERB("remove", do_remove, false),
+    VERB("capture", do_capture, true),
+    VERB("freeze", do_freeze, false),
+    VERB("relay", do_relay, false),
+    VERB("base", do_base, false),
+    VERB("flatten", do_flatten, true),
+    VERB("disk", do_disk, false),
+    VERB("gather", do_gather, false),
+    VERB("keep", do_keep, false),
+    {.name = "pack", .read = plan_read_pack, .move = pack_snapshot},
+    {.name = "image", .read = plan_read_image, .move = pack_image},
+    {.name = "unpack", .read = plan_read_unpack, .move = unpack_snapshot, .is_cleaning = true},
+    {.name = "repack", .read = plan_read_repack, .move = repack_image},
+    {.name = "load", .read = plan_read_load, .move = load_image},
 };
 
 /* --- the process --- */
@@ -413,8 +414,7 @@ static int exit_status(int rc)
 /* Only what was given on purpose is open, and the parent's end is ours. */
 static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
 {
-    bool has_socket = verb->run == do_run || verb->run == do_relay || verb->run == do_pack ||
-                      verb->run == do_image || verb->run == do_unpack;
+    bool has_socket = verb->move != NULL || verb->run == do_run || verb->run == do_relay;
 
     (void) umask(022);
     (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */
@@ -430,6 +430,17 @@ static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
     return SP_OK;
 }
 
+static int do_verb(const struct verb *verb, const struct buf *text, struct plan *p,
+                   struct outcome *o)
+{
+    int rc;
+
+    if (verb->move == NULL)
+        return verb->run(buf_str(text), text->len, p, o);
+    rc = verb->read(p, buf_str(text), text->len, &o->err);
+    return rc == SP_OK ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
+}
+
 static int perform(const struct verb *verb, pid_t parent)
 {
     struct outcome o = {0};
@@ -443,7 +454,7 @@ static int perform(const struct verb *verb, pid_t parent)
     if (rc == SP_OK)
         rc = read_plan(&text, &o.err);
     if (rc == SP_OK)
-        rc = verb->run(buf_str(&text), text.len, &plan, &o);
+        rc = do_verb(verb, &text, &plan, &o);
     if (rc == SP_OK)
         (void) printf("%s\n", buf_str(&o.answer));
     else if (o.tail.len > 0)

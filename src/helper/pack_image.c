@@ -201,11 +201,12 @@ static int put_image(const struct plan *p, struct packing *k, int fd, struct err
                                       .layers = layers,
                                       .layer_count = k->host_count > 0 ? 3 : 2};
     const struct content *used[ARRAY_LEN(contents)];
-    struct image_out out;
+    struct image_out out = {.put = image_out_to_fd, .ctx = &fd};
+    char config[DISK_DIGEST_MAX];
     size_t n = 0;
     int rc;
 
-    image_out_init(&out, fd);
+    image_out_init(&out);
     rc = image_out_begin(&out, err); /* held back, as long as it is little */
     for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(contents); i++) {
         if (contents[i].count == 0)
@@ -216,7 +217,9 @@ static int put_image(const struct plan *p, struct packing *k, int fd, struct err
     for (size_t i = 0; rc == SP_OK && i < n; i++)
         rc = write_layer(&out, used[i]->parts, used[i]->count, &layers[i], err);
     if (rc == SP_OK)
-        rc = image_out_end(&out, &about, err);
+        rc = image_out_about(&out, &about, config, err);
+    if (rc == SP_OK)
+        rc = image_out_end(&out, err);
     image_out_fini(&out);
     return rc;
 }

@@ -140,6 +140,21 @@
  *   -> {"size": 40960, "digest": "sha256:…"}  as from `capture`. After a failure "to" is removed; exit status 9: the
  *                                  file is not good; 10: it is for another base; 11: it is too large
  *
+ * repack: what an engine saves of an image becomes ours. Descriptor 3 is a Unix socket: first the descriptor comes that the
+ * result is written to, then the engine's archive to its end.
+ *   {"name": …, "created": …, "max_bytes": …,  as in `image`
+ *    "about": "{…}" or absent,     as in `pack`, for a file of base/bundle.h; without it a container image is written
+ *    "dir": "/…",                  for a file that has no name, as large as the image
+ *    "reserve": 536870912}         so much stays free there
+ *   -> {}
+ *
+ * load: such a file of base/bundle.h becomes an archive that an engine loads. Descriptor 3 is a Unix socket: first the descriptor
+ * comes that the file is read from, then the archive goes back.
+ *   {"name": …, "created": …, "max_bytes": …,
+ *    "labels": "{…}"}              JSON text: all labels that the image has
+ *   -> {"image": "sha256:…"}       what the engine will call it. Exit status 9 and 11: as from `unpack`; the engine has got an
+ *                                  archive without an image then
+ *
  * gather: puts the files of a container of Docker or Podman together.
  *   {"from": ["/…/diff", …],       layers of overlayfs in the engine's storage, the uppermost first, at most 16
  *    "to": "/…/diff",              the uppermost layer of a container that does not run

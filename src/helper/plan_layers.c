@@ -77,6 +77,20 @@ static int get_host(const struct json *obj, struct plan *p, struct err *err)
     return rc;
 }
 
+/* What an image is called, and how large it may be. */
+static int get_image(const struct json *o, struct plan *p, struct err *err)
+{
+    int rc;
+
+    if ((rc = plan_need_str(o, "name", NAME_MAX_LEN, &p->name, err)) != SP_OK ||
+        (rc = plan_need_str(o, "created", NAME_MAX_LEN, &p->created, err)) != SP_OK)
+        return rc;
+    if (strrchr(p->name, ':') == NULL || json_get(o, "max_bytes") == NULL ||
+        !json_u64(json_get(o, "max_bytes"), &p->max_bytes))
+        return err_set(err, SP_INVALID_FIELD, "'max_bytes' or the tag in 'name' is missing");
+    return SP_OK;
+}
+
 int plan_read_image(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
@@ -86,14 +100,38 @@ int plan_read_image(struct plan *p, const char *text, size_t len, struct err *er
         (rc = plan_need_path(o, "stage", &p->stage, err)) != SP_OK ||
         (rc = plan_need_path(o, "lower", &p->lower, err)) != SP_OK ||
         (rc = plan_need_str(o, "config", CONFIG_MAX, &p->about, err)) != SP_OK ||
-        (rc = plan_need_str(o, "name", NAME_MAX_LEN, &p->name, err)) != SP_OK ||
-        (rc = plan_need_str(o, "created", NAME_MAX_LEN, &p->created, err)) != SP_OK ||
-        (rc = get_host(o, p, err)) != SP_OK || (rc = plan_get_layers(o, p, err)) != SP_OK)
+        (rc = get_image(o, p, err)) != SP_OK || (rc = get_host(o, p, err)) != SP_OK ||
+        (rc = plan_get_layers(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
-    if (p->layer_count == 0 || strrchr(p->name, ':') == NULL || json_get(o, "max_bytes") == NULL ||
-        !json_u64(json_get(o, "max_bytes"), &p->max_bytes))
-        return err_set(err, SP_INVALID_FIELD,
-                       "plan: 'layers', 'max_bytes' or the tag in 'name' is missing");
+    return p->layer_count > 0 ? SP_OK : err_set(err, SP_INVALID_FIELD, "plan: 'layers' is missing");
+}
+
+int plan_read_repack(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = get_image(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (json_get(o, "about") != NULL &&
+        (rc = plan_need_str(o, "about", ABOUT_MAX, &p->about, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (json_get(o, "reserve") == NULL || !json_u64(json_get(o, "reserve"), &p->reserve))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'reserve' is missing");
+    return SP_OK;
+}
+
+int plan_read_load(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_need_str(o, "labels", CONFIG_MAX, &p->about, err)) != SP_OK ||
+        (rc = get_image(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
     return SP_OK;
 }
 

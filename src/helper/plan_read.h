@@ -123,6 +123,8 @@ MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, st
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_pack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_image(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_repack(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_load(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_unpack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "backends/docker/internal.h"
+#include "backends/docker/snapshots.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -107,6 +107,8 @@ static unsigned late_of(const struct config_profile *p)
     .capture = docker_capture, \
     .snapshots = docker_list_snapshots, \
     .drop = docker_drop, \
+    .export = docker_export, \
+    .import = docker_import, \
     .open = docker_open, \
     .close = docker_close, \
     .prepare = docker_prepare, \

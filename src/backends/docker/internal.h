@@ -15,7 +15,8 @@
  *   foreign.c containers of other programs         group.c   where relays belong
  *   found.c   a container as the engine shows it   capture.c a snapshot is made
  *   hoard.c   memory of the kernel that boxes hold  snapshots.c which there are; deleted ones
- *   gather.c  a copy of a box, for that (capturing.h)  copies.c  those that were left */
+ *   gather.c  a copy of a box, for that (capturing.h)  copies.c  those that were left
+ *   moves.c   snapshots as files */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -166,12 +167,6 @@ MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX
 void docker_snapshot_remove(struct docker *d, uint64_t id);
 /* After a listing: removes images of deleted snapshots that nothing needs any more. */
 void docker_snapshots_collect(struct docker *d);
-void docker_capture(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
-                    void (*on_done)(struct op *));
-void docker_list_snapshots(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
-                           void (*on_done)(struct op *));
-void docker_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
-                 void (*on_done)(struct op *));
 
 /* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
 MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,
@@ -327,6 +322,7 @@ struct docker {
     enum docker_storage storage;
     char agent[DOCKER_PATH_MAX];  /* "": none */
     char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
+    uint64_t reserve;             /* bytes that have to stay free in the state directory */
     uint64_t id_base;             /* user ids that nobody has begin here */
     struct docker_old *old;       /* see docker_relay_keep_up() */
     size_t old_count;
