@@ -160,6 +160,24 @@ struct backend_freeze {
     void *priv;
 };
 
+/* What a box has used since it was made, as the kernel counts it, and the memory that it holds now. What nobody counts is
+ * not known, which is not 0. */
+struct backend_counters {
+    struct backend_count cpu_us;
+    struct backend_count memory; /* bytes, without cached files that can be given back */
+    struct backend_count net_in; /* bytes that came into the box, of its own network */
+    struct backend_count net_out;
+    struct backend_count disk_read; /* bytes, from and to devices */
+    struct backend_count disk_write;
+};
+
+struct backend_stats {
+    struct op op; /* SP_OK: also when nothing is counted; ERR_BOX_DEAD: the box does not run */
+    struct backend_box box;
+    struct backend_counters counters; /* result */
+    void *priv;
+};
+
 /* What `sandpool doctor` shows of a backend. */
 enum backend_finding_level {
     BACKEND_FINDING_OK,
@@ -308,6 +326,9 @@ struct backend_ops {
     /* Lets all processes of a box stand still, or go on. NULL: this backend cannot. */
     void (*freeze)(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
+    /* What a box has used. NULL: nobody counts it. */
+    void (*stats)(struct backend *b, struct backend_stats *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *));
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));

@@ -198,12 +198,12 @@ struct docker_box {
     char signal[16];     /* and which */
     uint64_t grace_s;    /* to end by itself before it is removed */
     bool is_marked;      /* see docker_disk_mark() */
+    uint64_t pid;        /* its first process, see stats.c; 0: not known */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
     void *ctx;
 };
 
-/* The first 16 digits of a container's id; 0 when it is none. */
-uint64_t docker_short_id(const char *container);
+uint64_t docker_short_id(const char *container); /* its first 16 digits; 0: it is no id */
 struct docker_box *docker_box_find(struct docker *d, uint64_t id);
 struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state state);
 void docker_box_drop(struct docker_box *b);
@@ -481,8 +481,8 @@ void docker_hoard_open(struct docker *d, const struct config *config, uint64_t m
 void docker_hoard_fini(struct docker *d);
 /* A box runs, and its container is known. */
 void docker_hoard_add(struct docker_box *b);
-void docker_hoard_remove(
-    struct docker_box *b); /* before its container is another, or it is dropped */
+/* Before its container is another, or it is dropped. */
+void docker_hoard_remove(struct docker_box *b);
 void docker_hoard_report(struct backend_exam *r, const struct docker *d);
 
 /* events.c */
