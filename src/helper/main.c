@@ -235,6 +235,15 @@ static int do_disk(const char *text, size_t len, struct plan *p, struct outcome 
     return rc == SP_OK ? container_disk(p, &o->answer, &o->err) : rc;
 }
 
+static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_gather(p, text, len, &o->err);
+
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
+    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
+}
+
 static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
 {
     if (is_known)
@@ -264,39 +273,6 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     json_end(&out);
     json_out_finish(&out, &o->answer);
     return SP_OK;
-}
-
-static int do_capture(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_capture(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED,
-                       "snapshots need root: they are made of the box's disk");
-    return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_keep(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_keep(p, text, len, &o->err);
-
-    return rc == SP_OK ? keep_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_flatten(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_flatten(p, text, len, &o->err);
-
-    return rc == SP_OK ? flatten_layers(p, &o->answer, &o->err) : rc;
-}
-
-static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_gather(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
-    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
 }
 
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
@@ -346,30 +322,32 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
     return rc == SP_OK ? base_make(p, &o->answer, &o->err) : rc;
 }
 
-#define VERB(n, f, cleans)                               \
-    {                                                    \
-        .name = (n), .run = (f), .is_cleaning = (cleans) \
-    }
-
 static const struct verb {
     const char *name;
+    /* One of the first three. */
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
-    bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
-    /* Instead of `run`: with descriptor 3, which something goes through. */
+    int (*work)(const struct plan *p, struct buf *answer, struct err *err);
+    int (*move)(const struct plan *p, int fd, struct buf *answer,
+                struct err *err); /* descriptor 3 */
     int (*read)(struct plan *ret, const char *text, size_t len, struct err *err);
-    int (*move)(const struct plan *p, int fd, struct buf *answer, struct err *err);
+    const char *needs_root; /* why; NULL: it says so itself */
+    bool is_cleaning;       /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    VERB("run", do_run, true),
-    VERB("mount", do_mount, false),
-    VERB("remove", do_remove, false),
-    VERB("capture", do_capture, true),
-    VERB("freeze", do_freeze, false),
-    VERB("relay", do_relay, false),
-    VERB("base", do_base, false),
-    VERB("flatten", do_flatten, true),
-    VERB("disk", do_disk, false),
-    VERB("gather", do_gather, false),
-    VERB("keep", do_keep, false),
+    {.name = "run", .run = do_run, .is_cleaning = true},
+    {.name = "remove", .run = do_remove},
+    {.name = "freeze", .run = do_freeze},
+    {.name = "relay", .run = do_relay},
+    {.name = "base", .run = do_base},
+    {.name = "mount", .run = do_mount},
+    {.name = "disk", .run = do_disk},
+    {.name = "capture",
+     .read = plan_read_capture,
+     .work = capture_disk,
+     .needs_root = "snapshots need root: they are made of the box's disk",
+     .is_cleaning = true},
+    {.name = "gather", .run = do_gather},
+    {.name = "flatten", .read = plan_read_flatten, .work = flatten_layers, .is_cleaning = true},
+    {.name = "keep", .read = plan_read_keep, .work = keep_disk},
     {.name = "pack", .read = plan_read_pack, .move = pack_snapshot},
     {.name = "image", .read = plan_read_image, .move = pack_image},
     {.name = "unpack", .read = plan_read_unpack, .move = unpack_snapshot, .is_cleaning = true},
@@ -437,10 +415,15 @@ static int do_verb(const struct verb *verb, const struct buf *text, struct plan 
 {
     int rc;
 
-    if (verb->move == NULL)
+    if (verb->run != NULL)
         return verb->run(buf_str(text), text->len, p, o);
     rc = verb->read(p, buf_str(text), text->len, &o->err);
-    return rc == SP_OK ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
+    if (rc == SP_OK && verb->needs_root != NULL && geteuid() != 0)
+        rc = err_set(&o->err, SP_UNSUPPORTED, "%s", verb->needs_root);
+    if (rc != SP_OK)
+        return rc;
+    return verb->move != NULL ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err)
+                              : verb->work(p, &o->answer, &o->err);
 }
 
 static int perform(const struct verb *verb, pid_t parent)
