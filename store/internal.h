@@ -57,7 +57,7 @@ enum sql_stmt {
     SQL_MAX_SHARED, /* these two: 1 how many, of the principals that have the most */
     SQL_PRUNE_SHARED,
     SQL_END_OTHER,       /* 1 box, 2 when, 3 the id it has now */
-    SQL_END_STRAY,       /* 1 when */
+    SQL_END_LEFT_OPEN,   /* 1 when */
     SQL_OPEN_OF_BOX,     /* 1 box */
     SQL_OPEN_OF_PROFILE, /* 1 profile, 2 the first box after this one */
     SQL_ADD_USAGE,
@@ -69,12 +69,23 @@ enum sql_stmt {
     SQL_COUNT_USAGE,
     SQL_COUNT_NEW_USAGE, /* 1 after this id */
     SQL_PRUNE_OWN_USAGE, /* 1 principal, 2 how many of its oldest */
+    SQL_FOLD_RANGE,      /* likewise: gives their first and last id */
+    SQL_FOLD_SUM,        /* likewise, 3 level, 4 piece of time, see fold.c */
+    SQL_FOLD_REMOVE,     /* likewise */
     SQL_BUDGET_OF,       /* 1 user */
     SQL_PUT_BUDGET,
     SQL_LIST_BUDGETS,  /* 1 after this user, 2 how many */
     SQL_OPEN_PRICES,   /* 1 currency */
     SQL_PRUNE_BUDGETS, /* 1 how many */
     SQL_STMT_COUNT
+};
+
+enum { FOLDS = 16 };
+
+/* Rows of `usage` among which some became sums. */
+struct fold {
+    int64_t first;
+    int64_t last;
 };
 
 /* One connection with its statements. */
@@ -91,6 +102,8 @@ struct db {
     bool want_usage;       /* as configured */
     uint64_t metered;      /* intervals closed since the last pruning */
     uint64_t closed_ms;    /* of the last one: it never goes back */
+    uint64_t fold_count;   /* so far; the last FOLDS of them, each at its number: */
+    struct fold folds[FOLDS];
     struct budgets *budgets;
 };
 
@@ -238,6 +251,13 @@ void budget_committed(struct budgets *b);
 /* A part of what is too much. */
 MUST_CHECK int budget_prune(struct store *s);
 
+/* --- fold.c: metered time of many intervals in one row --- */
+
+/* Of the oldest of this principal, until there are `want` rows less, or no more can be done; `ret`: how many. */
+MUST_CHECK int fold_usage(struct db *db, uint64_t principal, uint64_t want, uint64_t *ret);
+/* Whether sums that were begun when `since` had been done have to begin anew. */
+bool fold_concerns(const struct db *db, uint64_t since, int64_t place, uint64_t mark);
+
 /* --- usage.c: metered time, read back --- */
 
 /* A row of INTERVAL; texts live until the statement goes on. */
@@ -282,7 +302,7 @@ void schema_close(struct db *db);
 uint64_t upkeep_wait_ns(const struct store *s);
 /* Between batches. A failure is one of the disk. */
 MUST_CHECK int upkeep_run(struct store *s, bool is_idle, struct err *err);
-/* At open: stray leases are ended, the tables cut exactly to their bounds. */
+/* At open: leases that were left open are ended, the tables cut exactly to their bounds. */
 MUST_CHECK int upkeep_at_open(struct store *s, struct err *err);
 /* The log into the database; what fails now is done by the next open. */
 void upkeep_checkpoint(struct store *s, bool want_truncate);

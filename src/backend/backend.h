@@ -230,11 +230,11 @@ enum backend_death {
     BACKEND_DEATH_KERNEL_MEMORY, /* it was ended: see BACKEND_BOX_KERNEL_MEMORY */
 };
 
-/* Called by the backend at any time, from the loop, never from inside a call, except that on_notice()
- * comes from inside a call, too, when it is about an image. */
 struct snapshot;
 struct backend_labels;
 
+/* Called by the backend at any time, from the loop. on_notice(), when it is about an image, and on_remains() also come before
+ * a call to the backend returns; the others do not. */
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
@@ -246,7 +246,7 @@ struct backend_events {
     /* May be NULL. What a snapshot takes has changed, not what is in it. */
     void (*on_snapshot)(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
     /* May be NULL, like the next. A durable box has ended, and what it has written is left: true, and `ret` is a new
-     * snapshot of its owner's; false: nobody wants it. Also comes from inside a call. */
+     * snapshot of its owner's; false: nobody wants it. */
     bool (*on_remains)(void *ctx, const struct backend_labels *labels, struct snapshot *ret);
     /* It is whole. Comes instead of on_died(). */
     void (*on_kept)(void *ctx, const struct snapshot *s);

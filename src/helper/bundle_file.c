@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bundle.h"
 #include "base/cleanup.h"
@@ -86,23 +85,6 @@ void bundle_free(struct bundle_writer *w)
 
 /* --- reading --- */
 
-static bool read_all(int fd, void *dst, size_t len)
-{
-    char *at = dst;
-
-    while (len > 0) {
-        ssize_t n = read(fd, at, len);
-
-        if (n < 0 && errno == EINTR && !start_is_stopped())
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
-
 static bool take_head(const struct json *o, struct bundle_head *ret)
 {
     const char *format = json_str(json_get(o, "format"));
@@ -126,8 +108,8 @@ int bundle_read_head(int fd, struct sha256 *sum, struct bundle_head *ret, struct
     bool is_good;
     size_t len;
 
-    if (!read_all(fd, frame, sizeof(frame)) || (len = bundle_head_len(frame)) == 0 ||
-        !read_all(fd, text, len))
+    if (!file_read_exact(fd, frame, sizeof(frame), start_is_stopped) ||
+        (len = bundle_head_len(frame)) == 0 || !file_read_exact(fd, text, len, start_is_stopped))
         return err_set(err, SP_PROTOCOL, "this is no snapshot that was exported");
     doc = json_parse(text, len, BUNDLE_HEAD_MAX, err);
     is_good = doc != NULL && take_head(json_root(doc), ret);

@@ -70,7 +70,6 @@ static int make(const struct plan *p, int fd, const struct bundle_head *h, struc
     AUTO_CLOSE int disk = -1;
     char digest[DISK_DIGEST_MAX];
     struct json_out out;
-    struct stat st;
     int rc;
 
     if (size > p->max_bytes)
@@ -80,13 +79,9 @@ static int make(const struct plan *p, int fd, const struct bundle_head *h, struc
     if ((rc = layers_check_space(p, h->bytes, err)) != SP_OK ||
         (rc = disk_make(p->to, size, false, &disk, err)) != SP_OK ||
         (rc = fill(p, fd, h, sum, disk, err)) != SP_OK ||
-        (rc = disk_digest(disk, digest, err)) != SP_OK)
+        (rc = disk_digest(disk, digest, err)) != SP_OK ||
+        (rc = disk_finish(disk, p->to, &out, err)) != SP_OK)
         return rc;
-    if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */
-        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
-    json_out_init(&out);
-    json_begin_obj(&out, NULL);
-    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
     json_put_str(&out, "digest", digest);
     json_end(&out);
     json_out_finish(&out, answer);

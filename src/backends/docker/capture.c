@@ -8,7 +8,6 @@
 
 #include "backend/snapshot.h"
 #include "backends/docker/capturing.h"
-#include "backends/docker/snapshots.h"
 #include "base/base64.h"
 #include "base/fault.h"
 #include "base/mem.h"

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "backends/docker/snapshots.h"
+#include "backends/docker/internal.h"
 #include "backends/docker/stats.h"
 #include "base/mem.h"
 #include "base/str.h"

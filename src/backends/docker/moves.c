@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/docker/snapshots.h"
+#include "backends/docker/internal.h"
 #include "base/fault.h"
 #include "base/fdpass.h"
 #include "base/mem.h"

@@ -1,13 +1,12 @@
 /* snapshots.c - snapshots are images of the engine. One that counts has a tag of ours that names it. An engine keeps an image
  * while containers or other images need it: then the tag is replaced by one that says so, and the image is collected
  * after a later listing. */
-#include "backends/docker/snapshots.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/snapshot.h"
+#include "backends/docker/internal.h"
 #include "base/base64.h"
 #include "base/fault.h"
 #include "base/mem.h"
