@@ -53,6 +53,7 @@ class ImageCase(BundleCase):
         (root / "etc/kept").write_text("kept\n")
         os.mknod(root / "dev/null", 0o600 | 0o020000, os.makedev(1, 3))
         made["profiles"]["small"] = {**made["profiles"]["default"], "rootfs": str(root)}
+        made["profiles"]["again"] = {**made["profiles"]["default"], "image": f"docker-archive:{cls.home}/image.tar"}
         return made
 
     def made(self, name):
@@ -96,6 +97,8 @@ class Images(ImageCase):
             done = subprocess.run(["skopeo", "inspect", f"docker-archive:{file}"], check=True, timeout=60,
                                   stdout=subprocess.PIPE)
             self.assertEqual(len(json.loads(done.stdout)["Layers"]), 2)
+        with self.subTest("a profile"):
+            self.assertEqual(self.acquire("again", profile="again").sh(["sh", "-c", LOOK]), shown)
         for kind in ("docker", "podman"):
             with self.subTest(kind):
                 if engines.is_possible(kind) is not None:
