@@ -124,6 +124,13 @@ void engine_unwatch_ends(struct engine *e, struct engine_watcher *w);
 void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),
                     void *ctx);
 
+/* Whether its backend counts what a box uses. */
+bool engine_can_count(const struct engine *e, const struct pool_box *box);
+/* What a box that can be counted has used so far, within three seconds; NULL: nobody said. */
+void engine_count_box(struct engine *e, struct box_id box,
+                      void (*on_done)(void *ctx, const struct backend_counters *counters),
+                      void *ctx);
+
 /* Events that are no longer in the journal, from the store; `h` is the caller's and stays until on_done(). */
 void engine_read_history(struct engine *e, struct store_history *h,
                          void (*on_done)(void *ctx, int result), void *ctx);
@@ -210,6 +217,8 @@ MUST_CHECK int engine_check_limits(struct engine *e, unsigned profile,
 /* The configuration of a pool profile; NULL when it is gone. Valid until the next reload. */
 const struct config_profile *engine_profile(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);
+/* The path of a Unix socket that leads to the same server as the box's URL and costs less; "": none. */
+void engine_local(const struct engine *e, const struct pool_box *box, char *dst, size_t cap);
 const struct config *engine_config(const struct engine *e);
 struct journal *engine_journal(struct engine *e);
 struct rt *engine_rt(struct engine *e);

@@ -1,7 +1,9 @@
 """What every check shares: which files are ours, and how an offence is reported (file:line: why)."""
 
+import functools
 import os
 import re
+import subprocess
 import sys
 
 C_DIRS = ("src", "include", "pool", "store", "tests", "bench")
@@ -9,6 +11,12 @@ JS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 # Of both kinds: in a work tree of git .git is a file.
 SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__", "node_modules"}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+ASK_HOSTS = (
+    ["apt-get", "indextargets", "--format", "$(SITE)"],
+    ["npm", "config", "get", "registry"],
+    [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+)
 
 
 def files(root, dirs=(".",), endings=None):
@@ -46,6 +54,32 @@ def code_only(text, keep_strings=False):
         return re.sub(r"[^\n]", " ", found)
 
     return COMMENT_OR_STRING.sub(blank, text)
+
+
+def start(command):
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+
+
+def answer_of(process):
+    if process is None:
+        return ""
+    try:
+        return process.communicate(timeout=30)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0]
+
+
+@functools.cache
+def package_hosts():
+    """Where the package managers of this machine fetch from. They take a second, so a process asks them once."""
+    hosts = set()
+    for process in [start(command) for command in ASK_HOSTS]:
+        hosts.update(re.findall(r"https?://(?:[^/@\s]*@)?([^/:\s]+)", answer_of(process)))
+    return frozenset(hosts)
 
 
 def finish(name, checked, offences):

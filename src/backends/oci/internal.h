@@ -12,7 +12,8 @@
  *   moves.c    snapshots that leave and come      flatten.c  layers become one
  *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
- *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
+ *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold
+ *   stats.c    what a box has used */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -148,6 +149,7 @@ struct oci_found {
     bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
     bool is_frozen;                  /* by a scan: its processes stand still */
     bool has_remains;                /* it was durable, has ended, and its disk is nobody else's */
+    bool has_local;                  /* its relay has a Unix socket */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -202,6 +204,7 @@ struct oci_box {
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
     bool has_resisted;        /* the last try failed */
     bool is_durable;
+    bool has_local;   /* see struct oci_found */
     bool is_keeping;  /* keep.c is at it: BOX_REMOVING meanwhile */
     bool is_unwanted; /* it has ended, and nobody wants what it wrote */
 };
@@ -387,6 +390,10 @@ void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
 /* freeze.c */
 void oci_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
+
+/* stats.c */
+void oci_stats(struct backend *b, struct backend_stats *r, uint64_t deadline_ns,
+               void (*on_done)(struct op *));
 
 /* update.c, examine.c */
 void oci_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
