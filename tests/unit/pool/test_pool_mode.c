@@ -5,8 +5,6 @@
 #include "pool/internal.h"
 #include "rig.h"
 
-static struct rig rig;
-
 /* Two profiles, with a box kept warm of each. */
 static int setup(void **state)
 {
@@ -17,13 +15,6 @@ static int setup(void **state)
     rig.config.profiles[1] = rig.config.profiles[0];
     memcpy(rig.config.profiles[1].name, "other", 6);
     rig_start(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -118,10 +109,10 @@ static void test_both(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_drain_keeps_parked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_pause, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_both, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_drain, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drain_keeps_parked, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_pause, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_both, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
