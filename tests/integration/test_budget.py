@@ -1,5 +1,6 @@
 """Budgets: who has spent all gets no box, keeps what it has, and gets more when an operator gives it."""
 
+import concurrent.futures
 import json
 import subprocess
 import urllib.error
@@ -37,6 +38,25 @@ class Budget(TestCase):
 
     def boxes(self, client):
         return self.assertOk(client.get("/v1/pool"))["by_state"]
+
+    def test_acquires_that_wait_do_not_spend_the_same_money(self):
+        client = self.begin(amount=12)  # for three: 0, 5 and 10 are less than 12
+        clients = [self.client(self.server) for _ in range(20)]
+        with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+            answers = list(pool.map(lambda i: clients[i].acquire(f"t{i}", user_id="ana", wait_ms=20000), range(len(clients))))
+        codes = [a.status for a in answers]
+        self.assertLessEqual(codes.count(200), 3, codes)
+        self.assertGreaterEqual(codes.count(200), 2, codes)  # time costs, too
+        self.assertEqual(codes.count(200) + codes.count(402), 20, codes)
+        self.assertOk(client.acquire("t", user_id="bea", wait_ms=20000))
+        # what a caller who has gone held is free again
+        self.assertOk(client.post("/v1/pool/pause"))
+        with self.assertRaises(OSError):
+            self.client(self.server, timeout=0.3).acquire("gone", user_id="cleo", wait_ms=20000)
+        wait_until(lambda: client.get("/v1/pool").json["waiting"] == 0, "the caller has gone")
+        self.assertOk(client.post("/v1/pool/resume"))
+        for i in range(2):
+            self.assertOk(client.acquire(f"c{i}", user_id="cleo", wait_ms=20000))
 
     def test_used_up(self):
         client = self.begin()
