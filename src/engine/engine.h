@@ -46,6 +46,8 @@ struct engine_call {
     uint64_t deadline_ns;  /* with extras: until when the caller waits */
     bool may_exceed;       /* with extras: the limits of the box's profile */
     bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
+    bool
+        has_envs; /* ACQUIRE: it names variables, if only none: those of a hibernated box are not for it */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
     uint64_t asked_ns;            /* likewise: ACQUIRE: when it came */
