@@ -225,10 +225,8 @@ static int write_all(struct store *s, struct list *work, struct err *err)
         r = commit_batch(s, &batch, err);
         if (r != SP_OK) {
             /* In their order: first what was tried, then what waited behind it. */
-            for (struct list_node *n = list_last(&batch); n != NULL; n = list_last(&batch)) {
-                list_remove(&batch, n);
-                list_push_front(work, n);
-            }
+            while (!list_is_empty(&batch))
+                list_push_front(work, list_pop_back(&batch));
             return r;
         }
         queue_give(&s->queue, &batch);

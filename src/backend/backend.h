@@ -320,6 +320,9 @@ struct backend_ops {
     bool (*is_gone)(struct backend *b, const char *ref, const char *life);
     /* Where the boxes' own disks lie on this machine: <dir>/<box id>/disk. NULL: nowhere. */
     const char *(*disk_dir)(struct backend *b);
+    /* A Unix socket that leads to the same server of a box as its URL and costs less. False: it has none, or its path is
+     * too long. NULL: never. */
+    bool (*local)(struct backend *b, uint64_t box_id, char *dst, size_t cap);
     /* True: no box of this profile can be made now, and `dst` says why; from what is known, nobody is asked.
      * NULL: nothing is known. */
     bool (*trouble)(struct backend *b, const struct config_profile *profile, char *dst, size_t cap);

@@ -99,6 +99,20 @@ static inline struct list_node *list_pop_front(struct list *l)
     return n;
 }
 
+static inline struct list_node *list_pop_back(struct list *l)
+{
+    struct list_node *n = l->head.prev;
+
+    if (list_is_empty(l))
+        return NULL;
+    l->head.prev = n->prev;
+    n->prev->next = &l->head;
+    n->prev = NULL;
+    n->next = NULL;
+    l->len--;
+    return n;
+}
+
 /* Moves everything from `from` to the empty list `to`, so that callbacks may add to `from`
  * while the caller walks `to`. */
 static inline void list_move(struct list *from, struct list *to)

@@ -41,10 +41,13 @@ struct box_proxy_limits {
     uint64_t idle_ns;  /* one that stands still for longer is given up */
 };
 
+enum { BOX_LOCAL_MAX = 108 }; /* what an address of a Unix socket holds */
+
 struct box_proxy_to {
     uint64_t box;
     uint64_t caller; /* whose box it is */
     const char *url;
+    char local[BOX_LOCAL_MAX]; /* a Unix socket that leads to the same server; "": none */
     const char *token;
     const char *rest;   /* of the target: what the box gets */
     uint16_t port;      /* of the box's loopback, through its agent; 0: the agent itself */

@@ -41,7 +41,8 @@ struct passage {
     uint64_t moved_ns; /* when something last came from either side */
     uint64_t idle_ns;
     struct buf url;
-    struct buf text; /* of the headers */
+    char local[BOX_LOCAL_MAX]; /* "": none */
+    struct buf text;           /* of the headers */
     const char *headers[PROXY_HEADERS_MAX + 4];
     uint16_t port;     /* of the box's loopback; 0: its agent */
     struct buf tunnel; /* to the port: the agent's URL */

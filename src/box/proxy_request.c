@@ -35,8 +35,11 @@ static bool set_target(struct passage *g, const struct box_proxy_to *to)
 {
     char address[40];
 
-    if (g->port == 0)
+    if (g->port == 0) {
+        memcpy(g->local, to->local, sizeof(g->local));
+        g->up.unix_socket = str_is_empty(g->local) ? NULL : g->local;
         return proxy_url(to->url, to->rest, &g->url);
+    }
     if (to->is_by_path) {
         buf_printf(&g->tunnel, "/proxy/%u%s", (unsigned) g->port, to->rest);
         return !buf_failed(&g->tunnel) && proxy_url(to->url, buf_str(&g->tunnel), &g->url);

@@ -116,6 +116,18 @@ void duration_print(double seconds, char *dst);
 
 /* --- help.c, completion.c --- */
 
+struct cli_exit_text {
+    const char *code;
+    const char *text;
+};
+extern const struct cli_exit_text cli_exits[];     /* ends with a code of NULL */
+extern const struct cli_exit_text cli_run_exits[]; /* of commands that run one in a box */
+extern const char cli_times_text[];                /* how times are written */
+extern const char cli_id_text[];                   /* what ID means */
+/* Appends "sandpool acquire [THREAD] [OPTION]...". */
+void cli_add_usage(const struct cli_command *command, struct buf *out);
+bool cli_takes_id(const struct cli_command *command);
+
 void cli_print_help(FILE *out);
 void cli_print_command_help(const struct cli_command *command, FILE *out);
 /* False when the shell is unknown. */

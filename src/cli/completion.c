@@ -8,11 +8,6 @@
 /* Ids of sandboxes come from the daemon; silent when there is none. */
 #define IDS "sandpool ls --quiet 2>/dev/null"
 
-static bool takes_ids(const struct cli_command *c)
-{
-    return c->choices != NULL && strcmp(c->choices, "ID") == 0;
-}
-
 static void print_names(FILE *out)
 {
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
@@ -65,12 +60,12 @@ static void print_bash(FILE *out)
         (void) fprintf(out, "    %s) words='", c->name);
         if (c->run == cmd_help)
             print_names(out);
-        else if (c->choices != NULL && !takes_ids(c))
+        else if (c->choices != NULL && !cli_takes_id(c))
             (void) fprintf(out, "%s", c->choices);
         print_flags(c->options, out);
         print_flags(cli_common, out);
         (void) fprintf(out, "'%s ;;\n",
-                       takes_ids(c) ? "\n      [[ $cur == -* ]] || words+=\" $(" IDS ")\"" : "");
+                       cli_takes_id(c) ? "\n      [[ $cur == -* ]] || words+=\" $(" IDS ")\"" : "");
     }
     (void) fprintf(out, "    esac\n"
                         "  fi\n"
@@ -142,7 +137,7 @@ static void print_zsh(FILE *out)
         (void) fprintf(out, "    %s)\n      _arguments", c->name);
         zsh_options(c->options, out);
         zsh_options(cli_common, out);
-        if (takes_ids(c))
+        if (cli_takes_id(c))
             (void) fprintf(out, " \\\n        '1:ID:_sandpool_ids'");
         else if (c->choices != NULL)
             (void) fprintf(out, " \\\n        '1:%s:(%s)'", c->operands, c->choices);
@@ -201,7 +196,7 @@ static void print_fish(FILE *out)
         (void) fputc('\n', out);
         (void) snprintf(condition, sizeof(condition), " -n '__fish_seen_subcommand_from %s'",
                         c->name);
-        if (takes_ids(c))
+        if (cli_takes_id(c))
             (void) fprintf(out, "complete -c sandpool%s -a '(" IDS ")'\n", condition);
         else if (c->choices != NULL)
             (void) fprintf(out, "complete -c sandpool%s -a '%s'\n", condition, c->choices);

@@ -36,26 +36,52 @@ static void print_lines(const char *text, FILE *out)
     }
 }
 
-static void print_exit_codes(FILE *out)
+const struct cli_exit_text cli_exits[] = {
+    {"0", "it was done"},
+    {"1", "the call failed"},
+    {"2", "wrong arguments; nothing was done"},
+    {"3", "the daemon cannot be reached or does not answer"},
+    {"4", "no such sandbox, or it is lost"},
+    {"5", "busy: try again later"},
+    {NULL, NULL},
+};
+
+const struct cli_exit_text cli_run_exits[] = {
+    {"124", "the command was ended by --timeout"},
+    {"125", "sandpool failed: no box, wrong arguments"},
+    {"126", "the command cannot be run"},
+    {"127", "there is no such command in the box"},
+    {"128+n", "the command was ended by signal n; 137 when memory ran out"},
+    {"other", "the code of the command"},
+    {NULL, NULL},
+};
+
+const char cli_times_text[] = "Times are written 500ms, 30s, 5m, 2h, 1d; a bare number is seconds.";
+const char cli_id_text[] =
+    "ID is a sandbox id, a thread (USER/THREAD for that of another user), or box: and the id of\n"
+    "a box that has no owner (see sandpool ls).";
+
+static void print_exits(const struct cli_exit_text *table, int width, FILE *out)
 {
-    (void) fprintf(out, "\nExit codes:\n"
-                        "  0  it was done\n"
-                        "  1  the call failed\n"
-                        "  2  wrong arguments; nothing was done\n"
-                        "  3  the daemon cannot be reached or does not answer\n"
-                        "  4  no such sandbox, or it is lost\n"
-                        "  5  busy: try again later\n");
+    (void) fprintf(out, "\nExit codes:\n");
+    for (; table->code != NULL; table++)
+        (void) fprintf(out, "  %-*s  %s\n", width, table->code, table->text);
 }
 
-static void print_run_exit_codes(FILE *out)
+void cli_add_usage(const struct cli_command *command, struct buf *out)
 {
-    (void) fprintf(out, "\nExit codes:\n"
-                        "  124    the command was ended by --timeout\n"
-                        "  125    sandpool failed: no box, wrong arguments\n"
-                        "  126    the command cannot be run\n"
-                        "  127    there is no such command in the box\n"
-                        "  128+n  the command was ended by signal n; 137 when memory ran out\n"
-                        "  other  the code of the command\n");
+    buf_printf(out, "sandpool %s", command->name);
+    if (command->operands_max == CLI_REST)
+        buf_printf(out, " [OPTION]...%s [--] COMMAND [ARG]...",
+                   command->operands_min > 1 ? " ID" : "");
+    else
+        buf_printf(out, "%s%s [OPTION]...", command->operands[0] != '\0' ? " " : "",
+                   command->operands);
+}
+
+bool cli_takes_id(const struct cli_command *command)
+{
+    return command->choices != NULL && strcmp(command->choices, "ID") == 0;
 }
 
 void cli_print_help(FILE *out)
@@ -65,8 +91,8 @@ void cli_print_help(FILE *out)
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         (void) fprintf(out, "  %-10s %-10s %s\n", c->name, c->operands, c->summary);
     print_options("Options of every command", cli_common, out);
-    (void) fprintf(out, "\nTimes are written 500ms, 30s, 5m, 2h, 1d; a bare number is seconds.\n");
-    print_exit_codes(out);
+    (void) fprintf(out, "\n%s\n", cli_times_text);
+    print_exits(cli_exits, 1, out);
     (void) fprintf(out, "\nExamples:\n"
                         "  sandpool acquire thread-1\n"
                         "  sandpool ls --state leased\n"
@@ -76,29 +102,25 @@ void cli_print_help(FILE *out)
 void cli_print_command_help(const struct cli_command *command, FILE *out)
 {
     bool has_rest = command->operands_max == CLI_REST;
+    struct buf usage;
 
-    if (has_rest)
-        (void) fprintf(out, "Usage: sandpool %s [OPTION]...%s [--] COMMAND [ARG]...", command->name,
-                       command->operands_min > 1 ? " ID" : "");
-    else
-        (void) fprintf(out, "Usage: sandpool %s%s%s [OPTION]...", command->name,
-                       command->operands[0] != '\0' ? " " : "", command->operands);
+    buf_init(&usage, 512);
+    cli_add_usage(command, &usage);
+    (void) fprintf(out, "Usage: %s", buf_str(&usage));
+    buf_fini(&usage);
     (void) fprintf(out, "\n\n%c%s.\n", command->summary[0] - 'a' + 'A', command->summary + 1);
     if (command->help != NULL)
         (void) fprintf(out, "%s\n", command->help);
-    if (command->choices != NULL && strcmp(command->choices, "ID") == 0)
-        (void) fprintf(
-            out,
-            "ID is a sandbox id, a thread (USER/THREAD for that of another user), or box: and the id of\n"
-            "a box that has no owner (see sandpool ls).\n");
+    if (cli_takes_id(command))
+        (void) fprintf(out, "%s\n", cli_id_text);
     else if (command->choices != NULL)
         (void) fprintf(out, "%s is one of: %s.\n", command->operands, command->choices);
     print_options("Options", command->options, out);
     print_options("Options of every command", cli_common, out);
     if (has_rest)
-        print_run_exit_codes(out);
+        print_exits(cli_run_exits, 5, out);
     else
-        print_exit_codes(out);
+        print_exits(cli_exits, 1, out);
     (void) fprintf(out, "\nExamples:\n");
     print_lines(command->examples, out);
 }

@@ -1,6 +1,7 @@
 /* sandbox.c - one sandbox, all of them, their leases. */
 #include "sandpool/sandbox.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,7 @@ int client_ask(struct sp_client *c, const char *method, struct buf *target, stru
         buf_fini(body);
     if (r != SP_OK)
         return r;
+    assert(answer != NULL); /* an empty one is "" */
     *ret = json_parse(answer, strlen(answer), CLIENT_BODY_MAX, NULL);
     if (json_is_obj(json_root(*ret)))
         return SP_OK;

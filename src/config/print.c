@@ -181,6 +181,15 @@ static void print_default(const struct config_key *k, const void *object, struct
         config_value_print(k, object, out);
 }
 
+void config_print_facts(const struct config_key *k, const void *object, struct buf *out)
+{
+    buf_puts(out, "default ");
+    print_default(k, object, out);
+    buf_puts(out, "; ");
+    print_range(k, out);
+    buf_printf(out, "; reload: %s", (k->flags & CONFIG_RELOADABLE) != 0 ? "yes" : "no");
+}
+
 static void print_help(const struct config_key *k, const void *object, unsigned depth,
                        struct buf *out)
 {
@@ -188,11 +197,9 @@ static void print_help(const struct config_key *k, const void *object, unsigned 
 
     print_comment(out, depth, k->help);
     buf_init(&line, 4 * WIDTH);
-    buf_puts(&line, "[default ");
-    print_default(k, object, &line);
-    buf_puts(&line, "; ");
-    print_range(k, &line);
-    buf_printf(&line, "; reload: %s]", (k->flags & CONFIG_RELOADABLE) != 0 ? "yes" : "no");
+    buf_putc(&line, '[');
+    config_print_facts(k, object, &line);
+    buf_putc(&line, ']');
     print_comment(out, depth, buf_str(&line));
     buf_fini(&line);
 }

@@ -1,4 +1,5 @@
-/* schema.h - the table of all keys, and what the files of config/ share. Not for other modules. */
+/* schema.h - the table of all keys, and what the files of config/ share. Not for other modules, except the
+ * manual page that is made of the table (src/dist/man). */
 #ifndef CONFIG_SCHEMA_H
 #define CONFIG_SCHEMA_H
 
@@ -97,6 +98,8 @@ bool config_value_equal(const struct config_key *k, const void *a, const void *b
 void config_value_print(const struct config_key *k, const void *object, struct buf *out);
 void config_value_fini(const struct config_key *k, void *object);
 const struct config_map *config_value_map(const struct config_key *k, const void *object);
+/* "default 5; 1 to 10; reload: yes", of a key of an object with the defaults. */
+void config_print_facts(const struct config_key *k, const void *object, struct buf *out);
 /* Quotes when YAML or ${} would read the text differently. */
 void config_print_text(const char *text, struct buf *out);
 

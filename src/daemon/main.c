@@ -25,7 +25,7 @@ static const char usage[] =
     "                        no request is lost, and if this one cannot start the other goes on;\n"
     "                        where none runs, just start\n"
     "      --standby         if another daemon uses the state directory, wait and take over\n"
-    "      --destroy-on-exit destroy every sandbox when stopping (default: leave them running)\n"
+    "      --destroy-on-exit  destroy every sandbox when stopping (default: leave them running)\n"
     "      --check           check the configuration and exit\n"
     "      --print           with --check: print the effective configuration\n"
     "      --doctor          examine what boxes need on this machine, print it as JSON and exit\n"

@@ -267,6 +267,14 @@ const struct pool *engine_pool(const struct engine *e)
     return e->pool;
 }
 
+void engine_local(const struct engine *e, const struct pool_box *box, char *dst, size_t cap)
+{
+    struct backend *b = e->backends[box->backend].backend;
+
+    if (b == NULL || b->ops->local == NULL || !b->ops->local(b, box->id.v, dst, cap))
+        dst[0] = '\0';
+}
+
 const struct config *engine_config(const struct engine *e)
 {
     return e->config->config;

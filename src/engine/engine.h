@@ -212,6 +212,8 @@ MUST_CHECK int engine_check_limits(struct engine *e, unsigned profile,
 /* The configuration of a pool profile; NULL when it is gone. Valid until the next reload. */
 const struct config_profile *engine_profile(struct engine *e, unsigned profile);
 const struct pool *engine_pool(const struct engine *e);
+/* The path of a Unix socket that leads to the same server as the box's URL and costs less; "": none. */
+void engine_local(const struct engine *e, const struct pool_box *box, char *dst, size_t cap);
 const struct config *engine_config(const struct engine *e);
 struct journal *engine_journal(struct engine *e);
 struct rt *engine_rt(struct engine *e);

@@ -55,8 +55,9 @@ void usage_take_prices(struct engine *e)
         if (c == NULL)
             continue; /* its boxes go on at the price they have */
         per_hour = config_hourly(c);
-        if (e->usage.prices[i].is_known && (e->usage.prices[i].per_hour != per_hour ||
-                                            strcmp(e->usage.prices[i].currency, c->price.currency)))
+        if (e->usage.prices[i].is_known &&
+            (e->usage.prices[i].per_hour != per_hour ||
+             strcmp(e->usage.prices[i].currency, c->price.currency) != 0))
             e->usage.prices[i].is_new = true;
         e->usage.prices[i].is_known = true;
         e->usage.prices[i].per_hour = per_hour;

@@ -26,6 +26,8 @@ const struct pool_box *front_admit(struct http_exchange *ex, const struct front_
                                  .url = box->url,
                                  .token = box->token,
                                  .rest = t.rest_of_capability};
+    if (is_found)
+        engine_local(door->engine, box, ret->local, sizeof(ret->local));
     box_capability(t.id, box->token, capability);
     if (str_equal_secret(t.capability, capability) && is_found && !str_is_empty(box->token)) {
         if (door->prove != NULL)

@@ -8,6 +8,7 @@
 
 struct front_door {
     void *ctx;
+    struct engine *engine;
     /* The box of this id, as far as this dialect shows it; NULL: none. */
     const struct pool_box *(*find)(void *ctx, const char *sandbox_id);
     /* Whether the caller may use the box without the capability. It is asked also when there is no such box, with

@@ -1,6 +1,7 @@
 /* attrs.c - attributes are moved from box to box: ids in them are shifted. */
 #include "helper/attrs.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <linux/capability.h>
@@ -122,6 +123,7 @@ int attrs_read(int dir, const char *name, uint32_t id_base,
 
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dir, name);
     rc = read_list(path, &list, &len, err);
+    assert(rc != SP_OK || list != NULL || len == 0);
     for (size_t at = 0; rc == SP_OK && at < len; at += strlen(list + at) + 1)
         if (is_wanted(list + at))
             rc = read_one(path, list + at, id_base, each, ctx, err);

@@ -37,7 +37,7 @@ MUST_CHECK int base_copy_dir(const char *from, int to, uint32_t owner, struct ba
 
 /* base_digest.c: of names, kinds, modes, owners, sizes and, if wanted, contents. `ret` has room for 65. */
 MUST_CHECK int base_digest(int dir, bool want_content, char *ret, struct err *err);
-/* "sha256:…" without contents, of a directory that boxes are built on. `ret` has room for 72. */
+/* "sha256:…" without contents, of a directory that boxes are built on. `ret` has room for DISK_DIGEST_MAX. */
 MUST_CHECK int base_digest_of(const char *path, char *ret, struct err *err);
 
 #endif

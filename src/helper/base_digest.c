@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "helper/base.h"
+#include "helper/disk_digest.h"
 
 struct names {
     char **list;
@@ -134,6 +135,6 @@ int base_digest_of(const char *path, char *ret, struct err *err)
 
     if (dir < 0)
         return err_sys(err, SP_IO, errno, "open '%.150s'", path);
-    memcpy(ret, "sha256:", 7);
-    return base_digest(dir, false, ret + 7, err);
+    str_copy_cut(ret, DISK_DIGEST_MAX, "sha256:");
+    return base_digest(dir, false, ret + strlen(ret), err);
 }

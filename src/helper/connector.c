@@ -134,9 +134,9 @@ int connector_start(const struct plan *p, const struct box_dir *d,
 
 /* --- the process itself --- */
 
-static int take(const struct relay_loop *config)
+static int take(const struct relay_loop *config UNUSED, int source)
 {
-    return fdpass_receive(config->source);
+    return fdpass_receive(source);
 }
 
 /* A connected socket; -1: errno. EAGAIN: the box's queue is full. Never follows a link and never
@@ -163,7 +163,7 @@ static int enter(const struct relay_loop *config)
 
 void connector_run(const char *id, const char *name)
 {
-    const struct relay_loop config = {.source = FD_CHANNEL,
+    const struct relay_loop config = {.sources = {FD_CHANNEL, -1},
                                       .end = FD_INIT,
                                       .leash = -1,
                                       .dir = FD_DIR,

@@ -18,8 +18,8 @@ enum { BLOCK = 4096, CHUNK = 256 * BLOCK };
 
 void digest_text(const unsigned char digest[32], char ret[DISK_DIGEST_MAX])
 {
-    memcpy(ret, "sha256:", 7);
-    str_hex(ret + 7, digest, 32);
+    str_copy_cut(ret, DISK_DIGEST_MAX, "sha256:");
+    str_hex(ret + strlen(ret), digest, 32);
 }
 
 static bool is_zero(const unsigned char *block)

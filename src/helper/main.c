@@ -100,7 +100,8 @@ static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
                      unsigned *ret_unmapped, int *ret_pid, struct outcome *o)
 {
     struct relay_process relay;
-    int rc = relay_begin(p->dir, p->id_base, START_LISTEN_FD, d->lock, &relay, &o->err);
+    const struct relay_place at = {.dir = p->dir, .id = p->id_base, .want_local = true};
+    int rc = relay_begin(&at, START_LISTEN_FD, d->lock, &relay, &o->err);
 
     (void) close(START_LISTEN_FD); /* the relay has it */
     if (rc == SP_OK)
@@ -329,7 +330,8 @@ static int do_relay(const char *text, size_t len, struct plan *p, struct outcome
 
     if (rc != SP_OK || (rc = check_listening(listen, &o->err)) != SP_OK ||
         (rc = leash < 0 ? err_sys(&o->err, SP_BAD_REQUEST, errno, "the leash") : SP_OK) != SP_OK ||
-        (rc = relay_begin(p->dir, p->id_base, listen, leash, &relay, &o->err)) != SP_OK ||
+        (rc = relay_begin(&(struct relay_place){.dir = p->dir, .id = p->id_base}, listen, leash,
+                          &relay, &o->err)) != SP_OK ||
         (rc = relay_await(&relay, &channel, &o->err)) != SP_OK)
         return rc;
     if (p->cgroup != NULL)

@@ -10,17 +10,21 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "helper/plan.h"
 #include "helper/relay_filter.h"
 #include "helper/relay_loop.h"
 #include "helper/relay_spawn.h"
 
 /* Descriptors of the process. The lock is only kept, unless it is a FIFO, which ends the relay. */
-enum { FD_LISTEN = 3, FD_CHANNEL, FD_LOCK, FD_REPORT, FD_END };
+enum { FD_LISTEN = 3, FD_CHANNEL, FD_LOCK, FD_LOCAL, FD_REPORT, FD_END };
+
+#define BACKLOG 1024
 
 /* How much may wait in the channel: about eighty connections. The kernel counts descriptors under way
  * per user, and those of others must not suffer from a box that takes none. */
@@ -37,14 +41,32 @@ static void leave_network(void)
         errno = 0;
 }
 
-NORETURN static void become_relay(const char *dir, uint32_t id, int listen, int lock, int report)
+/* Without it callers use the other socket; then there is something in its place that epoll does not take. */
+static int listen_locally(const char *dir)
+{
+    const struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = HELPER_LOCAL_SOCKET};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    /* Relative, as the path of a directory can be longer than an address. */
+    if (fd >= 0 && chdir(dir) == 0 &&
+        bind(fd, (const struct sockaddr *) &name, sizeof(name)) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    if (fd >= 0)
+        (void) close(fd); /* nobody has connected to it */
+    return -1;
+}
+
+NORETURN static void become_relay(const struct relay_place *at, int listen, int lock, int report)
 {
     char number[16];
-    const char *const argv[] = {"sandpool-helper", "relay", dir, number, NULL};
+    const char *const argv[] = {"sandpool-helper", "relay", at->dir, number, NULL};
+    int local = at->want_local ? listen_locally(at->dir) : -1;
     const int small = CHANNEL_BYTES;
     int channel[2];
 
-    (void) snprintf(number, sizeof(number), "%u", id);
+    (void) snprintf(number, sizeof(number), "%u", at->id);
+    if (local < 0)
+        local = open("/dev/null", O_RDONLY | O_CLOEXEC);
     leave_network();
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0 ||
         setsockopt(channel[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)) != 0 ||
@@ -52,10 +74,10 @@ NORETURN static void become_relay(const char *dir, uint32_t id, int listen, int 
         (void) dprintf(report, " make the channel: %s", strerror(errno));
         _exit(127);
     }
-    relay_exec(argv, (int[]){listen, channel[0], lock, report}, FD_END - FD_LISTEN);
+    relay_exec(argv, (int[]){listen, channel[0], lock, local, report}, FD_END - FD_LISTEN);
 }
 
-int relay_begin(const char *dir, uint32_t id, int listen, int lock, struct relay_process *ret,
+int relay_begin(const struct relay_place *at, int listen, int lock, struct relay_process *ret,
                 struct err *err)
 {
     int ends[2];
@@ -65,7 +87,7 @@ int relay_begin(const char *dir, uint32_t id, int listen, int lock, struct relay
         return err_sys(err, SP_IO, errno, "socketpair");
     ret->pid = fork();
     if (ret->pid == 0)
-        become_relay(dir, id, listen, lock, ends[1]);
+        become_relay(at, listen, lock, ends[1]);
     (void) close(ends[1]); /* else the end of the report is never seen */
     ret->report = ends[0];
     if (ret->pid < 0) {
@@ -95,9 +117,9 @@ int relay_await(struct relay_process *r, int *ret_channel, struct err *err)
 
 /* --- the process itself --- */
 
-static int take(const struct relay_loop *config)
+static int take(const struct relay_loop *config UNUSED, int source)
 {
-    return accept4(config->source, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    return accept4(source, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
 static int enter(const struct relay_loop *config)
@@ -120,7 +142,7 @@ static int enter(const struct relay_loop *config)
 
 void relay_run(const char *id)
 {
-    const struct relay_loop config = {.source = FD_LISTEN,
+    const struct relay_loop config = {.sources = {FD_LISTEN, FD_LOCAL},
                                       .end = FD_CHANNEL,
                                       .leash = FD_LOCK,
                                       .is_end_asked = true,
@@ -131,8 +153,8 @@ void relay_run(const char *id)
         (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* it starts nothing; missing ones are found later */
     (void) prctl(PR_SET_NAME, "sandpool-relay"); /* the arguments show it, too */
     relay_loop_prepare();
-    if (fcntl(FD_LISTEN, F_SETFL, O_NONBLOCK) != 0 || !relay_drop_privileges(id) ||
-        !relay_filter_install()) {
+    if (fcntl(FD_LISTEN, F_SETFL, O_NONBLOCK) != 0 || fcntl(FD_LOCAL, F_SETFL, O_NONBLOCK) != 0 ||
+        !relay_drop_privileges(id) || !relay_filter_install()) {
         (void) dprintf(FD_REPORT, "give up what it does not need: %s", strerror(errno));
         return;
     }

@@ -20,10 +20,15 @@ struct relay_process {
     int report; /* where it says that it works; -1: it has */
 };
 
-/* Starts `sandpool-helper relay <box dir> <id>`, which outlives us. It becomes user `id` of the host; 0: it
- * stays who we are. When `lock` is the reading end of a FIFO, it also ends when somebody has opened that
+struct relay_place {
+    const char *dir; /* of the box */
+    uint32_t id;     /* the user of the host that it becomes; 0: it stays who we are */
+    bool want_local; /* listens at HELPER_LOCAL_SOCKET, too */
+};
+
+/* Starts `sandpool-helper relay <box dir> <id>`, which outlives us. When `lock` is the reading end of a FIFO, it also ends when somebody has opened that
  * for writing. */
-MUST_CHECK int relay_begin(const char *dir, uint32_t id, int listen, int lock,
+MUST_CHECK int relay_begin(const struct relay_place *at, int listen, int lock,
                            struct relay_process *ret, struct err *err);
 /* Waits until it serves; gives the box's end of the channel, which is open in nobody else. Failure
  * leaves no process. */

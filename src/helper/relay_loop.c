@@ -103,15 +103,24 @@ static bool watch_own(struct relay *r, int op, const int *tag, uint32_t events)
 
 static void pause_taking(struct relay *r)
 {
-    if (!r->is_paused)
-        (void) watch_own(r, EPOLL_CTL_DEL, &r->config->source, 0); /* it is there */
+    for (int i = 0; !r->is_paused && i < RELAY_SOURCES_MAX; i++)
+        (void) watch_own(r, EPOLL_CTL_DEL, &r->config->sources[i],
+                         0); /* it is there, or was not taken */
     r->is_paused = true;
 }
 
 static void resume_taking(struct relay *r)
 {
-    if (r->is_paused && watch_own(r, EPOLL_CTL_ADD, &r->config->source, EPOLLIN))
-        r->is_paused = false;
+    bool is_done = true;
+
+    if (!r->is_paused)
+        return;
+    for (int i = 0; i < RELAY_SOURCES_MAX; i++) {
+        bool is_taken = watch_own(r, EPOLL_CTL_ADD, &r->config->sources[i], EPOLLIN);
+
+        is_done = is_done && (is_taken || errno == EPERM || errno == EBADF || errno == EEXIST);
+    }
+    r->is_paused = !is_done;
 }
 
 /* Whether the box is to say that it has room again. */
@@ -315,11 +324,11 @@ static void add_caller(struct relay *r, struct relay_conn *c, int fd)
     on_silent(r, &c->ends[0]); /* most have said it already */
 }
 
-static void on_callers(struct relay *r)
+static void on_callers(struct relay *r, int source)
 {
     for (int i = 0; i < TAKES; i++) {
         struct relay_conn *c = make_room(r);
-        int fd = c != NULL ? r->config->take(r->config) : -1;
+        int fd = c != NULL ? r->config->take(r->config, source) : -1;
 
         if (c == NULL) {
             pause_taking(r);
@@ -394,8 +403,8 @@ static void on_event(struct relay *r, const struct epoll_event *ev)
         r->is_over = true;
     else if (ev->data.ptr == &r->config->end)
         r->is_over = r->is_over || (ev->events & ~(uint32_t) EPOLLOUT) != 0;
-    else if (ev->data.ptr == &r->config->source)
-        on_callers(r);
+    else if (ev->data.ptr == &r->config->sources[0] || ev->data.ptr == &r->config->sources[1])
+        on_callers(r, *(const int *) ev->data.ptr);
     else if (e->conn->state == SILENT)
         on_silent(r, e);
     else if (e->conn->state == SERVED || e->conn->state == RESTING)

@@ -14,10 +14,12 @@ enum {
     /* Beside them, callers that the box has closed: those that are still to take some of what it said,
      * and as many that are to close. */
     RELAY_LEFT_MAX = 256,
+    RELAY_SOURCES_MAX = 2,
 };
 
 struct relay_loop {
-    int source;        /* where callers come from */
+    /* Where callers come from; -1, or what epoll does not take, is none. */
+    int sources[RELAY_SOURCES_MAX];
     int end;           /* readable or hung up: the box has ended */
     int leash;         /* likewise, if epoll takes it: a file never ends it; -1: there is none */
     bool is_end_asked; /* enter() fails with EAGAIN until `end` can be written to */
@@ -25,7 +27,7 @@ struct relay_loop {
     const char *name;
     /* The next caller, or a connection into the box: a descriptor that does not block; -1: errno. EAGAIN
      * of enter() and a want of descriptors or memory mean "later". */
-    int (*take)(const struct relay_loop *config);
+    int (*take)(const struct relay_loop *config, int source);
     int (*enter)(const struct relay_loop *config);
 };
 

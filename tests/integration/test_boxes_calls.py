@@ -5,6 +5,7 @@ import base64
 import http.client
 import json
 import os
+import pathlib
 import signal
 import threading
 
@@ -300,7 +301,29 @@ class Idle(CallsCase):
         wait_until(lambda: self.pool.get(self.base).status == 410, "then it is idle")
 
 
+def is_connected(port):
+    """Whether somebody on this machine has a connection to it by TCP."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, _, remote, state, *_ = line.split()
+        if state == "01" and int(remote.split(":")[1], 16) == port:
+            return True
+    return False
+
+
 class Restarts(CallsCase):
+    def test_calls_do_not_go_by_tcp(self):
+        box = self.lease("socket")
+        port = box.url.port
+        self.assertEqual(self.run_in_box("echo one")["stdout"], "one\n")
+        self.assertEqual(self.stream("echo two").drain().out, b"two\n")
+        self.assertFalse(is_connected(port))
+        self.server.kill()
+        (self.server.state / "oci" / "boxes" / box.box_id / "relay").unlink()  # as a box of an older version
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.assertEqual(self.run_in_box("echo three")["stdout"], "three\n")
+        self.assertTrue(is_connected(port))
+
     def test_the_daemon_is_killed_in_the_middle(self):
         self.lease("kill")
         s = self.stream(COUNT, timeout_s=0)

@@ -1,15 +1,34 @@
 """Proves the checks: a small tree with one offence of each kind, and every check must name its line."""
 
+import contextlib
+import io
 import os
-import subprocess
+import runpy
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MARK = "TO" + "DO"
 BEGIN, END = "<!-- layers.txt: begin -->", "<!-- layers.txt: end -->"
-TABLE = subprocess.run([sys.executable, "-B", os.path.join(HERE, "layers.py"), "--table"], capture_output=True, text=True,
-                       timeout=60, check=True).stdout
+
+
+def call(check, *args):
+    """A check as a program, in this process: its exit code and what it printed. 60 new interpreters take half a minute."""
+    out = io.StringIO()
+    argv, sys.argv = sys.argv, [check, *args]
+    try:
+        with contextlib.redirect_stdout(out):
+            runpy.run_path(os.path.join(HERE, check + ".py"), run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        sys.argv = argv
+    return code, out.getvalue()
+
+
+sys.path.insert(0, HERE)
+TABLE = call("layers", "--table")[1]
 
 CLEAN = "/* Fine. */\n#include <stddef.h>\n"
 # check, file, text, line that must be named, words that must be in the report
@@ -81,23 +100,22 @@ def run(check, path, text):
             style = f.read()
         with open(os.path.join(root, ".clang-format"), "w", encoding="utf-8") as f:
             f.write(style)
-        command = [sys.executable, "-B", os.path.join(HERE, check + ".py"), root]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return call(check, root)
 
 
 def main():
     wrong = 0
     for check, path, text, line, words in CASES:
-        done = run(check, path, text)
-        hits = [o for o in done.stdout.split("\n") if o.startswith(f"{path}:{line}: ") and words in o]
-        if done.returncode != 1 or not hits:
+        code, out = run(check, path, text)
+        hits = [o for o in out.split("\n") if o.startswith(f"{path}:{line}: ") and words in o]
+        if code != 1 or not hits:
             wrong += 1
-            print(f"{check} missed {path}:{line} ({words}):\n{text[:200]}\n{done.stdout}{done.stderr}")
+            print(f"{check} missed {path}:{line} ({words}):\n{text[:200]}\n{out}exit: {code}")
     for check, path, text in HARMLESS:
-        done = run(check, path, text)
-        if done.returncode != 0:
+        code, out = run(check, path, text)
+        if code != 0:
             wrong += 1
-            print(f"{check} refused what is right:\n{text[:200]}\n{done.stdout}{done.stderr}")
+            print(f"{check} refused what is right:\n{text[:200]}\n{out}exit: {code}")
     print(f"{len(CASES) + len(HARMLESS)} cases, {wrong} wrong")
     sys.exit(1 if wrong else 0)
 

@@ -1,7 +1,9 @@
 """What every check shares: which files are ours, and how an offence is reported (file:line: why)."""
 
+import functools
 import os
 import re
+import subprocess
 import sys
 
 C_DIRS = ("src", "include", "pool", "store", "tests", "bench")
@@ -9,6 +11,12 @@ JS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 # Of both kinds: in a work tree of git .git is a file.
 SKIP = {".git", "build", ".deps", ".run", ".cache", "__pycache__", "node_modules"}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+ASK_HOSTS = (
+    ["apt-get", "indextargets", "--format", "$(SITE)"],
+    ["npm", "config", "get", "registry"],
+    [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+)
 
 
 def files(root, dirs=(".",), endings=None):
@@ -46,6 +54,23 @@ def code_only(text, keep_strings=False):
         return re.sub(r"[^\n]", " ", found)
 
     return COMMENT_OR_STRING.sub(blank, text)
+
+
+def ask(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+@functools.cache
+def package_hosts():
+    """Where the package managers of this machine fetch from. They take a second, so a process asks them once."""
+    hosts = set()
+    for command in ASK_HOSTS:
+        hosts.update(re.findall(r"https?://(?:[^/@\s]*@)?([^/:\s]+)", ask(command)))
+    return frozenset(hosts)
 
 
 def finish(name, checked, offences):

@@ -7,7 +7,6 @@ import ast
 import io
 import os
 import re
-import subprocess
 import sys
 import tokenize
 
@@ -30,25 +29,10 @@ PLAIN = (
 INSTEAD = dict(PLAIN)
 PLAIN_WORD = re.compile("(?<![a-z])(" + "|".join(sorted(INSTEAD, key=len, reverse=True)) + ")(?![a-z])", re.IGNORECASE)
 USUAL_DIRS = {"", "bin", "etc", "home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var"}
-ASK_HOSTS = (
-    ["apt-get", "indextargets", "--format", "$(SITE)"],
-    ["npm", "config", "get", "registry"],
-    [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
-)
-
-
-def ask(command):
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
 
 
 def machine_names(root):
-    names = set()
-    for command in ASK_HOSTS:
-        names.update(re.findall(r"https?://(?:[^/@\s]*@)?([^/:\s]+)", ask(command)))
+    names = set(tree.package_hosts())
     top = os.path.abspath(root).split("/")[1]
     if top not in USUAL_DIRS:
         names.add(f"/{top}/")

@@ -63,7 +63,7 @@ class Walk:
         return int(self.m.run("systemctl show -P MainPID sandpoold"))
 
     def journal(self, since, words=""):
-        return self.m.run(f"journalctl --sync; journalctl -q -u sandpoold --since=@{since} {words}")
+        return self.m.run(f"journalctl --sync; journalctl -q -u sandpoold --since={since if since[0] == '-' else '@' + since} {words}")
 
     def now(self):
         """For journal(). Not a cursor: where that entry is not of the unit, the next one is left out (systemd 252)."""
@@ -292,6 +292,41 @@ class Walk:
         self.m.until("! pgrep -a 'sandpool|slirp4netns|pasta|passt' && ! ls -d /sys/fs/cgroup/sandpool-* && ! grep sandpool"
                      " /proc/mounts && ! losetup -a | grep sandpool")
 
+    def dpkg(self, words):
+        self.m.run(f"DEBIAN_FRONTEND=noninteractive dpkg {words}", timeout=300)
+
+    def step_package(self):
+        """the Debian package: it starts, an upgrade keeps boxes and what runs in them, a purge leaves nothing"""
+        here = "/root/payload/packages"
+        self.m.run("rm -rf /etc/sandpool /var/lib/sandpool; systemctl daemon-reload")
+        self.dpkg(f"-i {here}/sandpool_*.deb")
+        self.equal(self.m.run("systemctl is-active sandpoold; systemctl is-enabled sandpoold").split(), ["active", "enabled"],
+                   "the service after the installation")
+        self.equal(self.m.until("sandpool run -- python3 -c 'print(6*7)'", 300), "42\n", "what a box prints")
+        lease = self.sandpool("acquire packed")
+        self.m.run("sandpool run --keep --thread packed -- sh -c 'echo mine > /workspace/mine'; "
+                   "sandpool exec -d packed -- sh -c 'while :; do date >> /workspace/ticks; sleep 0.2; done'")
+        before = self.main_pid()
+        # The same files as a newer version.
+        self.m.run(f"cd /root && dpkg-deb -R {here}/sandpool_*.deb newer && sed -i 's/^Version: .*/&+1/' newer/DEBIAN/control"
+                   " && dpkg-deb --root-owner-group -b newer newer.deb >/dev/null")
+        self.dpkg("-i /root/newer.deb")
+        self.expect(self.main_pid() not in (0, before), "the daemon was not replaced")
+        self.same_box(lease, "packed")
+        lines = "sandpool exec packed -- wc -l /workspace/ticks"
+        self.expect(self.m.run(lines) != self.m.until(f"sleep 1; {lines}"), "the command in the box has ended")
+        said = self.journal("-5min")
+        self.expect("SIGKILL" not in said, said)
+        self.dpkg("-r sandpool")
+        left = "pgrep -a sandpool; ls -d /sys/fs/cgroup/sandpool-*; grep sandpool /proc/mounts; losetup -a | grep sandpool"
+        self.m.until(f"test -z \"$({left})\"")
+        self.dpkg("-i /root/newer.deb")
+        self.equal(self.m.until("sandpool run -- echo again", 300), "again\n", "a box after a removal")
+        self.dpkg("--purge sandpool")
+        self.m.until(f"test -z \"$({left})\"")
+        self.equal(self.m.run("ls -d /var/lib/sandpool /etc/sandpool /run/sandpool* /usr/bin/sandpool* 2>/dev/null; true"), "",
+                   "what a purge leaves")
+
     def box_test(self, name, runtime, cases=()):
         status, text = self.m.run(
             f"cd /root/payload/source && SANDPOOL_BIN_DIR=/root/payload/install/usr/bin SANDPOOL_SOURCE_DIR=$PWD"
@@ -334,7 +369,7 @@ def main():
         parts = work / "source"
         for part in ("tests", "docs", "clients"):
             shutil.copytree(pathlib.Path(source) / part, parts / part, symlinks=True)
-        make_payload(work / "payload.tar", {"install": install, "source": parts})
+        make_payload(work / "payload.tar", {"install": install, "source": parts, "packages": pathlib.Path(build) / "packages"})
         machine = Machine(image, work)
         try:
             begin = time.monotonic()

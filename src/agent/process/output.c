@@ -30,6 +30,8 @@ void output_fini(struct output *o)
         output_forget(o->disk);
     free(o->tail);
     o->tail = NULL;
+    free(o->late);
+    o->late = NULL;
     buf_fini(&o->head);
 }
 
@@ -124,6 +126,34 @@ static void append_disk(struct output *o, const char *data, size_t len)
         append_tail(o, data, len);
 }
 
+/* As if it came only now. */
+static void write_late(struct output *o)
+{
+    size_t len = o->late_len;
+
+    o->late_len = 0;
+    o->end -= len;
+    append_disk(o, o->late, len);
+}
+
+/* Behind the head. A small piece costs less when it is written with others. */
+static void append_rest(struct output *o, const char *data, size_t len)
+{
+    if (o->late_len + len > OUTPUT_LATE_MAX && o->late_len > 0)
+        write_late(o);
+    if (len > OUTPUT_LATE_MAX / 2 || o->is_broken) {
+        if (o->late_len > 0)
+            write_late(o);
+        append_disk(o, data, len);
+        return;
+    }
+    if (o->late == NULL)
+        o->late = xcalloc(1, OUTPUT_LATE_MAX);
+    memcpy(o->late + o->late_len, data, len);
+    o->late_len += len;
+    o->end += len;
+}
+
 void output_append(struct output *o, const char *data, size_t len)
 {
     size_t n = MIN_OF(len, OUTPUT_HEAD_MAX - o->head.len);
@@ -137,7 +167,7 @@ void output_append(struct output *o, const char *data, size_t len)
         o->end += n;
     }
     if (len > n)
-        append_disk(o, data + n, len - n);
+        append_rest(o, data + n, len - n);
 }
 
 void output_forget(struct output_disk *disk)
@@ -150,6 +180,10 @@ void output_finish(struct output *o)
 {
     char *data;
 
+    if (o->late_len > 0)
+        write_late(o);
+    free(o->late);
+    o->late = NULL;
     if (o->head.data == NULL || o->head.cap == o->head.len + 1)
         return;
     data = try_realloc(o->head.data, o->head.len + 1);
@@ -167,7 +201,7 @@ static uint64_t rest_start(const struct output *o)
         kept = MIN_OF(o->end - o->broke_at, (uint64_t) OUTPUT_TAIL_MAX);
         return o->end - kept;
     }
-    return o->end - MIN_OF(o->end - o->head.len, o->ring);
+    return o->end - MIN_OF(o->end - o->head.len, o->ring + o->late_len);
 }
 
 uint64_t output_seek(const struct output *o, uint64_t offset)
@@ -205,9 +239,17 @@ uint64_t output_room(const struct output *o, uint64_t offset)
 
 static size_t read_disk(const struct output *o, uint64_t offset, char *dst, size_t cap)
 {
-    uint64_t pos = (offset - OUTPUT_HEAD_MAX) % o->ring;
-    ssize_t r = pread(o->fd, dst, (size_t) MIN_OF(cap, o->ring - pos), (off_t) pos);
+    uint64_t late_at = o->end - o->late_len;
+    uint64_t pos;
+    ssize_t r;
 
+    if (offset >= late_at) {
+        memcpy(dst, o->late + (offset - late_at), cap);
+        return cap;
+    }
+    cap = (size_t) MIN_OF(cap, late_at - offset);
+    pos = (offset - OUTPUT_HEAD_MAX) % o->ring;
+    r = pread(o->fd, dst, (size_t) MIN_OF(cap, o->ring - pos), (off_t) pos);
     return r > 0 ? (size_t) r : 0;
 }
 

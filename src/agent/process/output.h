@@ -12,6 +12,7 @@
 enum {
     OUTPUT_HEAD_MAX = 32 * 1024,
     OUTPUT_TAIL_MAX = 64 * 1024, /* kept in memory when there is no disk */
+    OUTPUT_LATE_MAX = 8 * 1024,  /* of small pieces, before they are written to disk together */
     OUTPUT_SPARE =
         4 * 1024 * 1024, /* of what is kept: for what comes at the end of a process at once */
 };
@@ -32,8 +33,10 @@ struct output {
     struct output_disk *disk;
     struct buf head; /* [0, head.len) */
     uint64_t end;    /* bytes ever written */
-    int fd;          /* file of [OUTPUT_HEAD_MAX, ...), -1: none */
-    uint64_t ring;   /* bytes of the file; fixed once it is full */
+    char *late;      /* the last of them, not on disk yet; NULL: there is no room for any */
+    size_t late_len;
+    int fd;        /* file of [OUTPUT_HEAD_MAX, ...), -1: none */
+    uint64_t ring; /* bytes of the file; fixed once it is full */
     bool is_full;
     bool is_broken;    /* no disk: `tail` holds the end */
     uint64_t broke_at; /* first offset of the tail */

@@ -148,6 +148,7 @@ struct oci_found {
     bool is_alone[OCI_BESIDE_COUNT]; /* what served it has ended */
     bool is_frozen;                  /* by a scan: its processes stand still */
     bool has_remains;                /* it was durable, has ended, and its disk is nobody else's */
+    bool has_local;                  /* its relay has a Unix socket */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -202,6 +203,7 @@ struct oci_box {
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
     bool has_resisted;        /* the last try failed */
     bool is_durable;
+    bool has_local;   /* see struct oci_found */
     bool is_keeping;  /* keep.c is at it: BOX_REMOVING meanwhile */
     bool is_unwanted; /* it has ended, and nobody wants what it wrote */
 };

@@ -6,6 +6,7 @@
 #include "backends/oci/internal.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "helper/plan.h"
 
 #define CLOSE_GRACE_NS (1 * NS_PER_S)
 #define CLOSE_BASE_NS (10 * NS_PER_S) /* while the base is made, which happens once after a start */
@@ -102,6 +103,19 @@ static const char *oci_disk_dir(struct backend *backend)
     return oci_of(backend)->boxes_dir;
 }
 
+/* Boxes of an older version have none. */
+static bool oci_local(struct backend *backend, uint64_t box_id, char *dst, size_t cap)
+{
+    struct oci *o = oci_of(backend);
+    const struct oci_box *b = oci_box_find(o, box_id);
+    char hex[17];
+
+    if (b == NULL || !b->has_local || b->entry.state != BOX_RUNNING)
+        return false;
+    str_hex64(hex, box_id);
+    return (size_t) snprintf(dst, cap, "%s/%s/" HELPER_LOCAL_SOCKET, o->boxes_dir, hex) < cap;
+}
+
 const struct backend_ops oci_ops = {
     .name = CONFIG_BACKEND_OCI,
     .is_local = true,
@@ -127,6 +141,7 @@ const struct backend_ops oci_ops = {
     .import = oci_import,
     .update = oci_update,
     .disk_dir = oci_disk_dir,
+    .local = oci_local,
     .trouble = oci_trouble,
     .examine = oci_examine,
 };

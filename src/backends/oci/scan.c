@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "helper/plan.h"
 
 /* In /proc/PID/stat, counted from 1. */
 #define STAT_FLAGS 9
@@ -174,6 +175,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
         look_beside(fd, "guard.pid", ret, OCI_BESIDE_GUARD);
     }
     ret->has_remains = has_remains(fd, ret);
+    ret->has_local = faccessat(fd, HELPER_LOCAL_SOCKET, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     ret->is_unsettled = ret->is_running && (!ret->has_record || ret->pid_fd < 0 || !is_made(fd));
     return SP_OK;
 }

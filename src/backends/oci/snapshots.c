@@ -398,18 +398,19 @@ static void on_dropped(struct op *op)
         e->is_leaving = false;
         oci_flatten_weigh(o, e);
     }
-    if (op->result == SP_OK && !d->is_kept && e != NULL) {
+    if (op->result != SP_OK) {
+        log_warn("oci.snapshot_not_removed", LF_HEX("snapshot", d->info.id),
+                 LF_STR("reason", op->err.msg));
+    } else if (e != NULL && d->is_kept) {
+        if (!o->closing.is_closing)
+            collect(o, e); /* nobody may need it any more */
+    } else if (e != NULL) {
         const struct oci_snapshot *below = oci_snapshot_below(o, e);
         uint64_t id = below != NULL ? below->info.id : 0;
 
         forget(o, e);
         oci_snapshot_unuse(o, id);
-    } else if (op->result != SP_OK) {
-        log_warn("oci.snapshot_not_removed", LF_HEX("snapshot", d->info.id),
-                 LF_STR("reason", op->err.msg));
     }
-    if (op->result == SP_OK && d->is_kept && e != NULL && !o->closing.is_closing)
-        collect(o, e); /* nobody may need it any more */
     if (d->request != NULL)
         closing_finish(&o->closing, &d->request->op, op->result, &op->err);
     else

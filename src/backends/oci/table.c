@@ -171,6 +171,7 @@ int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
     if (rc != SP_OK)
         return rc;
     b->pid = f->pid;
+    b->has_local = f->has_local;
     boxes_set(&b->entry, BOX_RUNNING);
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
         if (f->is_alone[i])

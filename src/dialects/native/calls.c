@@ -154,11 +154,12 @@ static void pass(struct http_exchange *ex, const struct box_proxy_to *to,
         how(api->calls, ex, &limits, to);
 }
 
-static void to_box(const struct pool_box *box, const struct api_caller *caller,
-                   struct box_proxy_to *ret)
+static void to_box(const struct api *api, const struct pool_box *box,
+                   const struct api_caller *caller, struct box_proxy_to *ret)
 {
     *ret = (struct box_proxy_to){
         .box = box->id.v, .caller = caller->principal, .url = box->url, .token = box->token};
+    engine_local(api->engine, box, ret->local, sizeof(ret->local));
 }
 
 void api_call(struct http_exchange *ex)
@@ -175,7 +176,7 @@ void api_call(struct http_exchange *ex)
     box = api_find_leased(ex, &caller);
     if (box == NULL || api_wake(ex, box, api_call))
         return;
-    to_box(box, &caller, &to);
+    to_box(api_of(ex), box, &caller, &to);
     if (is_aio(api_of(ex), box)) {
         to.rest = rest;
         pass(ex, &to, &caller, box_aio_pass);
@@ -233,7 +234,7 @@ void api_call_port(struct http_exchange *ex)
     }
     if (api_wake(ex, box, api_call_port))
         return;
-    to_box(box, &caller, &to);
+    to_box(api_of(ex), box, &caller, &to);
     to.port = (uint16_t) port;
     to.rest = behind_part(behind_part(rest));
     to.want_tcp = *to.rest == '\0'; /* the port itself, not a path of a server there */

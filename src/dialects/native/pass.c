@@ -67,7 +67,8 @@ void api_pass(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     const struct config *c = engine_config(api->engine);
-    struct front_door door = {.ctx = api, .find = find, .is_known = is_owner, .prove = prove};
+    struct front_door door = {
+        .ctx = api, .engine = api->engine, .find = find, .is_known = is_owner, .prove = prove};
     struct box_proxy_limits limits = {.requests = api->max_requests,
                                       .requests_per_box = c->tcp.max_requests_per_box,
                                       .share_percent = (unsigned) c->http.share_percent,
@@ -83,7 +84,8 @@ void api_pass(struct http_exchange *ex)
 
 bool api_may_pass(struct http_exchange *ex)
 {
-    struct front_door door = {.ctx = api_of(ex), .find = find, .is_known = is_owner};
+    struct front_door door = {
+        .ctx = api_of(ex), .engine = api_of(ex)->engine, .find = find, .is_known = is_owner};
     struct box_proxy_to to;
 
     return front_admit(ex, &door, &to) != NULL;

@@ -45,7 +45,10 @@ static bool is_known(void *ctx, struct http_exchange *ex, const struct pool_box 
 
 bool provisioner_may_pass(struct http_exchange *ex)
 {
-    struct front_door door = {.ctx = provisioner_of(ex), .find = find, .is_known = is_known};
+    struct front_door door = {.ctx = provisioner_of(ex),
+                              .engine = provisioner_of(ex)->engine,
+                              .find = find,
+                              .is_known = is_known};
     struct box_proxy_to to;
 
     return front_admit(ex, &door, &to) != NULL;
@@ -61,7 +64,7 @@ void provisioner_pass(struct http_exchange *ex)
 {
     struct provisioner *p = provisioner_of(ex);
     const struct config *c = engine_config(p->engine);
-    struct front_door door = {.ctx = p, .find = find, .is_known = is_known};
+    struct front_door door = {.ctx = p, .engine = p->engine, .find = find, .is_known = is_known};
     struct box_proxy_limits limits = {.requests = p->max_requests,
                                       .requests_per_box = c->provisioner.max_requests_per_box,
                                       .idle_ns = c->provisioner.request_idle_s * NS_PER_S};

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -79,11 +80,14 @@ static void fill(struct model *m, uint64_t seed)
             (void) check(m);
     }
     output_forget(&m->disk); /* its memory goes */
+    (void) check(m);
+    output_finish(&m->output);
 }
 
 /* A reader that follows reads the newest piece from memory, and everything else from the disk. */
 static void test_the_newest_is_read_from_memory(void **state)
 {
+    char piece[OUTPUT_LATE_MAX] = "0123456789";
     struct output other;
     struct model m;
     char got[10];
@@ -92,9 +96,9 @@ static void test_the_newest_is_read_from_memory(void **state)
     init(&m, "/tmp", 1024 * 1024, 1024 * 1024);
     output_init(&other, &m.disk);
     output_append(&m.output, m.copy, 50000);
-    output_append(&m.output, "0123456789", 10);
+    output_append(&m.output, piece, sizeof(piece));
     assert_int_equal(pwrite(m.output.fd, "on disk...", 10, 50000 - OUTPUT_HEAD_MAX), 10);
-    assert_int_equal(output_read(&m.output, 50003, got, sizeof(got)), 7);
+    assert_int_equal(output_read(&m.output, 50003, got, 7), 7);
     assert_memory_equal(got, "3456789", 7);
     assert_int_equal(output_read(&m.output, 49998, got, 2), 2);
     assert_memory_equal(got, m.copy + 49998, 2);
@@ -104,6 +108,41 @@ static void test_the_newest_is_read_from_memory(void **state)
     output_fini(&other); /* the last one that was appended to */
     assert_int_equal(output_read(&m.output, 50000, got, sizeof(got)), 10);
     assert_memory_equal(got, "on disk...", 10);
+    fini(&m);
+}
+
+static uint64_t on_disk(const struct model *m)
+{
+    struct stat st = {0};
+
+    assert_int_equal(fstat(m->output.fd, &st), 0);
+    return (uint64_t) st.st_size;
+}
+
+static void test_small_pieces_are_written_to_disk_together(void **state)
+{
+    const uint64_t first = 50000;
+    struct model m;
+
+    (void) state;
+    init(&m, "/tmp", 1024 * 1024, 1024 * 1024);
+    output_append(&m.output, m.copy, first);
+    while (m.output.end < first + OUTPUT_LATE_MAX) {
+        assert_int_equal(on_disk(&m), first - OUTPUT_HEAD_MAX);
+        output_append(&m.output, m.copy + m.output.end, OUTPUT_LATE_MAX / 64);
+        output_forget(&m.disk);
+        assert_int_equal(check(&m), m.output.end);
+    }
+    output_append(&m.output, m.copy + m.output.end, 1);
+    assert_int_equal(on_disk(&m), first + OUTPUT_LATE_MAX - OUTPUT_HEAD_MAX);
+    output_append(&m.output, m.copy + m.output.end,
+                  OUTPUT_LATE_MAX); /* what waits stays before it */
+    assert_int_equal(on_disk(&m), m.output.end - OUTPUT_HEAD_MAX);
+    assert_int_equal(check(&m), m.output.end);
+    output_append(&m.output, m.copy + m.output.end, 10);
+    output_finish(&m.output);
+    assert_int_equal(on_disk(&m), m.output.end - OUTPUT_HEAD_MAX);
+    assert_int_equal(check(&m), m.output.end);
     fini(&m);
 }
 
@@ -196,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_without_disk_both_ends_are_kept),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_the_newest_is_read_from_memory),
+        cmocka_unit_test(test_small_pieces_are_written_to_disk_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ static void test_list_order(void **state)
     assert_null(list_first(&list));
     assert_null(list_last(&list));
     assert_null(list_pop_front(&list));
+    assert_null(list_pop_back(&list));
     list_push_back(&list, &items[1].link);
     list_push_back(&list, &items[2].link);
     list_push_front(&list, &items[0].link);
@@ -51,8 +52,13 @@ static void test_list_order(void **state)
     assert_false(list_is_linked(&items[1].link));
     assert_int_equal(list.len, 2);
     assert_ptr_equal(item_of(list_pop_front(&list)), &items[0]);
-    assert_ptr_equal(item_of(list_pop_front(&list)), &items[2]);
+    list_push_back(&list, &items[3].link);
+    assert_ptr_equal(item_of(list_pop_back(&list)), &items[3]);
+    assert_false(list_is_linked(&items[3].link));
+    assert_ptr_equal(item_of(list_last(&list)), &items[2]);
+    assert_ptr_equal(item_of(list_pop_back(&list)), &items[2]);
     assert_true(list_is_empty(&list));
+    assert_null(list_last(&list));
 }
 
 static void test_list_move(void **state)

@@ -121,7 +121,7 @@ def start_beside(words, fds):
 class RelayCase(unittest.TestCase):
     """The process that has the host's sockets; this process is the box."""
 
-    IDLE = 7  # descriptors of a relay without any connection
+    IDLE = 8  # descriptors of a relay without any connection
 
     def setUp(self):
         self.top = make_directory(self, "sandpool-relay-")
@@ -142,10 +142,28 @@ class RelayCase(unittest.TestCase):
         listen.bind(("127.0.0.1", 0))
         listen.listen(1024)
         self.port = listen.getsockname()[1]
+        local = self.listen_locally()
         self.channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.relay = start_beside(["relay", str(self.top), str(ID)], [listen.fileno(), other.fileno(), self.lock])
+        self.relay = start_beside(["relay", str(self.top), str(ID)],
+                                  [listen.fileno(), other.fileno(), self.lock, local.fileno()])
         other.close()
+        local.close()
         listen.close()
+
+    def listen_locally(self):
+        path = str(self.top / "relay")
+        pathlib.Path(path).unlink(missing_ok=True)
+        local = socket.socket(socket.AF_UNIX)
+        local.bind(path)
+        local.listen(1024)
+        return local
+
+    def call_locally(self, timeout=20):
+        s = socket.socket(socket.AF_UNIX)
+        self.addCleanup(s.close)
+        s.settimeout(timeout)
+        s.connect(str(self.top / "relay"))
+        return s
 
     def inside(self, serve):
         return Receiving(self.channel, serve)

@@ -112,6 +112,28 @@ class RelayTest(RelayCase):
         # They stay, the relay does not wait for them.
         self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
 
+    def test_the_unix_socket_leads_there_too(self):
+        def serve(connection):
+            if connection.recv(1) == b"s":
+                connection.sendall(b"too much" * 1000)  # and the rest is not read
+            else:
+                connection.sendall(hashlib.sha256(read_all(connection)).digest())
+        self.inside(serve)
+        data = os.urandom(3 * MIB)
+        for call in (self.call_locally, self.call) * 20:
+            s = call()
+            s.sendall(b"w" + data[:70000])
+            s.shutdown(socket.SHUT_WR)
+            self.assertEqual(read_all(s), hashlib.sha256(data[:70000]).digest())
+            s = call()
+            s.sendall(b"s")
+            self.assertEqual(read_all(s), b"too much" * 1000)
+        s = self.call_locally()
+        s.sendall(b"w" + data)
+        s.shutdown(socket.SHUT_WR)
+        self.assertEqual(read_all(s), hashlib.sha256(data).digest())
+        self.assertTrue(wait_until(lambda: self.descriptors() == self.IDLE), self.descriptors())
+
     # --- many and slow ---
 
     def test_a_slow_reader_slows_only_itself(self):
@@ -319,7 +341,7 @@ class Connected(RelayTest):
     """With a connector behind it, as for a runtime that hands no descriptors in: the box is played by a
     server in this process and the init by another."""
 
-    IDLE = 7
+    IDLE = 8
     test_it_ends_when_its_leash_is_pulled = None  # only containers have one
 
     def setUp(self):

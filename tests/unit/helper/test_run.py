@@ -47,7 +47,7 @@ class Run(HelperTest):
             self.assertNotEqual(os.readlink(f"/proc/{box.relay()}/ns/{kind}"), os.readlink(f"/proc/{box.pid}/ns/{kind}"))
         self.assertNotEqual(os.readlink(f"/proc/{box.relay()}/ns/net"), os.readlink("/proc/self/ns/net"))
         self.assertIn(f"/{self.instance}/strict\n", pathlib.Path(f"/proc/{box.relay()}/cgroup").read_text())
-        self.assertEqual(len(set(descriptors(box.relay()))), 7)  # 0 to 2, socket, channel, lock, epoll
+        self.assertEqual(len(set(descriptors(box.relay()))), 8)  # 0 to 2, two sockets, channel, lock, epoll
         rollup = pathlib.Path(f"/proc/{box.relay()}/smaps_rollup").read_text()
         size = {line.split(":")[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
         print(f"relay: {size['Private_Dirty']} KB of its own", file=sys.stderr)
