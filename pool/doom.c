@@ -224,7 +224,7 @@ static void doom_unknown(struct pool *p, const struct pool_event *ev)
     struct slot *s = r != NULL ? box_take(p) : NULL;
 
     if (s == NULL) {
-        emit_stray_destroy(p, ev);
+        emit_slotless_destroy(p, ev);
         return;
     }
     s->box.id = ev->box;

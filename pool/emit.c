@@ -38,17 +38,17 @@ void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64
         r->what = s->is_missing ? 1 : 0;
 }
 
-void emit_stray_destroy(struct pool *p, const struct pool_event *created)
+void emit_slotless_destroy(struct pool *p, const struct pool_event *created)
 {
     struct fx_rec *r = push(p, POOL_FX_DESTROY, NULL);
 
-    memset(&p->stray, 0, sizeof(p->stray));
-    p->stray.id = created->box;
-    p->stray.backend = created->u.created.backend;
-    p->stray.state = POOL_DESTROYING;
-    p->stray.end = POOL_END_ORPHAN;
-    memcpy(p->stray.url, created->u.created.url, sizeof(p->stray.url));
-    memcpy(p->stray.ref, created->u.created.ref, sizeof(p->stray.ref));
+    memset(&p->slotless, 0, sizeof(p->slotless));
+    p->slotless.id = created->box;
+    p->slotless.backend = created->u.created.backend;
+    p->slotless.state = POOL_DESTROYING;
+    p->slotless.end = POOL_END_ORPHAN;
+    memcpy(p->slotless.url, created->u.created.url, sizeof(p->slotless.url));
+    memcpy(p->slotless.ref, created->u.created.ref, sizeof(p->slotless.ref));
     r->b = time_after(p->now_ns, 60 * NS_PER_S);
 }
 
@@ -171,8 +171,8 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret)
         break;
     case POOL_FX_DESTROY:
         if (r->slot == NULL) {
-            ret->snapshot = p->stray;
-            ret->box = p->stray.id;
+            ret->snapshot = p->slotless;
+            ret->box = p->slotless.id;
         }
         ret->epoch = r->a;
         ret->deadline_ns = r->b;

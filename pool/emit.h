@@ -26,7 +26,7 @@ struct fx_rec {
 };
 
 void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64_t deadline_ns);
-void emit_stray_destroy(struct pool *p, const struct pool_event *created);
+void emit_slotless_destroy(struct pool *p, const struct pool_event *created);
 void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns);
 void emit_event(struct pool *p, enum pool_fact fact, struct slot *s, const char *reason);
 uint64_t emit_store(struct pool *p, enum pool_write what, struct slot *s);

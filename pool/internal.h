@@ -134,7 +134,7 @@ struct pool {
     size_t fx_next;
     size_t fx_cap;
     char space_reason[POOL_REASON_MAX + 1];
-    struct pool_box stray;            /* a box to destroy that has no slot */
+    struct pool_box slotless;         /* a box to destroy that has no slot */
     char reason[POOL_REASON_MAX + 1]; /* of this step's refusals, where it is not a profile's */
 
     uint64_t epoch;

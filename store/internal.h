@@ -57,7 +57,7 @@ enum sql_stmt {
     SQL_MAX_SHARED, /* these two: 1 how many, of the principals that have the most */
     SQL_PRUNE_SHARED,
     SQL_END_OTHER,       /* 1 box, 2 when, 3 the id it has now */
-    SQL_END_STRAY,       /* 1 when */
+    SQL_END_LEFT_OPEN,   /* 1 when */
     SQL_OPEN_OF_BOX,     /* 1 box */
     SQL_OPEN_OF_PROFILE, /* 1 profile, 2 the first box after this one */
     SQL_ADD_USAGE,
@@ -282,7 +282,7 @@ void schema_close(struct db *db);
 uint64_t upkeep_wait_ns(const struct store *s);
 /* Between batches. A failure is one of the disk. */
 MUST_CHECK int upkeep_run(struct store *s, bool is_idle, struct err *err);
-/* At open: stray leases are ended, the tables cut exactly to their bounds. */
+/* At open: leases that were left open are ended, the tables cut exactly to their bounds. */
 MUST_CHECK int upkeep_at_open(struct store *s, struct err *err);
 /* The log into the database; what fails now is done by the next open. */
 void upkeep_checkpoint(struct store *s, bool want_truncate);

@@ -131,9 +131,10 @@ static const char *const texts[SQL_STMT_COUNT] = {
         "DELETE FROM budgets WHERE user_id IN (SELECT user_id FROM budgets WHERE amount < 0 AND "
         "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 ORDER BY at_ms LIMIT ?1) "
         "RETURNING user_id",
-    [SQL_END_STRAY] = "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
-                      "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
-                      "AND boxes.sandbox_id = leases.sandbox_id)",
+    [SQL_END_LEFT_OPEN] =
+        "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
+        "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
+        "AND boxes.sandbox_id = leases.sandbox_id)",
 };
 
 int sql_prepare(struct db *db, struct err *err)

@@ -139,12 +139,12 @@ static int prune(struct store *s, const struct due *due, struct err *err)
 
 /* Older versions left the row of an undone lease open while its box went on under another name. Ended
  * here, its generation is remembered and the row can be pruned. */
-static int end_strays(struct store *s, struct err *err)
+static int end_left_open(struct store *s, struct err *err)
 {
     int rc;
 
-    sql_bind_u64(&s->db, SQL_END_STRAY, 1, MAX_OF(rt_wall_ms(s->config.rt), 1));
-    rc = sql_run(&s->db, SQL_END_STRAY);
+    sql_bind_u64(&s->db, SQL_END_LEFT_OPEN, 1, MAX_OF(rt_wall_ms(s->config.rt), 1));
+    rc = sql_run(&s->db, SQL_END_LEFT_OPEN);
     if (rc == SQLITE_OK)
         return SP_OK;
     (void) sql_error(&s->db, rc, s->path, err);
@@ -154,7 +154,7 @@ static int end_strays(struct store *s, struct err *err)
 int upkeep_at_open(struct store *s, struct err *err)
 {
     const struct due all = {.events = true, .past = true, .usage = true};
-    int r = end_strays(s, err);
+    int r = end_left_open(s, err);
     int rc = r == SP_OK ? meter_at_open(s) : SQLITE_OK;
 
     if (rc != SQLITE_OK)

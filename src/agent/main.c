@@ -294,7 +294,7 @@ static void on_server_closed(void *ctx)
     struct program *p = ctx;
 
     agent_close_sessions(&p->agent);
-    strays_kill_own(); /* what was started, and what came of it */
+    descendants_kill_own(); /* what was started, and what came of it */
     process_table_close(&p->parts.processes, on_processes_closed, p);
 }
 

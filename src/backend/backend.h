@@ -160,6 +160,24 @@ struct backend_freeze {
     void *priv;
 };
 
+/* What a box has used since it was made, as the kernel counts it, and the memory that it holds now. What nobody counts is
+ * not known, which is not 0. */
+struct backend_counters {
+    struct backend_count cpu_us;
+    struct backend_count memory; /* bytes, without cached files that can be given back */
+    struct backend_count net_in; /* bytes that came into the box, of its own network */
+    struct backend_count net_out;
+    struct backend_count disk_read; /* bytes, from and to devices */
+    struct backend_count disk_write;
+};
+
+struct backend_stats {
+    struct op op; /* SP_OK: also when nothing is counted; ERR_BOX_DEAD: the box does not run */
+    struct backend_box box;
+    struct backend_counters counters; /* result */
+    void *priv;
+};
+
 /* What `sandpool doctor` shows of a backend. */
 enum backend_finding_level {
     BACKEND_FINDING_OK,
@@ -212,11 +230,11 @@ enum backend_death {
     BACKEND_DEATH_KERNEL_MEMORY, /* it was ended: see BACKEND_BOX_KERNEL_MEMORY */
 };
 
-/* Called by the backend at any time, from the loop, never from inside a call, except that on_notice()
- * comes from inside a call, too, when it is about an image. */
 struct snapshot;
 struct backend_labels;
 
+/* Called by the backend at any time, from the loop. on_notice(), when it is about an image, and on_remains() also come before
+ * a call to the backend returns; the others do not. */
 struct backend_events {
     void *ctx;
     void (*on_died)(void *ctx, uint64_t box_id, const char *reason);
@@ -228,7 +246,7 @@ struct backend_events {
     /* May be NULL. What a snapshot takes has changed, not what is in it. */
     void (*on_snapshot)(void *ctx, uint64_t id, uint64_t size, uint64_t layers);
     /* May be NULL, like the next. A durable box has ended, and what it has written is left: true, and `ret` is a new
-     * snapshot of its owner's; false: nobody wants it. Also comes from inside a call. */
+     * snapshot of its owner's; false: nobody wants it. */
     bool (*on_remains)(void *ctx, const struct backend_labels *labels, struct snapshot *ret);
     /* It is whole. Comes instead of on_died(). */
     void (*on_kept)(void *ctx, const struct snapshot *s);
@@ -308,6 +326,9 @@ struct backend_ops {
     /* Lets all processes of a box stand still, or go on. NULL: this backend cannot. */
     void (*freeze)(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
+    /* What a box has used. NULL: nobody counts it. */
+    void (*stats)(struct backend *b, struct backend_stats *r, uint64_t deadline_ns,
+                  void (*on_done)(struct op *));
     /* NULL: this backend has no late binding. */
     void (*update)(struct backend *b, struct backend_update *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));

@@ -79,7 +79,7 @@
     X(arg, "docker.after_bind")     \
     X(arg, "docker.after_list")     \
     X(arg, "docker.after_upload")   \
-    X(arg, "docker.after_hand")     \
+    X(arg, "docker.after_relay")    \
     X(arg, "docker.after_owner")    \
     X(arg, "docker.after_disown")   \
     X(arg, "docker.after_limits")   \

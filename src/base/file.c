@@ -65,6 +65,23 @@ ssize_t file_read_start(int dir_fd, const char *path, char *dst, size_t cap)
     return n;
 }
 
+bool file_read_exact(int fd, void *dst, size_t len, bool (*is_stopped)(void))
+{
+    char *at = dst;
+
+    while (len > 0) {
+        ssize_t n = read(fd, at, len);
+
+        if (n < 0 && errno == EINTR && !is_stopped())
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        len -= (size_t) n;
+    }
+    return true;
+}
+
 int file_write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {

@@ -22,6 +22,9 @@ MUST_CHECK int file_read_rest(int fd, struct buf *out);
 /* The first `cap` - 1 bytes of a file below `dir_fd` (or AT_FDCWD) as text: by one read(), which is how the kernel's own
  * files are to be read. No link as its last name. Its length, or -1 and errno; `dst` is "" then. */
 ssize_t file_read_start(int dir_fd, const char *path, char *dst, size_t cap);
+/* All of `len` bytes, from a pipe or socket, too; false: they did not come, or a signal came and is_stopped() says that the
+ * program is to end. */
+MUST_CHECK bool file_read_exact(int fd, void *dst, size_t len, bool (*is_stopped)(void));
 /* 0 or an errno. */
 MUST_CHECK int file_write_all(int fd, const char *data, size_t len);
 

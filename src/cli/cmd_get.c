@@ -3,8 +3,9 @@
 
 int cmd_get(struct cli *c)
 {
-    struct cli_sandbox_call call = {.method = "GET",
-                                    .suffix = cli_flag(&c->args, "alive") ? "?alive=1" : ""};
+    static const char *const suffixes[] = {"", "?alive=1", "?stats=1", "?alive=1&stats=1"};
+    int want = (cli_flag(&c->args, "alive") ? 1 : 0) + (cli_flag(&c->args, "stats") ? 2 : 0);
+    struct cli_sandbox_call call = {.method = "GET", .suffix = suffixes[want]};
     struct json_doc *doc;
     int code = cli_call_sandbox(c, &call, &doc);
 

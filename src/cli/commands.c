@@ -173,6 +173,7 @@ static const struct cli_option why_options[] = {
 static const struct cli_option get_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"alive", 'a', CLI_FLAG, NULL, "ask the backend whether it is alive", NULL},
+    {"stats", 0, CLI_FLAG, NULL, "ask what it has used: processor, memory, network, disk", NULL},
     END_OPTIONS,
 };
 
@@ -301,6 +302,7 @@ const struct cli_command cli_commands[] = {
      "sandpool renew fe0dc8182dec7b77 --ttl 2h\n", cmd_renew},
     {"get", "ID", 1, 1, "ID", "show one sandbox", NULL, get_options,
      "sandpool get fe0dc8182dec7b77 --alive\n"
+     "sandpool get fe0dc8182dec7b77 --stats\n"
      "sandpool get box:0123456789abcdef      # a box that has no owner\n",
      cmd_get},
     {"ls", "", 0, 0, NULL, "list sandboxes", NULL, ls_options,

@@ -126,6 +126,13 @@ void engine_unwatch_ends(struct engine *e, struct engine_watcher *w);
 void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),
                     void *ctx);
 
+/* Whether its backend counts what a box uses. */
+bool engine_can_count(const struct engine *e, const struct pool_box *box);
+/* What a box that can be counted has used so far, within three seconds; NULL: nobody said. */
+void engine_count_box(struct engine *e, struct box_id box,
+                      void (*on_done)(void *ctx, const struct backend_counters *counters),
+                      void *ctx);
+
 /* Events that are no longer in the journal, from the store; `h` is the caller's and stays until on_done(). */
 void engine_read_history(struct engine *e, struct store_history *h,
                          void (*on_done)(void *ctx, int result), void *ctx);

@@ -93,7 +93,6 @@ static int make_copy(const struct plan *p, const char *device, int disk, struct 
     AUTO_CLOSE int to = open(p->to, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     uint64_t frozen_ms = 0;
     struct json_out out;
-    struct stat st;
     char digest[DISK_DIGEST_MAX];
     int rc;
 
@@ -101,13 +100,9 @@ static int make_copy(const struct plan *p, const char *device, int disk, struct 
         return err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
     if ((rc = copy_frozen(p, device, disk, to, &frozen_ms, err)) != SP_OK ||
         (rc = disk_settle(to, p->stage, err)) != SP_OK ||
-        (rc = disk_digest(to, digest, err)) != SP_OK)
+        (rc = disk_digest(to, digest, err)) != SP_OK ||
+        (rc = disk_finish(to, p->to, &out, err)) != SP_OK)
         return rc;
-    if (fsync(to) != 0 || fstat(to, &st) != 0) /* it is taken as whole from now on */
-        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
-    json_out_init(&out);
-    json_begin_obj(&out, NULL);
-    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
     json_put_str(&out, "digest", digest);
     json_put_u64(&out, "frozen_ms", frozen_ms);
     json_end(&out);

@@ -318,3 +318,15 @@ int disk_leave_host(struct err *err)
         return err_sys(err, SP_IO, errno, "new mount namespace");
     return SP_OK;
 }
+
+int disk_finish(int file, const char *path, struct json_out *answer, struct err *err)
+{
+    struct stat st;
+
+    if (fsync(file) != 0 || fstat(file, &st) != 0)
+        return err_sys(err, SP_IO, errno, "write out '%.150s'", path);
+    json_out_init(answer);
+    json_begin_obj(answer, NULL);
+    json_put_u64(answer, "size", (uint64_t) st.st_blocks * 512);
+    return SP_OK;
+}

@@ -2,6 +2,7 @@
 #ifndef HELPER_DISK_H
 #define HELPER_DISK_H
 
+#include "base/json.h"
 #include "helper/box_dir.h"
 #include "helper/plan_read.h"
 
@@ -36,5 +37,9 @@ MUST_CHECK int disk_leave_host(struct err *err);
 /* A file system that was not unmounted has the rest in its journal, and cannot be mounted read-only: puts it in its
  * place. Mounts it at `target`, so disk_leave_host() comes first. `file` is open for writing. */
 MUST_CHECK int disk_settle(int file, const char *target, struct err *err);
+
+/* Writes the file at `path` out: it is taken as whole from then on. Begins the answer of the call, an object with its
+ * "size". */
+MUST_CHECK int disk_finish(int file, const char *path, struct json_out *answer, struct err *err);
 
 #endif

@@ -55,7 +55,6 @@ static int make(const struct plan *p, const struct merge_layer *layers, struct b
 {
     AUTO_CLOSE int disk = -1;
     struct json_out out;
-    struct stat st;
     uint64_t bytes = 0;
     uint64_t inodes = 0;
     int rc;
@@ -63,13 +62,9 @@ static int make(const struct plan *p, const struct merge_layer *layers, struct b
     if ((rc = layers_measure(layers, p->layer_count, &bytes, &inodes, err)) != SP_OK ||
         (rc = layers_check_space(p, bytes, err)) != SP_OK ||
         (rc = disk_make(p->to, layers_disk_size(bytes, inodes), false, &disk, err)) != SP_OK ||
-        (rc = fill(p, layers, disk, err)) != SP_OK)
+        (rc = fill(p, layers, disk, err)) != SP_OK ||
+        (rc = disk_finish(disk, p->to, &out, err)) != SP_OK)
         return rc;
-    if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */
-        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
-    json_out_init(&out);
-    json_begin_obj(&out, NULL);
-    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
     json_end(&out);
     json_out_finish(&out, answer);
     return SP_OK;

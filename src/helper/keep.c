@@ -32,19 +32,16 @@ static int name_it(const struct plan *p, int disk, struct buf *answer, struct er
 {
     char path[PLAN_PATH_MAX + 16];
     struct json_out out;
-    struct stat st;
+    int rc;
 
-    if (fsync(disk) != 0 || fstat(disk, &st) != 0)
-        return err_sys(err, SP_IO, errno, "write out the disk");
     (void) snprintf(path, sizeof(path), "%s/disk", p->dir);
+    if ((rc = disk_finish(disk, path, &out, err)) != SP_OK)
+        return rc;
     if (link(path, p->to) != 0)
-        return err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
-    json_out_init(&out);
-    json_begin_obj(&out, NULL);
-    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
+        rc = err_sys(err, SP_IO, errno, "make '%.150s'", p->to);
     json_end(&out);
     json_out_finish(&out, answer);
-    return SP_OK;
+    return rc;
 }
 
 int keep_disk(const struct plan *p, struct buf *answer, struct err *err)

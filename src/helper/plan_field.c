@@ -87,6 +87,24 @@ int plan_get_list(const struct json *obj, const char *key, size_t max, const str
     return SP_OK;
 }
 
+void *plan_get_entries(const struct json *obj, const struct plan *p,
+                       const struct plan_entries *kind, size_t *ret_count, int *rc, struct err *err)
+{
+    const struct json *list;
+    char *entries;
+    size_t len;
+
+    *rc = plan_get_list(obj, kind->key, PLAN_LIST_MAX, &list, &len, err);
+    if (*rc != SP_OK || list == NULL)
+        return NULL;
+    entries = xcalloc(len + 1, kind->size);
+    for (size_t i = 0; *rc == SP_OK && i < len; i++)
+        if ((*rc = kind->read(json_at(list, i), p, entries + i * kind->size, err)) != SP_OK)
+            *rc = err_wrap(err, "entry %zu of '%s'", i, kind->key);
+    *ret_count = *rc == SP_OK ? len : 0;
+    return entries;
+}
+
 int plan_get_args(const struct json *obj, const char *key, const char ***ret, struct err *err)
 {
     const struct json *list;

@@ -31,70 +31,55 @@ static int get_allow(const struct json *obj, struct plan *p, struct err *err)
     return SP_OK;
 }
 
-static int get_owned(const struct json *obj, struct plan *p, struct err *err)
+static int read_owned(const struct json *v, const struct plan *p, void *ret, struct err *err)
 {
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "owned", PLAN_LIST_MAX, &list, &len, err);
+    struct plan_owned *o = ret;
+    int rc;
 
-    if (rc != SP_OK || list == NULL)
+    if ((rc = plan_need_path(v, "path", &o->path, err)) != SP_OK ||
+        (rc = plan_need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK)
         return rc;
-    p->owned = xcalloc(len + 1, sizeof(*p->owned));
-    for (size_t i = 0; i < len; i++) {
-        const struct json *v = json_at(list, i);
-        struct plan_owned *o = &p->owned[i];
-
-        if ((rc = plan_need_path(v, "path", &o->path, err)) != SP_OK ||
-            (rc = plan_need_u32(v, "id", 0, p->id_count - 1, &o->id, err)) != SP_OK ||
-            (rc = plan_need_u32(v, "mode", 0, 01777, &o->mode, err)) != SP_OK)
-            return err_wrap(err, "entry %zu of 'owned'", i);
-    }
-    p->owned_count = len;
-    return SP_OK;
+    return plan_need_u32(v, "mode", 0, 01777, &o->mode, err);
 }
 
-static int get_files(const struct json *obj, struct plan *p, struct err *err)
+static int read_file(const struct json *v, const struct plan *p, void *ret, struct err *err)
 {
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "files", PLAN_LIST_MAX, &list, &len, err);
+    struct plan_file *f = ret;
+    int rc = plan_need_path(v, "path", &f->path, err);
 
-    if (rc != SP_OK || list == NULL)
-        return rc;
-    p->files = xcalloc(len + 1, sizeof(*p->files));
-    for (size_t i = 0; i < len; i++) {
-        const struct json *v = json_at(list, i);
-        struct plan_file *f = &p->files[i];
-
-        if ((rc = plan_need_path(v, "path", &f->path, err)) != SP_OK ||
-            (rc = plan_need_str(v, "text", TEXT_MAX, &f->text, err)) != SP_OK)
-            return err_wrap(err, "entry %zu of 'files'", i);
-    }
-    p->file_count = len;
-    return SP_OK;
+    (void) p;
+    return rc == SP_OK ? plan_need_str(v, "text", TEXT_MAX, &f->text, err) : rc;
 }
 
 /* Names of files, not paths. */
-static int get_limits(const struct json *obj, struct plan *p, struct err *err)
+static int read_limit(const struct json *v, const struct plan *p, void *ret, struct err *err)
 {
-    const struct json *list;
-    size_t len;
-    int rc = plan_get_list(obj, "limits", PLAN_LIST_MAX, &list, &len, err);
+    struct plan_limit *l = ret;
+    int rc;
 
-    if (rc != SP_OK || list == NULL)
+    (void) p;
+    if ((rc = plan_need_str(v, "file", 64, &l->file, err)) != SP_OK ||
+        (rc = plan_need_str(v, "value", 64, &l->value, err)) != SP_OK)
         return rc;
-    p->limits = xcalloc(len + 1, sizeof(*p->limits));
-    for (size_t i = 0; i < len; i++) {
-        struct plan_limit *l = &p->limits[i];
-
-        if ((rc = plan_need_str(json_at(list, i), "file", 64, &l->file, err)) != SP_OK ||
-            (rc = plan_need_str(json_at(list, i), "value", 64, &l->value, err)) != SP_OK)
-            return err_wrap(err, "entry %zu of 'limits'", i);
-        if (strchr(l->file, '/') != NULL || strchr(l->file, '.') == NULL)
-            return err_set(err, SP_INVALID_FIELD, "entry %zu of 'limits': 'file' is wrong", i);
-    }
-    p->limit_count = len;
+    if (strchr(l->file, '/') != NULL || strchr(l->file, '.') == NULL)
+        return err_set(err, SP_INVALID_FIELD, "'file' is wrong");
     return SP_OK;
+}
+
+/* The lists whose entries are objects of their own; what is there is freed by plan_fini(), also after an error. */
+static int get_entries(const struct json *obj, struct plan *p, struct err *err)
+{
+    static const struct plan_entries owned = {"owned", sizeof(*p->owned), read_owned};
+    static const struct plan_entries files = {"files", sizeof(*p->files), read_file};
+    static const struct plan_entries limits = {"limits", sizeof(*p->limits), read_limit};
+    int rc = SP_OK;
+
+    p->owned = plan_get_entries(obj, p, &owned, &p->owned_count, &rc, err);
+    if (rc == SP_OK)
+        p->files = plan_get_entries(obj, p, &files, &p->file_count, &rc, err);
+    if (rc == SP_OK)
+        p->limits = plan_get_entries(obj, p, &limits, &p->limit_count, &rc, err);
+    return rc;
 }
 
 /* Processes in the cgroup are killed: nothing but "/sandpool-<instance>/<box>" will do, for ordinary users below a group of
@@ -167,7 +152,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = plan_get_layers(o, p, err)) != SP_OK || (rc = get_ids(o, p, err)) != SP_OK ||
         (rc = get_disk(o, p, err)) != SP_OK ||
         (rc = json_field_bool(o, "durable", &p->is_durable, err)) != SP_OK ||
-        (rc = get_owned(o, p, err)) != SP_OK || (rc = get_files(o, p, err)) != SP_OK ||
+        (rc = get_entries(o, p, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "binds", true, false, &p->binds, &p->bind_count, err)) != SP_OK ||
         (rc = plan_get_mounts(o, "mounts", false, false, &p->mounts, &p->mount_count, err)) !=
             SP_OK ||
@@ -179,7 +164,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = json_field_u64(o, "sockets", 0, 1U << 20, &p->sockets, err)) != SP_OK ||
         (rc = plan_get_path(o, "user_ns", &p->user_ns, err)) != SP_OK ||
         (rc = json_field_u64(o, "max_files", 0, 1U << 20, &p->max_files, err)) != SP_OK ||
-        (rc = get_limits(o, p, err)) != SP_OK || (rc = get_traces(o, p, err)) != SP_OK)
+        (rc = get_traces(o, p, err)) != SP_OK)
         return err_wrap(err, "plan");
     if (p->limits != NULL && p->cgroup == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");

@@ -12,6 +12,7 @@
 
 #include "base/bundle.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "helper/base.h"
 #include "helper/disk.h"
@@ -30,23 +31,6 @@ struct head {
 };
 
 /* --- the head --- */
-
-static bool read_all(int fd, void *dst, size_t len)
-{
-    char *at = dst;
-
-    while (len > 0) {
-        ssize_t n = read(fd, at, len);
-
-        if (n < 0 && errno == EINTR && !start_is_stopped())
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
 
 static bool take_head(const struct json *o, struct head *ret)
 {
@@ -71,8 +55,8 @@ static int read_head(int fd, struct sha256 *sum, struct head *ret, struct err *e
     bool is_good;
     size_t len;
 
-    if (!read_all(fd, frame, sizeof(frame)) || (len = bundle_head_len(frame)) == 0 ||
-        !read_all(fd, text, len))
+    if (!file_read_exact(fd, frame, sizeof(frame), start_is_stopped) ||
+        (len = bundle_head_len(frame)) == 0 || !file_read_exact(fd, text, len, start_is_stopped))
         return err_set(err, SP_PROTOCOL, "this is no snapshot that was exported");
     doc = json_parse(text, len, BUNDLE_HEAD_MAX, err);
     is_good = doc != NULL && take_head(json_root(doc), ret);
@@ -131,7 +115,6 @@ static int make(const struct plan *p, int fd, const struct head *h, struct sha25
     AUTO_CLOSE int disk = -1;
     char digest[DISK_DIGEST_MAX];
     struct json_out out;
-    struct stat st;
     int rc;
 
     if (size > p->max_bytes)
@@ -141,13 +124,9 @@ static int make(const struct plan *p, int fd, const struct head *h, struct sha25
     if ((rc = layers_check_space(p, h->bytes, err)) != SP_OK ||
         (rc = disk_make(p->to, size, false, &disk, err)) != SP_OK ||
         (rc = fill(p, fd, h, sum, disk, err)) != SP_OK ||
-        (rc = disk_digest(disk, digest, err)) != SP_OK)
+        (rc = disk_digest(disk, digest, err)) != SP_OK ||
+        (rc = disk_finish(disk, p->to, &out, err)) != SP_OK)
         return rc;
-    if (fsync(disk) != 0 || fstat(disk, &st) != 0) /* it is taken as whole from now on */
-        return err_sys(err, SP_IO, errno, "sync '%.150s'", p->to);
-    json_out_init(&out);
-    json_begin_obj(&out, NULL);
-    json_put_u64(&out, "size", (uint64_t) st.st_blocks * 512);
     json_put_str(&out, "digest", digest);
     json_end(&out);
     json_out_finish(&out, answer);

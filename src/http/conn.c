@@ -329,7 +329,7 @@ static size_t advance(struct conn *c, const char *data, size_t len)
         }
         if (c->ex == NULL) {
             if (data[used] == '\r' || data[used] == '\n') {
-                used++; /* a stray line end between requests is no request */
+                used++; /* a line end between requests is no request */
                 continue;
             }
             c->ex = exchange_new(c);

@@ -6,8 +6,8 @@
  * it stays valid until on_gone() has been called or the answer has been ended, whichever is first.
  * After http_reply()/http_end() the handler must not touch it, except in the on_sent() it gave.
  * It gets exactly one of the two: on_sent() when it ended the answer, on_gone() when it did not.
- * No callback comes from inside a function of this header, except that http_server_take() and
- * http_server_adopt() may call handlers and http_server_migrate() calls on_gone().
+ * Callbacks come from the loop. Three functions also call back before they return, and say so: http_server_take(),
+ * http_server_adopt() (handlers) and http_server_migrate() (on_gone()).
  *
  * A client that shuts its sending side down counts as gone while its request is not answered;
  * requests that arrived before and are answered at once are still served. */

@@ -100,7 +100,7 @@ class DockerCase(TestCase):
             "not running": [(b, c["State"]) for b, c in found.items() if c["State"] not in ("running", "paused")],
             "owners of nothing": set(owned) - rows,
             "several owners": len(owned) != len(set(owned)),
-            "sockets": [name for name in self.hands(daemon) if not name.endswith(".leash") or name[:16] not in found],
+            "sockets": [name for name in self.relay_files(daemon) if not name.endswith(".leash") or name[:16] not in found],
             "processes": self.running(self.agent) > len(found),
             "relays": self.running(self.helper) > len(found),
         }
@@ -115,7 +115,7 @@ class DockerCase(TestCase):
 
     def assertNothingLeft(self, daemon, limit=AGREE_S):
         def left():
-            return (self.engine.left() or self.hands(daemon) or self.running(self.agent) or self.running(self.helper) or
+            return (self.engine.left() or self.relay_files(daemon) or self.running(self.agent) or self.running(self.helper) or
                     self.groups())
         try:
             wait_until(lambda: not left(), "nothing is left", limit)
@@ -138,7 +138,7 @@ class DockerCase(TestCase):
                 pass  # not there, or in use
         return [str(top) for top in tops if top.exists()]
 
-    def hands(self, daemon):
+    def relay_files(self, daemon):
         path = daemon.state / "docker"
         return sorted(os.listdir(path)) if path.exists() else []
 

@@ -14,7 +14,7 @@ KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
 THERE = ("copy.made", "copy.paused", "copy.filled", "copy.resumed", "snapshot.committed", "hibernate.captured",
          "hibernate.doomed", "engine.before_destroy", "engine.after_destroy")
 BACK = ("engine.before_create", "docker.before_create", "docker.after_create", "docker.before_start", "docker.after_start",
-        "docker.after_hand", "engine.after_create", "hibernate.before_drop", "hibernate.before_envs", "engine.before_reply")
+        "docker.after_relay", "engine.after_create", "hibernate.before_drop", "hibernate.before_envs", "engine.before_reply")
 
 
 class Hibernate(SnapshotCase, FleetCase):

@@ -3,6 +3,7 @@
 Files elsewhere put this directory into sys.path, so that each can be run by hand as well."""
 
 import http.client
+import http.server
 import os
 import pathlib
 import random
@@ -128,6 +129,24 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self.path)
+
+
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    """Of a server that a test plays, on TCP or a Unix socket."""
+
+    protocol_version = "HTTP/1.1"
+
+    def address_string(self):
+        return ""
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, body, status=200):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 # --- the end of a test file ---

@@ -1,4 +1,4 @@
-"""Links between the documents: what a relative link names is there."""
+"""Documents: what a relative link names is there, and what is in a block can be pasted as it is."""
 
 import os
 import re
@@ -8,6 +8,7 @@ import tree
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```.*?^```", re.M | re.S)
+PROMPT = re.compile(r"^[ \t]*\$ ", re.M)
 
 
 def anchors(text):
@@ -29,6 +30,8 @@ def check(root, path):
             offences.append((path, line, f"'{target}' is not there"))
         elif anchor and where.endswith(".md") and anchor not in anchors(tree.read(root, where)):
             offences.append((path, line, f"'{where}' has no heading '#{anchor}'"))
+    for match in PROMPT.finditer(text):
+        offences.append((path, text.count("\n", 0, match.start()) + 1, "no '$ ' before a command: it is pasted with it"))
     return offences
 
 

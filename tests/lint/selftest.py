@@ -70,6 +70,7 @@ CASES = (
     ("words", "clients/js/a.js", "// The caller is told.\n", 1, "'told': say 'report"),
     ("links", "docs/a.md", "a\n[b](c.md)\n", 2, "not there"),
     ("links", "docs/a.md", "# Title\n[b](#other)\n", 2, "no heading"),
+    ("links", "docs/a.md", "a\n```\n$ ls\n```\n", 3, "pasted"),
     ("format", "src/base/a.c", "int a;\nint   b;\n", 2, "format"),
 )
 # What looks like an offence and is none.

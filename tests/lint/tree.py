@@ -56,20 +56,29 @@ def code_only(text, keep_strings=False):
     return COMMENT_OR_STRING.sub(blank, text)
 
 
-def ask(command):
+def start(command):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+
+
+def answer_of(process):
+    if process is None:
         return ""
-    return done.stdout
+    try:
+        return process.communicate(timeout=30)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0]
 
 
 @functools.cache
 def package_hosts():
     """Where the package managers of this machine fetch from. They take a second, so a process asks them once."""
     hosts = set()
-    for command in ASK_HOSTS:
-        hosts.update(re.findall(r"https?://(?:[^/@\s]*@)?([^/:\s]+)", ask(command)))
+    for process in [start(command) for command in ASK_HOSTS]:
+        hosts.update(re.findall(r"https?://(?:[^/@\s]*@)?([^/:\s]+)", answer_of(process)))
     return frozenset(hosts)
 
 

@@ -19,7 +19,7 @@ test('tsc, strict, over the types, a program that uses all of them, and the sour
 });
 
 test('every member that the types name is there, and every name that is exported has types', () => {
-  const text = fs.readFileSync(path.join(PACKAGE, 'index.d.ts'), 'utf8');
+  const text = ['index.d.ts', 'content.d.ts'].map((name) => fs.readFileSync(path.join(PACKAGE, name), 'utf8')).join('\n');
   const inner = {
     Files: require('../src/files.js').Files, Ports: require('../src/ports.js').Ports,
     WebSocketConnection: require('../src/websocket.js').WebSocketConnection,

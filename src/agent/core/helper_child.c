@@ -17,6 +17,7 @@
 
 #include "agent/core/descriptors.h"
 #include "base/fault.h"
+#include "base/file.h"
 
 enum { SOCKET_FD = 3, SEND_MAX = 1 << 20 };
 
@@ -52,19 +53,7 @@ bool helper_send(int fd, const void *data, size_t len)
 
 bool helper_receive(int fd, void *dst, size_t len)
 {
-    char *at = dst;
-
-    while (len > 0) {
-        ssize_t n = recv(fd, at, len, 0);
-
-        if (n < 0 && errno == EINTR && !must_stop)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        len -= (size_t) n;
-    }
-    return true;
+    return file_read_exact(fd, dst, len, helper_must_stop);
 }
 
 bool helper_send_file(int fd, int file, uint64_t at, uint64_t len)

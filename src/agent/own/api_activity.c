@@ -35,7 +35,7 @@ static void handle_activity(struct http_exchange *ex)
     last_ns = MAX_OF(MAX_OF(stats.used_ns, a->processes->ended_ns), a->started_ns);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_bool(&o, "busy", stats.serving > 0 || strays_has_own(is_spared, a));
+    json_put_bool(&o, "busy", stats.serving > 0 || descendants_has_own(is_spared, a));
     json_put_u64(&o, "idle_ms", (rt_now(&a->loop.rt) - last_ns) / NS_PER_MS);
     json_put_u64(&o, "requests", stats.serving);
     json_put_u64(&o, "processes", a->processes->running.len);

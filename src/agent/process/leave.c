@@ -80,7 +80,7 @@ void leave_start(struct leave *l, struct process_table *t, uint64_t grace_ns)
     l->is_on = true;
     l->processes = t;
     l->until_ns = rt_after(rt_now(rt), grace_ns);
-    strays_end_own(is_spared, t);
+    descendants_end_own(is_spared, t);
     rt_timer_set(rt, &l->timer, rt_now(rt), on_look);
 }
 

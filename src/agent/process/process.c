@@ -87,7 +87,8 @@ static void drop(struct process *p)
 
     assert(!process_is_running(p) && list_is_empty(&p->watches));
     if (t->on_closed != NULL && has_holders(p))
-        strays_signal(&p->strays, p->pid, SIGKILL); /* the agent ends: nothing may be left */
+        descendants_signal(&p->descendants, p->pid,
+                           SIGKILL); /* the agent ends: nothing may be left */
     if (p->is_job && !p->is_forgotten && t->on_closed == NULL)
         records_add(&t->records, p);
     p->is_dropped = true;
@@ -107,7 +108,7 @@ void process_release(struct process *p)
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++)
         output_fini(&p->streams[i].output);
     buf_fini(&p->stdin_buf);
-    strays_forget(&p->strays);
+    descendants_forget(&p->descendants);
     free(p->command);
     free(p->tag);
     free(p->session);
@@ -202,7 +203,7 @@ static void on_grace(struct rt_timer *timer)
     struct process *p = container_of(timer, struct process, grace);
 
     if (process_is_running(p))
-        strays_signal(&p->strays, p->pid, SIGKILL); /* not reaped: the group is ours */
+        descendants_signal(&p->descendants, p->pid, SIGKILL); /* not reaped: the group is ours */
 }
 
 static void start_killing(struct process *p)
@@ -212,7 +213,7 @@ static void start_killing(struct process *p)
     if (!process_is_running(p) || p->is_killing || p->is_reaped)
         return;
     p->is_killing = true;
-    strays_signal(&p->strays, p->pid, SIGTERM);
+    descendants_signal(&p->descendants, p->pid, SIGTERM);
     rt_timer_set(rt, &p->grace, rt_after(rt_now(rt), p->table->grace_ns), on_grace);
 }
 
@@ -281,7 +282,7 @@ int process_start(struct process_table *t, const struct process_request *r, stru
         return rc;
     p = process_new(t, r);
     p->pid = fds.pid;
-    p->strays.mark = spawn.mark;
+    p->descendants.mark = spawn.mark;
     p->ooms_before = ooms;
     p->started_ns = rt_now(rt);
     map_insert(&t->by_pid, &p->pid_node, hash_u64((uint64_t) p->pid));
@@ -375,7 +376,7 @@ int process_signal(struct process *p, int signum, struct err *err)
     if (p->is_reaped && (process_is_running(p) || !has_holders(p)))
         return err_set(err, SP_JOB_ENDED, "the process has ended");
     if (signum == SIGKILL)
-        strays_signal(&p->strays, p->pid, signum);
+        descendants_signal(&p->descendants, p->pid, signum);
     else if (kill(-p->pid, signum) != 0)
         return err_sys(err, SP_JOB_ENDED, errno, "signal %d", signum);
     p->wanted_signal = signum;
@@ -387,5 +388,6 @@ void process_kill(struct process *p)
     if (process_is_running(p))
         start_killing(p);
     else if (has_holders(p))
-        strays_signal(&p->strays, p->pid, SIGKILL); /* gone in the meantime is fine, too */
+        descendants_signal(&p->descendants, p->pid,
+                           SIGKILL); /* gone in the meantime is fine, too */
 }

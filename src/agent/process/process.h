@@ -8,7 +8,7 @@
  *                     leader died --> RUNNING until its group and descendants are dead, too
  *
  * Every process leads its own session and group; signals go to the whole group. To kill it is to
- * kill its descendants outside of the group, too, as far as they can be found (strays.h). When a
+ * kill its descendants outside of the group, too, as far as they can be found (descendants.h). When a
  * process that was to be killed dies, what is left of all these is killed before the numbers can be
  * used again. Output is read as it comes (output.h), unless one who follows it is too far behind
  * (follow.h).
@@ -20,10 +20,10 @@
 #include <sys/types.h>
 
 #include "agent/core/helper.h"
+#include "agent/process/descendants.h"
 #include "agent/process/output.h"
 #include "agent/process/records.h"
 #include "agent/process/spawn.h"
-#include "agent/process/strays.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "loop/loop.h"
@@ -115,8 +115,8 @@ struct process {
     int wanted_signal; /* last one sent by request */
     bool is_killing;
     bool is_timed_out;
-    bool is_reaped;       /* the leader is; what it started may still be dying */
-    struct strays strays; /* while it is being killed */
+    bool is_reaped;                 /* the leader is; what it started may still be dying */
+    struct descendants descendants; /* while it is being killed */
     struct rt_timer dying;
     uint64_t dying_until_ns;
     uint64_t dying_pause_ns;

@@ -33,7 +33,7 @@ void process_conclude(struct process *p)
     struct rt *rt = &t->loop->rt;
 
     rt_timer_cancel(rt, &p->dying);
-    strays_forget(&p->strays);
+    descendants_forget(&p->descendants);
     process_drain(p);
     p->outcome = judge(p);
     p->ended_ns = rt_now(rt);
@@ -46,7 +46,7 @@ static void look_at_dying(struct process *p)
 {
     struct rt *rt = &p->table->loop->rt;
 
-    if (rt_now(rt) >= p->dying_until_ns || !strays_has_living(&p->strays, p->pid)) {
+    if (rt_now(rt) >= p->dying_until_ns || !descendants_has_living(&p->descendants, p->pid)) {
         process_conclude(p);
         return;
     }
@@ -70,14 +70,14 @@ static void finish(struct process *p, const siginfo_t *info)
     bool is_killed = p->is_killing || p->wanted_signal == SIGKILL;
 
     if (is_killed)
-        strays_kill(&p->strays, p->pid);
+        descendants_kill(&p->descendants, p->pid);
     p->signum = info->si_code == CLD_EXITED ? 0 : info->si_status;
     p->exit_code = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
     p->is_reaped = true;
     rt_timer_cancel(rt, &p->timeout);
     rt_timer_cancel(rt, &p->grace);
     map_remove(&t->by_pid, &p->pid_node);
-    if (!is_killed || t->on_closed != NULL || !strays_has_living(&p->strays, p->pid)) {
+    if (!is_killed || t->on_closed != NULL || !descendants_has_living(&p->descendants, p->pid)) {
         process_conclude(p);
         return;
     }

@@ -266,7 +266,7 @@ static void on_cancel(struct op *op)
         leave_image(m);
         making_finish(m, SP_CANCELLED, NULL);
         return;
-    case MAKING_AT_HAND:
+    case MAKING_AT_RELAY:
         making_answer(m, SP_CANCELLED, NULL);
         (void) making_is_over(m);
         return;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backends/docker/internal.h"
+#include "backends/docker/stats.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -117,6 +118,7 @@ static unsigned late_of(const struct config_profile *p)
     .list = docker_list_boxes, \
     .bind = docker_bind, \
     .freeze = docker_freeze, \
+    .stats = docker_stats, \
     .update = docker_update, \
     .examine = docker_examine, \
     .disk_limit = docker_disk_limit, \

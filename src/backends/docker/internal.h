@@ -28,30 +28,13 @@
 #include "backend/snapshot.h"
 #include "backends/docker/disk.h"
 #include "backends/docker/docker.h"
+#include "backends/docker/images.h"
+#include "backends/docker/listing.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "loop/child.h"
 #include "loop/fdwatch.h"
 #include "loop/work.h"
-
-enum {
-    DOCKER_PATH_MAX = 512,
-    DOCKER_NAME_MAX = 255,
-    DOCKER_CONTAINER_MAX = 64, /* length of a container's id */
-    DOCKER_ANSWER_MAX = 32 * 1024 * 1024,
-    DOCKER_BODY_MAX = 64 * 1024 * 1024,
-    DOCKER_REMOVES_MAX = 16, /* at once */
-    DOCKER_STOPS_MAX = 64,   /* likewise: the engine only waits */
-    DOCKER_MOUNTS_MAX = 4,   /* processes of the helper at once */
-    DOCKER_COPIES_MAX = 4,   /* likewise, for snapshots */
-    DOCKER_PORT = 8080,      /* of the agent, where a port is published */
-    DOCKER_FETCHED_MAX = CONFIG_PROFILES_MAX,
-};
-
-#define DOCKER_REMOVE_NS (60 * NS_PER_S) /* a removal that nobody waits for */
-#define DOCKER_CLOSE_NS (5 * NS_PER_S)   /* what is under way may take this long at the end */
-#define DOCKER_AGENT_DIR "/.sandpool"
-#define DOCKER_RELAYS_GROUP "relays" /* no box's id */
 
 struct docker;
 
@@ -122,67 +105,6 @@ void tar_put_dir(struct buf *out, const char *name, unsigned mode);
 void tar_put_file(struct buf *out, const char *name, unsigned mode, const void *data, size_t len);
 void tar_end(struct buf *out);
 
-/* --- images (image.c) --- */
-
-struct docker_image {
-    char work_dir[DOCKER_PATH_MAX];
-    char user[CONFIG_PATH_MAX + 1]; /* "": root */
-};
-
-/* Which image, and how it is to be had. */
-struct docker_source {
-    char image[CONFIG_PATH_MAX + 1];
-    char auth_file[CONFIG_PATH_MAX + 1];
-    enum config_pull pull;
-};
-
-void docker_source_of(const struct config_profile *p, struct docker_source *ret);
-bool docker_source_equal(const struct docker_source *a, const struct docker_source *b);
-
-/* The image is asked for, and pulled where the source says so; `w` is resumed when that has ended,
- * never from inside: then docker_image_result() returns the result. One job for all who want the same. */
-struct docker_pull;
-struct docker_pull *docker_image_get(struct docker *d, const struct docker_source *source,
-                                     struct waiter *w);
-/* Valid while the waiters are resumed. */
-MUST_CHECK int docker_image_result(const struct docker_pull *p, struct docker_image *ret,
-                                   struct err *err);
-void docker_image_leave(struct docker_pull *p, struct waiter *w);
-/* "image 'a' is still being pulled (3 of 10 MB)". */
-void docker_image_describe(const struct docker_pull *p, struct err *err);
-void docker_images_cancel(struct docker *d);
-
-/* --- snapshots (snapshots.c, capture.c) --- */
-
-enum { DOCKER_SNAPSHOT_NAME_MAX = 48 };
-
-/* Of its image. */
-void docker_snapshot_name(uint64_t id, char ret[DOCKER_SNAPSHOT_NAME_MAX]);
-/* Of a snapshot with these labels: how many lie on each other (0: not known), and the image below all of them ("": likewise). */
-uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1]);
-/* "sha256:..." from what an engine calls an image; false: it is no id. */
-MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX + 1]);
-/* Nobody waits. */
-void docker_snapshot_remove(struct docker *d, uint64_t id);
-/* After a listing: removes images of deleted snapshots that nothing needs any more. */
-void docker_snapshots_collect(struct docker *d);
-void docker_capture(struct backend *b, struct backend_capture *r, uint64_t deadline_ns,
-                    void (*on_done)(struct op *));
-void docker_list_snapshots(struct backend *b, struct backend_snapshots *r, uint64_t deadline_ns,
-                           void (*on_done)(struct op *));
-void docker_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
-                 void (*on_done)(struct op *));
-
-/* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
-MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,
-                                struct err *err);
-
-/* prefetch.c: images of profiles, before anybody waits for them */
-void docker_prepare(struct backend *b, const struct config_profile *profile);
-/* What could not be had when the engine was away. */
-void docker_prefetch_again(struct docker *d);
-void docker_prefetch_free(struct docker *d);
-
 /* --- boxes in memory (table.c) --- */
 
 struct docker_box {
@@ -203,12 +125,12 @@ struct docker_box {
     char signal[16];     /* and which */
     uint64_t grace_s;    /* to end by itself before it is removed */
     bool is_marked;      /* see docker_disk_mark() */
+    uint64_t pid;        /* its first process, see stats.c; 0: not known */
     void (*on_death)(struct docker_box *b, void *ctx); /* while it is made */
     void *ctx;
 };
 
-/* The first 16 digits of a container's id; 0 when it is none. */
-uint64_t docker_short_id(const char *container);
+uint64_t docker_short_id(const char *container); /* its first 16 digits; 0: it is no id */
 struct docker_box *docker_box_find(struct docker *d, uint64_t id);
 struct docker_box *docker_box_add(struct docker *d, uint64_t id, enum box_state state);
 void docker_box_drop(struct docker_box *b);
@@ -223,56 +145,6 @@ void docker_box_died(struct docker_box *b, const char *reason);
 void docker_ended_add(struct docker *d, const char *container);
 void docker_ended_remove(struct docker *d, const char *container);
 bool docker_ended_has(const struct docker *d, const char *container);
-
-/* --- what is there (list.c) --- */
-
-struct docker_found {
-    struct backend_box box;
-    char name[DOCKER_NAME_MAX + 1];
-    char prefix[CONFIG_NAME_MAX + 1];
-    char owner[DOCKER_NAME_MAX + 1];
-    bool is_running; /* also when it is paused */
-    bool is_paused;
-};
-
-/* SP_OK: complete. Containers, then owners, then containers of others, where wanted. What has ended without our doing is removed. */
-struct docker_list {
-    struct op op;
-    struct docker *docker;
-    uint64_t only; /* a box id; 0: all of this instance */
-    uint64_t started_ns;
-    size_t doubted;  /* the entry that is asked for again; see docker_ended_add() */
-    uint64_t deaths; /* d->ended.count when that began */
-    struct call call;
-    struct docker_found *found; /* from malloc: docker_list_fini() */
-    size_t count;
-};
-
-void docker_list_start(struct docker *d, struct docker_list *l, uint64_t deadline_ns,
-                       void (*on_done)(struct op *));
-void docker_list_fini(struct docker_list *l);
-/* found.c: one container as inspect shows it: labels and url. SP_NOT_FOUND: it is not ours. */
-MUST_CHECK int docker_read_inspect(const struct docker *d, const struct json *answer,
-                                   struct docker_found *ret, struct err *err);
-
-/* As a list shows it. False: it is not ours. */
-bool docker_read_entry(const struct docker *d, const struct json *entry, struct docker_found *ret);
-/* As inspect shows it. */
-void docker_read_state(const struct json *state, struct docker_found *f);
-
-/* --- containers of other programs (foreign.c) --- */
-
-/* Takes the profile's adopt_prefix up, or away. */
-void docker_adopt_prepare(struct docker *d, const struct config_profile *p);
-void docker_adopt_free(struct docker *d);
-/* By its id and ref alone, which rows keep. */
-bool docker_is_foreign(const struct backend_box *box);
-/* Whether a container of another program is one of ours, by what the configuration says now. */
-bool docker_is_adopted(struct docker *d, uint64_t box_id, const char *name);
-/* An entry of a list; false when it is none of these. */
-bool docker_read_foreign(struct docker *d, const struct json *entry, struct docker_found *ret);
-/* What a whole list no longer shows. */
-void docker_foreign_keep_up(struct docker_list *l);
 
 /* --- the backend --- */
 
@@ -485,8 +357,8 @@ void docker_hoard_open(struct docker *d, const struct config *config, uint64_t m
 void docker_hoard_fini(struct docker *d);
 /* A box runs, and its container is known. */
 void docker_hoard_add(struct docker_box *b);
-void docker_hoard_remove(
-    struct docker_box *b); /* before its container is another, or it is dropped */
+/* Before its container is another, or it is dropped. */
+void docker_hoard_remove(struct docker_box *b);
 void docker_hoard_report(struct backend_exam *r, const struct docker *d);
 
 /* events.c */

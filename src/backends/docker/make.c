@@ -115,7 +115,7 @@ void making_died(struct docker_box *b UNUSED, void *ctx)
 {
     struct making *m = ctx;
 
-    if (m->step == MAKING_AT_HAND)
+    if (m->step == MAKING_AT_RELAY)
         (void) making_is_over(m); /* else the end of the call sees it */
 }
 
@@ -146,7 +146,7 @@ static void limit_disk(struct making *m)
     docker_mount_start(m->docker, &m->disk, m->box->container, on_disk);
 }
 
-/* What is known of the hand-over by now. True: it is settled, one way or the other. */
+/* What is known by now of the socket that its relay took. True: it is settled, one way or the other. */
 static bool settle_relay(struct making *m)
 {
     if (m->relay_err.code != SP_OK)
@@ -162,11 +162,11 @@ void making_taken(void *ctx, int rc, const struct err *err)
 {
     struct making *m = ctx;
 
-    FAULT_POINT("docker.after_hand");
+    FAULT_POINT("docker.after_relay");
     m->is_taken = rc == SP_OK;
     if (rc != SP_OK)
         m->relay_err = *err;
-    if (m->step == MAKING_AT_HAND)
+    if (m->step == MAKING_AT_RELAY)
         (void) settle_relay(m); /* it is: one of the two was just noted */
 }
 
@@ -228,7 +228,7 @@ static void on_started(struct op *op)
     else if (m->relay == NULL)
         making_see(m, m->box->container);
     else if (!settle_relay(m))
-        m->step = MAKING_AT_HAND;
+        m->step = MAKING_AT_RELAY;
 }
 
 static void start_container(struct making *m)

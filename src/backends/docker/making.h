@@ -19,7 +19,7 @@ enum making_step {
     MAKING_AT_IMAGE,
     MAKING_AT_GATE,
     MAKING_CALLS,
-    MAKING_AT_HAND, /* the agent has yet to take its channel */
+    MAKING_AT_RELAY, /* the agent has yet to take its channel */
     MAKING_UNDOES,
     MAKING_STEP_COUNT
 };

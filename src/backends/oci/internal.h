@@ -12,7 +12,8 @@
  *   moves.c    snapshots that leave and come      flatten.c  layers become one
  *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
- *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold */
+ *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold
+ *   stats.c    what a box has used */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -389,6 +390,10 @@ void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
 /* freeze.c */
 void oci_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
+
+/* stats.c */
+void oci_stats(struct backend *b, struct backend_stats *r, uint64_t deadline_ns,
+               void (*on_done)(struct op *));
 
 /* update.c, examine.c */
 void oci_update(struct backend *b, struct backend_update *r, uint64_t deadline_ns,

@@ -134,6 +134,7 @@ const struct backend_ops oci_ops = {
     .list = oci_list,
     .bind = oci_bind,
     .freeze = oci_freeze,
+    .stats = oci_stats,
     .capture = oci_capture,
     .snapshots = oci_list_snapshots,
     .drop = oci_drop,

@@ -431,16 +431,22 @@ void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf 
     free(profile);
 }
 
+static void begin(struct json_out *j, const struct oci *o, uint64_t id)
+{
+    char dir[OCI_PATH_MAX + 32];
+
+    oci_box_dir(o, id, dir, sizeof(dir));
+    json_out_init(j);
+    json_begin_obj(j, NULL);
+    json_put_str(j, "dir", dir);
+}
+
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                      struct buf *out)
 {
-    char dir[OCI_PATH_MAX + 32];
     struct json_out j;
 
-    oci_box_dir(o, id, dir, sizeof(dir));
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_put_str(&j, "dir", dir);
+    begin(&j, o, id);
     put_removal(&j, o, id, runtime);
     json_end(&j);
     json_out_finish(&j, out);
@@ -449,13 +455,9 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
 void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                    const char *to, struct buf *out)
 {
-    char dir[OCI_PATH_MAX + 32];
     struct json_out j;
 
-    oci_box_dir(o, id, dir, sizeof(dir));
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_put_str(&j, "dir", dir);
+    begin(&j, o, id);
     json_put_str(&j, "to", to);
     json_put_str(&j, "stage", o->stage);
     put_removal(&j, o, id, runtime);
@@ -466,13 +468,9 @@ void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *r
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
                     uint64_t user_id, const struct backend_extras *extras, struct buf *out)
 {
-    char dir[OCI_PATH_MAX + 32];
     struct json_out j;
 
-    oci_box_dir(o, b->entry.id, dir, sizeof(dir));
-    json_out_init(&j);
-    json_begin_obj(&j, NULL);
-    json_put_str(&j, "dir", dir);
+    begin(&j, o, b->entry.id);
     json_put_u64(&j, "pid", (uint64_t) b->pid);
     json_put_u64(&j, "id_base", id_base);
     json_put_u64(&j, "id_count", o->id_count);

@@ -8,7 +8,7 @@
  *   discover.c a box of this public id            extras.c   envs, mounts, limits in the machine's words
  *   list.c     which are there                    update.c   late binding
  *   bind.c     whose a box is                     examine.c  findings for `sandpool doctor`
- *   freeze.c   it stands still, or goes on */
+ *   freeze.c   it stands still, or goes on        stats.c    what it would have used */
 #ifndef BACKENDS_SIM_INTERNAL_H
 #define BACKENDS_SIM_INTERNAL_H
 
@@ -82,6 +82,8 @@ void sim_update(struct backend *b, struct backend_update *r, uint64_t deadline_n
                 void (*on_done)(struct op *));
 void sim_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                 void (*on_done)(struct op *));
+void sim_stats(struct backend *b, struct backend_stats *r, uint64_t deadline_ns,
+               void (*on_done)(struct op *));
 void sim_examine(struct backend *b, struct backend_exam *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
 void sim_host_create(struct backend *b, struct backend_create *r, uint64_t deadline_ns,

@@ -147,6 +147,7 @@ const struct backend_ops sim_ops = {
     .list = sim_list,
     .bind = sim_bind,
     .freeze = sim_freeze,
+    .stats = sim_stats,
     .update = sim_update,
     .examine = sim_examine,
 };

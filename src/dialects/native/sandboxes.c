@@ -1,5 +1,5 @@
 /* sandboxes.c - looking at boxes: one, or a page of many. Answers come from memory; only
- * ?alive=1 asks the backend. A caller that is no operator sees its own boxes only. */
+ * ?alive=1 and ?stats=1 ask the backend. A caller that is no operator sees its own boxes only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,39 +46,104 @@ struct get_call {
     struct http_exchange *ex; /* NULL: the caller has gone */
     struct api_caller caller;
     struct box_id box;
-    enum pool_verdict verdict;
+    bool want_alive;
+    bool want_stats;
+    enum pool_verdict verdict; /* what was found out about the box, as far as somebody was asked */
+    bool answers;
+    bool is_counted;
+    struct backend_counters counters;
 };
 
-/* `c`: what was found out about the box; NULL when nobody was asked. */
-static void reply_box(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
-                      const struct pool_box *box, const struct get_call *c, bool answers)
+static void put_count(struct json_out *o, const char *key, struct backend_count c)
+{
+    if (c.is_known)
+        json_put_u64(o, key, c.n);
+    else
+        json_put_null(o, key);
+}
+
+static void put_stats(struct json_out *o, const struct get_call *c)
+{
+    struct backend_count cpu_ms = c->counters.cpu_us;
+
+    cpu_ms.n /= 1000;
+    if (!c->is_counted) {
+        json_put_null(o, "stats");
+        return;
+    }
+    json_begin_obj(o, "stats");
+    put_count(o, "cpu_ms", cpu_ms);
+    put_count(o, "memory_bytes", c->counters.memory);
+    put_count(o, "net_in_bytes", c->counters.net_in);
+    put_count(o, "net_out_bytes", c->counters.net_out);
+    put_count(o, "disk_read_bytes", c->counters.disk_read);
+    put_count(o, "disk_write_bytes", c->counters.disk_write);
+    json_end(o);
+}
+
+static void reply_box(const struct get_call *c, const struct pool_box *box)
 {
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    api_put_box(&o, api, caller, box);
-    if (c != NULL && (c->verdict == POOL_UNKNOWN || c->verdict == POOL_SILENT))
+    api_put_box(&o, c->api, &c->caller, box);
+    if (c->want_alive && (c->verdict == POOL_UNKNOWN || c->verdict == POOL_SILENT))
         json_put_null(&o, "alive");
-    else if (c != NULL)
+    else if (c->want_alive)
         json_put_bool(&o, "alive", c->verdict == POOL_ALIVE);
-    if (c != NULL)
-        json_put_bool(&o, "answers", answers);
+    if (c->want_alive)
+        json_put_bool(&o, "answers", c->answers);
+    if (c->want_stats)
+        put_stats(&o, c);
     json_end(&o);
-    http_reply_json(ex, 200, &o);
+    http_reply_json(c->ex, 200, &o);
+}
+
+/* All who were to be asked have answered. */
+static void end_get(struct get_call *c)
+{
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    /* It may have changed hands while it was asked. */
+    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
+        reply_box(c, box);
+    else if (c->ex != NULL)
+        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
+    free(c);
+}
+
+static void on_counted(void *ctx, const struct backend_counters *counters)
+{
+    struct get_call *c = ctx;
+
+    c->is_counted = counters != NULL;
+    if (counters != NULL)
+        c->counters = *counters;
+    end_get(c);
+}
+
+/* A backend that counts nothing has said so: nothing is known. */
+static void count_box(struct get_call *c)
+{
+    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
+
+    if (!c->want_stats || c->ex == NULL || box == NULL || is_being_made(box)) {
+        end_get(c);
+    } else if (engine_can_count(c->api->engine, box)) {
+        engine_count_box(c->api->engine, c->box, on_counted, c);
+    } else {
+        c->is_counted = true;
+        end_get(c);
+    }
 }
 
 static void on_answered(void *ctx, bool answers)
 {
     struct get_call *c = ctx;
-    const struct pool_box *box = pool_find_box(engine_pool(c->api->engine), c->box);
 
-    /* It may have changed hands while it was asked. */
-    if (c->ex != NULL && box != NULL && may_see(&c->caller, box))
-        reply_box(c->ex, c->api, &c->caller, box, c, answers);
-    else if (c->ex != NULL)
-        http_reply_error(c->ex, SP_NOT_FOUND, "the sandbox went away meanwhile", 0);
-    free(c);
+    c->answers = answers;
+    count_box(c);
 }
 
 static void on_checked(void *ctx, enum pool_verdict verdict)
@@ -97,7 +162,7 @@ static void on_get_gone(void *ctx)
 {
     struct get_call *c = ctx;
 
-    c->ex = NULL; /* who was asked still answers; on_answered() frees */
+    c->ex = NULL; /* who was asked still answers; end_get() frees */
 }
 
 static void reply_absent(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
@@ -123,35 +188,46 @@ static const struct pool_box *find_by_name(const struct pool *pool, const char *
     return box != NULL ? box : pool_find_deleting(pool, sandbox_id);
 }
 
+static bool wants(struct http_exchange *ex, const char *what)
+{
+    char text[8];
+
+    return http_query(ex, what, text, sizeof(text)) && strcmp(text, "1") == 0;
+}
+
 void api_get(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     const struct pool *pool = engine_pool(api->engine);
+    struct get_call c = {.api = api, .ex = ex, .verdict = POOL_UNKNOWN};
+    struct get_call *asking;
     const struct pool_box *box;
-    struct api_caller caller;
     struct box_id id;
     char sandbox_id[POOL_ID_MAX + 1];
-    char alive[8];
-    bool want_alive = http_query(ex, "alive", alive, sizeof(alive)) && strcmp(alive, "1") == 0;
 
     if (!api_path_id(ex, sandbox_id, &id))
         return;
-    (void) api_identify(ex, &caller); /* the guard has let it in */
+    (void) api_identify(ex, &c.caller); /* the guard has let it in */
+    c.want_alive = wants(ex, "alive");
+    c.want_stats = wants(ex, "stats");
     box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
-    if (box == NULL || !may_see(&caller, box)) {
-        if (!api_reply_hibernated(ex, api, &caller, sandbox_id))
-            reply_absent(ex, api, &caller, sandbox_id);
-    } else if (want_alive && !is_being_made(box)) {
-        struct get_call *c = xcalloc(1, sizeof(*c));
-
-        *c = (struct get_call){.api = api, .ex = ex, .caller = caller, .box = box->id};
-        http_set_ctx(ex, c, on_get_gone);
-        engine_check_box(api->engine, box->id, on_checked, c);
-    } else {
-        const struct get_call unknown = {.verdict = POOL_UNKNOWN}; /* being made: nobody is asked */
-
-        reply_box(ex, api, &caller, box, want_alive ? &unknown : NULL, false);
+    if (box == NULL || !may_see(&c.caller, box)) {
+        if (!api_reply_hibernated(ex, api, &c.caller, sandbox_id))
+            reply_absent(ex, api, &c.caller, sandbox_id);
+        return;
     }
+    c.box = box->id;
+    if (is_being_made(box) || (!c.want_alive && !c.want_stats)) { /* nobody is asked */
+        reply_box(&c, box);
+        return;
+    }
+    asking = xcalloc(1, sizeof(*asking));
+    *asking = c;
+    http_set_ctx(ex, asking, on_get_gone);
+    if (c.want_alive)
+        engine_check_box(api->engine, box->id, on_checked, asking);
+    else
+        count_box(asking);
 }
 
 /* --- many --- */

@@ -39,7 +39,7 @@ _sandpool() {
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     renew) words=' --user --generation --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    get) words=' --user --alive --socket --json --request-timeout --help --version'
+    get) words=' --user --alive --stats --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     ls) words=' --state --profile --user --thread --limit --quiet --socket --json --request-timeout --help --version' ;;
     destroy) words=' --user --generation --quick --all --yes --socket --json --request-timeout --help --version'

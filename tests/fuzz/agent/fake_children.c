@@ -1,4 +1,4 @@
-/* fake_children.c - defines the functions of spawn.c, strays.c, helper.c and helper_child.c, so
+/* fake_children.c - defines the functions of spawn.c, descendants.c, helper.c and helper_child.c, so
  * that the linker does not take those. The code between them and their callers is the real code of
  * the agent. */
 #include "fake_children.h"
@@ -16,8 +16,8 @@
 
 #include "agent/core/helper.h"
 #include "agent/file/frame.h"
+#include "agent/process/descendants.h"
 #include "agent/process/spawn.h"
-#include "agent/process/strays.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -338,45 +338,45 @@ int spawn_start(const struct spawn_request *r, const struct oom_score *score,
     return ret->pid > 0 ? SP_OK : err_set(err, SP_IO, "no process");
 }
 
-/* --- strays.c: there are none --- */
+/* --- descendants.c: there are none --- */
 
-void strays_signal(struct strays *s, pid_t leader, int signum)
+void descendants_signal(struct descendants *s, pid_t leader, int signum)
 {
     (void) s;
     (void) kill(-leader, signum);
 }
 
-void strays_kill(struct strays *s, pid_t leader)
+void descendants_kill(struct descendants *s, pid_t leader)
 {
     (void) leader;
     (void) s;
 }
 
-bool strays_has_living(const struct strays *s, pid_t leader)
+bool descendants_has_living(const struct descendants *s, pid_t leader)
 {
     (void) s;
     (void) leader;
     return false;
 }
 
-void strays_forget(struct strays *s)
+void descendants_forget(struct descendants *s)
 {
     (void) s;
 }
 
-void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+void descendants_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
 {
     (void) is_spared;
     (void) ctx;
 }
 
-bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+bool descendants_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
 {
     (void) is_spared;
     (void) ctx;
     return false;
 }
 
-void strays_kill_own(void)
+void descendants_kill_own(void)
 {
 }

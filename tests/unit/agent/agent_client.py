@@ -12,9 +12,9 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
-from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, receive, wait_until  # noqa: E402
+from testlib import BIN, IS_SANITIZED, WAIT_S, QuietHandler, at_most, is_alive, main, receive, wait_until  # noqa: E402
 
-__all__ = ["BIN", "IS_SANITIZED", "TOKEN", "WAIT_S", "AgentTest", "Answer", "at_most", "is_alive", "main", "receive",
+__all__ = ["BIN", "IS_SANITIZED", "TOKEN", "WAIT_S", "AgentTest", "Answer", "QuietHandler", "at_most", "is_alive", "main", "receive",
            "wait_until"]
 
 TOKEN = "test-token"

@@ -359,6 +359,55 @@ void conformance_update_that_ends_early(void **state)
     assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
 }
 
+static int stats(struct rig *rig, struct backend_stats *r, const struct backend_box *box,
+                 bool is_cancelled)
+{
+    *r = (struct backend_stats){.box = *box};
+    rig->pending++;
+    rig->is_calling = true;
+    rig->backend->ops->stats(rig->backend, r, rig_soon(rig), rig_done);
+    rig->is_calling = false;
+    if (is_cancelled)
+        rig_cancel(rig, &r->op);
+    rig_wait(rig);
+    return r->op.result;
+}
+
+static void assert_grown(struct backend_count was, struct backend_count is)
+{
+    assert_true(was.is_known == is.is_known);
+    assert_true(is.n >= was.n);
+}
+
+/* Numbers only grow, but for the memory; a box that is not there has none. */
+void conformance_stats(void **state)
+{
+    struct rig *rig = *state;
+    struct backend_create r;
+    struct backend_stats first;
+    struct backend_stats second;
+
+    if (rig->backend->ops->stats == NULL)
+        skip();
+    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    rig_wait_ready(rig, &r.box);
+    assert_int_equal(stats(rig, &first, &r.box, false), SP_OK);
+    assert_int_equal(stats(rig, &second, &r.box, false), SP_OK);
+    assert_true(first.counters.cpu_us.is_known && first.counters.memory.is_known);
+    assert_true(second.counters.memory.n > 0);
+    assert_grown(first.counters.cpu_us, second.counters.cpu_us);
+    assert_grown(first.counters.net_in, second.counters.net_in);
+    assert_grown(first.counters.net_out, second.counters.net_out);
+    assert_grown(first.counters.disk_read, second.counters.disk_read);
+    assert_grown(first.counters.disk_write, second.counters.disk_write);
+    (void) stats(rig, &first, &r.box, true);
+    assert_true(first.op.result == SP_CANCELLED || first.op.result == SP_OK);
+    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_int_not_equal(stats(rig, &first, &r.box, false), SP_OK);
+    assert_true(strlen(first.op.err.msg) > 0);
+    assert_false(first.counters.cpu_us.is_known);
+}
+
 void conformance_examine(void **state)
 {
     struct rig *rig = *state;

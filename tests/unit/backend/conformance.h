@@ -18,27 +18,28 @@ void conformance_death_is_reported(void **state);
 void conformance_other_instance(void **state);
 void conformance_update(void **state);
 void conformance_update_that_ends_early(void **state);
+void conformance_stats(void **state);
 void conformance_examine(void **state);
 void conformance_close_in_flight(void **state);
 
 #define CONFORMANCE_TEST(name, set_up, tear_down) \
     cmocka_unit_test_setup_teardown(conformance_##name, set_up, tear_down)
 
-#define CONFORMANCE_TESTS(set_up, tear_down)                         \
-    CONFORMANCE_TEST(life, set_up, tear_down),                       \
-        CONFORMANCE_TEST(create_is_idempotent, set_up, tear_down),   \
-        CONFORMANCE_TEST(destroy_of_nothing, set_up, tear_down),     \
-        CONFORMANCE_TEST(discover, set_up, tear_down),               \
-        CONFORMANCE_TEST(bind_of_nothing, set_up, tear_down),        \
-        CONFORMANCE_TEST(cancelled_create, set_up, tear_down),       \
-        CONFORMANCE_TEST(late_create, set_up, tear_down),            \
-        CONFORMANCE_TEST(cancelled_reads, set_up, tear_down),        \
-        CONFORMANCE_TEST(many_at_once, set_up, tear_down),           \
-        CONFORMANCE_TEST(death_is_reported, set_up, tear_down),      \
-        CONFORMANCE_TEST(other_instance, set_up, tear_down),         \
-        CONFORMANCE_TEST(update, set_up, tear_down),                 \
-        CONFORMANCE_TEST(update_that_ends_early, set_up, tear_down), \
-        CONFORMANCE_TEST(examine, set_up, tear_down),                \
+#define CONFORMANCE_TESTS(set_up, tear_down)                                                      \
+    CONFORMANCE_TEST(life, set_up, tear_down),                                                    \
+        CONFORMANCE_TEST(create_is_idempotent, set_up, tear_down),                                \
+        CONFORMANCE_TEST(destroy_of_nothing, set_up, tear_down),                                  \
+        CONFORMANCE_TEST(discover, set_up, tear_down),                                            \
+        CONFORMANCE_TEST(bind_of_nothing, set_up, tear_down),                                     \
+        CONFORMANCE_TEST(cancelled_create, set_up, tear_down),                                    \
+        CONFORMANCE_TEST(late_create, set_up, tear_down),                                         \
+        CONFORMANCE_TEST(cancelled_reads, set_up, tear_down),                                     \
+        CONFORMANCE_TEST(many_at_once, set_up, tear_down),                                        \
+        CONFORMANCE_TEST(death_is_reported, set_up, tear_down),                                   \
+        CONFORMANCE_TEST(other_instance, set_up, tear_down),                                      \
+        CONFORMANCE_TEST(update, set_up, tear_down),                                              \
+        CONFORMANCE_TEST(update_that_ends_early, set_up, tear_down),                              \
+        CONFORMANCE_TEST(stats, set_up, tear_down), CONFORMANCE_TEST(examine, set_up, tear_down), \
         CONFORMANCE_TEST(close_in_flight, set_up, tear_down)
 
 #endif

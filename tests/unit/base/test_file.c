@@ -1,12 +1,15 @@
 /* Small files and directories: limits, links, what is no file. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -120,13 +123,69 @@ static void test_read_start(void **state)
     assert_string_equal(text, "");
 }
 
+static volatile sig_atomic_t is_stopped;
+
+static bool get_stopped(void)
+{
+    return is_stopped != 0;
+}
+
+static void *send_slowly(void *fd)
+{
+    for (const char *at = "0123456789"; *at != '\0'; at++)
+        assert_int_equal(write(*(int *) fd, at, 1), 1);
+    return NULL;
+}
+
+static void test_read_exact(void **state)
+{
+    char text[11] = "";
+    pthread_t sender;
+    int fds[2];
+
+    (void) state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(pthread_create(&sender, NULL, send_slowly, &fds[1]), 0);
+    assert_true(file_read_exact(fds[0], text, 10, get_stopped)); /* in as many pieces as it takes */
+    assert_int_equal(pthread_join(sender, NULL), 0);
+    assert_string_equal(text, "0123456789");
+    assert_int_equal(write(fds[1], "ab", 2), 2);
+    (void) close(fds[1]);
+    assert_false(file_read_exact(fds[0], text, 3, get_stopped)); /* it ends before */
+    assert_true(file_read_exact(fds[0], text, 0, get_stopped));
+    (void) close(fds[0]);
+}
+
+static void on_alarm(int signum)
+{
+    (void) signum;
+    is_stopped = 1;
+}
+
+static void test_read_exact_is_stopped(void **state)
+{
+    struct sigaction action = {.sa_handler = on_alarm};
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    struct itimerval never = {{0, 0}, {0, 0}};
+    char text[4];
+    int fds[2];
+
+    (void) state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0); /* until one comes in the call */
+    assert_false(file_read_exact(fds[0], text, 4, get_stopped));
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_make_dir),
-        cmocka_unit_test(test_open_regular),
-        cmocka_unit_test(test_read_rest),
-        cmocka_unit_test(test_read_start),
+        cmocka_unit_test(test_make_dir),   cmocka_unit_test(test_open_regular),
+        cmocka_unit_test(test_read_rest),  cmocka_unit_test(test_read_start),
+        cmocka_unit_test(test_read_exact), cmocka_unit_test(test_read_exact_is_stopped),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

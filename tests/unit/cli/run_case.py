@@ -1,6 +1,5 @@
 """`sandpool run` with a real agent in place of a box; the daemon's two calls are answered from here. What the tests of it share."""
 
-import http.server
 import json
 import os
 import pathlib
@@ -14,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "agent"))
-from agent_client import BIN, IS_SANITIZED, TOKEN, WAIT_S, AgentTest, at_most, main, wait_until
+from agent_client import BIN, IS_SANITIZED, TOKEN, WAIT_S, AgentTest, QuietHandler, at_most, main, wait_until
 
 __all__ = ["BIN", "ID", "IS_SANITIZED", "WAIT_S", "Relay", "RunTest", "at_most", "main", "wait_until"]
 
@@ -45,15 +44,7 @@ class Leases(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         return [body for target, body in self.asked if target == f"/v1/sandboxes/{ID}/release"]
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def address_string(self):
-        return ""
-
-    def log_message(self, *_):
-        pass
-
+class Handler(QuietHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         with self.server.came:
@@ -63,10 +54,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = json.dumps({"sandbox_id": ID, "generation": 3, "sandbox_url": self.server.url,
                              "token": TOKEN, "source": "warm", "state": "leased"}).encode()
         try:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.answer(answer)
         except OSError:
             pass  # it did not wait
 

@@ -63,6 +63,7 @@ static const struct meaning {
     {"since", 0, "TIME", NULL},
     {"snapshot", 0, "SNAPSHOT", "this snapshot"},
     {"socket", 's', "PATH", "socket"},
+    {"stats", 0, NULL, "what it has used"},
     {"state", 0, "STATE", "in this state"},
     {"thread", 0, "THREAD", "thread"},
     {"timeout", 0, "TIME", "end the command after this time"},

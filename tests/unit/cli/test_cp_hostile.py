@@ -1,6 +1,5 @@
 """`sandpool cp` out of a box whose archive is made to harm the machine that it is unpacked on."""
 
-import http.server
 import io
 import json
 import os
@@ -15,7 +14,7 @@ import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "agent"))
-from agent_client import BIN, WAIT_S, main
+from agent_client import BIN, WAIT_S, QuietHandler, main
 
 ID = "fe0dc8182dec7b77"
 
@@ -25,25 +24,14 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     archive = b""
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def address_string(self):
-        return ""
-
-    def log_message(self, *_):
-        pass
-
+class Handler(QuietHandler):
     def do_GET(self):
         body = self.server.archive
         if "/files/tar" not in self.path:
             body = json.dumps({"sandbox_id": ID, "state": "leased", "name": "d", "path": "/workspace/d", "type": "directory",
                                "size": 0, "mode": "0755", "uid": 0, "gid": 0, "mtime": "2026-01-01T00:00:00.000Z",
                                "target": None}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(body)
 
 
 class CopyTest(unittest.TestCase):

@@ -5,6 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+struct rig rig;
+
+int rig_setup(void **state)
+{
+    (void) state;
+    rig_init(&rig);
+    return 0;
+}
+
+int rig_teardown(void **state)
+{
+    (void) state;
+    rig_stop(&rig);
+    return 0;
+}
+
 void rig_init(struct rig *r)
 {
     struct pool_profile *c = &r->config.profiles[0];
@@ -327,4 +343,43 @@ void rig_died(struct rig *r, struct box_id id)
     struct pool_event ev = {.kind = POOL_EV_DIED, .box = id};
 
     rig_send(r, &ev);
+}
+
+struct pool_box rig_row(uint64_t id, enum pool_state state, const char *who)
+{
+    struct pool_box row = {.id = {id}, .state = state, .spec_hash = 1};
+
+    row.expires_ns = POOL_NEVER;
+    row.idle_ns = POOL_NEVER;
+    row.created_ns = 900 * NS_PER_S;
+    row.parked_ns = 990 * NS_PER_S;
+    row.active_ns = 990 * NS_PER_S;
+    if (who != NULL) {
+        snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-%s", who);
+        snprintf(row.thread, sizeof(row.thread), "%s", who);
+        snprintf(row.user, sizeof(row.user), "u");
+        row.generation = 3;
+    }
+    return row;
+}
+
+struct pool_seen rig_seen(uint64_t id, const char *who)
+{
+    struct pool_seen seen = {.id = {id}, .profile = "default", .spec_hash = 1};
+
+    snprintf(seen.ref, sizeof(seen.ref), "ref-%llu", (unsigned long long) id);
+    if (who != NULL) {
+        snprintf(seen.sandbox_id, sizeof(seen.sandbox_id), "s-%s", who);
+        snprintf(seen.thread, sizeof(seen.thread), "%s", who);
+        snprintf(seen.user, sizeof(seen.user), "u");
+        seen.generation = 3;
+    }
+    return seen;
+}
+
+enum pool_state rig_state(const struct rig *r, uint64_t id)
+{
+    const struct pool_box *b = pool_find_box(r->pool, (struct box_id){id});
+
+    return b != NULL ? b->state : POOL_FREE;
 }

@@ -50,6 +50,12 @@ struct rig {
     size_t queue_len;
 };
 
+extern struct rig rig; /* of the test that runs */
+
+/* For cmocka: a rig that has not been started, and its end. */
+int rig_setup(void **state);
+int rig_teardown(void **state);
+
 /* One profile, max_boxes 8, nothing kept warm, everything else generous; change config, then start. */
 void rig_init(struct rig *r);
 void rig_start(struct rig *r);
@@ -70,6 +76,11 @@ int rig_code(const struct rig *r, uint64_t req);
 const struct pool_fx *rig_reply(const struct rig *r, uint64_t req);
 const struct pool_box *rig_box(const struct rig *r, const char *who);
 unsigned rig_count(const struct rig *r, enum pool_state state);
+enum pool_state rig_state(const struct rig *r, uint64_t id);
+
+/* A row of a former run, and what a listing shows of a box: of the thread `who` (NULL: nobody's), generation 3. */
+struct pool_box rig_row(uint64_t id, enum pool_state state, const char *who);
+struct pool_seen rig_seen(uint64_t id, const char *who);
 
 /* Answers the oldest held effect of a kind; false when there is none. */
 bool rig_answer(struct rig *r, enum pool_fx_kind kind, bool is_ok);

@@ -4,22 +4,6 @@
 #include "base/str.h"
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void test_cold_then_kept(void **state)
 {
     uint64_t a;
@@ -395,21 +379,22 @@ static void test_anonymous(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_cold_then_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_warm_is_last_in_first_out, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_concurrent_acquires_of_a_thread, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_reply_follows_the_commit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_wrong_callers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_budget_used_up, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_users_take_turns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_timeout_while_made, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_heir_takes_the_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_check_before_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_discovered, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_discovered_of_another, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_discovered_and_not_recorded, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_anonymous, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cold_then_kept, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_warm_is_last_in_first_out, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_concurrent_acquires_of_a_thread, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_reply_follows_the_commit, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_wrong_callers, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_budget_used_up, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_users_take_turns, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_refusals, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_timeout_while_made, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heir_takes_the_place, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_check_before_kept, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_discovered, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_discovered_of_another, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_discovered_and_not_recorded, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_anonymous, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

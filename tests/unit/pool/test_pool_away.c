@@ -5,7 +5,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
 static const struct pool_acquire odd = {.is_special = true, .made_with = 7, .principal = 5};
 
 static int setup(void **state)
@@ -27,13 +26,6 @@ static int setup(void **state)
     rig.config.profile_count = 2;
     rig.hold.create = true;
     rig.hold.destroy = true;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -193,12 +185,12 @@ static void test_restarts_add_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_are_bounded, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_it_answers_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_listing_is_an_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_boxes_of_callers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_backend_has_its_part, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_restarts_add_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rows_are_bounded, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_it_answers_again, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_listing_is_an_answer, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_boxes_of_callers, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_backend_has_its_part, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_restarts_add_nothing, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

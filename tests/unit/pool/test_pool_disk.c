@@ -5,22 +5,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void set_space(bool is_low)
 {
     struct pool_event ev = {.kind = POOL_EV_SPACE, .u.space.is_low = is_low};
@@ -307,7 +291,7 @@ static void test_a_release_of_a_box_that_is_parked_already(void **state)
 
 int main(void)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_no_new_box_below_the_floor),
         TEST(test_boxes_that_exist_go_on),

@@ -3,22 +3,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void send_activity(int delta)
 {
     struct pool_event ev = {.kind = POOL_EV_ACTIVITY, .u.activity.delta = delta};
@@ -299,19 +283,20 @@ static void test_absences_in_a_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_idle_clock_holds_while_busy, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_activity_reaches_the_store, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_parked_box_expires, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_blank_boxes_age_one_by_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_destroy_is_tried_until_it_works, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_destroy_that_takes_too_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_quick_destroy, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_late_create, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_eviction_of_a_box_its_owner_waits_for, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_death, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stale_answers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_absences_in_a_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle_clock_holds_while_busy, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_activity_reaches_the_store, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_parked_box_expires, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_blank_boxes_age_one_by_one, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_destroy_is_tried_until_it_works, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_destroy_that_takes_too_long, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_quick_destroy, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_late_create, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_no_eviction_of_a_box_its_owner_waits_for, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_death, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_stale_answers, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_absences_in_a_row, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

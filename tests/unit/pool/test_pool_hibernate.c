@@ -4,8 +4,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -15,13 +13,6 @@ static int setup(void **state)
     rig.config.profiles[0].want_hibernate = true;
     rig.hold.hibernate = true;
     rig.use = POOL_USE_NONE;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -261,19 +252,19 @@ static void test_who_waits_for_a_kept_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_snapshot_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_owner_is_faster, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_failures, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_leases_that_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_idle_leases, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_eviction, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_drain, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_restored, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_snapshot_comes_first, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_owner_is_faster, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_failures, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_leases_that_end, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_idle_leases, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_eviction, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_drain, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_restored, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_kept, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

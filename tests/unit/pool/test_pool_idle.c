@@ -3,21 +3,12 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
     rig_init(&rig);
     rig.config.profiles[0].idle_ns = 40 * NS_PER_S;
     rig.config.max_boxes = 100;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -356,24 +347,24 @@ static void test_when_it_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_job_is_never_killed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_use_that_the_daemon_did_not_see, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_agent_that_lies, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_job, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_box_that_is_asked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_agent_that_does_not_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_agent_that_answers_late, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_box_without_an_agent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_use_while_it_is_asked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_answer_from_before, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_when_a_restored_box_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_row_of_the_future, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_restarts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_job_is_never_killed, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_use_that_the_daemon_did_not_see, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_lies, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_job, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_ttl_ends_a_box_that_is_asked, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_does_not_answer, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_an_agent_that_answers_late, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_box_without_an_agent, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_use_while_it_is_asked, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_an_answer_from_before, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_at_once, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_restart, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_when_a_restored_box_ends, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_row_of_the_future, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_restarts, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_use_after_a_restart_reaches_the_store, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_when_it_ends, setup, teardown),
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_when_it_ends, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests_name("pool_idle", tests, NULL, NULL);

@@ -4,21 +4,12 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
     rig_init(&rig);
     rig.config.max_boxes = 32;
     rig_start(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -149,10 +140,10 @@ static void test_many_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_by_owner, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_after_one_that_is_gone, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_changes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_by_owner, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_after_one_that_is_gone, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_changes, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,22 +3,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void test_park_and_back(void **state)
 {
     uint64_t a;
@@ -469,24 +453,26 @@ static void test_hanging_up_does_not_fill_the_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_hanging_up_does_not_fill_the_pool, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_park_and_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_generations, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_generation_floor, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_longest, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_abandoned_in_commit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_abandoned_without_labels, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undelivered, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undelivered_destroys, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undelivered_of_several, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undelivered_late, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undelivered_after_work, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_spoiled, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_commit_slower_than_the_lease, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_acquire_during_park, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hanging_up_does_not_fill_the_pool, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_park_and_back, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_generations, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_generation_floor, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_renew, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_longest, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_renew_that_cannot_be_stored, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_abandoned_in_commit, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_abandoned_without_labels, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_destroys, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_of_several, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_late, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undelivered_after_work, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_spoiled, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_commit_slower_than_the_lease, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_acquire_during_park, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_new_box_while_the_old_one_dies, rig_setup,
+                                        rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,6 @@
 
 #define BOXES 40U
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -16,13 +14,6 @@ static int setup(void **state)
     rig.config.max_boxes = BOXES;
     rig.config.restore_max = BOXES;
     rig.pool = pool_new(&rig.config);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -361,18 +352,18 @@ static void test_missing_while_it_starts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_part_of_them, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_in_parts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_after_a_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_part_of_them, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_in_parts, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_after_a_restart, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

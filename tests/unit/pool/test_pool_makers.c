@@ -3,22 +3,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 /* A caller chooses what its own boxes are made from, and so how long that takes: it never has all places. */
 static void test_one_principal_leaves_a_place(void **state)
 {
@@ -104,9 +88,9 @@ static void test_starting_boxes_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_principal_leaves_a_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_next_principal_is_served, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_starting_boxes_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_principal_leaves_a_place, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_next_principal_is_served, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_starting_boxes_count, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,22 +10,6 @@ enum {
     FLOODER = 1000,
 };
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static const char *id_of(uint64_t principal, unsigned i)
 {
     static char id[64];
@@ -117,10 +101,10 @@ static void test_id_changes_hands(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_flood_of_another, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_equal_shares, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_principals, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_id_changes_hands, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flood_of_another, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_equal_shares, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_principals, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_id_changes_hands, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

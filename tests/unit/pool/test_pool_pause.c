@@ -3,21 +3,12 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
     rig_init(&rig);
     rig.config.profiles[0].idle_ns = 40 * NS_PER_S;
     rig.config.profiles[0].park_ns = 1000 * NS_PER_S;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -165,14 +156,14 @@ static void test_what_a_restart_finds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_row_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_row_that_cannot_be_written, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_needed_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_its_idle_time_does_not_run, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_deadline_of_the_lease_holds, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_parked_boxes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_park_freezes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_a_restart_finds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_row_comes_first, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_row_that_cannot_be_written, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_needed_at_once, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_its_idle_time_does_not_run, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_deadline_of_the_lease_holds, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_parked_boxes, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_park_freezes, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_restart_finds, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

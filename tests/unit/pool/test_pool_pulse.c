@@ -2,8 +2,6 @@
  * leased. */
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -11,13 +9,6 @@ static int setup(void **state)
     rig.config.profiles[0].warm_min = 2;
     rig.config.profiles[0].warm_max = 2;
     rig.config.profiles[0].blank_check_ns = 10 * NS_PER_S;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -137,7 +128,7 @@ static void test_off(void **state)
 
 int main(void)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_blank_boxes_are_asked),   TEST(test_a_box_that_does_not_answer),
         TEST(test_a_box_that_answers_late), TEST(test_a_stale_box_is_asked_first),

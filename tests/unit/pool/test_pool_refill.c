@@ -5,22 +5,6 @@
 #include "pool/internal.h"
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void test_target(void **state)
 {
     (void) state;
@@ -375,18 +359,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_target),
         cmocka_unit_test(test_plan),
-        cmocka_unit_test_setup_teardown(test_eviction, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_eviction_counts_the_dying, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_blank_of_another_profile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_breaker, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_backend_is_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_half_open_tries_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_creates_are_capped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_target_follows_arrivals, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_drift, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_pause, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_removed_profile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_eviction, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_eviction_counts_the_dying, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_blank_of_another_profile, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_breaker, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_backend_is_back, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_half_open_tries_one, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_creates_are_capped, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_target_follows_arrivals, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drift, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drain, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_pause, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_removed_profile, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -14,13 +12,6 @@ static int setup(void **state)
     rig.config.profiles[1] = rig.config.profiles[0];
     snprintf(rig.config.profiles[1].name, sizeof(rig.config.profiles[1].name), "old");
     rig.config.profiles[1].want_discover = true;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -105,9 +96,9 @@ static void test_places_are_used_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_while_the_backend_is_asked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_while_a_box_is_waited_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_places_are_used_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_while_the_backend_is_asked, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_while_a_box_is_waited_for, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_places_are_used_again, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

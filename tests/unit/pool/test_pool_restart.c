@@ -5,8 +5,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -16,62 +14,16 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
-static struct pool_box row_of(uint64_t id, enum pool_state state, const char *who)
-{
-    struct pool_box row = {.id = {id}, .state = state, .spec_hash = 1};
-
-    row.expires_ns = POOL_NEVER;
-    row.idle_ns = POOL_NEVER;
-    row.created_ns = 900 * NS_PER_S;
-    row.parked_ns = 990 * NS_PER_S;
-    row.active_ns = 990 * NS_PER_S;
-    if (who != NULL) {
-        snprintf(row.sandbox_id, sizeof(row.sandbox_id), "s-%s", who);
-        snprintf(row.thread, sizeof(row.thread), "%s", who);
-        snprintf(row.user, sizeof(row.user), "u");
-        row.generation = 3;
-    }
-    return row;
-}
-
-static struct pool_seen seen_of(uint64_t id, const char *who)
-{
-    struct pool_seen seen = {.id = {id}, .profile = "default", .spec_hash = 1};
-
-    snprintf(seen.ref, sizeof(seen.ref), "ref-%llu", (unsigned long long) id);
-    if (who != NULL) {
-        snprintf(seen.sandbox_id, sizeof(seen.sandbox_id), "s-%s", who);
-        snprintf(seen.thread, sizeof(seen.thread), "%s", who);
-        snprintf(seen.user, sizeof(seen.user), "u");
-        seen.generation = 3;
-    }
-    return seen;
-}
-
 static void restore(uint64_t id, enum pool_state state, const char *who)
 {
-    struct pool_box row = row_of(id, state, who);
+    struct pool_box row = rig_row(id, state, who);
 
     assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
 }
 
-static enum pool_state state_of(uint64_t id)
-{
-    const struct pool_box *b = pool_find_box(rig.pool, (struct box_id){id});
-
-    return b != NULL ? b->state : POOL_FREE;
-}
-
 static void test_leased_and_running(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, "t2")};
+    struct pool_seen seen[] = {rig_seen(1, "t1"), rig_seen(2, "t2")};
     uint64_t a;
 
     (void) state;
@@ -80,8 +32,8 @@ static void test_leased_and_running(void **state)
     rig_start(&rig);
     assert_true(pool_find_box(rig.pool, (struct box_id){1})->is_unseen);
     rig_list(&rig, true, seen, 2);
-    assert_int_equal(state_of(1), POOL_LEASED);
-    assert_int_equal(state_of(2), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 1), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 2), POOL_PARKED);
     assert_false(pool_find_box(rig.pool, (struct box_id){1})->is_unseen);
     a = rig_acquire(&rig, "u", "t1", 0);
     assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_KEPT);
@@ -95,8 +47,8 @@ static void test_leased_and_running(void **state)
  * is. */
 static void test_another_under_its_id(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(0, "t3"),
-                               seen_of(0, "t4")};
+    struct pool_seen seen[] = {rig_seen(1, NULL), rig_seen(2, NULL), rig_seen(0, "t3"),
+                               rig_seen(0, "t4")};
 
     (void) state;
     for (uint64_t i = 1; i <= 4; i++) {
@@ -105,7 +57,7 @@ static void test_another_under_its_id(void **state)
         struct pool_box row;
 
         snprintf(who, sizeof(who), "t%u", (unsigned) i);
-        row = row_of(i, POOL_LEASED, who);
+        row = rig_row(i, POOL_LEASED, who);
         snprintf(row.ref, sizeof(row.ref), "%s", refs[i - 1]);
         assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     }
@@ -117,17 +69,17 @@ static void test_another_under_its_id(void **state)
     rig_start(&rig);
     rig.verdict = POOL_DEAD; /* for those that it does not show */
     rig_list(&rig, true, seen, 4);
-    assert_int_not_equal(state_of(1), POOL_LEASED);
-    assert_int_equal(state_of(2), POOL_LEASED);
+    assert_int_not_equal(rig_state(&rig, 1), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 2), POOL_LEASED);
     assert_string_equal(pool_find_box(rig.pool, (struct box_id){2})->ref, "b@1");
-    assert_int_equal(state_of(3), POOL_LEASED);
-    assert_int_not_equal(state_of(4), POOL_LEASED); /* it was not in the list */
+    assert_int_equal(rig_state(&rig, 3), POOL_LEASED);
+    assert_int_not_equal(rig_state(&rig, 4), POOL_LEASED); /* it was not in the list */
 }
 
 /* The labels are the second record: a bind that was lost is repeated. */
 static void test_labels_that_name_nobody(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2"), seen_of(3, "t3")};
+    struct pool_seen seen[] = {rig_seen(1, NULL), rig_seen(2, "t2"), rig_seen(3, "t3")};
 
     (void) state;
     restore(1, POOL_LEASED, "t1");
@@ -137,8 +89,8 @@ static void test_labels_that_name_nobody(void **state)
     rig_start(&rig);
     rig_list(&rig, true, seen, 3);
     assert_int_equal(rig.effects[POOL_FX_BIND], 2);
-    seen[0] = seen_of(1, "t1");
-    seen[2] = seen_of(3, "t3");
+    seen[0] = rig_seen(1, "t1");
+    seen[2] = rig_seen(3, "t3");
     rig_list(&rig, true, seen, 3);
     assert_int_equal(rig.effects[POOL_FX_BIND], 2);
 }
@@ -164,7 +116,7 @@ static void test_leased_and_not_listed_yet(void **state)
 
 static void test_blank_and_running(void **state)
 {
-    struct pool_seen seen = seen_of(1, NULL);
+    struct pool_seen seen = rig_seen(1, NULL);
     struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
     uint64_t a;
 
@@ -178,9 +130,9 @@ static void test_blank_and_running(void **state)
     assert_int_not_equal(rig_code(&rig, a), SP_OK);
     rig.hold.probe = true;
     rig_list(&rig, true, &seen, 1);
-    assert_int_equal(state_of(1), POOL_STARTING);
+    assert_int_equal(rig_state(&rig, 1), POOL_STARTING);
     assert_true(rig_answer(&rig, POOL_FX_PROBE, true));
-    assert_int_equal(state_of(1), POOL_BLANK);
+    assert_int_equal(rig_state(&rig, 1), POOL_BLANK);
     a = rig_acquire(&rig, "u", "t1", 0);
     assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_WARM);
     assert_true(rig_reply(&rig, a)->box.v == 1);
@@ -188,7 +140,7 @@ static void test_blank_and_running(void **state)
 
 static void test_intent_and_running(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2"), seen_of(3, "t3")};
+    struct pool_seen seen[] = {rig_seen(1, NULL), rig_seen(2, "t2"), rig_seen(3, "t3")};
     struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
     uint64_t a;
 
@@ -202,10 +154,10 @@ static void test_intent_and_running(void **state)
     a = rig_acquire(&rig, "u", "t2", 60 * NS_PER_S);
     assert_int_equal(rig_code(&rig, a), -1000);
     rig_list(&rig, true, seen, 3);
-    assert_int_equal(state_of(1), POOL_BLANK);
+    assert_int_equal(rig_state(&rig, 1), POOL_BLANK);
     assert_int_equal(rig_code(&rig, a), SP_OK); /* handed to its thread */
     assert_true(rig_reply(&rig, a)->box.v == 2);
-    assert_int_equal(state_of(3), POOL_PARKED); /* kept for whom the labels name */
+    assert_int_equal(rig_state(&rig, 3), POOL_PARKED); /* kept for whom the labels name */
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
 }
 
@@ -216,7 +168,7 @@ static void test_intent_and_absent(void **state)
     rig_start(&rig);
     rig.verdict = POOL_DEAD;
     rig_list(&rig, true, NULL, 0);
-    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
     assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
 }
@@ -227,7 +179,7 @@ static void test_deleting_and_running(void **state)
     restore(1, POOL_DOOMED, "t1");
     rig_start(&rig);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
-    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
     assert_int_equal(rig.writes[POOL_WRITE_FORGET], 1);
 }
 
@@ -240,7 +192,7 @@ static void test_deleting_and_absent(void **state)
     assert_true(rig_answer(&rig, POOL_FX_DESTROY, false)); /* it cannot destroy what is not there */
     rig.verdict = POOL_DEAD;
     rig_list(&rig, true, NULL, 0);
-    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
 }
 
 static void test_any_and_absent(void **state)
@@ -253,7 +205,7 @@ static void test_any_and_absent(void **state)
     rig.verdict = POOL_DEAD;
     rig_list(&rig, true, NULL, 0);
     assert_int_equal(rig.facts[POOL_FACT_LOST], 3);
-    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
     assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RENEW, "t1", 3, false)), SP_SANDBOX_LOST);
     assert_int_equal(rig_reply(&rig, rig.req)->u.reply.lost, POOL_END_DIED);
 }
@@ -266,9 +218,9 @@ static void test_listing_failed(void **state)
     restore(3, POOL_INTENT, NULL);
     rig_start(&rig);
     rig_list(&rig, false, NULL, 0);
-    assert_int_equal(state_of(1), POOL_LEASED);
-    assert_int_equal(state_of(2), POOL_BLANK);
-    assert_int_equal(state_of(3), POOL_INTENT);
+    assert_int_equal(rig_state(&rig, 1), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 2), POOL_BLANK);
+    assert_int_equal(rig_state(&rig, 3), POOL_INTENT);
 }
 
 /* A listing that began before the box was made proves nothing about it. */
@@ -288,7 +240,7 @@ static void test_listing_is_older(void **state)
 
 static void test_orphan_is_adopted(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, "t2")};
+    struct pool_seen seen[] = {rig_seen(1, NULL), rig_seen(2, "t2")};
     struct pool_event ev = {.kind = POOL_EV_RECONFIG, .u.reconfig = &rig.config};
     uint64_t a;
 
@@ -296,8 +248,8 @@ static void test_orphan_is_adopted(void **state)
     rig_start(&rig);
     rig_list(&rig, true, seen, 2);
     assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 1);
-    assert_int_equal(state_of(2), POOL_PARKED);
-    assert_int_equal(state_of(1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 2), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
     rig_list(&rig, true, seen, 2); /* nothing proves that nobody had it: never blank */
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
     assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
@@ -311,7 +263,7 @@ static void test_orphan_is_adopted(void **state)
 
 static struct pool_seen claim_of(uint64_t id, const char *who, uint64_t principal)
 {
-    struct pool_seen seen = seen_of(id, who);
+    struct pool_seen seen = rig_seen(id, who);
 
     seen.principal = principal;
     return seen;
@@ -340,12 +292,13 @@ static void test_labels_win(void **state)
         rig_advance(&rig, NS_PER_S);
         rig_list(
             &rig, true,
-            (struct pool_seen[]){seen[0], seen[1], seen[2], seen[3], seen[4], seen_of(9, "t2")}, 6);
+            (struct pool_seen[]){seen[0], seen[1], seen[2], seen[3], seen[4], rig_seen(9, "t2")},
+            6);
         assert_int_equal(rig_count(&rig, POOL_BLANK), i == 0 ? 2 : 0); /* not yet decided */
     }
-    assert_int_equal(state_of(1), POOL_PARKED);
-    assert_int_equal(state_of(5), POOL_PARKED);
-    assert_int_equal(state_of(9), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 1), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 5), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 9), POOL_LEASED);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 3);
     a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &other);
     assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
@@ -359,15 +312,15 @@ static void test_labels_win(void **state)
 /* Rows that may be old, and labels without an owner: nobody gets such a box. */
 static void test_stale_rows(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, NULL), seen_of(2, NULL), seen_of(3, "t3"),
-                               seen_of(4, "t4")};
+    struct pool_seen seen[] = {rig_seen(1, NULL), rig_seen(2, NULL), rig_seen(3, "t3"),
+                               rig_seen(4, "t4")};
     struct pool_box row;
 
     (void) state;
     for (uint64_t i = 1; i <= 4; i++) {
         static const enum pool_state states[] = {POOL_BLANK, POOL_INTENT, POOL_BLANK, POOL_PARKED};
 
-        row = row_of(i, states[i - 1], i == 4 ? "t4" : NULL);
+        row = rig_row(i, states[i - 1], i == 4 ? "t4" : NULL);
         row.is_stale = true;
         assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
     }
@@ -379,13 +332,13 @@ static void test_stale_rows(void **state)
     }
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
     assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
-    assert_int_equal(state_of(3), POOL_PARKED);
-    assert_int_equal(state_of(4), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 3), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 4), POOL_PARKED);
 }
 
 static void test_orphan_is_seen_twice(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, NULL), seen_of(3, "t3")};
+    struct pool_seen seen[] = {rig_seen(1, "t1"), rig_seen(2, NULL), rig_seen(3, "t3")};
 
     (void) state;
     restore(9, POOL_LEASED, "t1"); /* its id is taken */
@@ -393,19 +346,19 @@ static void test_orphan_is_seen_twice(void **state)
     pool_restore_past(rig.pool, "s-t3", 3, POOL_END_TTL, 0); /* that binding has ended */
     rig_start(&rig);
     rig_list(&rig, false, NULL, 0);
-    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], seen_of(9, "t1")}, 4);
+    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], rig_seen(9, "t1")}, 4);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
-    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], seen_of(9, "t1")}, 4);
+    rig_list(&rig, true, (struct pool_seen[]){seen[0], seen[1], seen[2], rig_seen(9, "t1")}, 4);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 3);
-    assert_int_equal(state_of(9), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 9), POOL_LEASED);
     assert_int_equal(pool_find_past(rig.pool, "s-t3", NULL, NULL), POOL_END_TTL);
 }
 
 static void test_past_its_idle_time(void **state)
 {
-    struct pool_seen seen[] = {seen_of(1, "t1"), seen_of(2, "t2")};
-    struct pool_box idle = row_of(1, POOL_LEASED, "t1");
-    struct pool_box parked = row_of(2, POOL_PARKED, "t2");
+    struct pool_seen seen[] = {rig_seen(1, "t1"), rig_seen(2, "t2")};
+    struct pool_box idle = rig_row(1, POOL_LEASED, "t1");
+    struct pool_box parked = rig_row(2, POOL_PARKED, "t2");
 
     (void) state;
     idle.idle_ns = 10 * NS_PER_S;
@@ -415,15 +368,15 @@ static void test_past_its_idle_time(void **state)
     assert_true(pool_restore_box(rig.pool, rig.now_ns, &parked));
     rig_start(&rig);
     rig_list(&rig, true, seen, 2);
-    assert_int_equal(state_of(1), POOL_FREE);
-    assert_int_equal(state_of(2), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 2), POOL_FREE);
     assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
 }
 
 /* A crash happened between the end of an old box and its row. */
 static void test_two_rows_with_one_id(void **state)
 {
-    struct pool_box old = row_of(1, POOL_LEASED, "t1");
+    struct pool_box old = rig_row(1, POOL_LEASED, "t1");
 
     (void) state;
     old.generation = 2;
@@ -436,13 +389,13 @@ static void test_two_rows_with_one_id(void **state)
     restore(6, POOL_PARKED, "t6");
     restore(7, POOL_STARTING, "t6");
     rig_start(&rig);
-    assert_int_equal(state_of(4), POOL_FREE);
-    assert_int_equal(state_of(5), POOL_LEASED);
-    assert_int_equal(state_of(6), POOL_PARKED);
-    assert_int_equal(state_of(7), POOL_FREE);
-    assert_int_equal(state_of(1), POOL_FREE);
-    assert_int_equal(state_of(2), POOL_LEASED);
-    assert_int_equal(state_of(3), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 4), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 5), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 6), POOL_PARKED);
+    assert_int_equal(rig_state(&rig, 7), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 1), POOL_FREE);
+    assert_int_equal(rig_state(&rig, 2), POOL_LEASED);
+    assert_int_equal(rig_state(&rig, 3), POOL_FREE);
     assert_true(rig_box(&rig, "t1")->id.v == 2);
 }
 
@@ -472,25 +425,25 @@ static void test_more_rows_than_the_cap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_leased_and_running, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_another_under_its_id, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_labels_that_name_nobody, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_leased_and_not_listed_yet, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_blank_and_running, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_intent_and_running, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_intent_and_absent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deleting_and_running, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deleting_and_absent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_any_and_absent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_listing_failed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_listing_is_older, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_orphan_is_adopted, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_labels_win, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stale_rows, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_orphan_is_seen_twice, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_past_its_idle_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_two_rows_with_one_id, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_more_rows_than_the_cap, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_leased_and_running, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_another_under_its_id, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_labels_that_name_nobody, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_leased_and_not_listed_yet, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_blank_and_running, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_running, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_absent, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_and_running, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_and_absent, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_any_and_absent, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_listing_failed, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_listing_is_older, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_orphan_is_adopted, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_labels_win, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_stale_rows, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_orphan_is_seen_twice, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_past_its_idle_time, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_two_rows_with_one_id, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_more_rows_than_the_cap, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,22 +5,7 @@
 
 #include "rig.h"
 
-static struct rig rig;
 static const struct pool_acquire special = {.is_special = true, .principal = 0};
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
 
 static uint64_t ask(const char *who, uint64_t wait_ns)
 {
@@ -460,23 +445,25 @@ static void test_intents_after_a_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_never_a_blank_box, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_parked_is_served, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_acquires_of_a_thread_share_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_who_joins_whom, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_heirs, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_plain_heir_takes_a_blank_box, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gone_before_the_create, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gone_while_it_is_made, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deadline_while_it_starts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deadline_met_on_the_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_undone_leases, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cap_and_eviction, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lines_and_turns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_request_that_cannot_be_fulfilled, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_modes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_intents_after_a_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_never_a_blank_box, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_parked_is_served, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_acquires_of_a_thread_share_it, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_who_joins_whom, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heirs, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_plain_heir_takes_a_blank_box, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_gone_before_the_create, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_gone_while_it_is_made, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_while_it_starts, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_met_on_the_way, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_undone_leases, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_cap_and_eviction, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_lines_and_turns, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_that_cannot_be_fulfilled, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_modes, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_intents_after_a_crash, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,22 +3,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
-
-static int setup(void **state)
-{
-    (void) state;
-    rig_init(&rig);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
-    return 0;
-}
-
 static void test_intent_before_create(void **state)
 {
     (void) state;
@@ -318,19 +302,21 @@ static void test_mode_is_not_settled_by_an_older_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_intent_before_create, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_intent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_lease, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_park, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_down, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deleting_before_destroy, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_committed_renewal_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_renewal_refused_out_of_turn, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_renewal_confirmed_while_parking, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mass_end_does_not_fill_the_queue, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_intent_before_create, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_lost_intent, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_lost_lease, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_lost_park, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_down, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_deleting_before_destroy, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_token_is_in_the_intent, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_committed_renewal_stays, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_refused_out_of_turn, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_confirmed_while_parking, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_mass_end_does_not_fill_the_queue, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, rig_setup,
+                                        rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

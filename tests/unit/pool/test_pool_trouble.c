@@ -5,7 +5,6 @@
 
 #include "rig.h"
 
-static struct rig rig;
 static const struct pool_acquire odd = {.is_special = true, .made_with = 7, .principal = 5};
 
 static int setup(void **state)
@@ -13,13 +12,6 @@ static int setup(void **state)
     (void) state;
     rig_init(&rig);
     rig.config.profiles[0].create_max = 2;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -248,15 +240,16 @@ static void test_full_is_not_exhausted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_breaker_stays_closed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_reason_at_the_deadline, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_heirs_pause, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_success_does_not_close_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_without_plain_ones_it_is_the_trial, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_last_try_does_not_start, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_exhausted_is_said_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_full_is_not_exhausted, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_create_is_left_for_plain_ones, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_breaker_stays_closed, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_reason_at_the_deadline, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heirs_pause, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_success_does_not_close_it, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_without_plain_ones_it_is_the_trial, setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_last_try_does_not_start, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_exhausted_is_said_once, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_full_is_not_exhausted, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_create_is_left_for_plain_ones, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

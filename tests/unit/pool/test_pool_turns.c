@@ -6,8 +6,6 @@
 #include "base/rand.h"
 #include "rig.h"
 
-static struct rig rig;
-
 static int setup(void **state)
 {
     (void) state;
@@ -17,13 +15,6 @@ static int setup(void **state)
     rig.config.profile_count = 2;
     rig.config.profiles[1] = rig.config.profiles[0];
     snprintf(rig.config.profiles[1].name, sizeof(rig.config.profiles[1].name), "other");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    rig_stop(&rig);
     return 0;
 }
 
@@ -265,13 +256,13 @@ static void test_heir_keeps_its_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_many_users_of_one_principal, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_in_another_profile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_users_of_a_principal_take_turns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_heir_keeps_its_profile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_users_of_one_principal, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_in_another_profile, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_users_of_a_principal_take_turns, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heir_keeps_its_profile, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

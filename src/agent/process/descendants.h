@@ -1,4 +1,4 @@
-/* strays.h - descendants of a process that have left its group, so that a signal to the group does
+/* descendants.h - descendants of a process that have left its group, so that a signal to the group does
  * not reach them.
  *
  * Found in /proc: children, their children and so on, whatever is still in the session that the
@@ -9,44 +9,44 @@
  *
  * What is not found: a process that made a session of its own, lost its parent before the search (a
  * daemon) and has changed its mark, or has none (runsc). It then ends only with the box. Nor more than
- * STRAYS_MAX, nor what still forks after 16 rounds; a box limits the number of its processes. */
-#ifndef AGENT_PROCESS_STRAYS_H
-#define AGENT_PROCESS_STRAYS_H
+ * DESCENDANTS_MAX, nor what still forks after 16 rounds; a box limits the number of its processes. */
+#ifndef AGENT_PROCESS_DESCENDANTS_H
+#define AGENT_PROCESS_DESCENDANTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { STRAYS_MAX = 4096 };
+enum { DESCENDANTS_MAX = 4096 };
 
-struct stray {
+struct descendant {
     pid_t pid;
     unsigned long long started; /* in ticks since the machine started */
 };
 
-struct strays {
+struct descendants {
     uint64_t mark; /* of the process; 0: none */
-    struct stray *list;
+    struct descendant *list;
     size_t count;
     size_t cap;
 };
 
 /* Signals the group of `leader`, which leads its session too and is not reaped, and all that is found
  * outside of the group; that is remembered. Stopped ones go on. */
-void strays_signal(struct strays *s, pid_t leader, int signum);
+void descendants_signal(struct descendants *s, pid_t leader, int signum);
 /* The leader is dead, and not reaped: kills the rest of its group, the remembered ones, and those that
  * it has left since. */
-void strays_kill(struct strays *s, pid_t leader);
+void descendants_kill(struct descendants *s, pid_t leader);
 /* Whether one of the remembered ones lives, or one of the group of `leader`, which is dead. */
-bool strays_has_living(const struct strays *s, pid_t leader);
+bool descendants_has_living(const struct descendants *s, pid_t leader);
 /* Forgets them, but not the mark. */
-void strays_forget(struct strays *s);
+void descendants_forget(struct descendants *s);
 /* SIGTERM to all descendants of this process but those that are spared. Stopped ones go on. */
-void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
+void descendants_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
 /* Whether a descendant of this process lives that is not spared. */
-bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
+bool descendants_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx);
 /* Kills all descendants of this process. */
-void strays_kill_own(void);
+void descendants_kill_own(void);
 
 #endif

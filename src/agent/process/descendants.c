@@ -1,6 +1,6 @@
-/* strays.c - the tree of processes as /proc shows it. It is stopped step by step before any process
+/* descendants.c - the tree of processes as /proc shows it. It is stopped step by step before any process
  * is killed, because the children of a dead process lose their place in the tree. */
-#include "agent/process/strays.h"
+#include "agent/process/descendants.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -145,7 +145,7 @@ static void find_below(struct tree *t, pid_t top, bool has_session)
 }
 
 /* Signals this process, and no other that has got its pid since. False: it is gone. */
-static bool signal_one(const struct stray *one, int signum)
+static bool signal_one(const struct descendant *one, int signum)
 {
     int fd = (int) syscall(SYS_pidfd_open, one->pid, 0);
     bool has_none = fd < 0 && (errno == ENOSYS || errno == EPERM);
@@ -162,13 +162,13 @@ static bool signal_one(const struct stray *one, int signum)
     return is_there;
 }
 
-static void signal_all(const struct strays *s, int signum)
+static void signal_all(const struct descendants *s, int signum)
 {
     for (size_t i = 0; i < s->count; i++)
         (void) signal_one(&s->list[i], signum); /* or it has gone */
 }
 
-static bool is_known(const struct strays *s, const struct seen *one)
+static bool is_known(const struct descendants *s, const struct seen *one)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->list[i].pid == one->pid && s->list[i].started == one->started)
@@ -176,7 +176,7 @@ static bool is_known(const struct strays *s, const struct seen *one)
     return false;
 }
 
-static void remember(struct strays *s, const struct stray *one)
+static void remember(struct descendants *s, const struct descendant *one)
 {
     if (s->count == s->cap) {
         s->cap = s->cap > 0 ? 2 * s->cap : 16;
@@ -187,13 +187,13 @@ static void remember(struct strays *s, const struct stray *one)
 
 /* Stops those that are not known yet, outside of the group of `top` if it has one; returns how
  * many. */
-static size_t stop_new(const struct tree *t, struct strays *s, pid_t top, bool has_group)
+static size_t stop_new(const struct tree *t, struct descendants *s, pid_t top, bool has_group)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < t->count && s->count < STRAYS_MAX; i++) {
+    for (size_t i = 0; i < t->count && s->count < DESCENDANTS_MAX; i++) {
         const struct seen *one = &t->list[i];
-        struct stray found = {.pid = one->pid, .started = one->started};
+        struct descendant found = {.pid = one->pid, .started = one->started};
 
         if (!one->is_mine || one->is_dead || (has_group && one->group == top) || is_known(s, one))
             continue;
@@ -206,7 +206,7 @@ static size_t stop_new(const struct tree *t, struct strays *s, pid_t top, bool h
 }
 
 /* Until no new one is found: stopped processes fork no others. */
-static void stop_all(struct strays *s, pid_t top, bool has_group)
+static void stop_all(struct descendants *s, pid_t top, bool has_group)
 {
     struct tree t = {0};
     size_t found = 1;
@@ -220,7 +220,7 @@ static void stop_all(struct strays *s, pid_t top, bool has_group)
     free(t.list);
 }
 
-void strays_signal(struct strays *s, pid_t leader, int signum)
+void descendants_signal(struct descendants *s, pid_t leader, int signum)
 {
     (void) kill(-leader, SIGSTOP);
     stop_all(s, leader, true);
@@ -230,7 +230,7 @@ void strays_signal(struct strays *s, pid_t leader, int signum)
     signal_all(s, SIGCONT);
 }
 
-void strays_kill(struct strays *s, pid_t leader)
+void descendants_kill(struct descendants *s, pid_t leader)
 {
     (void) kill(-leader, SIGKILL); /* those that ignored the first signal */
     signal_all(s, SIGKILL);
@@ -238,7 +238,7 @@ void strays_kill(struct strays *s, pid_t leader)
     signal_all(s, SIGKILL);
 }
 
-bool strays_has_living(const struct strays *s, pid_t leader)
+bool descendants_has_living(const struct descendants *s, pid_t leader)
 {
     struct tree t = {0};
     struct seen now;
@@ -256,34 +256,34 @@ bool strays_has_living(const struct strays *s, pid_t leader)
     return is_any;
 }
 
-void strays_forget(struct strays *s)
+void descendants_forget(struct descendants *s)
 {
     free(s->list);
-    *s = (struct strays){.mark = s->mark};
+    *s = (struct descendants){.mark = s->mark};
 }
 
-void strays_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+void descendants_end_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
 {
-    struct strays s = {0};
+    struct descendants s = {0};
 
     stop_all(&s, getpid(), false);
     for (size_t i = 0; i < s.count; i++)
         if (!is_spared(s.list[i].pid, ctx))
             (void) signal_one(&s.list[i], SIGTERM); /* or it has gone */
     signal_all(&s, SIGCONT);
-    strays_forget(&s);
+    descendants_forget(&s);
 }
 
-void strays_kill_own(void)
+void descendants_kill_own(void)
 {
-    struct strays s = {0};
+    struct descendants s = {0};
 
     stop_all(&s, getpid(), false);
     signal_all(&s, SIGKILL);
-    strays_forget(&s);
+    descendants_forget(&s);
 }
 
-bool strays_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
+bool descendants_has_own(bool (*is_spared)(pid_t pid, void *ctx), void *ctx)
 {
     struct tree t = {0};
     bool is_any = false;

@@ -1,0 +1,59 @@
+"""What boxes of an engine use: processor, memory and disk, as the kernel counts them, or as the engine does where the
+daemon cannot see the kernel's numbers."""
+
+import pathlib
+
+from docker_case import DockerCase, main
+from harness import wait_until
+from oci_case import MIB
+
+BURN = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+
+
+class Counted(DockerCase):
+    def stats(self, client, box):
+        return self.assertOk(client.get(f"/v1/sandboxes/{box.id}?stats=1"))["stats"]
+
+    def engine_cpu_ms(self, box):
+        stats = self.engine.json("GET", f"/containers/{self.containers()[box.box_id]['Id']}/stats?stream=false")
+        return stats["cpu_stats"]["cpu_usage"]["total_usage"] // 1000000
+
+    def test_boxes(self):
+        disk = pathlib.Path(self.directory) / "disk"  # the engine keeps its own files in memory
+        disk.mkdir(mode=0o777)
+        disk.chmod(0o777)
+        daemon = self.start(warm=0, limits={"memory": "256M"}, mounts=[f"{disk}:/disk"],
+                            config={"mounts": {"allow": [str(disk)]}})
+        client = daemon.client()
+        box = self.box(daemon, "one")
+        before = self.stats(client, box)
+        while self.stats(client, box)["cpu_ms"] - before["cpu_ms"] < 300:
+            box.sh(BURN)
+        self.assertLessEqual(self.stats(client, box)["cpu_ms"], self.engine_cpu_ms(box))
+        # what it holds is given back when it ends
+        pid = box.start("x=$(dd if=/dev/zero bs=1M count=40 2>/dev/null | tr '\\0' x); echo held; sleep 600; echo $x")
+        wait_until(lambda: box.output(pid) == "held\n", "it holds the memory")
+        held = self.stats(client, box)
+        self.assertLess(40 * MIB, held["memory_bytes"] - before["memory_bytes"])
+        self.assertLess(held["memory_bytes"], 256 * MIB)
+        self.assertEqual((held["net_in_bytes"], held["net_out_bytes"]), (None, None))  # it has no network
+        box.sh("dd if=/dev/zero of=/disk/file bs=1M count=50 2>&1; sync")
+        wrote = self.stats(client, box)["disk_write_bytes"] - held["disk_write_bytes"]
+        self.assertLessEqual(50 * MIB, wrote)
+        self.assertLess(wrote, 60 * MIB)
+        # another life of the daemon finds it again; somebody else ends it
+        last = self.stats(client, box)["cpu_ms"]
+        daemon.kill()
+        daemon.start()
+        client = daemon.client()
+        self.assertLessEqual(last, self.stats(client, box)["cpu_ms"])
+        self.engine.call("POST", f"/containers/{self.containers()[box.box_id]['Id']}/kill")
+        wait_until(lambda: client.get(f"/v1/sandboxes/{box.id}?stats=1").status != 200, "it has ended")
+
+
+class CountedByPodman(Counted):
+    kind = "podman"
+
+
+if __name__ == "__main__":
+    main()
