@@ -69,12 +69,23 @@ enum sql_stmt {
     SQL_COUNT_USAGE,
     SQL_COUNT_NEW_USAGE, /* 1 after this id */
     SQL_PRUNE_OWN_USAGE, /* 1 principal, 2 how many of its oldest */
+    SQL_FOLD_RANGE,      /* likewise: gives their first and last id */
+    SQL_FOLD_SUM,        /* likewise, 3 level, 4 piece of time, see fold.c */
+    SQL_FOLD_REMOVE,     /* likewise */
     SQL_BUDGET_OF,       /* 1 user */
     SQL_PUT_BUDGET,
     SQL_LIST_BUDGETS,  /* 1 after this user, 2 how many */
     SQL_OPEN_PRICES,   /* 1 currency */
     SQL_PRUNE_BUDGETS, /* 1 how many */
     SQL_STMT_COUNT
+};
+
+enum { FOLDS = 16 };
+
+/* Rows of `usage` among which some became sums. */
+struct fold {
+    int64_t first;
+    int64_t last;
 };
 
 /* One connection with its statements. */
@@ -91,6 +102,8 @@ struct db {
     bool want_usage;       /* as configured */
     uint64_t metered;      /* intervals closed since the last pruning */
     uint64_t closed_ms;    /* of the last one: it never goes back */
+    uint64_t fold_count;   /* so far; the last FOLDS of them, each at its number: */
+    struct fold folds[FOLDS];
     struct budgets *budgets;
 };
 
@@ -237,6 +250,13 @@ void budget_undo(struct budgets *b, size_t mark);
 void budget_committed(struct budgets *b);
 /* A part of what is too much. */
 MUST_CHECK int budget_prune(struct store *s);
+
+/* --- fold.c: metered time of many intervals in one row --- */
+
+/* Of the oldest of this principal, until there are `want` rows less, or no more can be done; `ret`: how many. */
+MUST_CHECK int fold_usage(struct db *db, uint64_t principal, uint64_t want, uint64_t *ret);
+/* Whether sums that were begun when `since` had been done have to begin anew. */
+bool fold_concerns(const struct db *db, uint64_t since, int64_t place, uint64_t mark);
 
 /* --- usage.c: metered time, read back --- */
 

@@ -135,6 +135,9 @@ static const struct migration migrations[] = {
     {12, "DROP INDEX events_principal;"
          "CREATE INDEX events_principal ON events(principal);"
          "CREATE INDEX usage_principal ON usage(principal);"},
+    /* The sum of how many intervals it is, and of what length; 0: it is one. */
+    {13, "ALTER TABLE usage ADD COLUMN folded INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE usage ADD COLUMN folded_ms INTEGER NOT NULL DEFAULT 0;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

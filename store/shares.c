@@ -1,5 +1,5 @@
 /* shares.c - bounds of tables that all principals write to: the one that has the most rows loses its oldest, so nobody has those
- * of others removed before it has as few itself. How many each has is counted once, when the table comes near its bound, and
+ * of others removed before it has as few itself. Metered intervals are not lost: they are added up (fold.c). How many each has is counted once, when the table comes near its bound, and
  * from then on only of rows that are new. */
 #include <stdlib.h>
 
@@ -22,11 +22,12 @@ static const struct {
     enum sql_stmt count_all;
     enum sql_stmt count_new;
     enum sql_stmt remove;
+    int (*fold)(struct db *db, uint64_t principal, uint64_t want, uint64_t *ret); /* tried first */
 } tables[SHARES_COUNT] = {
     [SHARES_EVENTS] = {"SELECT min(id) FROM events", "SELECT max(id) FROM events", SQL_COUNT_EVENTS,
                        SQL_COUNT_NEW_EVENTS, SQL_PRUNE_EVENTS},
     [SHARES_USAGE] = {"SELECT min(id) FROM usage", "SELECT max(id) FROM usage", SQL_COUNT_USAGE,
-                      SQL_COUNT_NEW_USAGE, SQL_PRUNE_OWN_USAGE},
+                      SQL_COUNT_NEW_USAGE, SQL_PRUNE_OWN_USAGE, fold_usage},
 };
 
 static struct share *share_of(const struct heap_node *n)
@@ -140,16 +141,21 @@ static int remove_some(struct shares *h, struct db *db, uint64_t excess, uint64_
     struct share *most = share_of(heap_top(&h->by_count));
     const struct share *next;
     uint64_t more;
-    int rc;
+    int rc = SQLITE_OK;
 
     heap_remove(&h->by_count, &most->rank);
     next = share_of(heap_top(&h->by_count));
     heap_set(&h->by_count, &most->rank, UINT64_MAX - most->count);
     more = next != NULL ? most->count - next->count : most->count;
-    sql_bind_u64(db, which, 1, most->principal);
-    sql_bind_u64(db, which, 2, MIN_OF(excess, MAX_OF(more, (uint64_t) 1)));
-    rc = sql_run(db, which);
-    *ret = rc == SQLITE_OK ? (uint64_t) sqlite3_changes(db->conn) : 0;
+    *ret = 0;
+    if (tables[h->table].fold != NULL)
+        rc = tables[h->table].fold(db, most->principal, excess, ret);
+    if (rc == SQLITE_OK && *ret == 0) {
+        sql_bind_u64(db, which, 1, most->principal);
+        sql_bind_u64(db, which, 2, MIN_OF(excess, MAX_OF(more, (uint64_t) 1)));
+        rc = sql_run(db, which);
+        *ret = rc == SQLITE_OK ? (uint64_t) sqlite3_changes(db->conn) : 0;
+    }
     set_count(h, most, most->count - MIN_OF(*ret, most->count));
     return rc;
 }
@@ -162,7 +168,7 @@ int shares_prune(struct shares *h, struct db *db, uint64_t max, uint64_t most)
 
     while (rc == SQLITE_OK && h->is_known && h->total > max && left > 0 && removed > 0) {
         rc = remove_some(h, db, MIN_OF(h->total - max, left), &removed);
-        left -= removed;
+        left -= MIN_OF(removed, left);
     }
     return rc;
 }

@@ -54,6 +54,22 @@
     "DELETE FROM " table " WHERE id IN (SELECT id FROM " table " INDEXED BY " table "_principal " \
     "WHERE principal = ?1 ORDER BY id LIMIT ?2) AND id < (SELECT max(id) FROM " table ")"
 
+/* The oldest rows of a principal, and what of them must be equal for one sum, by the level ?3: the box up to 1, the user up to
+ * 2, the pieces of time (?4) in which it began and ended. Up to 1 nothing becomes one that is in two pieces. */
+#define FOLD_WINDOW                                                                     \
+    "SELECT *, CASE WHEN ?3 < 2 THEN box_id ELSE 0 END AS of_box, "                     \
+    "CASE WHEN ?3 < 2 THEN sandbox_id ELSE '' END AS of_id, "                           \
+    "CASE WHEN ?3 < 2 THEN generation ELSE 0 END AS of_generation, "                    \
+    "CASE WHEN ?3 < 2 THEN thread_id ELSE '' END AS of_thread, "                        \
+    "CASE WHEN ?3 < 3 THEN user_id ELSE '' END AS of_user, "                            \
+    "began_ms / ?4 AS piece, ended_ms / ?4 AS last_piece, "                             \
+    "CASE WHEN ?3 < 2 AND began_ms / ?4 <> ended_ms / ?4 THEN id ELSE 0 END AS alone, " \
+    "CASE folded WHEN 0 THEN ended_ms - began_ms ELSE folded_ms END AS ms "             \
+    "FROM usage INDEXED BY usage_principal WHERE principal = ?1 ORDER BY id LIMIT ?2"
+#define FOLD_KEYS                                                                             \
+    "of_box, of_id, of_generation, of_thread, of_user, profile, state, per_hour, per_start, " \
+    "currency, piece, last_piece, alone"
+
 static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
@@ -115,12 +131,27 @@ static const char *const texts[SQL_STMT_COUNT] = {
                     "used_leased_ms = ?6, used_parked_ms = ?7, used_paused_ms = ?8, "
                     "used_micros = ?9, used_rest = ?10, used_currency = ?11 WHERE id = ?1",
     [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE id > ?1 ORDER BY id LIMIT ?2",
-    [SQL_READ_USAGE] = "SELECT " INTERVAL ", id FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [SQL_READ_USAGE] =
+        "SELECT " INTERVAL ", id, folded, folded_ms FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_SEEK_USAGE] = "SELECT id, closed_ms FROM usage WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_USAGE] = "DELETE FROM usage WHERE id <= ?1 RETURNING principal",
     [SQL_COUNT_USAGE] = COUNT_ALL("usage"),
     [SQL_COUNT_NEW_USAGE] = COUNT_NEW("usage"),
     [SQL_PRUNE_OWN_USAGE] = PRUNE_OWN("usage"),
+    [SQL_FOLD_RANGE] =
+        "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM (SELECT id FROM "
+        "usage INDEXED BY usage_principal WHERE principal = ?1 ORDER BY id LIMIT ?2)",
+    [SQL_FOLD_SUM] =
+        "UPDATE usage SET box_id = of_box, sandbox_id = of_id, generation = of_generation, "
+        "thread_id = of_thread, user_id = of_user, began_ms = first_ms, ended_ms = last_ms, "
+        "folded = number, folded_ms = sum_ms "
+        "FROM (SELECT max(id) AS kept, " FOLD_KEYS ", min(began_ms) AS first_ms, "
+        "max(ended_ms) AS last_ms, sum(max(folded, 1)) AS number, sum(ms) AS sum_ms "
+        "FROM (" FOLD_WINDOW ") GROUP BY " FOLD_KEYS " HAVING count(*) > 1) AS one "
+        "WHERE usage.id = one.kept",
+    [SQL_FOLD_REMOVE] =
+        "DELETE FROM usage WHERE id IN (SELECT id FROM (SELECT id, max(id) OVER "
+        "(PARTITION BY " FOLD_KEYS ") AS kept FROM (" FOLD_WINDOW ")) WHERE id < kept)",
     [SQL_BUDGET_OF] = "SELECT " BUDGET " FROM budgets WHERE user_id = ?1",
     [SQL_PUT_BUDGET] = "INSERT OR REPLACE INTO budgets(" BUDGET ") "
                        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",

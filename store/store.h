@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 12
+#define STORE_SCHEMA_VERSION 13
 
 #define STORE_GONE_MAX 4096
 

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
+enum { RESTARTS_MAX = 64 };
+
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start)
 {
     return (unsigned __int128) per_hour * ms + (unsigned __int128) per_start * STORE_NOMINAL_MICRO;
@@ -17,6 +19,36 @@ unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t p
 uint64_t store_usage_cost(unsigned __int128 nominal)
 {
     return (uint64_t) ((nominal + STORE_NOMINAL_MICRO / 2) / STORE_NOMINAL_MICRO);
+}
+
+/* Of a sum: what there was by then. */
+static uint64_t folded_until(const struct store_interval *i, uint64_t at_ms)
+{
+    if (at_ms <= i->began_ms)
+        return 0;
+    if (at_ms >= i->ended_ms)
+        return i->folded_ms;
+    return (uint64_t) ((unsigned __int128) i->folded_ms * (at_ms - i->began_ms) /
+                       (i->ended_ms - i->began_ms));
+}
+
+uint64_t store_usage_ms(const struct store_interval *i, uint64_t since_ms, uint64_t until_ms)
+{
+    uint64_t from_ms = MAX_OF(i->began_ms, since_ms);
+    uint64_t to_ms = i->ended_ms != 0 ? MIN_OF(i->ended_ms, until_ms) : until_ms;
+
+    if (to_ms <= from_ms)
+        return 0;
+    return i->folded > 0 ? folded_until(i, to_ms) - folded_until(i, from_ms) : to_ms - from_ms;
+}
+
+unsigned __int128 store_usage_part(const struct store_interval *i, uint64_t since_ms,
+                                   uint64_t until_ms)
+{
+    uint64_t ms = store_usage_ms(i, since_ms, until_ms);
+    unsigned __int128 start = store_usage_nominal(0, 0, i->per_start) * MAX_OF(i->folded, 1);
+
+    return store_usage_nominal(i->per_hour, ms, 0) + (i->began_ms >= since_ms ? start : 0);
 }
 
 void store_usage_init(struct store_usage *u)
@@ -34,7 +66,7 @@ static void free_rows(struct store_usage *u)
     u->row_count = 0;
 }
 
-void store_usage_fini(struct store_usage *u)
+static void free_sums(struct store_usage *u)
 {
     struct list_node *n;
 
@@ -50,6 +82,11 @@ void store_usage_fini(struct store_usage *u)
     }
     if (u->sums.buckets != NULL)
         map_fini(&u->sums);
+}
+
+void store_usage_fini(struct store_usage *u)
+{
+    free_sums(u);
     free(u->marks);
     free_rows(u);
     store_usage_init(u);
@@ -170,18 +207,14 @@ static struct store_sum *sum_of(struct store_usage *u, const struct store_interv
 static void add(struct store_usage *u, const struct store_interval *i)
 {
     struct store_sum *sum = sum_of(u, i);
-    uint64_t from_ms = MAX_OF(i->began_ms, u->since_ms);
-    uint64_t to_ms = i->ended_ms != 0 ? MIN_OF(i->ended_ms, u->until_ms) : u->until_ms;
-    uint64_t ms = to_ms > from_ms ? to_ms - from_ms : 0;
-    bool is_start = i->began_ms >= u->since_ms;
 
     if (sum == NULL) {
         u->is_cut = true;
         u->is_end = true;
         return;
     }
-    sum->ms[i->state] += ms;
-    sum->nominal += store_usage_nominal(i->per_hour, ms, is_start ? i->per_start : 0);
+    sum->ms[i->state] += store_usage_ms(i, u->since_ms, u->until_ms);
+    sum->nominal += store_usage_part(i, u->since_ms, u->until_ms);
 }
 
 static void mark(struct store_usage *u, int64_t box, uint64_t last_id)
@@ -322,6 +355,8 @@ static int read_closed(struct db *db, struct store_usage *u)
         usage_row(q, &i);
         seen++;
         u->place = sqlite3_column_int64(q, 13);
+        i.folded = (uint64_t) sqlite3_column_int64(q, 14);
+        i.folded_ms = (uint64_t) sqlite3_column_int64(q, 15);
         if (u->want_rows || !was_counted(u, (int64_t) i.box, (uint64_t) u->place))
             take(u, &i);
     }
@@ -330,6 +365,25 @@ static int read_closed(struct db *db, struct store_usage *u)
         return rc;
     u->is_end = u->is_end || seen < u->scan_max;
     return SQLITE_OK;
+}
+
+/* Rows that it has counted became a part of one that it has not, or the other way round. */
+static void begin_anew(const struct db *db, struct store_usage *u, uint64_t now_ms)
+{
+    uint64_t mark = u->mark_count > 0 ? u->marks[0].last_id : UINT64_MAX;
+    int64_t place = u->is_past_open && u->has_place ? u->place : INT64_MIN;
+    bool is_concerned = !u->want_rows && fold_concerns(db, u->folds, place, mark);
+
+    u->folds = db->fold_count;
+    if (!is_concerned)
+        return;
+    u->restarts++;
+    u->is_unsteady = u->is_end = u->restarts > RESTARTS_MAX;
+    free_sums(u);
+    map_init(&u->sums, u->max);
+    u->until_ms = MIN_OF(u->asked_ms, now_ms); /* before it only a part of a new sum */
+    u->mark_count = 0;
+    u->is_past_open = u->has_place = false;
 }
 
 int usage_read(struct db *db, const struct store_write *w)
@@ -341,13 +395,19 @@ int usage_read(struct db *db, const struct store_write *w)
         return SQLITE_OK;
     if (!u->is_begun) {
         u->is_begun = true;
+        u->folds = db->fold_count;
+        u->asked_ms = u->until_ms;
         u->until_ms = MIN_OF(u->until_ms, w->at_ms);
         if (u->want_rows)
             u->rows = xcalloc(u->max, sizeof(u->rows[0]));
         else
             map_init(&u->sums, u->max);
     }
-    rc = u->is_past_open ? read_closed(db, u) : read_open(db, u);
+    begin_anew(db, u, w->at_ms);
+    if (u->is_end)
+        rc = SQLITE_OK;
+    else
+        rc = u->is_past_open ? read_closed(db, u) : read_open(db, u);
     u->is_stepped = rc == SQLITE_OK;
     return rc;
 }

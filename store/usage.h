@@ -28,6 +28,8 @@ struct store_interval {
     uint64_t ended_ms; /* 0: it is open */
     uint64_t per_hour;
     uint64_t per_start; /* of the first interval of a binding, else 0 */
+    uint64_t folded;    /* 0; or it is the sum of so many, all with this price, */
+    uint64_t folded_ms; /* and this is their length */
     const char *sandbox_id;
     const char *user;
     const char *thread;
@@ -77,12 +79,16 @@ struct store_usage {
 
     bool
         is_stepped; /* by this submit: a batch may be tried twice. The caller sets it to false before each */
-    bool is_begun; /* the store's own */
+    bool is_begun;     /* the store's own */
+    uint64_t asked_ms; /* until_ms as it was asked for */
+    uint64_t folds;
+    unsigned restarts;
     struct store_mark *marks;
     size_t mark_count;
     size_t mark_cap;
 
     bool is_end;
+    bool is_unsteady; /* sums: rows were moved again and again meanwhile, and it was given up */
     bool is_cut; /* more sums than `max`, or the page is full: it ends before the end of the rows */
     struct map sums;
     struct list sum_list;
@@ -95,6 +101,11 @@ void store_usage_fini(struct store_usage *u);
 
 /* In millionths of the currency, rounded half up. */
 uint64_t store_usage_cost(unsigned __int128 nominal);
+/* How much of an interval is in the range, and what that costs. Of a sum that is in it in part, as much as is in proportion:
+ * ranges that follow each other always have the whole of it. */
+uint64_t store_usage_ms(const struct store_interval *i, uint64_t since_ms, uint64_t until_ms);
+unsigned __int128 store_usage_part(const struct store_interval *i, uint64_t since_ms,
+                                   uint64_t until_ms);
 /* What an interval of this length costs, for adding up. */
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start);
 

@@ -10,7 +10,7 @@ export interface Quote {
 /** A sum, with the names of `groupBy`; or an interval, with its box, state and times, and `wall_ms` in place of the sums. */
 export interface UsageRow {
   [name: string]: string | number | null | undefined;
-  leased_ms?: number; parked_ms?: number; paused_ms?: number; wall_ms?: number;
+  leased_ms?: number; parked_ms?: number; paused_ms?: number; wall_ms?: number; folded?: number;
   currency: string | null; cost: string | null; cost_micros: number | null;
 }
 export interface Usage { since: string | null; until: string; usage?: UsageRow[]; intervals?: UsageRow[]; next_cursor?: string | null }

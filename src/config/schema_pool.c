@@ -49,7 +49,7 @@ static const struct config_key keys[] = {
            "GET /v1/usage."),
     GLOBAL(usage.keep_days, U64, 0, 1, 3660, "400", "Days that metered time is kept."),
     GLOBAL(usage.keep_rows, U64, 0, 100, 1000000000, "1000000",
-           "Metered intervals kept, at about 150 bytes each; the oldest go first."),
+           "Metered intervals kept, at about 150 bytes each; of more, the oldest become sums."),
 
     GLOBAL(budgets.currency, STRING, 0, 0, CONFIG_CURRENCY_MAX, "",
            "Budgets of users are in this currency, like EUR; boxes with prices in others do not "

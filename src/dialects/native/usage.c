@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, SUMS_MAX = 10000 };
+enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, SUMS_MAX = 10000, RETRY_MS = 1000 };
 
 static const struct {
     const char *name;
@@ -184,6 +184,9 @@ static void on_step(void *ctx, const struct err *err)
                          "there are more than 10000 sums: ask for fewer, by 'group_by', a name or "
                          "a range of time",
                          0);
+    else if (q->ex != NULL && q->usage.is_unsteady)
+        http_reply_error(q->ex, SP_STORE_UNAVAILABLE,
+                         "intervals are being added up at this moment: try again", RETRY_MS);
     else if (q->ex != NULL)
         api_reply_usage(q);
     query_free(q);

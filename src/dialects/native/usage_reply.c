@@ -116,10 +116,6 @@ static void put_sum(const struct usage_query *q, struct line *l, const struct st
 static void put_interval(const struct usage_query *q, struct line *l,
                          const struct store_interval *i)
 {
-    uint64_t from_ms = MAX_OF(i->began_ms, q->usage.since_ms);
-    uint64_t to_ms = i->ended_ms != 0 ? MIN_OF(i->ended_ms, q->usage.until_ms) : q->usage.until_ms;
-    uint64_t ms = to_ms > from_ms ? to_ms - from_ms : 0;
-
     put_hex(l, "box_id", i->box);
     put_text(l, "sandbox_id", i->sandbox_id);
     put_number(l, "generation", i->generation);
@@ -130,10 +126,9 @@ static void put_interval(const struct usage_query *q, struct line *l,
     put_text(l, "state", states[i->state]);
     put_time(q, l, "began_at", i->began_ms);
     put_time(q, l, "ended_at", i->ended_ms);
-    put_number(l, "wall_ms", ms);
-    put_cost(
-        l, i->currency,
-        store_usage_nominal(i->per_hour, ms, i->began_ms >= q->usage.since_ms ? i->per_start : 0));
+    put_number(l, "wall_ms", store_usage_ms(i, q->usage.since_ms, q->usage.until_ms));
+    put_number(l, "folded", i->folded);
+    put_cost(l, i->currency, store_usage_part(i, q->usage.since_ms, q->usage.until_ms));
 }
 
 /* "": there is no further page. */
