@@ -1,10 +1,7 @@
 """Budgets: who has spent all gets no box, keeps what it has, and gets more when an operator gives it."""
 
-<<<<<<< HEAD
-import concurrent.futures
-=======
 import asyncio
->>>>>>> main
+import concurrent.futures
 import json
 import subprocess
 import sys
@@ -47,7 +44,6 @@ class Budget(TestCase):
     def boxes(self, client):
         return self.assertOk(client.get("/v1/pool"))["by_state"]
 
-<<<<<<< HEAD
     def test_acquires_that_wait_do_not_spend_the_same_money(self):
         client = self.begin(amount=12)  # for three: 0, 5 and 10 are less than 12
         clients = [self.client(self.server) for _ in range(20)]
@@ -66,7 +62,7 @@ class Budget(TestCase):
         self.assertOk(client.post("/v1/pool/resume"))
         for i in range(2):
             self.assertOk(client.acquire(f"c{i}", user_id="cleo", wait_ms=20000))
-=======
+
     def test_python_client(self):
         self.begin()
         pool = sandpool.Client(str(self.server.socket))
@@ -87,7 +83,6 @@ class Budget(TestCase):
         of_bea, reset, credit, page = asyncio.run(ask())
         self.assertEqual((of_bea["amount_micros"], reset["is_default"], credit["credit_micros"], len(page["budgets"])),
                          (1000000, True, 3000000, 2))
->>>>>>> main
 
     def test_used_up(self):
         client = self.begin()

@@ -78,7 +78,7 @@ class Load:
 HERE = ("store.", "engine.", "recover.")
 AT_START = ("engine.before_listen", "recover.after_load", "recover.after_list")
 ELSEWHERE = ("copy.", "docker.", "helper.", "hibernate.", "keep.", "oci.", "pause.", "places.", "remote.", "snapshot.",
-             "takeover.")
+             "takeover.", "usage.")
 
 
 class Crash(TestCase):
