@@ -1,5 +1,7 @@
 /* apply.c - one write of the contract as statements, inside the caller's transaction. Returns
  * SQLite's code; the caller decides whether the write or the disk is to blame. */
+#include <string.h>
+
 #include "store/internal.h"
 
 /* An ended lease is one whose time of ending is not 0, whatever the clock says. */
@@ -67,8 +69,12 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 30, meter.per_start);
     sql_bind_str(db, q, 31, meter.currency);
     meter_bind_used(db, q, 32, &meter.used);
-    if (box->used != NULL)
+    if (box->used != NULL) {
         *box->used = meter.used;
+        rc = counts_used(db, box, &box->used->counts);
+        if (rc != SQLITE_OK)
+            return rc;
+    }
     db->is_stamp_missing = false;
     db->stamped_id = box->id;
     return sql_run(db, q);
@@ -93,6 +99,12 @@ static int put_lease(struct db *db, const struct store_write *w)
     return sql_run(db, q);
 }
 
+/* Its lease was given to nobody: that its owner released it would be wrong. */
+static bool is_undone(const struct store_box *box)
+{
+    return box->leased_ms == 0 && box->end != NULL && strcmp(box->end, "released") == 0;
+}
+
 /* The id may have been bound to a newer box meanwhile: that binding is left alone. */
 static int put_deleting(struct db *db, const struct store_write *w)
 {
@@ -104,7 +116,7 @@ static int put_deleting(struct db *db, const struct store_write *w)
         return rc;
     sql_bind_str(db, q, 1, box->sandbox_id);
     sql_bind_u64(db, q, 2, box->id);
-    sql_bind_str(db, q, 3, box->end);
+    sql_bind_str(db, q, 3, is_undone(box) ? "" : box->end);
     sql_bind_u64(db, q, 4, ended_at(w));
     return sql_run(db, q);
 }
@@ -144,6 +156,8 @@ static int forget(struct db *db, const struct store_write *w)
     }
     sql_bind_u64(db, SQL_FORGET_BOX, 1, w->u.box.id);
     rc = sql_run(db, SQL_FORGET_BOX);
+    if (rc == SQLITE_OK)
+        rc = counts_forget(db, w->u.box.id);
     return rc == SQLITE_OK && w->want_gone ? put_gone(db, w) : rc;
 }
 
@@ -189,6 +203,8 @@ int apply_write(struct db *db, const struct store_write *w)
         return meter_reprice(db, w);
     case STORE_BUDGET:
         return budget_call(db, w);
+    case STORE_SAMPLE:
+        return counts_sample(db, w);
     case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;

@@ -82,10 +82,11 @@ class Client {
 
   /**
    * @param {string} id
-   * @param {{askBackend?: boolean}} [options]
+   * @param {{askBackend?: boolean, stats?: boolean}} [options]
    */
   get(id, options = {}) {
-    return this.view('GET', target(idPath(id), { alive: options.askBackend ? 1 : undefined }));
+    const query = { alive: options.askBackend ? 1 : undefined, stats: options.stats ? 1 : undefined };
+    return this.view('GET', target(idPath(id), query));
   }
 
   /**
@@ -177,13 +178,14 @@ class Client {
   }
 
   /**
-   * To one file of this machine, which appears when it is complete.
+   * To one file of this machine, which appears when it is complete. `format`: 'oci' for a container image, which
+   * engines load and importSnapshot() does not take.
    * @param {string} snapshotId
    * @param {string} local
-   * @param {{signal?: AbortSignal | null}} [options]
+   * @param {{format?: string, signal?: AbortSignal | null}} [options]
    */
-  async exportSnapshot(snapshotId, local, { signal = null } = {}) {
-    const path = `/v1/snapshots/${segment(snapshotId)}/export`;
+  async exportSnapshot(snapshotId, local, { format, signal = null } = {}) {
+    const path = target(`/v1/snapshots/${segment(snapshotId)}/export`, { format });
     const answer = await this.transport.request({ method: 'GET', path, signal, timeoutMs: null });
     await save(chunks(answer, signal), local, () => 0o600);
   }

@@ -78,9 +78,10 @@ class Client:
         """Pushes the lease's end to `ttl_s` from now."""
         return self._call(calls.renew(sandbox_id, generation, ttl_s))
 
-    def get(self, sandbox_id: str, *, ask_backend: bool = False) -> Sandbox:
-        """One sandbox. With ask_backend, `alive` is what the backend reports; None: it does not know."""
-        return self._call(calls.get(sandbox_id, ask_backend))
+    def get(self, sandbox_id: str, *, ask_backend: bool = False, stats: bool = False) -> Sandbox:
+        """One sandbox. With ask_backend, `alive` is what the backend reports; None: it does not know. With stats, `stats` is
+        what the box has used."""
+        return self._call(calls.get(sandbox_id, ask_backend, stats))
 
     def destroy(self, sandbox_id: str, *, generation: Optional[int] = None,
                 quick: bool = False) -> Sandbox:
@@ -116,9 +117,11 @@ class Client:
         """Sandboxes that were made from it are not affected."""
         return self._call(calls.snapshot("DELETE", snapshot_id))
 
-    def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path) -> int:
-        """To one file of this machine, which appears when it is whole. Returns its size."""
-        return drive(snapshot_files.save(self._link, snapshot_id, local))
+    def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path, *,
+                        format: Optional[str] = None) -> int:
+        """To one file of this machine, which appears when it is whole. Returns its size. `format`: "oci"
+        for a container image, which engines load and import_snapshot() does not take."""
+        return drive(snapshot_files.save(self._link, snapshot_id, local, format))
 
     def import_snapshot(self, local: snapshot_files.Path, *, name: Optional[str] = None,
                         profile: Optional[str] = None, any_base: bool = False) -> Snapshot:
