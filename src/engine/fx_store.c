@@ -197,7 +197,8 @@ void fx_store_now(struct engine *e, const struct pool_fx *fx)
         w->write.want_stamp = false;
         w->write.want_gone = false;
         w->write.u.meta.key = META_MODE;
-        w->write.u.meta.value = pool_mode_name(stats.mode);
+        w->metadata = modes_text(e, stats.mode, stats.mode_text);
+        w->write.u.meta.value = w->metadata;
     } else {
         const struct engine_note *note;
 

@@ -295,6 +295,10 @@ void events_flush(struct engine *e);
 void meta_put(struct engine *e, const char *key, const char *value);
 /* On the disk, and all that was written before. */
 void meta_put_power(struct engine *e, const char *key, const char *value);
+/* modes.c: the modes of the pool and its profiles, as META_MODE has them */
+/* `mode` and `message` are the pool's; the caller frees the text. */
+char *modes_text(struct engine *e, enum pool_mode mode, const char *message);
+void modes_restore(struct engine *e, const char *stored);
 /* ready.c: true when more is known of why an acquire is refused than the pool has said; then *ret says it. */
 bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
                     struct pool_fx *ret);
