@@ -17,6 +17,8 @@
 #define ERR_INNER_TABLE(X)                                           \
     X(NOT_READY, BACKEND_UNAVAILABLE, "it is not ready yet")         \
     X(TAKEN, SPEC_CONFLICT, "something else has this name or place") \
+    X(BUSY, SPEC_CONFLICT, "it does something else now")             \
+    X(NOTHING_RUNS, JOB_ENDED, "nothing runs there")                 \
     X(BOX_DEAD, SANDBOX_LOST, "the box does not run")
 
 enum err_inner {

@@ -1,5 +1,5 @@
 /* ioctls.h - commands of ioctl that no program of a box may use. One list for both filters of system
- * calls: that of our own boxes (src/backends/oci/seccomp.c) and the one that the agent adds in an engine's
+ * calls: that of our own boxes (src/backends/oci/seccomp_args.c) and the one that the agent adds in an engine's
  * containers (src/agent/core/refuse.c). Header-only. */
 #ifndef BASE_IOCTLS_H
 #define BASE_IOCTLS_H

@@ -1,5 +1,5 @@
 /* sockopts.h - options of sockets that no program of a box may set. One list for both filters of system
- * calls: that of our own boxes (src/backends/oci/seccomp.c) and the one that the agent adds in an engine's
+ * calls: that of our own boxes (src/backends/oci/seccomp_args.c) and the one that the agent adds in an engine's
  * containers (src/agent/core/refuse.c). Header-only. */
 #ifndef BASE_SOCKOPTS_H
 #define BASE_SOCKOPTS_H

@@ -1,4 +1,5 @@
-/* upgrade.c - gives a successor all this daemon has, and takes it back when the successor fails. */
+/* upgrade.c - gives a successor all this daemon has, and takes it back when the successor fails: the talk with it, and its
+ * timers. What must be ended here before is in upgrade_drain.c. */
 #include "daemon/upgrade.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,17 +17,13 @@
 #include "daemon/internal.h"
 #include "daemon/notify.h"
 #include "daemon/upgrade_connections.h"
+#include "daemon/upgrade_drain.h"
 #include "daemon/upgrade_packet.h"
 #include "daemon/upgrade_peer.h"
 #include "daemon/upgrade_send.h"
 
 #define ASK_WAIT_NS (2 * NS_PER_S)
 #define READY_WAIT_NS (10 * NS_PER_S)
-#define DRAIN_WAIT_NS (5 * NS_PER_S)
-#define DRAIN_POLL_NS (2 * NS_PER_MS)
-#define UNREAD_WAIT_NS (1 * NS_PER_S)     /* for who reads its answer slowly; then it is closed */
-#define REPEAT_AFTER_NS (100 * NS_PER_MS) /* until then a waiting request may still be answered */
-#define CLOSE_WAIT_NS (10 * NS_PER_S)
 #define DONE_WAIT_NS (30 * NS_PER_S)
 #define END_WAIT_NS (5 * NS_PER_S) /* of a successor that was killed */
 
@@ -42,7 +38,7 @@ static void say_no(int fd, const char *why)
                   LF_STR("reason", err.msg)); /* it sees the end anyway */
 }
 
-static void set_timer(struct upgrade *h, uint64_t after_ns)
+void upgrade_set_timer(struct upgrade *h, uint64_t after_ns)
 {
     struct rt *rt = &h->daemon->loop.rt;
 
@@ -69,7 +65,7 @@ static void go_back(struct upgrade *h, const char *why)
 }
 
 /* Nothing was closed yet: goes on. */
-static void give_up(struct upgrade *h, const char *why)
+void upgrade_give_up(struct upgrade *h, const char *why)
 {
     struct daemon *d = h->daemon;
     enum upgrade_state state = h->state;
@@ -97,7 +93,7 @@ static void end_successor(struct upgrade *h)
         return;
     }
     h->is_ending = true;
-    set_timer(h, END_WAIT_NS);
+    upgrade_set_timer(h, END_WAIT_NS);
 }
 
 static void on_peer_failed(struct upgrade *h, bool is_gone, const char *why)
@@ -107,7 +103,7 @@ static void on_peer_failed(struct upgrade *h, bool is_gone, const char *why)
     case UPGRADE_OFFERED:
     case UPGRADE_PROVING:
     case UPGRADE_DRAINING:
-        give_up(h, why);
+        upgrade_give_up(h, why);
         break;
     case UPGRADE_CLOSING:
         upgrade_unwatch(&h->peer); /* seen when the store is closed */
@@ -127,13 +123,11 @@ static void on_peer_failed(struct upgrade *h, bool is_gone, const char *why)
 
 /* --- forward --- */
 
-static void on_engine_closed(void *ctx)
+void upgrade_give(struct upgrade *h)
 {
-    struct daemon *d = ctx;
-    struct upgrade *h = &d->upgrade;
+    struct daemon *d = h->daemon;
     struct err err;
 
-    d->engine = NULL;
     if (d->is_stopping) { /* asked to stop in the meantime */
         upgrade_close(h);
         return;
@@ -151,43 +145,7 @@ static void on_engine_closed(void *ctx)
         return;
     }
     FAULT_POINT("takeover.old_given");
-    set_timer(h, DONE_WAIT_NS);
-}
-
-static void on_provisioner_closed(void *ctx)
-{
-    struct daemon *d = ctx;
-
-    engine_close(d->engine, on_engine_closed, d);
-}
-
-/* Of the servers there are only requests to boxes left, which need no engine. */
-static void on_servers_quiet(void *ctx)
-{
-    struct daemon *d = ctx;
-
-    for (struct box_proxy *p = api_take_proxy(&d->api); p != NULL; p = api_take_proxy(&d->api))
-        rest_leave_proxy(&d->rest, p);
-    if (d->provisioner == NULL) {
-        on_provisioner_closed(d);
-        return;
-    }
-    rest_leave_proxy(&d->rest, provisioner_take_proxy(d->provisioner));
-    provisioner_close(TAKE_PTR(d->provisioner), on_provisioner_closed, d);
-}
-
-static void close_all(struct upgrade *h)
-{
-    struct daemon *d = h->daemon;
-
-    h->state = UPGRADE_CLOSING;
-    cargo_load(&d->cargo, &d->servers);
-    FAULT_POINT("takeover.old_handed");
-    log_info("upgrade.drained", LF_U64("connections", d->cargo.len),
-             LF_U64("ms", (rt_now(&d->loop.rt) - h->started_ns) / NS_PER_MS));
-    h->config = engine_keep_config(d->engine);
-    set_timer(h, CLOSE_WAIT_NS);
-    rest_leave_servers(&d->rest, &d->servers, on_servers_quiet, d);
+    upgrade_set_timer(h, DONE_WAIT_NS);
 }
 
 /* The disk has stopped to answer in the last moment. The successor need not wait; we go on when the store
@@ -200,99 +158,6 @@ static void on_close_late(struct upgrade *h)
     if (h->peer != NULL)
         say_no(h->peer->fd, why);
     upgrade_unwatch(&h->peer);
-}
-
-static void start_draining(struct upgrade *h);
-static void drain(struct upgrade *h);
-
-struct proof {
-    struct upgrade *upgrade;
-    uint64_t number;
-};
-
-static void on_proved(void *ctx, int result)
-{
-    struct proof *proof = ctx;
-    struct upgrade *h = proof->upgrade;
-    bool is_old = proof->number != h->proof;
-
-    free(proof);
-    if (is_old || (h->state != UPGRADE_PROVING && h->state != UPGRADE_DRAINING))
-        return; /* given up meanwhile */
-    h->is_proving = false;
-    if (result != SP_OK) {
-        give_up(h, "the database cannot be written now: see store.down in the log of the running "
-                   "daemon, which goes on");
-    } else if (h->state == UPGRADE_PROVING) {
-        start_draining(h);
-    } else {
-        h->is_proved = true;
-        drain(h);
-    }
-}
-
-/* A database that is closed on a disk which has failed, is full or hangs could not be opened again by
- * anybody: it has to take a row first. Before anything is paused, and again before it is closed. */
-static void prove(struct upgrade *h)
-{
-    struct proof *proof = xcalloc(1, sizeof(*proof));
-
-    h->proof++;
-    proof->upgrade = h;
-    proof->number = h->proof;
-    h->is_proving = true;
-    engine_prove_store(h->daemon->engine, on_proved, proof);
-}
-
-/* All others wait meanwhile. A lease in such an answer is parked for its thread, which asks again. */
-static void cut_unread(struct upgrade *h)
-{
-    size_t count = servers_cut_unread(&h->daemon->servers);
-
-    if (count > 0)
-        log_warn("upgrade.readers_cut", LF_U64("connections", count));
-}
-
-static void drain(struct upgrade *h)
-{
-    struct daemon *d = h->daemon;
-    uint64_t now_ns = rt_now(&d->loop.rt);
-    struct http_pending pending;
-    char why[80];
-
-    servers_get_pending(&d->servers, &pending);
-    if (pending.busy == 0 &&
-        (pending.repeatable + pending.staying == 0 || now_ns - h->started_ns >= REPEAT_AFTER_NS)) {
-        if (h->is_proved)
-            close_all(h);
-        else if (!h->is_proving)
-            prove(h); /* comes back here */
-    } else if (now_ns >= h->deadline_ns) {
-        (void) snprintf(why, sizeof(why), "%zu requests did not end in time", pending.busy);
-        give_up(h, why);
-    } else {
-        if (pending.busy > 0 && now_ns - h->started_ns >= UNREAD_WAIT_NS) {
-            cut_unread(h);
-            api_end_destroys(&d->api);
-        }
-        set_timer(h, DRAIN_POLL_NS);
-    }
-}
-
-static void start_draining(struct upgrade *h)
-{
-    struct daemon *d = h->daemon;
-    struct rt *rt = &d->loop.rt;
-
-    FAULT_POINT("takeover.old_ready");
-    h->state = UPGRADE_DRAINING;
-    h->is_proved = false;
-    h->started_ns = rt_now(rt);
-    h->deadline_ns = rt_after(h->started_ns, DRAIN_WAIT_NS);
-    log_info("upgrade.draining", LF_I64("pid", h->peer_pid));
-    servers_pause(&d->servers);
-    journal_close(engine_journal(d->engine)); /* followers come back to the successor */
-    set_timer(h, DRAIN_POLL_NS);
 }
 
 static void on_hello(struct upgrade *h, const struct packet *b)
@@ -309,19 +174,19 @@ static void on_hello(struct upgrade *h, const struct packet *b)
     if (r == SP_OK)
         r = give_offer(h->peer->fd, &h->daemon->listeners, &err);
     if (r != SP_OK) {
-        give_up(h, err.msg);
+        upgrade_give_up(h, err.msg);
         return;
     }
     h->state = UPGRADE_OFFERED;
     FAULT_POINT("takeover.old_offered");
-    set_timer(h, READY_WAIT_NS);
+    upgrade_set_timer(h, READY_WAIT_NS);
 }
 
 static void on_ready(struct upgrade *h)
 {
     h->state = UPGRADE_PROVING;
     rt_timer_cancel(&h->daemon->loop.rt, &h->timer); /* the proof has its own deadline */
-    prove(h);
+    upgrade_prove(h);
 }
 
 static void finish(struct upgrade *h)
@@ -387,10 +252,10 @@ static void on_timer(struct rt_timer *timer)
     switch (h->state) {
     case UPGRADE_ASKED:
     case UPGRADE_OFFERED:
-        give_up(h, "the successor does not go on");
+        upgrade_give_up(h, "the successor does not go on");
         break;
     case UPGRADE_DRAINING:
-        drain(h);
+        upgrade_drain(h);
         break;
     case UPGRADE_GIVEN:
         log_error("upgrade.successor_hangs", LF_I64("pid", h->peer_pid));
@@ -432,7 +297,7 @@ static void on_listener_readable(uv_poll_t *poll, int status UNUSED, int events 
         return;
     h->peer_pid = pid;
     h->state = UPGRADE_ASKED;
-    set_timer(h, ASK_WAIT_NS);
+    upgrade_set_timer(h, ASK_WAIT_NS);
 }
 
 /* --- life --- */

@@ -43,7 +43,7 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-/* The numbers of the calls that a box's filter asks about (src/backends/oci/seccomp.c). */
+/* The numbers of the calls that a box's filter asks about (src/backends/oci/seccomp_args.c). */
 static const struct table {
     uint32_t arch;
     int make;

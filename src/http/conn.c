@@ -1,5 +1,5 @@
 /* conn.c - one connection: read, parse, dispatch, write, next. conn_run() is the only place that
- * moves it forward and update() the only one that decides what it waits for; everything else
+ * moves it forward and update() the only one after which it waits for something; everything else
  * notes a fact and calls or defers conn_run(). */
 #include "http/conn.h"
 
@@ -71,115 +71,9 @@ static void start_linger(struct conn *c)
     buf_fini(&c->ahead);
 }
 
-/* --- the timer --- */
-
-static void on_timer(struct rt_timer *timer);
-
-static uint64_t timeout_of(const struct conn *c, enum conn_wait wait)
-{
-    const struct http_limits *l = &c->server->limits;
-
-    switch (wait) {
-    case CONN_WAIT_IDLE:
-        return list_is_linked(&c->unproven_link) ? MIN_OF(l->idle_timeout_ms, l->header_timeout_ms)
-                                                 : l->idle_timeout_ms;
-    case CONN_WAIT_HEAD:
-        return l->header_timeout_ms;
-    case CONN_WAIT_TURN:
-        return 1;
-    case CONN_WAIT_BODY: /* body_left_ns */
-    case CONN_WAIT_WRITE:
-        return l->write_timeout_ms;
-    case CONN_WAIT_LINGER:
-        return CONN_LINGER_MS;
-    case CONN_WAIT_NONE:
-    case CONN_WAIT_COUNT:
-        break;
-    }
-    return 0;
-}
-
-/* The time for a body runs while we wait for it, and grows with what comes. So a client that sends
- * a byte now and then is refused as soon as one that sends nothing. */
-static void charge_body(struct conn *c, size_t came)
-{
-    struct http_exchange *ex = c->ex;
-    uint64_t max_ns = c->server->limits.header_timeout_ms * NS_PER_MS;
-    uint64_t now_ns = rt_now(&c->server->loop->rt);
-    uint64_t took_ns = now_ns - ex->body_since_ns;
-
-    ex->body_since_ns = now_ns;
-    ex->body_left_ns -= MIN_OF(took_ns, ex->body_left_ns);
-    ex->body_left_ns = MIN_OF(ex->body_left_ns + came * (NS_PER_S / HTTP_BODY_RATE), max_ns);
-}
-
-/* Waits for something else from now on. The timer itself is only moved when it would be late. */
-static void set_wait(struct conn *c, enum conn_wait wait)
-{
-    struct rt *rt = &c->server->loop->rt;
-
-    if (c->wait == CONN_WAIT_BODY && c->ex != NULL)
-        charge_body(c, 0);
-    c->wait = wait;
-    if (wait == CONN_WAIT_NONE) {
-        c->deadline_ns = RT_NEVER;
-        return;
-    }
-    c->deadline_ns = rt_after(rt_now(rt), timeout_of(c, wait) * NS_PER_MS);
-    if (wait == CONN_WAIT_BODY) {
-        c->ex->body_since_ns = rt_now(rt);
-        c->deadline_ns = rt_after(rt_now(rt), c->ex->body_left_ns);
-    }
-    if (!heap_has(&c->timer.node) || c->timer.node.key > c->deadline_ns)
-        rt_timer_set(rt, &c->timer, c->deadline_ns, on_timer);
-}
-
-static void on_timeout(struct conn *c)
-{
-    uint64_t taken;
-
-    switch (c->wait) {
-    case CONN_WAIT_HEAD:
-        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT, "the request headers did not arrive in time", 0);
-        break;
-    case CONN_WAIT_BODY:
-        exchange_refuse(c->ex, SP_REQUEST_TIMEOUT,
-                        "the request body did not arrive in time, or too slowly", 0);
-        break;
-    case CONN_WAIT_WRITE:
-        taken = conn_taken(c);
-        if (taken == c->taken_before)
-            conn_close(c);
-        break;
-    case CONN_WAIT_IDLE:
-    case CONN_WAIT_LINGER:
-        conn_close(c);
-        break;
-    case CONN_WAIT_TURN:
-        break;
-    case CONN_WAIT_NONE:
-    case CONN_WAIT_COUNT:
-        return;
-    }
-    c->wait = CONN_WAIT_NONE;
-    conn_run(c);
-}
-
-static void on_timer(struct rt_timer *timer)
-{
-    struct conn *c = container_of(timer, struct conn, timer);
-    struct rt *rt = &c->server->loop->rt;
-
-    if (c->deadline_ns <= rt_now(rt))
-        on_timeout(c);
-    else if (c->deadline_ns != RT_NEVER)
-        rt_timer_set(rt, timer, c->deadline_ns, on_timer);
-}
-
 /* --- reading --- */
 
-/* Whose body makes much work gets a part of a turn of the loop; then everybody else has their turn. */
-static bool is_resting(const struct conn *c)
+bool conn_is_resting(const struct conn *c)
 {
     const struct http_server *s = c->server;
 
@@ -197,7 +91,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     (void) suggested;
     *buf = uv_buf_init(c->server->read_buf,
                        (unsigned) MAX_OF(max, c->ahead.len + 1) - (unsigned) c->ahead.len);
-    if (is_resting(c))
+    if (conn_is_resting(c))
         buf->len = 0; /* on_read() gets UV_ENOBUFS, and it stays where it is */
 }
 
@@ -238,7 +132,7 @@ static size_t feed(struct conn *c, const char *data, size_t len)
     if (is_body)
         len = MIN_OF(len, body_step(c));
     if (is_body && c->wait == CONN_WAIT_BODY) {
-        charge_body(c, len);
+        conn_charge_body(c, len);
         c->wait = CONN_WAIT_NONE; /* there is progress: the time is set anew */
     }
     result = parse_feed(&ex->req, data, len, &used);
@@ -305,8 +199,8 @@ static bool can_take_input(const struct conn *c, size_t len)
     if (c->ex == NULL)
         return len > 0;
     if (c->ex->is_upgraded)
-        return len > 0 && !c->ex->is_paused && !is_resting(c);
-    if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused || is_resting(c))
+        return len > 0 && !c->ex->is_paused && !conn_is_resting(c);
+    if (c->ex->input == EXCHANGE_DONE || c->ex->is_paused || conn_is_resting(c))
         return false;
     return len > 0 || c->ex->req.is_paused; /* the pause may hide the body's end */
 }
@@ -371,7 +265,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
         buf_fini(&c->ahead);
     /* No more will come: what is not answered by now has nobody waiting for it. */
     if (c->phase == CONN_OPEN && c->is_eof && (c->ex == NULL || !c->ex->is_ended) &&
-        !(c->ahead.len > 0 && is_resting(c)) && !awaits_turn(c) && !conn_is_upgraded(c))
+        !(c->ahead.len > 0 && conn_is_resting(c)) && !awaits_turn(c) && !conn_is_upgraded(c))
         conn_close(c);
     if (buf_failed(&c->ahead))
         conn_close(c);
@@ -446,46 +340,15 @@ void conn_read_now(struct conn *c)
         on_read(&c->u.stream, n, &buf); /* how it ended is left to the loop */
 }
 
-/* --- what it waits for --- */
-
-static enum conn_wait next_wait(const struct conn *c)
-{
-    if (c->phase == CONN_LINGER)
-        return CONN_WAIT_LINGER;
-    if (conn_is_sending(c))
-        return CONN_WAIT_WRITE;
-    if (conn_holds(c))
-        return CONN_WAIT_NONE;
-    if (is_resting(c))
-        return CONN_WAIT_TURN;
-    if (c->ex == NULL)
-        return CONN_WAIT_IDLE;
-    switch (c->ex->input) {
-    case EXCHANGE_HEAD:
-        return CONN_WAIT_HEAD;
-    case EXCHANGE_BODY:
-        return c->ex->is_paused ? CONN_WAIT_NONE : CONN_WAIT_BODY;
-    case EXCHANGE_DONE:
-    case EXCHANGE_INPUT_COUNT:
-        break;
-    }
-    return CONN_WAIT_NONE; /* the handler's turn; its own deadlines rule */
-}
-
 static void update(struct conn *c)
 {
     bool want_read;
-    enum conn_wait wait;
 
     if (c->phase == CONN_CLOSED)
         return;
-    wait = next_wait(c);
-    if (wait != c->wait) {
-        if (wait == CONN_WAIT_WRITE)
-            c->taken_before = conn_taken(c);
-        set_wait(c, wait);
-    }
-    want_read = !c->is_eof && c->ahead.len < held_ahead_max(c) && !conn_holds(c) && !is_resting(c);
+    conn_set_wait(c);
+    want_read =
+        !c->is_eof && c->ahead.len < held_ahead_max(c) && !conn_holds(c) && !conn_is_resting(c);
     if (want_read == c->is_reading)
         return;
     c->is_reading = want_read;

@@ -268,6 +268,15 @@ void conn_defer(struct conn *c);
 void conn_close(struct conn *c);
 /* Reads what has come for it already, once, without waiting for the loop. */
 void conn_read_now(struct conn *c);
+/* Whose body makes much work gets a part of a turn of the loop; then everybody else has their turn. */
+bool conn_is_resting(const struct conn *c);
+
+/* conn_wait.c */
+/* Decides what an open connection waits for, and sets its timer. */
+void conn_set_wait(struct conn *c);
+/* `came` bytes of a body have come. The time for a body runs while we wait for it, and grows with what comes. So a client
+ * that sends a byte now and then is refused as soon as one that sends nothing. */
+void conn_charge_body(struct conn *c, size_t came);
 
 /* output.c */
 /* Sends now what the kernel takes and keeps the rest. Closes the connection when it is broken. */

@@ -15,7 +15,7 @@ on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kern
 MEMORY = 64 * MIB
 SOCKETS = 128  # of such a box, src/backends/oci/spec.c
 UNIX = 8  # sockets that the agent has, and what is connected to it
-WAIT_END = 4096  # files that one call waits for, src/backends/oci/seccomp.c
+WAIT_END = 4096  # files that one call waits for, src/backends/oci/seccomp_args.c
 
 # Prints how many sockets it got, what they hold by the kernel's own count, and what ended it; then keeps them.
 FLOOD = r"""

@@ -83,7 +83,7 @@ void envelope_fail(struct http_exchange *ex, int http_status, const char *messag
 
 static int status_of(const struct err *err)
 {
-    int status = sp_error_info(err->code)->http_status;
+    int status = sp_error_info(err_for_caller(err->code))->http_status;
 
     if (err->code == SP_BAD_REQUEST)
         return 422;

@@ -321,7 +321,7 @@ int shell_session_run(struct shell_session *s, const char *command, const char *
     int r = SP_OK;
 
     if (s->status == SHELL_RUNNING)
-        return err_set(err, SP_SPEC_CONFLICT, "the session runs a command: wait, write or kill");
+        return err_set(err, ERR_BUSY, "the session runs a command: wait, write or kill");
     if (!has_shell(s))
         r = start_shell(s, err);
     if (r == SP_OK)
@@ -348,7 +348,7 @@ int shell_session_run(struct shell_session *s, const char *command, const char *
 int shell_session_write(struct shell_session *s, const char *data, size_t len, struct err *err)
 {
     if (!has_shell(s))
-        return err_set(err, SP_SANDBOX_LOST, "nothing runs in this session");
+        return err_set(err, ERR_NOTHING_RUNS, "nothing runs in this session");
     return process_write(s->process.process, data, len, err);
 }
 

@@ -77,9 +77,10 @@ MUST_CHECK int shell_session_open(struct agent *a, const char *id, const char *c
 void shell_session_remove(struct shell_session *s);
 void shell_sessions_free(struct agent *a);
 
-/* SP_SPEC_CONFLICT: a command runs. */
+/* ERR_BUSY: a command runs. */
 MUST_CHECK int shell_session_run(struct shell_session *s, const char *command, const char *exec_dir,
                                  uint64_t hard_timeout_ns, struct err *err);
+/* ERR_NOTHING_RUNS: it has no shell now. Otherwise as process_write(). */
 MUST_CHECK int shell_session_write(struct shell_session *s, const char *data, size_t len,
                                    struct err *err);
 void shell_session_kill(struct shell_session *s);

@@ -1,32 +1,14 @@
-/* seccomp.c - the allow-list of system calls, in groups. Whatever is not named fails with EPERM;
- * the table of refused calls says why the best-known ones are missing, and which of them claim not
- * to exist (ENOSYS) so that programs take their other way. Names that an architecture or the
- * runtime does not know are skipped by the runtime. */
+/* seccomp.c - the allow-list of system calls, in groups. Whatever is not named here or in seccomp_args.c
+ * fails with EPERM; the table of refused calls says why the best-known ones are missing, and which of
+ * them claim not to exist (ENOSYS) so that programs take their other way. Names that an architecture or
+ * the runtime does not know are skipped by the runtime. */
 #include "backends/oci/seccomp.h"
 
 #include <errno.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 
+#include "backends/oci/seccomp_args.h"
+#include "backends/oci/seccomp_rule.h"
 #include "base/compiler.h"
-#include "base/ioctls.h"
-#include "base/sockopts.h"
-
-/* Flags of clone() and unshare() that make a namespace: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
- * NEWPID, NEWNET. NEWTIME shares its bit with clone()'s signal number, only unshare() has it. */
-#define CLONE_ANY_NS 0x7e020000U
-#define UNSHARE_ANY_NS (CLONE_ANY_NS | 0x80U)
-#define XATTR_SIZE_END 1024U /* a power of two: sizes below it are allowed */
-#define LEVEL_END 512U       /* of setsockopt, likewise */
-#define PRCTL_END 256U       /* options of prctl, likewise */
-#define WAIT_END 4096U       /* files that one call waits for, likewise */
-#define FLAG_MAP_HUGETLB 0x40000U
-#define FLAG_MFD_HUGETLB 0x4U
-#define FLAG_SHM_HUGETLB 0x800U
-#define IPC_CALL_MASK 0xffffU /* the upper half is a version */
-#define IPC_SHMGET 23U
 
 /* Names separated by spaces, sorted within each group. */
 static const char *const allowed[] = {
@@ -151,310 +133,15 @@ static const struct refusal refused[] = {
     {ENOSYS, "socketcall"},
 };
 
-/* One condition on an argument: (argument & mask) == value. A mask without the upper 32 bits, at which
- * the kernel does not look: a value with others there is treated the same. Mask 0: argument >= value; only
- * to give an error, because it counts the upper half. */
-struct condition {
-    unsigned index;
-    uint64_t mask;
-    uint64_t value;
-};
-
-#define LOWER_HALF 0xffffffffU
-#define IS(index, value)         \
-    {                            \
-        index, LOWER_HALF, value \
-    }
-
-/* A call that is decided by one argument. Several rules for one call add up. */
-struct by_arg {
-    const char *names;
-    struct condition condition;
-    int errnum;
-};
-
-static const struct by_arg filtered[] = {
-    {"clone", {0, CLONE_ANY_NS, 0}, 0},
-    {"unshare", {0, UNSHARE_ANY_NS, 0}, 0},
-    /* Plain, 32-bit, old version number, both; fixed addresses for debuggers; the question. */
-    {"personality", IS(0, 0x0), 0},
-    {"personality", IS(0, 0x8), 0},
-    {"personality", IS(0, 0x20000), 0},
-    {"personality", IS(0, 0x20008), 0},
-    {"personality", IS(0, 0x40000), 0},
-    {"personality", IS(0, 0xffffffff), 0},
-    /* The options of prctl with large numbers: PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV. */
-    {"prctl", IS(0, 0x59616d61), 0},
-    {"prctl", IS(0, 0x53564d41), 0},
-    {"prctl", IS(0, 0x41555856), 0},
-    /* Not F_OFD_SETLK: such locks have no limit, and stay where nobody can count them (src/backend/hoard.c). */
-    {"fcntl fcntl64", {1, LOWER_HALF & ~31U, 0}, 0},
-    {"fcntl fcntl64", {1, LOWER_HALF & ~3U, 32}, 0},
-    {"fcntl fcntl64", {1, LOWER_HALF & ~3U, 36}, EINVAL},
-    {"fcntl fcntl64", {1, LOWER_HALF & ~31U, 1024}, 0},
-};
-
-/* Numbers that an argument may be but for some: put_but() makes few rules of them. */
-struct numbers {
-    uint64_t end; /* a power of two */
-    const uint32_t *without;
-    size_t count;
-};
-
-/* Instead of an error: */
-#define ASK (-1)    /* whoever listens decides */
-#define IGNORE (-2) /* success, and nothing is done */
-
-static void put_action(struct json_out *o, int errnum)
-{
-    json_put_str(o, "action",
-                 errnum == 0     ? "SCMP_ACT_ALLOW"
-                 : errnum == ASK ? "SCMP_ACT_NOTIFY"
-                                 : "SCMP_ACT_ERRNO");
-    if (errnum > 0 || errnum == IGNORE)
-        json_put_u64(o, "errnoRet", errnum > 0 ? (uint64_t) errnum : 0);
-}
-
-static void put_names(struct json_out *o, const char *names)
-{
-    char name[64];
-
-    while (*names != '\0') {
-        size_t len = strcspn(names, " ");
-        assert(len > 0 && len < sizeof(name));
-        memcpy(name, names, len);
-        name[len] = '\0';
-        json_put_str(o, NULL, name);
-        names += len;
-        names += strspn(names, " ");
-    }
-}
-
-static void put_group(struct json_out *o, const char *names, int errnum)
-{
-    json_begin_obj(o, NULL);
-    json_begin_arr(o, "names");
-    put_names(o, names);
-    json_end(o);
-    put_action(o, errnum);
-    json_end(o);
-}
-
-static void put_condition(struct json_out *o, const struct condition *c)
-{
-    json_begin_obj(o, NULL);
-    json_put_u64(o, "index", c->index);
-    json_put_u64(o, "value", c->mask != 0 ? c->mask : c->value);
-    if (c->mask != 0)
-        json_put_u64(o, "valueTwo", c->value);
-    json_put_str(o, "op", c->mask != 0 ? "SCMP_CMP_MASKED_EQ" : "SCMP_CMP_GE");
-    json_end(o);
-}
-
-/* All conditions must hold, each on another argument: libseccomp takes no two on the same one. */
-static void put_filtered(struct json_out *o, const char *names, int errnum,
-                         const struct condition *conditions, size_t count)
-{
-    json_begin_obj(o, NULL);
-    json_begin_arr(o, "names");
-    put_names(o, names);
-    json_end(o);
-    put_action(o, errnum);
-    json_begin_arr(o, "args");
-    for (size_t i = 0; i < count; i++)
-        put_condition(o, &conditions[i]);
-    json_end(o);
-    json_end(o);
-}
-
-static bool has_any(const struct numbers *n, uint64_t first, uint64_t count)
-{
-    for (size_t i = 0; i < n->count; i++)
-        if (n->without[i] >= first && n->without[i] - first < count)
-            return true;
-    return false;
-}
-
-/* Allows the call when its last condition is met by a number of `n` from `first` on: `count` is a power
- * of two and divides `first`, so that one mask is enough. */
-static void put_but(struct json_out *o, const char *name, struct condition *conditions, size_t len,
-                    const struct numbers *n, uint64_t first, uint64_t count)
-{
-    struct condition *last = &conditions[len - 1];
-
-    if (!has_any(n, first, count)) {
-        last->mask = LOWER_HALF & ~(count - 1);
-        last->value = first;
-        put_filtered(o, name, 0, conditions, len);
-    } else if (count > 1) {
-        put_but(o, name, conditions, len, n, first, count / 2);
-        put_but(o, name, conditions, len, n, first + count / 2, count / 2);
-    }
-}
-
-#define AS_NUMBER(number) number,
-
-/* Every one but a few; whatever is in the upper half, at which the kernel does not look. */
-static void put_ioctl(struct json_out *o)
-{
-    static const uint32_t without[] = {IOCTLS(AS_NUMBER)};
-    const struct numbers n = {UINT64_C(1) << 32, without, ARRAY_LEN(without)};
-    struct condition command[] = {{.index = 1}};
-
-    put_but(o, "ioctl", command, ARRAY_LEN(command), &n, 0, n.end);
-}
-
-#define AS_ROW(level, option, errnum) {level, option, errnum},
-
-static const struct {
-    uint32_t level;
-    uint32_t option;
-    int errnum;
-} refused_options[] = {SOCKOPTS(AS_ROW)};
-
-static void put_level(struct json_out *o, uint32_t level)
-{
-    struct condition both[] = {IS(1, level), {.index = 2}};
-    uint32_t without[ARRAY_LEN(refused_options)];
-    struct numbers n = {SOCKOPTS_END, without, 0};
-
-    for (size_t i = 0; i < ARRAY_LEN(refused_options); i++) {
-        struct condition row[] = {IS(1, level), IS(2, refused_options[i].option)};
-
-        if (refused_options[i].level != level)
-            continue;
-        without[n.count++] = refused_options[i].option;
-        if (refused_options[i].errnum != EPERM) /* else the default is meant */
-            put_filtered(o, "setsockopt",
-                         refused_options[i].errnum == 0 ? IGNORE : refused_options[i].errnum, row,
-                         ARRAY_LEN(row));
-    }
-    put_but(o, "setsockopt", both, ARRAY_LEN(both), &n, 0, n.end);
-}
-
-static void put_setsockopt(struct json_out *o)
-{
-    static const uint32_t levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_IPV6};
-    const struct numbers others = {LEVEL_END, levels, ARRAY_LEN(levels)};
-    struct condition level[] = {{.index = 1}};
-
-    for (size_t i = 0; i < ARRAY_LEN(levels); i++)
-        put_level(o, levels[i]);
-    put_but(o, "setsockopt", level, ARRAY_LEN(level), &others, 0, others.end);
-}
-
-/* The kernel charges access lists of files in memory to nobody, and they are as large as they say. */
-static void put_setxattr(struct json_out *o)
-{
-    static const char *const names[] = {"setxattr", "lsetxattr", "fsetxattr"};
-    struct condition is_small = {3, LOWER_HALF & ~(XATTR_SIZE_END - 1), 0};
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        put_filtered(o, names[i], 0, &is_small, 1);
-}
-
-/* Programs that would narrow their rights take EINVAL for a kernel without filters, and go on. */
-static void put_prctl(struct json_out *o)
-{
-    static const uint32_t without[] = {PR_SET_SECCOMP};
-    const struct numbers n = {PRCTL_END, without, ARRAY_LEN(without)};
-    struct condition option[] = {{.index = 0}};
-    struct condition set_seccomp = IS(0, PR_SET_SECCOMP);
-
-    put_but(o, "prctl", option, ARRAY_LEN(option), &n, 0, n.end);
-    put_filtered(o, "prctl", EINVAL, &set_seccomp, 1);
-}
-
-/* Pages of 2 MB or 1 GB that the host has set aside belong to whoever comes first, and count for no limit of memory. The
- * errors are those of a machine that has none: programs take ordinary pages then. The oldest form of mmap, which
- * only 32-bit programs have, keeps its arguments in memory where no filter can look. */
-static void put_huge_pages(struct json_out *o)
-{
-    static const struct {
-        const char *name;
-        unsigned index;
-        uint64_t flag;
-        int errnum;
-    } calls[] = {
-        {"mmap", 3, FLAG_MAP_HUGETLB, ENOMEM},
-        {"mmap2", 3, FLAG_MAP_HUGETLB, ENOMEM},
-        {"memfd_create", 1, FLAG_MFD_HUGETLB, EINVAL},
-        {"shmget", 2, FLAG_SHM_HUGETLB, ENOMEM},
-    };
-    struct condition shmget[] = {{0, IPC_CALL_MASK, IPC_SHMGET}, {3, FLAG_SHM_HUGETLB, 0}};
-
-    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        struct condition without = {calls[i].index, calls[i].flag, 0};
-        struct condition with = {calls[i].index, calls[i].flag, calls[i].flag};
-
-        put_filtered(o, calls[i].name, 0, &without, 1);
-        put_filtered(o, calls[i].name, calls[i].errnum, &with, 1);
-    }
-    /* All of ipc() but its shmget: one rule for each bit that may differ. */
-    for (uint64_t bit = 1; bit < IPC_CALL_MASK; bit <<= 1) {
-        struct condition differs = {0, bit, ~(uint64_t) IPC_SHMGET & bit};
-
-        put_filtered(o, "ipc", 0, &differs, 1);
-    }
-    put_filtered(o, "ipc", 0, shmget, ARRAY_LEN(shmget));
-}
-
-/* The tables of those who wait are charged to nobody: 72 bytes for each file, also for the same one many
- * times. Beyond this the answer is that of a process with fewer files (EINVAL). Of 32-bit programs
- * "select" is an old form, with a pointer there: theirs is _newselect. */
-static void put_waiting(struct json_out *o)
-{
-    static const struct {
-        const char *name;
-        unsigned index;
-    } calls[] = {
-        {"poll", 1},     {"ppoll", 1},           {"ppoll_time64", 1}, {"select", 0},
-        {"pselect6", 0}, {"pselect6_time64", 0}, {"_newselect", 0},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        struct condition is_few = {calls[i].index, LOWER_HALF & ~(WAIT_END - 1), 0};
-        struct condition is_many = {calls[i].index, 0, WAIT_END};
-
-        put_filtered(o, calls[i].name, 0, &is_few, 1);
-        put_filtered(o, calls[i].name, EINVAL, &is_many, 1);
-    }
-}
-
-/* Four families: not AF_PACKET, AF_ALG, AF_VSOCK (which no network namespace confines) nor what modules bring.
- * What some sockets hold is charged to nobody, and there is no limit on their number: they are counted by
- * whoever listens (src/helper/guard_loop.c). connect makes one as well, when its listener is in the box;
- * so would sending with MSG_FASTOPEN, which is off in the box's network (spec.c). Unix sockets have no limit, but
- * the kernel's number has them as well: nobody could count while they come and go unasked. */
-static void put_sockets(struct json_out *o, const char *guard, enum oci_sockets sockets)
-{
-    static const uint32_t counted[] = {AF_UNIX, AF_INET, AF_INET6};
-    struct condition netlink = IS(0, AF_NETLINK);
-    struct condition local = IS(0, AF_UNIX);
-    bool is_counted = sockets == OCI_SOCKETS_COUNTED;
-
-    put_filtered(o, "socket", guard != NULL ? ASK : 0, &netlink, 1);
-    put_filtered(o, "socketpair", is_counted ? ASK : 0, &local, 1);
-    for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
-        struct condition family = IS(0, counted[i]);
-
-        if (sockets == OCI_SOCKETS_UNIX && counted[i] != AF_UNIX)
-            put_filtered(o, "socket", EAFNOSUPPORT, &family, 1); /* as a kernel without them */
-        else
-            put_filtered(o, "socket", is_counted ? ASK : 0, &family, 1);
-    }
-    put_group(o, "connect", is_counted ? ASK : 0);
-}
-
 /* The native table and the 32-bit one, each of which costs the runtime several milliseconds per box.
  * x32 is not there: nothing uses it, and a call with its mark ends the caller. */
 static void put_architectures(struct json_out *o)
 {
     json_begin_arr(o, "architectures");
 #if defined(__x86_64__)
-    put_names(o, "SCMP_ARCH_X86_64 SCMP_ARCH_X86");
+    oci_rule_names(o, "SCMP_ARCH_X86_64 SCMP_ARCH_X86");
 #elif defined(__aarch64__)
-    put_names(o, "SCMP_ARCH_AARCH64 SCMP_ARCH_ARM");
+    oci_rule_names(o, "SCMP_ARCH_AARCH64 SCMP_ARCH_ARM");
 #else
 #error "which system call tables has this architecture?"
 #endif
@@ -476,20 +163,12 @@ void oci_seccomp_put(struct json_out *o, const char *key, const char *guard,
      * that two of them disagree if the whole call is not refused already. */
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         if (refused[i].errnum != EPERM)
-            put_group(o, refused[i].names, refused[i].errnum);
+            oci_rule_by_name(o, refused[i].names, refused[i].errnum);
     }
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
-        put_group(o, allowed[i], 0);
-    for (size_t i = 0; i < ARRAY_LEN(filtered); i++)
-        put_filtered(o, filtered[i].names, filtered[i].errnum, &filtered[i].condition, 1);
-    put_group(o, ignored, IGNORE);
-    put_ioctl(o);
-    put_prctl(o);
-    put_setsockopt(o);
-    put_setxattr(o);
-    put_waiting(o);
-    put_huge_pages(o);
-    put_sockets(o, guard, sockets);
+        oci_rule_by_name(o, allowed[i], 0);
+    oci_rule_by_name(o, ignored, OCI_RULE_IGNORE);
+    oci_seccomp_put_args(o, guard, sockets);
     json_end(o);
     json_end(o);
 }

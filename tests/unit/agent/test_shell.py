@@ -174,6 +174,13 @@ class Shell(AgentTest):
         answer = self.post("/v1/shell/view", {"id": name})
         self.assertEqual((answer.data["output"], answer.data["exit_code"]), ("got word\n", 0))
 
+    def test_write_where_nothing_runs(self):
+        self.create("new")
+        answer = self.post("/v1/shell/write", {"id": "new", "input": "word"})
+        self.assertEqual((answer.status, answer.json["message"]), (409, "nothing runs in this session"))
+        self.sh("exit 3", id="new")
+        self.assertEqual(self.post("/v1/shell/write", {"id": "new", "input": "word"}).status, 409)
+
     def test_interrupt(self):
         name = self.sh("sleep 300; echo after", async_mode=True)["session_id"]
         time.sleep(0.3)

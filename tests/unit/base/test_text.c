@@ -281,6 +281,8 @@ static void test_inner_results(void **state)
     assert_false(err_is_inner(ERR_INNER_END));
     assert_int_equal(err_for_caller(ERR_BOX_DEAD), SP_SANDBOX_LOST);
     assert_int_equal(err_for_caller(ERR_TAKEN), SP_SPEC_CONFLICT);
+    assert_int_equal(err_for_caller(ERR_BUSY), SP_SPEC_CONFLICT);
+    assert_int_equal(err_for_caller(ERR_NOTHING_RUNS), SP_JOB_ENDED);
 }
 
 int main(void)
