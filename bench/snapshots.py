@@ -21,7 +21,7 @@ profiles:
     limits: {disk: 6G}
 """
 # How parked boxes are kept, by the value of `park`.
-KINDS = {"running": "run", "frozen": "freeze"}
+KINDS = {"running": "run", "frozen": "freeze", "hibernated": "snapshot"}
 PARKED = """log: {level: warn}
 pool: {max_boxes: 400, reconcile_interval_s: 3600}
 profiles:
@@ -203,7 +203,8 @@ def bench_pause(b):
 
 
 def profiles_of_kinds():
-    return "".join(f"  {name}: {{backend: oci, warm: {{min: 0, max: 0}}, create: {{concurrency: 4}}, park_timeout_s: 86400, park: {park}}}\n"
+    return "".join(f"  {name}: {{backend: oci, warm: {{min: 0, max: 0}}, create: {{concurrency: 4}}, park: {park}, "
+                   f"park_timeout_s: {0 if park == 'snapshot' else 86400}}}\n"
                    for name, park in (("default", "run"), *KINDS.items()))
 
 
@@ -240,6 +241,14 @@ def cpu_ms(box_ids):
     return total / 1e6
 
 
+def kept_mb(d):
+    """Of all snapshots, as their files take it from the disk."""
+    total = 0
+    for top, _, names in os.walk(os.path.join(d.base + ".state", "oci", "snapshots")):
+        total += sum(os.lstat(os.path.join(top, name)).st_blocks * 512 for name in names)
+    return total / MB
+
+
 def park_all(d, kind, count):
     """Boxes of this kind, each with a process that holds 16 MB; then they are parked."""
     def one(i):
@@ -260,6 +269,8 @@ def bench_parked(b):
         before = d.process.rss_kb()
         leases = park_all(d, kind, count)
         d.settle(0)
+        if kind == "hibernated":
+            wait_for("they are snapshots", lambda: call(d.socket, "GET", "/v1/pool")[1]["hibernated"] == count, timeout=600)
         ids = {lease["box_id"] for lease in leases}
         inside, helpers = sum(boxes.cgroup_memory(i) for i in ids) / MB, helpers_kb()
         outside = sum(helpers.get(i, 0) for i in ids) / 1024
@@ -272,6 +283,10 @@ def bench_parked(b):
               f"{whole:.0f} MB ({inside:.0f} + {outside:.0f}; daemon +{(d.process.rss_kb() - before) / 1024:.1f})", "-", None)
         b.row(f"the same: of what they take {next(iter(KINDS))}, and their CPU time in 5 s", f"{whole / running:.2f}, {cpu:.1f} ms",
               "-", None)
+        if kind == "hibernated":
+            took = [timed(lambda: boxes.acquire(d, thread_id=f"{kind}-{i}", profile=kind))[0] for i in range(min(count, 10))]
+            b.row(f"the same: what their snapshots take of the disk, and an acquire of one: p50 (n={len(took)})",
+                  f"{kept_mb(d):.1f} MB, {ms(took):.0f} ms", "-", None)
         boxes.destroy_all(d, leases)
     d.process.stop()
 

@@ -133,8 +133,12 @@ size_t budget_mark(const struct budgets *b)
 
 void budget_undo(struct budgets *b, size_t mark)
 {
-    while (b->changed.len > mark)
-        free(container_of(list_pop_back(&b->changed), struct entry, link));
+    while (b->changed.len > mark) {
+        struct list_node *n = list_pop_back(&b->changed);
+
+        assert(n != NULL); /* as many as its len says */
+        free(container_of(n, struct entry, link));
+    }
 }
 
 void budget_committed(struct budgets *b)

@@ -90,6 +90,8 @@ struct cli {
 extern const struct cli_command cli_commands[]; /* ends with a name of NULL */
 extern const struct cli_option cli_common[];
 const struct cli_command *cli_find_command(const char *name);
+/* The other names of commands; NULL behind the last. */
+const char *cli_alias(size_t i);
 
 /* --- cli.c: the whole program, apart from the process --- */
 

@@ -400,6 +400,11 @@ static const struct {
     const char *command;
 } aliases[] = {{"inspect", "get"}, {"ps", "ls"}, {"rm", "destroy"}};
 
+const char *cli_alias(size_t i)
+{
+    return i < ARRAY_LEN(aliases) ? aliases[i].name : NULL;
+}
+
 const struct cli_command *cli_find_command(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(aliases); i++) {

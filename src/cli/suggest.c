@@ -45,20 +45,28 @@ static unsigned distance_of(const char *name, size_t len, const char *word, size
     return str_distance(name, len, word, word_len);
 }
 
+/* The nearer of two: this word, or what was found before. */
+static const char *nearer(const char *name, size_t len, const char *word, unsigned *best,
+                          const char *found)
+{
+    unsigned d = distance_of(name, len, word, strlen(word));
+
+    if (d >= *best || !str_is_near(d, len))
+        return found;
+    *best = d;
+    return word;
+}
+
 void suggest_command(const char *name, struct buf *out)
 {
     size_t len = strlen(name);
     const char *found = NULL;
     unsigned best = STR_WORD_MAX;
 
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        unsigned d = distance_of(name, len, c->name, strlen(c->name));
-
-        if (d < best && str_is_near(d, len)) {
-            best = d;
-            found = c->name;
-        }
-    }
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        found = nearer(name, len, c->name, &best, found);
+    for (size_t i = 0; cli_alias(i) != NULL; i++)
+        found = nearer(name, len, cli_alias(i), &best, found);
     for (size_t i = 0; i < ARRAY_LEN(habits); i++) {
         if (strcmp(habits[i].word, name) == 0)
             found = habits[i].hint;

@@ -49,6 +49,7 @@ class Prepared(BoxCase):
 class Unprepared(BoxCase):
     profiles = {
         "default": {"warm": {"min": 1, "max": 1}},
+        "usual": {"runtime": "", "warm": {"min": 0, "max": 1}},
         "bad": {"warm": {"min": 1, "max": 1}, "create": FAILS_ONCE,
                 "warm_up": {"command": "echo nothing; echo the first >&2; echo cannot load the model >&2; exit 3"}},
         "slow": {"warm": {"min": 1, "max": 1}, "create": FAILS_ONCE, "setup": {"command": "echo begun; sleep 3600", "timeout_s": 1}},
@@ -57,6 +58,12 @@ class Unprepared(BoxCase):
 
     def reason(self, name):
         return wait_until(lambda: (p := self.pool.get(f"/v1/profiles/{name}").json)["breaker"]["open"] and p["reason"], f"{name} fails")
+
+    def test_a_runtime_that_cannot_be_used_is_no_trouble_while_another_can(self):
+        """crun does not work on every machine; none of these boxes is ready."""
+        self.acquire("z", profile="usual")
+        found = self.pool.get("/v1/profiles/usual").json
+        self.assertEqual((found["ready"], found["reason"]), (True, None))
 
     def test_the_reason_is_shown_and_others_go_on(self):
         self.assertIn("warm_up failed: exit code 3: the first cannot load the model", self.reason("bad"))

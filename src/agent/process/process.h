@@ -73,9 +73,12 @@ struct process_table {
     char *read_space; /* one for all streams */
 };
 
-/* Between two reads of a stream that comes in small pieces, at first and at most. */
+/* Between two reads of a stream that comes in small pieces, at first and at most; and of one that has brought
+ * PROCESS_STEADY small pieces, each soon after the one before. */
 #define PROCESS_REST_NS NS_PER_MS
 #define PROCESS_REST_MAX_NS (8 * NS_PER_MS)
+#define PROCESS_STEADY_REST_NS (25 * NS_PER_MS)
+enum { PROCESS_STEADY = 16 };
 
 struct process_stream {
     struct process *process;
@@ -85,6 +88,7 @@ struct process_stream {
     bool is_resting; /* not read for a moment: it comes in small pieces */
     struct rt_timer rest;
     uint64_t rest_ns; /* how long */
+    unsigned pieces;  /* that came one soon after the other */
     uint64_t read_ns; /* when something last came; 0: before the last input */
     struct output output;
 };

@@ -137,6 +137,11 @@ static size_t read_room(struct process_stream *s)
 
 static void on_rest(struct rt_timer *timer);
 
+static uint64_t rest_max_ns(const struct process_stream *s)
+{
+    return s->pieces < PROCESS_STEADY ? PROCESS_REST_MAX_NS : PROCESS_STEADY_REST_NS;
+}
+
 /* After a rest that gave `n` bytes: longer while little comes, so that few bytes do not cost much more than many; shorter
  * when nothing came. What a terminal shows is looked at by somebody. */
 static uint64_t next_rest_ns(const struct process_stream *s, size_t n)
@@ -145,7 +150,17 @@ static uint64_t next_rest_ns(const struct process_stream *s, size_t n)
         return PROCESS_REST_NS;
     if (n == 0)
         return MAX_OF(s->rest_ns / 2, PROCESS_REST_NS);
-    return n < GOOD_SIZE ? MIN_OF(s->rest_ns * 2, PROCESS_REST_MAX_NS) : s->rest_ns;
+    return n < GOOD_SIZE ? MIN_OF(s->rest_ns * 2, rest_max_ns(s)) : s->rest_ns;
+}
+
+/* How a read that gave `n` bytes, `since_ns` after the last that gave some, ends or continues a row of pieces. A slow
+ * flow is read late only when it has gone on for some time: then nobody waits for one piece of it. */
+static void count_piece(struct process_stream *s, size_t n, uint64_t since_ns)
+{
+    if (n == 0 || n >= SMALL_SIZE || since_ns > 2 * PROCESS_STEADY_REST_NS || s->process->is_pty)
+        s->pieces = 0;
+    if (n > 0 && s->pieces < PROCESS_STEADY)
+        s->pieces++;
 }
 
 /* A program that writes many small pieces would wake the agent, the daemon and the reader for each. So after two
@@ -154,17 +169,22 @@ static void read_stream(struct process_stream *s)
 {
     struct rt *rt = &s->process->table->loop->rt;
     uint64_t now_ns = rt_now(rt);
-    bool is_near = s->read_ns != 0 && now_ns - s->read_ns <= 2 * s->rest_ns;
+    uint64_t since_ns = s->read_ns != 0 ? now_ns - s->read_ns : UINT64_MAX;
     bool was_resting = s->is_resting; /* it may be late itself */
-    bool is_flowing = is_near || was_resting;
+    bool is_flowing = since_ns <= 2 * s->rest_ns || was_resting;
     size_t n = read_room(s);
 
     if (s->fd < 0)
         return;
+    count_piece(s, n, since_ns);
     if (!is_flowing)
         s->rest_ns = PROCESS_REST_NS;
     else if (was_resting)
         s->rest_ns = next_rest_ns(s, n);
+    if (!was_resting && s->pieces == PROCESS_STEADY) {
+        s->rest_ns = PROCESS_STEADY_REST_NS;
+        is_flowing = true;
+    }
     if (n > 0)
         s->read_ns = now_ns;
     s->is_resting = is_flowing && n > 0 && n < SMALL_SIZE;
@@ -192,6 +212,7 @@ static void end_rest(struct process *p)
         struct process_stream *s = &p->streams[i];
 
         s->read_ns = 0;
+        s->pieces = 0;
         if (!s->is_resting || s->fd < 0)
             continue;
         rt_timer_cancel(&p->table->loop->rt, &s->rest);

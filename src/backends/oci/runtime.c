@@ -259,8 +259,10 @@ bool oci_trouble(struct backend *b, const struct config_profile *p, char *dst, s
     for (size_t i = 0; i < ARRAY_LEN(usual); i++) {
         struct oci_runtime *r = find(o, usual[i]);
 
-        if (r == NULL || !is_useless(r, dst, cap))
+        if (r == NULL || !is_useless(r, dst, cap)) {
+            dst[0] = '\0'; /* that of another one is no trouble */
             return false;
+        }
         is_any_there = is_any_there || r->trial == OCI_FAILED;
     }
     if (!is_any_there)

@@ -363,6 +363,37 @@ static void test_a_slow_flow_is_read_less_often(void **state)
     teardown(&f);
 }
 
+/* Pieces that are too far apart for that are read together only when many have come. */
+static void test_a_steady_flow_of_small_pieces(void **state)
+{
+    struct fixture f;
+    struct process_stream *s;
+    struct process *p;
+    struct err err;
+
+    (void) state;
+    setup(&f, "/tmp");
+    p = start(&f, "while :; do echo; sleep 0.01; done", 0);
+    s = &p->streams[PROCESS_STDOUT];
+    while (s->pieces < PROCESS_STEADY) {
+        turn(&f);
+        assert_true(s->pieces == PROCESS_STEADY || s->rest_ns <= PROCESS_REST_MAX_NS);
+    }
+    while (!s->is_resting || s->rest_ns < PROCESS_STEADY_REST_NS)
+        turn(&f);
+    assert_int_equal(process_write(p, "x", 1, &err), SP_OK);
+    assert_int_equal(s->pieces, 0);
+    process_kill(p);
+    p = start_on(&f, "i=0; while [ $i -lt 60 ]; do echo $i; sleep 0.01; i=$((i + 1)); done", 0,
+                 true);
+    s = &p->streams[PROCESS_STDOUT];
+    while (process_is_running(p)) {
+        turn(&f);
+        assert_true(s->rest_ns <= PROCESS_REST_NS);
+    }
+    teardown(&f);
+}
+
 static void test_the_answer_to_input_does_not_wait(void **state)
 {
     struct fixture f;
@@ -394,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_small_pieces_come_together),
         cmocka_unit_test(test_a_slow_flow_is_read_less_often),
         cmocka_unit_test(test_the_answer_to_input_does_not_wait),
+        cmocka_unit_test(test_a_steady_flow_of_small_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,6 +186,7 @@ static void test_suggestions(void **state)
         {"list", "did you mean 'sandpool ls'?"},
         {"remove", "did you mean 'sandpool destroy'?"},
         {"port-forwrd", "did you mean 'sandpool port-forward'?"},
+        {"inspekt", "did you mean 'sandpool inspect'?"},
         {"ssh", "did you mean 'sandpool shell'?"},
         {"ver", "did you mean 'sandpool version'?"},
     };

@@ -162,7 +162,7 @@ class HelperTest(unittest.TestCase):
         return subprocess.run([HELPER, verb], input=text, capture_output=True, text=True, timeout=WAIT_S,
                               check=False, **args)
 
-    def hands(self, verb, plan, **args):
+    def help(self, verb, plan, **args):
         done = self.run_helper(verb, plan, **args)
         if done.returncode != 0:
             raise Failure(done.returncode, done.stderr)
@@ -223,7 +223,7 @@ class HelperTest(unittest.TestCase):
         return {"disk": size, "disk_template": str(self.state / f"disk-{size}")}
 
     def remove(self, plan):
-        return self.hands("remove", {k: plan[k] for k in ("dir", "delete", "cgroup", "runtime_state") if k in plan})
+        return self.help("remove", {k: plan[k] for k in ("dir", "delete", "cgroup", "runtime_state") if k in plan})
 
     def listen(self):
         s = socket.socket()

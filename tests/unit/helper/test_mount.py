@@ -33,14 +33,14 @@ class Mount(HelperTest):
         path.rmdir()
 
     def mount(self, box, *mounts, allow=None):
-        return self.hands("mount", {
+        return self.help("mount", {
             "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
             "mounts": [dict(zip(("from", "to", "ro"), (str(m[0]), *m[1:]))) for m in mounts],
             "allow": [str(self.shared)] if allow is None else allow})
 
     def closed_mount(self, box, source, closed, own=None, to="/closed"):
         entry = {"from": str(source), "to": to, "ro": True, "closed": [str(self.shared / "others"), str(closed)]}
-        return self.hands("mount", {
+        return self.help("mount", {
             "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
             "mounts": [entry if own is None else {**entry, "own": str(own)}], "allow": [str(self.shared)]})
 
@@ -83,7 +83,7 @@ class Mount(HelperTest):
 
     def own_mount(self, box, path, holder, to="/own", allow=None):
         """Of a template: the base is self.shared/own."""
-        return self.hands("mount", {
+        return self.help("mount", {
             "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
             "mounts": [{"from": f"{self.shared}/own/{path}", "to": to, "base": f"{self.shared}/own", "holder": holder}],
             "allow": [str(self.shared)] if allow is None else allow})
@@ -118,7 +118,7 @@ class Mount(HelperTest):
         self.assertIn("links are not followed", refused(5, "link/one", "1000", to="/link"))
         (self.shared / "away").symlink_to("/etc")
         with self.assertRaises(Failure) as e:
-            self.hands("mount", {
+            self.help("mount", {
                 "dir": str(box.dir), "pid": box.pid, "id_base": ID_BASE, "id_count": 65536, "user_id": USER,
                 "mounts": [{"from": f"{self.shared}/away/x", "to": "/x", "base": f"{self.shared}/away", "holder": "1"}],
                 "allow": [str(self.shared)]})
@@ -222,7 +222,7 @@ class Mount(HelperTest):
         self.assertEqual(box.sh("ls -d /data")[1], 2)
 
     def mount_container(self, box, container, **more):
-        return self.hands("mount", {
+        return self.help("mount", {
             "container": container, "pid": box.pid, "program": "/.sandpool/agent", "allow": [str(self.shared)],
             "mounts": [{"from": str(self.data), "to": "/data", "ro": False}], **more})
 

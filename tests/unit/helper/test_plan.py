@@ -69,26 +69,26 @@ class Plans(HelperTest):
 
 class Base(HelperTest):
     def test_same_host_same_digest(self):
-        again = self.hands("base", self.base_plan)
+        again = self.help("base", self.base_plan)
         self.assertEqual(again["digest"], self.base.name)
         self.assertEqual(self.bases(), [self.base.name])
-        other = self.hands("base", {**self.base_plan, "user": "someone", "dir": str(self.state / "base2")})
+        other = self.help("base", {**self.base_plan, "user": "someone", "dir": str(self.state / "base2")})
         self.assertNotEqual(other["digest"], again["digest"])
 
     def test_leftover_of_a_maker_that_died(self):
         (self.base.parent / ".new" / "x").mkdir(parents=True)
-        self.hands("base", self.base_plan)
+        self.help("base", self.base_plan)
         self.assertEqual(self.bases(), [self.base.name])
 
     def test_made_anew_only_when_something_has_changed(self):
         """Its directory has a new time when one was made, whatever became of it."""
         place = self.state / "seen"
         plan = {**self.base_plan, "dir": str(place)}
-        digest = self.hands("base", plan)["digest"]
+        digest = self.help("base", plan)["digest"]
 
         def is_made(**fields):
             before = place.stat().st_mtime_ns
-            self.assertEqual(self.hands("base", {**plan, **fields})["digest"] == digest, not fields)
+            self.assertEqual(self.help("base", {**plan, **fields})["digest"] == digest, not fields)
             return place.stat().st_mtime_ns != before
         seen = place / ".seen"
         if not seen.exists():

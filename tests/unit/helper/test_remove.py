@@ -22,7 +22,7 @@ class Remove(HelperTest):
         path = self.state / "boxes" / "plain"
         (path / "a" / "b").mkdir(parents=True)
         (path / "a" / "f").write_text("x" * 10000)
-        report = self.hands("remove", {"dir": str(path)})
+        report = self.help("remove", {"dir": str(path)})
         self.assertFalse(report["was_running"])
         self.assertGreaterEqual(report["bytes"], 10000)
         self.assertEqual((report["mounts"], report["layers"]), (0, 0))
@@ -39,7 +39,7 @@ class Remove(HelperTest):
         watch = libc.inotify_init1(os.O_NONBLOCK)
         self.addCleanup(os.close, watch)
         self.assertGreaterEqual(libc.inotify_add_watch(watch, str(path / "disk").encode(), IN_MODIFY), 0)
-        self.assertGreaterEqual(self.hands("remove", {"dir": str(path)})["bytes"], size)
+        self.assertGreaterEqual(self.help("remove", {"dir": str(path)})["bytes"], size)
         self.assertFalse(path.exists())
         seen = [struct.unpack_from("iIII", os.read(watch, 4096), 0)[1]]
         self.assertEqual(seen, [IN_MODIFY], "the file was made shorter before it was removed")
@@ -76,7 +76,7 @@ class Remove(HelperTest):
     def test_by_its_init_alone(self):
         """Where there are no cgroups the number that was written down must do."""
         box = self.box("init")
-        self.assertTrue(self.hands("remove", {"dir": str(box.dir)})["was_running"])
+        self.assertTrue(self.help("remove", {"dir": str(box.dir)})["was_running"])
         self.assertFalse(box.dir.exists())
         self.assertTrue(wait_until(lambda: not pathlib.Path(f"/proc/{box.pid}/exe").exists()))
 
@@ -118,7 +118,7 @@ class Remove(HelperTest):
             os.chdir(start)
         os.mkdir(os.fsencode(path) + b"/\xff\n")
         few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))}
-        self.assertGreater(self.hands("remove", {"dir": str(path)}, **few)["files"], 1200)
+        self.assertGreater(self.help("remove", {"dir": str(path)}, **few)["files"], 1200)
         self.assertFalse(path.exists())
         self.assertEqual((outside / "keep").read_text(), "kept")
 
@@ -129,12 +129,12 @@ class Remove(HelperTest):
         try:
             (path / "m" / "keep").write_text("kept")
             with self.assertRaises(Failure) as e:
-                self.hands("remove", {"dir": str(path)})
+                self.help("remove", {"dir": str(path)})
             self.assertIn("mounted at 'm'", e.exception.text)
             self.assertEqual((path / "m" / "keep").read_text(), "kept")
         finally:
             subprocess.run(["umount", str(path / "m")], check=True, timeout=10)
-        self.hands("remove", {"dir": str(path)})
+        self.help("remove", {"dir": str(path)})
 
     def test_stranger_with_the_number_of_the_box_lives(self):
         """The files name a process that is not the box's."""
@@ -151,7 +151,7 @@ class Remove(HelperTest):
             if holder:
                 self.assertTrue(wait_until(lambda: subprocess.run(
                     ["flock", "-n", str(path / "lock"), "true"], check=False, timeout=10).returncode == 1))
-            self.assertEqual(self.hands("remove", {"dir": str(path)})["was_running"], held)
+            self.assertEqual(self.help("remove", {"dir": str(path)})["was_running"], held)
             if holder:
                 holder.wait(10)
             self.assertIsNone(stranger.poll())
@@ -164,7 +164,7 @@ class Remove(HelperTest):
             self.assertTrue(wait_until((path / "lock").exists))
             time.sleep(0.1)
             with self.assertRaises(Failure) as e:
-                self.hands("remove", {"dir": str(path)})
+                self.help("remove", {"dir": str(path)})
             self.assertIn("cannot be killed", e.exception.text)
             self.assertTrue(path.exists())
         finally:
@@ -172,7 +172,7 @@ class Remove(HelperTest):
             for pid in children:
                 os.kill(int(pid), 9)
             holder.wait(10)
-        self.hands("remove", {"dir": str(path)})
+        self.help("remove", {"dir": str(path)})
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ class Run(HelperTest):
     def test_no_socket(self):
         plan = self.plan("nosock")
         with self.assertRaises(Failure) as e:
-            self.hands("run", plan)
+            self.help("run", plan)
         self.assertIn("descriptor 3 is not a listening socket", e.exception.text)
 
 
