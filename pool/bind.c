@@ -44,6 +44,13 @@ void bind_cut(struct pool *p, struct slot *s)
     map_remove(&p->sandboxes, &s->by_sandbox);
 }
 
+void bind_give_up(struct pool *p, struct slot *s)
+{
+    if (s->by_sandbox.is_linked)
+        past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_NONE, s->box.principal);
+    bind_cut(p, s);
+}
+
 void bind_clear(struct pool *p, struct slot *s)
 {
     bind_cut(p, s);

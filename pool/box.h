@@ -70,6 +70,7 @@ struct slot {
     bool is_used;                /* a caller may know its token or address: never blank again */
     bool is_known;               /* LEASED: its owner has used it: not undone any more */
     bool was_parked;             /* PARKING: has no owner, but its row may still have one */
+    bool is_pause_open;          /* restored: no listing has shown yet whether it is frozen */
     bool is_row_behind;          /* LEASING, PARKING: the row has to be written again */
     enum pool_end hibernate_end; /* PARKED: why it is to become a snapshot; NONE: it is not */
     unsigned hibernate_tries;

@@ -51,7 +51,7 @@ void doubt_clear(struct pool *p, struct slot *s)
 static void end(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_INTENT) { /* it was never made */
-        bind_cut(p, s);
+        bind_give_up(p, s);
         box_set_state(p, s, POOL_FORGETTING);
         box_mark_dirty(p, s, 0);
     } else if (s->box.state == POOL_DESTROYING) { /* the backend cannot say so, but it is gone */

@@ -142,6 +142,13 @@ static bool is_surplus(struct pool *p, const struct slot *s)
     return have >= (size_t) MAX_OF(f->conf.warm_max, f->conf.warm_min) + f->waiting[LINE_BLANK];
 }
 
+/* Nobody has data in it yet, so nobody has given up anything with it: what became of the id's last box stays as it is. */
+static void doom_unused(struct pool *p, struct slot *s)
+{
+    s->box.leased_ns = 0;
+    doom_box(p, s, hibernate_unused_end(s));
+}
+
 static void undo_blank(struct pool *p, struct slot *s)
 {
     past_remember(p, s->box.sandbox_id, s->box.generation, POOL_END_NONE, s->box.principal);
@@ -173,9 +180,11 @@ static void undo(struct pool *p, struct slot *s)
         profile_of(p, s)->conf.can_bind)
         undo_blank(p, s);
     else if (is_fresh && is_unused && (!is_shown || s->is_spoiled))
-        doom_box(p, s, POOL_END_RELEASED); /* nobody has data in it yet */
+        doom_unused(p, s);
     else if (s->box.thread[0] != '\0' && profile_of(p, s)->conf.park_ns > 0)
         undo_parked(p, s, is_unused);
+    else if (is_fresh && is_unused)
+        doom_unused(p, s);
     else
         doom_box(p, s, is_shown ? POOL_END_RELEASED : hibernate_unused_end(s));
 }
@@ -213,7 +222,7 @@ void lease_failed(struct pool *p, struct slot *s)
         return;
     }
     if (s->lease_from == POOL_STARTING) { /* made for the callers that were just refused */
-        doom_box(p, s, hibernate_unused_end(s));
+        doom_unused(p, s);
         return;
     }
     if (s->lease_from == POOL_BLANK)

@@ -149,10 +149,10 @@ static void is_running(struct pool *p, struct slot *s, const struct pool_seen *s
     }
     if (is_mislabelled(p, s, seen))
         emit_backend(p, POOL_FX_BIND, s, 0);
-    if (s->box.is_unseen) {
+    if (s->is_pause_open) /* also when an answer of its own has ended the doubt before */
         pause_seen(p, s, seen);
+    if (s->box.is_unseen)
         listed_adopt(p, s);
-    }
 }
 
 /* The backend answers again: postponed work is tried now. A circuit stays open until the try

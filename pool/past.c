@@ -110,6 +110,10 @@ void past_remember(struct pool *p, const char *sandbox_id, uint64_t generation, 
     if (e != NULL) {
         if (generation < e->generation)
             return;
+        if (end == POOL_END_NONE) { /* nobody got that box: why the last one ended still stands */
+            e->generation = generation;
+            return;
+        }
         clear(p, e);
     }
     e = take_room(p);

@@ -9,6 +9,7 @@ void pause_stored(struct pool *p, struct slot *s, bool is_ok)
     if (!s->box.is_paused || box_is_dying(s))
         return; /* somebody needed it meanwhile, or it ends */
     if (is_ok) {
+        s->is_pause_open = false;
         emit_backend(p, POOL_FX_FREEZE, s, 0);
         emit_event(p, POOL_FACT_PAUSED, s, NULL);
         return;
@@ -35,6 +36,7 @@ void pause_ended(struct pool *p, const struct pool_event *ev)
     if (s == NULL || box_is_dying(s) || !s->box.is_paused)
         return;
     s->box.is_paused = false;
+    s->is_pause_open = false;
     s->pause_write = 0;
     if (s->box.state == POOL_LEASED) {
         idle_begin(s);
@@ -47,6 +49,9 @@ void pause_ended(struct pool *p, const struct pool_event *ev)
 
 void pause_seen(struct pool *p, struct slot *s, const struct pool_seen *seen)
 {
-    if (s->box.is_paused != seen->is_frozen && s->pause_write == 0 && !box_is_dying(s))
+    if (s->pause_write != 0 || box_is_dying(s))
+        return;
+    s->is_pause_open = false;
+    if (s->box.is_paused != seen->is_frozen)
         emit_backend(p, POOL_FX_FREEZE, s, 0);
 }

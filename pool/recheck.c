@@ -91,7 +91,7 @@ enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct 
     if (s->box.state == POOL_BLANK) /* nobody has work in it */
         return verdict == POOL_ABSENT ? POOL_DEAD : verdict;
     if (s->box.state == POOL_INTENT && verdict == POOL_ABSENT) { /* it may still exist */
-        bind_cut(p, s);
+        bind_give_up(p, s);
         doom_box(p, s, POOL_END_ORPHAN);
         return POOL_UNKNOWN;
     }

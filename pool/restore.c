@@ -127,6 +127,7 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
     s->committed_ns = s->box.expires_ns;
     s->age_ns = POOL_NEVER;
     s->box.is_unseen = state != POOL_DOOMED && state != POOL_DESTROYING;
+    s->is_pause_open = s->box.is_unseen;
     if (s->box.is_unseen && s->box.sandbox_id[0] != '\0')
         bind_link(p, s);
     else if (s->box.sandbox_id[0] != '\0')

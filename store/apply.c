@@ -1,5 +1,7 @@
 /* apply.c - one write of the contract as statements, inside the caller's transaction. Returns
  * SQLite's code; the caller decides whether the write or the disk is to blame. */
+#include <string.h>
+
 #include "store/internal.h"
 
 /* An ended lease is one whose time of ending is not 0, whatever the clock says. */
@@ -93,6 +95,12 @@ static int put_lease(struct db *db, const struct store_write *w)
     return sql_run(db, q);
 }
 
+/* Its lease was given to nobody: that its owner released it would be wrong. */
+static bool is_undone(const struct store_box *box)
+{
+    return box->leased_ms == 0 && box->end != NULL && strcmp(box->end, "released") == 0;
+}
+
 /* The id may have been bound to a newer box meanwhile: that binding is left alone. */
 static int put_deleting(struct db *db, const struct store_write *w)
 {
@@ -104,7 +112,7 @@ static int put_deleting(struct db *db, const struct store_write *w)
         return rc;
     sql_bind_str(db, q, 1, box->sandbox_id);
     sql_bind_u64(db, q, 2, box->id);
-    sql_bind_str(db, q, 3, box->end);
+    sql_bind_str(db, q, 3, is_undone(box) ? "" : box->end);
     sql_bind_u64(db, q, 4, ended_at(w));
     return sql_run(db, q);
 }

@@ -118,7 +118,7 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_PRUNE_PAST] = "DELETE FROM leases WHERE sandbox_id IN (" OLDEST("sandbox_id") ")",
     [SQL_MAX_SHARED] = "SELECT max(generation) FROM (" SHARED("generation") ")",
     [SQL_PRUNE_SHARED] = "DELETE FROM leases WHERE sandbox_id IN (" SHARED("sandbox_id") ")",
-    [SQL_END_OTHER] = "UPDATE leases SET ended_ms = ?2, end = 'released' WHERE sandbox_id = "
+    [SQL_END_OTHER] = "UPDATE leases SET ended_ms = ?2, end = '' WHERE sandbox_id = "
                       "(SELECT sandbox_id FROM boxes WHERE id = ?1 AND sandbox_id <> ?3) "
                       "AND box_id = ?1 AND ended_ms = 0",
     [SQL_OPEN_OF_BOX] = "SELECT " INTERVAL_OF_BOX ", " BOX_USED " FROM boxes WHERE id = ?1",
@@ -162,10 +162,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
         "DELETE FROM budgets WHERE user_id IN (SELECT user_id FROM budgets WHERE amount < 0 AND "
         "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 ORDER BY at_ms LIMIT ?1) "
         "RETURNING user_id",
-    [SQL_END_LEFT_OPEN] =
-        "UPDATE leases SET ended_ms = ?1, end = 'released' WHERE ended_ms = 0 AND "
-        "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
-        "AND boxes.sandbox_id = leases.sandbox_id)",
+    [SQL_END_LEFT_OPEN] = "UPDATE leases SET ended_ms = ?1, end = '' WHERE ended_ms = 0 AND "
+                          "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
+                          "AND boxes.sandbox_id = leases.sandbox_id)",
 };
 
 int sql_prepare(struct db *db, struct err *err)

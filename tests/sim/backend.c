@@ -175,8 +175,10 @@ static bool may_destroy(struct world *w, const struct pool_fx *fx)
         b->is_unrecorded = is_excused;
     if (row != NULL)
         row->is_unrecorded = is_excused;
-    else if (b == NULL) /* not even its intent was written, so there is no box yet */
+    else if (b == NULL) { /* not even its intent was written, so there is no box yet */
+        rows_note_unrecorded(w, fx->box.v);
         return true;
+    }
     return is_excused || (row != NULL && row->box.state == POOL_DOOMED);
 }
 

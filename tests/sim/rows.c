@@ -85,6 +85,7 @@ static void apply(struct world *w, const struct pending *p)
     row->box = p->row;
     row->box.state = row_state(p->row.state);
     row->box.is_stale = p->row.is_stale && p->row.is_unseen;
+    row->is_unrecorded |= p->is_unrecorded;
     if (p->what == POOL_WRITE_FORGET)
         row->is_used = false;
 }
@@ -100,24 +101,47 @@ static void note_outcome(struct world *w, const struct pending *p, bool is_ok)
         b->has_failed = !is_ok;
 }
 
-static void report_state(struct world *w, bool is_up, uint64_t delay_ns)
+void rows_note_unrecorded(struct world *w, uint64_t id)
 {
-    struct pending *p = world_later(w, PENDING_EVENT, delay_ns);
-
-    p->ev.kind = POOL_EV_STORE_STATE;
-    p->ev.u.is_store_up = is_up;
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        if (w->pending[i].is_used && w->pending[i].kind == PENDING_COMMIT &&
+            w->pending[i].ev.box.v == id)
+            w->pending[i].is_unrecorded = true;
 }
 
-/* The disk hangs: nothing fails, it only takes long. The store notices it after a while. */
-static void hang(struct world *w, uint64_t start_ns)
+static struct pending *next_commit(struct world *w)
 {
-    uint64_t end_ns = start_ns + world_ms(w, 100, 3 * WORLD_HANG_NS / NS_PER_MS);
+    struct pending *best = NULL;
 
-    w->store_free_ns = end_ns;
-    if (end_ns > w->now_ns + WORLD_HANG_NS) {
-        report_state(w, false, WORLD_HANG_NS);
-        report_state(w, true, end_ns - w->now_ns);
+    for (size_t i = 0; i < WORLD_PENDING; i++) {
+        struct pending *p = &w->pending[i];
+
+        if (p->is_used && p->kind == PENDING_COMMIT && (best == NULL || p->seq < best->seq))
+            best = p;
     }
+    return best;
+}
+
+/* As the store says it: it can be written, and no write waits for too long. */
+static bool is_writable(struct world *w)
+{
+    const struct pending *p = next_commit(w);
+
+    return w->is_store_up && (p == NULL || p->since_ns + WORLD_HANG_NS > w->now_ns);
+}
+
+static void report_later(struct world *w, uint64_t delay_ns)
+{
+    world_later(w, PENDING_EVENT, delay_ns)->ev.kind = POOL_EV_STORE_STATE;
+}
+
+bool rows_report(struct world *w, struct pool_event *ev)
+{
+    ev->u.is_store_up = is_writable(w);
+    if (ev->u.is_store_up == w->is_reported_up)
+        return false;
+    w->is_reported_up = ev->u.is_store_up;
+    return true;
 }
 
 void rows_submit(struct world *w, const struct pool_fx *fx)
@@ -126,13 +150,14 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
     struct pending *p;
 
     if (w->is_store_up && world_chance(w, 1) && rand_below(&w->rand, 4) == 0) {
-        hang(w, start_ns);
-        start_ns = w->store_free_ns;
+        /* The disk hangs: nothing fails, it only takes long. The store notices it after a while. */
+        start_ns += world_ms(w, 100, 3 * WORLD_HANG_NS / NS_PER_MS);
     }
     w->store_free_ns = start_ns + rand_between(&w->rand, 0, 2 * NS_PER_MS);
     p = world_later(w, PENDING_COMMIT, w->store_free_ns - w->now_ns);
     p->what = fx->u.store.what;
     p->row = fx->snapshot;
+    p->since_ns = w->now_ns;
     p->ev.box = fx->box;
     p->ev.epoch = fx->epoch;
     p->ev.u.stored.write = fx->u.store.write;
@@ -144,6 +169,8 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
         note_outcome(w, p, false);
         return;
     }
+    if (w->store_free_ns > w->now_ns + WORLD_HANG_NS)
+        report_later(w, WORLD_HANG_NS);
     if (p->what == POOL_WRITE_MODE) {
         struct pool_stats stats;
 
@@ -165,31 +192,16 @@ void rows_commit(struct world *w, struct pending *p)
     p->at_ns = w->now_ns + 100 * NS_PER_US;
     w->seq++;
     p->seq = w->seq;
+    if (!w->is_reported_up)
+        report_later(w, 100 * NS_PER_US);
 }
 
 void rows_set_up(struct world *w, bool is_up)
 {
-    struct pending *p;
-
     if (w->is_store_up == is_up)
         return;
     w->is_store_up = is_up;
-    p = world_later(w, PENDING_EVENT, 100 * NS_PER_US);
-    p->ev.kind = POOL_EV_STORE_STATE;
-    p->ev.u.is_store_up = is_up;
-}
-
-static struct pending *next_commit(struct world *w)
-{
-    struct pending *best = NULL;
-
-    for (size_t i = 0; i < WORLD_PENDING; i++) {
-        struct pending *p = &w->pending[i];
-
-        if (p->is_used && p->kind == PENDING_COMMIT && (best == NULL || p->seq < best->seq))
-            best = p;
-    }
-    return best;
+    report_later(w, 100 * NS_PER_US);
 }
 
 /* Part of the queue may have reached the disk; nothing reaches the pool. */
@@ -237,6 +249,7 @@ void rows_crash(struct world *w)
     w->crash_step = is_stale && world_chance(w, 50) ? w->steps + rand_below(&w->rand, 30) : 0;
     w->pool = pool_free(w->pool);
     w->is_store_up = true;
+    w->is_reported_up = true;
     w->store_free_ns = w->now_ns;
     w->lives++;
     w->config.seed = rand_next(&w->rand);

@@ -41,7 +41,7 @@ void trace_effect(char dst[TRACE_MAX], const struct pool_fx *fx)
     else
         len = 0;
     at += (size_t) len;
-    (void) snprintf(dst + at, TRACE_MAX - at, " %s", fx->reason);
+    (void) snprintf(dst + at, TRACE_MAX - at, "%s %s", b->is_paused ? " (paused)" : "", fx->reason);
 }
 
 void trace_event(char dst[TRACE_MAX], const struct pool_event *ev)
@@ -60,6 +60,8 @@ void trace_event(char dst[TRACE_MAX], const struct pool_event *ev)
     else if (ev->kind == POOL_EV_STORED || ev->kind == POOL_EV_STORE_FAILED)
         (void) snprintf(dst + at, TRACE_MAX - at, " write=%llu",
                         (unsigned long long) ev->u.stored.write);
+    else if (ev->kind == POOL_EV_STORE_STATE)
+        (void) snprintf(dst + at, TRACE_MAX - at, " %s", ev->u.is_store_up ? "up" : "down");
 }
 
 enum pool_end trace_end(const struct pool_fx *fx)

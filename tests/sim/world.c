@@ -230,7 +230,7 @@ static void deliver(struct world *w, struct pending *p)
             hibernate_deliver(w, &ev, &row);
         else if (ev.kind == POOL_EV_RESUMED)
             backend_thaw(w, ev.box.v);
-        else
+        else if (ev.kind != POOL_EV_STORE_STATE || rows_report(w, &ev))
             world_step(w, &ev);
         free(seen);
         break;
@@ -277,6 +277,7 @@ void world_init(struct world *w, uint64_t seed)
     w->seed = seed;
     w->now_ns = 1000 * NS_PER_S;
     w->is_store_up = true;
+    w->is_reported_up = true;
     rand_seed(&w->rand, seed);
     clients_init(w);
     w->config.max_boxes = (unsigned) rand_between(&w->rand, 2, 12);

@@ -103,6 +103,8 @@ struct pending {
     enum pool_write what; /* COMMIT */
     struct pool_box row;
     enum pool_mode mode;
+    uint64_t since_ns;      /* COMMIT: it was submitted */
+    bool is_unrecorded;     /* COMMIT: as of its row, which does not exist yet */
     struct pool_seen *seen; /* LISTED: owned */
     struct pool_event ev;
 };
@@ -164,6 +166,7 @@ struct world {
     bool has_copy;
     uint64_t crash_step; /* soon after a copy was put back; 0: no crash is planned */
     bool is_store_up;
+    bool is_reported_up;    /* what the pool knows: a disk that hangs counts as down, too */
     bool is_space_low;      /* no box may be made */
     uint64_t store_free_ns; /* the writer works on one write after the other */
     uint64_t awake_ns;      /* the machine slept until then: everything is late */
@@ -244,6 +247,10 @@ void rows_submit(struct world *w, const struct pool_fx *fx);
 void rows_commit(struct world *w, struct pending *p);
 void rows_crash(struct world *w); /* the daemon dies and starts again */
 void rows_set_up(struct world *w, bool is_up);
+/* A report about the store is due: false when the pool knows it already. */
+bool rows_report(struct world *w, struct pool_event *ev);
+/* The box ends though no row says so; a row of it may still wait for its commit. */
+void rows_note_unrecorded(struct world *w, uint64_t id);
 struct world_row *rows_find(struct world *w, uint64_t id);
 
 /* clients.c */

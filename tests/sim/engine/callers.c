@@ -201,6 +201,8 @@ static void on_box(size_t index, enum pool_event_kind kind)
     r->due_ns = walk_now() + (kind == POOL_EV_RENEW || kind == POOL_EV_PAUSE
                                   ? WALK_STORE_S * NS_PER_S + WALK_GRACE_NS
                                   : WALK_DESTROY_NS);
+    r->is_of_snapshot = (kind == POOL_EV_DESTROY || ev.u.on.want_destroy) && b == NULL &&
+                        engine_hibernated_find(walk.engine, c->sandbox_id) != NULL;
     if (r->is_destroy) {
         c->is_acked = false;
         snapshots_waive(c->sandbox_id);

@@ -199,6 +199,8 @@ static void refused(const struct pool_fx *fx, const struct walk_request *r, stru
     if (r->kind == POOL_EV_ACQUIRE && fx->box.v != 0 &&
         (code == SP_NOT_LEASED || code == SP_SANDBOX_LOST))
         return; /* that lease ended while its box was thawed; the thread may have another one */
+    if (r->is_of_snapshot)
+        return;
     if (code == SP_BUDGET_EXCEEDED) {
         money_refused(r, is_sure);
         return;

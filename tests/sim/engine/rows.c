@@ -100,7 +100,7 @@ static void put_box(const struct store_box *b, uint64_t at_ms)
     struct walk_row *r = disk_row(b->id);
 
     if (r != NULL && strcmp(r->sandbox_id, b->sandbox_id) != 0)
-        end_lease(r->sandbox_id, b->id, "released", at_ms);
+        end_lease(r->sandbox_id, b->id, "", at_ms);
     for (size_t i = 0; r == NULL && i < WALK_ROWS; i++)
         if (!walk.disk.rows[i].is_used)
             r = &walk.disk.rows[i];
@@ -156,7 +156,10 @@ void rows_apply(const struct store_write *w)
         break;
     case STORE_DELETING:
         put_box(&w->u.box, w->at_ms);
-        end_lease(w->u.box.sandbox_id, w->u.box.id, w->u.box.end, w->at_ms);
+        end_lease(w->u.box.sandbox_id, w->u.box.id,
+                  w->u.box.leased_ms == 0 && strcmp(w->u.box.end, "released") == 0 ? ""
+                                                                                   : w->u.box.end,
+                  w->at_ms);
         break;
     case STORE_FORGET:
         forget(w->u.box.id, w->at_ms);

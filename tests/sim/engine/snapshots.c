@@ -42,6 +42,10 @@ static void do_capture(struct deed *d, bool is_done, bool is_reported UNUSED)
         walk_fail("too many snapshots: they are not deleted");
     walk.snapshots[i] = (struct walk_snapshot){
         .is_used = true, .info = r->snapshot, .backend = d->backend->index, .files = d->box->files};
+    if (d->box->files == 0) /* a box of its name that the daemon did not make */
+        snapshots_waive(r->snapshot.sandbox_id);
+    walk_say("snapshot %016llx of box %016llx, id %s", (unsigned long long) r->snapshot.id,
+             (unsigned long long) d->box->labels.box_id, r->snapshot.sandbox_id);
 }
 
 void walk_snapshot_capture(struct backend *base, struct backend_capture *r, uint64_t deadline_ns,
@@ -145,6 +149,7 @@ void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t d
         deed_plan(d, 0, 200);
         return;
     }
+    walk_say("snapshot %016llx is deleted", (unsigned long long) s->info.id);
     s->is_leaving = true;
     if (p != NULL && p->is_made && p->files == s->files && is_leased(p))
         p->is_made = false;
@@ -210,9 +215,10 @@ static void hibernated(const struct pool_box *box)
         return; /* made from one that was deleted meanwhile */
     }
     str_copy_cut(p->sandbox_id, sizeof(p->sandbox_id), box->sandbox_id);
+    /* Nobody has taken a box that was made from what its owner did not want any more. */
+    p->is_waived = p->is_waived && p->files == real->files;
     p->files = real->files;
     p->is_made = true;
-    p->is_waived = false;
     walk.hibernated++;
 }
 

@@ -179,6 +179,7 @@ struct walk_request {
     bool is_odd;       /* with a wrong owner or generation */
     bool is_excessive; /* with limits above the profile's */
     bool is_destroy;
+    bool is_of_snapshot; /* the end of a hibernated box: its thread may get another one meanwhile */
     bool is_quick;
     bool may_end;   /* a release: counted in in_doubt */
     bool was_poor;  /* when it asked: its user had nothing left, */

@@ -299,6 +299,34 @@ static void test_mode_is_not_settled_by_an_older_write(void **state)
     assert_int_equal(rig.writes[POOL_WRITE_MODE], 2);
 }
 
+/* Nobody got the box, so nobody has given up what became of the id's last one: not even when it is destroyed because
+ * another one was made in its place. */
+static void test_an_undone_lease_was_not_released(void **state)
+{
+    const struct pool_box *box;
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].warm_min = 1;
+    rig.config.profiles[0].warm_max = 1;
+    rig_start(&rig);
+    rig.hold.destroy = true;
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
+    box = rig_box(&rig, "t1");
+    assert_int_equal(box->state, POOL_LEASING);
+    rig_abandon(&rig, a);
+    rig.hold.store = false;
+    while (rig_held(&rig, POOL_FX_STORE)->box.v != box->id.v) /* its substitute comes first */
+        assert_true(rig_answer(&rig, POOL_FX_STORE, true));
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.facts[POOL_FACT_LEASED], 0);
+    assert_int_equal(pool_find_past(rig.pool, "s-t1", NULL, NULL), POOL_END_NONE);
+    assert_int_equal(rig_held(&rig, POOL_FX_DESTROY)->snapshot.end, POOL_END_RELEASED);
+    assert_true(rig_held(&rig, POOL_FX_DESTROY)->snapshot.leased_ns == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +344,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_mass_end_does_not_fill_the_queue, rig_setup,
                                         rig_teardown),
         cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_an_undone_lease_was_not_released, rig_setup,
                                         rig_teardown),
     };
 

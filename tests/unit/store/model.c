@@ -101,7 +101,7 @@ static void keep_box(struct model *m, const struct step *step)
     const char *id = is_bound ? step->sandbox_id : "";
 
     if (box->is_there && strcmp(box->sandbox_id, id) != 0) /* it went on without its owner */
-        end_lease(m, box->sandbox_id, row->id, "released", step->at_ms);
+        end_lease(m, box->sandbox_id, row->id, "", step->at_ms);
     box->is_there = true;
     box->row = *row;
     str_copy_cut(box->text, sizeof(box->text), step->text);

@@ -216,6 +216,27 @@ static void test_an_undone_lease_is_ended_at_the_next_open(void **state)
     assert_int_equal(image.boxes, 1);
     assert_int_equal(image.past, 1);
     assert_true(image.past_generations[0] == 3);
+    assert_string_equal(image.past_ends[0], ""); /* its owner has released nothing */
+}
+
+/* The same when the box is destroyed because nobody needs it. */
+static void test_an_undone_lease_is_not_released(void **state)
+{
+    struct fixture *f = *state;
+    struct put leases[] = {put_lease(1, "a", 3), put_lease(2, "b", 4)};
+    struct put ends[] = {put_deleting(1, "a", "released"), put_deleting(2, "b", "released")};
+    struct image image;
+
+    ends[1].w.u.box.leased_ms = 7; /* this one was given to somebody */
+    fixture_start(f);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(fixture_write(f, &leases[i]), SP_OK);
+        assert_int_equal(fixture_write(f, &ends[i]), SP_OK);
+    }
+    fixture_reload(f, &image);
+    assert_int_equal(image.past, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_string_equal(image.past_ends[i], image.past_ids[i][0] == 'a' ? "" : "released");
 }
 
 static void test_wrong_writes_fail_alone(void **state)
@@ -401,6 +422,7 @@ int main(void)
         TEST(test_a_new_lease_revives_the_row),
         TEST(test_forgetting_a_box_ends_its_lease),
         TEST(test_an_undone_lease_is_ended_at_the_next_open),
+        TEST(test_an_undone_lease_is_not_released),
         TEST(test_wrong_writes_fail_alone),
         TEST(test_groups_and_order),
         TEST(test_close_finishes_what_is_queued),
