@@ -104,6 +104,7 @@ static void call_unlink(struct engine *e, struct engine_call *call)
     map_remove(&e->calls, &call->node);
     map_remove(&e->pending, &call->pending_node);
     list_remove(&e->acquires, &call->link);
+    budget_release(e, call);
     free(TAKE_PTR(call->kept_metadata));
     free(TAKE_PTR(call->again));
 }

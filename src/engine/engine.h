@@ -28,6 +28,7 @@ struct engine_budget {
     uint64_t credit;
     uint64_t limit; /* both together */
     uint64_t spent;
+    uint64_t under_way; /* what acquires that wait will cost at the least */
 };
 
 struct engine_call {
@@ -59,6 +60,9 @@ struct engine_call {
     uint64_t principal;           /* likewise: ACQUIRE */
     unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */
     struct engine_budget budget;  /* likewise: SP_BUDGET_EXCEEDED: of its user, when it asked */
+    struct engine_spender
+        *spender; /* likewise: ACQUIRE: whose money it holds until it is answered */
+    uint64_t held_money;
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);

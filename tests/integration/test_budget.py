@@ -1,6 +1,10 @@
 """Budgets: who has spent all gets no box, keeps what it has, and gets more when an operator gives it."""
 
+<<<<<<< HEAD
+import concurrent.futures
+=======
 import asyncio
+>>>>>>> main
 import json
 import subprocess
 import sys
@@ -43,6 +47,26 @@ class Budget(TestCase):
     def boxes(self, client):
         return self.assertOk(client.get("/v1/pool"))["by_state"]
 
+<<<<<<< HEAD
+    def test_acquires_that_wait_do_not_spend_the_same_money(self):
+        client = self.begin(amount=12)  # for three: 0, 5 and 10 are less than 12
+        clients = [self.client(self.server) for _ in range(20)]
+        with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+            answers = list(pool.map(lambda i: clients[i].acquire(f"t{i}", user_id="ana", wait_ms=20000), range(len(clients))))
+        codes = [a.status for a in answers]
+        self.assertLessEqual(codes.count(200), 3, codes)
+        self.assertGreaterEqual(codes.count(200), 2, codes)  # time costs, too
+        self.assertEqual(codes.count(200) + codes.count(402), 20, codes)
+        self.assertOk(client.acquire("t", user_id="bea", wait_ms=20000))
+        # what a caller who has gone held is free again
+        self.assertOk(client.post("/v1/pool/pause"))
+        with self.assertRaises(OSError):
+            self.client(self.server, timeout=0.3).acquire("gone", user_id="cleo", wait_ms=20000)
+        wait_until(lambda: client.get("/v1/pool").json["waiting"] == 0, "the caller has gone")
+        self.assertOk(client.post("/v1/pool/resume"))
+        for i in range(2):
+            self.assertOk(client.acquire(f"c{i}", user_id="cleo", wait_ms=20000))
+=======
     def test_python_client(self):
         self.begin()
         pool = sandpool.Client(str(self.server.socket))
@@ -63,6 +87,7 @@ class Budget(TestCase):
         of_bea, reset, credit, page = asyncio.run(ask())
         self.assertEqual((of_bea["amount_micros"], reset["is_default"], credit["credit_micros"], len(page["budgets"])),
                          (1000000, True, 3000000, 2))
+>>>>>>> main
 
     def test_used_up(self):
         client = self.begin()

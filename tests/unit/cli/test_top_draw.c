@@ -222,7 +222,7 @@ static void test_a_daemon_that_is_away(void **state)
     top_set_away(&top, "no state of the pool: no daemon listens");
     check_draw(100, 24, "\nno state of the pool: no daemon listens\n");
     check_draw(100, 24, "small"); /* what was known is still there */
-    top_init(&top);
+    top_fini(&top);
     top_set_away(&top, "no daemon");
     top_view_update(&view, &top);
     check_draw(100, 24, "no answer yet");
