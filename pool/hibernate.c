@@ -163,7 +163,8 @@ void hibernate_answered(struct pool *p, const struct pool_event *ev)
     }
     if (!is_claimed &&
         (s->hibernate_tries >= HIBERNATE_TRIES || ev->u.failed.code == SP_UNSUPPORTED)) {
-        doom_box(p, s, s->hibernate_end);
+        doom_box(p, s,
+                 ev->u.failed.code == SP_TOO_MANY_SNAPSHOTS ? POOL_END_NOT_KEPT : s->hibernate_end);
         return;
     }
     s->hibernate_ns = time_after(p->now_ns, HIBERNATE_PAUSE_NS);

@@ -46,6 +46,7 @@ const char *pool_end_name(enum pool_end end)
         "guard_ended",
         "kernel_memory",
         "hibernated",
+        "not_kept",
     };
 
     static_assert(ARRAY_LEN(names) == POOL_END_COUNT, "one name per end");
@@ -89,5 +90,5 @@ bool pool_end_is_death(enum pool_end end)
 bool pool_end_is_loss(enum pool_end end)
 {
     return pool_end_is_death(end) || end == POOL_END_TTL || end == POOL_END_IDLE ||
-           end == POOL_END_EVICTED || end == POOL_END_DRAINED;
+           end == POOL_END_EVICTED || end == POOL_END_DRAINED || end == POOL_END_NOT_KEPT;
 }

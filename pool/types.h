@@ -80,6 +80,7 @@ enum pool_end {
     POOL_END_UNGUARDED, /* the guard of its sockets has ended, so the box was ended, too */
     POOL_END_KERNEL_MEMORY, /* ended, because it held too much memory of the machine outside its limit */
     POOL_END_HIBERNATED, /* its files are in a snapshot, and its thread's next acquire restores them */
+    POOL_END_NOT_KEPT, /* its files were to be in one, but there are too many, at least of its principal */
     POOL_END_COUNT
 };
 const char *pool_end_name(enum pool_end end);

@@ -23,6 +23,8 @@ static const struct word kinds[] = {
     {"updated", "it got the variables, mounts or limits that an acquire asked for"},
     {"gone", "nothing is left of it"},
     {"adopted", "the daemon found it again after a restart"},
+    {"files_deleted", "its files were deleted"},
+    {"hibernate_failed", "its files could not be kept yet"},
     {"box.oom", "a process in it was killed: its memory was used up"},
     {"box.paused", "its engine paused it"},
     {"box.resumed", "its engine let it go on"},
@@ -54,6 +56,8 @@ static const struct word ends[] = {
     {"orphan", "nobody knew it"},
     {"network_ended", "its network ended"},
     {"guard_ended", "its guard ended"},
+    {"hibernated", "its time was over, and its files were kept"},
+    {"not_kept", "its time was over, and there was no room to keep its files"},
     {"kernel_memory", "it held too much memory of the kernel"},
 };
 

@@ -65,6 +65,9 @@ static const struct config_key keys[] = {
     GLOBAL(snapshots.hibernated_max, U64, RELOAD, 1, 1000000, "10000",
            "Hibernated sandboxes (park: snapshot) that may be kept, of all callers together. When "
            "there are so many, boxes end as they do without park: snapshot."),
+    GLOBAL(snapshots.hibernated_share_percent, U64, RELOAD, 1, 100, "90",
+           "One caller may use only this part of what it has of them and what is free. When it "
+           "hibernates one more, its oldest one is deleted."),
     GLOBAL(snapshots.max_per_caller, U64, RELOAD, 0, 65536, "0",
            "The same for one caller (a user id, or a token's name). 0: half of snapshots.max."),
     GLOBAL(snapshots.max_bytes, SIZE, RELOAD, 0, 1024 * 1024 * GIB, "0",

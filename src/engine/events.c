@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/snapshot.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -277,6 +278,24 @@ void event_refused(struct engine *e, const struct engine_call *call, const struc
     e->refused_unnoted = 0;
     add_event(e, "refused", end_body(&o),
               &(struct event_about){"", call->sandbox_id, call->principal});
+}
+
+/* The files of a hibernated sandbox that has no box. */
+void event_not_kept(struct engine *e, const struct snapshot *s, const char *reason)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "sandbox_id", s->sandbox_id);
+    json_put_str(&o, "profile", s->profile);
+    json_put_u64(&o, "generation", s->generation);
+    json_put_str(&o, "user_id", s->user);
+    json_put_str(&o, "thread_id", s->thread);
+    json_put_str(&o, "why", pool_end_name(POOL_END_NOT_KEPT));
+    json_put_str(&o, "reason", reason);
+    add_event(e, "files_deleted", end_body(&o),
+              &(struct event_about){"", s->sandbox_id, s->principal});
 }
 
 void event_budget(struct engine *e, const struct store_budget_call *c)

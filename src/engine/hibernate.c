@@ -68,6 +68,7 @@ void hibernate_drop(struct engine *e, struct engine_snapshot *s)
     uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
 
     s->is_over = true;
+    share_remove(e, s);
     heap_set(&e->hibernate.expiries, &s->expiry, now_ms + RETRY_DROP_MS);
     if (!s->is_leaving && !e->is_closing)
         engine_snapshot_drop(e, s, on_dropped, NULL);
@@ -153,8 +154,11 @@ void hibernate_added(struct engine *e, struct engine_snapshot *s)
             map_remove(&e->hibernate.by_sandbox, &old->by_sandbox);
         map_insert(&e->hibernate.by_sandbox, &s->by_sandbox, hash_str(s->info.sandbox_id));
     }
+    share_add(e, s);
     if (old != NULL && e->is_recovered)
         hibernate_drop(e, old);
+    if (!s->is_found && !s->is_over && e->is_recovered)
+        share_settle(e, s);
     arm(e);
 }
 
@@ -162,6 +166,7 @@ void hibernate_forgotten(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->hibernate.by_sandbox, &s->by_sandbox);
     heap_remove(&e->hibernate.expiries, &s->expiry);
+    share_remove(e, s);
     list_remove(&e->hibernate.list, &s->hibernated_link);
 }
 
@@ -171,12 +176,14 @@ void hibernate_init(struct engine *e, const struct config *config)
     heap_init(&e->hibernate.expiries, 0);
     list_init(&e->hibernate.list);
     list_init(&e->hibernate.running);
+    map_init(&e->hibernate.sleepers, 64);
 }
 
 void hibernate_fini(struct engine *e)
 {
     map_fini(&e->hibernate.by_sandbox);
     heap_fini(&e->hibernate.expiries);
+    share_fini(e);
 }
 
 /* Its owner, or an operator, has destroyed the box it was made of, or one that came after. */
@@ -398,7 +405,7 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
 {
     struct pool_acquire *a = &ev->u.acquire;
     struct engine_call *call = engine_call_find(e, ev->req);
-    const struct engine_snapshot *s = engine_hibernated_find(e, a->sandbox_id);
+    struct engine_snapshot *s = engine_hibernated_find(e, a->sandbox_id);
     bool has_box = pool_find_sandbox(e->pool, a->sandbox_id) != NULL;
     int profile;
     int code;
@@ -428,6 +435,7 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
         return false;
     }
     mark(e, call, a, &s->info, has_box);
+    share_touch(e, s);
     return true;
 }
 

@@ -47,6 +47,17 @@ void hibernate_added(struct engine *e, struct engine_snapshot *s);
 void hibernate_forgotten(struct engine *e, struct engine_snapshot *s);
 /* Boxes and snapshots are known: those that a crash left behind are deleted. */
 void hibernate_sweep(struct engine *e);
+/* hibernate_share.c: one more is known, or one less; it is asked for; one is being made, or not any more. */
+void share_add(struct engine *e, struct engine_snapshot *s);
+void share_remove(struct engine *e, struct engine_snapshot *s);
+void share_touch(struct engine *e, struct engine_snapshot *s);
+void share_begin(struct engine *e, uint64_t principal);
+void share_end(struct engine *e, uint64_t principal);
+/* SP_TOO_MANY_SNAPSHOTS: one more of this principal cannot be kept, not even in place of its oldest. */
+MUST_CHECK int share_check(const struct engine *e, uint64_t principal, struct err *err);
+/* One was added: when its principal is over its share, its oldest goes. */
+void share_settle(struct engine *e, struct engine_snapshot *added);
+void share_fini(struct engine *e);
 /* After a change of the configuration. */
 void hibernate_rank(struct engine *e);
 /* remains.c, of struct backend_events */

@@ -174,6 +174,9 @@ struct engine {
         struct heap expiries;
         struct list list;
         struct list running; /* of fx_hibernate.c; a few at most */
+        struct map sleepers; /* of hibernate_share.c: principals, */
+        uint64_t kept;       /* what they have, */
+        uint64_t coming;     /* and what is being made */
         struct rt_timer timer;
     } hibernate;
     struct map holders; /* of snapshot_limits.c, by principal */
@@ -281,6 +284,11 @@ void budget_release(struct engine *e, struct engine_call *call);
 void budget_explain(struct engine *e, const struct engine_call *call, struct pool_fx *fx);
 /* events.c */
 void event_budget(struct engine *e, const struct store_budget_call *c);
+struct snapshot;
+/* The files of a hibernated sandbox were deleted; nobody asked for that. */
+void event_not_kept(struct engine *e, const struct snapshot *s, const char *reason);
+/* An acquire of this id that has metadata or extras waits. */
+bool engine_is_pending(const struct engine *e, const char *sandbox_id);
 void fx_event(struct engine *e, const struct pool_fx *fx);
 void event_refused(struct engine *e, const struct engine_call *call, const struct pool_fx *fx);
 void event_updated(struct engine *e, const struct pool_box *box,

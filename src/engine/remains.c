@@ -74,9 +74,10 @@ bool remains_wanted(void *ctx, const struct backend_labels *labels, struct snaps
     const struct pool_box *b = pool_find_box(e->pool, (struct box_id){labels->box_id});
     bool is_older = b == NULL || (b->is_stale && str_is_empty(b->sandbox_id));
 
-    if (e->hibernate.expiries.len >= e->config->config->snapshots.hibernated_max) {
-        log_warn("hibernate.too_many", LF_HEX("box", labels->box_id),
-                 LF_U64("hibernated_max", e->config->config->snapshots.hibernated_max));
+    struct err err;
+
+    if (share_check(e, b != NULL ? b->principal : labels->principal, &err) != SP_OK) {
+        log_warn("hibernate.too_many", LF_HEX("box", labels->box_id), LF_STR("reason", err.msg));
         return false;
     }
     if (b != NULL && is_promised(b) && !str_is_empty(b->thread))

@@ -224,7 +224,9 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         err = &lost;
     }
     code = rc == SP_OK ? SP_OK : engine_code_for_caller(e, rc);
-    if (!c->request.snapshot.is_hibernated) {
+    if (c->request.snapshot.is_hibernated) {
+        share_end(e, c->request.snapshot.principal);
+    } else {
         touch(e, c->box, -1);
         quota_end(e, c->request.snapshot.principal);
     }
@@ -330,7 +332,6 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
 {
     const struct pool_box *b = pool_find_box(e->pool, box);
     bool is_hibernated = c->request.snapshot.is_hibernated;
-    uint64_t max = e->config->config->snapshots.hibernated_max;
     char text[160];
     struct err err;
 
@@ -354,13 +355,8 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, SP_UNSUPPORTED, text);
         return;
     }
-    if (is_hibernated && e->hibernate.expiries.len >= max) {
-        (void) snprintf(
-            text, sizeof(text),
-            "there are %llu hibernated sandboxes, the limit (snapshots.hibernated_max): "
-            "destroy some",
-            (unsigned long long) max);
-        refuse(e, c, SP_TOO_MANY_SNAPSHOTS, text);
+    if (is_hibernated && share_check(e, b->principal, &err) != SP_OK) {
+        refuse(e, c, err.code, err.msg);
         return;
     }
     if (!is_hibernated && quota_check(e, b->principal, &err) != SP_OK) {
@@ -379,7 +375,9 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     box_to_backend(e, b, &c->request.box);
     engine_op_begun(e);
     list_push_back(&e->captures, &c->link);
-    if (!is_hibernated) {
+    if (is_hibernated) {
+        share_begin(e, b->principal);
+    } else {
         quota_begin(e, b->principal);
         touch(e, box, +1);
     }

@@ -15,8 +15,9 @@ struct engine_snapshot {
     struct heap_node
         expiry; /* hibernated: when it is deleted, in ms of the wall clock; UINT64_MAX: never */
     struct list_node hibernated_link;
-    bool is_over;          /* hibernated: it is to be deleted, and nobody gets it any more */
-    struct list_node link; /* the oldest first */
+    struct list_node share_link; /* hibernated: those of its principal */
+    bool is_over;                /* hibernated: it is to be deleted, and nobody gets it any more */
+    struct list_node link;       /* the oldest first */
     struct snapshot info;
     uint64_t order; /* grows with each that is added: pages follow it */
     unsigned backend;

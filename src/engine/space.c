@@ -36,7 +36,7 @@ static bool has_few_inodes(const struct statvfs *fs)
     return fs->f_files > 0 && fs->f_favail < INODES_MIN; /* some file systems do not count them */
 }
 
-/* The fullest of the directories is the one that matters. */
+/* The fullest of the directories is the one that matters. The reason is shown to every caller, so it does not name it: `dir` does. */
 static void measure(struct engine_disk *d, const char *dir)
 {
     struct statvfs fs;
@@ -57,13 +57,13 @@ static void measure(struct engine_disk *d, const char *dir)
     if (free_bytes < d->floor_bytes) {
         d->is_low = true;
         (void) snprintf(d->reason, sizeof(d->reason),
-                        "free space of %.80s is %llu MB, below the floor of %llu MB", dir,
+                        "free space of the daemon's disk is %llu MB, below the floor of %llu MB",
                         (unsigned long long) (free_bytes / MB),
                         (unsigned long long) (d->floor_bytes / MB));
     } else if (has_few_inodes(&fs)) {
         d->is_low = true;
         (void) snprintf(d->reason, sizeof(d->reason),
-                        "%.80s has %llu inodes left, below the floor of %d", dir,
+                        "the daemon's disk has %llu inodes left, below the floor of %d",
                         (unsigned long long) fs.f_favail, INODES_MIN);
     }
 }
@@ -150,7 +150,7 @@ static void report_space(struct engine *e, bool was_low)
         return;
     str_copy_cut(ev.u.space.reason, sizeof(ev.u.space.reason), e->disk.reason);
     if (e->disk.is_low && !was_low)
-        log_error("disk.low", LF_STR("reason", e->disk.reason));
+        log_error("disk.low", LF_STR("reason", e->disk.reason), LF_STR("dir", e->disk.dir));
     else if (!e->disk.is_low)
         log_info("disk.ok", LF_U64("free_mb", e->disk.free_bytes / MB));
     engine_post(e, &ev);

@@ -49,6 +49,16 @@ static bool asks_for(const struct map_node *node, const void *key)
            backend_extras_hash(call->extras, call->made_kinds) == box->made_with;
 }
 
+static bool is_of(const struct map_node *node, const void *key)
+{
+    return strcmp(container_of(node, struct engine_call, pending_node)->sandbox_id, key) == 0;
+}
+
+bool engine_is_pending(const struct engine *e, const char *sandbox_id)
+{
+    return map_find(&e->pending, hash_str(sandbox_id), is_of, sandbox_id) != NULL;
+}
+
 /* Of one that asked for just this box. What it is made with was settled when it asked: a new configuration may have
  * changed meanwhile what can be applied later. */
 void special_intent(struct engine *e, const struct pool_box *box)

@@ -4,9 +4,10 @@ middle."""
 
 import os
 import signal
+import subprocess
 import unittest
 
-from harness import Client, in_threads, main, wait_until
+from harness import BIN, Client, in_threads, main, wait_until
 from hostile import as_nobody
 from oci_case import BoxCase, has_loop_devices
 from test_crash import fault_names
@@ -217,6 +218,55 @@ class Hibernate(HibernateCase):
             self.hibernate(box)
             box = self.acquire("t", "restored")
         self.assertEqual(box.sh("wc -l < /workspace/f; cat /workspace/0 /workspace/1 /workspace/2"), "18\n15\n16\n17\n")
+
+
+class Share(HibernateCase):
+    config = {**HibernateCase.config, "snapshots": {"hibernated_max": 4, "hibernated_share_percent": 60}}
+
+    def test_one_over_its_share_loses_its_own_oldest(self):
+        """Of four places one caller has three; somebody who comes later has the fourth."""
+        def deleted(client, name):
+            events = client.get(f"/v1/events?format=json&since=0&id={name}").json["events"]
+            return next((e["reason"] for e in events if e["event"] == "files_deleted"), None)
+
+        def as_other():
+            client = Client(self.server.socket)
+            ids, seen = [], {}
+            for i in range(5):
+                made = client.post("/v1/acquire", {"thread_id": f"n{i}", "wait_ms": 20000})
+                assert made.status == 200, made
+                ids.append(made.json["sandbox_id"])
+                assert client.post(f"/v1/sandboxes/{ids[i]}/release", {}).status == 200
+                wait_until(lambda i=i: self.seen(ids[i], client)["state"] == "hibernated", "it is hibernated")
+            for name in ids[:2]:
+                wait_until(lambda name=name: self.seen(name, client)["state"] == 410, lambda name=name: self.seen(name, client))
+                seen[name] = [client.get(f"/v1/sandboxes/{name}").json["error"]["message"],
+                              client.post(f"/v1/sandboxes/{name}/exec", {"command": "true"}).json["error"]["message"],
+                              wait_until(lambda name=name: deleted(client, name), lambda name=name: client.get(f"/v1/events?format=json&since=0&id={name}").json, 5)]
+            kept = sorted(self.hibernated(client))
+            again = client.post("/v1/acquire", {"thread_id": "n0", "wait_ms": 20000}).json
+            client.delete(f"/v1/sandboxes/{again['sandbox_id']}")
+            client.close()
+            return [list(seen.values()), kept, again["source"], again["generation"], sorted(ids[2:])]
+        mine = self.acquire("mine")
+        answer = as_nobody(as_other)
+        self.assertEqual(len(answer), 5, answer)
+        said, kept, source, generation, left = answer
+        self.assertEqual((kept, source, generation), (["n2", "n3", "n4"], "cold", 2))
+        for get, call, event in said:
+            self.assertIn("snapshots.hibernated_max", get)
+            self.assertEqual(get, call)
+            self.assertIn("more hibernated sandboxes than its share", event)
+        self.hibernate(mine)
+        second = self.acquire("second")
+        self.hibernate(second)
+        wait_until(lambda: self.seen(mine.id)["state"] == 410, "the place of its own oldest one was taken")
+        self.assertEqual(self.hibernated(), {"n2", "n3", "n4", "second"})
+        self.assertIn("its files were deleted: its caller has more",
+                      subprocess.run([BIN / "sandpool", "--socket", self.server.socket, "why", mine.id],
+                                     capture_output=True, text=True, timeout=40, check=True).stdout)
+        for name in left:
+            self.assertEqual(self.pool.delete(f"/v1/sandboxes/{name}").status, 200)
 
 
 class Crash(HibernateCase):

@@ -280,7 +280,7 @@ class DiskFilledByBoxes(TestCase):
         ready = client.get("/readyz")
         self.assertEqual(ready.status, 503, ready)  # now that there is no blank box any more
         why = ready.json["reason"]
-        self.assertRegex(why, "^free space of .* is 0 MB, below the floor of 16 MB$")
+        self.assertRegex(why, "^free space of the daemon's disk is 0 MB, below the floor of 16 MB$")
         answer = client.acquire("new", wait_ms=20000)
         self.assertCode(answer, 503, "backend_unavailable")
         self.assertIn(why, answer.json["error"]["message"])

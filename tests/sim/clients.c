@@ -399,6 +399,7 @@ static bool is_justified(struct world *w, const struct pool_fx *fx, enum pool_en
     case POOL_END_EVICTED:
     case POOL_END_DRAINED:
     case POOL_END_HIBERNATED:
+    case POOL_END_NOT_KEPT:
         return c->in_doubt > 0; /* otherwise only of a parked box */
     case POOL_END_NONE:
     case POOL_END_AGED:

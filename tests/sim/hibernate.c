@@ -52,7 +52,7 @@ void hibernate_perform(struct world *w, const struct pool_fx *fx)
     p->ev.epoch = fx->epoch;
     p->row = fx->snapshot;
     if (world_chance(w, 20))
-        p->ev.u.failed.code = SP_BACKEND_FAILED;
+        p->ev.u.failed.code = world_chance(w, 2) ? SP_TOO_MANY_SNAPSHOTS : SP_BACKEND_FAILED;
     else if (world_chance(w, 10))
         record(
             w,
@@ -70,6 +70,7 @@ void hibernate_deliver(struct world *w, struct pool_event *ev, const struct pool
         ev->u.failed.code = SP_BACKEND_FAILED;
     if (ev->u.failed.code == SP_OK)
         record(w, box);
+    w->too_many += ev->u.failed.code == SP_TOO_MANY_SNAPSHOTS ? 1 : 0;
     world_step(w, ev);
     s = find(w, box->sandbox_id);
     bound = pool_find_sandbox(w->pool, box->sandbox_id);
@@ -134,6 +135,8 @@ void hibernate_fact(struct world *w, const struct pool_fx *fx)
         return;
     if (end == POOL_END_HIBERNATED && s == NULL && fx->snapshot.made_with < MADE_WITH)
         world_fail(w, "a box was given up as hibernated, and there is no snapshot of it");
+    if (end == POOL_END_NOT_KEPT && ++w->not_kept > w->too_many)
+        world_fail(w, "a box ends for want of room, and there was room");
     w->hibernated += end == POOL_END_HIBERNATED ? 1 : 0;
     if ((end == POOL_END_DESTROYED || (end == POOL_END_RELEASED && fx->snapshot.leased_ns != 0)) &&
         s != NULL && s->generation <= fx->snapshot.generation)

@@ -176,6 +176,8 @@ struct world {
     struct world_snapshot snapshots[WORLD_SNAPSHOTS];
     uint64_t snapshot_count; /* ever made */
     uint64_t hibernated;     /* boxes that ended so */
+    uint64_t too_many;       /* answers that there is no room for a snapshot, */
+    uint64_t not_kept;       /* and boxes that ended so */
     uint64_t restores;       /* acquires of such */
 
     struct client clients[WORLD_CLIENTS];

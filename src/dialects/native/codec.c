@@ -133,6 +133,16 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
 
 enum { MESSAGE_MAX = POOL_REASON_MAX + 160 };
 
+static const char *more_of(enum pool_end end)
+{
+    if (end == POOL_END_KERNEL_MEMORY)
+        return " (it held more file locks or open directories than a box may)";
+    return end == POOL_END_NOT_KEPT
+               ? " (too many sandboxes are hibernated, in all or of this caller, so its files were "
+                 "not kept: snapshots.hibernated_max)"
+               : "";
+}
+
 static void explain(const struct pool_fx *fx, char message[MESSAGE_MAX])
 {
     int code = fx->u.reply.code;
@@ -142,10 +152,7 @@ static void explain(const struct pool_fx *fx, char message[MESSAGE_MAX])
     if (code == SP_SANDBOX_LOST)
         (void) snprintf(message, MESSAGE_MAX,
                         "the sandbox is gone: %s%s; acquire again to get a new one",
-                        pool_end_name(fx->u.reply.lost),
-                        fx->u.reply.lost == POOL_END_KERNEL_MEMORY
-                            ? " (it held more file locks or open directories than a box may)"
-                            : "");
+                        pool_end_name(fx->u.reply.lost), more_of(fx->u.reply.lost));
     else if (was_served && !str_is_empty(fx->reason))
         /* There was a box; the message of the backend says what could not be applied to it. */
         str_copy_cut(message, MESSAGE_MAX, fx->reason);

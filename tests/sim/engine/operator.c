@@ -71,6 +71,11 @@ struct config *operator_config(void)
     c->store.queue_max = bits / 1024 % 3 == 0 ? 24 : 256;
     c->store.timeout_s = WALK_STORE_S;
     c->store.min_free = 1 << 20;
+    if (bits / 65536 % 2 == 0) /* few hibernated boxes, and a share for each principal */
+        c->snapshots.hibernated_max = 1 + bits / 131072 % 5;
+    c->snapshots.hibernated_share_percent = 50 + bits / 16 % 51;
+    walk.hibernated_max = c->snapshots.hibernated_max;
+    walk.share_percent = c->snapshots.hibernated_share_percent;
     for (unsigned i = 0; i < WALK_PROFILES; i++)
         if (walk.has_profile[i])
             fill_profile(config_add_profile(c, profiles[i].name), i);

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "deeds.h"
+#include "pool/expiry.h"
 #include "walk.h"
 
 static struct walk_snapshot *find(uint64_t id)
@@ -110,6 +111,29 @@ static bool is_leased(const struct walk_promise *p)
     return false;
 }
 
+/* More than the share of its principal, which has a newer one: the oldest goes, and never for somebody else's. What is being made
+ * at this moment counts, too. */
+static bool is_over_share(const struct walk_snapshot *s)
+{
+    uint64_t own = 0;
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < WALK_SNAPSHOTS; i++) {
+        const struct walk_snapshot *other = &walk.snapshots[i];
+
+        if (!other->is_used || other->is_leaving || !other->info.is_hibernated)
+            continue;
+        all++;
+        own += other->info.principal == s->info.principal ? 1 : 0;
+    }
+    if (own == 0)
+        return false;
+    own += POOL_HIBERNATES_MAX;
+    all += POOL_HIBERNATES_MAX;
+    return own * 100 >=
+           (own + walk.hibernated_max - MIN_OF(all, walk.hibernated_max)) * walk.share_percent;
+}
+
 /* Deleted while no box has its files: its owner wants that, or a newer one was made. */
 void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t deadline_ns,
                         void (*on_done)(struct op *))
@@ -129,6 +153,10 @@ void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t d
     s->is_leaving = true;
     if (p != NULL && p->is_made && p->files == s->files && is_leased(p))
         p->is_made = false;
+    if (p != NULL && p->is_made && p->files == s->files && !p->is_waived && is_over_share(s)) {
+        p->is_waived = true;
+        walk.not_kept++;
+    }
     if (p != NULL && p->is_made && p->files == s->files && !p->is_waived && !is_kept(p->files))
         walk_fail("the files of a hibernated box are deleted, and nobody wanted that");
     deed_plan(d, 0, 200);

@@ -236,6 +236,9 @@ struct walk {
     struct walk_box boxes[WALK_BOXES];
     size_t box_count;
     struct walk_snapshot snapshots[WALK_SNAPSHOTS];
+    uint64_t hibernated_max; /* as configured */
+    uint64_t share_percent;
+    uint64_t not_kept; /* hibernated boxes over the share of their principal */
     struct walk_promise promises[WALK_SNAPSHOTS];
     uint64_t files; /* the last number */
     struct {

@@ -245,6 +245,7 @@ static const char *const reloadable[] = {
     "calls.idle_timeout_s",
     "snapshots.max_*",
     "snapshots.hibernated_max",
+    "snapshots.hibernated_share_percent",
     "snapshots.keep_s",
     "snapshots.import_max",
     "operator_uids",
