@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
@@ -48,15 +49,74 @@ static bool is_priced(const struct engine *e, unsigned profile)
            strcmp(e->usage.prices[profile].currency, e->config->config->budgets.currency) == 0;
 }
 
+/* --- what acquires under way will cost, so that many at once do not spend the same money --- */
+
+struct engine_spender {
+    struct map_node node;
+    uint64_t held;
+    unsigned calls;
+    char user[];
+};
+
+static bool is_spender(const struct map_node *node, const void *key)
+{
+    return strcmp(container_of(node, struct engine_spender, node)->user, key) == 0;
+}
+
+static struct engine_spender *spender_find(const struct engine *e, const char *user)
+{
+    struct map_node *n = map_find(&e->spenders, hash_str(user), is_spender, user);
+
+    return n != NULL ? container_of(n, struct engine_spender, node) : NULL;
+}
+
+/* A box that is given to it costs this at once; its time is another matter. */
+static void hold_money(struct engine *e, const char *user, unsigned profile, struct req_id req)
+{
+    struct engine_call *call = engine_call_find(e, req);
+    struct engine_spender *s;
+
+    if (call == NULL || call->spender != NULL || !is_priced(e, profile) ||
+        e->usage.prices[profile].per_start == 0)
+        return;
+    s = spender_find(e, user);
+    if (s == NULL) {
+        s = xcalloc(1, sizeof(*s) + strlen(user) + 1);
+        memcpy(s->user, user, strlen(user) + 1);
+        map_insert(&e->spenders, &s->node, hash_str(user));
+    }
+    call->spender = s;
+    call->held_money = e->usage.prices[profile].per_start;
+    s->held += call->held_money;
+    s->calls++;
+}
+
+void budget_release(struct engine *e, struct engine_call *call)
+{
+    struct engine_spender *s = TAKE_PTR(call->spender);
+
+    if (s == NULL)
+        return;
+    s->held -= call->held_money;
+    s->calls--;
+    if (s->calls > 0)
+        return;
+    map_remove(&e->spenders, &s->node);
+    free(s);
+}
+
 static bool is_spent(struct engine *e, const char *user, unsigned profile, struct req_id req)
 {
+    const struct engine_spender *s;
     struct engine_call *call;
     struct engine_budget b;
 
     if (!is_priced(e, profile))
         return false;
     engine_get_budget(e, user, &b);
-    if (b.spent < b.limit)
+    s = spender_find(e, user);
+    b.under_way = s != NULL ? s->held : 0;
+    if (b.spent + b.under_way < b.limit)
         return false;
     call = engine_call_find(e, req);
     if (call != NULL)
@@ -75,6 +135,8 @@ void budget_judge(struct engine *e, struct pool_event *ev)
         box = a->is_profile_named ? NULL : pool_find_sandbox(e->pool, a->sandbox_id);
         a->is_spent = is_spent(e, a->user, a->profile, ev->req) ||
                       (box != NULL && is_spent(e, a->user, box->profile, ev->req));
+        if (!a->is_spent && pool_find_sandbox(e->pool, a->sandbox_id) == NULL)
+            hold_money(e, a->user, a->profile, ev->req);
     } else {
         box = ev->box.v != 0 ? pool_find_box(e->pool, ev->box)
                              : pool_find_sandbox(e->pool, ev->u.on.sandbox_id);
@@ -88,6 +150,8 @@ void budget_explain(struct engine *e, const struct engine_call *call, struct poo
     char spent[CONFIG_MICROS_MAX];
     char limit[CONFIG_MICROS_MAX];
     char until[64] = "";
+    char under_way[80] = "";
+    char whole[400];
 
     config_print_micros(call->budget.spent, spent);
     config_print_micros(call->budget.limit, limit);
@@ -97,8 +161,16 @@ void budget_explain(struct engine *e, const struct engine_call *call, struct poo
         str_iso8601(text, ends_ms);
         (void) snprintf(until, sizeof(until), "; the next period begins at %.24s", text);
     }
-    (void) snprintf(fx->reason, sizeof(fx->reason), "%s of %s %s are spent%s", spent, limit,
-                    e->config->config->budgets.currency, until);
+    if (call->budget.spent < call->budget.limit) {
+        char text[CONFIG_MICROS_MAX];
+
+        config_print_micros(call->budget.under_way, text);
+        (void) snprintf(under_way, sizeof(under_way), ", and acquires that wait will cost %s",
+                        text);
+    }
+    (void) snprintf(whole, sizeof(whole), "%s of %s %s are spent%s%s", spent, limit,
+                    e->config->config->budgets.currency, under_way, until);
+    str_copy_cut(fx->reason, sizeof(fx->reason), whole);
 }
 
 /* --- calls of operators --- */

@@ -28,6 +28,7 @@ struct engine_budget {
     uint64_t credit;
     uint64_t limit; /* both together */
     uint64_t spent;
+    uint64_t under_way; /* what acquires that wait will cost at the least */
 };
 
 struct engine_call {
@@ -40,12 +41,15 @@ struct engine_call {
     /* ACQUIRE: what is to be applied to the box before the reply, or NULL. One piece from malloc,
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
-    char *kept_metadata; /* the engine's: of a hibernated box */
+    char *kept_metadata;        /* the engine's: of a hibernated box */
+    struct pool_acquire *again; /* likewise: asked again when the box has become a snapshot */
     uint64_t
         restored_with; /* likewise: the engine has added a snapshot to the extras, for a box with this `made_with` */
     uint64_t deadline_ns;  /* with extras: until when the caller waits */
     bool may_exceed;       /* with extras: the limits of the box's profile */
     bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
+    bool
+        has_envs; /* ACQUIRE: it names variables, if only none: those of a hibernated box are not for it */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
     uint64_t asked_ns;            /* likewise: ACQUIRE: when it came */
@@ -56,6 +60,9 @@ struct engine_call {
     uint64_t principal;           /* likewise: ACQUIRE */
     unsigned made_kinds;          /* likewise: of the extras, what the box is to be made with */
     struct engine_budget budget;  /* likewise: SP_BUDGET_EXCEEDED: of its user, when it asked */
+    struct engine_spender
+        *spender; /* likewise: ACQUIRE: whose money it holds until it is answered */
+    uint64_t held_money;
     /* Once, unless abandoned before; possibly from inside engine_call_start(). `fx` is valid
      * during the call. */
     void (*on_reply)(struct engine_call *call, const struct pool_fx *fx);

@@ -158,8 +158,11 @@ struct engine {
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
+    bool has_rebase;    /* a profile has on_drift: rebase */
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata or extras by sandbox_id */
+    struct map
+        spenders; /* engine_spender by user: those with acquires under way that will cost something */
     struct list acquires;
     struct map notes; /* engine_note by box */
     struct list note_list;
@@ -272,6 +275,8 @@ void usage_close(struct engine *e);
 void engine_answer(struct engine *e, struct engine_call *call, const struct pool_fx *fx);
 /* budget.c: whether the user of an acquire or a renew has money left; before the pool gets it, if there are budgets. */
 void budget_judge(struct engine *e, struct pool_event *ev);
+/* The call is over: what it held for its user is spent by now, or is free again. */
+void budget_release(struct engine *e, struct engine_call *call);
 /* The amounts, into the reason of a refusal. */
 void budget_explain(struct engine *e, const struct engine_call *call, struct pool_fx *fx);
 /* events.c */

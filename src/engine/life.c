@@ -34,6 +34,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     list_init(&e->acquires);
     map_init(&e->calls, config->pool.max_waiters);
     map_init(&e->pending, config->pool.max_waiters);
+    map_init(&e->spenders, 64);
     map_init(&e->notes, config->pool.max_boxes);
     map_init(&e->updates, 64);
     map_init(&e->pauses, 64);
@@ -72,6 +73,7 @@ void engine_free(struct engine *e)
     hibernate_fini(e);
     map_fini(&e->calls);
     map_fini(&e->pending);
+    map_fini(&e->spenders);
     map_fini(&e->updates);
     map_fini(&e->pauses);
     map_fini(&e->binds);

@@ -1,13 +1,22 @@
 """Budgets: who has spent all gets no box, keeps what it has, and gets more when an operator gives it."""
 
+<<<<<<< HEAD
+import concurrent.futures
+=======
+import asyncio
+>>>>>>> main
 import json
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 
-from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
+from harness import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
 
 TOKEN = "0123456789abcdef"
+sys.path.insert(0, str(SOURCE / "clients/python"))
+import sandpool  # noqa: E402
+
 PROFILES = {"warm": {"min": 1, "max": 2}, "park_timeout_s": 3600, "idle_timeout_s": 0, "ttl_s": 3600,
             "price": {"currency": "EUR", "per_start": 5, "per_hour": 3600}}  # one for each second
 
@@ -37,6 +46,48 @@ class Budget(TestCase):
 
     def boxes(self, client):
         return self.assertOk(client.get("/v1/pool"))["by_state"]
+
+<<<<<<< HEAD
+    def test_acquires_that_wait_do_not_spend_the_same_money(self):
+        client = self.begin(amount=12)  # for three: 0, 5 and 10 are less than 12
+        clients = [self.client(self.server) for _ in range(20)]
+        with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+            answers = list(pool.map(lambda i: clients[i].acquire(f"t{i}", user_id="ana", wait_ms=20000), range(len(clients))))
+        codes = [a.status for a in answers]
+        self.assertLessEqual(codes.count(200), 3, codes)
+        self.assertGreaterEqual(codes.count(200), 2, codes)  # time costs, too
+        self.assertEqual(codes.count(200) + codes.count(402), 20, codes)
+        self.assertOk(client.acquire("t", user_id="bea", wait_ms=20000))
+        # what a caller who has gone held is free again
+        self.assertOk(client.post("/v1/pool/pause"))
+        with self.assertRaises(OSError):
+            self.client(self.server, timeout=0.3).acquire("gone", user_id="cleo", wait_ms=20000)
+        wait_until(lambda: client.get("/v1/pool").json["waiting"] == 0, "the caller has gone")
+        self.assertOk(client.post("/v1/pool/resume"))
+        for i in range(2):
+            self.assertOk(client.acquire(f"c{i}", user_id="cleo", wait_ms=20000))
+=======
+    def test_python_client(self):
+        self.begin()
+        pool = sandpool.Client(str(self.server.socket))
+        self.addCleanup(pool.close)
+        self.assertEqual(pool.budget("ana")["limit"], "5.05")
+        self.assertEqual(pool.set_budget("ana", "7.5")["amount_micros"], 7500000)
+        self.assertEqual(pool.credit_budget("ana", "0.5")["limit"], "8")
+        pool.set_budget("bea", "1")
+        first = pool.budgets(limit=1)
+        second = pool.budgets(cursor=first["next_cursor"])
+        self.assertEqual([b["user_id"] for b in first["budgets"] + second["budgets"]], ["ana", "bea"])
+        self.assertTrue(pool.set_budget("ana", None)["is_default"])
+
+        async def ask():
+            async with sandpool.AsyncClient(str(self.server.socket)) as other:
+                return [await other.budget("bea"), await other.set_budget("bea", None), await other.credit_budget("bea", "3"),
+                        await other.budgets()]
+        of_bea, reset, credit, page = asyncio.run(ask())
+        self.assertEqual((of_bea["amount_micros"], reset["is_default"], credit["credit_micros"], len(page["budgets"])),
+                         (1000000, True, 3000000, 2))
+>>>>>>> main
 
     def test_used_up(self):
         client = self.begin()

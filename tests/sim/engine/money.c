@@ -8,6 +8,8 @@
 
 #define PHASE_NS (7 * NS_PER_S)
 
+enum { AMOUNT = 8, RICH_SPENT = 4 }; /* a start costs 1: four acquires of a user may wait */
+
 static bool is_poor(const char *user)
 {
     return (hash_str(user) + walk_now() / PHASE_NS) % 4 == 0;
@@ -15,7 +17,8 @@ static bool is_poor(const char *user)
 
 void store_get_budget(struct store *s UNUSED, const char *user, struct store_budget *ret)
 {
-    *ret = (struct store_budget){.has_amount = true, .amount = 5, .spent = is_poor(user) ? 6 : 4};
+    *ret = (struct store_budget){
+        .has_amount = true, .amount = AMOUNT, .spent = is_poor(user) ? AMOUNT + 1 : RICH_SPENT};
 }
 
 uint64_t store_budget_ends(struct store *s UNUSED)
@@ -64,9 +67,15 @@ void money_served(const struct pool_fx *fx, const struct walk_request *r)
 
 void money_refused(const struct walk_request *r, bool has_lease)
 {
-    if (!r->was_poor && !is_poor(walk.clients[r->client].user))
+    const struct engine_budget *b = &r->call.budget;
+    bool has_money = !r->was_poor && !is_poor(walk.clients[r->client].user);
+
+    if (has_money && b->under_way < AMOUNT - RICH_SPENT)
         walk_fail("a caller was refused that has money");
-    if (r->call.budget.spent != 6 || r->call.budget.limit != 5)
+    if (b->under_way > callers_open_of(walk.clients[r->client].user))
+        walk_fail("more is held of a user's money than its acquires that wait cost");
+    if (b->limit != AMOUNT || b->spent != (has_money ? RICH_SPENT : b->spent) ||
+        (b->spent != RICH_SPENT && b->spent != AMOUNT + 1))
         walk_fail("a refusal has wrong amounts");
     if (has_lease && r->kind == POOL_EV_ACQUIRE)
         walk_fail("a caller without money does not get the lease that it has");
