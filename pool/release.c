@@ -173,6 +173,16 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
     lease_extend(p, s, w, ev->u.on.ttl_ns);
 }
 
+/* As calls to it are: its row is still there, and what ended it is known. */
+static void refuse_dying(struct pool *p, const struct pool_event *ev, const struct slot *s)
+{
+    struct refusal r = {
+        .code = SP_SANDBOX_LOST, .lost = s->box.end, .reason = "the sandbox is being removed"};
+
+    p->refusals++;
+    emit_refusal(p, ev->req, &r, 0);
+}
+
 /* A parked box is parked once more, so that an acquire waits for this commit. */
 static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
@@ -180,6 +190,10 @@ static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *
     struct waiter *w;
     uint64_t write;
 
+    if (box_is_dying(s) && s->box.end != POOL_END_NONE) {
+        refuse_dying(p, ev, s);
+        return;
+    }
     if (s->box.state != POOL_LEASED && s->box.state != POOL_PARKED) {
         refuse(p, ev->req, SP_NOT_LEASED);
         return;

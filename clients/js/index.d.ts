@@ -316,8 +316,8 @@ export class Job {
   readonly pty: boolean;
   readonly startedAt: string | null;
   poll(options?: { signal?: AbortSignal }): Promise<JobEnd>;
-  /** Throws DeadlineExceeded when the time is over; 0 asks once. */
-  wait(options?: { timeoutS?: number; signal?: AbortSignal }): Promise<JobEnd>;
+  /** Throws DeadlineExceeded when the time is over; 0 asks once. A number is one of seconds. */
+  wait(options?: number | { timeoutS?: number; signal?: AbortSignal }): Promise<JobEnd>;
   kill(): Promise<JobEnd>;
   output(options?: OutputOptions): AsyncGenerator<OutputPart, void, void>;
   send(data: string | Uint8Array, options?: { eof?: boolean; signal?: AbortSignal }): Promise<void>;

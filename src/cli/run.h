@@ -137,6 +137,7 @@ struct run {
     bool want_resize;
     unsigned interrupts;
     bool is_oom;
+    bool is_late; /* it was ended by our --timeout */
     uint64_t touch_ms;
     uint64_t give_up_ms; /* UINT64_MAX: never */
     struct run_terminal terminal;

@@ -215,6 +215,10 @@ void run_output_finish(struct run *r)
         (void) fprintf(r->command->cli->err,
                        "sandpool: the command was killed because the box ran out of memory; a "
                        "profile with a higher limit gives it more\n");
+    if (r->is_late)
+        (void) fprintf(r->command->cli->err,
+                       "sandpool: the command was ended after %s by --timeout\n",
+                       cli_option(r->command->args, "timeout"));
     if (lost > 0)
         (void) fprintf(r->command->cli->err,
                        "sandpool: %llu bytes of the command's output came faster than they were "
@@ -235,8 +239,10 @@ static bool take_end(struct run *r, const struct json *process)
     r->phase = RUN_FLUSHING;
     r->result.may_run = false;
     r->result.status = (int) (code & 255);
-    if (strcmp(outcome, "timed_out") == 0)
+    if (strcmp(outcome, "timed_out") == 0) {
         r->result.status = CLI_RUN_TIMEOUT;
+        r->is_late = r->command->timeout_ms > 0; /* not of a job that 'logs' shows */
+    }
     r->is_oom = strcmp(outcome, "oom") == 0;
     if (r->is_oom)
         r->result.status = 128 + SIGKILL;

@@ -44,6 +44,22 @@ class JobEnd {
   }
 }
 
+/**
+ * @param {number | {timeoutS?: number, signal?: AbortSignal}} options
+ * @returns {{timeoutS?: number, signal?: AbortSignal}}
+ */
+function waitOptions(options) {
+  const given = typeof options === 'number' ? { timeoutS: options } : options;
+  if (typeof given !== 'object' || given === null) {
+    throw new TypeError('job.wait() expects a number of seconds or an object such as { timeoutS: 60 }');
+  }
+  const time = given.timeoutS ?? undefined;
+  if (time !== undefined && (typeof time !== 'number' || !(time >= 0))) {
+    throw new TypeError('timeoutS of job.wait() must be a number of seconds, 0 or more');
+  }
+  return { ...given, timeoutS: time === Infinity ? undefined : time };
+}
+
 class Job {
   /**
    * @param {import('./box').Box} box
@@ -82,11 +98,11 @@ class Job {
 
   /**
    * Its end. A sandbox that is lost meanwhile is an outcome; time that is over throws.
-   * @param {{timeoutS?: number, signal?: AbortSignal}} [options]
+   * @param {number | {timeoutS?: number, signal?: AbortSignal}} [options] a number: of seconds
    * @returns {Promise<JobEnd>}
    */
   async wait(options = {}) {
-    const { timeoutS, signal = null } = options;
+    const { timeoutS, signal = null } = waitOptions(options);
     const began = performance.now();
     const patience = new Patience(this.box.reconnectMs, signal);
     for (;;) {

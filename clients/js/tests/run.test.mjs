@@ -284,6 +284,14 @@ test('jobs', async (t) => {
   fake.route('POST', /wait$/, (call) => call.json(job({ tag: 't' })));
   await assert.rejects(started.wait({ timeoutS: 0 }), { code: 'timeout' });
   assert.equal(fake.seen.at(-1).body.timeout_s, 0);
+  fake.route('POST', /wait$/, (call) => call.json(job({ tag: 't' })));
+  await assert.rejects(started.wait(0), { code: 'timeout' });
+  assert.equal(fake.seen.at(-1).body.timeout_s, 0);
+  const asked = fake.seen.length;
+  for (const wrong of ['5', null, true, NaN, -1, { timeoutS: '5' }, { timeoutS: NaN }, { timeoutS: -1 }]) {
+    await assert.rejects(started.wait(/** @type {any} */ (wrong)), { name: 'TypeError', message: /seconds/ }, String(wrong));
+  }
+  assert.equal(fake.seen.length, asked);
   fake.route('POST', /(stdin|signal|resize)$/, (call) => call.json({}));
   await started.send('hello');
   assert.equal(fake.seen.at(-1).bytes.toString(), 'hello');

@@ -236,7 +236,7 @@ class AsyncBox:
             command, cwd=cwd, env=dict(env) if env else None, user=user, tag=tag,
             stdin=stdin or None, timeout_s=timeout_s, pty=dict(pty) if pty else None)
         return AsyncJob(self.held, await self.held.call(calls.job(
-            "POST", self.sandbox.box_id, body=body, is_safe=False)))
+            "POST", self.sandbox.box_id, body=body, is_safe=False)), has_input=stdin or bool(pty))
 
     async def job(self, job_id: str) -> AsyncJob:
         """One that runs already, or has ended."""

@@ -180,8 +180,9 @@ class Output(Stream[Chunk]):
 class AsyncJob:
     """A program that runs in the box, whoever is connected. `view` is what was last seen of it."""
 
-    def __init__(self, held: Held, view: JobView) -> None:
+    def __init__(self, held: Held, view: JobView, *, has_input: Optional[bool] = None) -> None:
         self._held = held
+        self._has_input = has_input  # None: not known
         self.view = view
         self.id = view.job or ""
 
@@ -224,10 +225,16 @@ class AsyncJob:
     async def send(self, data: Union[str, bytes], *, eof: bool = False) -> None:
         """Input, for one that was started with `stdin=True` or a terminal."""
         raw = data.encode() if isinstance(data, str) else data
-        incoming = await self._held.open(
-            "POST", self._held.path("jobs", self.id, "stdin", eof=1 if eof else None),
-            data=Bytes(raw), headers={"Content-Type": "application/octet-stream"})
-        await incoming.read_all(65536)
+        try:
+            incoming = await self._held.open(
+                "POST", self._held.path("jobs", self.id, "stdin", eof=1 if eof else None),
+                data=Bytes(raw), headers={"Content-Type": "application/octet-stream"})
+            await incoming.read_all(65536)
+        except SandpoolError as error:
+            if error.code != "job_ended" or self._has_input is not False:
+                raise
+            raise SandpoolError(error.code, f"job {self.id} was started without input: "
+                                "box.start(..., stdin=True) gives it one", error.status) from error
 
     async def close_stdin(self) -> None:
         await self.send(b"", eof=True)

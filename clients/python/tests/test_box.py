@@ -320,6 +320,24 @@ class Jobs(BoxCase):
         self.assertEqual(self.daemon.asked("POST", f"{BASE}/jobs/7/resize")[0].json, {"cols": 10, "rows": 20})
 
     @both
+    def test_input_of_a_job_without_one(self):
+        self.daemon.answer = lambda request, _: ((409, error("job_ended")) if request.path.endswith("/stdin") else job("running"))
+
+        def threads(box):
+            for has_input in (False, True):
+                with self.assertRaises(sandpool.SandpoolError) as caught:
+                    box.start("cat", stdin=has_input).send("a")
+                self.assertEqual((caught.exception.code, "stdin=True" in str(caught.exception)), ("job_ended", not has_input))
+
+        async def tasks(box):
+            for has_input in (False, True):
+                started = await box.start("cat", stdin=has_input)
+                with self.assertRaises(sandpool.SandpoolError) as caught:
+                    await started.send("a")
+                self.assertEqual((caught.exception.code, "stdin=True" in str(caught.exception)), ("job_ended", not has_input))
+        self.with_box(threads, tasks)
+
+    @both
     def test_live_output(self):
         stream = Stream()
         self.daemon.answer = lambda request, sock: (job("running") if request.method == "POST" or

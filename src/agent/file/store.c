@@ -14,6 +14,15 @@
 #include "base/rand.h"
 #include "base/str.h"
 
+bool file_is_temp_name(const char *name)
+{
+    static const char prefix[] = ".sandpool-";
+    uint64_t id;
+
+    return strncmp(name, prefix, sizeof(prefix) - 1) == 0 &&
+           str_parse_hex64(name + sizeof(prefix) - 1, &id);
+}
+
 void file_store_init(struct file_store *s)
 {
     s->target.dir = -1;

@@ -8,6 +8,9 @@
 
 enum { FILE_TEMP_NAME = 32 };
 
+/* Whether a name has the form of those that this agent gives to what it is about to rename or to remove. */
+MUST_CHECK bool file_is_temp_name(const char *name);
+
 struct file_store {
     struct file_place target;  /* where it ends up, links followed; no dir: loose */
     int temp_dir;              /* where it is until then, with */

@@ -10,6 +10,7 @@
 
 #include "agent/core/helper.h"
 #include "agent/core/plain.h"
+#include "agent/file/store.h"
 #include "agent/file/tree.h"
 #include "agent/file/watch_nodes.h"
 #include "base/cleanup.h"
@@ -104,6 +105,8 @@ static enum file_tree_next visit(void *ctx, const struct file_node *n)
     struct state *s = ctx;
     struct watch_node *parent = s->at[n->depth - 1];
 
+    if (file_is_temp_name(n->name))
+        return FILE_TREE_PRUNE;
     if (s->want_report)
         report(s, FILE_WATCH_CREATED, n->full, NULL, n->st.st_mode);
     if (s->is_over || parent == NULL || !file_wire_is_wanted(s->request->wire))
@@ -286,6 +289,11 @@ static void take(struct state *s, const struct inotify_event *e)
         return; /* it was dropped */
     if (e->len == 0) {
         take_self(s, dir, e->mask);
+        return;
+    }
+    if (file_is_temp_name(
+            e->name)) { /* of a file that is being written, or of what is being removed */
+        flush_from(s);
         return;
     }
     if (!watch_nodes_path(dir, s->request->path, e->name, path, sizeof(path)))

@@ -130,6 +130,7 @@ struct process {
     uv_poll_t stdin_poll;                                /* not for terminals */
     int stdin_fd;
     struct buf stdin_buf;
+    bool has_stdin; /* from the start; it may have ended since */
     bool is_stdin_ending;
     unsigned handles;
 };

@@ -303,6 +303,8 @@ int process_open_streams(struct process *p, const struct spawn_result *fds, stru
     int of_stream[PROCESS_STREAM_COUNT] = {fds->out, fds->err};
     int rc = open_polled(p, &p->stdin_poll, fds->in, &p->stdin_fd, err);
 
+    p->has_stdin = fds->in >= 0;
+
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
         struct process_stream *s = &p->streams[i];
         int r = open_polled(p, &s->poll, of_stream[i], &s->fd, err);
@@ -320,7 +322,10 @@ int process_write(struct process *p, const char *data, size_t len, struct err *e
     int fd = p->is_pty ? p->streams[0].fd : p->stdin_fd;
 
     if (fd < 0 || p->is_stdin_ending)
-        return err_set(err, SP_JOB_ENDED, "the process has no input (any more)");
+        return err_set(err, SP_JOB_ENDED,
+                       p->has_stdin || p->is_pty
+                           ? "the input of the process has ended"
+                           : "the process was started without input: start it with stdin: true");
     if (len > PROCESS_STDIN_MAX - p->stdin_buf.len)
         return err_set(err, SP_QUEUE_FULL, "the process does not read its input: %zu bytes wait",
                        p->stdin_buf.len);

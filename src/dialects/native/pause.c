@@ -206,7 +206,11 @@ static const struct pool_box *find_resumable(struct http_exchange *ex,
         http_reply_error(ex, SP_STALE_GENERATION, sp_error_info(SP_STALE_GENERATION)->text, 0);
         return NULL;
     }
-    if (box->end == POOL_END_NONE && pool_is_shown(box))
+    if (box->end != POOL_END_NONE) {
+        http_reply_error(ex, SP_SANDBOX_LOST, "the sandbox is being removed", 0);
+        return NULL;
+    }
+    if (pool_is_shown(box))
         return box;
     http_reply_error(ex, SP_NOT_LEASED, "the sandbox is neither leased nor parked", 0);
     return NULL;

@@ -108,6 +108,21 @@ class WatchTest(FilesTest):
         self.put("z/f", "x")
         watch.until("created", "z/f")
 
+    def test_temporary_names_are_not_shown(self):
+        (self.root / "sub").mkdir()
+        watch = Watch(self, self.root, recursive="1")
+        for content in (b"first", b"second"):
+            self.good("PUT", path=self.root / "f", body=content)
+            self.good("PUT", path=self.root / "sub/g", body=content)
+            seen = watch.until("created", "sub/g")
+            self.assertIn("created f", seen)
+            self.assertEqual([e for e in seen if ".sandpool-" in e], [])
+        (self.root / "sub/g").rename(self.root / "sub/.sandpool-0123456789abcdef")
+        self.put(".sandpool-of-mine", "x")
+        seen = watch.until("created", ".sandpool-of-mine")
+        self.assertIn("deleted sub/g", seen)
+        self.assertEqual([e for e in seen if "0123456789abcdef" in e], [])
+
     def test_moves_over_the_border(self):
         inside = self.root / "in"
         inside.mkdir()

@@ -187,7 +187,11 @@ class Streams(AgentTest):
         self.assertEqual(self.call("POST", target + "?eof=1", b"two\xff").status, 200)
         self.assertEqual(self.wait(pid)["exit_code"], 0)
         self.assertEqual(self.process(pid, "/output").body, b"\x00onetwo\xff")
-        self.assertEqual(self.call("POST", target, b"late").status, 409)
+        for job, reason in ((pid, "the input of the process has ended"),
+                            (self.start(argv=["sleep", "300"]), "without input: start it with stdin: true")):
+            late = self.call("POST", f"{JOBS}/{job}/stdin", b"late")
+            self.assertEqual(late.status, 409)
+            self.assertIn(reason, late.json["error"]["message"])
 
     def test_stdin_is_bounded(self):
         pid = self.start(argv=["sleep", "300"], stdin=True)

@@ -127,7 +127,8 @@ class Command(RunTest):
 
     def test_timeout(self):
         started = time.monotonic()
-        self.run_it("--timeout", "200ms", "sleep", "300", status=124)
+        _, err = self.run_it("--timeout", "200ms", "sleep", "300", status=124)
+        self.assertEqual(err, b"sandpool: the command was ended after 200ms by --timeout\n")
         self.assertLess(time.monotonic() - started, at_most(30))
         self.assertDestroyed()
 

@@ -88,6 +88,30 @@ static void test_its_idle_time_does_not_run(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
+/* From the decision on, until its row is gone. */
+static void test_one_that_ends(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_PAUSE, .req = {90}};
+
+    (void) state;
+    start_with_lease();
+    ev.box = rig_box(&rig, "t1")->id;
+    ev.u.on.is_operator = true;
+    rig.hold.destroy = true;
+    (void) rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false);
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_code(&rig, 90), SP_SANDBOX_LOST);
+    rig.hold.store = true;
+    assert_true(rig_answer(&rig, POOL_FX_DESTROY, true));
+    ev.req.v = 91;
+    rig_send(&rig, &ev); /* its row is being removed */
+    assert_int_equal(rig_code(&rig, 91), SP_SANDBOX_LOST);
+    rig_answer_all(&rig, POOL_FX_STORE, true);
+    ev.req.v = 92;
+    rig_send(&rig, &ev);
+    assert_int_equal(rig_code(&rig, 92), SP_NOT_FOUND);
+}
+
 static void test_the_deadline_of_the_lease_holds(void **state)
 {
     (void) state;
@@ -192,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_row_that_cannot_be_written, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_needed_at_once, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_its_idle_time_does_not_run, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_one_that_ends, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_the_deadline_of_the_lease_holds, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_parked_boxes, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_park_freezes, setup, rig_teardown),

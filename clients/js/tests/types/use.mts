@@ -70,6 +70,7 @@ export async function jobs(box: Box): Promise<void> {
   await job.signal('INT');
   await job.resize(1, 2);
   for await (const part of job.output({ stream: 'both', offset: 1, stderrOffset: 2, follow: false })) use(part);
+  await job.wait(0);
   const end: JobEnd = await job.wait({ timeoutS: 0 });
   const outcome: Outcome = (await job.poll()).outcome;
   console.log(end.check().exitCode, outcome, (await job.kill()).signal, (await box.jobs()).map((j) => j.id), (await box.job('1')).pid);
