@@ -245,6 +245,7 @@ static bool can_take_turn(const struct waiter *w, const struct waiter *heir)
 {
     return w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
            w->acquire.principal == heir->acquire.principal &&
+           !waiter_is_spent(heir, w->acquire.profile) &&
            (heir->acquire.made_with == 0 || heir->acquire.profile == w->acquire.profile);
 }
 

@@ -134,17 +134,21 @@ void hibernate_rank(struct engine *e)
 
 /* --- which there are --- */
 
-static bool is_newer(const struct snapshot *a, const struct snapshot *b)
+/* The wall clock may have been set back since an older one was made. */
+static bool is_newer(const struct engine_snapshot *a, const struct engine_snapshot *b)
 {
-    return a->generation != b->generation ? a->generation > b->generation
-                                          : a->created_ms >= b->created_ms;
+    if (a->info.generation != b->info.generation)
+        return a->info.generation > b->info.generation;
+    if (a->is_found != b->is_found)
+        return b->is_found; /* made by this process: of a box that there was still */
+    return a->info.created_ms >= b->info.created_ms;
 }
 
 /* Two of one id: a crash, or its owner was faster than the end of the box. Before all boxes are known none is deleted. */
 void hibernate_added(struct engine *e, struct engine_snapshot *s)
 {
     struct engine_snapshot *other = find_any(e, s->info.sandbox_id);
-    struct engine_snapshot *old = other != NULL && is_newer(&other->info, &s->info) ? s : other;
+    struct engine_snapshot *old = other != NULL && is_newer(other, s) ? s : other;
 
     list_push_back(&e->hibernate.list, &s->hibernated_link);
     heap_set(&e->hibernate.expiries, &s->expiry, expiry_of(e, s));
@@ -276,9 +280,20 @@ static bool is_unlisted(struct engine *e, const struct pool_acquire *a)
            !profiles_backend(e, a->profile)->has_snapshots;
 }
 
+/* Its box ended while a snapshot was made of it, which may still become whole. */
+static bool is_being_made(struct engine *e, const struct pool_acquire *a)
+{
+    enum pool_end end;
+
+    if (list_is_empty(&e->hibernate.running) || !fx_hibernate_runs(e, a->sandbox_id))
+        return false;
+    end = pool_find_past(e->pool, a->sandbox_id, NULL, NULL);
+    return end != POOL_END_DESTROYED && end != POOL_END_RELEASED;
+}
+
 bool hibernate_concerns(struct engine *e, const struct pool_acquire *a)
 {
-    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a);
+    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a) || is_being_made(e, a);
 }
 
 static void refuse(struct engine *e, struct req_id req, int code, const char *reason)
@@ -357,6 +372,11 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
     if (s == NULL && is_unlisted(e, a) && !has_box) {
         refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
                "the backend has not shown yet whether the sandbox is hibernated");
+        return false;
+    }
+    if (s == NULL && !has_box && is_being_made(e, a)) {
+        refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
+               "the sandbox has just ended, and its files are still being kept: try again");
         return false;
     }
     if (s == NULL)

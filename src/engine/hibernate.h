@@ -18,6 +18,8 @@ void hibernate_fini(struct engine *e);
 void fx_hibernate(struct engine *e, const struct pool_fx *fx);
 /* Snapshots that are being made of a box of this id are outdated. */
 void fx_hibernate_leased(struct engine *e, const char *sandbox_id);
+/* A snapshot of its box is being made, and nobody was given the box since that began. */
+bool fx_hibernate_runs(struct engine *e, const char *sandbox_id);
 /* One is whole, and the pool was notified. `was_leased`: its id, since it was begun. */
 void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased);
 /* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
