@@ -62,10 +62,12 @@ struct backend_drop {
     void *priv;
 };
 
-/* A snapshot as one file, see base/bundle.h. */
+/* A snapshot as one file: see base/bundle.h, or as a container image. */
 struct backend_export {
     struct op op;
     uint64_t id;
+    bool is_image;                        /* the latter */
+    uint64_t created_ms;                  /* of the snapshot, by the wall clock */
     const struct config_profile *profile; /* the snapshot's; NULL: it is gone from the config */
     const char *about; /* JSON text for the head of the file; borrowed until on_done() */
     int fd;            /* where it goes, a socket; stays the caller's */
@@ -79,7 +81,8 @@ struct backend_import {
     const struct config_profile *profile; /* whose base it is for; borrowed until on_done() */
     bool is_any_base;                     /* which it need not be */
     uint64_t max_bytes;
-    int fd; /* where it comes from, a socket; stays the caller's */
+    uint64_t bytes; /* that the head of the file says it has */
+    int fd;         /* where it comes from, a socket; stays the caller's */
     void *priv;
 };
 

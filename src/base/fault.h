@@ -65,6 +65,8 @@
     X(arg, "snapshot.flattened")    \
     X(arg, "snapshot.swapped")      \
     X(arg, "snapshot.merged")       \
+    X(arg, "snapshot.sent")         \
+    X(arg, "snapshot.loaded")       \
     X(arg, "snapshot.unpacked")     \
     X(arg, "snapshot.committed")    \
     X(arg, "snapshot.marked")       \

@@ -101,6 +101,8 @@ static const struct cli_option snapshot_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"name", 0, CLI_TEXT, "NAME", "create, import: a name for people", NULL},
     {"all", 0, CLI_FLAG, NULL, "ls: hibernated sandboxes too", NULL},
+    {"format", 0, CLI_TEXT, "FORMAT", "export: sandpool, for import, or oci, a container image",
+     "sandpool oci"},
     {"profile", 'p', CLI_TEXT, "NAME", "import: for this profile, not the one in the file", NULL},
     {"any-base", 0, CLI_FLAG, NULL, "import: also when it was made on another base", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "no progress on a terminal", NULL},
@@ -276,13 +278,15 @@ const struct cli_command cli_commands[] = {
      "'create' prints the snapshot's id; the sandbox stands still for a moment and goes on. Memory and\n"
      "processes are not kept. 'rm' breaks no sandbox that was made from it. 'export' writes one as one\n"
      "file, by default SNAPSHOT.tar.zst, which 'import' makes a new one of, here or elsewhere; FILE may\n"
-     "be - (standard output or input).",
+     "be - (standard output or input). With '--format oci' it is a container image with all that the\n"
+     "sandbox's programs need (SNAPSHOT.tar), for 'docker load' and others; 'import' does not take it.",
      snapshot_options,
      "sandpool snapshot create thread-1 --name ready\n"
      "sandpool acquire thread-2 --snapshot 0123456789abcdef   # a box with these files\n"
      "sandpool snapshot ls\n"
      "sandpool snapshot rm 0123456789abcdef\n"
      "sandpool snapshot export 0123456789abcdef ready.tar.zst\n"
+     "sandpool snapshot export 0123456789abcdef - --format oci | docker load\n"
      "sandpool snapshot import ready.tar.zst --name ready\n",
      cmd_snapshot},
     {"fork", "ID", 1, 1, "ID", "make sandboxes with the files of one",

@@ -42,14 +42,19 @@ int snapshot_export(struct cli *c)
 {
     const char *id = c->args.operands[1];
     const char *path = c->args.operand_count > 2 ? c->args.operands[2] : NULL;
+    const char *format = cli_option(&c->args, "format");
     struct sp_failure f = {.code = SP_OK};
     char own[NAME_MAX_LEN];
     struct buf target;
     bool is_output;
+    bool is_image;
     int fd;
     int r;
 
-    (void) snprintf(own, sizeof(own), "%.32s.tar.zst", id);
+    if (format != NULL && strcmp(format, "sandpool") != 0 && strcmp(format, "oci") != 0)
+        return cli_fail_usage(c, "--format is 'sandpool' or 'oci'");
+    is_image = format != NULL && strcmp(format, "oci") == 0;
+    (void) snprintf(own, sizeof(own), "%.32s.tar%s", id, is_image ? "" : ".zst");
     path = path != NULL ? path : own;
     is_output = strcmp(path, "-") == 0;
     if (strchr(own, '/') != NULL)
@@ -61,7 +66,7 @@ int snapshot_export(struct cli *c)
     buf_init(&target, TARGET_MAX);
     buf_puts(&target, "/v1/snapshots/");
     cli_escape(&target, id);
-    buf_puts(&target, "/export");
+    buf_puts(&target, is_image ? "/export?format=oci" : "/export");
     r = receive(c, buf_str(&target), path, fd, &f);
     buf_fini(&target);
     if (is_output)

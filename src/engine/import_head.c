@@ -107,6 +107,7 @@ int import_check_head(struct engine *e, struct engine_import *x,
         rc = check_backend(e, x, about, err);
     if (rc == SP_OK)
         rc = check_bytes(e, w->principal, bytes, err);
+    x->request.bytes = bytes;
     (void) json_doc_free(doc);
     return rc;
 }

@@ -217,6 +217,7 @@ void engine_export_start(struct engine *e, struct engine_export *x, const struct
     buf_init(&x->about, ABOUT_MAX);
     put_about(e, s, &x->about);
     x->request.id = s->info.id;
+    x->request.created_ms = s->info.created_ms;
     x->request.about = buf_str(&x->about);
     x->request.profile = config_find_profile(x->move.config->config, s->info.profile);
     x->request.fd = x->move.fd;

@@ -52,6 +52,8 @@ static size_t capability_to_box(unsigned char *value, size_t len, uint32_t id_ba
 {
     struct vfs_ns_cap_data c = {0};
 
+    if (len == XATTR_CAPS_SZ_2 && id_base == 0)
+        return len; /* of what boxes are built on, which has ids as in a box */
     if (len != XATTR_CAPS_SZ_3)
         return 0; /* of the host's root: a box cannot have made it */
     memcpy(&c, value, XATTR_CAPS_SZ_3);

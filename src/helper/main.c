@@ -28,10 +28,12 @@
 #include "helper/keep.h"
 #include "helper/mount_in.h"
 #include "helper/pack.h"
+#include "helper/pack_image.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
 #include "helper/relay.h"
 #include "helper/remove.h"
+#include "helper/repack.h"
 #include "helper/rootfs.h"
 #include "helper/socket_guard.h"
 #include "helper/start.h"
@@ -42,7 +44,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|unpack|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -55,7 +57,10 @@ static const char usage_text[] =
     "  disk     limit what a container writes to some of its directories\n"
     "  flatten  make the layers of a snapshot one\n"
     "  pack     write a snapshot to descriptor 3, as one file\n"
+    "  image    write a snapshot to descriptor 3, as a container image\n"
     "  unpack   make a snapshot of such a file, from descriptor 3\n"
+    "  repack   make a file or an image of what an engine saves of one\n"
+    "  load     make an archive for an engine of such a file\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
@@ -230,6 +235,15 @@ static int do_disk(const char *text, size_t len, struct plan *p, struct outcome 
     return rc == SP_OK ? container_disk(p, &o->answer, &o->err) : rc;
 }
 
+static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
+{
+    int rc = plan_read_gather(p, text, len, &o->err);
+
+    if (rc == SP_OK && geteuid() != 0)
+        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
+    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
+}
+
 static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
 {
     if (is_known)
@@ -259,53 +273,6 @@ static int do_remove(const char *text, size_t len, struct plan *p, struct outcom
     json_end(&out);
     json_out_finish(&out, &o->answer);
     return SP_OK;
-}
-
-static int do_capture(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_capture(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED,
-                       "snapshots need root: they are made of the box's disk");
-    return rc == SP_OK ? capture_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_keep(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_keep(p, text, len, &o->err);
-
-    return rc == SP_OK ? keep_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_flatten(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_flatten(p, text, len, &o->err);
-
-    return rc == SP_OK ? flatten_layers(p, &o->answer, &o->err) : rc;
-}
-
-static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_gather(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
-    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
-}
-
-static int do_pack(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_pack(p, text, len, &o->err);
-
-    return rc == SP_OK ? pack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
-}
-
-static int do_unpack(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_unpack(p, text, len, &o->err);
-
-    return rc == SP_OK ? unpack_snapshot(p, START_LISTEN_FD, &o->answer, &o->err) : rc;
 }
 
 static int do_freeze(const char *text, size_t len, struct plan *p, struct outcome *o)
@@ -357,14 +324,35 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
 
 static const struct verb {
     const char *name;
+    /* One of the first three. */
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
-    bool is_cleaning; /* it undoes its work when the parent dies; others die with it */
+    int (*work)(const struct plan *p, struct buf *answer, struct err *err);
+    int (*move)(const struct plan *p, int fd, struct buf *answer,
+                struct err *err); /* descriptor 3 */
+    int (*read)(struct plan *ret, const char *text, size_t len, struct err *err);
+    const char *needs_root; /* why; NULL: it says so itself */
+    bool is_cleaning;       /* it undoes its work when the parent dies; others die with it */
 } verbs[] = {
-    {"run", do_run, true},         {"mount", do_mount, false},    {"remove", do_remove, false},
-    {"capture", do_capture, true}, {"freeze", do_freeze, false},  {"relay", do_relay, false},
-    {"base", do_base, false},      {"flatten", do_flatten, true}, {"disk", do_disk, false},
-    {"pack", do_pack, false},      {"unpack", do_unpack, true},   {"gather", do_gather, false},
-    {"keep", do_keep, false},
+    {.name = "run", .run = do_run, .is_cleaning = true},
+    {.name = "remove", .run = do_remove},
+    {.name = "freeze", .run = do_freeze},
+    {.name = "relay", .run = do_relay},
+    {.name = "base", .run = do_base},
+    {.name = "mount", .run = do_mount},
+    {.name = "disk", .run = do_disk},
+    {.name = "capture",
+     .read = plan_read_capture,
+     .work = capture_disk,
+     .needs_root = "snapshots need root: they are made of the box's disk",
+     .is_cleaning = true},
+    {.name = "gather", .run = do_gather},
+    {.name = "flatten", .read = plan_read_flatten, .work = flatten_layers, .is_cleaning = true},
+    {.name = "keep", .read = plan_read_keep, .work = keep_disk},
+    {.name = "pack", .read = plan_read_pack, .move = pack_snapshot},
+    {.name = "image", .read = plan_read_image, .move = pack_image},
+    {.name = "unpack", .read = plan_read_unpack, .move = unpack_snapshot, .is_cleaning = true},
+    {.name = "repack", .read = plan_read_repack, .move = repack_image},
+    {.name = "load", .read = plan_read_load, .move = load_image},
 };
 
 /* --- the process --- */
@@ -406,8 +394,7 @@ static int exit_status(int rc)
 /* Only what was given on purpose is open, and the parent's end is ours. */
 static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
 {
-    bool has_socket = verb->run == do_run || verb->run == do_relay || verb->run == do_pack ||
-                      verb->run == do_unpack;
+    bool has_socket = verb->move != NULL || verb->run == do_run || verb->run == do_relay;
 
     (void) umask(022);
     (void) close_range(has_socket ? START_LISTEN_FD + 1u : 3u, ~0u, 0); /* best effort */
@@ -423,6 +410,22 @@ static int settle_in(const struct verb *verb, pid_t parent, struct err *err)
     return SP_OK;
 }
 
+static int do_verb(const struct verb *verb, const struct buf *text, struct plan *p,
+                   struct outcome *o)
+{
+    int rc;
+
+    if (verb->run != NULL)
+        return verb->run(buf_str(text), text->len, p, o);
+    rc = verb->read(p, buf_str(text), text->len, &o->err);
+    if (rc == SP_OK && verb->needs_root != NULL && geteuid() != 0)
+        rc = err_set(&o->err, SP_UNSUPPORTED, "%s", verb->needs_root);
+    if (rc != SP_OK)
+        return rc;
+    return verb->move != NULL ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err)
+                              : verb->work(p, &o->answer, &o->err);
+}
+
 static int perform(const struct verb *verb, pid_t parent)
 {
     struct outcome o = {0};
@@ -436,7 +439,7 @@ static int perform(const struct verb *verb, pid_t parent)
     if (rc == SP_OK)
         rc = read_plan(&text, &o.err);
     if (rc == SP_OK)
-        rc = verb->run(buf_str(&text), text.len, &plan, &o);
+        rc = do_verb(verb, &text, &plan, &o);
     if (rc == SP_OK)
         (void) printf("%s\n", buf_str(&o.answer));
     else if (o.tail.len > 0)

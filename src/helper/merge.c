@@ -149,6 +149,17 @@ static void show_as_in_box(const struct merge_layer *l, struct stat *st)
     st->st_gid = in_box(st->st_gid, l->id_base);
 }
 
+/* Root of a box is somebody else on the host, and can read there what everybody can. */
+static bool is_left_out(const struct merge_layer *l, const struct stat *st)
+{
+    bool is_device = S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
+    mode_t wanted = 0;
+
+    if (S_ISDIR(st->st_mode) || S_ISREG(st->st_mode))
+        wanted = S_ISDIR(st->st_mode) ? 0005 : 0004;
+    return (l->is_base && is_device) || (l->is_host && (st->st_mode & wanted) != wanted);
+}
+
 /* --- files with several names --- */
 
 struct link_key {
@@ -251,13 +262,18 @@ static int put_name(struct walk *w, const struct place *p, const struct name *sa
     struct merge_item item = {.path = w->path,
                               .dir = p->fds[same->at],
                               .name = same->text,
-                              .id_base = w->layers[layer].id_base};
+                              .id_base = w->layers[layer].id_base,
+                              .is_host = w->layers[layer].is_host};
     int rc;
 
     if (start_is_stopped())
         return err_set(err, SP_CANCELLED, "stopped by a signal");
     if (fstatat(item.dir, item.name, &item.st, AT_SYMLINK_NOFOLLOW) != 0)
         return err_sys(err, SP_IO, errno, "look at '%.150s' of the snapshot", w->path);
+    if (is_left_out(&w->layers[layer], &item.st))
+        return SP_OK;
+    if (item.is_host) /* boxes see it by a mount where they count for nothing */
+        item.st.st_mode &= ~(mode_t) (S_ISUID | S_ISGID);
     item.is_whiteout = is_whiteout(&item.st);
     if (!item.is_whiteout && S_ISREG(item.st.st_mode) && item.st.st_nlink > 1)
         item.link = find_link(w, &item.st, layer);

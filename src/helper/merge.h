@@ -15,7 +15,10 @@ enum { MERGE_PATH_MAX = 4095, MERGE_DEPTH_MAX = 256, MERGE_IDS = 65536 };
 struct merge_layer {
     int fd; /* its top directory */
     uint32_t id_base;
-    bool is_raw; /* owners are those of this machine, and stay so; id_base is 0 */
+    bool is_raw;  /* owners are those of this machine, and stay so; id_base is 0 */
+    bool is_base; /* boxes are built on it: devices in it are left out */
+    bool
+        is_host; /* and it is the machine's own: what not everybody may read is left out, and so are rights by mode */
 };
 
 struct merge_item {
@@ -24,6 +27,7 @@ struct merge_item {
     const char *name;
     struct stat st;   /* owners as in the box */
     uint32_t id_base; /* of its layer */
+    bool is_host;     /* as of its layer */
     bool is_whiteout; /* what is below has nothing of this name any more */
     bool is_opaque;   /* a directory of which nothing is seen that is below */
     const char *link; /* an item that came before and is the same file; NULL: none */

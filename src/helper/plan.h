@@ -123,6 +123,15 @@
  *    "about": "{…}"}               JSON text for the head of the file
  *   -> {}                          all of it is written
  *
+ * image: writes a snapshot to descriptor 3, as a container image (image_out.h) that has all its boxes are built on.
+ *   {"layers": […], "stage": "/mnt", as in `flatten`; "lower": "/…", the base that boxes of it have now;
+ *    "host": ["/usr"],             directories of this machine that they see besides, or absent; what not everybody may
+ *                                  read stays out, and nobody gets rights by modes and attributes of files there
+ *    "config": "{…}",              JSON text: what programs in it are started with
+ *    "name": "localhost/sandpool-image:<id>", "created": "2026-01-01T00:00:00Z",
+ *    "max_bytes": 68719476736}     of all layers together; holes in files count
+ *   -> {}                          all of it is written. Exit status 11: it is too large
+ *
  * unpack: makes a disk from such a file, read from descriptor 3 to its end.
  *   {"to": "/…/snapshots/new-<id>/disk", "stage": "/mnt", "id_base": …, "reserve": …, as in `flatten`
  *    "lower": "/…" or absent,      the base that boxes of it will have: it has to be the one that the file names,
@@ -130,6 +139,21 @@
  *    "max_bytes": 17179869184}     the largest disk there may be
  *   -> {"size": 40960, "digest": "sha256:…"}  as from `capture`. After a failure "to" is removed; exit status 9: the
  *                                  file is not good; 10: it is for another base; 11: it is too large
+ *
+ * repack: what an engine saves of an image becomes ours. Descriptor 3 is a Unix socket: first the descriptor comes that the
+ * result is written to, then the engine's archive to its end.
+ *   {"name": …, "created": …, "max_bytes": …,  as in `image`
+ *    "about": "{…}" or absent,     as in `pack`, for a file of base/bundle.h; without it a container image is written
+ *    "dir": "/…",                  for a file that has no name, as large as the image
+ *    "reserve": 536870912}         so much stays free there
+ *   -> {}
+ *
+ * load: such a file of base/bundle.h becomes an archive that an engine loads. Descriptor 3 is a Unix socket: first the descriptor
+ * comes that the file is read from, then the archive goes back.
+ *   {"name": …, "created": …, "max_bytes": …,
+ *    "labels": "{…}"}              JSON text: all labels that the image has
+ *   -> {"image": "sha256:…"}       what the engine will call it. Exit status 9 and 11: as from `unpack`; the engine has got an
+ *                                  archive without an image then
  *
  * gather: puts the files of a container of Docker or Podman together.
  *   {"from": ["/…/diff", …],       layers of overlayfs in the engine's storage, the uppermost first, at most 16
@@ -174,11 +198,11 @@ enum {
     HELPER_EXIT_KILLED = 8,  /* run: somebody has killed the runtime */
     HELPER_EXIT_DAMAGED = 9, /* unpack: the file is not good */
     HELPER_EXIT_BASE = 10,   /* unpack: it is for another base */
-    HELPER_EXIT_LARGE = 11,  /* unpack: it is too large */
+    HELPER_EXIT_LARGE = 11,  /* unpack, image: it is too large */
     HELPER_EXIT_UNFIT = 12,  /* run: a runtime would hang on what the root has in it */
 };
 
-/* The result of a `mount`, `pack` or `unpack` that ended with this status. */
+/* The result of a `mount`, `pack`, `image` or `unpack` that ended with this status. */
 static inline int helper_code(int exit_code)
 {
     switch (exit_code) {

@@ -97,7 +97,9 @@ struct plan {
     int pid;
     const char *to;
     uint64_t reserve;  /* bytes that have to stay free */
-    const char *about; /* JSON text for the head of a file */
+    const char *about; /* JSON text for the head of a file, or for the config of an image */
+    const char *name;  /* of that image, with a tag */
+    const char *created;
     bool is_any_base;
     uint64_t max_bytes;
     bool is_frozen;
@@ -120,6 +122,9 @@ MUST_CHECK int plan_read_keep(struct plan *ret, const char *text, size_t len, st
 MUST_CHECK int plan_read_disk(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_flatten(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_pack(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_image(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_repack(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_load(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_unpack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);

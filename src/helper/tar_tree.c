@@ -95,6 +95,8 @@ static int put_records(struct tar_tree *t, const struct merge_item *item, struct
     }
     if (item->is_opaque && !t->is_image)
         tar_put_record(&t->records, BUNDLE_OPAQUE, "1", 1);
+    if (item->is_host)
+        return SP_OK;
     return attrs_read(item->dir, item->name, item->id_base, put_attr, t, err);
 }
 
@@ -195,7 +197,11 @@ static int put_file(struct tar_tree *t, const struct merge_item *item, struct er
 
     if (count < 0)
         return err_sys(err, SP_IO, errno, "open '%.150s'", item->path);
-    if (whole.len > 0 && (count != 1 || runs[0].at != 0 || runs[0].len != whole.len))
+    if (t->file_max != 0 && (uint64_t) whole.len > t->file_max)
+        return err_set(err, SP_BODY_TOO_LARGE,
+                       "'%.150s' is too large for an image, where holes take space", item->path);
+    if (!t->is_image && whole.len > 0 &&
+        (count != 1 || runs[0].at != 0 || runs[0].len != whole.len))
         return put_sparse(t, item, fd, runs, count, err);
     put_entry(t, TAR_FILE, item->path, NULL, &item->st);
     rc = flush(t, item->path, err);
@@ -254,12 +260,22 @@ static int put_dir(struct tar_tree *t, const struct merge_item *item, struct err
     return flush(t, item->path, err);
 }
 
+static bool is_left_out(const struct tar_tree *t, const char *path)
+{
+    size_t len = t->left_out != NULL ? strlen(t->left_out) : 0;
+
+    return len > 0 && str_is_empty(t->prefix) && strncmp(path, t->left_out, len) == 0 &&
+           (path[len] == '\0' || path[len] == '/');
+}
+
 int tar_tree_item(void *ctx, const struct merge_item *item, struct err *err)
 {
     struct tar_tree *t = ctx;
     char link[MERGE_PATH_MAX + 64];
     int rc;
 
+    if (is_left_out(t, item->path))
+        return SP_OK;
     if (t->is_image && strncmp(item->name, WHITEOUT, strlen(WHITEOUT)) == 0)
         return err_set(err, SP_UNSUPPORTED,
                        "'%.150s' cannot be in an image: a layer has names that begin with " WHITEOUT

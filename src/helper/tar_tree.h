@@ -10,7 +10,10 @@ struct tar_tree {
     int (*put)(void *ctx, const void *data, size_t len, struct err *err);
     void *ctx;
     const char *prefix; /* of all names; "": none, and the top has no entry */
-    bool is_image;      /* marks are those of layers of OCI images, not those of base/bundle.h */
+    bool
+        is_image; /* marks are those of layers of OCI images, not those of base/bundle.h; files have no holes there */
+    const char *left_out; /* a directory of the top that is not wanted; NULL: none */
+    uint64_t file_max;    /* of one file with its holes; 0: any */
     /* Its own. */
     struct buf text;
     struct buf records;

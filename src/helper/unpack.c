@@ -10,11 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bundle.h"
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "helper/base.h"
+#include "helper/bundle_file.h"
 #include "helper/disk.h"
 #include "helper/disk_digest.h"
 #include "helper/layers.h"
@@ -22,52 +21,8 @@
 #include "helper/unpack_files.h"
 
 #define MB (1024ULL * 1024)
-#define COUNT_MAX (1ULL << 50)
 
-struct head {
-    uint64_t bytes;
-    uint64_t files;
-    char base[DISK_DIGEST_MAX]; /* "": it does not say */
-};
-
-/* --- the head --- */
-
-static bool take_head(const struct json *o, struct head *ret)
-{
-    const char *format = json_str(json_get(o, "format"));
-    const struct json *base = json_get(o, "base");
-    uint64_t version;
-
-    if (base != NULL && !json_is_null(base) &&
-        !json_take_str(o, "base", ret->base, sizeof(ret->base)))
-        return false;
-    return format != NULL && strcmp(format, BUNDLE_FORMAT) == 0 &&
-           json_u64(json_get(o, "version"), &version) && version == BUNDLE_VERSION &&
-           json_u64(json_get(o, "bytes"), &ret->bytes) && ret->bytes < COUNT_MAX &&
-           json_u64(json_get(o, "files"), &ret->files) && ret->files < COUNT_MAX / 65536;
-}
-
-static int read_head(int fd, struct sha256 *sum, struct head *ret, struct err *err)
-{
-    unsigned char frame[BUNDLE_FRAME];
-    AUTO_FREE char *text = xcalloc(1, BUNDLE_HEAD_MAX + 1);
-    struct json_doc *doc;
-    bool is_good;
-    size_t len;
-
-    if (!file_read_exact(fd, frame, sizeof(frame), start_is_stopped) ||
-        (len = bundle_head_len(frame)) == 0 || !file_read_exact(fd, text, len, start_is_stopped))
-        return err_set(err, SP_PROTOCOL, "this is no snapshot that was exported");
-    doc = json_parse(text, len, BUNDLE_HEAD_MAX, err);
-    is_good = doc != NULL && take_head(json_root(doc), ret);
-    (void) json_doc_free(doc);
-    sha256_add(sum, text, len);
-    return is_good ? SP_OK
-                   : err_set(err, SP_PROTOCOL,
-                             "the head of the file is malformed, or of another version");
-}
-
-static int check_base(const struct plan *p, const struct head *h, struct err *err)
+static int check_base(const struct plan *p, const struct bundle_head *h, struct err *err)
 {
     char own[DISK_DIGEST_MAX] = "";
     int rc = SP_OK;
@@ -87,8 +42,8 @@ static int check_base(const struct plan *p, const struct head *h, struct err *er
 
 /* --- the disk --- */
 
-static int fill(const struct plan *p, int fd, const struct head *h, struct sha256 *sum, int disk,
-                struct err *err)
+static int fill(const struct plan *p, int fd, const struct bundle_head *h, struct sha256 *sum,
+                int disk, struct err *err)
 {
     uint64_t size = layers_disk_size(h->bytes, h->files);
     struct unpack_from from = {.sum = sum};
@@ -108,7 +63,7 @@ static int fill(const struct plan *p, int fd, const struct head *h, struct sha25
     return rc;
 }
 
-static int make(const struct plan *p, int fd, const struct head *h, struct sha256 *sum,
+static int make(const struct plan *p, int fd, const struct bundle_head *h, struct sha256 *sum,
                 struct buf *answer, struct err *err)
 {
     uint64_t size = layers_disk_size(h->bytes, h->files);
@@ -135,14 +90,14 @@ static int make(const struct plan *p, int fd, const struct head *h, struct sha25
 
 int unpack_snapshot(const struct plan *p, int fd, struct buf *answer, struct err *err)
 {
-    struct head h = {0};
+    struct bundle_head h = {0};
     struct sha256 sum;
     size_t count = 0;
     int rc;
 
     sha256_init(&sum);
-    if ((rc = read_head(fd, &sum, &h, err)) != SP_OK || (rc = check_base(p, &h, err)) != SP_OK ||
-        (rc = layers_open(p, NULL, &count, err)) != SP_OK)
+    if ((rc = bundle_read_head(fd, &sum, &h, err)) != SP_OK ||
+        (rc = check_base(p, &h, err)) != SP_OK || (rc = layers_open(p, NULL, &count, err)) != SP_OK)
         return rc;
     rc = make(p, fd, &h, &sum, answer, err);
     if (rc != SP_OK)

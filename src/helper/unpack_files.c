@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "base/tar_read.h"
 #include "helper/attrs.h"
-#include "helper/disk_digest.h"
+#include "helper/bundle_file.h"
 #include "helper/start.h"
 #include "helper/tree_write.h"
 
@@ -342,24 +342,10 @@ static int put_entry(struct unpacking *u, struct err *err)
 
 static int check_digest(struct unpacking *u, struct err *err)
 {
-    struct sha256 sum = *u->from.sum;
-    char said[DISK_DIGEST_MAX] = "";
-    char found[DISK_DIGEST_MAX];
-    unsigned char digest[32];
-    size_t have = 0;
+    int rc = bundle_check_digest(&u->reader, u->entry.size, u->from.sum, err);
 
-    sha256_end(&sum, digest);
-    digest_text(digest, found);
-    while (u->entry.size == sizeof(said) - 1 && have < sizeof(said) - 1) {
-        ssize_t n = tar_reader_data(&u->reader, said + have, sizeof(said) - 1 - have);
-
-        if (n <= 0)
-            return err_set(err, SP_PROTOCOL, "the file is cut");
-        have += (size_t) n;
-    }
-    if (strcmp(said, found) != 0)
-        return err_set(err, SP_PROTOCOL, "the file is damaged: its digest is %.71s, it says %.71s",
-                       found, have > 0 ? said : "nothing");
+    if (rc != SP_OK)
+        return rc;
     if (tar_reader_next(&u->reader, &u->entry) != TAR_END)
         return zstd_reader_problem(u->from.in, err) != SP_OK
                    ? err->code

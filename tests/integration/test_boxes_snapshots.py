@@ -313,7 +313,7 @@ class Killed(SnapshotCase):
             self.skipTest("this build has no crash points")
         self.assertEqual({n for n in fault_names() if n.startswith("snapshot.")} -
                          {*POINTS, "snapshot.dropping", "snapshot.committed", "snapshot.marked", "snapshot.flattened",
-                          "snapshot.swapped", "snapshot.merged", "snapshot.unpacked"}, set())
+                          "snapshot.swapped", "snapshot.merged", "snapshot.unpacked", "snapshot.sent", "snapshot.loaded"}, set())
         for name in POINTS:
             with self.subTest(point=name):
                 self.one_point(name)

@@ -177,13 +177,14 @@ class Client {
   }
 
   /**
-   * To one file of this machine, which appears when it is complete.
+   * To one file of this machine, which appears when it is complete. `format`: 'oci' for a container image, which
+   * engines load and importSnapshot() does not take.
    * @param {string} snapshotId
    * @param {string} local
-   * @param {{signal?: AbortSignal | null}} [options]
+   * @param {{format?: string, signal?: AbortSignal | null}} [options]
    */
-  async exportSnapshot(snapshotId, local, { signal = null } = {}) {
-    const path = `/v1/snapshots/${segment(snapshotId)}/export`;
+  async exportSnapshot(snapshotId, local, { format, signal = null } = {}) {
+    const path = target(`/v1/snapshots/${segment(snapshotId)}/export`, { format });
     const answer = await this.transport.request({ method: 'GET', path, signal, timeoutMs: null });
     await save(chunks(answer, signal), local, () => 0o600);
   }

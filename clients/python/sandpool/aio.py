@@ -116,9 +116,10 @@ class AsyncClient:
     async def delete_snapshot(self, snapshot_id: str) -> Snapshot:
         return await self._link.call(calls.snapshot("DELETE", snapshot_id))
 
-    async def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path) -> int:
-        """To one file of this machine, which appears when it is whole. Returns its size."""
-        return await snapshot_files.save(self._link, snapshot_id, local)
+    async def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path, *,
+                              format: Optional[str] = None) -> int:
+        """To one file of this machine, which appears when it is whole. See Client.export_snapshot()."""
+        return await snapshot_files.save(self._link, snapshot_id, local, format)
 
     async def import_snapshot(self, local: snapshot_files.Path, *, name: Optional[str] = None,
                               profile: Optional[str] = None, any_base: bool = False) -> Snapshot:

@@ -127,8 +127,8 @@ def snapshot(method: str, snapshot_id: str) -> Call[Snapshot]:
     return Call(method, _target("/v1/snapshots/", snapshot_id), Snapshot.from_json)
 
 
-def snapshot_file(snapshot_id: str) -> str:
-    return _target("/v1/snapshots/", snapshot_id, "export")
+def snapshot_file(snapshot_id: str, format: Optional[str] = None) -> str:
+    return _target("/v1/snapshots/", snapshot_id, "export", format=format)
 
 
 def import_target(name: Optional[str], profile: Optional[str], any_base: bool) -> str:

@@ -116,9 +116,11 @@ class Client:
         """Sandboxes that were made from it are not affected."""
         return self._call(calls.snapshot("DELETE", snapshot_id))
 
-    def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path) -> int:
-        """To one file of this machine, which appears when it is whole. Returns its size."""
-        return drive(snapshot_files.save(self._link, snapshot_id, local))
+    def export_snapshot(self, snapshot_id: str, local: snapshot_files.Path, *,
+                        format: Optional[str] = None) -> int:
+        """To one file of this machine, which appears when it is whole. Returns its size. `format`: "oci"
+        for a container image, which engines load and import_snapshot() does not take."""
+        return drive(snapshot_files.save(self._link, snapshot_id, local, format))
 
     def import_snapshot(self, local: snapshot_files.Path, *, name: Optional[str] = None,
                         profile: Optional[str] = None, any_base: bool = False) -> Snapshot:

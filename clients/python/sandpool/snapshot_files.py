@@ -18,11 +18,11 @@ WHOLE_S = 600.0  # a large disk is read once more
 ANSWER_MAX = 1024 * 1024
 
 
-async def save(link: Link, snapshot_id: str, local: Path) -> int:
+async def save(link: Link, snapshot_id: str, local: Path, format: Optional[str] = None) -> int:
     """To a file, which appears when it is whole. Returns its size."""
     run = link.io.run
     target = os.fspath(local)
-    incoming = await link.open("GET", calls.snapshot_file(snapshot_id), silence_s=SILENCE_S)
+    incoming = await link.open("GET", calls.snapshot_file(snapshot_id, format), silence_s=SILENCE_S)
     size = 0
     name = None
     try:

@@ -47,6 +47,9 @@ class Kept(RealCase):
         self.assertEqual(caught.exception.code, "invalid_field")
         with self.assertRaises(sandpool.NotFound):
             self.client.export_snapshot("0" * 16, self.home / "none")
+        with self.assertRaises(sandpool.SandpoolError) as caught:
+            self.client.export_snapshot(snapshot.snapshot_id, self.home / "none", format="zip")
+        self.assertIn("'sandpool' or 'oci'", str(caught.exception))
         self.assertFalse((self.home / "none").exists())
 
     def test_forks(self):

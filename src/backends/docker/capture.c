@@ -170,11 +170,10 @@ static void put_labels(struct call *c, const struct json *labels)
     }
 }
 
-static bool put_record(struct call *c, const struct snapshot *s, const char *base)
+bool docker_snapshot_code(const struct snapshot *s, const char *base, struct buf *ret)
 {
     struct json_out o;
     struct buf text;
-    struct buf coded;
     bool is_good;
 
     json_out_init(&o);
@@ -183,13 +182,22 @@ static bool put_record(struct call *c, const struct snapshot *s, const char *bas
     json_put_str(&o, "base", base);
     json_end(&o);
     buf_init(&text, RECORD_MAX);
-    buf_init(&coded, 2 * RECORD_MAX);
     json_out_finish(&o, &text);
-    base64_encode_url(buf_str(&text), text.len, &coded);
+    base64_encode_url(buf_str(&text), text.len, ret);
+    is_good = !buf_failed(&text) && !buf_failed(ret);
+    buf_fini(&text);
+    return is_good;
+}
+
+static bool put_record(struct call *c, const struct snapshot *s, const char *base)
+{
+    struct buf coded;
+    bool is_good;
+
+    buf_init(&coded, 2 * RECORD_MAX);
+    is_good = docker_snapshot_code(s, base, &coded);
     put_change(c, "LABEL ", LABEL("snapshot"), s->instance);
     put_change(c, "LABEL ", LABEL("record"), buf_str(&coded));
-    is_good = !buf_failed(&text) && !buf_failed(&coded);
-    buf_fini(&text);
     buf_fini(&coded);
     return is_good;
 }

@@ -108,6 +108,8 @@ static unsigned late_of(const struct config_profile *p)
     .capture = docker_capture, \
     .snapshots = docker_list_snapshots, \
     .drop = docker_drop, \
+    .export = docker_export, \
+    .import = docker_import, \
     .open = docker_open, \
     .close = docker_close, \
     .prepare = docker_prepare, \

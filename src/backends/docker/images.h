@@ -6,6 +6,7 @@
 #include "backend/snapshot.h"
 #include "backend/waiter.h"
 #include "backends/docker/limits.h"
+#include "base/buf.h"
 #include "base/json.h"
 #include "config/config.h"
 
@@ -61,6 +62,13 @@ void docker_list_snapshots(struct backend *b, struct backend_snapshots *r, uint6
                            void (*on_done)(struct op *));
 void docker_drop(struct backend *b, struct backend_drop *r, uint64_t deadline_ns,
                  void (*on_done)(struct op *));
+/* moves.c */
+void docker_export(struct backend *b, struct backend_export *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+void docker_import(struct backend *b, struct backend_import *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+/* capture.c: what the label of its image says; false: that is too long. `base`: "" when it is not known. */
+MUST_CHECK bool docker_snapshot_code(const struct snapshot *s, const char *base, struct buf *ret);
 
 /* auth.c: appends the header a pull of this image needs, or nothing. For a thread of its own. */
 MUST_CHECK int docker_auth_read(const char *path, const char *image, struct buf *out,

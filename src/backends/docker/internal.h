@@ -15,7 +15,8 @@
  *   foreign.c containers of other programs         group.c   where relays belong
  *   found.c   a container as the engine shows it   capture.c a snapshot is made
  *   hoard.c   memory of the kernel that boxes hold  snapshots.c which there are; deleted ones
- *   gather.c  a copy of a box, for that (capturing.h)  copies.c  those that were left */
+ *   gather.c  a copy of a box, for that (capturing.h)  copies.c  those that were left
+ *   moves.c   snapshots as files */
 #ifndef DOCKER_INTERNAL_H
 #define DOCKER_INTERNAL_H
 
@@ -199,6 +200,7 @@ struct docker {
     enum docker_storage storage;
     char agent[DOCKER_PATH_MAX];  /* "": none */
     char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
+    uint64_t reserve;             /* bytes that have to stay free in the state directory */
     uint64_t id_base;             /* user ids that nobody has begin here */
     struct docker_old *old;       /* see docker_relay_keep_up() */
     size_t old_count;

@@ -53,6 +53,7 @@ int docker_setup(struct docker *d, const struct backend_env *env,
     find_program(env->config->agent.path, "sandpool-agent", d->agent);
     find_program(env->config->helper.path, "sandpool-helper", d->helper);
     d->id_base = env->config->oci.id_base;
+    d->reserve = env->config->store.min_free;
     find_dir(d, env->state_dir);
     docker_disk_open(d, env->state_dir);
     docker_relay_sweep(d);

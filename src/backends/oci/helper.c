@@ -15,8 +15,10 @@ static enum oci_turn turn_of(const struct oci_helper *h)
 {
     if (strcmp(h->verb, "remove") == 0)
         return OCI_TURN_REMOVE;
-    return strcmp(h->verb, "pack") == 0 || strcmp(h->verb, "unpack") == 0 ? OCI_TURN_MOVE
-                                                                          : OCI_TURN_OTHER;
+    return strcmp(h->verb, "pack") == 0 || strcmp(h->verb, "image") == 0 ||
+                   strcmp(h->verb, "unpack") == 0
+               ? OCI_TURN_MOVE
+               : OCI_TURN_OTHER;
 }
 
 /* A process that was killed and that the kernel keeps (in an unlink, in a disk's queue) does nothing any

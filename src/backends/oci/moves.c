@@ -1,8 +1,11 @@
 /* moves.c - snapshots that leave this machine as one file, and come as one. sandpool-helper writes and reads it, by a socket of
  * the caller's. What comes is made in a directory that does not count yet, and becomes a snapshot as in capture.c. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "backends/oci/env.h"
 #include "backends/oci/internal.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -10,7 +13,9 @@
 #include "base/str.h"
 #include "helper/plan.h"
 
-enum { PLAN_MAX = 128 * 1024 };
+enum { PLAN_MAX = 1024 * 1024, CONFIG_MAX = 256 * 1024 };
+
+#define IMAGE_MAX (64ULL << 30) /* bytes of its layers */
 
 enum move_step {
     MOVE_WAITS, /* until what its boxes are built on is there */
@@ -105,6 +110,60 @@ static void on_moved(struct op *op)
     work_start(m->oci->loop, &m->work, &m->oci->closing.inner, RT_NEVER, on_sealed);
 }
 
+/* What programs in the image are started with. Nothing that only the profile or the lease gave: that may be secret. */
+static void put_config(const struct moving *m, const struct config_profile *p, struct json_out *j)
+{
+    bool is_root = strcmp(p->user, "root") == 0;
+    struct oci_env env = {0};
+    struct json_out c;
+    struct buf text;
+
+    buf_init(&text, CONFIG_MAX);
+    json_out_init(&c);
+    json_begin_obj(&c, NULL);
+    oci_env_begin(&env, p->user, (const char *const *) m->env);
+    oci_env_put(&env, "Env", &c);
+    json_begin_arr(&c, "Cmd");
+    json_put_str(&c, NULL, "/bin/sh");
+    json_end(&c);
+    json_put_str(&c, "User", is_root ? "0:0" : OCI_USER);
+    json_put_str(&c, "WorkingDir", OCI_WORKSPACE);
+    json_end(&c);
+    json_out_finish(&c, &text);
+    json_put_str(j, "config", buf_str(&text));
+    buf_fini(&text);
+}
+
+static void put_image(const struct moving *m, struct json_out *j)
+{
+    const struct config_profile *p = m->export->profile;
+    const struct oci *o = m->oci;
+    char text[64];
+    char hex[17];
+
+    put_config(m, p, j);
+    str_hex64(hex, m->export->id);
+    (void) snprintf(text, sizeof(text), "localhost/sandpool-image:%s", hex); /* fits by its size */
+    json_put_str(j, "name", text);
+    str_iso8601(text, m->export->created_ms);
+    json_put_str(j, "created", text);
+    json_put_u64(j, "max_bytes", IMAGE_MAX);
+    if (!str_is_empty(p->image) || strcmp(p->rootfs, "host") != 0)
+        return;
+    json_begin_arr(j, "host");
+    json_put_str(j, NULL, "/usr");
+    for (unsigned i = 0; i < o->extra_bind_count; i++)
+        json_put_str(j, NULL, o->extra_binds[i]);
+    json_end(j);
+}
+
+static const char *verb_of(const struct moving *m)
+{
+    if (m->import != NULL)
+        return "unpack";
+    return m->export->is_image ? "image" : "pack";
+}
+
 static void run(struct moving *m)
 {
     struct oci *o = m->oci;
@@ -120,7 +179,10 @@ static void run(struct moving *m)
         json_put_str(&j, "lower", m->lower);
     if (m->export != NULL) {
         oci_snapshot_put_layers(o, m->export->id, &j);
-        json_put_str(&j, "about", m->export->about);
+        if (m->export->is_image)
+            put_image(m, &j);
+        else
+            json_put_str(&j, "about", m->export->about);
     } else {
         oci_snapshot_path(o, m->import->snapshot.id, true, "disk", path, sizeof(path));
         json_put_str(&j, "to", path);
@@ -131,7 +193,7 @@ static void run(struct moving *m)
     }
     json_end(&j);
     json_out_finish(&j, &m->helper.plan);
-    m->helper.verb = m->export != NULL ? "pack" : "unpack";
+    m->helper.verb = verb_of(m);
     m->helper.pass_fd = m->export != NULL ? m->export->fd : m->import->fd;
     oci_helper_start(o, &m->helper, RT_NEVER, on_moved); /* our own deadline cancels it */
 }
@@ -172,6 +234,11 @@ static void look(struct moving *m)
         rc = err_set(&err, SP_CANCELLED, "%s", err_text(SP_CANCELLED));
     else if (p != NULL)
         rc = oci_lower(m->oci, p, m->rootfs, &m->env, &m->lower, &err);
+    else if (m->export != NULL && m->export->is_image)
+        rc = err_set(
+            &err, SP_SPEC_CONFLICT,
+            "the profile of the snapshot is gone, and what its boxes are built on has to be "
+            "in an image: export it without a format");
     if (rc == ERR_NOT_READY) {
         m->step = MOVE_WAITS;
         list_push_back(&m->oci->waiters, &m->waiter.link);

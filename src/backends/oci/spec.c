@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/oci/env.h"
 #include "backends/oci/seccomp.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -38,74 +39,16 @@ static void put_list(struct json_out *o, const char *key, const char *const *ite
 
 /* --- process --- */
 
-struct env_list {
-    char **items; /* NAME=value */
-    size_t count;
-    size_t cap;
-};
-
-static size_t env_name_len(const char *item)
-{
-    return strcspn(item, "=");
-}
-
-/* Takes `item`. One of the same name is replaced where it stands. */
-static void env_add(struct env_list *e, char *item)
-{
-    size_t len = env_name_len(item);
-
-    for (size_t i = 0; i < e->count; i++) {
-        if (env_name_len(e->items[i]) == len && memcmp(e->items[i], item, len) == 0) {
-            free(e->items[i]);
-            e->items[i] = item;
-            return;
-        }
-    }
-    if (e->count == e->cap) {
-        e->cap = e->cap == 0 ? 32 : e->cap * 2;
-        e->items = xrealloc(e->items, e->cap * sizeof(*e->items));
-    }
-    e->items[e->count++] = item;
-}
-
-static void env_put(struct env_list *e, const char *name, const char *value)
-{
-    size_t cap = strlen(name) + strlen(value) + 2;
-    char *item = xcalloc(1, cap);
-
-    (void) snprintf(item, cap, "%s=%s", name, value); /* fits by its size */
-    env_add(e, item);
-}
-
 static void put_env(struct json_out *o, const struct oci_spec *s)
 {
-    struct env_list e = {0};
     const struct config_map *own = &s->profile->env;
-    char home[sizeof("/home/") + CONFIG_NAME_MAX];
+    struct oci_env e = {0};
 
-    if (strcmp(s->profile->user, "root") == 0)
-        str_copy_cut(home, sizeof(home), "/root");
-    else
-        (void) snprintf(home, sizeof(home), "/home/%s", s->profile->user); /* fits by its size */
-    env_put(&e, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    env_put(&e, "HOME", home);
-    env_put(&e, "USER", s->profile->user);
-    env_put(&e, "LANG", "C.UTF-8");
-    for (const char *const *item = s->image_env; item != NULL && *item != NULL; item++) {
-        if (env_name_len(*item) > 0 && strchr(*item, '=') != NULL)
-            env_add(&e, xstrdup(*item));
-    }
+    oci_env_begin(&e, s->profile->user, s->image_env);
     for (unsigned i = 0; i < own->count; i++)
-        env_put(&e, own->pairs[i].key, own->pairs[i].value);
-    env_put(&e, "SANDPOOL_AGENT_TOKEN", s->token);
-
-    json_begin_arr(o, "env");
-    for (size_t i = 0; i < e.count; i++) {
-        json_put_str(o, NULL, e.items[i]);
-        free(e.items[i]);
-    }
-    json_end(o);
-    free(e.items);
+        oci_env_set(&e, own->pairs[i].key, own->pairs[i].value);
+    oci_env_set(&e, "SANDPOOL_AGENT_TOKEN", s->token);
+    oci_env_put(&e, "env", o);
 }
 
 /* What root of a box needs to act for its user and to install packages; nothing about the network,

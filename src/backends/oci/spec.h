@@ -9,6 +9,7 @@
 #define OCI_AGENT_PATH "/.sandpool/agent"
 #define OCI_AGENT_SOCKET "/.sandpool/run/agent.sock" /* where no descriptor comes in */
 #define OCI_USER_ID 1000
+#define OCI_USER "1000:1000" /* the same, for an image */
 #define OCI_WORKSPACE "/workspace"
 #define OCI_BUS_LEN 64 /* of a name below /sys/devices */
 

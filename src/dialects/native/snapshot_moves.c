@@ -1,4 +1,4 @@
-/* snapshot_moves.c - a snapshot as one file: GET /v1/snapshots/{snapshot}/export sends it, POST /v1/snapshots/import makes a new
+/* snapshot_moves.c - a snapshot as one file, or as a container image: GET /v1/snapshots/{snapshot}/export sends it, POST /v1/snapshots/import makes a new
  * one of it, which is its caller's. Both pass as they come; who goes away in the middle leaves nothing. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "base/bundle.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/tar_format.h"
 #include "dialects/native/internal.h"
 #include "engine/snapshot_moves.h"
 
@@ -23,6 +24,11 @@ static void on_sent_drain(struct http_exchange *ex)
     engine_export_resume(&((struct sending *) http_ctx(ex))->export);
 }
 
+static const char *type_of(bool is_image)
+{
+    return is_image ? "application/x-tar" : "application/zstd";
+}
+
 static void begin(struct sending *s)
 {
     char name[64];
@@ -32,11 +38,12 @@ static void begin(struct sending *s)
         return;
     s->has_begun = true;
     str_hex64(hex, s->export.request.id);
-    (void) snprintf(name, sizeof(name), "attachment; filename=\"%s.tar.zst\"", hex);
+    (void) snprintf(name, sizeof(name), "attachment; filename=\"%s.tar%s\"", hex,
+                    s->export.request.is_image ? "" : ".zst");
     http_add_header(s->ex, "Content-Disposition", name);
     http_add_header(s->ex, "Cache-Control", "no-store");
     http_set_drain(s->ex, on_sent_drain);
-    http_begin(s->ex, 200, "application/zstd");
+    http_begin(s->ex, 200, type_of(s->export.request.is_image));
 }
 
 static void on_packed_data(struct engine_export *x, const char *data, size_t len)
@@ -78,16 +85,26 @@ void api_snapshot_export(struct http_exchange *ex)
     struct engine_snapshot *found = api_snapshot_of_path(ex);
     struct api_caller caller;
     struct sending *s;
+    char format[16];
+    bool is_image;
 
     if (found == NULL)
         return;
+    if (!http_query(ex, "format", format, sizeof(format)))
+        str_copy_cut(format, sizeof(format), "sandpool");
+    is_image = strcmp(format, "oci") == 0;
+    if (!is_image && strcmp(format, "sandpool") != 0) {
+        http_reply_error(ex, SP_INVALID_FIELD, "'format' is 'sandpool' or 'oci'", 0);
+        return;
+    }
     (void) api_identify(ex, &caller); /* the guard has let it in */
     if (http_method(ex) == HTTP_METHOD_HEAD) {
-        http_reply(ex, 200, "application/zstd", "", 0);
+        http_reply(ex, 200, type_of(is_image), "", 0);
         return;
     }
     s = xcalloc(1, sizeof(*s));
     s->ex = ex;
+    s->export.request.is_image = is_image;
     s->export.on_data = on_packed_data;
     s->export.on_done = on_exported;
     http_set_ctx(ex, s, on_receiver_gone);
@@ -95,6 +112,11 @@ void api_snapshot_export(struct http_exchange *ex)
 }
 
 /* --- import --- */
+
+#define NOT_OURS "this is no snapshot that was exported"
+#define NOT_AN_IMAGE                                                                     \
+    "this is a tar archive, as container images are, and no snapshot that was exported " \
+    "(a .tar.zst file): an image is for 'docker load' or 'podman load', or for `image` of a profile"
 
 struct receiving {
     struct engine_import import;
@@ -157,6 +179,14 @@ static void refuse(struct receiving *r, const char *text)
     http_reply_error(ex, SP_INVALID_FIELD, text, 0);
 }
 
+/* Images of docker save, podman save and our own export are such. */
+static bool is_tar(const struct buf *head)
+{
+    const struct tar_header *h = (const struct tar_header *) (const void *) head->data;
+
+    return head->len >= sizeof(*h) && memcmp(h->magic, "ustar", 5) == 0;
+}
+
 /* The head is looked at before anything is made. */
 static void start(struct receiving *r, size_t len)
 {
@@ -188,8 +218,10 @@ static void on_body(struct http_exchange *ex, const char *data, size_t len)
     if (r->head.len < BUNDLE_FRAME)
         return;
     head_len = bundle_head_len((const unsigned char *) r->head.data);
+    if (head_len == 0 && r->head.len < TAR_BLOCK)
+        return;
     if (head_len == 0 || buf_failed(&r->head))
-        refuse(r, "this is no snapshot that was exported");
+        refuse(r, is_tar(&r->head) ? NOT_AN_IMAGE : NOT_OURS);
     else if (r->head.len >= BUNDLE_FRAME + head_len)
         start(r, head_len);
 }
@@ -201,7 +233,7 @@ static void on_body_end(struct http_exchange *ex)
     if (r->has_started)
         engine_import_end(&r->import);
     else
-        refuse(r, "the file is cut, or no snapshot that was exported");
+        refuse(r, "the file is cut, or no snapshot that was exported (a .tar.zst file)");
 }
 
 void api_snapshot_import(struct http_exchange *ex)

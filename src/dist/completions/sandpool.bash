@@ -12,6 +12,7 @@ _sandpool() {
   case $command:$prev in
     *:-s|*:--socket|doctor:--config) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     acquire:--network) words="none host nat" ;;
+    snapshot:--format) words="sandpool oci" ;;
     ls:--state) words="starting blank leased parked deleting hibernated" ;;
   esac
   if [[ -z $words ]]; then
@@ -32,7 +33,7 @@ _sandpool() {
     cp) words=' --quiet --socket --json --request-timeout --help --version' ;;
     port-forward) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    snapshot) words='create ls rm export import --user --name --all --profile --any-base --quiet --socket --json --request-timeout --help --version' ;;
+    snapshot) words='create ls rm export import --user --name --all --format --profile --any-base --quiet --socket --json --request-timeout --help --version' ;;
     fork) words=' --user --count --thread --wait --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --request-timeout --help --version'

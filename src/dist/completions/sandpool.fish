@@ -67,6 +67,7 @@ complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -a 'create ls rm 
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l user -s u -x -d 'ID is a thread of this user'
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l name -x -d 'create, import: a name for people'
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l all -d 'ls: hibernated sandboxes too'
+complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l format -x -a 'sandpool oci' -d 'export: sandpool, for import, or oci, a container image'
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l profile -s p -x -d 'import: for this profile, not the one in the file'
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l any-base -d 'import: also when it was made on another base'
 complete -c sandpool -n '__fish_seen_subcommand_from snapshot' -l quiet -s q -d 'no progress on a terminal'

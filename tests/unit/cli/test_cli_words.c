@@ -36,6 +36,7 @@ static const struct meaning {
     {"export", 0, NULL, "exports"},
     {"follow", 'f', NULL, "from now on"},
     {"for", 0, "TIME", "how long"},
+    {"format", 0, "FORMAT", "export"},
     {"generation", 'g', "N", "still bound to this box"},
     {"help", 'h', NULL, NULL},
     {"id", 0, "ID", "this sandbox"},

@@ -130,6 +130,7 @@ test('a snapshot, and a box that is made from it', async (t) => {
   await assert.rejects(pool.importSnapshot(file), { code: 'invalid_field' });
   await assert.rejects(pool.importSnapshot(path.join(dir, 'none')), { code: 'ENOENT' });
   await assert.rejects(pool.exportSnapshot('0'.repeat(16), path.join(dir, 'none')), sandpool.NotFound);
+  await assert.rejects(pool.exportSnapshot(snapshot.snapshotId, path.join(dir, 'none'), { format: 'zip' }), /'sandpool' or 'oci'/);
   assert.deepEqual(fs.readdirSync(dir), ['one.tar.zst']);
 });
 
