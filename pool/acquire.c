@@ -343,6 +343,7 @@ static bool must_ask_again(const struct waiter *w)
 
 static void ask_again(struct pool *p, struct waiter *w)
 {
+    w->acquire.commit_ns = w->commit_ns;
     emit_again(p, w);
     waiter_end(p, w);
 }

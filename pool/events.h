@@ -67,6 +67,7 @@ struct pool_acquire {
     /* Special: it is made from what the id's last box became when it was hibernated, */
     bool is_restored;
     uint64_t generation; /* which had this generation */
+    uint64_t commit_ns; /* the pool's: of one that is given again, how much time its commits have */
 };
 
 /* What a backend reports about one box it runs. */

@@ -63,8 +63,10 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
     w->phase = WAITER_NEW;
     w->since_ns = p->now_ns;
     list_init(&w->joined);
-    if (ev->kind == POOL_EV_ACQUIRE)
+    if (ev->kind == POOL_EV_ACQUIRE) {
         w->acquire = ev->u.acquire;
+        w->commit_ns = w->acquire.commit_ns;
+    }
     count_meant(p, w, 1);
     map_insert(&p->reqs, &w->by_req,
                w->req.v); /* they count up: neighbours share a line of the cache */

@@ -128,7 +128,8 @@ void hibernate_ask_again(struct world *w, struct pool_event *ev)
         return;
     }
     hibernate_mark(w, &ev->u.acquire);
-    r->is_special = ev->u.acquire.is_special;
+    r->is_special =
+        ev->u.acquire.is_special && pool_find_sandbox(w->pool, ev->u.acquire.sandbox_id) == NULL;
     r->made_with = ev->u.acquire.made_with;
     world_step(w, ev);
 }

@@ -277,6 +277,27 @@ static void test_asked_again(void **state)
     }
 }
 
+/* It has no more time for its commits than before. */
+static void test_asked_again_while_the_disk_hangs(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].want_hibernate = false;
+    rig.config.profiles[0].ttl_ns = NS_PER_S / 2;
+    rig.config.profiles[0].warm_min = 2;
+    rig.config.profiles[0].warm_max = 2;
+    rig_start(&rig);
+    lease("t1");
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    rig_advance(&rig, 6 * NS_PER_S / 10);
+    assert_int_equal(rig.effects[POOL_FX_AGAIN], 1);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_advance(&rig, 6 * NS_PER_S / 10);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+}
+
 /* A box that was being made for the thread when the daemon ended, by an acquire that did not know of the snapshot: it is
  * kept for the thread, but neither in place of its files nor copied over them. */
 static void test_a_box_without_the_files(void **state)
@@ -351,6 +372,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_box_without_the_files, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_box_without_the_files_is_not_copied, setup,
                                         rig_teardown),
+        cmocka_unit_test_setup_teardown(test_asked_again_while_the_disk_hangs, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
