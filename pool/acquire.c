@@ -36,10 +36,11 @@ static void refuse(struct pool *p, struct waiter *w, int code, const char *reaso
     waiter_refuse(p, w, &r);
 }
 
-/* Why no box is available now, and when to try again. */
-struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
+/* Why no box is available now, and when to try again. `s`: the box it is about, or NULL. */
+static struct refusal refusal_for(struct pool *p, const struct waiter *w, const struct slot *s)
 {
     const struct profile *f = &p->profiles[w->acquire.profile];
+    const struct profile *held_by = s != NULL ? profile_of(p, s) : f;
     struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, RETRY_AFTER_MIN_NS)};
 
     if (w->phase == WAITER_BOX && w->slot->absences > 0) {
@@ -49,15 +50,13 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
     } else if (w->phase == WAITER_COMMIT) {
         r.code = SP_STORE_UNAVAILABLE;
         r.reason = "the store does not answer in time";
-    } else if (p->mode == POOL_DRAINING) {
-        r.code = SP_DRAINING;
-        r.reason = "the pool is draining";
+    } else if (mode_of(p, held_by) == POOL_DRAINING) {
+        mode_refuse(p, held_by, &r);
     } else if (!p->is_store_up) {
         r.code = SP_STORE_UNAVAILABLE;
         r.reason = "the store cannot be written";
-    } else if (p->mode == POOL_PAUSED) {
-        r.code = SP_PAUSED;
-        r.reason = "the pool is paused";
+    } else if (mode_of(p, held_by) == POOL_PAUSED) {
+        mode_refuse(p, held_by, &r);
     } else if (w->tries > 0) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = w->reason;
@@ -84,6 +83,11 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
         r.reason = "no box became ready in time";
     }
     return r;
+}
+
+struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
+{
+    return refusal_for(p, w, w->phase == WAITER_BOX ? w->slot : NULL);
 }
 
 /* True if there is a place in the queue for it; else it has been refused. Acquires that joined it
@@ -119,10 +123,12 @@ static bool may_wait(struct pool *p, struct waiter *w)
 static void wait_for_box(struct pool *p, struct waiter *w, struct slot *s)
 {
     if (w->acquire.deadline_ns <= p->now_ns) {
-        struct refusal r = {.code = p->mode == POOL_PAUSED ? SP_PAUSED : SP_ACQUIRE_TIMEOUT,
+        struct refusal r = {.code = SP_ACQUIRE_TIMEOUT,
                             .reason = "the thread's box is not ready",
                             .retry_after_ns = RETRY_AFTER_MIN_NS};
 
+        if (mode_of(p, profile_of(p, s)) == POOL_PAUSED)
+            mode_refuse(p, profile_of(p, s), &r);
         if (s->absences > 0)
             r = (struct refusal){SP_BACKEND_UNAVAILABLE, absent_text, POOL_ABSENT_GAP_NS,
                                  POOL_END_NONE};
@@ -213,11 +219,13 @@ static int check_owner(const struct pool_acquire *a, const char *user, const cha
 
 static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
 {
-    if (p->mode == POOL_DRAINING || !p->is_store_up) {
-        struct refusal r = acquire_refusal(p, w);
+    enum pool_mode mode = mode_of(p, profile_of(p, s));
+
+    if (mode == POOL_DRAINING || !p->is_store_up) {
+        struct refusal r = refusal_for(p, w, s);
 
         waiter_refuse(p, w, &r);
-    } else if (p->mode == POOL_PAUSED) {
+    } else if (mode == POOL_PAUSED) {
         wait_for_box(p, w, s);
     } else if (needs_check(p, s, w)) {
         check_first(p, w, s);
@@ -324,7 +332,7 @@ static void serve_new(struct pool *p, struct waiter *w)
         admit_count_arrival(p, f);
         w->is_counted = true;
     }
-    if (p->mode == POOL_RUNNING && f->waiting[LINE_BLANK] == 0 && s != NULL) {
+    if (mode_of(p, f) == POOL_RUNNING && f->waiting[LINE_BLANK] == 0 && s != NULL) {
         lease_begin(p, s, w, lease_source(s, w));
         return;
     }
@@ -374,7 +382,7 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
     f = &p->profiles[w->acquire.profile];
     if (w->acquire.profile >= p->profile_count || f->conf.is_retired) {
         refuse(p, w, SP_NOT_FOUND, "profile removed");
-    } else if (p->mode == POOL_DRAINING || !p->is_store_up) {
+    } else if (mode_of(p, f) == POOL_DRAINING || !p->is_store_up) {
         struct refusal r = acquire_refusal(p, w);
 
         waiter_refuse(p, w, &r);

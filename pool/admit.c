@@ -61,7 +61,7 @@ static struct refill_view view_of(const struct pool *p, const struct profile *f)
         .target = admit_target(f, p->now_ns),
         .create_max = f->conf.create_max,
         .room = room(p),
-        .can_create = p->mode == POOL_RUNNING && p->is_store_up && !p->is_space_low &&
+        .can_create = mode_of(p, f) == POOL_RUNNING && p->is_store_up && !p->is_space_low &&
                       !f->conf.is_retired && f->retry_ns <= p->now_ns &&
                       p->store_pause_ns <= p->now_ns && !away_holds(p, f),
         .is_half_open = f->is_open,
@@ -215,7 +215,7 @@ static void plan_wake(struct pool *p, const struct profile *f)
     struct refill_view v = view_of(p, f);
     bool wants_more = v.waiting + v.target > v.fresh + v.making || v.drifted > 0 || v.special > 0;
 
-    if (p->mode != POOL_RUNNING || !p->is_store_up || f->conf.is_retired)
+    if (mode_of(p, f) != POOL_RUNNING || !p->is_store_up || f->conf.is_retired)
         return;
     if (wants_more && f->retry_ns > p->now_ns)
         wake_by(p, f->retry_ns);
@@ -229,18 +229,18 @@ static void plan_wake(struct pool *p, const struct profile *f)
 
 void admit_run(struct pool *p)
 {
-    if (p->mode == POOL_DRAINING)
-        mode_drain(p);
+    mode_drain(p);
     for (unsigned i = 0; i < p->profile_count; i++) {
         if (p->profiles[i].conf.is_retired)
             retire(p, &p->profiles[i]);
-        else if (p->mode == POOL_RUNNING && p->is_store_up)
+        else if (mode_of(p, &p->profiles[i]) == POOL_RUNNING && p->is_store_up)
             serve_waiters(p, i);
     }
     if (p->mode == POOL_RUNNING && p->is_store_up) {
         make_for_waiters(p);
         for (unsigned i = 0; i < p->profile_count; i++)
-            keep_warm(p, i);
+            if (p->profiles[i].mode == POOL_RUNNING)
+                keep_warm(p, i);
     }
     for (unsigned i = 0; i < p->profile_count; i++)
         plan_wake(p, &p->profiles[i]);

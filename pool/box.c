@@ -287,6 +287,8 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
         pulse_begin(p, s);
     if (next == POOL_LEASED)
         idle_begin(s);
+    if (next == POOL_PARKED)
+        mode_parked(p, s);
     recheck_begin(p, s);
     put_on_list(p, s);
     count_in(p, s);

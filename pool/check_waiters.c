@@ -116,10 +116,10 @@ static const char *check_line(const struct pool *p, const struct profile *f, enu
     }
     if (waiting != f->waiting[line])
         return "the number of waiters differs from a recount";
-    if (line == LINE_BLANK && waiting > 0 && p->mode == POOL_RUNNING && p->is_store_up &&
+    if (line == LINE_BLANK && waiting > 0 && mode_of(p, f) == POOL_RUNNING && p->is_store_up &&
         f->blank[BLANK_FRESH].len + f->blank[BLANK_DRIFTED].len > 0 && f->verifying <= waiting)
         return "an acquire waits while a box is free for it";
-    if (waiting > 0 && (!p->is_store_up || p->mode == POOL_DRAINING || f->conf.is_retired))
+    if (waiting > 0 && (!p->is_store_up || mode_of(p, f) == POOL_DRAINING || f->conf.is_retired))
         return "an acquire waits for a box that nobody will make";
     return NULL;
 }

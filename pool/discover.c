@@ -45,8 +45,13 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     int code = check_found(p, w, seen, &profile);
     struct slot *s;
 
-    if (code == SP_OK && p->mode != POOL_RUNNING)
-        code = p->mode == POOL_PAUSED ? SP_PAUSED : SP_DRAINING;
+    if (code == SP_OK && mode_of(p, &p->profiles[profile]) != POOL_RUNNING) {
+        struct refusal r = {.code = SP_OK};
+
+        mode_refuse(p, &p->profiles[profile], &r);
+        waiter_refuse(p, w, &r);
+        return;
+    }
     s = code == SP_OK ? box_take(p) : NULL;
     if (s == NULL) {
         struct refusal r = {.code = code != SP_OK ? code : SP_POOL_EXHAUSTED};

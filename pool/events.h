@@ -159,6 +159,9 @@ struct pool_event {
         struct {
             enum pool_mode mode;
             bool want_parked_gone; /* DRAINING: parked boxes go too */
+            bool is_profile;       /* only of this one */
+            unsigned profile;
+            char text[POOL_REASON_MAX + 1]; /* for callers that are refused; "": a text of ours */
         } mode;
     } u;
 };
@@ -190,7 +193,7 @@ enum pool_write {
     POOL_WRITE_LEASE,    /* box row and its lease row (binds the id, or renews, or parks) */
     POOL_WRITE_DELETING, /* box row says `deleting`; its lease row, if any, is ended with `end` */
     POOL_WRITE_FORGET,   /* box row removed */
-    POOL_WRITE_MODE,     /* the pool's mode (no box) */
+    POOL_WRITE_MODE,     /* the modes of the pool and of its profiles (no box) */
     POOL_WRITE_COUNT
 };
 

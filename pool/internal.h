@@ -46,6 +46,9 @@ struct pool {
     void *make_token_ctx;
     enum pool_mode mode;
     bool want_parked_gone;
+    bool is_parked_due; /* a profile that is drained may have parked boxes */
+    char mode_text[POOL_REASON_MAX + 1];
+    char mode_fact[POOL_REASON_MAX + 1]; /* of the last event about a mode */
     bool is_store_up;
     bool is_space_low; /* no new box is made; `space_reason` says why */
     bool is_mode_dirty;

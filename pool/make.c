@@ -56,7 +56,7 @@ void make_intent_stored(struct pool *p, struct slot *s)
 {
     const struct profile *f = profile_of(p, s);
 
-    if (p->mode != POOL_RUNNING || p->is_space_low || f->conf.is_retired || is_unwanted(s) ||
+    if (mode_of(p, f) != POOL_RUNNING || p->is_space_low || f->conf.is_retired || is_unwanted(s) ||
         away_holds(p, f)) {
         bind_cut(p, s);
         box_set_state(p, s, POOL_FORGETTING);
@@ -78,6 +78,7 @@ void make_intent_failed(struct pool *p, struct slot *s)
 static void become_ready(struct pool *p, struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
+    enum pool_mode mode = mode_of(p, profile_of(p, s));
 
     s->box.ready_ns = p->now_ns;
     s->box.seen_ns = p->now_ns;
@@ -89,11 +90,11 @@ static void become_ready(struct pool *p, struct slot *s)
             time_after(p->now_ns, c->max_age_ns - rand_below(&p->rand, c->max_age_ns / 10 + 1));
     breaker_count_success(p, s);
     assert(!is_unwanted(s)); /* else it would have been given up before */
-    if (box_is_special(s) && p->mode == POOL_DRAINING) {
+    if (box_is_special(s) && mode == POOL_DRAINING) {
         doom_box(p, s, hibernate_unused_end(s));
         return;
     }
-    if (box_is_special(s) && p->mode == POOL_RUNNING) {
+    if (box_is_special(s) && mode == POOL_RUNNING) {
         lease_begin(p, s, waiter_of(list_first(&s->waiters)),
                     s->is_restored ? POOL_SRC_RESTORED : POOL_SRC_COLD);
     } else if (s->box.sandbox_id[0] != '\0') {

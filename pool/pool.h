@@ -51,7 +51,9 @@ void pool_restore_past(struct pool *p, const char *sandbox_id, uint64_t generati
                        enum pool_end end, uint64_t principal);
 /* No id unknown to the past was ever bound with a generation above this one. */
 void pool_restore_floor(struct pool *p, uint64_t generation);
-void pool_restore_mode(struct pool *p, enum pool_mode mode);
+void pool_restore_mode(struct pool *p, enum pool_mode mode, const char *text);
+void pool_restore_profile_mode(struct pool *p, unsigned profile, enum pool_mode mode,
+                               const char *text);
 
 void pool_step(struct pool *p, uint64_t now_ns, const struct pool_event *ev);
 /* Takes the oldest effect; false when there is none. */

@@ -23,6 +23,9 @@ struct profile {
     double arrivals;              /* decayed count */
     uint64_t arrivals_ns;
     uint64_t provision_ns;
+    enum pool_mode mode; /* of this profile alone: mode_of() has what counts */
+    bool want_parked_gone;
+    char mode_text[POOL_REASON_MAX + 1];
     unsigned failures;
     bool is_open;
     bool is_away; /* the last listing of its backend failed */

@@ -34,6 +34,7 @@ void pool_get_stats(const struct pool *p, struct pool_stats *ret)
 {
     memset(ret, 0, sizeof(*ret));
     ret->mode = p->mode;
+    ret->mode_text = p->mode_text;
     ret->is_store_up = p->is_store_up;
     ret->max_boxes = p->max_boxes;
     ret->total = p->total;
@@ -55,6 +56,13 @@ const struct pool_profile *pool_profile(const struct pool *p, unsigned profile)
 {
     assert(profile < p->profile_count);
     return &p->profiles[profile].conf;
+}
+
+enum pool_mode pool_profile_mode(const struct pool *p, unsigned profile, const char **ret_text)
+{
+    assert(profile < p->profile_count);
+    *ret_text = p->profiles[profile].mode_text;
+    return p->profiles[profile].mode;
 }
 
 /* Without a warm target and without waiters nothing is made: only an acquire can close the circuit. */

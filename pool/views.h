@@ -61,6 +61,7 @@ struct pool_profile_view {
 
 struct pool_stats {
     enum pool_mode mode;
+    const char *mode_text; /* what callers who are refused because of it are to read; may be "" */
     bool is_store_up;
     unsigned max_boxes;
     unsigned total; /* everything but FREE */
@@ -83,6 +84,8 @@ void pool_get_profile(const struct pool *p, uint64_t now_ns, unsigned profile,
                       struct pool_profile_view *ret);
 /* What it was configured with; costs nothing, unlike the view. */
 const struct pool_profile *pool_profile(const struct pool *p, unsigned profile);
+/* The mode of this profile alone, and its text. */
+enum pool_mode pool_profile_mode(const struct pool *p, unsigned profile, const char **ret_text);
 /* When its owner was active last, or may have been. */
 uint64_t pool_active_ns(const struct pool_box *box);
 /* Index by name; -1 when unknown. */

@@ -371,15 +371,28 @@ void waiter_store_down(struct pool *p)
     }
 }
 
-void waiter_refuse_waiting(struct pool *p, const struct refusal *r)
+/* Of the box it waits for, else the one it asked for, or that it would take over from who asked before. */
+static const struct profile *profile_of_waiter(struct pool *p, const struct waiter *w)
+{
+    if (w->phase == WAITER_BOX)
+        return profile_of(p, w->slot);
+    return &p->profiles[(w->phase == WAITER_JOINED ? w->primary : w)->acquire.profile];
+}
+
+void waiter_refuse_drained(struct pool *p)
 {
     for (size_t i = 0; i < p->waiter_count; i++) {
-        enum waiter_phase phase = p->waiters[i].phase;
+        struct waiter *w = &p->waiters[i];
+        struct refusal r = {.code = SP_OK};
 
-        if (has_its_box(&p->waiters[i]))
+        if (has_its_box(w))
             continue;
-        if (phase == WAITER_QUEUED || phase == WAITER_JOINED || phase == WAITER_BOX ||
-            phase == WAITER_PAUSED)
-            waiter_refuse(p, &p->waiters[i], r);
+        if (w->phase != WAITER_QUEUED && w->phase != WAITER_JOINED && w->phase != WAITER_BOX &&
+            w->phase != WAITER_PAUSED)
+            continue;
+        if (mode_of(p, profile_of_waiter(p, w)) != POOL_DRAINING)
+            continue;
+        mode_refuse(p, profile_of_waiter(p, w), &r);
+        waiter_refuse(p, w, &r);
     }
 }

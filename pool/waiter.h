@@ -88,7 +88,8 @@ void waiter_redo_all(struct pool *p, struct slot *s); /* those that wait for a s
 void waiter_ok(struct pool *p, struct waiter *w, struct slot *s, enum pool_source source);
 void waiter_refuse(struct pool *p, struct waiter *w, const struct refusal *r);
 void waiter_end(struct pool *p, struct waiter *w);
-void waiter_refuse_waiting(struct pool *p, const struct refusal *r);
+/* Those that a mode of DRAINING refuses. */
+void waiter_refuse_drained(struct pool *p);
 void waiter_overdue(struct pool *p, struct waiter *w); /* its deadline has passed: answered */
 void waiter_store_down(struct pool *p);                /* answers all that wait for the store */
 

@@ -69,8 +69,12 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 30, meter.per_start);
     sql_bind_str(db, q, 31, meter.currency);
     meter_bind_used(db, q, 32, &meter.used);
-    if (box->used != NULL)
+    if (box->used != NULL) {
         *box->used = meter.used;
+        rc = counts_used(db, box, &box->used->counts);
+        if (rc != SQLITE_OK)
+            return rc;
+    }
     db->is_stamp_missing = false;
     db->stamped_id = box->id;
     return sql_run(db, q);
@@ -152,6 +156,8 @@ static int forget(struct db *db, const struct store_write *w)
     }
     sql_bind_u64(db, SQL_FORGET_BOX, 1, w->u.box.id);
     rc = sql_run(db, SQL_FORGET_BOX);
+    if (rc == SQLITE_OK)
+        rc = counts_forget(db, w->u.box.id);
     return rc == SQLITE_OK && w->want_gone ? put_gone(db, w) : rc;
 }
 
@@ -197,6 +203,8 @@ int apply_write(struct db *db, const struct store_write *w)
         return meter_reprice(db, w);
     case STORE_BUDGET:
         return budget_call(db, w);
+    case STORE_SAMPLE:
+        return counts_sample(db, w);
     case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;

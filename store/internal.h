@@ -64,6 +64,10 @@ enum sql_stmt {
     SQL_REPRICE,     /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency, 6... used */
     SQL_READ_OPEN,   /* 1 after this box, 2 how many */
     SQL_READ_USAGE,  /* 1 after this id, 2 how many */
+    SQL_BINDING_OF,  /* 1 box: its id, generation, since when it is metered */
+    SQL_COUNTS_OF,   /* 1 box */
+    SQL_PUT_COUNTS,  /* 1 box, 2 sandbox_id, 3 generation, 4 at_ms, 5... */
+    SQL_DROP_COUNTS, /* 1 box */
     SQL_SEEK_USAGE,  /* 1 the first from this id on */
     SQL_PRUNE_USAGE, /* 1 up to this id; gives principals */
     SQL_COUNT_USAGE,
@@ -102,6 +106,7 @@ struct db {
     bool want_usage;       /* as configured */
     uint64_t metered;      /* intervals closed since the last pruning */
     uint64_t closed_ms;    /* of the last one: it never goes back */
+    bool has_counters;     /* there are, or may be, rows of `counters` */
     uint64_t fold_count;   /* so far; the last FOLDS of them, each at its number: */
     struct fold folds[FOLDS];
     struct budgets *budgets;
@@ -196,6 +201,7 @@ MUST_CHECK int sql_run_u64(struct db *db, enum sql_stmt which, uint64_t *ret);
 /* Ends the transaction, if one is open. What cannot be undone now is undone by the next open. */
 void sql_undo(struct db *db);
 void sql_bind_u64(struct db *db, enum sql_stmt which, int index, uint64_t v);
+void sql_bind_null(struct db *db, enum sql_stmt which, int index);
 /* Borrowed until the statement has run; NULL is bound as ''. */
 void sql_bind_str(struct db *db, enum sql_stmt which, int index, const char *s);
 /* Text of several statements, for set-up only. */
@@ -231,6 +237,21 @@ MUST_CHECK int meter_reprice(struct db *db, const struct store_write *w);
 MUST_CHECK int meter_at_open(struct store *s);
 /* A part of what is too old, or too much. */
 MUST_CHECK int meter_prune(struct store *s);
+
+/* --- counters.c: what boxes have used --- */
+
+struct store_interval;
+MUST_CHECK int counts_sample(struct db *db, const struct store_write *w);
+/* The open interval of a box ends: gives its share, and the next one has nothing yet. */
+MUST_CHECK int counts_close(struct db *db, const struct store_interval *i,
+                            struct store_counts *ret);
+/* What the binding in the row of a box has used in intervals that are closed. */
+MUST_CHECK int counts_used(struct db *db, const struct store_box *box, struct store_counts *ret);
+MUST_CHECK int counts_forget(struct db *db, uint64_t box);
+MUST_CHECK int counts_at_open(struct db *db);
+/* Columns, one for each; NULL: not known. */
+void counts_bind(struct db *db, enum sql_stmt which, int first, const struct store_counts *c);
+void counts_read(sqlite3_stmt *row, int first, struct store_counts *ret);
 
 /* --- budget.c, budget_book.c: what users have spent --- */
 

@@ -117,9 +117,14 @@ static int close_interval(struct db *db, const struct store_interval *i, uint64_
 {
     const enum sql_stmt q = SQL_ADD_USAGE;
     uint64_t ended_ms = MAX_OF(at_ms, i->began_ms);
+    struct store_counts counts;
+    int rc;
 
     if (ended_ms == i->began_ms && i->per_start == 0)
         return SQLITE_OK;
+    rc = counts_close(db, i, &counts);
+    if (rc != SQLITE_OK)
+        return rc;
     add_used(used, i, ended_ms - i->began_ms);
     db->closed_ms = MAX_OF(db->closed_ms, closed_ms);
     db->metered++;
@@ -137,6 +142,7 @@ static int close_interval(struct db *db, const struct store_interval *i, uint64_
     sql_bind_u64(db, q, 12, i->per_start);
     sql_bind_str(db, q, 13, i->currency);
     sql_bind_u64(db, q, 14, db->closed_ms);
+    counts_bind(db, q, 15, &counts);
     return sql_run(db, q);
 }
 
@@ -294,6 +300,8 @@ int meter_at_open(struct store *s)
     s->db.closed_ms = (uint64_t) closed_ms;
     s->db.metered = PRUNE_MAX; /* what is too old by now */
     s->db.want_usage = s->config.want_usage;
+    if (rc == SQLITE_OK)
+        rc = counts_at_open(&s->db);
     if (rc == SQLITE_OK && !s->config.want_usage) /* it was turned off, and time goes on */
         rc = sql_exec(&s->db, "UPDATE boxes SET meter_ms = 0 WHERE meter_ms <> 0");
     return rc == SQLITE_OK ? budget_at_open(s) : rc;

@@ -18,7 +18,8 @@
  * leases: one row for each public id, so its generation survives the box it was bound to.
  * gone: the newest have the highest id.
  * boxes.meter_ms: the open interval of a box is in its row, so that one write changes both. usage: closed ones, in
- * the order of closed_ms. boxes.used_*: their sum since the box has its owner; used_currency '*': several. budgets: amount -1 is the default; numbers of 128 bits are in two columns. */
+ * the order of closed_ms. counters: samples of what boxes use (NULL: not counted), open_* of the open interval, used_* of the
+ * closed ones of the binding; usage.cpu_us and so on: of one. boxes.used_*: their sum since the box has its owner; used_currency '*': several. budgets: amount -1 is the default; numbers of 128 bits are in two columns. */
 static const struct migration migrations[] = {
     {1, "CREATE TABLE meta("
         " key TEXT PRIMARY KEY CHECK(key <> ''),"
@@ -138,6 +139,24 @@ static const struct migration migrations[] = {
     /* The sum of how many intervals it is, and of what length; 0: it is one. */
     {13, "ALTER TABLE usage ADD COLUMN folded INTEGER NOT NULL DEFAULT 0;"
          "ALTER TABLE usage ADD COLUMN folded_ms INTEGER NOT NULL DEFAULT 0;"},
+    {14, "CREATE TABLE counters("
+         " box_id INTEGER PRIMARY KEY,"
+         " sandbox_id TEXT NOT NULL,"
+         " generation INTEGER NOT NULL,"
+         " at_ms INTEGER NOT NULL,"
+         " seen_cpu_us INTEGER, seen_memory INTEGER, seen_net_in INTEGER, seen_net_out INTEGER,"
+         " seen_disk_read INTEGER, seen_disk_write INTEGER,"
+         " open_cpu_us INTEGER, open_memory INTEGER, open_net_in INTEGER, open_net_out INTEGER,"
+         " open_disk_read INTEGER, open_disk_write INTEGER,"
+         " used_cpu_us INTEGER, used_memory INTEGER, used_net_in INTEGER, used_net_out INTEGER,"
+         " used_disk_read INTEGER, used_disk_write INTEGER"
+         ") STRICT;"
+         "ALTER TABLE usage ADD COLUMN cpu_us INTEGER;"
+         "ALTER TABLE usage ADD COLUMN memory INTEGER;"
+         "ALTER TABLE usage ADD COLUMN net_in INTEGER;"
+         "ALTER TABLE usage ADD COLUMN net_out INTEGER;"
+         "ALTER TABLE usage ADD COLUMN disk_read INTEGER;"
+         "ALTER TABLE usage ADD COLUMN disk_write INTEGER;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -24,6 +24,13 @@
     "box_id, sandbox_id, generation, user_id, thread_id, principal, profile, state, " \
     "began_ms, ended_ms, per_hour, per_start, currency"
 
+/* As counters.c reads and writes them. */
+#define COUNTS(prefix)                                                              \
+    prefix "cpu_us, " prefix "memory, " prefix "net_in, " prefix "net_out, " prefix \
+           "disk_read, " prefix "disk_write"
+#define COUNTERS \
+    "sandbox_id, generation, at_ms, " COUNTS("seen_") ", " COUNTS("open_") ", " COUNTS("used_")
+
 #define BUDGET                                                                        \
     "user_id, amount, credit, period, since_ms, at_ms, per_hour_high, per_hour_low, " \
     "spent_high, spent_low"
@@ -125,14 +132,27 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_OPEN_OF_PROFILE] =
         "SELECT " INTERVAL_OF_BOX ", " BOX_USED " FROM boxes WHERE profile = ?1 AND "
         "id > ?2 AND meter_ms > 0 ORDER BY id LIMIT 1",
-    [SQL_ADD_USAGE] = "INSERT INTO usage(" INTERVAL ", closed_ms) "
-                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+    [SQL_ADD_USAGE] = "INSERT INTO usage(" INTERVAL ", closed_ms, " COUNTS(
+        "") ") "
+            "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,"
+            "?20)",
     [SQL_REPRICE] = "UPDATE boxes SET meter_ms = ?2, per_hour = ?3, per_start = ?4, currency = ?5, "
                     "used_leased_ms = ?6, used_parked_ms = ?7, used_paused_ms = ?8, "
                     "used_micros = ?9, used_rest = ?10, used_currency = ?11 WHERE id = ?1",
-    [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX " FROM boxes WHERE id > ?1 ORDER BY id LIMIT ?2",
+    /* What was sampled of the binding that the box has. */
+    [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX ", coalesce(at_ms, 0), " COUNTS(
+        "open_") " FROM boxes AS b "
+                 "LEFT JOIN (SELECT box_id, sandbox_id AS of_id, generation AS of_generation, at_ms, " COUNTS(
+                     "open_") " FROM counters) AS c ON c.box_id = b.id AND c.of_id = b.sandbox_id "
+                              "AND c.of_generation = b.generation WHERE b.id > ?1 ORDER BY b.id LIMIT ?2",
     [SQL_READ_USAGE] =
-        "SELECT " INTERVAL ", id, folded, folded_ms FROM usage WHERE id > ?1 ORDER BY id LIMIT ?2",
+        "SELECT " INTERVAL ", id, folded, folded_ms, " COUNTS("") " FROM usage WHERE id > ?1 "
+                                                                  "ORDER BY id LIMIT ?2",
+    [SQL_BINDING_OF] = "SELECT sandbox_id, generation, meter_ms FROM boxes WHERE id = ?1",
+    [SQL_COUNTS_OF] = "SELECT " COUNTERS " FROM counters WHERE box_id = ?1",
+    [SQL_PUT_COUNTS] = "INSERT OR REPLACE INTO counters(box_id, " COUNTERS ") VALUES(?1,?2,?3,?4,"
+                       "?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22)",
+    [SQL_DROP_COUNTS] = "DELETE FROM counters WHERE box_id = ?1",
     [SQL_SEEK_USAGE] = "SELECT id, closed_ms FROM usage WHERE id >= ?1 ORDER BY id LIMIT 1",
     [SQL_PRUNE_USAGE] = "DELETE FROM usage WHERE id <= ?1 RETURNING principal",
     [SQL_COUNT_USAGE] = COUNT_ALL("usage"),
@@ -144,9 +164,14 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_FOLD_SUM] =
         "UPDATE usage SET box_id = of_box, sandbox_id = of_id, generation = of_generation, "
         "thread_id = of_thread, user_id = of_user, began_ms = first_ms, ended_ms = last_ms, "
-        "folded = number, folded_ms = sum_ms "
+        "folded = number, folded_ms = sum_ms, cpu_us = sum_cpu_us, memory = sum_memory, "
+        "net_in = sum_net_in, net_out = sum_net_out, disk_read = sum_disk_read, "
+        "disk_write = sum_disk_write "
         "FROM (SELECT max(id) AS kept, " FOLD_KEYS ", min(began_ms) AS first_ms, "
-        "max(ended_ms) AS last_ms, sum(max(folded, 1)) AS number, sum(ms) AS sum_ms "
+        "max(ended_ms) AS last_ms, sum(max(folded, 1)) AS number, sum(ms) AS sum_ms, "
+        "sum(cpu_us) AS sum_cpu_us, sum(memory) AS sum_memory, sum(net_in) AS sum_net_in, "
+        "sum(net_out) AS sum_net_out, sum(disk_read) AS sum_disk_read, "
+        "sum(disk_write) AS sum_disk_write "
         "FROM (" FOLD_WINDOW ") GROUP BY " FOLD_KEYS " HAVING count(*) > 1) AS one "
         "WHERE usage.id = one.kept",
     [SQL_FOLD_REMOVE] =
@@ -217,6 +242,14 @@ void sql_bind_u64(struct db *db, enum sql_stmt which, int index, uint64_t v)
     int rc = sqlite3_bind_int64(db->stmts[which], index, (sqlite3_int64) v);
 
     assert(rc == SQLITE_OK); /* only a wrong index or a running statement */
+    (void) rc;
+}
+
+void sql_bind_null(struct db *db, enum sql_stmt which, int index)
+{
+    int rc = sqlite3_bind_null(db->stmts[which], index);
+
+    assert(rc == SQLITE_OK);
     (void) rc;
 }
 

@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 13
+#define STORE_SCHEMA_VERSION 14
 
 #define STORE_GONE_MAX 4096
 
@@ -38,6 +38,23 @@ struct store_price {
 
 enum store_meter { STORE_LEASED, STORE_PARKED, STORE_PAUSED, STORE_METER_COUNT };
 
+/* What the processes of a box use. */
+enum store_counter {
+    STORE_CPU_US,
+    STORE_MEMORY, /* MB (1024^2 bytes) times milliseconds; in a sample: bytes */
+    STORE_NET_IN, /* these four in bytes */
+    STORE_NET_OUT,
+    STORE_DISK_READ,
+    STORE_DISK_WRITE,
+    STORE_COUNTER_COUNT
+};
+
+struct store_counts {
+    unsigned known; /* bit k: n[k] is known, else nobody has counted it */
+    uint64_t n[STORE_COUNTER_COUNT];
+};
+void store_counts_add(struct store_counts *to, const struct store_counts *from);
+
 /* What a binding of a box has used in intervals that are closed. The cost is exact: `rest` is what is left below a
  * millionth of the currency. */
 struct store_used {
@@ -47,6 +64,7 @@ struct store_used {
     uint64_t micros;
     uint64_t rest;
     char currency[STORE_CURRENCY_MAX + 1]; /* '': it has no price */
+    struct store_counts counts;            /* not loaded */
 };
 
 /* A millionth of a currency in the parts that costs are added up in. */
@@ -136,6 +154,7 @@ enum store_kind {
     STORE_READ_USAGE,  /* usage.h: adds up metered time, or lists it */
     STORE_REPRICE,     /* from now on the boxes of box.profile cost box.price */
     STORE_BUDGET,      /* budget.h: lists budgets, or changes one */
+    STORE_SAMPLE,      /* what a box has used since it was made: see counters.c */
     STORE_KIND_COUNT
 };
 
@@ -207,6 +226,10 @@ struct store_write {
         struct store_backup *backup;
         struct store_usage *usage;
         struct store_budget_call *budget;
+        struct {
+            uint64_t box;
+            struct store_counts now; /* of a box that is gone: ignored */
+        } sample;
     } u;
     struct list_node queue_link; /* the store's own */
     struct err failure;          /* the store's own: written by the thread, read by the loop */

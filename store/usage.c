@@ -207,12 +207,15 @@ static struct store_sum *sum_of(struct store_usage *u, const struct store_interv
 static void add(struct store_usage *u, const struct store_interval *i)
 {
     struct store_sum *sum = sum_of(u, i);
+    struct store_counts counts;
 
     if (sum == NULL) {
         u->is_cut = true;
         u->is_end = true;
         return;
     }
+    store_usage_counts(i, u->since_ms, u->until_ms, &counts);
+    store_counts_add(&sum->counts, &counts);
     sum->ms[i->state] += store_usage_ms(i, u->since_ms, u->until_ms);
     sum->nominal += store_usage_part(i, u->since_ms, u->until_ms);
 }
@@ -303,6 +306,8 @@ static int read_open(struct db *db, struct store_usage *u)
         struct store_interval i;
 
         usage_row(q, &i);
+        i.sampled_ms = (uint64_t) sqlite3_column_int64(q, 13);
+        counts_read(q, 14, &i.counts);
         seen++;
         u->has_place = true;
         u->place = (int64_t) i.box;
@@ -357,6 +362,7 @@ static int read_closed(struct db *db, struct store_usage *u)
         u->place = sqlite3_column_int64(q, 13);
         i.folded = (uint64_t) sqlite3_column_int64(q, 14);
         i.folded_ms = (uint64_t) sqlite3_column_int64(q, 15);
+        counts_read(q, 16, &i.counts);
         if (u->want_rows || !was_counted(u, (int64_t) i.box, (uint64_t) u->place))
             take(u, &i);
     }

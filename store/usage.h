@@ -35,6 +35,8 @@ struct store_interval {
     const char *thread;
     const char *profile;
     const char *currency;
+    struct store_counts counts; /* by when it ended, or */
+    uint64_t sampled_ms;        /* of an open one: by then */
 };
 
 struct store_sum {
@@ -47,7 +49,8 @@ struct store_sum {
     char *currency;
     uint64_t principal;
     uint64_t ms[STORE_METER_COUNT];
-    unsigned __int128 nominal; /* cost: per_hour * ms, not yet divided */
+    unsigned __int128 nominal;  /* cost: per_hour * ms, not yet divided */
+    struct store_counts counts; /* a number is known if it is of one interval */
 };
 
 /* Of which row of `boxes` the open interval was counted, and which rows of `usage` there were by then: one that was
@@ -106,6 +109,10 @@ uint64_t store_usage_cost(unsigned __int128 nominal);
 uint64_t store_usage_ms(const struct store_interval *i, uint64_t since_ms, uint64_t until_ms);
 unsigned __int128 store_usage_part(const struct store_interval *i, uint64_t since_ms,
                                    uint64_t until_ms);
+/* What an interval has used in a range: of one that is in it in part, as much as is in proportion; ranges that follow each
+ * other have the whole of it. */
+void store_usage_counts(const struct store_interval *i, uint64_t since_ms, uint64_t until_ms,
+                        struct store_counts *ret);
 /* What an interval of this length costs, for adding up. */
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start);
 

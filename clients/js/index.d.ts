@@ -81,7 +81,9 @@ export class Snapshot {
 /** What the end of a box has released; null: not known. */
 export type Report = { readonly text: string } & Readonly<Record<'processes' | 'mounts' | 'layers' | 'bytes' | 'livedS' | 'costMicros', number | null>>
   & Readonly<Record<'currency' | 'cost', string | null>>
-  & { readonly usage: Readonly<Record<'leasedMs' | 'parkedMs' | 'pausedMs', number | null>> | null };
+  & { readonly usage: Readonly<Record<'leasedMs' | 'parkedMs' | 'pausedMs' | 'memoryMbS' | Counted, number | null>> | null };
+/** What the kernel counts of a box; null: nobody does. */
+type Counted = 'cpuMs' | 'netInBytes' | 'netOutBytes' | 'diskReadBytes' | 'diskWriteBytes';
 
 /** One sandbox as the daemon saw it at one moment. */
 export class Sandbox {
@@ -100,6 +102,8 @@ export class Sandbox {
   readonly source: string | null;
   /** What the backend says; null: not asked, or it cannot say. */
   readonly alive: boolean | null;
+  /** Of `get()` with `stats`: what it has used so far. */
+  readonly stats: Readonly<Record<'memoryBytes' | Counted, number | null>> | null;
   readonly why: string | null;
   readonly report: Report | null;
   readonly metadata: Record<string, unknown>;
@@ -121,7 +125,7 @@ export class Client {
   acquire(threadId?: string | null, options?: AcquireOptions): Promise<Box>;
   /** A sandbox that is leased already, by its id or `thread:USER/THREAD`. Not renewed unless asked for. */
   open(id: string, options?: { autoRenew?: boolean; ttlS?: number }): Promise<Box>;
-  get(id: string, options?: { askBackend?: boolean }): Promise<Sandbox>;
+  get(id: string, options?: { askBackend?: boolean; stats?: boolean }): Promise<Sandbox>;
   renew(id: string, options?: { generation?: number; ttlS?: number }): Promise<Sandbox>;
   release(id: string, options?: { generation?: number; destroy?: boolean }): Promise<Sandbox>;
   destroy(id: string, options?: { generation?: number; quick?: boolean }): Promise<Sandbox>;

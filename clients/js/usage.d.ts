@@ -12,6 +12,9 @@ export interface UsageRow {
   [name: string]: string | number | null | undefined;
   leased_ms?: number; parked_ms?: number; paused_ms?: number; wall_ms?: number; folded?: number;
   currency: string | null; cost: string | null; cost_micros: number | null;
+  /** null: nobody has counted it. */
+  cpu_ms?: number | null; memory_mb_s?: number | null; net_in_bytes?: number | null; net_out_bytes?: number | null;
+  disk_read_bytes?: number | null; disk_write_bytes?: number | null;
 }
 export interface Usage { since: string | null; until: string; usage?: UsageRow[]; intervals?: UsageRow[]; next_cursor?: string | null }
 export interface UsageOptions {

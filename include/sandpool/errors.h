@@ -47,8 +47,8 @@
     X(BACKEND_UNAVAILABLE, "backend_unavailable", 503, true, "the backend fails to make boxes")   \
     X(STORE_UNAVAILABLE, "store_unavailable", 503, true, "the store cannot be written")           \
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 503, true, "the connection limit is reached") \
-    X(DRAINING, "draining", 503, true, "the pool is draining")                                    \
-    X(PAUSED, "paused", 503, true, "the pool is paused")                                          \
+    X(DRAINING, "draining", 503, true, "no new leases")                                           \
+    X(PAUSED, "paused", 503, true, "no new leases")                                               \
     X(STARTING, "starting", 503, true, "the daemon is still starting")                            \
     X(TIMEOUT, "timeout", 504, true, "the operation did not finish in time")                      \
     X(HTTP_VERSION, "http_version", 505, false, "only HTTP/1.0 and HTTP/1.1 are supported")       \

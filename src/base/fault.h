@@ -46,6 +46,8 @@
     X(arg, "takeover.new_given")    \
     X(arg, "takeover.new_served")   \
     X(arg, "takeover.new_ended")    \
+    X(arg, "usage.before_sample")   \
+    X(arg, "usage.after_sample")    \
     X(arg, "oci.before_run")        \
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \

@@ -137,6 +137,10 @@ bool cli_print_completion(const char *shell, FILE *out);
 
 enum { CLI_ID_MAX = 80 };
 
+/* cmd_pause.c: "/pause", "/resume" or "/drain" of the pool, or of the profile of --profile. `text` is printed for the
+ * pool. */
+MUST_CHECK int cli_set_mode(struct cli *c, const char *suffix, const char *text);
+
 /* --- call.c: talking to the daemon. A failure is printed --- */
 
 /* An exit code. On CLI_OK *ret (may be NULL) is the parsed answer, to be freed; with --json it has

@@ -3,11 +3,6 @@
 
 int cmd_drain(struct cli *c)
 {
-    bool want_parked_gone = cli_flag(&c->args, "evict-parked");
-    int code = cli_call(c, "POST", "/v1/pool/drain",
-                        want_parked_gone ? "{\"evict_parked\":true}" : "{}", NULL);
-
-    if (code == CLI_OK && !cli_wants_json(c))
-        (void) fprintf(c->out, "the pool drains: new leases are refused until 'sandpool resume'\n");
-    return code;
+    return cli_set_mode(c, "/drain",
+                        "the pool drains: new leases are refused until 'sandpool resume'");
 }

@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 
 static const char *const interval_head[] = {"SANDBOX", "USER",  "THREAD", "PROFILE",
-                                            "STATE",   "BEGAN", "TIME",   "COST"};
+                                            "STATE",   "BEGAN", "TIME",   "CPU",
+                                            "MEMORY",  "NET",   "DISK",   "COST"};
 
 static uint64_t ago(uint64_t ms)
 {
@@ -45,6 +46,44 @@ static void cell_ms(struct out_table *t, const struct json *row, const char *key
     out_cell(t, text);
 }
 
+static void cell_cpu(struct out_table *t, const struct json *row)
+{
+    if (json_is_num(json_get(row, "cpu_ms")))
+        cell_ms(t, row, "cpu_ms");
+    else
+        out_cell(t, "");
+}
+
+/* Nothing where nobody has counted. */
+static void cell_memory(struct out_table *t, const struct json *row)
+{
+    uint64_t mb_s = show_u64(row, "memory_mb_s");
+    char text[40] = "";
+
+    if (json_is_num(json_get(row, "memory_mb_s")))
+        (void) snprintf(text, sizeof(text), "%.3fGBh", (double) mb_s / 1024 / 3600);
+    out_cell(t, text);
+}
+
+static void cell_bytes(struct out_table *t, const struct json *row, const char *one,
+                       const char *other)
+{
+    double mb = (double) show_u64(row, one) / 1e6 + (double) show_u64(row, other) / 1e6;
+    char text[40] = "";
+
+    if (json_is_num(json_get(row, one)) || json_is_num(json_get(row, other)))
+        (void) snprintf(text, sizeof(text), "%.1fMB", mb);
+    out_cell(t, text);
+}
+
+static void cells_used(struct out_table *t, const struct json *row)
+{
+    cell_cpu(t, row);
+    cell_memory(t, row);
+    cell_bytes(t, row, "net_in_bytes", "net_out_bytes");
+    cell_bytes(t, row, "disk_read_bytes", "disk_write_bytes");
+}
+
 static void cell_cost(struct out_table *t, const struct json *row)
 {
     char text[64];
@@ -70,6 +109,7 @@ static void print_intervals(const struct json *answer, FILE *out)
         out_cell(&table, show_str(row, "state"));
         out_cell(&table, show_str(row, "began_at"));
         cell_ms(&table, row, "wall_ms");
+        cells_used(&table, row);
         cell_cost(&table, row);
     }
     out_table_print(&table, out);
@@ -87,7 +127,7 @@ static void print_sums(const struct json *answer, FILE *out)
     const struct json *first = json_at(rows, 0);
     struct json_walk walk = {0};
     const struct json *row;
-    const char *head[ARRAY_LEN(names) + 4];
+    const char *head[ARRAY_LEN(names) + 8];
     unsigned columns = 0;
     struct out_table table;
 
@@ -97,6 +137,10 @@ static void print_sums(const struct json *answer, FILE *out)
     head[columns++] = "LEASED";
     head[columns++] = "PARKED";
     head[columns++] = "PAUSED";
+    head[columns++] = "CPU";
+    head[columns++] = "MEMORY";
+    head[columns++] = "NET";
+    head[columns++] = "DISK";
     head[columns++] = "COST";
     out_table_init(&table, head, columns);
     while ((row = json_next(rows, &walk)) != NULL) {
@@ -106,6 +150,7 @@ static void print_sums(const struct json *answer, FILE *out)
         cell_ms(&table, row, "leased_ms");
         cell_ms(&table, row, "parked_ms");
         cell_ms(&table, row, "paused_ms");
+        cells_used(&table, row);
         cell_cost(&table, row);
     }
     out_table_print(&table, out);

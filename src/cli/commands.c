@@ -161,11 +161,6 @@ static const struct cli_option renew_options[] = {
     END_OPTIONS,
 };
 
-static const struct cli_option box_options[] = {
-    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
-    END_OPTIONS,
-};
-
 static const struct cli_option why_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"since", 0, CLI_DURATION, "TIME", "only what happened since, like 2h (default: all)", NULL},
@@ -213,7 +208,27 @@ static const struct cli_option events_options[] = {
     END_OPTIONS,
 };
 
+#define MODE_OPTIONS                                                                             \
+    {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},                      \
+    {                                                                                            \
+        "message", 'm', CLI_TEXT, "TEXT", "what callers who are refused read (up to 160 bytes)", \
+            NULL                                                                                 \
+    }
+
+static const struct cli_option pause_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    MODE_OPTIONS,
+    END_OPTIONS,
+};
+
+static const struct cli_option resume_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option drain_options[] = {
+    MODE_OPTIONS,
     {"evict-parked", 0, CLI_FLAG, NULL, "destroy the boxes kept for their threads", NULL},
     END_OPTIONS,
 };
@@ -371,12 +386,20 @@ const struct cli_command cli_commands[] = {
     {"pause", "[ID]", 0, 1, "ID", "stop new leases until resume, or pause one sandbox",
      "With an ID: its processes stand still and use no CPU; its lease stays, and the next call that\n"
      "needs it lets it go on.",
-     box_options, "sandpool pause\nsandpool pause thread-1\n", cmd_pause},
+     pause_options,
+     "sandpool pause -m 'back at 14:00'\n"
+     "sandpool pause --profile gpu\n"
+     "sandpool pause thread-1\n",
+     cmd_pause},
     {"resume", "[ID]", 0, 1, "ID", "serve again after pause or drain, or let one sandbox go on",
-     NULL, box_options, "sandpool resume\nsandpool resume thread-1\n", cmd_resume},
+     "Each profile that was paused by itself is resumed by itself.", resume_options,
+     "sandpool resume\nsandpool resume --profile gpu\nsandpool resume thread-1\n", cmd_resume},
     {"drain", "", 0, 0, NULL, "refuse new leases, remove ready boxes",
-     "Leased boxes stay until they are released or expire.", drain_options,
-     "sandpool drain --evict-parked\n", cmd_drain},
+     "Leased boxes stay until they are released or expire. The mode survives a restart of the daemon.",
+     drain_options,
+     "sandpool drain --evict-parked\n"
+     "sandpool drain --profile gpu -m 'the cards are replaced today'\n",
+     cmd_drain},
     {"reconcile", "", 0, 0, NULL, "compare the pool with its backends now", NULL, no_options,
      "sandpool reconcile\n", cmd_reconcile},
     {"reload", "", 0, 0, NULL, "read the configuration again",

@@ -60,6 +60,11 @@ static void put_used(struct line *l, const struct json *report)
         separate(l);
         (void) fprintf(l->out, "%s %s", states[i], text);
     }
+    if (show_u64(usage, "cpu_ms") > 0) {
+        separate(l);
+        (void) fprintf(l->out, "%.1fs of processor time",
+                       (double) show_u64(usage, "cpu_ms") / 1000);
+    }
     if (str_is_empty(cost))
         return;
     separate(l);

@@ -273,6 +273,7 @@ struct config {
     } store;
     struct {
         bool enabled;
+        uint64_t sample_s; /* 0: only time is metered */
         uint64_t keep_days;
         uint64_t keep_rows;
     } usage;

@@ -47,6 +47,9 @@ static const struct config_key keys[] = {
     GLOBAL(usage.enabled, BOOL, 0, 0, 0, "true",
            "Meter the time that boxes are leased, parked and paused, and what it costs: see "
            "GET /v1/usage."),
+    GLOBAL(usage.sample_s, U64, RELOAD, 0, 3600, "60",
+           "Seconds in which each box is once looked at for what it has used: processor, memory, "
+           "network, disk. A crash loses what was used since. 0: only time is metered."),
     GLOBAL(usage.keep_days, U64, 0, 1, 3660, "400", "Days that metered time is kept."),
     GLOBAL(usage.keep_rows, U64, 0, 100, 1000000000, "1000000",
            "Metered intervals kept, at about 150 bytes each; of more, the oldest become sums."),

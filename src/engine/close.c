@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/sampler.h"
 #include "engine/snapshots.h"
 
 static void on_wake_closed(void *ctx)
@@ -108,6 +109,7 @@ static void cancel_all(struct engine *e)
     uses_cancel(e);
     binds_close(e);
     usage_close(e);
+    sampler_close(e);
     events_flush(e);
 }
 

@@ -12,7 +12,7 @@ struct destroyer {
     struct engine *engine;
     struct rt_timer timer;
     uint64_t deadline_ns;
-    enum pool_mode mode_before;
+    char *modes_before;
     void (*on_done)(void *ctx, size_t left);
     void *ctx;
 };
@@ -56,6 +56,7 @@ static void on_stored(void *ctx, int result UNUSED)
 
     pool_get_stats(d->engine->pool, &stats);
     d->on_done(d->ctx, stats.total);
+    free(d->modes_before);
     free(d);
 }
 
@@ -69,7 +70,7 @@ static void on_look(struct rt_timer *timer)
         return;
     }
     /* Only in the store: a pool that runs again would make boxes again. */
-    meta_put(e, META_MODE, pool_mode_name(d->mode_before));
+    meta_put(e, META_MODE, d->modes_before);
     engine_sync(e, on_stored, d);
 }
 
@@ -82,7 +83,7 @@ void engine_destroy_all(struct engine *e, uint64_t deadline_ns,
     pool_get_stats(e->pool, &stats);
     d->engine = e;
     d->deadline_ns = deadline_ns;
-    d->mode_before = stats.mode;
+    d->modes_before = modes_text(e, stats.mode, stats.mode_text);
     d->on_done = on_done;
     d->ctx = ctx;
     pause_pool(e);

@@ -124,6 +124,13 @@ void engine_unwatch_ends(struct engine *e, struct engine_watcher *w);
 void engine_ask_box(struct engine *e, struct box_id box, void (*on_done)(void *ctx, bool answers),
                     void *ctx);
 
+/* How numbers of what boxes use are shown: divided by this. */
+struct engine_counter {
+    const char *name;
+    uint64_t unit;
+};
+extern const struct engine_counter engine_counters[STORE_COUNTER_COUNT];
+
 /* Whether its backend counts what a box uses. */
 bool engine_can_count(const struct engine *e, const struct pool_box *box);
 /* What a box that can be counted has used so far, within three seconds; NULL: nobody said. */

@@ -10,6 +10,7 @@
 #include "box/probe.h"
 #include "engine/internal.h"
 #include "engine/prepare.h"
+#include "engine/sampler.h"
 
 #define FIRST_LOOK_NS (2 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_S)
@@ -66,6 +67,8 @@ static void post(struct probe_op *p, int code, const char *reason)
     struct pool_event ev = {.kind = POOL_EV_PROBED, .box = p->box.id, .epoch = p->box.epoch};
 
     ev.u.failed.code = code;
+    if (code == SP_OK && p->box.state == POOL_STARTING)
+        sampler_ready(p->engine, p->box.id);
     str_copy_cut(ev.life, sizeof(ev.life), p->probe.life);
     str_copy_cut(ev.u.failed.reason, sizeof(ev.u.failed.reason), reason);
     engine_post(p->engine, &ev);

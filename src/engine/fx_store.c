@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/sampler.h"
 
 struct box_write {
     struct store_write write;
@@ -167,6 +168,12 @@ static bool may_return(const struct engine *e, const struct pool_box *box)
 
 void fx_store(struct engine *e, const struct pool_fx *fx)
 {
+    if (!sampler_hold_end(e, fx))
+        fx_store_now(e, fx);
+}
+
+void fx_store_now(struct engine *e, const struct pool_fx *fx)
+{
     static const enum store_kind kinds[POOL_WRITE_COUNT] = {
         [POOL_WRITE_BOX] = STORE_PUT_BOX,       [POOL_WRITE_LEASE] = STORE_PUT_LEASE,
         [POOL_WRITE_DELETING] = STORE_DELETING, [POOL_WRITE_FORGET] = STORE_FORGET,
@@ -190,7 +197,8 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         w->write.want_stamp = false;
         w->write.want_gone = false;
         w->write.u.meta.key = META_MODE;
-        w->write.u.meta.value = pool_mode_name(stats.mode);
+        w->metadata = modes_text(e, stats.mode, stats.mode_text);
+        w->write.u.meta.value = w->metadata;
     } else {
         const struct engine_note *note;
 
@@ -208,6 +216,7 @@ void fx_store(struct engine *e, const struct pool_fx *fx)
         w->write.want_gone = w->what == POOL_WRITE_FORGET && may_return(e, &w->box);
         fill_row(w);
         usage_arm(e);
+        sampler_arm(e);
     }
     engine_op_begun(e);
     store_submit(e->store, &w->write, on_box_written);

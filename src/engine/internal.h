@@ -25,6 +25,7 @@ enum { ENGINE_REFUSED_PER_S = 20 }; /* refused acquires in the audit trail */
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
 #define ENGINE_UPDATE_LEAST_NS (1 * NS_PER_S) /* for a caller who does not wait */
 #define ENGINE_EXAM_TIMEOUT_NS (30 * NS_PER_S)
+#define ENGINE_STATS_NS (3 * NS_PER_S)
 
 /* A configuration stays while an operation still uses one of its profiles. */
 struct engine_config_ref {
@@ -147,6 +148,13 @@ struct engine {
         } prices[POOL_PROFILES_MAX];
     } usage;
 
+    struct {
+        struct rt_timer timer;
+        size_t place; /* of the pool, that was looked at last */
+        unsigned running;
+        unsigned held; /* ends of leases */
+    } sampler;
+
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
@@ -243,6 +251,8 @@ void ledger_on_wake(void *ctx); /* the engine */
 
 /* fx_store.c */
 void fx_store(struct engine *e, const struct pool_fx *fx);
+/* Without waiting for a last sample of what the box has used. */
+void fx_store_now(struct engine *e, const struct pool_fx *fx);
 void fx_store_fini(struct engine *e);
 /* usage.c: what the store meters with. Since when a box is as it is; 0: now. */
 uint64_t usage_true_ms(const struct engine *e, const struct pool_box *box);
@@ -285,6 +295,10 @@ void events_flush(struct engine *e);
 void meta_put(struct engine *e, const char *key, const char *value);
 /* On the disk, and all that was written before. */
 void meta_put_power(struct engine *e, const char *key, const char *value);
+/* modes.c: the modes of the pool and its profiles, as META_MODE has them */
+/* `mode` and `message` are the pool's; the caller frees the text. */
+char *modes_text(struct engine *e, enum pool_mode mode, const char *message);
+void modes_restore(struct engine *e, const char *stored);
 /* ready.c: true when more is known of why an acquire is refused than the pool has said; then *ret says it. */
 bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
                     struct pool_fx *ret);
@@ -359,6 +373,10 @@ void recovery_settle(struct engine *e);
 void space_look(struct engine *e);
 /* Unless it was looked at a moment ago. */
 void space_refresh(struct engine *e);
+
+/* stats.c: of a box that can be counted; on_done() gets NULL when nobody has said. */
+void stats_start(struct engine *e, const struct pool_box *box, uint64_t limit_ns,
+                 void (*on_done)(void *ctx, const struct backend_counters *counters), void *ctx);
 
 /* report.c: the backend has destroyed the box. */
 void report_note(struct engine *e, struct box_id box, const struct backend_released *released);

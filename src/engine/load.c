@@ -34,7 +34,7 @@ struct loader {
     struct loaded_box *boxes;
     size_t count;
     size_t cap;
-    enum pool_mode mode;
+    char *modes; /* see modes_text(); NULL: none stored */
     uint64_t generation_floor;
     bool was_clean;
     bool is_rebooted; /* the machine has started since the daemon ran last */
@@ -176,9 +176,8 @@ static bool on_meta(void *ctx, const char *key, const char *value)
     if (strcmp(key, META_INSTANCE) == 0) {
         str_copy_cut(l->engine->instance, sizeof(l->engine->instance), value);
     } else if (strcmp(key, META_MODE) == 0) {
-        for (int i = 0; i < POOL_MODE_COUNT; i++)
-            if (strcmp(pool_mode_name((enum pool_mode) i), value) == 0)
-                l->mode = (enum pool_mode) i;
+        free(l->modes);
+        l->modes = xstrdup(value);
     } else if (strcmp(key, META_BOOT) ==
                0) { /* boxes of the machine end with it: they did not just die */
         l->is_rebooted =
@@ -269,7 +268,8 @@ static int build_pool(struct loader *l, struct err *err)
     e->pool = pool_new(pc);
     free(pc);
     usage_take_prices(e);
-    pool_restore_mode(e->pool, l->mode);
+    if (l->modes != NULL)
+        modes_restore(e, l->modes);
     pool_restore_floor(e->pool, l->generation_floor);
     for (size_t i = 0; i < l->past_count; i++)
         pool_restore_past(e->pool, l->past[i].sandbox_id, l->past[i].generation,
@@ -325,6 +325,7 @@ static void loader_fini(struct loader *l)
         free(l->gone[i].ref);
         free(l->gone[i].life);
     }
+    free(l->modes);
     free(l->boxes);
     free(l->past);
     free(l->gone);

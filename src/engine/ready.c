@@ -10,6 +10,13 @@
 #define MB (1024 * 1024)
 #define WAIT_FRESH_NS (15 * NS_PER_S) /* what is said of a box that starts is asked more often */
 
+static void describe_mode(char *dst, size_t cap, const char *what, enum pool_mode mode,
+                          const char *text)
+{
+    (void) snprintf(dst, cap, "the %s is %s%s%.160s", what, pool_mode_name(mode),
+                    str_is_empty(text) ? "" : ": ", text);
+}
+
 /* What holds for every profile. */
 static bool has_trouble(struct engine *e, char *dst, size_t cap)
 {
@@ -29,8 +36,7 @@ static bool has_trouble(struct engine *e, char *dst, size_t cap)
     else if (!stats.is_store_up)
         str_copy_cut(dst, cap, store != NULL ? store : "the store cannot be written");
     else if (stats.mode != POOL_RUNNING)
-        str_copy_cut(dst, cap,
-                     stats.mode == POOL_PAUSED ? "the pool is paused" : "the pool is draining");
+        describe_mode(dst, cap, "pool", stats.mode, stats.mode_text);
     else
         return false;
     return true;
@@ -108,6 +114,8 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
     const struct config_profile *config = profiles_config(e, profile);
     struct engine_backend *b = &e->backends[pool_profile(e->pool, profile)->backend];
     struct pool_profile_view view;
+    const char *text;
+    enum pool_mode mode = pool_profile_mode(e->pool, profile, &text);
 
     dst[0] = '\0';
     pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
@@ -115,6 +123,8 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         return true;
     if (config == NULL || view.profile->is_retired)
         str_copy_cut(dst, cap, "the profile is gone from the configuration");
+    else if (mode != POOL_RUNNING)
+        describe_mode(dst, cap, "profile", mode, text);
     else if (!str_is_empty(b->trouble) && !(is_failing(&view) && view.failed_at_ns > b->trouble_ns))
         str_copy_cut(dst, cap, b->trouble);
     else if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */

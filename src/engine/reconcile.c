@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/sampler.h"
 #include "engine/snapshots.h"
 
 /* The join of a long listing leaves the loop to others after this many boxes that it shows, and after this many
@@ -320,8 +321,10 @@ void recovery_settle(struct engine *e)
              LF_U64("backends", r->clean), LF_U64("backends_failed", r->failed));
     snapshots_sweep(e);
     usage_reprice(e);
-    if (stats.total > 0)
+    if (stats.total > 0) {
         usage_arm(e);
+        sampler_arm(e);
+    }
     reconcile_arm(e);
     r->on_ready(r->ctx);
     free(r);

@@ -28,6 +28,20 @@ static void put_count(struct json_out *o, const char *key, struct backend_count 
         json_put_null(o, key);
 }
 
+const struct engine_counter engine_counters[STORE_COUNTER_COUNT] = {
+    [STORE_CPU_US] = {"cpu_ms", 1000},          [STORE_MEMORY] = {"memory_mb_s", 1000},
+    [STORE_NET_IN] = {"net_in_bytes", 1},       [STORE_NET_OUT] = {"net_out_bytes", 1},
+    [STORE_DISK_READ] = {"disk_read_bytes", 1}, [STORE_DISK_WRITE] = {"disk_write_bytes", 1},
+};
+
+static void put_counts(struct json_out *o, const struct store_counts *c)
+{
+    for (unsigned k = 0; k < STORE_COUNTER_COUNT; k++)
+        put_count(o, engine_counters[k].name,
+                  (c->known & (1U << k)) != 0 ? backend_counted(c->n[k] / engine_counters[k].unit)
+                                              : (struct backend_count){0});
+}
+
 /* As GET /v1/usage adds it up. */
 static void put_used(struct json_out *o, const struct store_used *used)
 {
@@ -39,6 +53,7 @@ static void put_used(struct json_out *o, const struct store_used *used)
         json_put_u64(o, "leased_ms", used->ms[STORE_LEASED]);
         json_put_u64(o, "parked_ms", used->ms[STORE_PARKED]);
         json_put_u64(o, "paused_ms", used->ms[STORE_PAUSED]);
+        put_counts(o, &used->counts);
         json_end(o);
     } else {
         json_put_null(o, "usage");

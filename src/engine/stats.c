@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "engine/internal.h"
 
-#define STATS_NS (3 * NS_PER_S)
-
 struct stats_op {
     struct backend_stats stats;
     struct engine *engine;
@@ -31,20 +29,27 @@ bool engine_can_count(const struct engine *e, const struct pool_box *box)
     return e->backends[box->backend].ops->stats != NULL && !e->is_closing;
 }
 
-void engine_count_box(struct engine *e, struct box_id id,
-                      void (*on_done)(void *ctx, const struct backend_counters *counters),
-                      void *ctx)
+void stats_start(struct engine *e, const struct pool_box *box, uint64_t limit_ns,
+                 void (*on_done)(void *ctx, const struct backend_counters *counters), void *ctx)
 {
-    const struct pool_box *box = pool_find_box(e->pool, id);
+    struct backend *backend = e->backends[box->backend].backend;
     struct stats_op *s = xcalloc(1, sizeof(*s));
-    struct backend *backend;
 
-    assert(box != NULL && engine_can_count(e, box));
-    backend = e->backends[box->backend].backend;
+    assert(engine_can_count(e, box));
     s->engine = e;
     s->on_done = on_done;
     s->ctx = ctx;
     box_to_backend(e, box, &s->stats.box);
     engine_op_begun(e);
-    backend->ops->stats(backend, &s->stats, rt_after(rt_now(e->rt), STATS_NS), on_counted);
+    backend->ops->stats(backend, &s->stats, rt_after(rt_now(e->rt), limit_ns), on_counted);
+}
+
+void engine_count_box(struct engine *e, struct box_id id,
+                      void (*on_done)(void *ctx, const struct backend_counters *counters),
+                      void *ctx)
+{
+    const struct pool_box *box = pool_find_box(e->pool, id);
+
+    assert(box != NULL);
+    stats_start(e, box, ENGINE_STATS_NS, on_done, ctx);
 }

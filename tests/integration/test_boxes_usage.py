@@ -1,6 +1,8 @@
-"""What real boxes use: processor, memory, network and disk, as the kernel counts them."""
+"""What real boxes use: processor, memory, network and disk, as the kernel counts them, now and in the meter."""
 
+import os
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -26,6 +28,18 @@ class UsageCase(BoxCase):
     def cli(self, *args):
         return subprocess.run([BIN / "sandpool", "--socket", self.server.socket, *args], capture_output=True, text=True,
                               timeout=60, check=True).stdout
+
+    def rows_of(self, box):
+        return self.assertOk(self.pool.get(f"/v1/usage?group_by=sandbox&sandbox_id={box.id}"))["usage"]
+
+    def metered(self, box):
+        rows = self.rows_of(box)
+        self.assertEqual(len(rows), 1)
+        return rows[0]
+
+    def wait_sampled(self, box):
+        """Its first sample is stored: what it uses from now on is its owner's."""
+        wait_until(lambda: any(row["cpu_ms"] is not None for row in self.rows_of(box)), "a sample")
 
     def python(self, box, program):
         return box.sh(f"python3 -c \"{program}\"")
@@ -82,6 +96,103 @@ class Counted(UsageCase):
         box = self.acquire("shown")
         self.assertIn('"cpu_ms":', self.cli("inspect", box.id, "--stats"))
         self.assertNotIn("cpu_ms", self.cli("inspect", box.id))
+
+
+class Metered(UsageCase):
+    profiles = {"default": {"warm": {"min": 1, "max": 2}, "limits": {"memory": "512M", "pids": 64}}}
+    config = {"usage": {"sample_s": 1}}
+
+    def restart(self):
+        self.server.kill()
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+
+    def stand_still(self, box):
+        self.assertOk(self.pool.post(f"/v1/sandboxes/{box.id}/pause", {}))
+
+    def test_a_lease(self):
+        box = self.acquire("lease")
+        before = self.cpu_ms(box)
+        self.python(box, BURN)
+        box.sh("dd if=/dev/zero of=file bs=1M count=50 2>&1; sync")
+        pid = box.start(["python3", "-c", HOLD])
+        wait_until(lambda: box.output(pid) == "held\n", "it holds the memory")
+        wait_until(lambda: self.metered(box)["cpu_ms"] is not None and self.metered(box)["cpu_ms"] >= 900, "the first samples")
+        wait_until(lambda: self.metered(box)["memory_mb_s"] >= 100, "it holds it for a while")
+        self.stand_still(box)
+        kernel = self.cpu_ms(box)
+        report = self.destroy(box)["report"]["usage"]
+        self.assertLessEqual(900, report["cpu_ms"])
+        self.assertLessEqual(report["cpu_ms"], kernel)
+        self.assertLess(report["cpu_ms"], kernel - before + 500)
+        self.assertLessEqual(50 << 20, report["disk_write_bytes"])
+        self.assertLess(report["disk_write_bytes"], 70 << 20)
+        self.assertLess(100, report["memory_mb_s"])
+        self.assertLess(report["memory_mb_s"], 200 * (report["leased_ms"] + report["paused_ms"]) / 1000)
+        self.assertIsNone(report["net_in_bytes"])
+        row = self.metered(box)
+        self.assertEqual({key: row[key] for key in report}, report)
+
+    def test_what_came_before_it_is_not_its_owners(self):
+        box = self.acquire("idle")
+        self.wait_sampled(box)
+        self.assertLess(self.metered(box)["cpu_ms"], 150)
+        self.assertLess(self.metered(box)["cpu_ms"], self.cpu_ms(box))
+
+    def test_crashes(self):
+        box = self.acquire("worker")
+        self.wait_sampled(box)
+        before = self.cpu_ms(box)
+        box.start("while :; do :; done")
+        last = 0
+        for point in ("usage.before_sample", "usage.after_sample", "store.before_commit", "store.after_commit", None):
+            if point is not None:
+                self.server.kill()
+                self.server.start(env={"SANDPOOL_CRASH_AT": f"{point}:4"}, wait=False)
+                wait_until(lambda: not self.server.process.is_running(), f"it died at {point}")
+            self.restart()
+            metered = self.metered(box)["cpu_ms"]
+            self.assertLessEqual(metered, self.cpu_ms(box))
+            self.assertLessEqual(last, metered)
+            last = metered
+            wait_until(lambda least=last: self.metered(box)["cpu_ms"] > least, "the next sample")
+        self.stand_still(box)
+        kernel = self.cpu_ms(box)
+        report = self.destroy(box)["report"]["usage"]
+        self.assertLessEqual(report["cpu_ms"], kernel)
+        self.assertLessEqual(kernel - before - 1, report["cpu_ms"])  # also what it used while no daemon ran
+
+    def test_takeover_and_its_death(self):
+        box = self.acquire("taken")
+        self.wait_sampled(box)
+        box.start("while :; do :; done")
+        self.server.takeover()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+        wait_until(lambda: self.metered(box)["cpu_ms"] > 100, "it is sampled")
+        least = self.metered(box)["cpu_ms"]
+        kernel = self.cpu_ms(box)
+        os.kill(self.init_of(box), signal.SIGKILL)
+        wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").status == 410, "it has died")
+        self.assertLessEqual(least, self.metered(box)["cpu_ms"])
+        self.assertLess(self.metered(box)["cpu_ms"], kernel + 60 * 1000)
+
+
+class AtTheEnds(UsageCase):
+    """Sampled when it is ready and before its end, and not between."""
+    profiles = {"default": {"warm": {"min": 0, "max": 0}}}
+    config = {"usage": {"sample_s": 3600}}
+
+    def test_all_of_it_is_metered(self):
+        box = self.acquire("short")
+        self.wait_sampled(box)
+        self.python(box, BURN)
+        box.sh("dd if=/dev/zero of=file bs=1M count=20 2>&1; sync")
+        report = self.destroy(box)["report"]["usage"]
+        self.assertLessEqual(900, report["cpu_ms"])
+        self.assertLess(report["cpu_ms"], 2000)
+        self.assertLessEqual(20 << 20, report["disk_write_bytes"])
 
 
 if __name__ == "__main__":

@@ -58,6 +58,12 @@ class Cli(TestCase):
         self.run_cli("resume")
         self.run_cli("reconcile")
         self.run_cli("reload")
+        said = self.run_cli("drain", "--profile", "default", "-m", "back at 14:00").stdout
+        self.assertEqual(said, "profile default is draining: no new leases until 'sandpool resume --profile default'\n")
+        self.assertIn("back at 14:00", self.run_cli("acquire", "x", status=5).stderr)
+        self.assertIn("profile default is draining", self.run_cli("resume").stdout)
+        self.assertEqual(self.run_cli("resume", "-p", "default").stdout, "profile default serves again\n")
+        self.run_cli("pause", "x", "--profile", "default", status=2)
         self.run_cli("drain")
         self.assertEqual(json.loads(self.run_cli("pool", "--json").stdout)["mode"], "draining")
         self.run_cli("resume")

@@ -172,21 +172,42 @@ class Exports(SnapshotCase):
         self.refused(broken, 502, "backend_failed")
         self.assertEqual(self.send(whole)[0], 200)
 
-    def test_ends_in_the_middle(self):
+    def images_there(self):
+        return {i["Id"] for i in self.engine.json("GET", "/images/json?all=1")}
+
+    def test_cut(self):
+        """By its caller, and by a daemon that is killed, while much is under way."""
+        box = self.box(self.daemon, "source")
+        box.sh("head -c 20000000 /dev/urandom > /place/f")
+        snapshot = self.take(self.daemon, box)
+        data, only, images = self.file_of(snapshot), self.listed(self.daemon), self.images_there()
+        for is_killed in (False, True):
+            with contextlib.closing(UnixConnection(self.daemon.socket, 60)) as connection:
+                connection.putrequest("POST", "/v1/snapshots/import")
+                connection.putheader("Content-Length", str(len(data)))
+                connection.endheaders(data[:-1000000])
+                self.restart(is_killed)
+            self.assertNothingMoves(only, images)
+            with contextlib.closing(UnixConnection(self.daemon.socket, 60)) as connection:
+                connection.request("GET", f"/v1/snapshots/{snapshot['snapshot_id']}/export?format=oci")
+                connection.getresponse().read(100000)
+                self.restart(is_killed)
+            self.assertNothingMoves(only, images)
+        self.assertEqual(self.send(data)[0], 200)
+
+    def restart(self, is_wanted):
+        if is_wanted:
+            self.daemon.kill()
+            self.daemon.start()
+
+    def assertNothingMoves(self, only, images):
+        wait_until(lambda: self.running(self.helper) <= len(self.containers()), "no helper is left")
+        wait_until(lambda: (self.listed(self.daemon), self.images_there()) == (only, images), "no image is left")
+
+    def test_killed_at_named_points(self):
         _, snapshot = self.snapshot()
         data = self.file_of(snapshot)
         only = self.listed(self.daemon)
-
-        connection = UnixConnection(self.daemon.socket, 60)
-        connection.request("GET", f"/v1/snapshots/{snapshot['snapshot_id']}/export")
-        connection.close()
-        connection = UnixConnection(self.daemon.socket, 60)
-        connection.putrequest("POST", "/v1/snapshots/import")
-        connection.putheader("Content-Length", str(len(data)))
-        connection.endheaders(data[:len(data) // 2])
-        connection.close()
-        wait_until(lambda: self.running(self.helper) <= len(self.containers()), "no helper is left")
-        self.assertEqual(self.listed(self.daemon), only)
         for point in ("snapshot.sent", "snapshot.loaded"):
             self.assertIn(point, fault_names())
             self.daemon.kill()

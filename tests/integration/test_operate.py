@@ -41,6 +41,39 @@ class Modes(TestCase):
         self.assertOk(client.post("/v1/pool/resume"))
         self.wait_blank(client, 2)
 
+    def test_one_profile_is_drained_with_a_message_and_stays_so_after_a_restart(self):
+        one = {"backend": "sim", "warm": {"min": 1, "max": 1}, "sim": {"socket": str(self.sim().socket)}}
+        daemon = self.daemon(profiles={"default": one, "gpu": one})
+        client = self.client(daemon)
+        self.wait_blank(client, 2)
+        said = self.assertOk(client.post("/v1/pool/drain", {"profile": "gpu", "message": "new cards: back at 14:00"}))
+        self.assertEqual((said["mode"], said["profiles"]),
+                         ("running", [{"name": "gpu", "mode": "draining", "message": "new cards: back at 14:00"}]))
+        for _ in range(2):
+            refused = client.acquire("b", profile="gpu")
+            self.assertCode(refused, 503, "draining")
+            self.assertEqual(refused.json["error"]["message"], "no new leases: new cards: back at 14:00")
+            self.assertOk(client.acquire("a"))
+            gpu = next(p for p in client.get("/v1/pool").json["profiles"] if p["name"] == "gpu")
+            self.assertEqual((gpu["mode"], gpu["blank"], gpu["ready"], gpu["reason"]),
+                             ("draining", 0, False, "the profile is draining: new cards: back at 14:00"))
+            self.assertEqual(client.get("/readyz").status, 200)
+            daemon.restart()
+            client = self.client(daemon)
+        self.assertCode(client.post("/v1/pool/pause", {"profile": "none"}), 404, "not_found")
+        self.assertCode(client.post("/v1/pool/pause", {"message": "a\nb"}), 422, "invalid_field")
+        self.assertCode(client.post("/v1/pool/resume", {"message": "a"}), 422, "invalid_field")
+        self.assertEqual(self.assertOk(client.post("/v1/pool/resume", {"profile": "gpu"}))["profiles"], [])
+        self.assertOk(client.acquire("b", profile="gpu"))
+
+    def test_the_message_of_a_paused_pool_survives_a_restart(self):
+        daemon = self.daemon({})
+        self.assertOk(self.client(daemon).post("/v1/pool/pause", {"message": "moving to new disks"}))
+        daemon.restart()
+        client = self.client(daemon)
+        self.assertEqual(client.acquire("a", wait_ms=0).json["error"]["message"], "no new leases: moving to new disks")
+        self.assertEqual(client.get("/readyz").json["reason"], "the pool is paused: moving to new disks")
+
 
 class Reload(TestCase):
     def config(self, **profile):

@@ -1,6 +1,7 @@
 """Metered time: sums, intervals and costs by the API and the command line, and that nothing a daemon goes through changes them."""
 
 import asyncio
+import contextlib
 import csv
 import datetime
 import io
@@ -44,6 +45,48 @@ class UsageCase(TestCase):
 
     def wait_ms(self, client, least, state="leased_ms"):
         wait_until(lambda: self.total(client)[state] >= least, f"{least} ms {state}")
+
+
+class Sampled(UsageCase):
+    """Boxes of the simulator use a hundredth of a processor, 32 MB, two bytes from the network and to the disk in a millisecond."""
+
+    COUNTS = ("cpu_ms", "memory_mb_s", "net_in_bytes", "net_out_bytes", "disk_read_bytes", "disk_write_bytes")
+
+    def sampled(self, **usage):
+        daemon = self.daemon(PRICED, usage=usage)
+        client = self.client(daemon)
+        return daemon, client, self.assertOk(client.acquire("t1", user_id="ana", wait_ms=20000))
+
+    def test_sums_and_the_report(self):
+        daemon, client, lease = self.sampled(sample_s=1)
+        wait_until(lambda: (self.total(client).get("net_in_bytes") or 0) > 2000, "more than one sample")
+        report = self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))["report"]["usage"]
+        row = self.total(client)
+        self.assertEqual({key: row[key] for key in report}, report)
+        self.assertLessEqual(row["net_in_bytes"], 2 * row["leased_ms"] + 100)
+        self.assertLessEqual(row["cpu_ms"], row["leased_ms"] / 100 + 1)
+        self.assertLessEqual(row["memory_mb_s"], 32 * row["leased_ms"] / 1000 + 1)
+        self.assertEqual(row["disk_read_bytes"], 0)
+        self.assertEqual([sum(r[key] or 0 for r in self.intervals(client)) for key in self.COUNTS[2:]], [row[key] for key in self.COUNTS[2:]])
+        read = list(csv.DictReader(io.StringIO(client.get("/v1/usage?group_by=&format=csv").text)))
+        self.assertEqual([read[0][key] for key in self.COUNTS], [str(row[key]) for key in self.COUNTS])
+        with sandpool.Client(str(daemon.socket)) as pool:
+            other = pool.acquire("t2").sandbox.sandbox_id
+            self.assertEqual(pool.get(other, stats=True).stats["memory_bytes"], 32 << 20)
+            self.assertIsNone(pool.get(other).stats)
+
+    def test_off(self):
+        for usage in ({"sample_s": 0}, {"enabled": False}):
+            daemon, client, lease = self.sampled(**usage)
+            report = self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))["report"]["usage"]
+            if usage.get("enabled", True):
+                self.assertEqual([report[key] for key in self.COUNTS], [None] * 6)
+                self.assertEqual([self.total(client)[key] for key in self.COUNTS], [None] * 6)
+            else:
+                self.assertIsNone(report)
+            daemon.stop()
+            with contextlib.closing(sqlite3.connect(daemon.state / "sandpool.db")) as db:
+                self.assertEqual(db.execute("SELECT count(*) FROM counters").fetchone(), (0,))
 
 
 class Shown(UsageCase):
@@ -123,7 +166,7 @@ class Shown(UsageCase):
         read = list(csv.DictReader(io.StringIO(self.cli(daemon, "--by", "", "--csv"))))
         self.assertEqual([(r["leased_ms"], r["currency"]) for r in read], [(str(total["leased_ms"]), "EUR")])
         lines = self.cli(daemon).splitlines()
-        self.assertEqual(lines[0].split(), ["USER", "LEASED", "PARKED", "PAUSED", "COST"])
+        self.assertEqual(lines[0].split(), ["USER", "LEASED", "PARKED", "PAUSED", "CPU", "MEMORY", "NET", "DISK", "COST"])
         self.assertEqual([line.split()[0] for line in lines[1:]], ["ana", "bea"])
         self.assertIn("EUR", lines[1])
         self.assertEqual(len(self.cli(daemon, "--intervals", "--since", "1h", "--user", "ana").splitlines()), 4)

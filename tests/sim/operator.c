@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "world.h"
 
 static void make_profile(struct world *w, unsigned index)
@@ -80,7 +81,19 @@ static void change_mode(struct world *w)
 
     ev.u.mode.mode = dice < 2 ? POOL_RUNNING : (dice == 2 ? POOL_PAUSED : POOL_DRAINING);
     ev.u.mode.want_parked_gone = rand_below(&w->rand, 2) == 0;
+    ev.u.mode.is_profile = hash_u64(w->steps) % 2 == 0;
+    ev.u.mode.profile = (unsigned) (hash_u64(w->steps + 1) % WORLD_PROFILES);
     world_step(w, &ev);
+}
+
+void operator_run(struct world *w)
+{
+    struct pool_event ev = {.kind = POOL_EV_MODE, .u.mode.mode = POOL_RUNNING};
+
+    world_step(w, &ev);
+    ev.u.mode.is_profile = true;
+    for (ev.u.mode.profile = 0; ev.u.mode.profile < WORLD_PROFILES; ev.u.mode.profile++)
+        world_step(w, &ev);
 }
 
 void operator_space(struct world *w, bool is_low)
@@ -133,5 +146,5 @@ void operator_act(struct world *w)
         backend_work(w);
     else if (dice < 130)
         /* most of the time the pool should run */
-        world_step(w, &(struct pool_event){.kind = POOL_EV_MODE, .u.mode.mode = POOL_RUNNING});
+        operator_run(w);
 }

@@ -75,7 +75,7 @@ static void apply(struct world *w, const struct pending *p)
     struct world_row *row;
 
     if (p->what == POOL_WRITE_MODE) {
-        w->stored_mode = p->mode;
+        memcpy(w->stored_modes, p->modes, sizeof(w->stored_modes));
         return;
     }
     row = find_or_add(w, p->row.id.v);
@@ -173,9 +173,12 @@ void rows_submit(struct world *w, const struct pool_fx *fx)
         report_later(w, WORLD_HANG_NS);
     if (p->what == POOL_WRITE_MODE) {
         struct pool_stats stats;
+        const char *text;
 
         pool_get_stats(w->pool, &stats);
-        p->mode = stats.mode;
+        p->modes[0] = stats.mode;
+        for (unsigned i = 0; i < WORLD_PROFILES; i++)
+            p->modes[1 + i] = pool_profile_mode(w->pool, i, &text);
     }
 }
 
@@ -234,7 +237,9 @@ static void restore(struct world *w)
     for (size_t i = 0; i < WORLD_ROWS; i++)
         if (w->rows[i].is_used && !pool_restore_box(w->pool, w->now_ns, &w->rows[i].box))
             world_fail(w, "a row cannot be restored");
-    pool_restore_mode(w->pool, w->stored_mode);
+    pool_restore_mode(w->pool, w->stored_modes[0], "");
+    for (unsigned i = 0; i < WORLD_PROFILES; i++)
+        pool_restore_profile_mode(w->pool, i, w->stored_modes[1 + i], "");
 }
 
 void rows_crash(struct world *w)

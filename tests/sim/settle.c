@@ -84,7 +84,6 @@ static const char *unsettled(struct world *w)
 
 void settle(struct world *w)
 {
-    struct pool_event run = {.kind = POOL_EV_MODE, .u.mode.mode = POOL_RUNNING};
     const char *why = "it never settled";
 
     w->is_calm = true;
@@ -94,7 +93,7 @@ void settle(struct world *w)
     backend_stop_one(w); /* calm: all go on */
     backend_work(w);     /* and nothing is at work */
     operator_config(w, true);
-    world_step(w, &run);
+    operator_run(w);
     for (unsigned i = 0; i < 4000; i++) {
         if (i % 50 == 0) {
             backend_list(w, 0);

@@ -102,10 +102,10 @@ struct pending {
     size_t box;           /* APPEAR */
     enum pool_write what; /* COMMIT */
     struct pool_box row;
-    enum pool_mode mode;
-    uint64_t since_ns;      /* COMMIT: it was submitted */
-    bool is_unrecorded;     /* COMMIT: as of its row, which does not exist yet */
-    struct pool_seen *seen; /* LISTED: owned */
+    enum pool_mode modes[1 + WORLD_PROFILES]; /* of the pool, then of the profiles */
+    uint64_t since_ns;                        /* COMMIT: it was submitted */
+    bool is_unrecorded;                       /* COMMIT: as of its row, which does not exist yet */
+    struct pool_seen *seen;                   /* LISTED: owned */
     struct pool_event ev;
 };
 
@@ -160,7 +160,7 @@ struct world {
     struct world_row rows[WORLD_ROWS];
     struct world_past pasts[WORLD_PASTS];
     size_t past_count;
-    enum pool_mode stored_mode;
+    enum pool_mode stored_modes[1 + WORLD_PROFILES];
     struct world_row copy_rows[WORLD_ROWS]; /* an older copy of the database */
     size_t copy_past_count;
     bool has_copy;
@@ -286,6 +286,7 @@ bool copies_put_back(struct world *w); /* whether the rows are older than what w
 /* operator.c */
 void operator_config(struct world *w, bool is_final);
 void operator_act(struct world *w);
+void operator_run(struct world *w); /* the pool and all profiles */
 void operator_space(struct world *w, bool is_low);
 
 /* settle.c */

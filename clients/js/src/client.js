@@ -82,10 +82,11 @@ class Client {
 
   /**
    * @param {string} id
-   * @param {{askBackend?: boolean}} [options]
+   * @param {{askBackend?: boolean, stats?: boolean}} [options]
    */
   get(id, options = {}) {
-    return this.view('GET', target(idPath(id), { alive: options.askBackend ? 1 : undefined }));
+    const query = { alive: options.askBackend ? 1 : undefined, stats: options.stats ? 1 : undefined };
+    return this.view('GET', target(idPath(id), query));
   }
 
   /**

@@ -26,6 +26,7 @@ class Sandbox {
     this.paused = view.paused === true;
     this.why = text(view.why);
     this.report = report(view.report);
+    this.stats = stats(view.stats);
     this.metadata = view.metadata ?? {};
     // Not enumerable: a sandbox that is printed or logged does not show its secret.
     Object.defineProperty(this, 'token', { value: text(view.token), enumerable: false });
@@ -57,10 +58,29 @@ function report(value) {
       leasedMs: number(value.usage.leased_ms),
       parkedMs: number(value.usage.parked_ms),
       pausedMs: number(value.usage.paused_ms),
+      cpuMs: number(value.usage.cpu_ms),
+      memoryMbS: number(value.usage.memory_mb_s),
+      ...bytes(value.usage),
     },
     currency: text(value.currency),
     cost: text(value.cost),
     costMicros: number(value.cost_micros),
+  };
+}
+
+/** What a box has used so far; null: not asked for, or not known. @param {any} value */
+function stats(value) {
+  if (value === null || typeof value !== 'object') return null;
+  return { cpuMs: number(value.cpu_ms), memoryBytes: number(value.memory_bytes), ...bytes(value) };
+}
+
+/** @param {any} value */
+function bytes(value) {
+  return {
+    netInBytes: number(value.net_in_bytes),
+    netOutBytes: number(value.net_out_bytes),
+    diskReadBytes: number(value.disk_read_bytes),
+    diskWriteBytes: number(value.disk_write_bytes),
   };
 }
 

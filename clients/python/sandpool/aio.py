@@ -80,8 +80,8 @@ class AsyncClient:
                     ttl_s: Optional[int] = None) -> Sandbox:
         return await self._link.call(calls.renew(sandbox_id, generation, ttl_s))
 
-    async def get(self, sandbox_id: str, *, ask_backend: bool = False) -> Sandbox:
-        return await self._link.call(calls.get(sandbox_id, ask_backend))
+    async def get(self, sandbox_id: str, *, ask_backend: bool = False, stats: bool = False) -> Sandbox:
+        return await self._link.call(calls.get(sandbox_id, ask_backend, stats))
 
     async def destroy(self, sandbox_id: str, *, generation: Optional[int] = None,
                       quick: bool = False) -> Sandbox:

@@ -71,9 +71,9 @@ def stand_still(box_id: str, generation: Optional[int], is_paused: bool) -> Call
                 {"generation": generation})
 
 
-def get(sandbox_id: str, ask_backend: bool) -> Call[Sandbox]:
-    return Call("GET", _target("/v1/sandboxes/", sandbox_id, alive=1 if ask_backend else None),
-                Sandbox.from_json)
+def get(sandbox_id: str, ask_backend: bool, stats: bool = False) -> Call[Sandbox]:
+    return Call("GET", _target("/v1/sandboxes/", sandbox_id, alive=1 if ask_backend else None,
+                               stats=1 if stats else None), Sandbox.from_json)
 
 
 def destroy(sandbox_id: str, generation: Optional[int], quick: bool) -> Call[Sandbox]:

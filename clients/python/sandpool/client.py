@@ -78,9 +78,10 @@ class Client:
         """Pushes the lease's end to `ttl_s` from now."""
         return self._call(calls.renew(sandbox_id, generation, ttl_s))
 
-    def get(self, sandbox_id: str, *, ask_backend: bool = False) -> Sandbox:
-        """One sandbox. With ask_backend, `alive` is what the backend reports; None: it does not know."""
-        return self._call(calls.get(sandbox_id, ask_backend))
+    def get(self, sandbox_id: str, *, ask_backend: bool = False, stats: bool = False) -> Sandbox:
+        """One sandbox. With ask_backend, `alive` is what the backend reports; None: it does not know. With stats, `stats` is
+        what the box has used."""
+        return self._call(calls.get(sandbox_id, ask_backend, stats))
 
     def destroy(self, sandbox_id: str, *, generation: Optional[int] = None,
                 quick: bool = False) -> Sandbox:

@@ -93,7 +93,9 @@ class Report:
     layers: Optional[int] = None
     bytes: Optional[int] = None  # of the disk
     lived_s: Optional[float] = None
-    usage: Optional[Dict[str, int]] = None  # leased_ms, parked_ms, paused_ms
+    # leased_ms, parked_ms, paused_ms; and, as far as they are counted, cpu_ms, memory_mb_s, net_in_bytes, net_out_bytes,
+    # disk_read_bytes, disk_write_bytes
+    usage: Optional[Dict[str, int]] = None
     currency: Optional[str] = None
     cost: Optional[str] = None
     cost_micros: Optional[int] = None  # millionths of the currency
@@ -139,6 +141,9 @@ class Sandbox:
     ends_by: Optional[str] = None
     paused: bool = False
     ends_in_s: Optional[float] = None  # as the daemon counts: its clock may differ from ours
+    # of get(stats=True): cpu_ms, memory_bytes, net_in_bytes, net_out_bytes, disk_read_bytes, disk_write_bytes, as far as
+    # they are counted; None: not known
+    stats: Optional[Dict[str, int]] = None
 
     @property
     def headers(self) -> Dict[str, str]:
@@ -169,6 +174,7 @@ class Sandbox:
                 ends_at=read_time(given, "ends_at"),
                 ends_by=_text(given, "ends_by"),
                 ends_in_s=_number(given, "ends_in_s"),
+                stats=_counts(given, "stats"),
             )
 
 

@@ -177,6 +177,17 @@ void api_budget(struct http_exchange *ex);
 void api_budget_set(struct http_exchange *ex);
 void api_budget_credit(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
+/* modes.c */
+/* A call that outlives its caller: it is answered when the result is known, if the caller is still there. The memory is
+ * freed by who ends the call. */
+struct api_later {
+    struct http_exchange *ex; /* NULL: the caller has gone */
+    struct api *api;
+};
+struct api_later *api_answer_later(struct http_exchange *ex);
+/* "mode", and "message" when there is one. */
+void api_put_mode(struct json_out *o, enum pool_mode mode, const char *message);
+void api_put_counts(struct json_out *o, const unsigned by_state[POOL_STATE_COUNT]);
 void api_pause(struct http_exchange *ex);
 void api_resume(struct http_exchange *ex);
 void api_drain(struct http_exchange *ex);

@@ -12,7 +12,7 @@ static double to_ms(uint64_t ns)
     return (double) (ns / NS_PER_US) / 1000;
 }
 
-static void put_counts(struct json_out *o, const unsigned by_state[POOL_STATE_COUNT])
+void api_put_counts(struct json_out *o, const unsigned by_state[POOL_STATE_COUNT])
 {
     json_put_u64(o, "starting",
                  by_state[POOL_INTENT] + by_state[POOL_CREATING] + by_state[POOL_STARTING]);
@@ -45,6 +45,8 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
     const struct config_profile *c;
     char why[ENGINE_TROUBLE_MAX];
     struct pool_profile_view view;
+    enum pool_mode mode;
+    const char *text;
 
     pool_get_profile(engine_pool(api->engine), rt_now(rt), index, &view);
     c = config_find_profile(engine_config(api->engine), view.profile->name);
@@ -52,8 +54,10 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
     json_put_str(o, "backend", c != NULL ? c->backend : NULL);
     if (view.profile->is_retired)
         json_put_bool(o, "retired", true);
+    mode = pool_profile_mode(engine_pool(api->engine), index, &text);
+    api_put_mode(o, mode, text);
     json_put_u64(o, "target", view.target);
-    put_counts(o, view.by_state);
+    api_put_counts(o, view.by_state);
     json_put_u64(o, "waiting", view.waiting);
     json_put_num(o, "oldest_wait_ms", to_ms(view.oldest_wait_ns));
     json_put_num(o, "arrivals_per_s", view.arrivals_per_s);
@@ -148,14 +152,14 @@ void api_pool(struct http_exchange *ex)
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_str(&o, "instance", engine_instance(api->engine));
-    json_put_str(&o, "mode", pool_mode_name(stats.mode));
+    api_put_mode(&o, stats.mode, stats.mode_text);
     put_store(&o, api, stats.is_store_up);
     put_disk(&o, api, &caller);
     json_put_str(&o, "backend_trouble", trouble);
     json_put_u64(&o, "max_boxes", stats.max_boxes);
     json_put_u64(&o, "total", stats.total);
     json_begin_obj(&o, "by_state");
-    put_counts(&o, stats.by_state);
+    api_put_counts(&o, stats.by_state);
     json_end(&o);
     json_put_u64(&o, "hibernated", engine_hibernated_count(api->engine));
     json_put_u64(&o, "waiting", stats.waiting);
@@ -172,103 +176,11 @@ void api_pool(struct http_exchange *ex)
     http_reply_json(ex, 200, &o);
 }
 
-/* A call that outlives its caller: it is answered when the result is known, if the caller is still
- * there. */
-struct later {
-    struct http_exchange *ex; /* NULL: the caller has gone */
-    struct api *api;
-};
-
-static void on_later_gone(void *ctx)
-{
-    struct later *l = ctx;
-
-    l->ex = NULL; /* the work continues; its end frees the memory */
-}
-
-static struct later *answer_later(struct http_exchange *ex)
-{
-    struct later *l = xcalloc(1, sizeof(*l));
-
-    l->ex = ex;
-    l->api = api_of(ex);
-    http_set_ctx(ex, l, on_later_gone);
-    return l;
-}
-
-static void reply_mode(struct http_exchange *ex, struct api *api)
-{
-    struct pool_stats stats;
-    struct json_out o;
-
-    pool_get_stats(engine_pool(api->engine), &stats);
-    json_out_init(&o);
-    json_begin_obj(&o, NULL);
-    json_put_str(&o, "mode", pool_mode_name(stats.mode));
-    json_begin_obj(&o, "by_state");
-    put_counts(&o, stats.by_state);
-    json_end(&o);
-    json_end(&o);
-    http_reply_json(ex, 200, &o);
-}
-
-static void on_mode_stored(void *ctx, int result)
-{
-    struct later *l = ctx;
-
-    if (l->ex != NULL && result == SP_OK)
-        reply_mode(l->ex, l->api);
-    else if (l->ex != NULL)
-        http_reply_error(l->ex, SP_STORE_UNAVAILABLE,
-                         "the mode is set, but a restart may forget it: the store is down", 0);
-    free(l);
-}
-
-static void set_mode(struct http_exchange *ex, enum pool_mode mode, bool want_parked_gone)
-{
-    struct engine *engine = api_of(ex)->engine;
-    struct pool_event ev = {.kind = POOL_EV_MODE};
-
-    ev.u.mode.mode = mode;
-    ev.u.mode.want_parked_gone = want_parked_gone;
-    engine_post(engine, &ev);
-    engine_sync(engine, on_mode_stored, answer_later(ex));
-}
-
-void api_pause(struct http_exchange *ex)
-{
-    set_mode(ex, POOL_PAUSED, false);
-}
-
-void api_resume(struct http_exchange *ex)
-{
-    set_mode(ex, POOL_RUNNING, false);
-}
-
-void api_drain(struct http_exchange *ex)
-{
-    static const struct front_field fields[] = {{"evict_parked", FRONT_FLAG, .at = 0},
-                                                {.name = NULL}};
-    struct json_doc *doc = api_parse_body(ex);
-    bool want_parked_gone = false;
-    struct err err;
-    int r;
-
-    if (doc == NULL)
-        return;
-    r = front_decode_strict(json_root(doc), fields, &want_parked_gone, &err);
-    (void) json_doc_free(doc);
-    if (r != SP_OK)
-        http_reply_err(ex, &err);
-    else
-        set_mode(ex, POOL_DRAINING, want_parked_gone);
-}
-
 /* --- reconcile --- */
 
 static void on_reconciled(void *ctx, unsigned clean, unsigned failed, size_t seen)
 {
-    struct later *l = ctx;
+    struct api_later *l = ctx;
     struct json_out o;
 
     if (l->ex != NULL) {
@@ -285,7 +197,7 @@ static void on_reconciled(void *ctx, unsigned clean, unsigned failed, size_t see
 
 void api_reconcile(struct http_exchange *ex)
 {
-    engine_reconcile(api_of(ex)->engine, on_reconciled, answer_later(ex));
+    engine_reconcile(api_of(ex)->engine, on_reconciled, api_answer_later(ex));
 }
 
 void api_reload(struct http_exchange *ex)

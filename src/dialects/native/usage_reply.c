@@ -92,6 +92,18 @@ static void put_cost(struct line *l, const char *currency, unsigned __int128 nom
         put_csv(l, "cost_micros", "");
 }
 
+static void put_counts(struct line *l, const struct store_counts *c)
+{
+    for (unsigned k = 0; k < STORE_COUNTER_COUNT; k++) {
+        const struct engine_counter *counter = &engine_counters[k];
+
+        if ((c->known & (1U << k)) != 0)
+            put_number(l, counter->name, c->n[k] / counter->unit);
+        else
+            put_text(l, counter->name, NULL);
+    }
+}
+
 static void put_sum(const struct usage_query *q, struct line *l, const struct store_sum *s)
 {
     unsigned by = q->usage.by;
@@ -110,12 +122,16 @@ static void put_sum(const struct usage_query *q, struct line *l, const struct st
     put_number(l, "parked_ms", s->ms[STORE_PARKED]);
     put_number(l, "paused_ms", s->ms[STORE_PAUSED]);
     put_cost(l, s->currency, s->nominal);
+    put_counts(l, &s->counts);
 }
 
 /* The part of it that is in the range. */
 static void put_interval(const struct usage_query *q, struct line *l,
                          const struct store_interval *i)
 {
+    struct store_counts counts;
+
+    store_usage_counts(i, q->usage.since_ms, q->usage.until_ms, &counts);
     put_hex(l, "box_id", i->box);
     put_text(l, "sandbox_id", i->sandbox_id);
     put_number(l, "generation", i->generation);
@@ -129,6 +145,7 @@ static void put_interval(const struct usage_query *q, struct line *l,
     put_number(l, "wall_ms", store_usage_ms(i, q->usage.since_ms, q->usage.until_ms));
     put_number(l, "folded", i->folded);
     put_cost(l, i->currency, store_usage_part(i, q->usage.since_ms, q->usage.until_ms));
+    put_counts(l, &counts);
 }
 
 /* "": there is no further page. */

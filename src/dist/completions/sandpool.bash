@@ -54,11 +54,11 @@ _sandpool() {
     why) words=' --user --since --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     backup) words=' --socket --json --request-timeout --help --version' ;;
-    pause) words=' --user --socket --json --request-timeout --help --version'
+    pause) words=' --user --profile --message --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    resume) words=' --user --socket --json --request-timeout --help --version'
+    resume) words=' --user --profile --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    drain) words=' --evict-parked --socket --json --request-timeout --help --version' ;;
+    drain) words=' --profile --message --evict-parked --socket --json --request-timeout --help --version' ;;
     reconcile) words=' --socket --json --request-timeout --help --version' ;;
     reload) words=' --socket --json --request-timeout --help --version' ;;
     doctor) words=' --config --socket --json --request-timeout --help --version' ;;

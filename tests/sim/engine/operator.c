@@ -181,12 +181,22 @@ static void on_history(void *ctx, int result UNUSED)
     answered(ctx);
 }
 
+/* What is stored begins with it, or is it. */
+static bool is_stored_mode(const char *mode)
+{
+    const char *stored = disk_meta("mode");
+    char start[32];
+
+    (void) snprintf(start, sizeof(start), "{\"mode\":\"%s\"", mode);
+    return strcmp(stored, mode) == 0 || strncmp(stored, start, strlen(start)) == 0;
+}
+
 static void on_synced(void *ctx, int result)
 {
     struct question *q = ctx;
 
     if (result == SP_OK && !walk.is_frozen && q->mode_number == walk.modes &&
-        strcmp(disk_meta("mode"), q->mode) != 0)
+        !is_stored_mode(q->mode))
         walk_fail("a mode was confirmed before it was committed");
     answered(q);
 }
@@ -268,14 +278,31 @@ static void look(void)
 
 /* --- commands --- */
 
+static void set_profile_mode(unsigned profile, enum pool_mode mode)
+{
+    struct pool_event ev = {.kind = POOL_EV_MODE, .u.mode.mode = mode};
+
+    ev.u.mode.is_profile = true;
+    ev.u.mode.profile = profile;
+    (void) snprintf(ev.u.mode.text, sizeof(ev.u.mode.text), "profile %u", profile);
+    walk_say("mode of profile %u: %s", profile, pool_mode_name(mode));
+    engine_post(walk.engine, &ev);
+}
+
 static void set_mode(enum pool_mode mode)
 {
     struct pool_event ev = {.kind = POOL_EV_MODE, .u.mode.mode = mode};
+    struct pool_stats stats;
     struct question *q;
 
     ev.u.mode.want_parked_gone = walk_one_in(2);
     walk_say("mode: %s", pool_mode_name(mode));
     engine_post(walk.engine, &ev);
+    pool_get_stats(engine_pool(walk.engine), &stats);
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        if (mode == POOL_RUNNING || hash_u64(walk.modes + i) % 4 == 0)
+            set_profile_mode(i, mode);
+    }
     q = ask(WALK_STORE_S * NS_PER_S);
     q->mode = pool_mode_name(mode);
     walk.modes++;

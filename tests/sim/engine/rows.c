@@ -178,6 +178,7 @@ void rows_apply(const struct store_write *w)
         break;
     case STORE_REPRICE:
     case STORE_BUDGET:
+    case STORE_SAMPLE:
         break;
     case STORE_BACKUP:
         w->u.backup->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -306,11 +306,13 @@ static void test_operating(void **state)
         const char *command;
         const char *target;
         const char *said;
+        const char *body;
     } cases[] = {
-        {"pause", "POST /v1/pool/pause HTTP/1.1\r\n", "the pool is paused"},
-        {"resume", "POST /v1/pool/resume HTTP/1.1\r\n", "the pool serves again"},
-        {"reconcile", "POST /v1/pool/reconcile HTTP/1.1\r\n", "boxes seen: 3, backends asked: 1"},
-        {"reload", "POST /v1/pool/reload HTTP/1.1\r\n", "profiles: 2"},
+        {"pause", "POST /v1/pool/pause HTTP/1.1\r\n", "the pool is paused", "{}"},
+        {"resume", "POST /v1/pool/resume HTTP/1.1\r\n", "the pool serves again", "{}"},
+        {"reconcile", "POST /v1/pool/reconcile HTTP/1.1\r\n", "boxes seen: 3, backends asked: 1",
+         ""},
+        {"reload", "POST /v1/pool/reload HTTP/1.1\r\n", "profiles: 2", ""},
     };
     static const char answer[] = "{\"mode\":\"x\",\"boxes_seen\":3,\"backends_listed\":1,"
                                  "\"backends_failed\":0,\"profiles\":2}";
@@ -320,7 +322,7 @@ static void test_operating(void **state)
         will_answer(&w, 200, answer);
         RUN(&w, cases[i].command);
         assert_int_equal(w.code, CLI_OK);
-        expect_request(&w, 0, cases[i].target, "");
+        expect_request(&w, 0, cases[i].target, cases[i].body);
         assert_non_null(strstr(w.out, cases[i].said));
         finish(&w);
         will_answer(&w, 200, answer);

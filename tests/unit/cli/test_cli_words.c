@@ -48,6 +48,7 @@ static const struct meaning {
     {"label", 0, "NAME=VALUE", "this label"},
     {"limit", 'n', "N", "this many"},
     {"memory", 0, "SIZE", "memory"},
+    {"message", 'm', "TEXT", "refused read"},
     {"metadata", 0, "JSON", "object"},
     {"mount", 0, "/HERE:/THERE[:ro]", "mount"},
     {"name", 0, "NAME", "a name for people"},

@@ -264,6 +264,7 @@ static const char *const reloadable[] = {
     "provisioner.max_requests_per_box",
     "provisioner.request_idle_s",
     "budgets.amount",
+    "usage.sample_s",
     NULL,
 };
 

@@ -150,6 +150,7 @@ void model_apply(struct model *m, const struct step *step)
     case STORE_READ_USAGE:
     case STORE_REPRICE:
     case STORE_BUDGET:
+    case STORE_SAMPLE:
     case STORE_BACKUP:
     case STORE_KIND_COUNT:
         fail();
