@@ -4,6 +4,7 @@
 
 #include "pool/internal.h"
 
+#define AGAIN_MIN_NS (250 * NS_PER_MS)
 #define COMMIT_MIN_NS (1 * NS_PER_S) /* least time an acquire has for its commit */
 
 static bool eq_req(const struct map_node *node, const void *key)
@@ -65,7 +66,8 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
     list_init(&w->joined);
     if (ev->kind == POOL_EV_ACQUIRE) {
         w->acquire = ev->u.acquire;
-        w->commit_ns = w->acquire.commit_ns;
+        if (w->acquire.commit_ns != 0) /* given again: never over before it has begun */
+            w->commit_ns = MAX_OF(w->acquire.commit_ns, time_after(p->now_ns, AGAIN_MIN_NS));
     }
     count_meant(p, w, 1);
     map_insert(&p->reqs, &w->by_req,
