@@ -9,7 +9,8 @@
 #include "store/store.h"
 
 #define STORE_BUDGET_MAX 1000000000000000ULL /* a milliard of the currency */
-#define STORE_BUDGETS_MAX 100000 /* users; of more those who spend nothing go, oldest first */
+#define STORE_BUDGETS_MAX \
+    100000 /* users; of more those who hold nothing go, who spent least first */
 
 struct store_budget {
     bool has_amount; /* of its own; else the default counts */

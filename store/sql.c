@@ -183,9 +183,12 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_LIST_BUDGETS] =
         "SELECT " BUDGET " FROM budgets WHERE user_id > ?1 ORDER BY user_id LIMIT ?2",
     [SQL_OPEN_PRICES] = "SELECT user_id, per_hour FROM boxes WHERE meter_ms > 0 AND currency = ?1",
+    /* Who invents names must not have what another one spent forgotten: those of earlier periods go first, then those who
+     * spent least. The lower half of the sum has no sign. */
     [SQL_PRUNE_BUDGETS] =
         "DELETE FROM budgets WHERE user_id IN (SELECT user_id FROM budgets WHERE amount < 0 AND "
-        "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 ORDER BY at_ms LIMIT ?1) "
+        "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 "
+        "ORDER BY period, spent_high, spent_low < 0, spent_low, at_ms LIMIT ?1) "
         "RETURNING user_id",
     [SQL_END_LEFT_OPEN] = "UPDATE leases SET ended_ms = ?1, end = '' WHERE ended_ms = 0 AND "
                           "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "

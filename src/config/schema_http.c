@@ -77,7 +77,7 @@ static const struct config_key keys[] = {
            "kept until somebody deletes them."),
     GLOBAL(snapshots.import_max, SIZE, RELOAD, 16 * MIB, 1024 * GIB, "16G",
            "The largest disk of a snapshot that is imported. It is a little larger than what is in "
-           "it, and takes only that much space."),
+           "it. So much is set aside while it comes; what it does not need is given back."),
 };
 
 const struct config_table config_table_http = {keys, ARRAY_LEN(keys)};

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include "helper/container.h"
 #include "helper/container_places.h"
 #include "helper/disk.h"
+#include "helper/inside.h"
 
 struct place {
     const char *path;
@@ -149,15 +151,29 @@ static bool is_same(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int open_place(const char *path, struct places *ret, struct err *err)
+/* Of the container, whose mount namespace this process is in. */
+struct inside {
+    int fds;  /* /proc/self/fd, opened before */
+    int root; /* its own */
+};
+
+/* By a link, or by what /etc/passwd says, a place can be anything of the container. An overlay of what the kernel or we have
+ * mounted there would cover it, and show what the engine hides: that is no place. */
+static int open_place(const struct inside *in, const char *path, struct places *ret,
+                      struct err *err)
 {
     struct place *place = &ret->of[ret->count];
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int fd =
+        inside_open(in->root, path, O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    int rc;
 
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
         return SP_OK; /* it does not have it */
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "open '%.100s' in the box", path);
+    rc = inside_is_free(in->fds, in->root, fd, path, err);
+    if (rc != SP_OK)
+        return rc == SP_NOT_FOUND ? SP_OK : rc;
     for (size_t i = 0; i < ret->count; i++)
         if (is_same(ret->of[i].lower, fd))
             return SP_OK;
@@ -167,8 +183,8 @@ static int open_place(const char *path, struct places *ret, struct err *err)
     return SP_OK;
 }
 
-/* The container's own, by its names: this process is in its mount namespace. */
-static int open_places(const struct plan *p, const char *home, struct places *ret, struct err *err)
+static int open_places(const struct inside *in, const struct plan *p, const char *home,
+                       struct places *ret, struct err *err)
 {
     const char *names[PLAN_PLACES_MAX + 1];
     size_t count = 0;
@@ -180,7 +196,7 @@ static int open_places(const struct plan *p, const char *home, struct places *re
         names[count++] = home;
     for (size_t i = 0; rc == SP_OK && i < count; i++)
         if (!is_in_another(names, count, i))
-            rc = open_place(names[i], ret, err);
+            rc = open_place(in, names[i], ret, err);
     if (rc != SP_OK)
         return rc;
     return ret->count > 0 ? SP_OK
@@ -266,10 +282,23 @@ static void print(const struct places *ps, struct buf *answer)
     json_out_finish(&out, answer);
 }
 
+static int enter(int pid_fd, int *ret_fds, int *ret_root, struct err *err)
+{
+    *ret_fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_fds < 0)
+        return err_sys(err, SP_IO, errno, "/proc/self");
+    if (setns(pid_fd, CLONE_NEWNS) != 0)
+        return err_sys(err, SP_IO, errno, "enter the box");
+    *ret_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return *ret_root >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "open the box's root");
+}
+
 int container_disk(struct plan *p, struct buf *answer, struct err *err)
 {
     AUTO_CLOSE int pid_fd = -1;
     AUTO_CLOSE int disk = -1;
+    AUTO_CLOSE int fds = -1;
+    AUTO_CLOSE int root = -1;
     struct places ps = {.count = 0};
     char home[PLAN_PATH_MAX + 1];
     int rc;
@@ -278,10 +307,11 @@ int container_disk(struct plan *p, struct buf *answer, struct err *err)
         ps.of[i] = (struct place){.lower = -1, .tree = -1};
     if ((rc = container_open(p, &pid_fd, err)) != SP_OK || (rc = open_disk(p, &disk, err)) != SP_OK)
         return rc;
-    if (setns(pid_fd, CLONE_NEWNS) != 0)
-        return err_sys(err, SP_IO, errno, "enter the box");
+    if ((rc = enter(pid_fd, &fds, &root, err)) != SP_OK)
+        return rc;
     find_home(p, home);
-    if ((rc = open_places(p, home, &ps, err)) == SP_OK)
+    rc = open_places(&(struct inside){.fds = fds, .root = root}, p, home, &ps, err);
+    if (rc == SP_OK)
         rc = cover(&ps, disk, err);
     if (rc == SP_OK)
         print(&ps, answer);

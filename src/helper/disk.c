@@ -84,6 +84,33 @@ int disk_make(const char *path, uint64_t size, bool is_durable, int *ret_fd, str
     return run_mkfs(path, is_durable, err);
 }
 
+int disk_reserve(int fd, uint64_t size, struct err *err)
+{
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t) size) == 0 || errno == EOPNOTSUPP)
+        return SP_OK;
+    return err_sys(err, SP_IO, errno, "set %llu MB aside", (unsigned long long) (size >> 20));
+}
+
+int disk_trim(int fd, struct err *err)
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    off_t data = 0;
+
+    for (off_t hole = 0; hole < size; hole = lseek(fd, data, SEEK_HOLE)) {
+        if (hole < 0 || ((data = lseek(fd, hole, SEEK_DATA)) < 0 && errno != ENXIO))
+            return err_sys(err, SP_IO, errno, "look for unused space");
+        if (data < 0) /* none follows */
+            data = size;
+        if (data > hole &&
+            fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, hole, data - hole) != 0 &&
+            errno != EOPNOTSUPP)
+            return err_sys(err, SP_IO, errno, "give back unused space");
+        if (data == size)
+            break;
+    }
+    return SP_OK;
+}
+
 /* Two makers at once both make one; the last rename wins and either is good. */
 static int make_template(const struct plan *p, int *ret_fd, struct err *err)
 {

@@ -19,6 +19,12 @@ MUST_CHECK int disk_fill(const struct plan *p, int to, struct err *err);
 MUST_CHECK int disk_make(const char *path, uint64_t size, bool is_durable, int *ret_fd,
                          struct err *err);
 
+/* Sets aside what a file of disk_make() may ever take: what is written to it then finds a place, whoever else fills the file
+ * system. One that cannot do that is left alone. */
+MUST_CHECK int disk_reserve(int fd, uint64_t size, struct err *err);
+/* Gives back what of it was not used. */
+MUST_CHECK int disk_trim(int fd, struct err *err);
+
 /* Makes `to` what `from` is, of `size` bytes, holes included; shares the blocks where the file system can. */
 MUST_CHECK int disk_copy(int from, int to, off_t size, struct err *err);
 

@@ -17,6 +17,8 @@
 #define READ_MAX (4 << 20) /* bytes: runtimes read the whole file */
 
 static const char *const read_by_runtimes[] = {"/etc/passwd", "/etc/group"};
+/* They make them when they are not there, and fail when they are something else. */
+static const char *const covered_by_runtimes[] = {"/proc", "/sys", "/dev"};
 
 static const char *kind_of(mode_t mode)
 {
@@ -25,6 +27,10 @@ static const char *kind_of(mode_t mode)
         return "a named pipe";
     case S_IFDIR:
         return "a directory";
+    case S_IFREG:
+        return "a file";
+    case S_IFLNK:
+        return "a link";
     case S_IFSOCK:
         return "a socket";
     case S_IFCHR:
@@ -68,6 +74,20 @@ static int check_file(int root, int fds, const char *path, struct err *err)
     return SP_OK;
 }
 
+static int check_dir(int root, const char *path, struct err *err)
+{
+    AUTO_CLOSE int fd = inside_open(root, path, O_NOFOLLOW, RESOLVE_IN_ROOT);
+    struct stat st;
+
+    if (fd < 0 && errno == ENOENT)
+        return SP_OK;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_sys(err, SP_IO, errno, "look at '%s' in the box", path);
+    return S_ISDIR(st.st_mode) ? SP_OK
+                               : err_set(err, SP_PROGRAM_NOT_EXECUTABLE,
+                                         "'%s' is %s, not a directory", path, kind_of(st.st_mode));
+}
+
 int fit_check(int root, struct err *err)
 {
     AUTO_CLOSE int fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -75,5 +95,7 @@ int fit_check(int root, struct err *err)
 
     for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(read_by_runtimes); i++)
         rc = check_file(root, fds, read_by_runtimes[i], err);
+    for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(covered_by_runtimes); i++)
+        rc = check_dir(root, covered_by_runtimes[i], err);
     return rc;
 }

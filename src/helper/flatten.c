@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,10 +43,7 @@ static int fill(const struct plan *p, const struct merge_layer *layers, int disk
     rc = merge_layers(layers, p->layer_count,
                       &(struct merge_sink){.put = merge_put, .leave = merge_leave, .ctx = &w}, err);
     tree_writer_fini(&w);
-    (void) close(TAKE_FD(top)); /* else it cannot be unmounted */
-    if (umount2(target, 0) != 0 && rc == SP_OK)
-        rc = err_sys(err, SP_IO, errno, "write out the new layer");
-    return rc;
+    return rc == SP_OK ? layers_unmount_new(target, &top, err) : rc;
 }
 
 static int make(const struct plan *p, const struct merge_layer *layers, struct buf *answer,

@@ -95,6 +95,20 @@ int layers_mount_new(const char *target, int disk, int *ret_top, struct err *err
     return *ret_top >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "open the new layer");
 }
 
+int layers_unmount_new(const char *target, int *top, struct err *err)
+{
+    int rc = SP_OK;
+
+    /* What the kernel could not write afterwards (the host's disk is full, or broken) is said here only, not by umount. */
+    if (syncfs(*top) != 0)
+        rc = err_sys(err, SP_IO, errno, "write out the files of the snapshot");
+    (void) close(*top); /* else it cannot be unmounted */
+    *top = -1;
+    if (umount2(target, 0) != 0 && rc == SP_OK)
+        rc = err_sys(err, SP_IO, errno, "write out the files of the snapshot");
+    return rc;
+}
+
 int layers_measure(const struct merge_layer *layers, size_t count, uint64_t *ret_bytes,
                    uint64_t *ret_inodes, struct err *err)
 {

@@ -12,6 +12,8 @@ MUST_CHECK int layers_open(const struct plan *p, struct merge_layer ret[PLAN_LAY
 void layers_close(struct merge_layer *layers, size_t count);
 /* Mounts a disk from disk_make() at `target` and makes the directory of its files, which *ret_top is. */
 MUST_CHECK int layers_mount_new(const char *target, int disk, int *ret_top, struct err *err);
+/* The end of it: an error when not all that was written there has reached the disk. Closes *top. */
+MUST_CHECK int layers_unmount_new(const char *target, int *top, struct err *err);
 
 /* What all layers use together: at most what one that has all of it needs. */
 MUST_CHECK int layers_measure(const struct merge_layer *layers, size_t count, uint64_t *ret_bytes,

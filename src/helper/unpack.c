@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,10 +56,7 @@ static int fill(const struct plan *p, int fd, const struct bundle_head *h, struc
         return rc;
     rc = unpack_files(&from, top, p->id_base, err);
     zstd_reader_free(from.in);
-    (void) close(TAKE_FD(top)); /* else it cannot be unmounted */
-    if (umount2(target, 0) != 0 && rc == SP_OK)
-        rc = err_sys(err, SP_IO, errno, "write out the snapshot");
-    return rc;
+    return rc == SP_OK ? layers_unmount_new(target, &top, err) : rc;
 }
 
 static int make(const struct plan *p, int fd, const struct bundle_head *h, struct sha256 *sum,
@@ -76,9 +72,12 @@ static int make(const struct plan *p, int fd, const struct bundle_head *h, struc
         return err_set(err, SP_BODY_TOO_LARGE,
                        "the snapshot needs a disk of %llu MB, and %llu MB are allowed",
                        (unsigned long long) (size / MB), (unsigned long long) (p->max_bytes / MB));
-    if ((rc = layers_check_space(p, h->bytes, err)) != SP_OK ||
+    /* All of it is set aside before anything is written: of two at once the second sees what the first may still take. */
+    if ((rc = layers_check_space(p, size, err)) != SP_OK ||
         (rc = disk_make(p->to, size, false, &disk, err)) != SP_OK ||
-        (rc = fill(p, fd, h, sum, disk, err)) != SP_OK ||
+        (rc = disk_reserve(disk, size, err)) != SP_OK ||
+        (rc = layers_check_space(p, 0, err)) != SP_OK ||
+        (rc = fill(p, fd, h, sum, disk, err)) != SP_OK || (rc = disk_trim(disk, err)) != SP_OK ||
         (rc = disk_digest(disk, digest, err)) != SP_OK ||
         (rc = disk_finish(disk, p->to, &out, err)) != SP_OK)
         return rc;

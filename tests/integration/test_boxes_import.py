@@ -1,10 +1,16 @@
 """Files that somebody has made to do harm, or that are broken: each is refused with a sentence, and nothing of it stays."""
 
+import concurrent.futures
+import contextlib
+import hashlib
+import os
 import struct
+import subprocess
 import tarfile
+import threading
 
 from bundle_case import MAGIC, TOP, BundleCase, bundle, compress, entry, unpack
-from harness import main
+from harness import at_most, main, wait_until
 
 MB = 1024 * 1024
 
@@ -91,7 +97,16 @@ BAD = {
 }
 
 
-class Refused(BundleCase):
+class ImportCase(BundleCase):
+    def assertRefused(self, data, said, status=422, query=""):
+        code, answer = self.send(data, query)
+        self.assertEqual(code, status, answer)
+        self.assertIn(said, answer["error"]["message"])
+        self.assertEqual((self.on_disk(), self.listed()), ([], []))
+        return answer["error"]
+
+
+class Refused(ImportCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -103,13 +118,6 @@ class Refused(BundleCase):
         cls.head, cls.archive = unpack(cls.data)
         case.destroy(box)
         case.delete(first)
-
-    def assertRefused(self, data, said, status=422, query=""):
-        code, answer = self.send(data, query)
-        self.assertEqual(code, status, answer)
-        self.assertIn(said, answer["error"]["message"])
-        self.assertEqual((self.on_disk(), self.listed()), ([], []))
-        return answer["error"]
 
     def test_entries(self):
         """The digest is right: only what is in it is not."""
@@ -218,6 +226,108 @@ class Limited(BundleCase):
         self.assertEqual((status, answer["error"]["code"]), (429, "too_many_snapshots"), answer)
         self.assertIn("snapshots.max", answer["error"]["message"])
         self.assertEqual(len(self.on_disk()), 3)
+
+
+class SmallDisk(ImportCase):
+    """Snapshots on a file system that others fill meanwhile."""
+    config = {**BundleCase.config, "store": {"min_free": "32M"}}
+    SIZE = 40 * MB
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        case = cls()
+        box = case.acquire("head")
+        snapshot = case.take(box)
+        cls.head = unpack(case.file_of(snapshot))[0]
+        case.destroy(box)
+        case.delete(snapshot)
+        data = os.urandom(cls.SIZE)
+        cls.sum = hashlib.sha256(data).hexdigest()
+        cls.data = bundle({**cls.head, "bytes": cls.SIZE + MB, "files": 10}, [TOP, W, entry("files/w/x", data=data)])
+
+    @contextlib.contextmanager
+    def disk(self, kind, size_mb):
+        image, place = self.home / "image", self.server.state / "oci" / "snapshots"
+        with open(image, "wb") as file:
+            file.truncate(size_mb * MB)
+        for words in (["mkfs." + kind, "-q", "-F", "-m", "0", image], ["mount", "-o", "loop", image, place]):
+            subprocess.run(words, check=True, timeout=at_most(30))
+        try:
+            (place / "lost+found").rmdir()
+            yield place
+            for snapshot in self.listed():
+                self.assertEqual(self.pool.delete(f"/v1/snapshots/{snapshot}").status, 200)
+            wait_until(lambda: self.on_disk() == [], "they are gone")
+        finally:
+            subprocess.run(["umount", place], check=True, timeout=at_most(30))
+            image.unlink()
+
+    def held(self):
+        """The pieces of the file, an event that is set when its disk is there, and one that lets the rest of it go."""
+        begun, go = threading.Event(), threading.Event()
+
+        def pieces():
+            half = len(self.data) // 2
+            for i in range(0, half, 65536):
+                yield self.data[i:min(i + 65536, half)]
+            wait_until(lambda: any(self.server.state.glob("oci/snapshots/new-*/disk")), "its disk is made")
+            begun.set()
+            self.assertTrue(go.wait(at_most(60)))
+            for i in range(half, len(self.data), 65536):
+                yield self.data[i:i + 65536]
+        self.addCleanup(go.set)
+        return pieces(), begun, go
+
+    def import_while_full(self, place):
+        pieces, begun, go = self.held()
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(self.send, pieces)
+            self.assertTrue(begun.wait(at_most(60)))
+            with open(place / "filler", "wb") as filler, contextlib.suppress(OSError):
+                while True:
+                    filler.write(bytes(MB))
+                    filler.flush()
+            go.set()
+            status, answer = answer.result()
+        (place / "filler").unlink()
+        return status, answer
+
+    def test_filled_meanwhile(self):
+        """Its space is set aside before it begins, and what it does not need is given back."""
+        with self.disk("ext4", 200) as place:
+            status, snapshot = self.import_while_full(place)
+            self.assertEqual(status, 200, snapshot)
+            self.assertLess(snapshot["size_bytes"], self.SIZE + 8 * MB)
+            box = self.restored(snapshot, "whole")
+            self.assertEqual(box.sh("sha256sum /w/x")[:64], self.sum)
+            self.destroy(box)
+
+    def test_filled_where_nothing_can_be_set_aside(self):
+        """What does not reach the disk is no snapshot, although the kernel took it."""
+        with self.disk("ext2", 200) as place:
+            status, answer = self.import_while_full(place)
+            self.assertNotEqual(status, 200, answer)
+            self.assertEqual((self.on_disk(), self.listed()), ([], []))
+
+    def test_two_at_once(self):
+        """The second sees what the first may still take."""
+        with self.disk("ext4", 220):
+            pieces, begun, go = self.held()
+            with concurrent.futures.ThreadPoolExecutor(1) as threads:
+                first = threads.submit(self.send, pieces)
+                self.assertTrue(begun.wait(at_most(60)))
+                status, answer = self.send(self.data)
+                go.set()
+                self.assertEqual(first.result()[0], 200)
+            self.assertNotEqual(status, 200)
+            self.assertIn("have to stay free", answer["error"]["message"])
+            self.assertEqual(len(self.listed()), 1)
+
+    def test_little_said(self):
+        """A head that names files only: its disk counts, not what it says of bytes."""
+        with self.disk("ext4", 220):
+            self.assertRefused(bundle({**self.head, "bytes": 0, "files": 20000}, [TOP]), "have to stay free", 502)
 
 
 if __name__ == "__main__":

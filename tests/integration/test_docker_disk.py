@@ -105,6 +105,26 @@ class Places(DockerCase):
     def snapshot(self, client, box):
         return self.assertOk(client.post(f"/v1/sandboxes/{box.id}/snapshots", {}))
 
+    def test_places_of_the_kernel(self):
+        """A box whose root has said that its home is there, by name or by a link, gets no overlay of it: that would show what the
+        engine hides (/sys/firmware), with the rights of who mounts it."""
+        daemon = self.start(limits={"memory": "64M", "disk": DISK}, docker={"disk": "places", "user": "0:0"}, warm=0)
+        client = self.client(daemon)
+        for name, home, seen in (("a", "/sys", "/place /tmp"), ("b", "/link", "/place /tmp"), ("c", "/proc/1/root/sys", "/place /tmp"),
+                                 ("d", "/link/fs", "/place /tmp"), ("e", "/dev", "/place /tmp"), ("f", "/.sandpool", "/place /tmp"),
+                                 ("g", "/etc", "/etc /place /tmp")):
+            one = self.box(daemon, name)
+            one.sh(f"echo 'root:x:0:0::{home}:/bin/sh' > /etc/passwd; rm -f /link; busybox ln -s /sys /link")
+            snapshot = self.snapshot(client, one)
+            two = self.box(daemon, f"{name}-2", snapshot_id=snapshot["snapshot_id"])
+            self.assertEqual(two.sh("cat /proc/mounts | busybox grep ^sandpool | busybox cut -d' ' -f2 | busybox sort").split(),
+                             seen.split(), home)
+            self.assertEqual(two.sh("ls /sys/firmware"), "", home)
+            for box in (one, two):
+                self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
+            self.assertOk(client.delete(f"/v1/snapshots/{snapshot['snapshot_id']}"))
+        self.assertAgree(daemon)
+
     def test_crashes(self):
         """Before and after the limit is there: no box without one is given out, and nothing is left."""
         daemon = self.begin(start=False)

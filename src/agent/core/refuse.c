@@ -3,13 +3,14 @@
  * the filter of a new container. The engines' default seccomp profiles allow containers to attach
  * filters to sockets and to load system call filters without a limit. So the agent refuses these
  * calls, the other socket options and ioctl commands that concern the whole machine
- * (base/sockopts.h, base/ioctls.h), and locks that nobody can count. */
+ * (base/sockopts.h, base/ioctls.h), locks that nobody can count, and new user namespaces. */
 #include "agent/core/refuse.h"
 
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
@@ -31,6 +32,8 @@
 #define OTHER_FCNTL64 221
 #define OTHER_SECCOMP 354
 #define OTHER_SOCKETCALL 102
+#define OTHER_CLONE 120
+#define OTHER_UNSHARE 310
 #define X32_BIT 0x40000000U
 #elif defined(__aarch64__)
 #define NATIVE AUDIT_ARCH_AARCH64
@@ -42,10 +45,13 @@
 #define OTHER_FCNTL 55
 #define OTHER_FCNTL64 221
 #define OTHER_SECCOMP 383
+#define OTHER_CLONE 120
+#define OTHER_UNSHARE 337
 #else
 #error "which system call tables has this architecture?"
 #endif
 #define ANY_IO_URING_SETUP 425 /* the same in all tables */
+#define ANY_CLONE3 435
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the lower half of an argument is looked for at the beginning"
@@ -69,6 +75,9 @@
 #define REFUSE_IF(table, number, i, value, errnum)                                           \
     LOAD(DATA(arch)), IF_EQUAL(table, 5), LOAD(DATA(nr)), IF_EQUAL(number, 3), LOAD(ARG(i)), \
         IF_EQUAL(value, 1), FAIL(errnum)
+#define REFUSE_BITS(table, number, i, bits, errnum)                                          \
+    LOAD(DATA(arch)), IF_EQUAL(table, 5), LOAD(DATA(nr)), IF_EQUAL(number, 3), LOAD(ARG(i)), \
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (bits), 0, 1), FAIL(errnum)
 #define REFUSE_OPTION(table, number, level, option, errnum)                                  \
     LOAD(DATA(arch)), IF_EQUAL(table, 7), LOAD(DATA(nr)), IF_EQUAL(number, 5), LOAD(ARG(1)), \
         IF_EQUAL(level, 3), LOAD(ARG(2)), IF_EQUAL(option, 1), FAIL(errnum)
@@ -101,6 +110,14 @@ static const struct sock_filter program[] = {
     /* It sets options of sockets, too, and passes no filter. */
     REFUSE(NATIVE, ANY_IO_URING_SETUP, ENOSYS),
     REFUSE(OTHER, ANY_IO_URING_SETUP, ENOSYS),
+    /* Whoever makes a user namespace is root in it, and may do there what the rules above refuse by other ways (bridges, modules,
+     * mounts). Docker's list refuses it, Podman's does not. clone3 has its flags in memory; libc goes on with clone. */
+    REFUSE_BITS(NATIVE, SYS_unshare, 0, CLONE_NEWUSER, EPERM),
+    REFUSE_BITS(OTHER, OTHER_UNSHARE, 0, CLONE_NEWUSER, EPERM),
+    REFUSE_BITS(NATIVE, SYS_clone, 0, CLONE_NEWUSER, EPERM),
+    REFUSE_BITS(OTHER, OTHER_CLONE, 0, CLONE_NEWUSER, EPERM),
+    REFUSE(NATIVE, ANY_CLONE3, ENOSYS),
+    REFUSE(OTHER, ANY_CLONE3, ENOSYS),
     /* Success, and nothing is done: it waits for every file system of the machine, also for one that hangs, and
      * what waits there cannot be killed. */
     REFUSE(NATIVE, SYS_sync, 0),

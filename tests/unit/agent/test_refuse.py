@@ -137,6 +137,43 @@ if platform.machine() == "x86_64":
     seen += [errno.errorcode[-call(number, f.fileno(), 37)] for number in (55, 221)]
 print(*seen)
 """
+# New user namespaces by every call, alone and with other flags; other flags, threads and processes go on.
+NAMESPACES = r"""
+import ctypes, errno, mmap, os, platform, subprocess, threading
+libc = ctypes.CDLL(None, use_errno=True)
+USER = 0x10000000
+def name(rc):
+    return "done" if rc >= 0 else errno.errorcode[ctypes.get_errno()]
+def apart(call):
+    pid = os.fork()  # what is done is done to a process of its own
+    if pid == 0:
+        print(call(), flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+def clone(flags):
+    rc = libc.syscall(CLONE, ctypes.c_long(flags | 17), 0, 0, 0, 0)
+    if rc == 0:
+        os._exit(0)
+    return name(rc)
+apart(lambda: name(libc.unshare(USER)))
+apart(lambda: name(libc.unshare(USER | 0x40000000)))
+apart(lambda: clone(USER))
+apart(lambda: clone(USER | 0x20000 | 1 << 33))  # the kernel looks at the lower half only
+apart(lambda: name(libc.syscall(435, ctypes.create_string_buffer(88), 0)))  # too short for any kernel
+if platform.machine() == "x86_64":
+    page = mmap.mmap(-1, 4096, prot=7)
+    page.write(bytes.fromhex("5389f889f331c931d2cd805bc3"))  # eax, ebx from the arguments, ecx and edx 0
+    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    apart(lambda: errno.errorcode.get(-call(310, USER), "done"))
+apart(lambda: name(libc.unshare(0x400)))
+apart(lambda: clone(0))
+thread = threading.Thread(target=lambda: print("thread", flush=True))
+thread.start()
+thread.join()
+print(subprocess.run(["echo", "process"], capture_output=True, text=True).stdout.strip())
+"""
+CLONES = {"x86_64": 56, "aarch64": 220}
+
 FCNTLS = {"x86_64": 72, "aarch64": 25}
 
 
@@ -192,6 +229,17 @@ class Refuse(AgentTest):
         lines = self.process(pid, "/output").body.decode().split()
         self.assertEqual(set(lines), {"EINVAL"}, lines)
         self.assertEqual(free[:4], ["done"] * 4)
+
+    def test_user_namespaces(self):
+        argv = ["python3", "-c", NAMESPACES.replace("CLONE", str(CLONES[platform.machine()]), 1)]
+        free = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        pid = self.start(argv=argv)
+        self.assertEqual(self.wait(pid)["outcome"], "exited")
+        lines = self.process(pid, "/output").body.decode().split()
+        other = ["EPERM"] if platform.machine() == "x86_64" else []
+        self.assertEqual(lines, ["EPERM"] * 4 + ["ENOSYS", *other, "done", "done", "thread", "process"])
+        self.assertEqual(free[-4:], lines[-4:])
+        self.assertNotEqual(free[:4], lines[:4])
 
 
 if __name__ == "__main__":

@@ -112,6 +112,19 @@ class Run(HelperTest):
             path.symlink_to("/dev/zero")
         refused(hidden, "file system of the runtime", files=one)
 
+    def test_where_a_runtime_cannot_mount_is_refused(self):
+        odd = self.state / "odd-places"
+        self.addCleanup(shutil.rmtree, odd, ignore_errors=True)
+        for name, make, word in (("proc", lambda p: p.symlink_to("/tmp"), "a link"), ("sys", lambda p: p.touch(), "a file"),
+                                 ("dev", os.mkfifo, "a named pipe")):
+            (odd / "etc").mkdir(parents=True)
+            make(odd / name)
+            with self.assertRaises(Failure) as caught:
+                self.box("unfit", lower=str(odd))
+            self.assertEqual(caught.exception.status, 12, caught.exception)
+            self.assertIn(f"'/{name}' is {word}, not a directory", caught.exception.text)
+            shutil.rmtree(odd)
+
     def test_without_users_or_by_links_a_box_starts(self):
         odd = self.state / "few"
         self.addCleanup(shutil.rmtree, odd, ignore_errors=True)

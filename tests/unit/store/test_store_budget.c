@@ -256,6 +256,32 @@ static void test_batch_tried_twice(void **state)
     assert_int_equal(spent_by(f, "a"), 7);
 }
 
+/* Names cost nothing: those that spent least are forgotten, not those that spent long ago. */
+static void test_many_users(void **state)
+{
+    struct fixture *f = *state;
+
+    open_counted(f, false);
+    lease(f, 0, 1, "a");
+    end(f, 10000, 1, "a");
+    lease(f, 0, 2, "rich");
+    end(f, 10 * DAY_MS, 2, "rich");
+    at(f, 11 * DAY_MS);
+    fixture_close(f);
+    /* Half of them spent as much as a box's start; the sums are two halves, of which the lower has no sign. */
+    fixture_sql(f,
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 150000) "
+                "INSERT INTO budgets SELECT 'n' || i, -1, 0, 0, 0, at_ms + 1000, 0, 0, 0, "
+                "iif(i % 2, 0, 1) FROM n, (SELECT max(at_ms) AS at_ms FROM budgets)");
+    fixture_sql(f, "UPDATE budgets SET spent_low = -5 WHERE user_id = 'rich' AND spent_high = 0");
+    fixture_start(f);
+    assert_int_equal(spent_by(f, "a"), 7 + 10);
+    assert_true(spent_by(f, "rich") > 100000);
+    fixture_close(f);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM budgets"), STORE_BUDGETS_MAX);
+    assert_int_equal(fixture_number(f, "SELECT count(*) FROM budgets WHERE spent_low = 1"), 75000);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -270,6 +296,7 @@ int main(void)
         CASE(test_clock_is_set),
         CASE(test_list),
         CASE(test_batch_tried_twice),
+        CASE(test_many_users),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
