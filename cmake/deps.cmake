@@ -1,5 +1,5 @@
 # Libraries. The system's packages come first; what the release lacks is put in .deps/prefix by './dev deps'.
-#   PkgConfig::UV CURL SQLITE YAML ZSTD CMOCKA    from the system
+#   PkgConfig::UV CURL SQLITE YAML ZSTD NCURSES CMOCKA    from the system
 #   dep::yyjson dep::llhttp                  the system's, else the static ones of .deps
 #   dep::{yyjson,llhttp,uv,zstd}_static           the archives; a static program gets them by itself
 set(ENV{PKG_CONFIG_PATH} "$ENV{PKG_CONFIG_PATH}:${CMAKE_SOURCE_DIR}/.deps/prefix/lib/pkgconfig")
@@ -19,6 +19,7 @@ need_package(CURL "libcurl>=7.88")
 need_package(SQLITE "sqlite3>=3.40")
 need_package(YAML yaml-0.1)
 need_package(ZSTD "libzstd>=1.5")
+need_package(NCURSES ncursesw)
 need_package(YYJSON "yyjson>=0.10")
 need_package(LLHTTP "libllhttp>=9")
 if(SANDPOOL_TESTS)

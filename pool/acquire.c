@@ -25,6 +25,11 @@ static const struct refusal not_listed = {SP_BACKEND_UNAVAILABLE,
 static const struct refusal spent = {SP_BUDGET_EXCEEDED, "the user has used up its budget", 0,
                                      POOL_END_NONE};
 
+static const struct refusal kept = {
+    .code = SP_BACKEND_UNAVAILABLE,
+    .reason = "the box has just ended, and its files were kept: try again",
+    .retry_after_ns = NS_PER_MS};
+
 static const char absent_text[] =
     "the thread's box does not answer and its backend does not show it: "
     "it is asked again before its lease ends";
@@ -217,6 +222,21 @@ static int check_owner(const struct pool_acquire *a, const char *user, const cha
     return SP_OK;
 }
 
+/* What another program has made has no hash. */
+bool pool_box_is_outdated(const struct pool_profile *p, const struct pool_box *box)
+{
+    return box->spec_hash != 0 && box->spec_hash != p->spec_hash && box->backend == p->backend &&
+           !p->is_retired;
+}
+
+/* It is not what its profile is now, and the profile says what to do then. */
+static bool is_outdated(struct pool *p, const struct slot *s, enum pool_drift drift)
+{
+    const struct pool_profile *c = &profile_of(p, s)->conf;
+
+    return c->drift == drift && pool_box_is_outdated(c, &s->box);
+}
+
 static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
 {
     enum pool_mode mode = mode_of(p, profile_of(p, s));
@@ -229,6 +249,12 @@ static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
         wait_for_box(p, w, s);
     } else if (needs_check(p, s, w)) {
         check_first(p, w, s);
+    } else if (is_outdated(p, s, POOL_DRIFT_DESTROY)) {
+        doom_box(p, s, POOL_END_DRIFT);
+        waiter_enter(p, w, WAITER_REDO);
+    } else if (is_outdated(p, s, POOL_DRIFT_REBASE) && !s->was_rebased) {
+        hibernate_rebase(p, s);
+        wait_for_box(p, w, s);
     } else {
         lease_begin(p, s, w, POOL_SRC_PARKED);
     }
@@ -364,6 +390,10 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
 
     if (s != NULL) {
         serve_bound(p, w, s);
+        return;
+    }
+    if (w->is_kept_unknown) {
+        waiter_refuse(p, w, &kept);
         return;
     }
     if (must_ask_again(w)) {

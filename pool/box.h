@@ -77,6 +77,8 @@ struct slot {
     unsigned hibernate_tries;
     uint64_t hibernate_ns; /* the next one */
     bool is_hibernating;   /* an answer is pending */
+    bool is_rebasing;      /* PARKED: those who wait for it want what is made from its snapshot */
+    bool was_rebased;      /* PARKED: that has failed, so they get it as it is */
     bool is_restored;      /* made from a hibernated box: it has its owner's files */
     bool is_spoiled;       /* LEASED: half changed for its owner, who has got no reply yet */
 };

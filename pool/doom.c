@@ -8,10 +8,6 @@
 /* Requests that waited for a box that will not come. Acquires look for another one. */
 static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 {
-    static const struct refusal kept = {.code = SP_BACKEND_UNAVAILABLE,
-                                        .reason = "the box has just ended, and its files were "
-                                                  "kept: try again",
-                                        .retry_after_ns = NS_PER_MS};
     bool is_loss = pool_end_is_loss(end);
     struct refusal r = {.code = is_loss ? SP_SANDBOX_LOST : SP_NOT_FOUND,
                         .lost = is_loss ? end : POOL_END_NONE};
@@ -22,10 +18,7 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
         struct waiter *w = waiter_of(n);
 
         next = list_next(&s->waiters, n);
-        if (w->kind == POOL_EV_ACQUIRE && end == POOL_END_HIBERNATED && !w->acquire.is_restored)
-            waiter_refuse(p, w,
-                          &kept); /* it came before there was a snapshot, and knows nothing of it */
-        else if (w->kind == POOL_EV_ACQUIRE)
+        if (w->kind == POOL_EV_ACQUIRE)
             waiter_enter(p, w, WAITER_REDO);
         else if (w->kind == POOL_EV_RENEW || w->kind == POOL_EV_PAUSE ||
                  (w->kind == POOL_EV_RELEASE && pool_end_is_death(end)))
@@ -35,8 +28,18 @@ static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
     }
 }
 
+/* Acquires that came before there was a snapshot would get a box without the files, and those that know an older one what
+ * is in that. */
+static void note_kept(struct slot *s)
+{
+    for (struct list_node *n = list_first(&s->waiters); n != NULL; n = list_next(&s->waiters, n))
+        waiter_of(n)->is_kept_unknown = s->is_rebasing || !waiter_of(n)->acquire.is_restored;
+}
+
 void doom_box(struct pool *p, struct slot *s, enum pool_end end)
 {
+    if (end == POOL_END_HIBERNATED)
+        note_kept(s);
     if (s->by_sandbox.is_linked) {
         /* One that was made for callers who left was given up by nobody. */
         past_remember(p, s->box.sandbox_id, s->box.generation,

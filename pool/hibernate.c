@@ -1,7 +1,10 @@
 /* hibernate.c - with `want_hibernate`, a parked box whose time is over becomes a snapshot: only when that is whole is
  * the box doomed, so at any moment its files are in one of them. A leased box whose time is over is parked first: if its
  * thread comes back before the snapshot is whole, it gets the box, and the answer comes too late. A failure is repeated
- * a few times; then the box ends as it would have without a snapshot, and an event says why. */
+ * a few times; then the box ends as it would have without a snapshot, and an event says why.
+ *
+ * With POOL_DRIFT_REBASE an acquire of a parked box whose profile has changed waits until it is one; then the engine asks
+ * again, for a box that is made from it. When that fails the thread gets the box as it is. */
 #include "base/str.h"
 #include "pool/internal.h"
 
@@ -40,7 +43,7 @@ static void park_ended(struct pool *p, struct slot *s, enum pool_end end)
 
 static void enlist(struct pool *p, struct slot *s)
 {
-    if (s->hibernate_end == POOL_END_EVICTED) /* somebody waits for its place */
+    if (s->hibernate_end == POOL_END_EVICTED || s->is_rebasing) /* somebody waits for it */
         list_push_front(&p->hibernaters, &s->hibernate_link);
     else
         list_push_back(&p->hibernaters, &s->hibernate_link);
@@ -59,6 +62,21 @@ void hibernate_or_doom(struct pool *p, struct slot *s, enum pool_end end)
     p->hibernating++;
     s->hibernate_end = end;
     enlist(p, s);
+}
+
+void hibernate_rebase(struct pool *p, struct slot *s)
+{
+    assert(s->box.state == POOL_PARKED);
+    s->is_rebasing = true;
+    if (s->is_hibernating)
+        return;
+    if (s->hibernate_end == POOL_END_NONE) {
+        p->hibernating++;
+        s->hibernate_end = POOL_END_DRIFT;
+    }
+    list_remove(&p->hibernaters, &s->hibernate_link);
+    enlist(p, s);
+    expiry_update(p, s);
 }
 
 uint64_t hibernate_due(const struct pool *p, const struct slot *s)
@@ -91,15 +109,30 @@ void hibernate_ask(struct pool *p)
 
 void hibernate_stop(struct pool *p, struct slot *s)
 {
+    s->was_rebased = false;
     if (s->hibernate_end == POOL_END_NONE)
         return;
     list_remove(&p->hibernaters, &s->hibernate_link);
     p->hibernate_asks -= s->is_hibernating ? 1 : 0;
     p->hibernating--;
     s->is_hibernating = false;
+    s->is_rebasing = false;
     s->hibernate_end = POOL_END_NONE;
     s->hibernate_tries = 0;
     s->hibernate_ns = 0;
+}
+
+/* Those who wait for it get it as it is. */
+static void rebase_failed(struct pool *p, struct slot *s)
+{
+    s->is_rebasing = false;
+    if (s->hibernate_end == POOL_END_DRIFT) {
+        hibernate_stop(p, s);
+        box_rank(p, s);
+        expiry_update(p, s);
+    }
+    s->was_rebased = true;
+    waiter_redo_all(p, s);
 }
 
 void hibernate_answered(struct pool *p, const struct pool_event *ev)
@@ -111,7 +144,7 @@ void hibernate_answered(struct pool *p, const struct pool_event *ev)
         p->late_answers++;
         return;
     }
-    is_claimed = !list_is_empty(&s->waiters) || s->is_checking;
+    is_claimed = (!list_is_empty(&s->waiters) && !s->is_rebasing) || s->is_checking;
     s->is_hibernating = false;
     p->hibernate_asks--;
     if (ev->u.failed.code == SP_OK && !is_claimed) {
@@ -122,6 +155,12 @@ void hibernate_answered(struct pool *p, const struct pool_event *ev)
         s->hibernate_tries++;
         str_copy_cut(p->reason, sizeof(p->reason), ev->u.failed.reason);
         emit_event(p, POOL_FACT_HIBERNATE_FAILED, s, p->reason);
+    }
+    if (ev->u.failed.code != SP_OK && s->is_rebasing) {
+        is_claimed = !list_is_empty(&s->waiters);
+        rebase_failed(p, s);
+        if (s->hibernate_end == POOL_END_NONE)
+            return;
     }
     if (!is_claimed &&
         (s->hibernate_tries >= HIBERNATE_TRIES || ev->u.failed.code == SP_UNSUPPORTED)) {

@@ -9,6 +9,8 @@ struct slot;
 /* The time of a parked or leased box is over, because of `end`: it becomes a snapshot, or is doomed where that is not
  * wanted or not possible. */
 void hibernate_or_doom(struct pool *p, struct slot *s, enum pool_end end);
+/* A parked box is to become a snapshot now, because its thread wants one that is made as its profile says now. */
+void hibernate_rebase(struct pool *p, struct slot *s);
 /* The next try of a parked box, or the time for the first one. */
 uint64_t hibernate_due(const struct pool *p, const struct slot *s);
 void hibernate_expire(struct pool *p, struct slot *s);

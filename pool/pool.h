@@ -71,4 +71,7 @@ bool pool_is_all_listed(const struct pool *p, unsigned backend);
 /* Invariants. NULL when all hold, else a sentence. Tests call it after every step. */
 const char *pool_check(const struct pool *p);
 
+/* The profile is not what the box was made from any more, and new ones are made where it is. */
+bool pool_box_is_outdated(const struct pool_profile *p, const struct pool_box *box);
+
 #endif

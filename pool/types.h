@@ -109,6 +109,14 @@ enum pool_use {
 enum pool_mode { POOL_RUNNING, POOL_PAUSED, POOL_DRAINING, POOL_MODE_COUNT };
 const char *pool_mode_name(enum pool_mode mode);
 
+/* What becomes of a parked box at its thread's next acquire, when its profile is not what it was made from any more. */
+enum pool_drift {
+    POOL_DRIFT_KEEP,    /* the thread gets it */
+    POOL_DRIFT_DESTROY, /* and the thread gets a new one */
+    POOL_DRIFT_REBASE,  /* it becomes a snapshot, from which the next one is made */
+    POOL_DRIFT_COUNT
+};
+
 /* A profile as the pool sees it; all durations in ns, 0 means "never" where it says so. */
 struct pool_profile {
     char name[POOL_NAME_MAX + 1];
@@ -133,6 +141,7 @@ struct pool_profile {
     bool want_freeze;    /* a parked box is paused */
     bool
         want_hibernate; /* a box whose time is over becomes a snapshot, for its thread's next acquire */
+    enum pool_drift drift;
     bool is_durable;     /* so does what a box wrote that has ended; the pool does nothing for it */
     uint64_t max_age_ns; /* blank box, jittered down by up to a tenth; 0 never */
     uint64_t shrink_ns;  /* surplus blank boxes are kept this long */

@@ -54,7 +54,8 @@ struct waiter {
     bool is_checked;
     unsigned silences; /* times its box did not answer */
     bool is_discovered;
-    bool is_counted; /* in the arrival rate */
+    bool is_kept_unknown; /* its box has become a snapshot that it knows nothing of */
+    bool is_counted;      /* in the arrival rate */
     bool was_queued;
     bool was_bound; /* it waited for its thread's box */
 };

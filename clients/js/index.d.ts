@@ -1,9 +1,9 @@
 /// <reference types="node" />
 import type { Files, Ports } from './content.js';
-import type { Quote, Usage, UsageOptions } from './usage.js';
+import type { BudgetCalls, Quote, Usage, UsageOptions } from './usage.js';
 
 export * from './content.js';
-export type { Quote, Usage, UsageOptions, UsageRow } from './usage.js';
+export type { Budget, BudgetCalls, Quote, Usage, UsageOptions, UsageRow } from './usage.js';
 
 export interface ClientOptions {
   /** Of a daemon on TCP. */
@@ -118,6 +118,7 @@ export class Sandbox {
 export function sandboxIdOf(userId: string | null | undefined, threadId: string): string;
 
 /** Talks to one daemon: `/path`, `unix:/path` or `http://host:port`; by default $SANDPOOL_SOCKET, else /run/sandpool/sandpool.sock. */
+export interface Client extends BudgetCalls {}
 export class Client {
   constructor(address?: string, options?: ClientOptions);
   constructor(options: ClientOptions & { address?: string });

@@ -21,3 +21,19 @@ export interface UsageOptions {
   groupBy?: ('user' | 'thread' | 'sandbox' | 'profile' | 'principal')[]; intervals?: boolean; limit?: number; cursor?: string;
   userId?: string; threadId?: string; sandboxId?: string; profile?: string; principal?: string; sinceMs?: number; untilMs?: number;
 }
+
+/** What a user may spend in this period: `limit` is `amount` and `credit` together. Texts are decimal numbers, `*_micros` millionths. */
+export interface Budget {
+  user_id: string; is_default: boolean; currency: string; ends_at: string | null;
+  amount: string; amount_micros: number; credit: string; credit_micros: number;
+  limit: string; limit_micros: number; spent: string; spent_micros: number;
+}
+/** For operators. */
+export interface BudgetCalls {
+  budgets(options?: { limit?: number; cursor?: string }): Promise<{ budgets: Budget[]; next_cursor: string | null }>;
+  budget(userId: string): Promise<Budget>;
+  /** For each period; null: the default of the configuration. */
+  setBudget(userId: string, amount: string | null): Promise<Budget>;
+  /** More for this period. */
+  creditBudget(userId: string, amount: string): Promise<Budget>;
+}

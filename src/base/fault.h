@@ -55,6 +55,7 @@
     X(arg, "hibernate.captured")    \
     X(arg, "hibernate.doomed")      \
     X(arg, "hibernate.before_drop") \
+    X(arg, "hibernate.before_envs") \
     X(arg, "keep.begun")            \
     X(arg, "keep.linked")           \
     X(arg, "keep.recorded")         \

@@ -40,6 +40,12 @@ static int try_call(struct cli *c, const char *method, const char *target, const
     return SP_OK;
 }
 
+int cli_try(struct cli *c, const char *method, const char *target, const char *body,
+            struct json_doc **ret, struct sp_failure *failure)
+{
+    return try_call(c, method, target, body, false, ret, failure);
+}
+
 int cli_call(struct cli *c, const char *method, const char *target, const char *body,
              struct json_doc **ret)
 {

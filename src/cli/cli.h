@@ -150,6 +150,9 @@ MUST_CHECK int cli_call(struct cli *c, const char *method, const char *target, c
 /* The same without a body, and nothing is printed. */
 MUST_CHECK int cli_fetch(struct cli *c, const char *method, const char *target,
                          struct json_doc **ret);
+/* Nothing is printed, neither is a failure. A code of the call. */
+MUST_CHECK int cli_try(struct cli *c, const char *method, const char *target, const char *body,
+                       struct json_doc **ret, struct sp_failure *failure);
 /* Appends a part of a path or query: all but letters, digits and "-_.:" escaped. */
 void cli_escape(struct buf *out, const char *text);
 /* Appends "&name=value" when the option was given. */
@@ -282,6 +285,7 @@ int cmd_usage(struct cli *c);
 int cmd_budget(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
+int cmd_top(struct cli *c);
 int cmd_fork(struct cli *c);
 int cmd_help(struct cli *c);
 

@@ -208,6 +208,12 @@ static const struct cli_option events_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option top_options[] = {
+    {"once", 0, CLI_FLAG, NULL, "print it once, as without a terminal", NULL},
+    {"interval", 0, CLI_DURATION, "TIME", "ask the daemon this often (default: 1s)", NULL},
+    END_OPTIONS,
+};
+
 #define MODE_OPTIONS                                                                             \
     {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},                      \
     {                                                                                            \
@@ -336,6 +342,11 @@ const struct cli_command cli_commands[] = {
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
+    {"top", "", 0, 0, NULL, "watch the pool, its acquires and its boxes",
+     "Keys: arrows, Enter all about a box, s a shell in it, d destroy it, p pause its profile, o sort,\n"
+     "/ filter, Tab boxes or profiles, ? help, q leave. With --json it prints once what it knows.",
+     top_options, "sandpool top\nsandpool top --once\nsandpool top --json | jq .hit_rate\n",
+     cmd_top},
     {"profile", "ls|show [NAME]", 1, 2, "ls show", "show what profiles there are",
      "ls has a line for each: what its boxes are like, and why none can be had if that is so. show has all of\n"
      "one.",

@@ -99,6 +99,13 @@ enum config_rate {
     CONFIG_RATE_COUNT
 };
 
+/* What becomes of a parked box that its profile has left behind. */
+enum config_drift {
+    CONFIG_DRIFT_KEEP,
+    CONFIG_DRIFT_DESTROY,
+    CONFIG_DRIFT_REBASE,
+    CONFIG_DRIFT_COUNT
+};
 /* What a parked box does. */
 enum config_park { CONFIG_PARK_RUN, CONFIG_PARK_FREEZE, CONFIG_PARK_SNAPSHOT, CONFIG_PARK_COUNT };
 
@@ -146,6 +153,7 @@ struct config_profile {
     uint64_t idle_timeout_s; /* 0: never */
     uint64_t park_timeout_s; /* 0: release destroys */
     enum config_park park;
+    enum config_drift on_drift;
     uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
     bool durable;             /* what a box has written outlives it */
     uint64_t max_age_s;       /* 0: never */

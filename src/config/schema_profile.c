@@ -9,6 +9,9 @@ static const char *const park_names[] = {"run", "freeze", "snapshot", NULL};
 static_assert(ARRAY_LEN(network_names) == CONFIG_NETWORK_COUNT + 1, "a name for each network");
 static_assert(ARRAY_LEN(sockets_names) == CONFIG_SOCKETS_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(agent_names) == CONFIG_AGENT_COUNT + 1, "a name for each agent");
+static const char *const drift_names[] = {"keep", "destroy", "rebase", NULL};
+
+static_assert(ARRAY_LEN(drift_names) == CONFIG_DRIFT_COUNT + 1, "a name for each");
 static_assert(ARRAY_LEN(park_names) == CONFIG_PARK_COUNT + 1, "a name for each");
 
 static const struct config_key keys[] = {
@@ -125,6 +128,13 @@ static const struct config_key keys[] = {
                    "snapshot: they go on, and when park_timeout_s is over (0: at once) the box "
                    "becomes a snapshot that its thread's next acquire restores. One whose ttl_s or "
                    "idle_timeout_s is over likewise."),
+    PROFILE_CHOICE(
+        on_drift, 0, drift_names, "keep",
+        "What becomes of a parked box, at its thread's next acquire, that was made before its profile was "
+        "changed (image, rootfs, limits and all else that boxes are made from). keep: the thread gets it as it "
+        "is; destroy: it ends, and the thread gets a new one; rebase: the thread gets a box as the profile is "
+        "now with the files that the old one has written (`source: restored`), and its processes end (only oci, "
+        "needs limits.disk). Hibernated ones of oci come back on the new base in any case."),
     PROFILE(
         hibernate_max_s, U64, 0, 0, YEAR, "2592000",
         "With park: snapshot or durable: seconds for which a hibernated sandbox is kept. 0: until "

@@ -12,6 +12,7 @@
 #include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/pauses.h"
+#include "engine/rebase.h"
 #include "engine/snapshots.h"
 
 static void on_wake_timer(struct rt_timer *timer);
@@ -32,6 +33,8 @@ static void step(struct engine *e, const struct pool_event *ev)
     struct pool_fx fx;
     struct pool_event marked;
 
+    if (ev->kind == POOL_EV_ACQUIRE && e->has_rebase)
+        rebase_note(e, ev);
     if (ev->kind == POOL_EV_ACQUIRE && hibernate_concerns(e, &ev->u.acquire)) {
         marked = *ev;
         if (!hibernate_mark(e, &marked))
@@ -102,6 +105,7 @@ static void call_unlink(struct engine *e, struct engine_call *call)
     map_remove(&e->pending, &call->pending_node);
     list_remove(&e->acquires, &call->link);
     free(TAKE_PTR(call->kept_metadata));
+    free(TAKE_PTR(call->again));
 }
 
 void engine_call_end(struct engine *e, struct engine_call *call, const struct pool_fx *fx)
@@ -182,8 +186,8 @@ static void reply(struct engine *e, const struct pool_fx *fx)
     struct pool_fx explained;
     const char *why = NULL;
 
-    if (call == NULL)
-        return; /* abandoned in the same step */
+    if (call == NULL || rebase_again(e, call, fx))
+        return; /* abandoned in the same step; or it goes on */
     if (list_is_linked(&call->link) && ready_explains(e, call->profile, fx, &explained))
         fx = &explained;
     if (fx->u.reply.code == SP_BUDGET_EXCEEDED) {

@@ -40,12 +40,15 @@ struct engine_call {
     /* ACQUIRE: what is to be applied to the box before the reply, or NULL. One piece from malloc,
      * with all it points to; the engine takes it when it begins (then it is NULL here). */
     struct backend_extras *extras;
-    char *kept_metadata; /* the engine's: of a hibernated box */
+    char *kept_metadata;        /* the engine's: of a hibernated box */
+    struct pool_acquire *again; /* likewise: asked again when the box has become a snapshot */
     uint64_t
         restored_with; /* likewise: the engine has added a snapshot to the extras, for a box with this `made_with` */
     uint64_t deadline_ns;  /* with extras: until when the caller waits */
     bool may_exceed;       /* with extras: the limits of the box's profile */
     bool are_envs_for_new; /* with extras: their envs are not for a box that the thread has */
+    bool
+        has_envs; /* ACQUIRE: it names variables, if only none: those of a hibernated box are not for it */
     struct engine_update *update; /* the engine's, while that is under way */
     uint64_t wait_ns;             /* likewise: ACQUIRE: its deadline */
     uint64_t asked_ns;            /* likewise: ACQUIRE: when it came */

@@ -82,8 +82,11 @@ static void on_awake(struct engine_wake *w, int code, const char *reason)
 void fx_hibernate(struct engine *e, const struct pool_fx *fx)
 {
     struct hibernating *h = xcalloc(1, sizeof(*h));
+    const struct engine_snapshot *from = hibernate_source(e, &fx->snapshot);
     const char *metadata = engine_metadata(e, fx->box);
 
+    if (metadata == NULL && from != NULL) /* nobody has taken it since */
+        metadata = from->info.metadata;
     h->epoch = fx->epoch;
     str_copy_cut(h->sandbox_id, sizeof(h->sandbox_id), fx->snapshot.sandbox_id);
     list_push_back(&e->hibernate.running, &h->link);

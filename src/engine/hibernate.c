@@ -207,6 +207,19 @@ static bool is_made_from(struct engine *e, const struct pool_box *b, const struc
            b->made_with; /* of an earlier life of the daemon */
 }
 
+/* The files of `s` are in the box, or were. */
+static bool has_files_of(struct engine *e, const struct pool_box *b, const struct snapshot *s)
+{
+    return b->id.v == s->box_id || is_made_from(e, b, s);
+}
+
+/* Its variables were given to the box by nobody yet, as far as is known. */
+static bool is_unequipped(struct engine *e, const struct pool_box *b,
+                          const struct engine_snapshot *s)
+{
+    return s->envs != NULL && b->id.v != s->info.box_id && is_made_from(e, b, &s->info);
+}
+
 /* A leased box that is neither the one it was made of nor made from it was given to the thread before the backend could list its
  * snapshots. */
 static bool is_over(struct engine *e, const struct engine_snapshot *s)
@@ -216,8 +229,8 @@ static bool is_over(struct engine *e, const struct engine_snapshot *s)
     if (!s->by_sandbox.is_linked)
         return true;
     if (b != NULL)
-        return b->state == POOL_LEASED && !b->is_unseen &&
-               (b->id.v == s->info.box_id || is_made_from(e, b, &s->info));
+        return b->state == POOL_LEASED && !b->is_unseen && has_files_of(e, b, &s->info) &&
+               !is_unequipped(e, b, s);
     return hibernate_is_unwanted(e, &s->info);
 }
 
@@ -233,12 +246,6 @@ void hibernate_sweep(struct engine *e)
     arm(e);
 }
 
-/* The files of `s` are in the box, or were. */
-static bool has_files_of(struct engine *e, const struct pool_box *b, const struct snapshot *s)
-{
-    return b->id.v == s->box_id || is_made_from(e, b, s);
-}
-
 void hibernate_event(struct engine *e, const struct pool_fx *fx)
 {
     enum pool_fact fact = fx->u.event.fact;
@@ -251,11 +258,55 @@ void hibernate_event(struct engine *e, const struct pool_fx *fx)
 
     if (fact == POOL_FACT_LEASED)
         fx_hibernate_leased(e, fx->snapshot.sandbox_id);
-    if (s == NULL || (fact == POOL_FACT_LEASED && !has_files_of(e, &fx->snapshot, &s->info)) ||
+    if (s == NULL ||
+        (fact == POOL_FACT_LEASED &&
+         (!has_files_of(e, &fx->snapshot, &s->info) || is_unequipped(e, &fx->snapshot, s))) ||
         (is_end && s->info.generation > fx->snapshot.generation))
         return;
     FAULT_POINT("hibernate.before_drop");
     hibernate_drop(e, s);
+}
+
+void hibernate_equipped(struct engine *e, const struct pool_box *box)
+{
+    struct engine_snapshot *s = find_any(e, box->sandbox_id);
+
+    if (s == NULL || s->is_over || !is_unequipped(e, box, s))
+        return;
+    FAULT_POINT("hibernate.before_drop");
+    hibernate_drop(e, s);
+}
+
+const struct engine_snapshot *hibernate_source(struct engine *e, const struct pool_box *box)
+{
+    const struct engine_snapshot *s = engine_hibernated_find(e, box->sandbox_id);
+
+    return s != NULL && box->id.v != s->info.box_id && is_made_from(e, box, &s->info) ? s : NULL;
+}
+
+bool hibernate_wants_envs(struct engine *e, const struct pool_box *box)
+{
+    const struct engine_snapshot *s = engine_hibernated_find(e, box->sandbox_id);
+    unsigned late = special_late_of(e->backends[box->backend].ops, profiles_of_box(e, box));
+
+    return s != NULL && is_unequipped(e, box, s) && (late & BACKEND_LATE_ENVS) != 0;
+}
+
+struct backend_extras *hibernate_add_envs(struct engine *e, const struct pool_box *box,
+                                          struct backend_extras *extras)
+{
+    const struct engine_snapshot *s = engine_hibernated_find(e, box->sandbox_id);
+    struct backend_extras all = *extras;
+    struct backend_extras *made;
+
+    if (s == NULL || !hibernate_wants_envs(e, box))
+        return extras;
+    FAULT_POINT("hibernate.before_envs");
+    all.envs = s->envs->envs;
+    all.env_count = s->envs->env_count;
+    made = backend_extras_copy(&all);
+    free(extras);
+    return made;
 }
 
 /* --- a box becomes one --- */

@@ -32,6 +32,15 @@ MUST_CHECK bool hibernate_destroy(struct engine *e, struct engine_call *call,
                                   const struct pool_event *ev);
 /* A box was leased, or destroyed on request: what it was made from, or an older state of it, is over. */
 void hibernate_event(struct engine *e, const struct pool_fx *fx);
+/* What the box was made from and nobody had since, or whose variables the box was not given yet; NULL: nothing. */
+const struct engine_snapshot *hibernate_source(struct engine *e, const struct pool_box *box);
+/* For the reply to an acquire that names no variables: `extras` with those that its box had when it was hibernated. Takes
+ * `extras`; the box has to be made from that snapshot. */
+bool hibernate_wants_envs(struct engine *e, const struct pool_box *box);
+struct backend_extras *hibernate_add_envs(struct engine *e, const struct pool_box *box,
+                                          struct backend_extras *extras);
+/* The box has all that its acquire asked for: what it was made from is over. */
+void hibernate_equipped(struct engine *e, const struct pool_box *box);
 /* Whether its owner, or an operator, has destroyed the box it was made of, or one that came after. */
 bool hibernate_is_unwanted(const struct engine *e, const struct snapshot *s);
 void hibernate_drop(struct engine *e, struct engine_snapshot *s); /* nobody gets it any more */

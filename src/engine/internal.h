@@ -158,6 +158,7 @@ struct engine {
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
+    bool has_rebase;    /* a profile has on_drift: rebase */
     struct map calls;   /* engine_call by req */
     struct map pending; /* acquires with metadata or extras by sandbox_id */
     struct list acquires;

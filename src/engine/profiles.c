@@ -234,6 +234,17 @@ const char *engine_backend_trouble(const struct engine *e)
     return NULL;
 }
 
+static enum pool_drift drift_of(const struct config_profile *p, const struct backend_ops *ops)
+{
+    static const enum pool_drift drifts[CONFIG_DRIFT_COUNT] = {
+        [CONFIG_DRIFT_KEEP] = POOL_DRIFT_KEEP,
+        [CONFIG_DRIFT_DESTROY] = POOL_DRIFT_DESTROY,
+        [CONFIG_DRIFT_REBASE] = POOL_DRIFT_REBASE};
+
+    return p->on_drift == CONFIG_DRIFT_REBASE && ops->capture == NULL ? POOL_DRIFT_KEEP
+                                                                      : drifts[p->on_drift];
+}
+
 static void fill_profile(struct engine *e, const struct config_profile *from,
                          struct pool_profile *to)
 {
@@ -267,6 +278,7 @@ static void fill_profile(struct engine *e, const struct config_profile *from,
                                   : from->park_timeout_s * NS_PER_S,
         .want_freeze = from->park == CONFIG_PARK_FREEZE && ops->freeze != NULL,
         .want_hibernate = want_hibernate,
+        .drift = drift_of(from, ops),
         .is_durable = from->durable,
         .max_age_ns = from->max_age_s * NS_PER_S,
         .shrink_ns = from->warm.shrink_after_s * NS_PER_S,
@@ -297,8 +309,11 @@ void profiles_fill(struct engine *e, const struct config *config, struct pool_co
     ret->make_token = make_token;
     rand_secure(&ret->seed, sizeof(ret->seed));
     ret->profile_count = config->profile_count;
-    for (unsigned i = 0; i < config->profile_count; i++)
+    e->has_rebase = false;
+    for (unsigned i = 0; i < config->profile_count; i++) {
         fill_profile(e, &config->profiles[i], &ret->profiles[i]);
+        e->has_rebase = e->has_rebase || ret->profiles[i].drift == POOL_DRIFT_REBASE;
+    }
 }
 
 struct engine_backend *profiles_backend(struct engine *e, unsigned profile)

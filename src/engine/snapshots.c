@@ -383,10 +383,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         quota_begin(e, b->principal);
         touch(e, box, +1);
     }
-    if (is_hibernated) /* its next acquire brings its own variables */
-        snapshots_capture(c);
-    else
-        capture_ask_envs(c);
+    capture_ask_envs(c);
 }
 
 /* --- deleting --- */

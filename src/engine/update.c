@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/internal.h"
 
 struct engine_update {
@@ -28,6 +29,7 @@ struct engine_update {
     struct pool_fx fx;        /* the reply that waits */
     uint64_t deadline_ns;
     bool is_running;
+    bool has_kept_envs; /* its variables are those of the hibernated box */
 };
 
 struct update_line {
@@ -231,6 +233,7 @@ static void succeed(struct engine_update *u, struct update_line *line)
 
     event_updated(e, &u->fx.snapshot, u->extras);
     templates_note(e, u->fx.box, u->extras);
+    hibernate_equipped(e, &u->fx.snapshot);
     line->is_reported = line->is_reported || u->call != NULL;
     start_first(e, line);
     if (u->call == NULL) {
@@ -288,27 +291,42 @@ static void start(struct engine_update *u)
     backend->ops->update(backend, &u->backend, u->deadline_ns, on_updated);
 }
 
+/* Another acquire of its thread has given the box its variables, or others. */
+static bool is_done_by_others(struct engine_update *u)
+{
+    if (u->has_kept_envs && !hibernate_wants_envs(u->engine, &u->fx.snapshot))
+        backend_extras_keep(u->extras, ~(unsigned) BACKEND_LATE_ENVS);
+    return backend_extras_kinds(u->extras) == 0;
+}
+
 /* Those whose lease has ended while they waited are not applied any more. */
 static void start_first(struct engine *e, struct update_line *line)
 {
-    struct list lost;
+    struct list over;
 
-    list_init(&lost);
+    list_init(&over);
     while (!list_is_empty(&line->updates)) {
         struct engine_update *u = update_of(list_first(&line->updates));
 
-        if (u->is_running || is_leased(u)) {
-            if (!u->is_running)
-                start(u);
+        if (u->is_running)
+            break;
+        if (is_leased(u) && !is_done_by_others(u)) {
+            start(u);
             break;
         }
         assert(u->line == line);
         leave_line(u);
-        list_push_back(&lost, &u->link);
+        list_push_back(&over, &u->link);
     }
     line_drop_empty(e, line);
-    while (!list_is_empty(&lost))
-        answer_lost(update_of(list_pop_front(&lost)));
+    while (!list_is_empty(&over)) {
+        struct engine_update *u = update_of(list_pop_front(&over));
+
+        if (is_leased(u))
+            answer(u, SP_OK, "");
+        else
+            answer_lost(u);
+    }
 }
 
 static void on_line_timer(struct rt_timer *timer)
@@ -343,6 +361,11 @@ static struct engine_update *update_new(struct engine *e, struct engine_call *ca
     if (u->extras != NULL && call->restored_with != 0 &&
         call->restored_with != fx->snapshot.made_with)
         u->extras->snapshot = NULL; /* its thread has got a box that needed none */
+    else if (u->extras != NULL && call->restored_with != 0 && !call->has_envs &&
+             u->extras->env_count == 0) {
+        u->extras = hibernate_add_envs(e, &fx->snapshot, u->extras);
+        u->has_kept_envs = u->extras->env_count > 0;
+    }
     if (u->extras != NULL && u->extras->snapshot != NULL && fx->u.reply.source == POOL_SRC_COLD)
         u->fx.u.reply.source = POOL_SRC_RESTORED;
     return u;
@@ -378,6 +401,7 @@ void update_begin(struct engine *e, struct engine_call *call, const struct pool_
         return;
     }
     if (backend_extras_kinds(u->extras) == 0) {
+        hibernate_equipped(e, &fx->snapshot);
         update_reported(e, fx);
         answer(u, SP_OK, "");
         return;

@@ -3,6 +3,7 @@ thread: with their files, for nobody else, after a restart, without the database
 middle."""
 
 import os
+import signal
 import unittest
 
 from harness import Client, in_threads, main, wait_until
@@ -13,7 +14,8 @@ from test_crash import fault_names
 # Where the daemon is killed, and whether the files are then in a box that runs, or in a snapshot.
 ON_THE_WAY = ("snapshot.copied", "snapshot.recorded", "snapshot.made", "hibernate.captured", "hibernate.doomed",
               "engine.before_destroy")
-ON_THE_WAY_BACK = ("engine.before_create", "engine.after_create", "hibernate.before_drop", "engine.before_reply")
+ON_THE_WAY_BACK = ("engine.before_create", "engine.after_create", "hibernate.before_drop", "engine.before_reply",
+                   "hibernate.before_envs")
 
 
 @unittest.skipUnless(has_loop_devices(), "a snapshot is a copy of a box's disk, which needs loop devices")
@@ -94,6 +96,43 @@ class Hibernate(HibernateCase):
         self.hibernate(again)
         third = self.acquire("t", "restored")
         self.assertEqual((third.sh("cat /workspace/f"), third.lease["generation"]), ("mine\nmore\n", first + 2))
+
+    def side_files(self):
+        return sorted(os.listdir(self.server.state / "snapshots"))
+
+    def test_the_variables_of_its_lease(self):
+        show = "printf '%s|%s\n' \"$WORD\" \"$OTHER\""
+        box = self.acquire("t", envs={"WORD": "hush hush"})
+        asleep = self.hibernate(box)
+        shown, = self.pool.get("/v1/snapshots?all=1").json["snapshots"]
+        self.assertEqual(shown["env_count"], 1)
+        file = self.server.state / "snapshots" / asleep["snapshot_id"]
+        self.assertEqual((file.stat().st_mode & 0o777, "hush hush" in file.read_text()), (0o600, True))
+        for answer in (asleep, shown, self.pool.get("/v1/sandboxes").json, self.pool.get("/v1/events?format=json").json):
+            self.assertNotIn("hush hush", str(answer))
+        self.server.stop()
+        self.serve()
+        again = self.acquire("t", "restored")
+        self.assertEqual(again.sh(show), "hush hush|\n")
+        wait_until(lambda: self.side_files() == [], "they are not needed any more")
+        self.hibernate(again)  # and again, with what it was restored with
+        self.assertEqual(self.acquire("t", "restored", envs={"OTHER": "new"}).sh(show), "|new\n")
+        self.hibernate(again)
+        third = self.acquire("t", "restored", envs={})
+        self.assertEqual(third.sh(show), "|\n")
+        self.hibernate(third)
+        self.assertEqual((self.side_files(), self.acquire("t", "restored").sh(show)), ([], "|\n"))
+        self.assertNotIn("hush hush", self.server.process.output())
+
+    def test_its_files_count_for_more_than_its_variables(self):
+        """An agent that does not say them."""
+        box = self.acquire("t", envs={"WORD": "lost"})
+        box.sh("echo kept > /workspace/f")
+        os.kill(self.init_of(box), signal.SIGSTOP)
+        self.release(box)
+        self.await_state(box.id)
+        self.assertEqual(self.acquire("t", "restored").sh("cat /workspace/f; echo $WORD"), "kept\n\n")
+        self.assertIn("hibernate.envs_lost", self.server.process.output())
 
     def test_leases_that_end_by_themselves(self):
         for profile in ("brief", "short"):
@@ -199,7 +238,7 @@ class Crash(HibernateCase):
         self.assertEqual(answer.status, 200, answer)
         self.assertIn(answer.json["source"], ("kept", "parked", "restored"))
         box = self.acquire(thread, "kept")
-        self.assertEqual(box.sh("cat /workspace/f"), f"{thread}\n")
+        self.assertEqual(box.sh("cat /workspace/f; echo $WORD"), f"{thread}\n{thread}\n")
         wait_until(lambda: self.pool.get("/v1/snapshots?all=1").json["snapshots"] == [], "no snapshot is shown")
 
     def test_on_the_way(self):
@@ -207,7 +246,7 @@ class Crash(HibernateCase):
             self.skipTest("this build has no crash points")
         for i, name in enumerate(n for n in ON_THE_WAY if n in fault_names()):
             with self.subTest(point=name):
-                box = self.acquire(f"to-{i}")
+                box = self.acquire(f"to-{i}", envs={"WORD": f"to-{i}"})
                 box.sh(f"echo to-{i} > /workspace/f")
                 self.crash_at(name, lambda client, box=box: (
                     client.post(f"/v1/sandboxes/{box.id}/release", {}),
@@ -219,13 +258,15 @@ class Crash(HibernateCase):
             self.skipTest("this build has no crash points")
         for i, name in enumerate(n for n in ON_THE_WAY_BACK if n in fault_names()):
             with self.subTest(point=name):
-                box = self.acquire(f"from-{i}")
+                box = self.acquire(f"from-{i}", envs={"WORD": f"from-{i}"}, metadata={"of": f"from-{i}"})
                 box.sh(f"echo from-{i} > /workspace/f")
                 self.hibernate(box)
                 self.await_gone(box)
                 self.crash_at(name, lambda client, i=i: (
                     client.post("/v1/acquire", {"thread_id": f"from-{i}", "wait_ms": 20000}),
                     wait_until(lambda: not self.server.process.is_running(), "crash")))
+                if name == "engine.after_create":  # nobody has waited for it: it hibernates again, as it was
+                    self.assertEqual(self.await_state(box.id)["metadata"], {"of": f"from-{i}"})
                 self.check(f"from-{i}")
 
 

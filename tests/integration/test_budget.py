@@ -1,13 +1,18 @@
 """Budgets: who has spent all gets no box, keeps what it has, and gets more when an operator gives it."""
 
+import asyncio
 import json
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 
-from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
+from harness import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
 
 TOKEN = "0123456789abcdef"
+sys.path.insert(0, str(SOURCE / "clients/python"))
+import sandpool  # noqa: E402
+
 PROFILES = {"warm": {"min": 1, "max": 2}, "park_timeout_s": 3600, "idle_timeout_s": 0, "ttl_s": 3600,
             "price": {"currency": "EUR", "per_start": 5, "per_hour": 3600}}  # one for each second
 
@@ -37,6 +42,27 @@ class Budget(TestCase):
 
     def boxes(self, client):
         return self.assertOk(client.get("/v1/pool"))["by_state"]
+
+    def test_python_client(self):
+        self.begin()
+        pool = sandpool.Client(str(self.server.socket))
+        self.addCleanup(pool.close)
+        self.assertEqual(pool.budget("ana")["limit"], "5.05")
+        self.assertEqual(pool.set_budget("ana", "7.5")["amount_micros"], 7500000)
+        self.assertEqual(pool.credit_budget("ana", "0.5")["limit"], "8")
+        pool.set_budget("bea", "1")
+        first = pool.budgets(limit=1)
+        second = pool.budgets(cursor=first["next_cursor"])
+        self.assertEqual([b["user_id"] for b in first["budgets"] + second["budgets"]], ["ana", "bea"])
+        self.assertTrue(pool.set_budget("ana", None)["is_default"])
+
+        async def ask():
+            async with sandpool.AsyncClient(str(self.server.socket)) as other:
+                return [await other.budget("bea"), await other.set_budget("bea", None), await other.credit_budget("bea", "3"),
+                        await other.budgets()]
+        of_bea, reset, credit, page = asyncio.run(ask())
+        self.assertEqual((of_bea["amount_micros"], reset["is_default"], credit["credit_micros"], len(page["budgets"])),
+                         (1000000, True, 3000000, 2))
 
     def test_used_up(self):
         client = self.begin()

@@ -37,6 +37,21 @@ class Cli(TestCase):
         self.run_cli("destroy", lease["sandbox_id"])
         self.assertIn("no such sandbox", self.run_cli("get", lease["sandbox_id"], status=4).stderr)
 
+    def test_top_once(self):
+        lease = json.loads(self.run_cli("acquire", "demo", "--user", "ana", "--json").stdout)
+        picture = self.run_cli("top", "--once", "--interval", "100ms").stdout
+        self.assertEqual(picture, "".join(line.rstrip() + "\n" for line in picture.splitlines()))
+        self.assertNotIn("\x1b", picture)
+        for wanted in ("running  boxes ", "default ", "hit rate 100.0%", "warm  ", "ana/demo", "32M"):
+            self.assertIn(wanted, picture)
+        known = json.loads(self.run_cli("top", "--json", "--interval", "100ms").stdout)
+        self.assertEqual(known["acquires"]["warm"]["all"]["count"], 1)
+        box = next(b for b in known["boxes"] if b["name"] == lease["sandbox_id"])
+        self.assertEqual((box["state"], box["thread_id"], box["memory_bytes"]), ("leased", "demo", 32 << 20))
+        self.assertGreaterEqual(box["cpu_percent"], 0)
+        self.assertIn("from 100ms", self.run_cli("top", "--interval", "1ms", status=2).stderr)
+        self.assertIn("sandpoold", self.run_cli("top", status=3, env={"SANDPOOL_SOCKET": self.directory + "/none"}).stderr)
+
     def test_a_thread_is_as_good_as_an_id(self):
         self.run_cli("acquire", "demo")
         self.assertIn("demo", self.run_cli("get", "demo").stdout)

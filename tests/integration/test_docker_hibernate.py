@@ -14,7 +14,7 @@ KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
 THERE = ("copy.made", "copy.paused", "copy.filled", "copy.resumed", "snapshot.committed", "hibernate.captured",
          "hibernate.doomed", "engine.before_destroy", "engine.after_destroy")
 BACK = ("engine.before_create", "docker.before_create", "docker.after_create", "docker.before_start", "docker.after_start",
-        "docker.after_relay", "engine.after_create", "hibernate.before_drop", "engine.before_reply")
+        "docker.after_relay", "engine.after_create", "hibernate.before_drop", "hibernate.before_envs", "engine.before_reply")
 
 
 class Hibernate(SnapshotCase, FleetCase):
@@ -43,7 +43,7 @@ class Hibernate(SnapshotCase, FleetCase):
         """The files are there, once, and nothing else is left."""
         box = wait_until(lambda: self.try_acquire(daemon, thread), lambda: f"a box: {daemon.process.output()[-3000:]}")
         self.assertIn(box.lease["source"], ("kept", "parked", "restored"))
-        self.assertEqual(box.sh("cat ~/f"), f"{thread}\n")
+        self.assertEqual(box.sh("cat ~/f; echo $WORD"), f"{thread}\n{thread}\n")
         wait_until(lambda: self.hibernated(daemon) == [], "nothing is hibernated")
         kept = self.box(daemon, "kept")
         self.assertEqual([kept.lease[k] for k in ("box_id", "generation", "token")], self.kept)
@@ -70,7 +70,7 @@ class Hibernate(SnapshotCase, FleetCase):
                     self.there_or_back(daemon, f"{way}-{i}", name, way)
 
     def there_or_back(self, daemon, thread, name, way):
-        box = self.box(daemon, thread)
+        box = self.box(daemon, thread, envs={"WORD": thread})
         box.sh(f"echo {thread} > ~/f")
         release = f"/v1/sandboxes/{box.id}/release"
         if way == "to":

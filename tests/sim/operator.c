@@ -28,6 +28,7 @@ static void make_profile(struct world *w, unsigned index)
     c->park_ns = rand_below(&w->rand, 4) == 0 ? 0 : 1 * NS_PER_S;
     c->want_freeze = rand_below(&w->rand, 3) == 0;
     c->want_hibernate = c->park_ns > 0 && rand_below(&w->rand, 2) == 0;
+    c->drift = (enum pool_drift) rand_below(&w->rand, POOL_DRIFT_COUNT);
     c->max_age_ns = rand_below(&w->rand, 2) == 0 ? 0 : 4 * NS_PER_S;
     c->shrink_ns = 300 * NS_PER_MS;
     c->check_after_ns = rand_below(&w->rand, 3) == 0 ? 0 : 150 * NS_PER_MS;

@@ -254,6 +254,37 @@ class Client {
     return this.transport.json({ method: 'GET', path: target('/v1/usage', query) });
   }
 
+  /**
+   * What users may spend, a page at a time. For operators, as the next three are.
+   * @param {{limit?: number, cursor?: string}} [options]
+   */
+  budgets(options = {}) {
+    const query = { limit: options.limit, cursor: options.cursor };
+    return this.transport.json({ method: 'GET', path: target('/v1/budgets', query) });
+  }
+
+  /** @param {string} userId */
+  budget(userId) {
+    return this.transport.json({ method: 'GET', path: `/v1/budgets/${encodeURIComponent(userId)}` });
+  }
+
+  /**
+   * @param {string} userId
+   * @param {string | null} amount for each period, a decimal number like '12.50'; null: the default of the configuration
+   */
+  setBudget(userId, amount) {
+    return this.transport.json({ method: 'PUT', path: `/v1/budgets/${encodeURIComponent(userId)}`, json: { amount }, isSafe: true });
+  }
+
+  /**
+   * More for this period, on top of the amount.
+   * @param {string} userId
+   * @param {string} amount
+   */
+  creditBudget(userId, amount) {
+    return this.transport.json({ method: 'POST', path: `/v1/budgets/${encodeURIComponent(userId)}/credit`, json: { amount } });
+  }
+
   version() {
     return this.transport.json({ method: 'GET', path: '/v1/version' });
   }

@@ -89,6 +89,14 @@ test('profiles and what they cost', async (t) => {
   assert.equal(fake.seen.at(-1).url, '/v1/usage?group_by=user%2Cprofile&since_ms=7');
   await pool.usage({ intervals: true, userId: 'ana', limit: 3, cursor: 'open:00' });
   assert.equal(fake.seen.at(-1).url, '/v1/usage?intervals=1&user_id=ana&limit=3&cursor=open%3A00');
+  for (const method of ['GET', 'PUT', 'POST']) fake.route(method, /^\/v1\/budgets/, (call) => call.json({ limit: '5.05' }));
+  const urls = ['GET /v1/budgets?limit=2&cursor=a', 'GET /v1/budgets/a%2Fb', 'PUT /v1/budgets/ana', 'POST /v1/budgets/ana/credit'];
+  const calls = [() => pool.budgets({ limit: 2, cursor: 'a' }), () => pool.budget('a/b'), () => pool.setBudget('ana', null),
+    () => pool.creditBudget('ana', '7.50')];
+  for (const [i, call] of calls.entries()) {
+    assert.equal((await call()).limit, '5.05');
+    assert.equal(`${fake.seen.at(-1).method} ${fake.seen.at(-1).url}`, urls[i]);
+  }
   fake.route('GET', /^\/v1\/profiles$/, (call) => call.json({}));
   await assert.rejects(pool.profiles(), sandpool.ProtocolError);
 });

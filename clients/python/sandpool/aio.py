@@ -148,6 +148,21 @@ class AsyncClient:
         Filters: `group_by` ("user,profile"), `user_id`, `thread_id`, `sandbox_id`, `profile`, `principal`, `since_ms`, `until_ms`."""
         return await self._link.call(calls.usage(filters))
 
+    async def budgets(self, *, cursor: Optional[str] = None, limit: Optional[int] = None) -> JSON:
+        """What users may spend, a page at a time: `budgets` and `next_cursor`. For operators, as the next three are."""
+        return await self._link.call(calls.budgets(cursor, limit))
+
+    async def budget(self, user_id: str) -> JSON:
+        return await self._link.call(calls.budget("GET", user_id))
+
+    async def set_budget(self, user_id: str, amount: Optional[str]) -> JSON:
+        """An amount of its own for each period, a decimal number like "12.50"; None: the default of the configuration."""
+        return await self._link.call(calls.budget("PUT", user_id, body={"amount": wire.NULL if amount is None else amount}))
+
+    async def credit_budget(self, user_id: str, amount: str) -> JSON:
+        """More for this period, on top of the amount."""
+        return await self._link.call(calls.budget("POST", user_id, "credit", body={"amount": amount}))
+
     async def version(self) -> JSON:
         return await self._link.call(calls.plain("GET", "/v1/version"))
 

@@ -151,6 +151,15 @@ def usage(query: Mapping[str, object]) -> Call[JSON]:
     return Call("GET", _target("/v1/usage", **query), _object)
 
 
+def budgets(cursor: Optional[str], limit: Optional[int]) -> Call[JSON]:
+    return Call("GET", _target("/v1/budgets", cursor=cursor, limit=limit), _object)
+
+
+def budget(method: str, user_id: str, *parts: str, body: Optional[JSON] = None) -> Call[JSON]:
+    """A credit that was given twice would count twice."""
+    return Call(method, _target("/v1/budgets/", user_id, *parts), _object, body, is_safe=method != "POST")
+
+
 def plain(method: str, path: str, body: Optional[JSON] = None) -> Call[JSON]:
     return Call(method, path, _object, body)
 

@@ -74,14 +74,22 @@ def encode_head(address: Address, method: str, where: str, headers: Mapping[str,
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
 
+NULL = object()
+
+
+def _null(value: object) -> None:
+    if value is not NULL:
+        raise TypeError(f"{value!r} cannot be a member of a body")
+
+
 def encode(address: Address, method: str, where: str, body: Optional[Mapping[str, Any]],
            token: Optional[str] = None, headers: Optional[Mapping[str, str]] = None) -> bytes:
-    """One request. Members of the body that are None are left out."""
+    """One request. Members of the body that are None are left out, those that are NULL are null."""
     data = b""
     head = dict(headers or {})
     if body is not None:
         given = {key: value for key, value in body.items() if value is not None}
-        data = json.dumps(given, separators=(",", ":")).encode()
+        data = json.dumps(given, separators=(",", ":"), default=_null).encode()
         head.update({"Content-Type": "application/json", "Content-Length": str(len(data))})
     return encode_head(address, method, where, head, token) + data
 

@@ -341,6 +341,7 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
         r = api_decode_extras(a->api, &a->caller, &b.members,
                               likely_profile(a, ret->sandbox_id, ret->profile),
                               &a->delivery.call.extras, err);
+    a->delivery.call.has_envs = b.members.envs != NULL;
     if (r == SP_OK && snapshot != NULL)
         r = add_snapshot(a, snapshot, b.members.envs != NULL, ret->profile, err);
     return r;

@@ -71,7 +71,10 @@ static bool begin(struct http_exchange *ex, char user[POOL_OWNER_MAX + 1])
     const char *given = http_path_param(ex, "user");
 
     if (!engine_has_budgets(api_of(ex)->engine)) {
-        http_reply_error(ex, SP_UNSUPPORTED, "there are no budgets: set budgets.currency", 0);
+        http_reply_error(ex, SP_UNSUPPORTED,
+                         "there are no budgets: set budgets.currency and restart the daemon (a "
+                         "reload is not enough; boxes and leases stay)",
+                         0);
         return false;
     }
     if (given == NULL)

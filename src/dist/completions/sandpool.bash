@@ -17,7 +17,7 @@ _sandpool() {
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
     exec) words=' --env --cwd --as --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
@@ -46,6 +46,7 @@ _sandpool() {
     destroy) words=' --user --generation --quick --all --yes --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     pool) words=' --socket --json --request-timeout --help --version' ;;
+    top) words=' --once --interval --socket --json --request-timeout --help --version' ;;
     profile) words='ls show --socket --json --request-timeout --help --version' ;;
     quote) words=' --for --socket --json --request-timeout --help --version' ;;
     budget) words='ls show set credit --socket --json --request-timeout --help --version' ;;
@@ -64,7 +65,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --request-timeout --help --version' ;;
     version) words=' --socket --json --request-timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --request-timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

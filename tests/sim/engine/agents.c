@@ -81,6 +81,10 @@ static int answer(struct httpc_request *r)
         return REFUSED;
     if (is_use)
         return answer_use(r, b);
+    if (strcmp(path, "/v1/agent/env?set=1") == 0) {
+        sides_answer(b, &r->response);
+        return 200;
+    }
     if (strcmp(path, LIFE_PATH) == 0)
         return 404;
     return answer_ready(r, b);

@@ -276,6 +276,8 @@ static void do_update(struct deed *d, bool is_done, bool is_reported)
         return;
     if (is_done)
         b->mark = mark_of(&r->extras);
+    if (is_done)
+        sides_given(b, &r->extras);
     if (!b->is_running)
         d->code = ERR_BOX_DEAD;
     b->is_half = !is_done || !is_reported;

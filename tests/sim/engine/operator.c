@@ -51,6 +51,7 @@ static void fill_profile(struct config_profile *p, unsigned index)
     p->park = bits / 1024 % 3 == 0   ? CONFIG_PARK_FREEZE
               : bits / 1024 % 3 == 1 ? CONFIG_PARK_SNAPSHOT
                                      : CONFIG_PARK_RUN;
+    p->on_drift = (enum config_drift)(bits / 8192 % CONFIG_DRIFT_COUNT);
     p->hibernate_max_s = 0; /* the walk sets the wall clock */
     p->max_age_s = bits / 1024 % 2 == 0 ? 0 : 30;
     p->check_after_s = bits / 4096 % 3;

@@ -92,6 +92,9 @@ static void acquired(const struct pool_fx *fx, struct walk_request *r, struct wa
     if (real == NULL)
         walk_fail("a box was given that never existed");
     judge_extras(fx, r, real);
+    /* Else adopted, and nobody knows what from; or its owner has destroyed the snapshot meanwhile. */
+    if (fx->snapshot.made_with != 0 && !snapshots_is_waived(c->sandbox_id))
+        sides_judge(real, r);
     checks_saw(&fx->snapshot);
     r->box = fx->box.v;
     r->is_lost = walk_chance(walk.steps / 100 % 6 == 5 ? 60 : 6); /* now and then all are */

@@ -144,6 +144,13 @@ void snapshots_waive(const char *sandbox_id)
         p->is_waived = true;
 }
 
+bool snapshots_is_waived(const char *sandbox_id)
+{
+    const struct walk_promise *p = promise_of(sandbox_id);
+
+    return p != NULL && p->is_waived;
+}
+
 bool snapshots_judge_create(const struct backend_create *r, struct walk_box *box)
 {
     uint64_t id = 0;
@@ -163,6 +170,7 @@ bool snapshots_judge_create(const struct backend_create *r, struct walk_box *box
     if (s->info.generation >= r->labels.generation)
         walk_fail("a hibernated box comes back with an old generation");
     box->files = s->files;
+    box->wants_envs = s->info.is_hibernated && sides_of(id) != 0;
     walk.restores++;
     return true;
 }

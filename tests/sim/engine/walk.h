@@ -71,6 +71,7 @@ struct walk_box {
     uint64_t mark;        /* of the acquire whose extras were applied last */
     bool is_half;         /* an update has failed since */
     uint64_t files;       /* what is in it: another number is other files */
+    bool wants_envs;      /* made from a snapshot that has some, and not given any yet */
 };
 
 #define WALK_SNAPSHOTS 128
@@ -237,6 +238,12 @@ struct walk {
     struct walk_snapshot snapshots[WALK_SNAPSHOTS];
     struct walk_promise promises[WALK_SNAPSHOTS];
     uint64_t files; /* the last number */
+    struct {
+        uint64_t id;    /* of a snapshot */
+        uint64_t files; /* what its variable says */
+    } sides[WALK_SNAPSHOTS];
+    uint64_t side_count;
+    uint64_t sides_given;
     uint64_t hibernated;
     uint64_t restores;
     struct list comings; /* boxes that appear later, though nobody waits for them */
@@ -332,6 +339,14 @@ void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t d
 bool snapshots_judge_create(const struct backend_create *r, struct walk_box *box);
 void snapshots_fact(const struct pool_fx *fx);
 void snapshots_waive(const char *sandbox_id); /* its end is asked for */
+bool snapshots_is_waived(const char *sandbox_id);
+
+/* sides.c */
+void sides_answer(const struct walk_box *b, struct buf *response);
+void sides_given(struct walk_box *b, const struct backend_extras *x);
+/* A caller gets the box. */
+void sides_judge(struct walk_box *b, const struct walk_request *r);
+uint64_t sides_of(uint64_t snapshot); /* 0: it has no variables */
 
 /* callers.c, replies.c */
 void callers_init(void);

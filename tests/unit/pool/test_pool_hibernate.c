@@ -157,6 +157,102 @@ static void test_a_drain(void **state)
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
+/* The image of its profile is another one. */
+static void change(enum pool_drift drift)
+{
+    struct pool_event ev = {.kind = POOL_EV_RECONFIG};
+
+    rig.config.profiles[0].spec_hash++;
+    rig.config.profiles[0].drift = drift;
+    ev.u.reconfig = &rig.config;
+    rig_send(&rig, &ev);
+}
+
+static void test_drift_keep_and_destroy(void **state)
+{
+    struct box_id box;
+
+    (void) state;
+    rig.config.profiles[0].want_hibernate = false;
+    rig_start(&rig);
+    park("t1");
+    box = rig_box(&rig, "t1")->id;
+    change(POOL_DRIFT_KEEP);
+    park("t1");
+    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
+    change(POOL_DRIFT_DESTROY);
+    lease("t1");
+    assert_int_not_equal(rig_box(&rig, "t1")->id.v, box.v);
+    assert_int_equal(rig_box(&rig, "t1")->generation, 2);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
+}
+
+/* Those who wait are asked to come again, and then the engine knows the snapshot. */
+static void test_drift_rebase(void **state)
+{
+    uint64_t first;
+    uint64_t second;
+
+    (void) state;
+    rig.config.profiles[0].want_hibernate = false;
+    rig_start(&rig);
+    park("t1");
+    change(POOL_DRIFT_REBASE);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0); /* nobody wants it */
+    first = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
+    second = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    assert_int_equal(rig_code(&rig, first), -1000);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+    assert_int_equal(rig_code(&rig, first), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(rig_code(&rig, second), SP_BACKEND_UNAVAILABLE);
+}
+
+/* Then it is given as it is, and its next parking is another try. */
+static void test_drift_rebase_fails(void **state)
+{
+    struct box_id box;
+    uint64_t req;
+
+    (void) state;
+    rig.config.profiles[0].want_hibernate = false;
+    rig_start(&rig);
+    park("t1");
+    box = rig_box(&rig, "t1")->id;
+    change(POOL_DRIFT_REBASE);
+    req = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
+    assert_int_equal(rig_code(&rig, req), SP_OK);
+    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
+    assert_int_equal(rig.facts[POOL_FACT_HIBERNATE_FAILED], 1);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
+    rig_abandon(&rig, rig_acquire(&rig, "u", "t1", 10 * NS_PER_S));
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 2);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true)); /* though nobody waits any more */
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+}
+
+/* What the time alone had begun is what is waited for. */
+static void test_drift_rebase_of_one_that_hibernates(void **state)
+{
+    uint64_t req;
+
+    (void) state;
+    rig_start(&rig);
+    park("t1");
+    change(POOL_DRIFT_REBASE);
+    rig_advance(&rig, 101 * NS_PER_S);
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    req = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
+    assert_int_equal(rig_code(&rig, req), -1000);
+    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
+    assert_int_equal(rig_code(&rig, req), SP_BACKEND_UNAVAILABLE);
+}
+
 static void test_destroyed_meanwhile(void **state)
 {
     (void) state;
@@ -363,6 +459,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_eviction, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_drain, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_keep_and_destroy, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_rebase, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_rebase_fails, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_rebase_of_one_that_hibernates, setup,
+                                        rig_teardown),
         cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_restored, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, rig_teardown),

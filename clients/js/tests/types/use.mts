@@ -35,6 +35,8 @@ export async function leases(): Promise<void> {
   }
   await pool.drain({ evictParked: true });
   console.log((await pool.usage({ groupBy: ['user'] })).usage?.[0]?.cost);
+  const { budgets, next_cursor: next } = await pool.budgets({ limit: 10 });
+  console.log(budgets[0]?.limit, next, (await pool.setBudget('ana', null)).is_default, (await pool.creditBudget('ana', '5')).credit_micros);
   const quote: Quote = await pool.quote({ profile: 'p', durationS: 60 });
   console.log(quote.total, quote.parts?.[0]?.amount, (await pool.profiles()).length, (await pool.profile('p')).name);
   pool.close();
