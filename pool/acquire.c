@@ -260,12 +260,21 @@ static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
     }
 }
 
+/* The box was being made when the daemon ended, and its thread's files are in a snapshot it was not made from. */
+static bool is_useless_for(const struct slot *s, const struct waiter *w)
+{
+    return s->is_unclaimed && w->acquire.is_restored && w->acquire.made_with != s->box.made_with &&
+           (s->box.state == POOL_INTENT || s->box.state == POOL_STARTING ||
+            s->box.state == POOL_PARKED);
+}
+
 /* The id has a box. */
 static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
 {
     const struct pool_box *b = &s->box;
     int code = check_owner(&w->acquire, b->user, b->thread, b->principal, b->profile);
 
+    w->was_bound = true;
     if (code != SP_OK) {
         refuse(p, w, code, sp_error_info(code)->text);
         return;
@@ -274,7 +283,12 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
         waiter_refuse(p, w, &not_listed);
         return;
     }
-    if (w->acquire.is_spent && b->state != POOL_LEASED && b->state != POOL_LEASING) {
+    if (is_useless_for(s, w)) {
+        doom_box(p, s, hibernate_unused_end(s));
+        waiter_enter(p, w, WAITER_REDO);
+        return;
+    }
+    if (waiter_is_spent(w, b->profile) && b->state != POOL_LEASED && b->state != POOL_LEASING) {
         waiter_refuse(p, w, &spent);
         return;
     }
@@ -354,6 +368,20 @@ static void serve_new(struct pool *p, struct waiter *w)
     waiter_enter(p, w, w->retry_ns > p->now_ns ? WAITER_PAUSED : WAITER_QUEUED);
 }
 
+/* Its thread's box has ended. When it came, nothing had to be known of a snapshot with the files of the id; now a new box
+ * without them would be wrong. */
+static bool must_ask_again(const struct waiter *w)
+{
+    return w->was_bound && w->acquire.thread[0] != '\0' && !w->acquire.is_restored;
+}
+
+static void ask_again(struct pool *p, struct waiter *w)
+{
+    w->acquire.commit_ns = w->commit_ns;
+    emit_again(p, w);
+    waiter_end(p, w);
+}
+
 void acquire_dispatch(struct pool *p, struct waiter *w)
 {
     struct slot *s = bind_find(p, w->acquire.sandbox_id);
@@ -364,8 +392,16 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
         serve_bound(p, w, s);
         return;
     }
-    if (w->is_kept_unknown || w->acquire.is_spent) {
-        waiter_refuse(p, w, w->is_kept_unknown ? &kept : &spent);
+    if (w->is_kept_unknown) {
+        waiter_refuse(p, w, &kept);
+        return;
+    }
+    if (must_ask_again(w)) {
+        ask_again(p, w);
+        return;
+    }
+    if (w->acquire.is_spent) {
+        waiter_refuse(p, w, &spent);
         return;
     }
     primary = waiter_find_thread(p, w->acquire.sandbox_id);

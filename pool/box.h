@@ -58,20 +58,21 @@ struct slot {
     bool is_silent;     /* it was not answered: asked again if the next listing does not show it */
     unsigned misses;    /* listings without it and without an answer, in a row */
     uint64_t missed_ns; /* when the last of them was counted */
-    uint64_t answered_ns;        /* last answer of its agent; a listing only shows that it exists */
-    uint64_t recheck_ns;         /* owned, unwatched: next recheck */
-    unsigned absences;           /* times it was found absent, in a row */
-    uint64_t absent_ns;          /* when the last of them was counted */
-    uint64_t pulse_ns;           /* BLANK: next check; LEASED: its agent is asked again */
-    unsigned unanswered;         /* BLANK, LEASED: unanswered questions in a row */
-    bool is_mute;                /* BLANK: has not answered, so nobody gets it */
-    bool is_vouched;             /* its backend guarantees that it is ready: no probe */
-    bool is_reverted;            /* its newest write failed: the deadline is the one in the store */
-    bool is_used;                /* a caller may know its token or address: never blank again */
-    bool is_known;               /* LEASED: its owner has used it: not undone any more */
-    bool was_parked;             /* PARKING: has no owner, but its row may still have one */
-    bool is_pause_open;          /* restored: no listing has shown yet whether it is frozen */
-    bool is_row_behind;          /* LEASING, PARKING: the row has to be written again */
+    uint64_t answered_ns; /* last answer of its agent; a listing only shows that it exists */
+    uint64_t recheck_ns;  /* owned, unwatched: next recheck */
+    unsigned absences;    /* times it was found absent, in a row */
+    uint64_t absent_ns;   /* when the last of them was counted */
+    uint64_t pulse_ns;    /* BLANK: next check; LEASED: its agent is asked again */
+    unsigned unanswered;  /* BLANK, LEASED: unanswered questions in a row */
+    bool is_mute;         /* BLANK: has not answered, so nobody gets it */
+    bool is_vouched;      /* its backend guarantees that it is ready: no probe */
+    bool is_reverted;     /* its newest write failed: the deadline is the one in the store */
+    bool is_used;         /* a caller may know its token or address: never blank again */
+    bool is_known;        /* LEASED: its owner has used it: not undone any more */
+    bool was_parked;      /* PARKING: has no owner, but its row may still have one */
+    bool is_unclaimed;    /* restored, and never given to its thread: it has no files of it */
+    bool is_pause_open;   /* restored: no listing has shown yet whether it is frozen */
+    bool is_row_behind;   /* LEASING, PARKING: the row has to be written again */
     enum pool_end hibernate_end; /* PARKED: why it is to become a snapshot; NONE: it is not */
     unsigned hibernate_tries;
     uint64_t hibernate_ns; /* the next one */

@@ -62,6 +62,15 @@ void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns)
     r->b = deadline_ns;
 }
 
+/* A waiter that has ended is not used again within the step. */
+void emit_again(struct pool *p, struct waiter *w)
+{
+    struct fx_rec *r = push(p, POOL_FX_AGAIN, NULL);
+
+    r->waiter = w;
+    r->a = w->req.v;
+}
+
 void emit_event(struct pool *p, enum pool_fact fact, struct slot *s, const char *reason)
 {
     struct fx_rec *r = push(p, POOL_FX_EVENT, s);
@@ -196,6 +205,10 @@ bool pool_next_fx(struct pool *p, struct pool_fx *ret)
         break;
     case POOL_FX_REPLY:
         fill_reply(r, ret);
+        break;
+    case POOL_FX_AGAIN:
+        ret->req.v = r->a;
+        ret->u.again = &r->waiter->acquire;
         break;
     case POOL_FX_EVENT:
         fill_event(r, ret);

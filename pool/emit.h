@@ -18,7 +18,7 @@ struct fx_rec {
     unsigned backend; /* DISCOVER */
     int code;
     struct slot *slot;
-    struct waiter *waiter; /* DISCOVER */
+    struct waiter *waiter; /* DISCOVER, AGAIN */
     uint64_t a;            /* epoch, or the request */
     uint64_t b;            /* deadline, write number, or retry_after */
     uint64_t c;            /* queued_ns */
@@ -28,6 +28,7 @@ struct fx_rec {
 void emit_backend(struct pool *p, enum pool_fx_kind kind, struct slot *s, uint64_t deadline_ns);
 void emit_slotless_destroy(struct pool *p, const struct pool_event *created);
 void emit_discover(struct pool *p, struct waiter *w, uint64_t deadline_ns);
+void emit_again(struct pool *p, struct waiter *w);
 void emit_event(struct pool *p, enum pool_fact fact, struct slot *s, const char *reason);
 uint64_t emit_store(struct pool *p, enum pool_write what, struct slot *s);
 void emit_reply_ok(struct pool *p, struct req_id req, struct slot *s, enum pool_source source,

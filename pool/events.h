@@ -54,6 +54,8 @@ struct pool_acquire {
     bool is_operator; /* may take over a box another principal holds */
     /* The user has used up its budget: it gets no box but one that it has, with the deadline that has. */
     bool is_spent;
+    uint64_t
+        spent_at; /* likewise of a box of these profiles (bits), should the thread turn out to have one */
     unsigned profile;
     bool is_profile_named; /* false: whatever profile the thread's box has is fine */
     uint64_t deadline_ns;  /* absolute; now: do not wait */
@@ -65,6 +67,7 @@ struct pool_acquire {
     /* Special: it is made from what the id's last box became when it was hibernated, */
     bool is_restored;
     uint64_t generation; /* which had this generation */
+    uint64_t commit_ns; /* the pool's: of one that is given again, how much time its commits have */
 };
 
 /* What a backend reports about one box it runs. */
@@ -178,7 +181,10 @@ enum pool_fx_kind {
                         * end as hibernated, its owner was faster: the snapshot is to be deleted. */
     POOL_FX_FREEZE, /* it is to stand still, or to go on, as snapshot.is_paused says; no answer */
     POOL_FX_REPLY,  /* answer `req` */
-    POOL_FX_EVENT,  /* audit trail and live events; no answer */
+    /* The acquire `req` waited for its thread's box, which has ended: give it again, with what is known by now of the files
+     * of the id. No other answer comes. */
+    POOL_FX_AGAIN,
+    POOL_FX_EVENT, /* audit trail and live events; no answer */
     POOL_FX_COUNT
 };
 
@@ -224,7 +230,7 @@ struct pool_fx {
     struct box_id box;
     uint64_t epoch;
     uint64_t deadline_ns; /* CREATE PROBE CHECK ASK_USE DISCOVER DESTROY HIBERNATE */
-    struct req_id req;    /* REPLY */
+    struct req_id req;    /* REPLY, AGAIN */
     union {
         struct {
             enum pool_write what;
@@ -240,6 +246,7 @@ struct pool_fx {
         struct {
             bool is_missing; /* a listing did not show it: its backend is asked in any case */
         } check;
+        const struct pool_acquire *again; /* AGAIN: until the next step */
         struct {
             enum pool_fact fact;
             enum pool_end end;

@@ -16,7 +16,8 @@ static bool is_wanted(struct pool *p, const struct slot *s)
 {
     const struct pool_profile *c = &profile_of(p, s)->conf;
 
-    return c->want_hibernate && s->box.thread[0] != '\0' && s->box.backend == c->backend;
+    return c->want_hibernate && s->box.thread[0] != '\0' && s->box.backend == c->backend &&
+           !s->is_unclaimed; /* a snapshot of it would replace that of its thread's files */
 }
 
 /* Acquires look at it again; who wants to change the lease is too late. */

@@ -97,7 +97,7 @@ void lease_extend(struct pool *p, struct slot *s, struct waiter *w, uint64_t ttl
  * deadline. */
 void lease_keep(struct pool *p, struct slot *s, struct waiter *w)
 {
-    if (!p->is_store_up || w->acquire.is_spent) {
+    if (!p->is_store_up || waiter_is_spent(w, s->box.profile)) {
         lease_touch(p, s, p->now_ns);
         waiter_ok(p, w, s, POOL_SRC_KEPT);
         return;
@@ -205,6 +205,7 @@ void lease_stored(struct pool *p, struct slot *s)
         return;
     }
     s->committed_ns = s->box.expires_ns;
+    s->is_unclaimed = false;
     box_set_state(p, s, POOL_LEASED);
     lease_touch(p, s, p->now_ns); /* the idle time begins with the reply to its owner */
     if (s->lease_from != POOL_PARKED && s->lease_from != POOL_STARTING) /* else they are set */
@@ -274,7 +275,8 @@ void lease_activity(struct pool *p, const struct pool_event *ev)
         s->box.busy++;
     else if (delta < 0 && s->box.busy > 0)
         s->box.busy--;
-    if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED) {
+    if (s->box.state == POOL_LEASED || s->box.state == POOL_PARKED ||
+        s->box.state == POOL_PARKING) { /* which may come to nothing */
         s->is_known = true;
         lease_touch(p, s, p->now_ns);
     }

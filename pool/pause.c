@@ -23,10 +23,8 @@ static void write_row(struct pool *p, struct slot *s)
 {
     if (s->box.state == POOL_LEASING || s->box.state == POOL_PARKING)
         s->is_row_behind = true; /* the row that is being written says that it is paused */
-    else if (p->is_store_up)
-        (void) box_write(p, s, POOL_WRITE_LEASE);
     else
-        box_mark_dirty(p, s, 0);
+        box_mark_dirty(p, s, 0); /* not at once: writes under way may bring a later deadline */
 }
 
 void pause_ended(struct pool *p, const struct pool_event *ev)

@@ -202,7 +202,7 @@ static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *
         emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
         return;
     }
-    if (!p->is_store_up) {
+    if (!p->is_store_up || !writes_is_settled(s)) {
         refuse(p, ev->req, SP_STORE_UNAVAILABLE);
         return;
     }

@@ -128,6 +128,7 @@ static void enter(struct pool *p, struct slot *s, enum pool_state was)
     s->age_ns = POOL_NEVER;
     s->box.is_unseen = state != POOL_DOOMED && state != POOL_DESTROYING;
     s->is_pause_open = s->box.is_unseen;
+    s->is_unclaimed = (state == POOL_INTENT || state == POOL_STARTING) && !s->box.is_stale;
     if (s->box.is_unseen && s->box.sandbox_id[0] != '\0')
         bind_link(p, s);
     else if (s->box.sandbox_id[0] != '\0')

@@ -4,6 +4,7 @@
 
 #include "pool/internal.h"
 
+#define AGAIN_MIN_NS (250 * NS_PER_MS)
 #define COMMIT_MIN_NS (1 * NS_PER_S) /* least time an acquire has for its commit */
 
 static bool eq_req(const struct map_node *node, const void *key)
@@ -63,8 +64,11 @@ struct waiter *waiter_new(struct pool *p, const struct pool_event *ev)
     w->phase = WAITER_NEW;
     w->since_ns = p->now_ns;
     list_init(&w->joined);
-    if (ev->kind == POOL_EV_ACQUIRE)
+    if (ev->kind == POOL_EV_ACQUIRE) {
         w->acquire = ev->u.acquire;
+        if (w->acquire.commit_ns != 0) /* given again: never over before it has begun */
+            w->commit_ns = MAX_OF(w->acquire.commit_ns, time_after(p->now_ns, AGAIN_MIN_NS));
+    }
     count_meant(p, w, 1);
     map_insert(&p->reqs, &w->by_req,
                w->req.v); /* they count up: neighbours share a line of the cache */
@@ -245,6 +249,7 @@ static bool can_take_turn(const struct waiter *w, const struct waiter *heir)
 {
     return w->phase == WAITER_QUEUED && line_of(w) == line_of(heir) &&
            w->acquire.principal == heir->acquire.principal &&
+           !waiter_is_spent(heir, w->acquire.profile) &&
            (heir->acquire.made_with == 0 || heir->acquire.profile == w->acquire.profile);
 }
 

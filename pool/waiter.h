@@ -57,7 +57,14 @@ struct waiter {
     bool is_kept_unknown; /* its box has become a snapshot that it knows nothing of */
     bool is_counted;      /* in the arrival rate */
     bool was_queued;
+    bool was_bound; /* it waited for its thread's box */
 };
+
+/* Its user cannot pay a box of this profile. */
+static inline bool waiter_is_spent(const struct waiter *w, unsigned profile)
+{
+    return w->acquire.is_spent || (w->acquire.spent_at >> profile & 1) != 0;
+}
 
 static inline struct waiter *waiter_of(struct list_node *link)
 {

@@ -39,7 +39,7 @@ static void promise_answered(struct pool *p, struct slot *s, bool is_ok)
 
 /* Pending older writes may move the deadline again, and their callers get that deadline: a row with
  * the old one must not follow them. */
-static bool is_settled(const struct slot *s)
+bool writes_is_settled(const struct slot *s)
 {
     return !s->is_reverted || s->open_writes == 0;
 }
@@ -50,7 +50,7 @@ static void fall_back(struct pool *p, struct slot *s)
         return;
     s->box.expires_ns = s->committed_ns;
     expiry_update(p, s);
-    if (is_settled(s))
+    if (writes_is_settled(s))
         box_mark_dirty(p, s, time_after(p->now_ns, POOL_REWRITE_NS));
 }
 
@@ -158,7 +158,7 @@ static void write_row(struct pool *p, struct slot *s)
         (void) box_write(p, s, POOL_WRITE_BOX);
         break;
     case POOL_LEASED:
-        if (!is_settled(s)) { /* the last answer brings it back */
+        if (!writes_is_settled(s)) { /* the last answer brings it back */
             box_unmark_dirty(p, s);
             return;
         }

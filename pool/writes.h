@@ -10,6 +10,8 @@
 
 void writes_answered(struct pool *p, const struct pool_event *ev, bool is_ok);
 void writes_store_state(struct pool *p, bool is_up);
+/* False while a row with its deadline as it is would overwrite what a write under way brings. */
+bool writes_is_settled(const struct slot *s);
 uint64_t writes_flush(struct pool *p); /* returns when to try the rest */
 
 #endif

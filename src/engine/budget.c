@@ -105,6 +105,8 @@ void budget_release(struct engine *e, struct engine_call *call)
     free(s);
 }
 
+static_assert(POOL_PROFILES_MAX <= 64, "bits");
+
 static bool is_spent(struct engine *e, const char *user, unsigned profile, struct req_id req)
 {
     const struct engine_spender *s;
@@ -124,6 +126,23 @@ static bool is_spent(struct engine *e, const char *user, unsigned profile, struc
     return true;
 }
 
+/* The profiles (bits) whose boxes the user cannot pay. */
+static uint64_t spent_at(struct engine *e, const char *user, struct req_id req)
+{
+    struct engine_call *call = engine_call_find(e, req);
+    uint64_t ret = 0;
+    struct engine_budget b;
+
+    engine_get_budget(e, user, &b);
+    if (b.spent < b.limit)
+        return 0;
+    if (call != NULL)
+        call->budget = b;
+    for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
+        ret |= (is_priced(e, i) ? 1ULL : 0) << i;
+    return ret;
+}
+
 void budget_judge(struct engine *e, struct pool_event *ev)
 {
     const struct pool_box *box;
@@ -133,8 +152,9 @@ void budget_judge(struct engine *e, struct pool_event *ev)
 
         /* its own box may be of another profile; if that has died, there is a new one of this */
         box = a->is_profile_named ? NULL : pool_find_sandbox(e->pool, a->sandbox_id);
-        a->is_spent = is_spent(e, a->user, a->profile, ev->req) ||
-                      (box != NULL && is_spent(e, a->user, box->profile, ev->req));
+        a->spent_at = spent_at(e, a->user, ev->req);
+        a->is_spent = (a->profile < POOL_PROFILES_MAX && (a->spent_at >> a->profile & 1) != 0) ||
+                      (box != NULL && (a->spent_at >> box->profile & 1) != 0);
         if (!a->is_spent && pool_find_sandbox(e->pool, a->sandbox_id) == NULL)
             hold_money(e, a->user, a->profile, ev->req);
     } else {

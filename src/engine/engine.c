@@ -209,6 +209,14 @@ static void reply(struct engine *e, const struct pool_fx *fx)
         engine_reply(e, call, fx);
 }
 
+static void ask_again(struct engine *e, const struct pool_fx *fx)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACQUIRE, .req = fx->req, .u.acquire = *fx->u.again};
+
+    if (engine_call_find(e, fx->req) != NULL)
+        engine_post(e, &ev);
+}
+
 static bool asks_backend(enum pool_fx_kind kind)
 {
     return kind == POOL_FX_CREATE || kind == POOL_FX_PROBE || kind == POOL_FX_CHECK ||
@@ -254,6 +262,9 @@ static void perform(struct engine *e, const struct pool_fx *fx)
         break;
     case POOL_FX_REPLY:
         reply(e, fx);
+        break;
+    case POOL_FX_AGAIN:
+        ask_again(e, fx);
         break;
     case POOL_FX_EVENT:
         fx_event(e, fx);

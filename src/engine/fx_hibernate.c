@@ -31,6 +31,19 @@ void fx_hibernate_leased(struct engine *e, const char *sandbox_id)
     }
 }
 
+bool fx_hibernate_runs(struct engine *e, const char *sandbox_id)
+{
+    struct list *l = &e->hibernate.running;
+
+    for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
+        const struct hibernating *h = container_of(n, struct hibernating, link);
+
+        if (!h->was_leased && strcmp(h->sandbox_id, sandbox_id) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void answer(struct hibernating *h, int code, const char *reason)
 {
     struct engine *e = h->capture.engine;

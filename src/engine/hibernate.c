@@ -40,6 +40,14 @@ struct engine_snapshot *engine_hibernated_find(const struct engine *e, const cha
     return s != NULL && !s->is_leaving && !s->is_over ? s : NULL;
 }
 
+uint64_t hibernate_created_ms(const struct engine *e, const char *sandbox_id)
+{
+    const struct engine_snapshot *s = find_any(e, sandbox_id);
+    uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+
+    return s != NULL ? MAX_OF(now_ms, s->info.created_ms + 1) : now_ms;
+}
+
 size_t engine_hibernated_count(const struct engine *e)
 {
     return e->hibernate.by_sandbox.len;
@@ -135,17 +143,21 @@ void hibernate_rank(struct engine *e)
 
 /* --- which there are --- */
 
-static bool is_newer(const struct snapshot *a, const struct snapshot *b)
+/* The wall clock may have been set back since an older one was made. */
+static bool is_newer(const struct engine_snapshot *a, const struct engine_snapshot *b)
 {
-    return a->generation != b->generation ? a->generation > b->generation
-                                          : a->created_ms >= b->created_ms;
+    if (a->info.generation != b->info.generation)
+        return a->info.generation > b->info.generation;
+    if (a->is_found != b->is_found)
+        return b->is_found; /* made by this process: of a box that there was still */
+    return a->info.created_ms >= b->info.created_ms;
 }
 
 /* Two of one id: a crash, or its owner was faster than the end of the box. Before all boxes are known none is deleted. */
 void hibernate_added(struct engine *e, struct engine_snapshot *s)
 {
     struct engine_snapshot *other = find_any(e, s->info.sandbox_id);
-    struct engine_snapshot *old = other != NULL && is_newer(&other->info, &s->info) ? s : other;
+    struct engine_snapshot *old = other != NULL && is_newer(other, s) ? s : other;
 
     list_push_back(&e->hibernate.list, &s->hibernated_link);
     heap_set(&e->hibernate.expiries, &s->expiry, expiry_of(e, s));
@@ -334,12 +346,23 @@ static bool is_unlisted(struct engine *e, const struct pool_acquire *a)
            !profiles_backend(e, a->profile)->has_snapshots;
 }
 
-bool hibernate_concerns(struct engine *e, const struct pool_acquire *a)
+/* Its box ended while a snapshot was made of it, which may still become whole. */
+static bool is_being_made(struct engine *e, const struct pool_acquire *a)
 {
-    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a);
+    enum pool_end end;
+
+    if (list_is_empty(&e->hibernate.running) || !fx_hibernate_runs(e, a->sandbox_id))
+        return false;
+    end = pool_find_past(e->pool, a->sandbox_id, NULL, NULL);
+    return end != POOL_END_DESTROYED && end != POOL_END_RELEASED;
 }
 
-static void refuse(struct engine *e, struct req_id req, int code, const char *reason)
+bool hibernate_concerns(struct engine *e, const struct pool_acquire *a)
+{
+    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a) || is_being_made(e, a);
+}
+
+void hibernate_refuse(struct engine *e, struct req_id req, int code, const char *reason)
 {
     struct engine_call *call = engine_call_find(e, req);
     struct pool_fx fx = {.kind = POOL_FX_REPLY, .req = req};
@@ -413,8 +436,14 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
     if (call == NULL)
         return true;
     if (s == NULL && is_unlisted(e, a) && !has_box) {
-        refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
-               "the backend has not shown yet whether the sandbox is hibernated");
+        hibernate_refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
+                         "the backend has not shown yet whether the sandbox is hibernated");
+        return false;
+    }
+    if (s == NULL && !has_box && is_being_made(e, a)) {
+        hibernate_refuse(
+            e, ev->req, SP_BACKEND_UNAVAILABLE,
+            "the sandbox has just ended, and its files are still being kept: try again");
         return false;
     }
     if (s == NULL)
@@ -423,78 +452,18 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
     if (code != SP_OK && has_box)
         return true; /* the pool knows better */
     if (code != SP_OK) {
-        refuse(e, ev->req, code, sp_error_info(code)->text);
+        hibernate_refuse(e, ev->req, code, sp_error_info(code)->text);
         return false;
     }
     profile = pool_profile_index(e->pool, s->info.profile);
     if (profile >= 0 && !pool_profile(e->pool, (unsigned) profile)->is_retired)
         a->profile = (unsigned) profile;
     if (!engine_snapshot_fits(e, s, a->profile)) {
-        refuse(e, ev->req, SP_SPEC_CONFLICT,
-               "the sandbox is hibernated at another backend than its profile has now");
+        hibernate_refuse(e, ev->req, SP_SPEC_CONFLICT,
+                         "the sandbox is hibernated at another backend than its profile has now");
         return false;
     }
     mark(e, call, a, &s->info, has_box);
     share_touch(e, s);
-    return true;
-}
-
-/* --- it is not wanted any more --- */
-
-struct destroying {
-    struct engine *engine;
-    struct req_id req;
-    struct pool_box box; /* as it is reported */
-};
-
-static void on_destroyed(void *ctx, int code, const char *reason)
-{
-    struct destroying *d = ctx;
-    struct engine_call *call = engine_call_find(d->engine, d->req);
-    struct pool_fx fx = {.kind = POOL_FX_REPLY, .req = d->req, .snapshot = d->box};
-
-    fx.u.reply.code = code;
-    str_copy_cut(fx.reason, sizeof(fx.reason), reason);
-    if (call != NULL)
-        engine_call_end(d->engine, call, &fx);
-    free(d);
-}
-
-static void describe(struct engine *e, const struct snapshot *s, struct pool_box *ret)
-{
-    int profile = pool_profile_index(e->pool, s->profile);
-
-    ret->state = POOL_FREE;
-    ret->end = POOL_END_DESTROYED;
-    ret->profile = profile >= 0 ? (unsigned) profile : 0;
-    ret->generation = s->generation;
-    ret->principal = s->principal;
-    ret->expires_ns = POOL_NEVER;
-    ret->idle_ns = POOL_NEVER;
-    str_copy_cut(ret->sandbox_id, sizeof(ret->sandbox_id), s->sandbox_id);
-    str_copy_cut(ret->user, sizeof(ret->user), s->user);
-    str_copy_cut(ret->thread, sizeof(ret->thread), s->thread);
-}
-
-bool hibernate_destroy(struct engine *e, struct engine_call *call, const struct pool_event *ev)
-{
-    bool is_destroy =
-        ev->kind == POOL_EV_DESTROY || (ev->kind == POOL_EV_RELEASE && ev->u.on.want_destroy);
-    struct engine_snapshot *s =
-        is_destroy && ev->box.v == 0 ? engine_hibernated_find(e, ev->u.on.sandbox_id) : NULL;
-    struct destroying *d;
-
-    if (s == NULL || pool_find_sandbox(e->pool, ev->u.on.sandbox_id) != NULL ||
-        (s->info.principal != ev->u.on.principal && !ev->u.on.is_operator))
-        return false;
-    if (ev->u.on.generation != 0 && ev->u.on.generation != s->info.generation) {
-        refuse(e, call->req, SP_STALE_GENERATION, sp_error_info(SP_STALE_GENERATION)->text);
-        return true;
-    }
-    d = xcalloc(1, sizeof(*d));
-    d->engine = e;
-    d->req = call->req;
-    describe(e, &s->info, &d->box);
-    engine_snapshot_drop(e, s, on_destroyed, d);
     return true;
 }

@@ -18,6 +18,8 @@ void hibernate_fini(struct engine *e);
 void fx_hibernate(struct engine *e, const struct pool_fx *fx);
 /* Snapshots that are being made of a box of this id are outdated. */
 void fx_hibernate_leased(struct engine *e, const char *sandbox_id);
+/* A snapshot of its box is being made, and nobody was given the box since that began. */
+bool fx_hibernate_runs(struct engine *e, const char *sandbox_id);
 /* One is whole, and the pool was notified. `was_leased`: its id, since it was begun. */
 void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased);
 /* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
@@ -25,6 +27,9 @@ bool hibernate_concerns(struct engine *e, const struct pool_acquire *a);
 /* Just before the pool is given an acquire: one whose box is hibernated is to be made from it. False: it has been
  * refused. */
 MUST_CHECK bool hibernate_mark(struct engine *e, struct pool_event *ev);
+/* Answers a call about a hibernated sandbox. */
+void hibernate_refuse(struct engine *e, struct req_id req, int code, const char *reason);
+/* hibernate_destroy.c */
 /* A request to destroy what has no box any more: true when it is taken care of. */
 MUST_CHECK bool hibernate_destroy(struct engine *e, struct engine_call *call,
                                   const struct pool_event *ev);
@@ -40,6 +45,8 @@ struct backend_extras *hibernate_add_envs(struct engine *e, const struct pool_bo
 /* The box has all that its acquire asked for: what it was made from is over. */
 void hibernate_equipped(struct engine *e, const struct pool_box *box);
 /* Whether its owner, or an operator, has destroyed the box it was made of, or one that came after. */
+/* The wall clock, but later than any snapshot of this id: which of two is newer must not depend on a clock that is set. */
+uint64_t hibernate_created_ms(const struct engine *e, const char *sandbox_id);
 bool hibernate_is_unwanted(const struct engine *e, const struct snapshot *s);
 void hibernate_drop(struct engine *e, struct engine_snapshot *s); /* nobody gets it any more */
 /* Of snapshots.c: one more is known, or one less. */

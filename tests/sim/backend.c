@@ -361,6 +361,7 @@ void backend_perform(struct world *w, const struct pool_fx *fx)
     case POOL_FX_STORE:
     case POOL_FX_HIBERNATE:
     case POOL_FX_REPLY:
+    case POOL_FX_AGAIN:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:
         break;

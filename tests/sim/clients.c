@@ -62,6 +62,8 @@ static void acquire(struct world *w, size_t index)
     struct request *r;
     bool is_sure = c->is_acked && c->in_doubt == 0;
 
+    if (hibernate_is_running(w, c->sandbox_id))
+        return;
     if (index >= WORLD_THREADS && !c->is_acked && !has_open(w, index))
         snprintf(c->sandbox_id, sizeof(c->sandbox_id), "anon-%llu", (unsigned long long) w->req);
     r = open_request(w, &ev, index);
@@ -303,7 +305,7 @@ static bool is_excused(struct world *w, const struct client *c, int code)
     const struct world_box *real = backend_find(w, c->box);
 
     if (code == SP_BACKEND_UNAVAILABLE && real != NULL &&
-        (!real->is_running || real->absent > 0 ||
+        (!real->is_running || real->absent > 0 || world_is_checked(w, c->box) ||
          (real->shown_ns != 0 && w->now_ns - real->shown_ns <= CHECK_DELAY_MS * NS_PER_MS)))
         return true; /* it does not answer, and its backend does not know it, as far as the pool
                       * knows */

@@ -66,7 +66,8 @@ void hibernate_deliver(struct world *w, struct pool_event *ev, const struct pool
     const struct pool_box *bound;
     struct world_snapshot *s;
 
-    if (real == NULL || !real->is_running)
+    s = find(w, box->sandbox_id);
+    if ((real == NULL || !real->is_running) && (s == NULL || s->generation != box->generation))
         ev->u.failed.code = SP_BACKEND_FAILED;
     if (ev->u.failed.code == SP_OK)
         record(w, box);
@@ -74,10 +75,8 @@ void hibernate_deliver(struct world *w, struct pool_event *ev, const struct pool
     world_step(w, ev);
     s = find(w, box->sandbox_id);
     bound = pool_find_sandbox(w->pool, box->sandbox_id);
-    if (s != NULL && s->generation == box->generation &&
-        (bound != NULL ||
-         pool_find_past(w->pool, box->sandbox_id, NULL, NULL) != POOL_END_HIBERNATED))
-        s->is_used = false; /* who waits already does not know of it */
+    if (s != NULL && s->generation == box->generation && (bound != NULL || is_unwanted(w, s)))
+        s->is_used = false; /* its box goes on */
 }
 
 void hibernate_mark(struct world *w, struct pool_acquire *a)
@@ -94,6 +93,46 @@ void hibernate_mark(struct world *w, struct pool_acquire *a)
         a->profile = s->profile;
     a->is_profile_named = false;
     w->restores++;
+}
+
+bool hibernate_is_running(struct world *w, const char *sandbox_id)
+{
+    enum pool_end end = pool_find_past(w->pool, sandbox_id, NULL, NULL);
+
+    if (pool_find_sandbox(w->pool, sandbox_id) != NULL || end == POOL_END_DESTROYED ||
+        end == POOL_END_RELEASED)
+        return false;
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        if (w->pending[i].is_used && w->pending[i].ev.kind == POOL_EV_HIBERNATED &&
+            strcmp(w->pending[i].row.sandbox_id, sandbox_id) == 0)
+            return true;
+    return false;
+}
+
+void hibernate_again(struct world *w, const struct pool_fx *fx)
+{
+    struct pending *p = world_later(w, PENDING_EVENT, 0);
+
+    p->ev.kind = POOL_EV_ACQUIRE;
+    p->ev.req = fx->req;
+    p->ev.u.acquire = *fx->u.again;
+}
+
+void hibernate_ask_again(struct world *w, struct pool_event *ev)
+{
+    struct request *r = &w->requests[ev->req.v];
+
+    if (!r->is_open)
+        return; /* it has hung up */
+    if (hibernate_is_running(w, ev->u.acquire.sandbox_id)) {
+        r->is_open = false; /* refused */
+        return;
+    }
+    hibernate_mark(w, &ev->u.acquire);
+    r->is_special =
+        ev->u.acquire.is_special && pool_find_sandbox(w->pool, ev->u.acquire.sandbox_id) == NULL;
+    r->made_with = ev->u.acquire.made_with;
+    world_step(w, ev);
 }
 
 bool hibernate_is_missing(struct world *w, uint64_t made_with)

@@ -6,9 +6,9 @@
 
 #include "sandpool/errors.h"
 
-static const char *const effects[] = {"store",     "create",   "probe",   "check",
-                                      "ask_use",   "discover", "destroy", "bind",
-                                      "hibernate", "freeze",   "reply",   "event"};
+static const char *const effects[] = {"store",    "create",  "probe", "check",     "ask_use",
+                                      "discover", "destroy", "bind",  "hibernate", "freeze",
+                                      "reply",    "again",   "event"};
 static_assert(ARRAY_LEN(effects) == POOL_FX_COUNT, "one name per effect");
 
 static const char *const events[] = {

@@ -51,6 +51,15 @@ size_t world_pending(const struct world *w)
     return count;
 }
 
+bool world_is_checked(const struct world *w, uint64_t box)
+{
+    for (size_t i = 0; i < WORLD_PENDING; i++)
+        if (w->pending[i].is_used && w->pending[i].ev.kind == POOL_EV_CHECKED &&
+            w->pending[i].ev.box.v == box)
+            return true;
+    return false;
+}
+
 static void show_effect(const struct world *w, const struct pool_fx *fx)
 {
     char text[TRACE_MAX];
@@ -94,6 +103,9 @@ static void perform(struct world *w, const struct pool_fx *fx)
         break;
     case POOL_FX_REPLY:
         clients_reply(w, fx);
+        break;
+    case POOL_FX_AGAIN:
+        hibernate_again(w, fx);
         break;
     case POOL_FX_EVENT:
         clients_fact(w, fx);
@@ -230,6 +242,8 @@ static void deliver(struct world *w, struct pending *p)
             hibernate_deliver(w, &ev, &row);
         else if (ev.kind == POOL_EV_RESUMED)
             backend_thaw(w, ev.box.v);
+        else if (ev.kind == POOL_EV_ACQUIRE)
+            hibernate_ask_again(w, &ev);
         else if (ev.kind != POOL_EV_STORE_STATE || rows_report(w, &ev))
             world_step(w, &ev);
         free(seen);

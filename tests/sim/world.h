@@ -208,11 +208,17 @@ bool world_chance(struct world *w, unsigned percent);         /* false when calm
 uint64_t world_ms(struct world *w, uint64_t lo, uint64_t hi); /* random duration */
 void world_check(struct world *w);
 size_t world_pending(const struct world *w);
+/* The answer to a check of the box is on its way; the machine may have slept meanwhile. */
+bool world_is_checked(const struct world *w, uint64_t box);
 
 /* hibernate.c */
 void hibernate_perform(struct world *w, const struct pool_fx *fx);
 void hibernate_deliver(struct world *w, struct pool_event *ev, const struct pool_box *box);
 void hibernate_mark(struct world *w, struct pool_acquire *a);
+/* A snapshot of its box, which has ended, may still become whole: nobody gets another box before. */
+bool hibernate_is_running(struct world *w, const char *sandbox_id);
+void hibernate_again(struct world *w, const struct pool_fx *fx); /* the effect, then the acquire */
+void hibernate_ask_again(struct world *w, struct pool_event *ev);
 /* What a box is to be made from has been deleted. */
 bool hibernate_is_missing(struct world *w, uint64_t made_with);
 void hibernate_destroy(struct world *w, enum pool_event_kind kind, const char *sandbox_id);

@@ -68,7 +68,8 @@ test('a lease', async (t) => {
   assert.deepEqual(fake.seen.at(-1).body, { generation: 3, destroy: true });
   assert.deepEqual((await box.destroy({ quick: true })).report,
     { text: 'gone', processes: 2, mounts: null, layers: null, bytes: null, livedS: 1.5,
-      usage: { leasedMs: 9, parkedMs: 1, pausedMs: 0 }, currency: 'EUR', cost: '0.5', costMicros: 500000 });
+      usage: { leasedMs: 9, parkedMs: 1, pausedMs: 0, cpuMs: 20, memoryMbS: null, netInBytes: null, netOutBytes: null,
+        diskReadBytes: null, diskWriteBytes: null }, currency: 'EUR', cost: '0.5', costMicros: 500000 });
   assert.equal(fake.seen.at(-1).url, `/v1/sandboxes/${box.id}?generation=3&quick=1`);
 });
 

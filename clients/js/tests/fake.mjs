@@ -49,7 +49,7 @@ export class Fake {
     fake.sockets = new Set();
     fake.route('POST', /^\/v1\/acquire$/, (call) => call.json({ source: 'warm', ...view() }));
     fake.route('POST', /\/(release|renew)$/, (call) => call.json(view()));
-    fake.route('DELETE', /^\/v1\/sandboxes\/[^/]*$/, (call) => call.json(view({ report: { text: 'gone', processes: 2, mounts: null, lived_s: 1.5, usage: { leased_ms: 9, parked_ms: 1, paused_ms: 0 }, currency: 'EUR', cost: '0.5', cost_micros: 500000 } })));
+    fake.route('DELETE', /^\/v1\/sandboxes\/[^/]*$/, (call) => call.json(view({ report: { text: 'gone', processes: 2, mounts: null, lived_s: 1.5, usage: { leased_ms: 9, parked_ms: 1, paused_ms: 0, cpu_ms: 20 }, currency: 'EUR', cost: '0.5', cost_micros: 500000 } })));
     await fake.listen();
     t.after(() => fake.stop());
     return fake;

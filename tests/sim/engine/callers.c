@@ -44,20 +44,6 @@ bool callers_has_open(size_t client)
     return false;
 }
 
-uint64_t callers_open_of(const char *user)
-{
-    uint64_t count = 0;
-
-    for (struct list_node *n = list_first(&walk.requests); n != NULL;
-         n = list_next(&walk.requests, n)) {
-        const struct walk_request *r = request_of(n);
-
-        count += !r->is_answered && r->kind == POOL_EV_ACQUIRE &&
-                 strcmp(walk.clients[r->client].user, user) == 0;
-    }
-    return count;
-}
-
 static struct walk_request *request_new(enum pool_event_kind kind, size_t client)
 {
     struct walk_request *r = xcalloc(1, sizeof(*r));

@@ -37,7 +37,7 @@ static bool is_asked(enum pool_event_kind kind)
 static bool wants_answer(enum pool_fx_kind kind)
 {
     return kind != POOL_FX_BIND && kind != POOL_FX_FREEZE && kind != POOL_FX_REPLY &&
-           kind != POOL_FX_EVENT;
+           kind != POOL_FX_AGAIN && kind != POOL_FX_EVENT;
 }
 
 static void note_effect(const struct pool_fx *fx)

@@ -72,8 +72,6 @@ void money_refused(const struct walk_request *r, bool has_lease)
 
     if (has_money && b->under_way < AMOUNT - RICH_SPENT)
         walk_fail("a caller was refused that has money");
-    if (b->under_way > callers_open_of(walk.clients[r->client].user))
-        walk_fail("more is held of a user's money than its acquires that wait cost");
     if (b->limit != AMOUNT || b->spent != (has_money ? RICH_SPENT : b->spent) ||
         (b->spent != RICH_SPENT && b->spent != AMOUNT + 1))
         walk_fail("a refusal has wrong amounts");

@@ -361,7 +361,6 @@ void callers_crashed(void);
 void callers_forget(void); /* no caller relies on an earlier answer */
 void callers_end(struct walk_request *r);
 bool callers_has_open(size_t client);
-uint64_t callers_open_of(const char *user); /* its acquires that have no answer yet */
 uint64_t callers_principal(const struct walk_client *c);
 void replies_take(struct engine_call *call, const struct pool_fx *fx);
 

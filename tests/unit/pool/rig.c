@@ -115,6 +115,7 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
     case POOL_FX_BIND:
     case POOL_FX_FREEZE:
     case POOL_FX_REPLY:
+    case POOL_FX_AGAIN:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:
         fail_msg("no answer to effect %d", (int) fx->kind);
@@ -152,6 +153,13 @@ static void take(struct rig *r, const struct pool_fx *fx)
         r->is_frozen = fx->snapshot.is_paused;
     if (fx->kind == POOL_FX_BIND || fx->kind == POOL_FX_FREEZE)
         return;
+    if (fx->kind == POOL_FX_AGAIN) {
+        assert_true(r->queue_len < RIG_FX_MAX);
+        r->queue[r->queue_len] =
+            (struct pool_event){.kind = POOL_EV_ACQUIRE, .req = fx->req, .u.acquire = *fx->u.again};
+        r->queue_len++;
+        return;
+    }
     if (fx->kind == POOL_FX_STORE)
         r->writes[fx->u.store.what]++;
     if (is_held(r, fx->kind)) {

@@ -1,4 +1,5 @@
 /* test_pool_acquire.c - the order of an acquire, the queue and its refusals. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -133,6 +134,27 @@ static void test_budget_used_up(void **state)
                      SP_BUDGET_EXCEEDED);
     assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
     assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 0, false)), SP_OK);
+}
+
+/* The thread's box is of another profile than it asked for, which it cannot pay. */
+static void test_budget_of_the_box_it_has(void **state)
+{
+    struct pool_acquire free_of_charge = {.profile = 0, .spent_at = 1U << 1};
+    struct pool_acquire priced = {.profile = 1};
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[1] = rig.config.profiles[0];
+    snprintf(rig.config.profiles[1].name, sizeof(rig.config.profiles[1].name), "priced");
+    rig.config.profile_count = 2;
+    rig_start(&rig);
+    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t1", NS_PER_S, &priced)), SP_OK);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
+    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &free_of_charge);
+    assert_int_equal(rig_code(&rig, a), SP_BUDGET_EXCEEDED);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    a = rig_acquire_with(&rig, "u", "t2", NS_PER_S, &free_of_charge);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
 }
 
 static void test_users_take_turns(void **state)
@@ -395,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_discovered_of_another, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_discovered_and_not_recorded, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_anonymous, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_budget_of_the_box_it_has, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

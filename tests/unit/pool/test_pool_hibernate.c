@@ -345,6 +345,109 @@ static void test_who_waits_for_a_kept_one(void **state)
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
+/* It came before there was a snapshot: when its box has ended, it must be asked again whether there is one by now. */
+static void test_asked_again(void **state)
+{
+    struct pool_acquire restored = {.is_special = true, .is_restored = true, .made_with = 7};
+
+    (void) state;
+    for (unsigned i = 0; i < 3; i++) { /* anonymous, unmarked, marked */
+        const char *who = i == 0 ? "-a" : "t1";
+        struct box_id id;
+        uint64_t a;
+
+        if (i > 0)
+            rig_stop(&rig);
+        (void) setup(NULL);
+        rig_start(&rig);
+        assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", who, NS_PER_S)), SP_OK);
+        id = rig_box(&rig, who)->id;
+        rig.hold.check = true;
+        rig_list(&rig, true, NULL, 0); /* it is in doubt */
+        a = rig_acquire_with(&rig, "u", who, NS_PER_S, i == 2 ? &restored : NULL);
+        assert_int_equal(rig_code(&rig, a), -1000);
+        rig_died(&rig, id);
+        assert_int_equal(rig.effects[POOL_FX_AGAIN], i == 1 ? 1 : 0);
+        assert_int_equal(rig_code(&rig, a), SP_OK);
+        assert_true(rig_box(&rig, who)->id.v != id.v);
+    }
+}
+
+/* It has no more time for its commits than before. */
+static void test_asked_again_while_the_disk_hangs(void **state)
+{
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].want_hibernate = false;
+    rig.config.profiles[0].ttl_ns = NS_PER_S / 2;
+    rig.config.profiles[0].warm_min = 2;
+    rig.config.profiles[0].warm_max = 2;
+    rig_start(&rig);
+    lease("t1");
+    rig.hold.store = true;
+    a = rig_acquire(&rig, "u", "t1", 0);
+    rig_advance(&rig, 6 * NS_PER_S / 10);
+    assert_int_equal(rig.effects[POOL_FX_AGAIN], 1);
+    assert_int_equal(rig_code(&rig, a), -1000);
+    rig_advance(&rig, 6 * NS_PER_S / 10);
+    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+}
+
+/* A box that was being made for the thread when the daemon ended, by an acquire that did not know of the snapshot: it is
+ * kept for the thread, but neither in place of its files nor copied over them. */
+static void test_a_box_without_the_files(void **state)
+{
+    struct pool_acquire restored = {
+        .is_special = true, .is_restored = true, .made_with = 7, .generation = 1};
+
+    (void) state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct pool_box row = {.id = {5}, .state = POOL_STARTING, .generation = 2};
+        struct pool_seen seen = {.id = {5}, .ref = "ref", .generation = 2};
+        uint64_t a;
+
+        memcpy(row.sandbox_id, "s-t1", sizeof("s-t1"));
+        memcpy(row.thread, "t1", sizeof("t1"));
+        memcpy(row.user, "u", sizeof("u"));
+        memcpy(seen.sandbox_id, row.sandbox_id, sizeof(seen.sandbox_id));
+        memcpy(seen.thread, row.thread, sizeof(seen.thread));
+        memcpy(seen.user, row.user, sizeof(seen.user));
+        if (i > 0)
+            rig_stop(&rig);
+        (void) setup(NULL);
+        rig_start(&rig);
+        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
+        rig_advance(&rig, NS_PER_MS);
+        rig_list(&rig, true, &seen, 1);
+        assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+        a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, i == 1 ? &restored : NULL);
+        assert_int_equal(rig_code(&rig, a), SP_OK);
+        assert_true((rig_box(&rig, "t1")->id.v == row.id.v) == (i == 0));
+        assert_true(rig_box(&rig, "t1")->made_with == (i == 0 ? 0 : restored.made_with));
+    }
+}
+
+static void test_a_box_without_the_files_is_not_copied(void **state)
+{
+    struct pool_box row = {.id = {5}, .state = POOL_STARTING, .generation = 2};
+    struct pool_seen seen = {.id = {5}, .ref = "ref", .generation = 2};
+
+    (void) state;
+    memcpy(row.sandbox_id, "s-t1", sizeof("s-t1"));
+    memcpy(row.thread, "t1", sizeof("t1"));
+    memcpy(seen.sandbox_id, row.sandbox_id, sizeof(seen.sandbox_id));
+    memcpy(seen.thread, row.thread, sizeof(seen.thread));
+    rig_start(&rig);
+    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
+    rig_advance(&rig, NS_PER_MS);
+    rig_list(&rig, true, &seen, 1);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
+    rig_advance(&rig, 200 * NS_PER_S);
+    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +469,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_kept, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_asked_again, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_box_without_the_files, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_box_without_the_files_is_not_copied, setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_asked_again_while_the_disk_hangs, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

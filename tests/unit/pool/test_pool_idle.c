@@ -53,6 +53,33 @@ static void test_use_that_the_daemon_did_not_see(void **state)
     assert_null(rig_box(&rig, "t1"));
 }
 
+/* Used while its release waits for the disk, which then fails: the lease stays, and so does that use. */
+static void test_use_during_a_release_that_fails(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_ACTIVITY};
+    uint64_t idle_ns;
+
+    (void) state;
+    rig.config.profiles[0].park_ns = 1000 * NS_PER_S;
+    start_with_lease();
+    idle_ns = rig_box(&rig, "t1")->idle_ns;
+    ev.box = rig_box(&rig, "t1")->id;
+    rig.hold.store = true;
+    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKING);
+    rig.now_ns += idle_ns / 2;
+    for (int i = 1; i >= -1; i -= 2) { /* begins and ends */
+        ev.u.activity.delta = i;
+        rig_send(&rig, &ev);
+    }
+    assert_true(rig_box(&rig, "t1")->active_ns == rig.now_ns);
+    rig.hold.store = false;
+    rig_answer_all(&rig, POOL_FX_STORE, false);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+    rig_advance(&rig, idle_ns - NS_PER_S);
+    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
+}
+
 /* A time in the future is not accepted. */
 static void test_an_agent_that_lies(void **state)
 {
@@ -365,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_use_after_a_restart_reaches_the_store, setup,
                                         rig_teardown),
         cmocka_unit_test_setup_teardown(test_when_it_ends, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_use_during_a_release_that_fails, setup, rig_teardown),
     };
 
     return cmocka_run_group_tests_name("pool_idle", tests, NULL, NULL);

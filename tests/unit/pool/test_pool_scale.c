@@ -87,6 +87,7 @@ static void answer(struct world *w, const struct pool_fx *fx)
     case POOL_FX_HIBERNATE:
     case POOL_FX_BIND:
     case POOL_FX_FREEZE:
+    case POOL_FX_AGAIN:
     case POOL_FX_EVENT:
     case POOL_FX_COUNT:
         return;

@@ -220,6 +220,39 @@ static void test_renewal_refused_out_of_turn(void **state)
     assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
 }
 
+/* The same, and the paused box goes on meanwhile, or is to be paused again. */
+static void test_renewal_confirmed_while_resuming(void **state)
+{
+    struct pool_event ev = {.kind = POOL_EV_RESUMED};
+    struct pool_fx first;
+    uint64_t deadline_ns;
+    uint64_t a;
+
+    (void) state;
+    rig.config.profiles[0].ttl_ns = 100 * NS_PER_S;
+    rig_start(&rig);
+    (void) rig_acquire(&rig, "u", "t1", NS_PER_S);
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_PAUSE, "t1", 0, false)), SP_OK);
+    rig.hold.store = true;
+    a = renew("t1", 1000 * NS_PER_S);
+    deadline_ns = rig_box(&rig, "t1")->expires_ns;
+    first = rig.held[0];
+    rig.held_count = 0;
+    (void) renew("t1", 500 * NS_PER_S);
+    assert_true(rig_answer(&rig, POOL_FX_STORE, false));
+    ev.box = rig_box(&rig, "t1")->id;
+    rig_send(&rig, &ev);
+    assert_false(rig_box(&rig, "t1")->is_paused);
+    assert_null(rig_held(&rig, POOL_FX_STORE));
+    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_PAUSE, "t1", 0, false)),
+                     SP_STORE_UNAVAILABLE);
+    answer(&first, POOL_EV_STORED);
+    assert_int_equal(rig_code(&rig, a), SP_OK);
+    rig_advance(&rig, 2 * NS_PER_S);
+    assert_true(rig_held(&rig, POOL_FX_STORE)->snapshot.expires_ns == deadline_ns);
+    assert_false(rig_held(&rig, POOL_FX_STORE)->snapshot.is_paused);
+}
+
 /* The same, and the box is to be parked meanwhile, which fails: it is leased as long as was promised. */
 static void test_renewal_confirmed_while_parking(void **state)
 {
@@ -346,6 +379,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_mode_is_not_settled_by_an_older_write, rig_setup,
                                         rig_teardown),
         cmocka_unit_test_setup_teardown(test_an_undone_lease_was_not_released, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_confirmed_while_resuming, rig_setup,
                                         rig_teardown),
     };
 
