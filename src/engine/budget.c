@@ -107,16 +107,14 @@ void budget_release(struct engine *e, struct engine_call *call)
 
 static_assert(POOL_PROFILES_MAX <= 64, "bits");
 
-static bool is_spent(struct engine *e, const char *user, unsigned profile, struct req_id req)
+/* All is spent, or held by acquires under way. */
+static bool has_none_left(struct engine *e, const char *user, struct req_id req)
 {
-    const struct engine_spender *s;
+    const struct engine_spender *s = spender_find(e, user);
     struct engine_call *call;
     struct engine_budget b;
 
-    if (!is_priced(e, profile))
-        return false;
     engine_get_budget(e, user, &b);
-    s = spender_find(e, user);
     b.under_way = s != NULL ? s->held : 0;
     if (b.spent + b.under_way < b.limit)
         return false;
@@ -126,18 +124,18 @@ static bool is_spent(struct engine *e, const char *user, unsigned profile, struc
     return true;
 }
 
+static bool is_spent(struct engine *e, const char *user, unsigned profile, struct req_id req)
+{
+    return is_priced(e, profile) && has_none_left(e, user, req);
+}
+
 /* The profiles (bits) whose boxes the user cannot pay. */
 static uint64_t spent_at(struct engine *e, const char *user, struct req_id req)
 {
-    struct engine_call *call = engine_call_find(e, req);
     uint64_t ret = 0;
-    struct engine_budget b;
 
-    engine_get_budget(e, user, &b);
-    if (b.spent < b.limit)
+    if (!has_none_left(e, user, req))
         return 0;
-    if (call != NULL)
-        call->budget = b;
     for (unsigned i = 0; i < POOL_PROFILES_MAX; i++)
         ret |= (is_priced(e, i) ? 1ULL : 0) << i;
     return ret;
