@@ -25,7 +25,7 @@ static const struct {
     int (*fold)(struct db *db, uint64_t principal, uint64_t want, uint64_t *ret); /* tried first */
 } tables[SHARES_COUNT] = {
     [SHARES_EVENTS] = {"SELECT min(id) FROM events", "SELECT max(id) FROM events", SQL_COUNT_EVENTS,
-                       SQL_COUNT_NEW_EVENTS, SQL_PRUNE_EVENTS},
+                       SQL_COUNT_NEW_EVENTS, SQL_PRUNE_EVENTS, NULL},
     [SHARES_USAGE] = {"SELECT min(id) FROM usage", "SELECT max(id) FROM usage", SQL_COUNT_USAGE,
                       SQL_COUNT_NEW_USAGE, SQL_PRUNE_OWN_USAGE, fold_usage},
 };

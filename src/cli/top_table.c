@@ -37,6 +37,7 @@ void top_table_cell(const struct top_table *t, struct top_grid *g, unsigned row,
                     enum top_attr attr, const char *text)
 {
     unsigned col = 0;
+    static const char marks[] = "####################";
     unsigned width = t->widths[column];
     unsigned takes;
 
@@ -46,8 +47,7 @@ void top_table_cell(const struct top_table *t, struct top_grid *g, unsigned row,
         col += t->widths[i] > 0 ? t->widths[i] + 1 : 0;
     takes = top_grid_width(text);
     if (t->columns[column].is_right && takes > width)
-        text =
-            "####################" + (20 - MIN_OF(width, 20U)); /* half a number is a wrong one */
+        text = &marks[20 - MIN_OF(width, 20U)]; /* half a number is a wrong one */
     else if (t->columns[column].is_right)
         col += width - takes;
     (void) top_grid_put(g, row, col, width, attr, text);
