@@ -78,6 +78,11 @@ class Install(unittest.TestCase):
         for name in ("postinst", "prerm", "postrm"):
             subprocess.run(["sh", "-n", scripts / name], check=True, timeout=60)
             self.assertTrue(os.access(scripts / name, os.X_OK), name)
+        # A removal keeps what is hibernated, and a purge the notes of other daemons.
+        prerm = (scripts / "prerm").read_text()
+        self.assertRegex(prerm, r"for state in starting blank leased parked; do\n +sandpool ls --quiet --state \"\$state\" \|")
+        self.assertEqual(prerm.count("sandpool ls"), 1)
+        self.assertNotIn("stamp", (scripts / "postrm").read_text())
         self.install("/usr")
         for path in (scripts / "conffiles").read_text().split():
             self.assertTrue((self.top / path[1:]).exists(), path)
