@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import time
 
-from rig import BIN, Daemon, Failed, call
+from measure import BIN, Daemon, Failed, call
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_RDONLY, MS_BIND, MS_REC, MS_REMOUNT, MS_SLAVE = 0x20000, 1, 0x1000, 0x4000, 0x20, 0x80000

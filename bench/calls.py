@@ -10,7 +10,7 @@ import threading
 import time
 
 import boxes
-from rig import Failed, UnixConnection, wait_for
+from measure import Failed, UnixConnection, wait_for
 
 SIZE = 256 * 1024 * 1024
 FILES = 10000
@@ -46,7 +46,7 @@ class Way:
         return self.begin(method, target, body).read()
 
 
-class Rig:
+class Fixture:
     def __init__(self, b):
         self.d = boxes.daemon(b, "calls", warm=1)
         self.lease = boxes.acquire(self.d)
@@ -93,13 +93,13 @@ def drain(answer):
         got += n
 
 
-def row_exec(b, rig):
+def row_exec(b, fixture):
     body = {"argv": ["/usr/bin/true"]}
     ways = {"through": [], "direct": [], "spawn": []}
     for _ in range(b.count(2000)):
         ways["spawn"].append(boxes.spawn_true() * 1e6)
-        ways["direct"].append(timed(lambda: rig.direct.call("POST", "/exec", body)))
-        ways["through"].append(timed(lambda: rig.through.call("POST", "/exec", body)))
+        ways["direct"].append(timed(lambda: fixture.direct.call("POST", "/exec", body)))
+        ways["through"].append(timed(lambda: fixture.through.call("POST", "/exec", body)))
     z, a, bare = (statistics.median(ways[name]) for name in ("through", "direct", "spawn"))
     b.row(f"exec of true through the daemon - to the agent (n={len(ways['spawn'])}): p50", f"{z - a:.0f} us ({z:.0f} - {a:.0f})",
           "<= 200 us", z - a <= 200)
@@ -117,9 +117,9 @@ def get(way):
         raise Failed(f"{got} of {SIZE} bytes came")
 
 
-def row_files(b, rig):
+def row_files(b, fixture):
     for name, work in (("into a box", put), ("out of a box", get)):
-        speeds = {rig.through: [], rig.direct: []}
+        speeds = {fixture.through: [], fixture.direct: []}
         for _ in range(5 if b.scale >= 1 else 2):
             for way, seen in speeds.items():
                 seen.append(SIZE / timed(lambda: work(way)))  # bytes per us is MB/s
@@ -132,12 +132,12 @@ def row_files(b, rig):
 PACED = "import os,time\nb=b'x'*{size}\nt=time.monotonic()\nfor i in range({count}):\n os.write(1,b)\n t+={pause}\n time.sleep(max(t-time.monotonic(),0))"
 
 
-def follow(rig, argv):
+def follow(fixture, argv):
     """CPU seconds by program, seconds, bytes, growth of the memory of daemon and agent in KB."""
-    job = json.loads(rig.through.call("POST", "/jobs", {"argv": argv}))["job"]
-    memory = most = rig.memory_kb()
-    before, begin = rig.cpu_s(), time.monotonic()
-    answer = rig.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1")
+    job = json.loads(fixture.through.call("POST", "/jobs", {"argv": argv}))["job"]
+    memory = most = fixture.memory_kb()
+    before, begin = fixture.cpu_s(), time.monotonic()
+    answer = fixture.through.begin("GET", f"/jobs/{job}/output?stream=stdout&follow=1")
     piece, got, looked = bytearray(1024 * 1024), 0, 0
     while True:
         n = answer.readinto1(piece)  # what there is, as a reader does that shows it at once
@@ -145,26 +145,26 @@ def follow(rig, argv):
             break
         got += n
         if got - looked > 100e6:
-            looked, most = got, [max(pair) for pair in zip(most, rig.memory_kb())]
+            looked, most = got, [max(pair) for pair in zip(most, fixture.memory_kb())]
     taken = time.monotonic() - begin
-    cpu = {name: now - before[name] for name, now in rig.cpu_s().items()}
-    rig.through.call("DELETE", f"/jobs/{job}")
+    cpu = {name: now - before[name] for name, now in fixture.cpu_s().items()}
+    fixture.through.call("DELETE", f"/jobs/{job}")
     return cpu, taken, got, [now - then for now, then in zip(most, memory)]
 
 
-def idle_cpu(rig, seconds, rounds=5):
+def idle_cpu(fixture, seconds, rounds=5):
     """CPU seconds in a second in which nothing is streamed (the daemon looks after its boxes): the median, as one may fall on work that is left."""
     found = []
     for _ in range(rounds):
-        before = rig.cpu_s()
+        before = fixture.cpu_s()
         time.sleep(seconds)
-        found.append({name: (now - before[name]) / seconds for name, now in rig.cpu_s().items()})
+        found.append({name: (now - before[name]) / seconds for name, now in fixture.cpu_s().items()})
     return {name: statistics.median(one[name] for one in found) for name in before}
 
 
-def paced(rig, size, rate, count, idle, empty):
+def paced(fixture, size, rate, count, idle, empty):
     """CPU seconds by program for `count` writes, `rate` in a second, less what they use anyway; bytes; seconds."""
-    cpu, taken, got, _ = follow(rig, ["/usr/bin/python3", "-c", PACED.format(size=size, count=count, pause=1 / rate)])
+    cpu, taken, got, _ = follow(fixture, ["/usr/bin/python3", "-c", PACED.format(size=size, count=count, pause=1 / rate)])
     if got != size * count:
         raise Failed(f"{got} of {size * count} bytes came")
     return {name: used - idle[name] * taken - empty[name] for name, used in cpu.items()}, got, taken
@@ -189,17 +189,17 @@ def cats_cpu(size, rate, count):
     return used
 
 
-def empty_cpu(rig, idle):
+def empty_cpu(fixture, idle):
     """CPU seconds of a stream that is opened and ends, with nothing in it."""
-    runs = [paced(rig, 1, 1, 0, idle, dict.fromkeys(idle, 0))[0] for _ in range(10)]
+    runs = [paced(fixture, 1, 1, 0, idle, dict.fromkeys(idle, 0))[0] for _ in range(10)]
     return {name: statistics.median(run[name] for run in runs) for name in idle}
 
 
-def row_rates(b, rig):
+def row_rates(b, fixture):
     """Whether a byte costs the same at every rate, for writes of one size: all rates of a size in turns, a few times."""
     seconds, rounds = (4, 3) if b.scale >= 1 else (2, 1)
-    idle = idle_cpu(rig, seconds)
-    empty = empty_cpu(rig, idle)
+    idle = idle_cpu(fixture, seconds)
+    empty = empty_cpu(fixture, idle)
     b.row("CPU of daemon / agent / relay in a second without a stream, one box",
           " / ".join(f"{used * 1000:.2f}" for used in idle.values()) + " ms (taken off below)", "-", None)
     b.row("CPU of daemon / agent / relay for an empty stream", " / ".join(f"{used * 1e6:.0f}" for used in empty.values()) +
@@ -211,7 +211,7 @@ def row_rates(b, rig):
         for _ in range(rounds):
             for rate in rates:
                 count = max(round(rate / size * seconds), 10)
-                found[rate].append(paced(rig, size, rate / size, count, idle, empty))
+                found[rate].append(paced(fixture, size, rate / size, count, idle, empty))
                 cats[rate] += (cats_cpu(size, rate / size, count) - start) * 1e9 / (size * count) / rounds
         costs = {}
         for rate, runs in found.items():
@@ -237,24 +237,24 @@ def row_growth(b, size, rates, costs, cats):
           f"{costs[most] / cats[most]:.1f} (at {most / 1e6:g} MB/s)", "-", None)
 
 
-def row_streams(b, rig):
-    row_rates(b, rig)
+def row_streams(b, fixture):
+    row_rates(b, fixture)
     total = 10 ** 10 if b.scale >= 1 else 10 ** 9
-    cpu, taken, got, growth = follow(rig, ["/usr/bin/head", "-c", str(total), "/dev/zero"])
+    cpu, taken, got, growth = follow(fixture, ["/usr/bin/head", "-c", str(total), "/dev/zero"])
     b.row(f"output of a job followed, {total / 1e9:.0f} GB: what came", f"{got / total:.0%} ({got / 1e6 / taken:.0f} MB/s, "
           f"{sum(cpu.values()) * 1e9 / got:.2f} ns/byte)", "100%", got == total)
     b.row("the same: memory of daemon / agent at its most", f"{growth[0]:+d} / {growth[1]:+d} KB", "<= 2048 KB", max(growth) <= 2048)
     total = 10 ** 8 * (5 if b.scale >= 1 else 2)
     body = {"argv": ["/usr/bin/head", "-c", str(total), "/dev/zero"], "stream": True}
-    cpu, begin = sum(rig.cpu_s().values()), time.monotonic()
-    got = drain(rig.through.begin("POST", "/exec", body))
-    taken, cpu = time.monotonic() - begin, sum(rig.cpu_s().values()) - cpu
+    cpu, begin = sum(fixture.cpu_s().values()), time.monotonic()
+    got = drain(fixture.through.begin("POST", "/exec", body))
+    taken, cpu = time.monotonic() - begin, sum(fixture.cpu_s().values()) - cpu
     b.row("exec streamed as events: CPU of daemon, agent and relay", f"{cpu * 1e9 / got:.2f} ns/byte ({got / 1e6 / taken:.0f} MB/s)",
           ">= 100 MB/s", got / 1e6 / taken >= 100)
 
 
-def row_first_byte(b, rig):
-    times = {rig.through: [], rig.direct: []}
+def row_first_byte(b, fixture):
+    times = {fixture.through: [], fixture.direct: []}
 
     def first(way):
         answer = way.begin("POST", "/exec", {"argv": ["/usr/bin/true"], "stream": True})
@@ -268,13 +268,13 @@ def row_first_byte(b, rig):
             seen.append((time.perf_counter() - begin) * 1e6)
             answer.read()
     z, a = (statistics.median(seen) for seen in times.values())
-    b.row(f"first byte of a stream, through the daemon / to the agent (n={len(times[rig.through])}): p50",
+    b.row(f"first byte of a stream, through the daemon / to the agent (n={len(times[fixture.through])}): p50",
           f"{z / a:.2f} ({z:.0f} / {a:.0f} us)", "-", None)
 
 
-def row_list(b, rig):
-    rig.through.call("POST", "/exec", {"command": f"mkdir many && cd many && seq {FILES} | xargs touch", "cwd": "/workspace"})
-    times = {rig.through: [], rig.direct: []}
+def row_list(b, fixture):
+    fixture.through.call("POST", "/exec", {"command": f"mkdir many && cd many && seq {FILES} | xargs touch", "cwd": "/workspace"})
+    times = {fixture.through: [], fixture.direct: []}
     for _ in range(b.count(20) if b.scale >= 1 else 5):
         for way, seen in times.items():
             found = []
@@ -285,22 +285,22 @@ def row_list(b, rig):
     b.row(f"list of {FILES} files, through the daemon / to the agent: p50", f"{z / a:.2f} ({z:.1f} / {a:.1f} ms)", "-", None)
 
 
-def row_open_streams(b, rig):
+def row_open_streams(b, fixture):
     """Each has said something and waits."""
-    ways, held = [Way(rig.d, rig.lease, False) for _ in range(STREAMS)], []
-    before = rig.memory_kb()
+    ways, held = [Way(fixture.d, fixture.lease, False) for _ in range(STREAMS)], []
+    before = fixture.memory_kb()
     for way in ways:
         held.append(way.begin("POST", "/exec", {"command": "echo begun; exec sleep 600", "stream": True, "timeout_s": 0,
                                                 "kill_on_disconnect": True}))
     for answer in held:
         while b"stdout" not in answer.readline():
             pass
-    daemon, agent = (max(now - then, 0) / STREAMS for now, then in zip(rig.memory_kb(), before))
+    daemon, agent = (max(now - then, 0) / STREAMS for now, then in zip(fixture.memory_kb(), before))
     b.row(f"memory per open stream ({STREAMS} of them), daemon / agent", f"{daemon:.1f} / {agent:.1f} KB", "-", None)
     for way in ways:
         way.connection.close()
     wait_for("they are killed", lambda: all(job["outcome"] != "running" for job in
-                                            json.loads(rig.direct.call("GET", "/jobs"))["jobs"]))
+                                            json.loads(fixture.direct.call("GET", "/jobs"))["jobs"]))
 
 
 def row_many(b):
@@ -335,12 +335,12 @@ def row_many(b):
 
 
 def bench_calls(b):
-    rig = Rig(b)
+    fixture = Fixture(b)
     for row in (row_exec, row_files, row_streams, row_first_byte, row_list, row_open_streams):
-        for way in (rig.through, rig.direct):
+        for way in (fixture.through, fixture.direct):
             way.connection.close()  # opened again by the next request: an idle one may have been closed
-        row(b, rig)
-    rig.d.process.stop()
+        row(b, fixture)
+    fixture.d.process.stop()
     row_many(b)
 
 

@@ -14,9 +14,9 @@ import statistics
 import sys
 import time
 
-from rig import BIN, Daemon, Failed, UnixConnection, call, wait_for
+from measure import BIN, Daemon, Failed, UnixConnection, call, wait_for
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "docker"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "lib"))
 import engine as engines  # noqa: E402
 
 PYTHON_RECLAIM_MS = 56  # of the Python program this one stands in for, on the same machine

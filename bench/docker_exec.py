@@ -10,7 +10,7 @@ import time
 
 import boxes
 from docker_boxes import acquire, config, engines
-from rig import Daemon, Failed, UnixConnection
+from measure import Daemon, Failed, UnixConnection
 
 TRUE = ["/bin/true"]
 

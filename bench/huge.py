@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 
-from rig import SMALL, UnixConnection, call
+from measure import SMALL, UnixConnection, call
 
 BOXES = 100_000  # the most that a daemon may have
 LEASES = 99_000

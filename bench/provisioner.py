@@ -7,7 +7,7 @@ import statistics
 import time
 
 import boxes
-from rig import FAST, Daemon, Failed, call, free_port
+from measure import FAST, Daemon, Failed, call, free_port
 
 KEY = "key-of-the-measurements"
 LISTEN = "provisioner: {{enabled: true, listen: '127.0.0.1:{port}', api_key: {key}}}\n"

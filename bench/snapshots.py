@@ -8,7 +8,7 @@ import statistics
 import time
 
 import boxes
-from rig import Daemon, Failed, call, wait_for
+from measure import Daemon, Failed, call, wait_for
 
 MB = 1024 * 1024
 CONFIG = """log: {level: warn}

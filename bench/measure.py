@@ -2,7 +2,6 @@
 
 import atexit
 import glob
-import hashlib
 import http.client
 import json
 import os
@@ -15,7 +14,8 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.append(os.path.join(HERE, "..", "tests", "lib"))
-from testlib import BIN, UnixConnection, free_port  # noqa: E402
+from daemon import forget_stamp  # noqa: E402
+from testlib import BIN, UnixConnection, free_port  # noqa: E402, F401 (free_port: for the parts)
 
 BIG, SMALL = 10000, 100
 WAITERS = 16000
@@ -116,13 +116,6 @@ class Process:
         with open(f"/proc/{self.child.pid}/stat", encoding="ascii") as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
-
-
-def forget_stamp(state):
-    """The daemon leaves it in /run until the machine starts anew (store/stamp.c)."""
-    path = "/run/sandpool-stamp-" + hashlib.sha256(f"{state}/sandpool.db".encode()).hexdigest()[:16]
-    if os.path.exists(path):
-        os.unlink(path)
 
 
 class Daemon:
