@@ -13,8 +13,8 @@ import threading
 import time
 import urllib.parse
 
-from harness import BIN, WAIT_S
-from upstream import Upstream
+from fixtures import BIN, WAIT_S
+from http_peer import Upstream
 
 OPEN = ("/v1/sandbox", "/v1/bash/", "/v1/shell/", "/v1/file/")
 NOT_FOUND = {"detail": "Not Found"}

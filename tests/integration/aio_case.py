@@ -5,7 +5,7 @@ import pathlib
 
 from aio_box import AioUpstream, StandIn
 from calls_case import ALICE, BOB, KEY, CallsCase
-from harness import free_port, wait_until
+from fixtures import free_port, wait_until
 
 
 class AioCase(CallsCase):

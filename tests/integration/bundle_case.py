@@ -7,7 +7,7 @@ import struct
 import subprocess
 import tarfile
 
-from harness import BIN, UnixConnection
+from fixtures import BIN, UnixConnection
 from test_boxes_snapshots import SnapshotCase
 
 MAGIC = 0x184D2A50

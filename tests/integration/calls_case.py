@@ -4,8 +4,8 @@ import http.client
 import json
 import socket
 
-from harness import WAIT_S, Answer, TestCase, UnixConnection, free_port
-from upstream import Upstream
+from fixtures import WAIT_S, Answer, TestCase, UnixConnection, free_port
+from http_peer import Upstream
 
 KEY = "provisioner-key-of-the-tests"
 ALICE = "alice-token-of-32-characters-xxxx"

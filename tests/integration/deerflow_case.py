@@ -4,7 +4,7 @@ nothing else, and what the agent leaves in /mnt/user-data belongs to the thread.
 import hashlib
 import os
 
-from harness import wait_until
+from fixtures import wait_until
 from provisioner import Caller
 from test_provisioner_boxes import Sandbox
 

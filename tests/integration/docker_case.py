@@ -3,13 +3,12 @@ what both say of the boxes."""
 
 import os
 import pathlib
-import sys
 
-from harness import BIN, SLOW, Daemon, TestCase, happens, main, skip, wait_until
-from oci_case import GROUPS, Box, copy_program, mark_of, processes, runs_one_of
+from fixtures import BIN, SLOW, Daemon, TestCase, happens, main, skip, wait_until
+from box import Box
+from host import GROUPS, copy_program, mark_of, processes, runs_one_of
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
-import engine as engines  # noqa: E402
+import engine as engines
 
 engines.isolate()
 

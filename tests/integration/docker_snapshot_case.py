@@ -3,7 +3,7 @@
 import json
 
 from docker_case import INSTANCE, DockerCase, wait_until
-from harness import Client
+from fixtures import Client
 
 
 class SnapshotCase(DockerCase):

@@ -6,7 +6,7 @@ import json
 import socket
 
 from calls_case import ALICE, BOB, CallsCase, begin, chunk, sse, wait_gone
-from harness import WAIT_S, UnixConnection, receive, wait_until
+from fixtures import WAIT_S, UnixConnection, receive, wait_until
 
 EVENT = b'event: stdout\ndata: {"offset":0,"data":"b25l"}\n\n'
 PATIENCE_S = 10 * WAIT_S  # of the box: longer than any client's

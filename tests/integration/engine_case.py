@@ -5,14 +5,12 @@ import json
 import os
 import pathlib
 import socket
-import sys
 import threading
 
-from harness import BIN, Daemon, TestCase, skip, wait_until
-from oci_case import Box
+from fixtures import BIN, Daemon, TestCase, skip, wait_until
+from box import Box
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "docker"))
-import engine as engines  # noqa: E402
+import engine as engines
 
 engines.isolate()
 

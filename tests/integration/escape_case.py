@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import IS_SANITIZED, SLOW, Daemon, skip, wait_until
+from fixtures import IS_SANITIZED, SLOW, Daemon, skip, wait_until
 
 RUNTIME, PYTHON = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc"), "/usr/bin/python3"
 PROBE = pathlib.Path(__file__).with_name("escape_probe.py").read_text()

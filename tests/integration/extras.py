@@ -4,7 +4,7 @@ machine: how long it takes to change a box, and what goes wrong."""
 import json
 import socket
 
-from harness import TestCase, wait_until
+from fixtures import TestCase, wait_until
 
 MIB = 1024 * 1024
 

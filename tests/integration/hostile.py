@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from harness import TestCase, wait_until
+from fixtures import TestCase, wait_until
 
 OK_BODY = b'{"status":"ok"}'
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

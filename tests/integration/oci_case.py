@@ -1,12 +1,11 @@
-"""What the tests with real boxes share: one daemon of the `oci` backend for a class of tests, a
-client of a box's agent, and the proof that nothing of any box is left on this machine.
+"""What the tests with real boxes share: one daemon of the `oci` backend for a class of tests, and the proof that nothing of
+any box is left on this machine.
 
 The daemon uses copies of the agent and the helper that lie in the test's own directory, so that a
 process can be recognised by the program file it runs, whatever else goes on on this machine."""
 
 import contextlib
 import http.client
-import json
 import os
 import pathlib
 import shutil
@@ -14,15 +13,14 @@ import signal
 import sqlite3
 import subprocess
 import time
-import urllib.parse
 
-from harness import BIN, SLOW, WAIT_S, Daemon, TestCase, forget_stamp, is_alive, make_directory, skip, wait_until
+from fixtures import BIN, SLOW, WAIT_S, Daemon, TestCase, forget_stamp, is_alive, skip, tmpdir, wait_until
+from box import Box
+from host import (copy_program, descriptors, hierarchies, inside_of, mark_of, mount_points, own_sockets, processes, read_of,
+                  runs_one_of)
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 HAS_CGROUPS = RUNTIME != "runsc"  # it is started without them
-MIB = 1024 * 1024
-GROUPS = pathlib.Path("/sys/fs/cgroup")
-JOBS = "/v1/agent/jobs"
 
 
 def why_not():
@@ -31,102 +29,6 @@ def why_not():
     if shutil.which(RUNTIME) is None:
         return f"{RUNTIME} is not installed"
     return None
-
-
-def has_loop_devices():
-    return os.access("/dev/loop-control", os.R_OK | os.W_OK)
-
-
-# --- this machine ---
-
-def hierarchies():
-    if (GROUPS / "cgroup.controllers").exists():
-        return [GROUPS]
-    return [p for p in GROUPS.iterdir() if p.is_dir() and not p.is_symlink()]
-
-
-def group_of(instance, box_id, controller):
-    """The directory of a box's control group."""
-    top = GROUPS if (GROUPS / "cgroup.controllers").exists() else GROUPS / controller
-    return top / f"sandpool-{instance}" / box_id
-
-
-def is_frozen(instance, box_id):
-    """Whether the processes of a box stand still."""
-    group = group_of(instance, box_id, "freezer")
-    if (group / "cgroup.freeze").exists():
-        return "frozen 1" in (group / "cgroup.events").read_text()
-    return (group / "freezer.state").read_text().strip() == "FROZEN"
-
-
-def processes():
-    return [int(p) for p in os.listdir("/proc") if p.isdigit()]
-
-
-def read_of(pid, what):
-    try:
-        return pathlib.Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def copy_program(source, target):
-    """With a time that no other copy has: a box shows its agent by a file system of its own, so device and inode do
-    not show whose it is."""
-    path = pathlib.Path(shutil.copy(source, target))
-    now = time.time_ns()
-    os.utime(path, ns=(now, now))
-
-
-def mark_of(program):
-    info = os.stat(program)
-    return info.st_size, info.st_mtime_ns
-
-
-def runs_one_of(pid, marks):
-    try:
-        return mark_of(f"/proc/{pid}/exe") in marks
-    except OSError:
-        return False
-
-
-def descriptors(pid):
-    """What a process has open."""
-    found = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-        except OSError:
-            pass  # closed meanwhile
-    return found
-
-
-def own_sockets():
-    """Sockets of the network namespace we are in, as descriptors of them are shown."""
-    found = set()
-    for name, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("raw", 9), ("unix", 6), ("netlink", 9),
-                         ("packet", 8)):
-        path = pathlib.Path(f"/proc/net/{name}")
-        for line in path.read_text().splitlines()[1:] if path.exists() else []:
-            found.add(f"socket:[{line.split()[column]}]")
-    return found
-
-
-def inside_of(init):
-    """The processes of the box that has this first one."""
-    space = os.readlink(f"/proc/{init}/ns/pid")
-    found = []
-    for pid in processes():
-        try:
-            if os.readlink(f"/proc/{pid}/ns/pid") == space:
-                found.append(pid)
-        except OSError:
-            pass
-    return found
-
-
-def mount_points():
-    return {line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()}
 
 
 MOUNTS_BEFORE = mount_points()
@@ -213,71 +115,6 @@ def names_in_glob(path, pattern):
     return sorted(p.name for p in path.glob(pattern))
 
 
-# --- a box ---
-
-class Ended(dict):
-    """What the agent says of a process that is over, with its output."""
-
-    def __getattr__(self, name):
-        return self[name]
-
-
-class Box:
-    """A client of the agent of one lease."""
-
-    def __init__(self, lease, timeout=WAIT_S):
-        self.lease = lease
-        self.id = lease["sandbox_id"]
-        self.box_id = lease["box_id"]
-        self.url = urllib.parse.urlsplit(lease["sandbox_url"])
-        self.timeout = timeout
-
-    def call(self, method, target, body=None, token=None):
-        connection = http.client.HTTPConnection(self.url.hostname, self.url.port,
-                                                timeout=self.timeout)
-        try:
-            connection.request(method, target, json.dumps(body) if body is not None else None,
-                               {"Authorization": f"Bearer {token or self.lease['token']}"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
-
-    def json(self, method, target, body=None, expect=200):
-        status, data = self.call(method, target, body)
-        assert status == expect, (method, target, status, data[:500])
-        return json.loads(data)
-
-    def start(self, command, **fields):
-        key = "argv" if isinstance(command, list) else "command"
-        return self.json("POST", JOBS, {key: command, **fields})["job"]
-
-    def process(self, pid):
-        return self.json("GET", f"{JOBS}/{pid}")
-
-    def wait(self, pid, timeout_s=WAIT_S):
-        return self.json("POST", f"{JOBS}/{pid}/wait", {"timeout_s": timeout_s})
-
-    def output(self, pid, stream="stdout"):
-        status, data = self.call("GET", f"{JOBS}/{pid}/output?stream={stream}")
-        assert status == 200, (status, data)
-        return data.decode(errors="replace")
-
-    def run(self, command, **fields):
-        """Waits for its end; .out and .err are what it wrote."""
-        pid = self.start(command, **fields)
-        ended = Ended(self.wait(pid))
-        ended["out"] = self.output(pid)
-        ended["err"] = self.output(pid, "stderr")
-        return ended
-
-    def sh(self, command, **fields):
-        """The output of a command that must succeed."""
-        ended = self.run(command, **fields)
-        assert (ended.outcome, ended.exit_code) == ("exited", 0), ended
-        return ended.out
-
-
 # --- the tests ---
 
 class Apart:
@@ -312,7 +149,7 @@ class BoxCase(TestCase):
         reason = why_not()
         if reason is not None:
             skip(reason)
-        cls.home = make_directory(cls, "sandpool-boxes-")
+        cls.home = tmpdir(cls, "sandpool-boxes-")
         (cls.home / "bin").mkdir()
         for name in ("sandpool-agent", "sandpool-helper"):
             copy_program(BIN / name, cls.home / "bin")

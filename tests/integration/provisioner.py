@@ -5,7 +5,7 @@ import json
 import re
 import threading
 
-from harness import WAIT_S, Answer, TestCase, free_port
+from fixtures import WAIT_S, Answer, TestCase, free_port
 
 KEY = "provisioner-key-of-the-tests"
 ID = "fe0dc8182dec7b77"  # user default, thread thread-1

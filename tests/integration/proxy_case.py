@@ -4,9 +4,9 @@ import pathlib
 import socket
 import urllib.parse
 
-from harness import IS_SANITIZED, receive
+from fixtures import IS_SANITIZED, receive
 from provisioner import KEY, ProvisionerCase
-from upstream import Upstream
+from http_peer import Upstream
 
 
 class ProxyCase(ProvisionerCase):

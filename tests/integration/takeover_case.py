@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 
-from harness import WAIT_S, Client, TestCase, free_port, wait_until
+from fixtures import WAIT_S, Client, TestCase, free_port, wait_until
 
 
 class TcpClient(Client):

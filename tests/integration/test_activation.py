@@ -10,7 +10,7 @@ import socket
 import sys
 import unittest
 
-from harness import BIN, WAIT_S, Process, TestCase, in_threads, main, wait_until
+from fixtures import BIN, WAIT_S, Process, TestCase, in_threads, main, wait_until
 from test_crash import fault_names
 
 # What a service manager does: the sockets, which come as descriptors from 100 on, become 3, 4, ...

@@ -9,7 +9,7 @@ import subprocess
 
 from aio_box import AgentBox
 from aio_case import AioCase
-from harness import BIN, WAIT_S, main, wait_until
+from fixtures import BIN, WAIT_S, main, wait_until
 
 
 class Same:

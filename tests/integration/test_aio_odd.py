@@ -12,7 +12,7 @@ import threading
 
 from aio_case import AioCase
 from calls_case import ALICE, BOB, wait_gone
-from harness import WAIT_S, Answer, main, wait_until
+from fixtures import WAIT_S, Answer, main, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
 import sandpool  # noqa: E402

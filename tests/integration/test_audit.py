@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from harness import BIN, TestCase, UnixConnection, free_port, in_threads, main, wait_until
+from fixtures import BIN, TestCase, UnixConnection, free_port, in_threads, main, wait_until
 
 RING = 2048  # events that are held in memory
 

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 
-from harness import BIN, SLOW, WAIT_S, in_threads, main, wait_until
-from oci_case import HAS_CGROUPS, JOBS, Apart, BoxCase, has_loop_devices, is_alive, read_of
+from fixtures import BIN, SLOW, WAIT_S, in_threads, is_alive, main, wait_until
+from box import JOBS
+from host import has_loop_devices, read_of
+from oci_case import HAS_CGROUPS, Apart, BoxCase
 
 
 # A local process without the token: as many connections as it can make.

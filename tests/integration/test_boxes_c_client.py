@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import subprocess
 
-from harness import BIN, WAIT_S, main, skip
+from fixtures import BIN, WAIT_S, main, skip
 from oci_case import BoxCase
 
 HERE = pathlib.Path(__file__).parent

@@ -10,8 +10,9 @@ import signal
 import threading
 
 from calls_case import sse
-from harness import WAIT_S, Answer, UnixConnection, is_alive, main, wait_until
-from oci_case import BoxCase, inside_of, read_of
+from fixtures import WAIT_S, Answer, UnixConnection, is_alive, main, wait_until
+from host import inside_of, read_of
+from oci_case import BoxCase
 
 IDLE_S = 1
 # 3,000 numbered lines, a few at a time: about a second.

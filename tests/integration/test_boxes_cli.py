@@ -12,8 +12,9 @@ import subprocess
 import termios
 import time
 
-from harness import BIN, WAIT_S, main, wait_until
-from oci_case import HAS_CGROUPS, BoxCase, is_frozen
+from fixtures import BIN, WAIT_S, main, wait_until
+from host import is_frozen
+from oci_case import HAS_CGROUPS, BoxCase
 
 COUNT = "for i in $(seq 1000); do echo line-$i; sleep 0.003; done"
 COUNTED = "".join(f"line-{i}\n" for i in range(1, 1001))

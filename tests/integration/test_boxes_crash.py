@@ -13,8 +13,10 @@ import sys
 import threading
 import time
 
-from harness import SLOW, WAIT_S, at_most, fewer, in_threads, main, wait_until
-from oci_case import RUNTIME, Box, BoxCase, is_alive, mark_of, processes, read_of, runs_one_of
+from fixtures import SLOW, WAIT_S, at_most, fewer, in_threads, is_alive, main, wait_until
+from box import Box
+from host import mark_of, processes, read_of, runs_one_of
+from oci_case import RUNTIME, BoxCase
 from test_crash import Load, Owner, fault_names
 
 POINTS = ("oci.before_run", "oci.after_run", "oci.before_remove", "oci.after_remove",

@@ -1,7 +1,7 @@
 """Boxes whose removal hangs: their callers get an answer in time, everybody is shown that they are not gone yet, other
 boxes are made and removed meanwhile, and in the end all of them are gone."""
 
-from harness import in_threads, main, wait_until
+from fixtures import in_threads, main, wait_until
 from oci_case import BoxCase
 
 TIMEOUT_S = 1

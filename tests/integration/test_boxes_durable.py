@@ -6,8 +6,8 @@ import shutil
 import signal
 import unittest
 
-from harness import Client, main, wait_until
-from oci_case import has_loop_devices
+from fixtures import Client, main, wait_until
+from host import has_loop_devices
 from test_boxes_hibernate import HibernateCase
 from test_crash import fault_names
 

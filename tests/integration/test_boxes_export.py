@@ -9,7 +9,7 @@ import tarfile
 import unittest
 
 from bundle_case import BundleCase, unpack
-from harness import Client, UnixConnection, main, wait_until
+from fixtures import Client, UnixConnection, main, wait_until
 from hostile import as_nobody
 from test_boxes_flatten import FlattenCase
 from test_crash import fault_names

@@ -6,7 +6,7 @@ import os
 import threading
 import unittest
 
-from harness import Client, fewer, main, wait_until
+from fixtures import Client, fewer, main, wait_until
 from test_boxes_snapshots import SnapshotCase
 from test_crash import fault_names
 

@@ -4,9 +4,9 @@ them when the caller leaves or the daemon is killed."""
 import json
 import socket
 
-from harness import Client, main, wait_until
+from fixtures import Client, main, wait_until
 from hostile import as_nobody
-from oci_case import Box
+from box import Box
 from test_boxes_snapshots import SnapshotCase
 from test_crash import fault_names
 

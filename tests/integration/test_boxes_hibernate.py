@@ -7,9 +7,10 @@ import signal
 import subprocess
 import unittest
 
-from harness import BIN, Client, in_threads, main, wait_until
+from fixtures import BIN, Client, in_threads, main, wait_until
 from hostile import as_nobody
-from oci_case import BoxCase, has_loop_devices
+from host import has_loop_devices
+from oci_case import BoxCase
 from test_crash import fault_names
 
 # Where the daemon is killed, and whether the files are then in a box that runs, or in a snapshot.

@@ -4,8 +4,9 @@ open directories: they are ended, and neighbours that use both as programs do ar
 import json
 import unittest
 
-from harness import main, wait_until
-from oci_case import MIB, RUNTIME, BoxCase, group_of
+from fixtures import MIB, main, wait_until
+from host import group_of
+from oci_case import RUNTIME, BoxCase
 
 BOUND = 6 * MIB  # 31,457 locks or 256 open directories
 TAKEN = 120000  # locks at the most, should nobody stop it: 23 MB

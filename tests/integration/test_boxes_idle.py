@@ -3,7 +3,7 @@
 import subprocess
 import time
 
-from harness import BIN, WAIT_S, main, wait_until
+from fixtures import BIN, WAIT_S, main, wait_until
 from oci_case import BoxCase
 
 IDLE_S = 1

@@ -10,7 +10,7 @@ import tarfile
 import threading
 
 from bundle_case import MAGIC, TOP, BundleCase, bundle, compress, entry, unpack
-from harness import at_most, main, wait_until
+from fixtures import at_most, main, wait_until
 
 MB = 1024 * 1024
 

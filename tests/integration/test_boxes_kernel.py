@@ -11,8 +11,10 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import SLOW, Daemon, main, wait_until
-from oci_case import JOBS, RUNTIME, Box, BoxCase, has_loop_devices
+from fixtures import SLOW, Daemon, main, wait_until
+from box import JOBS, Box
+from host import has_loop_devices
+from oci_case import RUNTIME, BoxCase
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 NS_GET_OWNER_UID = 0xB704

@@ -5,8 +5,10 @@ import pathlib
 import shutil
 import subprocess
 
-from harness import BIN, main
-from oci_case import HAS_CGROUPS, JOBS, BoxCase, is_alive, read_of
+from fixtures import BIN, is_alive, main
+from box import JOBS
+from host import read_of
+from oci_case import HAS_CGROUPS, BoxCase
 
 
 BUSYBOX = shutil.which("busybox")

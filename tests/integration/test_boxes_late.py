@@ -4,8 +4,9 @@ brings reach a box that is warm already, and nothing but what was asked for."""
 import os
 import unittest
 
-from harness import main, wait_until
-from oci_case import GROUPS, HAS_CGROUPS, MIB, BoxCase, group_of, mount_points
+from fixtures import MIB, main, wait_until
+from host import GROUPS, group_of, mount_points
+from oci_case import HAS_CGROUPS, BoxCase
 
 OWNER = 4321  # of the directories that are mounted; no user of this machine
 

@@ -9,8 +9,10 @@ import sys
 import time
 import unittest
 
-from harness import IS_SANITIZED, SLOW, at_most, free_port, main, wait_until
-from oci_case import GROUPS, HAS_CGROUPS, MIB, JOBS, BoxCase, group_of, has_loop_devices, read_of
+from fixtures import IS_SANITIZED, MIB, SLOW, at_most, free_port, main, wait_until
+from box import JOBS
+from host import GROUPS, group_of, has_loop_devices, read_of
+from oci_case import HAS_CGROUPS, BoxCase
 
 MEMORY = 128 * MIB
 PIDS = 64

@@ -10,8 +10,9 @@ import re
 import threading
 import time
 
-from harness import IS_SANITIZED, WAIT_S, UnixConnection, main, wait_until
-from oci_case import HAS_CGROUPS, inside_of
+from fixtures import IS_SANITIZED, WAIT_S, UnixConnection, main, wait_until
+from host import inside_of
+from oci_case import HAS_CGROUPS
 from test_boxes_calls import CallsCase, Stream
 
 COMMANDS = int(os.environ.get("SANDPOOL_TEST_COMMANDS", 300 if IS_SANITIZED else 2000))

@@ -4,8 +4,9 @@ after a restart, also when the daemon is killed in the middle."""
 import time
 import unittest
 
-from harness import Client, in_threads, main, wait_until
-from oci_case import RUNTIME, BoxCase, group_of, is_frozen
+from fixtures import Client, in_threads, main, wait_until
+from host import group_of, is_frozen
+from oci_case import RUNTIME, BoxCase
 from test_crash import fault_names
 
 POINTS = ("pause.before_freeze", "pause.after_freeze", "pause.before_thaw", "pause.after_thaw")

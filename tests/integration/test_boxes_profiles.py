@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import in_threads, main, wait_until
+from fixtures import in_threads, main, wait_until
 from oci_case import HAS_CGROUPS, BoxCase
 
 OWNER = 4321  # of what is mounted; no user of this machine

@@ -3,8 +3,8 @@ the files that they had written; also when everything is killed in the middle.""
 
 import unittest
 
-from harness import Client, in_threads, main, wait_until
-from oci_case import has_loop_devices
+from fixtures import Client, in_threads, main, wait_until
+from host import has_loop_devices
 from test_boxes_hibernate import ON_THE_WAY, ON_THE_WAY_BACK, HibernateCase
 from test_boxes_kinds import BUSYBOX, is_static, make_tree
 from test_crash import BIN, fault_names

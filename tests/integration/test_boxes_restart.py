@@ -4,8 +4,9 @@ import os
 import re
 import signal
 
-from harness import main, wait_until
-from oci_case import Box, BoxCase, is_alive
+from fixtures import is_alive, main, wait_until
+from box import Box
+from oci_case import BoxCase
 
 
 SAME = ("box_id", "sandbox_url", "token", "generation")

@@ -13,8 +13,8 @@ import tempfile
 import threading
 import unittest
 
-from harness import BIN, WAIT_S, Daemon, Process, main, skip, wait_until
-from oci_case import RUNTIME, BoxCase, Leftovers, is_alive, why_not
+from fixtures import BIN, WAIT_S, Daemon, Process, is_alive, main, skip, wait_until
+from oci_case import RUNTIME, BoxCase, Leftovers, why_not
 
 NOBODY = 65534
 PROGRAMS = ("sandpoold", "sandpool", "sandpool-agent", "sandpool-helper")

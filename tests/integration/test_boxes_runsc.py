@@ -12,9 +12,10 @@ import time
 
 os.environ["SANDPOOL_TEST_RUNTIME"] = "runsc"
 
-from harness import SLOW, at_most, in_threads, main, wait_until  # noqa: E402
-from oci_case import (MIB, JOBS, BoxCase, group_of, has_loop_devices, is_alive,  # noqa: E402
-                      processes, read_of)
+from fixtures import MIB, SLOW, at_most, in_threads, is_alive, main, wait_until  # noqa: E402
+from box import JOBS  # noqa: E402
+from host import group_of, has_loop_devices, processes, read_of  # noqa: E402
+from oci_case import BoxCase  # noqa: E402
 
 MEMORY = 256 * MIB
 PIDS = 48

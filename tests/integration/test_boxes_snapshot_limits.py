@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 
-from harness import BIN, Client, main, wait_until
+from fixtures import BIN, Client, main, wait_until
 from hostile import as_nobody
-from oci_case import Box
+from box import Box
 from test_boxes_snapshots import SnapshotCase
 
 

@@ -1,6 +1,6 @@
 """A profile whose boxes are made from a snapshot: its blank boxes are warm copies of it."""
 
-from harness import main, wait_until
+from fixtures import main, wait_until
 from test_boxes_snapshots import SnapshotCase
 
 

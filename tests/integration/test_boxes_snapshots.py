@@ -6,9 +6,10 @@ import os
 import time
 import unittest
 
-from harness import Client, at_most, fewer, in_threads, main, wait_until
+from fixtures import Client, at_most, fewer, in_threads, main, wait_until
 from hostile import as_nobody
-from oci_case import RUNTIME, BoxCase, group_of, has_loop_devices
+from host import group_of, has_loop_devices
+from oci_case import RUNTIME, BoxCase
 from test_crash import fault_names
 
 POINTS = ("snapshot.copied", "snapshot.recorded", "snapshot.made")

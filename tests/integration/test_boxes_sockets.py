@@ -8,8 +8,9 @@ import shutil
 import signal
 import unittest
 
-from harness import SLOW, main, wait_until
-from oci_case import MIB, RUNTIME, BoxCase, group_of
+from fixtures import MIB, SLOW, main, wait_until
+from host import group_of
+from oci_case import RUNTIME, BoxCase
 
 on_this_kernel = unittest.skipIf("runsc" in RUNTIME, "ends in the box's own kernel")
 MEMORY = 64 * MIB

@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from harness import Daemon, main, wait_until
+from fixtures import Daemon, main, wait_until
 from oci_case import RUNTIME, BoxCase
 
 

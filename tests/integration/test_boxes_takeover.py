@@ -3,8 +3,9 @@
 import subprocess
 import threading
 
-from harness import BIN, SLOW, WAIT_S, Client, main, wait_until
-from oci_case import Box, BoxCase
+from fixtures import BIN, SLOW, WAIT_S, Client, main, wait_until
+from box import Box
+from oci_case import BoxCase
 from takeover_case import Caller
 
 

@@ -12,8 +12,9 @@ import sys
 import threading
 import urllib.parse
 
-from harness import WAIT_S, UnixConnection, free_port, is_alive, main, receive, wait_until
-from oci_case import BoxCase, inside_of, read_of
+from fixtures import WAIT_S, UnixConnection, free_port, is_alive, main, receive, wait_until
+from host import inside_of, read_of
+from oci_case import BoxCase
 
 sys.path.append("/usr/lib/python3/dist-packages")  # the system's, also for another Python
 try:

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import unittest
 
-from harness import BIN, main, wait_until
-from oci_case import MIB, BoxCase, group_of
+from fixtures import BIN, MIB, main, wait_until
+from host import group_of
+from oci_case import BoxCase
 
 BURN = "import time\nwhile time.process_time() < 1: pass"
 HAS_NAT = shutil.which("slirp4netns") is not None or shutil.which("pasta") is not None

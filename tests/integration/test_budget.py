@@ -8,7 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from harness import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
+from fixtures import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
 
 TOKEN = "0123456789abcdef"
 sys.path.insert(0, str(SOURCE / "clients/python"))

@@ -8,7 +8,7 @@ import signal
 import socket
 import unittest
 
-from harness import SLOW, TestCase, free_port, main, wait_until
+from fixtures import SLOW, TestCase, free_port, main, wait_until
 
 ALICE = "alice-token-0123456789"
 BOB = "bob-token-0123456789ab"

@@ -8,7 +8,7 @@ import socket
 import threading
 
 from calls_case import ALICE, BOB, CallsCase, begin, chunk, sse, wait_gone
-from harness import WAIT_S, Answer, free_port, main, wait_until
+from fixtures import WAIT_S, Answer, free_port, main, wait_until
 
 EVENT = b'event: stdout\ndata: {"offset":0,"data":"b25l"}\n\n'
 LINE = b'{"event":"stdout","offset":0,"data":"b25l"}\n'

@@ -3,7 +3,7 @@ upgraded connections by being closed. The box itself goes on, and hangs nobody u
 
 from calls_case import ALICE, BOB, wait_gone
 from ends_case import CAROL, PATIENCE_S, EndsCase, closed
-from harness import WAIT_S, main, receive, wait_until
+from fixtures import WAIT_S, main, receive, wait_until
 
 
 class Ends(EndsCase):

@@ -10,8 +10,9 @@ import threading
 import time
 import urllib.parse
 
-from harness import WAIT_S, Client, Daemon, at_most, free_port, in_threads, main, wait_until
-from oci_case import Box, BoxCase
+from fixtures import WAIT_S, Client, Daemon, at_most, free_port, in_threads, main, wait_until
+from box import Box
+from oci_case import BoxCase
 from provisioner import KEY
 
 PORT = free_port()

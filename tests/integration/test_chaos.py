@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import Client, at_most, in_threads, main, wait_until
+from fixtures import Client, at_most, in_threads, main, wait_until
 from hostile import Hostile, dial, open_files, post, send_and_vanish
 
 

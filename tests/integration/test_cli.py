@@ -5,7 +5,7 @@ import os
 import subprocess
 import threading
 
-from harness import BIN, TestCase, main, wait_until
+from fixtures import BIN, TestCase, main, wait_until
 
 
 class Cli(TestCase):

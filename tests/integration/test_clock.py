@@ -4,7 +4,7 @@ import datetime
 import os
 import pathlib
 
-from harness import TestCase, main, skip, wait_until
+from fixtures import TestCase, main, skip, wait_until
 
 SHIM = os.environ.get("SANDPOOL_TEST_CLOCK_SHIM", "")
 TTL_S = 3600

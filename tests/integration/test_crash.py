@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 
-from harness import BIN, WAIT_S, Client, TestCase, fewer, main, wait_until
+from fixtures import BIN, WAIT_S, Client, TestCase, fewer, main, wait_until
 
 
 def fault_names():

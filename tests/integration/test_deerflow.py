@@ -3,7 +3,7 @@
 import os
 
 from deerflow_case import OWNER, Conversation
-from harness import free_port, main, wait_until
+from fixtures import free_port, main, wait_until
 from oci_case import BoxCase
 from provisioner import KEY, ProvisionerCase
 

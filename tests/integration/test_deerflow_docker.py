@@ -9,7 +9,7 @@ import urllib.parse
 from docker_case import DockerCase, engines
 from aio_image import ANSWERS, PORT, START, tar_of
 from deerflow_case import OWNER, Conversation, id_of
-from harness import free_port, main, make_directory
+from fixtures import free_port, main, tmpdir
 from provisioner import KEY, Caller
 from test_provisioner_boxes import Sandbox
 
@@ -23,7 +23,7 @@ class ContainerCase(DockerCase):
     def setUp(self):
         super().setUp()
         self.port = free_port()
-        home = make_directory(self, "sandpool-deer-")
+        home = tmpdir(self, "sandpool-deer-")
         self.make_home(home)
         self.server = self.start(config={
             "provisioner": {"enabled": True, "listen": f"127.0.0.1:{self.port}", "api_key": KEY,

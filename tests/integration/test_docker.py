@@ -7,8 +7,10 @@ import signal
 import time
 
 from docker_case import INSTANCE, DockerCase, engines
-from harness import at_most, main, wait_until
-from oci_case import GROUPS, Apart, Box, mark_of, processes, read_of, runs_one_of
+from fixtures import at_most, main, wait_until
+from box import Box
+from host import GROUPS, mark_of, processes, read_of, runs_one_of
+from oci_case import Apart
 
 
 class Inside(Apart, DockerCase):

@@ -5,7 +5,7 @@ import json
 import signal
 
 from engine_case import EngineCase
-from harness import main, wait_until
+from fixtures import main, wait_until
 
 PREFIX = "deer-flow-sandbox"
 ID = "fe0dc8182dec7b77"  # of default:thread-1

@@ -5,7 +5,7 @@ import datetime
 import threading
 
 from engine_case import EngineCase, Proxy
-from harness import WAIT_S, at_most, main, wait_until
+from fixtures import WAIT_S, at_most, main, wait_until
 
 
 class Away:

@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from docker_case import DockerCase, engines
-from harness import main, wait_until
+from fixtures import main, wait_until
 
 TRIES = int(os.environ.get("SANDPOOL_TEST_TRIES", "8"))
 LOWEST = "00:00:00:00:00:01"

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from docker_case import INSTANCE, Box, DockerCase, engines, main, wait_until
-from harness import BIN, WAIT_S, Client, at_most, happens
+from fixtures import BIN, WAIT_S, Client, at_most, happens
 
 KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()
 

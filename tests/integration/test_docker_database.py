@@ -4,7 +4,7 @@ limit does (docker.disk: places)."""
 import os
 
 from docker_case import DockerCase, main, wait_until
-from harness import fewer
+from fixtures import fewer
 from test_boxes_snapshots import READER, WRITER
 
 SNAPSHOTS = int(os.environ.get("SANDPOOL_TEST_SNAPSHOTS", 3))

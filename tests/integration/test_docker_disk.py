@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from docker_case import DockerCase, engines, main, wait_until
-from harness import skip
+from fixtures import skip
 
 MIB = 1 << 20
 DISK = 24 * MIB

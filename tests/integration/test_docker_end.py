@@ -5,7 +5,7 @@ import os
 import signal
 
 from docker_case import DockerCase, main, wait_until
-from oci_case import read_of
+from host import read_of
 
 
 class DockerEnd(DockerCase):

@@ -7,7 +7,7 @@ import ssl
 import subprocess
 
 from engine_case import EngineCase, Proxy
-from harness import main, wait_until
+from fixtures import main, wait_until
 
 
 class Address(EngineCase):

@@ -12,7 +12,7 @@ import bundle_case
 from bundle_case import bundle, entry, unpack
 from docker_case import INSTANCE, engines, main, wait_until
 from docker_snapshot_case import SnapshotCase
-from harness import Client, UnixConnection
+from fixtures import Client, UnixConnection
 from test_crash import fault_names
 
 

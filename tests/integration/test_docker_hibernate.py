@@ -7,7 +7,7 @@ import os
 
 from docker_case import FleetCase, main, wait_until
 from docker_snapshot_case import SnapshotCase
-from harness import Client, skip
+from fixtures import Client, skip
 from test_crash import fault_names
 
 KINDS = os.environ.get("SANDPOOL_TEST_ENGINES", "docker podman").split()

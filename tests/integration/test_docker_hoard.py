@@ -6,8 +6,8 @@ import subprocess
 import unittest
 
 from engine_case import EngineCase, engines
-from harness import BIN, main, wait_until
-from oci_case import GROUPS
+from fixtures import BIN, main, wait_until
+from host import GROUPS
 
 BOUND = 6 << 20  # 256 open directories
 # Each process opens seven of its own; what the last one inherits counts once.

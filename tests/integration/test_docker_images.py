@@ -7,7 +7,7 @@ import pathlib
 
 import engine_case
 from engine_case import EngineCase
-from harness import main, wait_until
+from fixtures import main, wait_until
 from registry import Registry
 
 PASSWORD = "open-sesame-7"

@@ -10,8 +10,8 @@ import unittest
 import urllib.parse
 
 from docker_case import engines
-from harness import main
-from oci_case import mount_points
+from fixtures import main
+from host import mount_points
 from test_docker_options import OptionsCase
 
 OWNER = 4321  # of the directories that are mounted; no user of this machine

@@ -5,8 +5,8 @@ import pathlib
 import time
 
 from docker_case import INSTANCE, DockerCase, engines
-from harness import BIN, WAIT_S, Daemon, at_most, in_threads, main, make_directory, wait_until
-from oci_case import GROUPS
+from fixtures import BIN, WAIT_S, Daemon, at_most, in_threads, main, tmpdir, wait_until
+from host import GROUPS
 
 MIB = 1 << 20
 CAPS = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "NET_RAW": 13}
@@ -36,7 +36,7 @@ class OptionsCase(DockerCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.home = make_directory(cls)
+        cls.home = tmpdir(cls)
         cls.make_server()
         cls.addClassCleanup(cls.end_server)
         cls.server.start()

@@ -9,7 +9,7 @@ import threading
 import time
 
 from docker_case import AGREE_S, DockerCase, FleetCase, main, wait_until
-from harness import SLOW, Client, at_most
+from fixtures import SLOW, Client, at_most
 
 
 class OutageCase(FleetCase):

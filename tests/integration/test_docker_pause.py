@@ -1,7 +1,7 @@
 """Boxes of an engine that are paused: by the daemon, and behind its back."""
 
 from docker_case import DockerCase, main
-from harness import wait_until
+from fixtures import wait_until
 
 
 class Paused(DockerCase):

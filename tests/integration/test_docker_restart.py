@@ -10,7 +10,7 @@ import threading
 
 from docker_case import AGREE_S, INSTANCE, FleetCase, engines, main, wait_until
 from engine_case import Proxy
-from harness import SLOW, WAIT_S, Daemon
+from fixtures import SLOW, WAIT_S, Daemon
 from old_database import make_first_version
 
 OTHER = {"sandpool.instance": "somebody", "sandpool.box": "00000000000000ab", "sandpool.profile": "default"}

@@ -6,7 +6,7 @@ import pathlib
 
 import engine_case
 from engine_case import EngineCase, Proxy
-from harness import main
+from fixtures import main
 
 SERVES = ("CMD%20%5B%22/bin/sh%22,%22-c%22,%22mkdir%20-p%20/tmp/v1%20%26%26%20echo%20%24WORD%20%24SANDBOX_API_KEY%3E"
           "/tmp/v1/sandbox%20%26%26%20exec%20/bin/busybox%20httpd%20-f%20-p%209000%20-h%20/tmp%22%5D")

@@ -4,8 +4,7 @@ daemon cannot see the kernel's numbers."""
 import pathlib
 
 from docker_case import DockerCase, main
-from harness import wait_until
-from oci_case import MIB
+from fixtures import MIB, wait_until
 
 BURN = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
 

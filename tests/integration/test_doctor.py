@@ -5,7 +5,7 @@ import os
 import pathlib
 import subprocess
 
-from harness import BIN, TestCase, main
+from fixtures import BIN, TestCase, main
 
 
 class Doctor(TestCase):

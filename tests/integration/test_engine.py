@@ -3,11 +3,11 @@
 import pathlib
 import threading
 
-import harness
-from harness import SimMachine, main, wait_until
+import fixtures
+from fixtures import SimMachine, main, wait_until
 
 
-class EngineTest(harness.TestCase):
+class EngineTest(fixtures.TestCase):
     def second_sim(self):
         directory = pathlib.Path(self.directory) / "second"
         directory.mkdir()
@@ -112,7 +112,7 @@ class EngineTest(harness.TestCase):
         daemon.stop()
         daemon.write_config({"instance": "two", "profiles": {"default": self.on(sim)}})
         daemon.start(wait=False)
-        self.assertEqual(daemon.process.child.wait(harness.WAIT_S), 1)
+        self.assertEqual(daemon.process.child.wait(fixtures.WAIT_S), 1)
         self.assertIn("boxes of instance 'one'", daemon.process.output())
 
     def test_waiting_callers_are_answered_when_it_stops(self):
@@ -124,7 +124,7 @@ class EngineTest(harness.TestCase):
         wait_until(lambda: client.get("/v1/pool").json["waiting"] == 1, "one waits")
         client.close()
         daemon.stop()
-        caller.join(harness.WAIT_S)
+        caller.join(fixtures.WAIT_S)
         self.assertCode(answers[0], 503, "draining")
         self.assertEqual(answers[0].headers.get("Retry-After"), "1")
 

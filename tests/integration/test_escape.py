@@ -15,7 +15,7 @@ import time
 
 import escape_case
 from escape_case import HOLD_S, JOBS, PYTHON, REFUSED, TCP_TOKEN, UNREACHED, WHO, Attempt, on_host, on_this_kernel, results
-from harness import BIN, at_most, main, make_directory, wait_until
+from fixtures import BIN, at_most, main, tmpdir, wait_until
 
 
 def setUpModule():
@@ -355,7 +355,7 @@ class Neighbours(Attempt):
 
 class Removal(Attempt):
     def test_what_a_box_leaves(self):
-        outside = make_directory(self, "sandpool-escape-")
+        outside = tmpdir(self, "sandpool-escape-")
         (outside / "kept").write_text("kept")
         for profile, depth, count in (("default", 1000, 10000), ("disk", 100, 500)):
             box = self.world.box(f"litter-{profile}", profile=profile)

@@ -8,7 +8,7 @@ import pathlib
 
 import escape_case
 from escape_case import Attempt, on_this_kernel
-from harness import main, wait_until
+from fixtures import main, wait_until
 
 
 def setUpModule():

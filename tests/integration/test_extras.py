@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from extras import MIB, ExtrasCase, failing, slow
-from harness import BIN, in_threads, main, wait_until
+from fixtures import BIN, in_threads, main, wait_until
 from hostile import as_nobody
 
 

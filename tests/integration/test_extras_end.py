@@ -7,7 +7,7 @@ import threading
 import time
 
 from extras import ExtrasCase, failing, slow
-from harness import SLOW, at_most, in_threads, main, wait_until
+from fixtures import SLOW, at_most, in_threads, main, wait_until
 
 
 class TestFailure(ExtrasCase):

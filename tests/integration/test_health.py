@@ -7,7 +7,7 @@ import pathlib
 import signal
 import subprocess
 
-from harness import BIN, WAIT_S, Daemon, TestCase, free_port, main, make_directory, remove_groups, wait_until
+from fixtures import BIN, WAIT_S, Daemon, TestCase, free_port, main, tmpdir, remove_groups, wait_until
 
 
 class Health(TestCase):
@@ -157,7 +157,7 @@ class Health(TestCase):
 
     def test_a_log_on_a_disk_that_hangs(self):
         """Nothing stops for a line of the log, and no line is lost."""
-        top = make_directory(self, "sandpool-log-")
+        top = tmpdir(self, "sandpool-log-")
         disk, place = top / "disk", top / "place"
         place.mkdir()
         with open(disk, "wb") as file:

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import threading
 
-from harness import BIN, SLOW, Client, Daemon, Process, forget_stamp, free_port, in_threads, main, wait_until
+from fixtures import BIN, SLOW, Client, Daemon, Process, forget_stamp, free_port, in_threads, main, wait_until
 from hostile import HEALTHZ, OK_BODY, Hostile, as_nobody, ask_raw, dial, open_files, post
 
 TOKEN = "a-token-of-0123456789"

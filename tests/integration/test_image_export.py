@@ -4,17 +4,14 @@ import hashlib
 import io
 import json
 import os
-import pathlib
 import socket
 import subprocess
-import sys
 import tarfile
 
 from bundle_case import BundleCase
-from harness import BIN, main
+from fixtures import BIN, main
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/docker"))
-import engine as engines  # noqa: E402
+import engine as engines
 
 # What an image keeps of files, and what was deleted of the base; prepared by root of the box.
 PREPARE = """

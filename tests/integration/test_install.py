@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import unittest
 
-from harness import BIN, SOURCE, main, make_directory
+from fixtures import BIN, SOURCE, main, tmpdir
 
 
 @unittest.skipUnless(shutil.which("cmake") and (BIN / "cmake_install.cmake").exists(), "no build directory to install")
 class Install(unittest.TestCase):
     def setUp(self):
-        self.top = make_directory(self)
+        self.top = tmpdir(self)
 
     def install(self, prefix):
         subprocess.run(["cmake", "--install", BIN, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL, timeout=120,

@@ -5,7 +5,7 @@ import hashlib
 import threading
 import time
 
-from harness import TestCase, at_most, in_threads, main, wait_until
+from fixtures import TestCase, at_most, in_threads, main, wait_until
 
 
 class Lifecycle(TestCase):

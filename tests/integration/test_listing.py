@@ -2,7 +2,7 @@
 
 import signal
 
-from harness import TestCase, in_threads, main, wait_until
+from fixtures import TestCase, in_threads, main, wait_until
 
 LEASES = 20
 MANY = 1200

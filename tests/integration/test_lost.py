@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import sqlite3
 
-from harness import TestCase, main, wait_until
+from fixtures import TestCase, main, wait_until
 from hostile import as_nobody
 from test_remote import RemoteCase
 

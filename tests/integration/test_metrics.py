@@ -5,7 +5,7 @@ import re
 import subprocess
 import unittest
 
-from harness import SOURCE, WAIT_S, TestCase, main, wait_until
+from fixtures import SOURCE, WAIT_S, TestCase, main, wait_until
 
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{(.*)\})? (\S+)$')
 DOCS = SOURCE / "docs" / "prometheus"

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from harness import SimMachine, TestCase, main, wait_until
+from fixtures import SimMachine, TestCase, main, wait_until
 
 
 class Moved(TestCase):

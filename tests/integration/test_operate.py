@@ -10,7 +10,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from harness import WAIT_S, Client, TestCase, UnixConnection, at_most, main, wait_until
+from fixtures import WAIT_S, Client, TestCase, UnixConnection, at_most, main, wait_until
 
 
 class Modes(TestCase):

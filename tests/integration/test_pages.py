@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 
-from harness import WAIT_S, in_threads, main
+from fixtures import WAIT_S, in_threads, main
 from provisioner import KEY, Caller, ProvisionerCase
 
 BOXES = 1000

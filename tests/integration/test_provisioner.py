@@ -3,7 +3,7 @@ and one id is one box."""
 
 import os
 
-from harness import free_port, in_threads, main, wait_until
+from fixtures import free_port, in_threads, main, wait_until
 from provisioner import ANY_BOX, ID, KEY, Caller, ProvisionerCase, matches, sandbox
 
 

@@ -10,8 +10,8 @@ import threading
 import time
 import urllib.parse
 
-from harness import IS_SANITIZED, SLOW, free_port, main, wait_until
-from oci_case import MIB, BoxCase
+from fixtures import IS_SANITIZED, MIB, SLOW, free_port, main, wait_until
+from oci_case import BoxCase
 from provisioner import KEY, Caller
 
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import time
 
-from harness import BIN, main, wait_until
+from fixtures import BIN, main, wait_until
 from provisioner import KEY, ProvisionerCase, matches, sandbox
 
 

@@ -8,7 +8,7 @@ import random
 import socket
 import time
 
-from harness import at_most, main, wait_until
+from fixtures import at_most, main, wait_until
 from proxy_case import ProxyCase
 
 OK = b"HTTP/1.1 200 OK\r\n"

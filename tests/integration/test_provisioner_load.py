@@ -4,7 +4,7 @@ native API over TCP: nothing fails, nothing leaks, and the times are printed sid
 import pathlib
 import time
 
-from harness import IS_SANITIZED, free_port, in_threads, main, wait_until
+from fixtures import IS_SANITIZED, free_port, in_threads, main, wait_until
 from provisioner import Caller, ProvisionerCase
 
 CLIENTS = 50

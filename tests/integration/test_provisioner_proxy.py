@@ -8,10 +8,10 @@ import socket
 import threading
 import time
 
-from harness import SLOW, in_threads, main, wait_until
+from fixtures import SLOW, in_threads, main, wait_until
 from provisioner import KEY
 from proxy_case import ProxyCase
-from upstream import CHUNK
+from http_peer import CHUNK
 
 MIB = 1024 * 1024
 

@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from harness import TestCase, at_most, free_port, in_threads, main, wait_until
+from fixtures import TestCase, at_most, free_port, in_threads, main, wait_until
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))

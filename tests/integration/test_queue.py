@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from harness import TestCase, at_most, in_threads, main, wait_until
+from fixtures import TestCase, at_most, in_threads, main, wait_until
 
 
 def raw_acquire(path, thread, user="default", wait_ms=20000):

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-from harness import BIN, Daemon, TestCase, at_most, main, wait_until
+from fixtures import BIN, Daemon, TestCase, at_most, main, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "unit" / "remote"))
 import fake_provisioner  # noqa: E402

@@ -7,7 +7,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from harness import BIN, main, wait_until
+from fixtures import BIN, main, wait_until
 from test_remote import RemoteCase
 
 

@@ -4,7 +4,7 @@ import http.client
 import subprocess
 import tempfile
 
-from harness import BIN, fewer, main, wait_until
+from fixtures import BIN, fewer, main, wait_until
 from test_remote import RemoteCase
 
 

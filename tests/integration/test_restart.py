@@ -4,7 +4,7 @@ directory; a standby takes over."""
 import signal
 import time
 
-from harness import TestCase, main, wait_until
+from fixtures import TestCase, main, wait_until
 
 
 class Restart(TestCase):

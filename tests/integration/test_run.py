@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import BIN, SLOW, TestCase, main, remove_groups, skip, wait_until
+from fixtures import BIN, SLOW, TestCase, main, remove_groups, skip, wait_until
 
 RUNTIME = os.environ.get("SANDPOOL_TEST_RUNTIME", "runc")
 

@@ -6,7 +6,7 @@ import socket
 import statistics
 import time
 
-from harness import TestCase, at_most, main, wait_until
+from fixtures import TestCase, at_most, main, wait_until
 
 IDLE = 10_000
 WAITING = 1_000

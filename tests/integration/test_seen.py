@@ -8,7 +8,7 @@ import re
 import select
 import socket
 
-from harness import WAIT_S, Client, free_port, main, wait_until
+from fixtures import WAIT_S, Client, free_port, main, wait_until
 from hostile import HangingDisk, Hostile, as_nobody, dial, post
 from provisioner import KEY, ProvisionerCase
 

@@ -4,7 +4,7 @@ They carry their owner's name from the first moment, are never warm, and nobody 
 import unittest
 
 from extras import ExtrasCase, failing
-from harness import in_threads, main, wait_until
+from fixtures import in_threads, main, wait_until
 from old_database import make_first_version
 from test_crash import fault_names
 

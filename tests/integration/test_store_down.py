@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import BIN, TestCase, at_most, main, wait_until
+from fixtures import BIN, TestCase, at_most, main, wait_until
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root to mount a small disk")

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from harness import SLOW, WAIT_S, free_port, main, wait_until
+from fixtures import SLOW, WAIT_S, free_port, main, wait_until
 from provisioner import ProvisionerCase
 from takeover_case import TakeoverCase, TcpClient
 

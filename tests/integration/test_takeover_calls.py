@@ -8,7 +8,7 @@ import unittest
 
 from calls_case import ALICE, BOB, begin, chunk, wait_gone
 from ends_case import CAROL, EVENT, PATIENCE_S, EndsCase, closed
-from harness import WAIT_S, main, wait_until
+from fixtures import WAIT_S, main, wait_until
 from test_crash import fault_names
 
 

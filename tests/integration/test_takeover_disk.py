@@ -7,7 +7,7 @@ import shutil
 import signal
 import unittest
 
-from harness import WAIT_S, main, wait_until
+from fixtures import WAIT_S, main, wait_until
 from takeover_case import Peer, TakeoverCase
 from test_crash import fault_names
 from test_store_down import Filler, mount_small

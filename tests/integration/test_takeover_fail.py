@@ -11,7 +11,7 @@ import socket
 import time
 import unittest
 
-from harness import WAIT_S, Process, main, wait_until
+from fixtures import WAIT_S, Process, main, wait_until
 from takeover_case import Peer, TakeoverCase
 from test_crash import fault_names
 

@@ -6,7 +6,7 @@ import socket
 import threading
 import unittest
 
-from harness import WAIT_S, main, receive, wait_until
+from fixtures import WAIT_S, main, receive, wait_until
 from proxy_case import ProxyCase
 from takeover_case import TakeoverCase
 from test_crash import fault_names

@@ -6,7 +6,7 @@ import json
 import threading
 import urllib.parse
 
-from harness import WAIT_S, TestCase, free_port, main, wait_until
+from fixtures import WAIT_S, TestCase, free_port, main, wait_until
 
 ALICE = "alice-token-of-32-characters-xxxx"
 BOB = "bob-token-of-more-than-16-chars-x"

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import termios
 
-from harness import BIN, WAIT_S, TestCase, main, wait_until
+from fixtures import BIN, WAIT_S, TestCase, main, wait_until
 
 SEQUENCE = re.compile(r"\x1b(?:\[([?0-9;]*)([A-Za-z@`])|[()][A-Z0-9]|([=>78DM]))")
 

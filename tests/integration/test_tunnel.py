@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 
-from harness import SLOW, WAIT_S, main, receive, wait_until
+from fixtures import SLOW, WAIT_S, main, receive, wait_until
 from provisioner import KEY
 from proxy_case import ProxyCase
 

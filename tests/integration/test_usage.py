@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.request
 
-from harness import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
+from fixtures import BIN, SOURCE, WAIT_S, TestCase, free_port, main, wait_until
 
 sys.path.insert(0, str(SOURCE / "clients/python"))
 import sandpool  # noqa: E402

@@ -11,7 +11,7 @@ import subprocess
 import termios
 import threading
 
-from harness import BIN, WAIT_S, TestCase, free_port, main, wait_until
+from fixtures import BIN, WAIT_S, TestCase, free_port, main, wait_until
 
 
 class Waiting(TestCase):

@@ -28,6 +28,7 @@ IS_SANITIZED = read_sanitizer()
 # How much slower than usual all goes: under sanitizers, or as given, on an emulated machine.
 SLOW = float(os.environ.get("SANDPOOL_TEST_SLOW", 4 if IS_SANITIZED else 1))
 WAIT_S = int(60 * min(SLOW, 2))  # generous: a machine may be busy
+MIB = 1024 * 1024
 BUSY_MAX = 30  # a machine busier than this is no place for tests
 
 
@@ -100,7 +101,7 @@ def is_alive(pid):
 
 # --- files and sockets ---
 
-def make_directory(owner, prefix="sandpool-test-"):
+def tmpdir(owner, prefix="sandpool-test-"):
     """A new directory; it goes when the test case ends, or the class of them."""
     path = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
     add = owner.addClassCleanup if isinstance(owner, type) else owner.addCleanup

@@ -10,7 +10,7 @@ import threading
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "tests" / "integration")]
 
-from harness import WAIT_S, free_port, main  # noqa: E402
+from fixtures import WAIT_S, free_port, main  # noqa: E402
 from oci_case import BoxCase  # noqa: E402
 from run_unit import run_tests  # noqa: E402
 

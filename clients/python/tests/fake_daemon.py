@@ -15,7 +15,7 @@ import urllib.parse
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "tests" / "lib")]
 
-from testlib import WAIT_S, make_directory  # noqa: E402
+from testlib import WAIT_S, tmpdir  # noqa: E402
 
 BOX = {"sandbox_id": "s1", "generation": 1, "box_id": "00000000000000b1", "state": "leased", "profile": "default",
        "user_id": "ana", "thread_id": "t", "token": "hidden", "sandbox_url": "http://127.0.0.1:1", "created_at": None,
@@ -186,7 +186,7 @@ def accept_of(request):
 
 class FakeCase(unittest.TestCase):
     def setUp(self):
-        self.directory = make_directory(self)
+        self.directory = tmpdir(self)
         self.daemon = FakeDaemon(self.directory)
         self.addCleanup(self.stop)
 

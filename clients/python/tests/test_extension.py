@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "clients" / "python"), str(ROOT / "tests" / "lib"), str(ROOT / "tests" / "integration")]
 
 from extension_manager import PROFILE  # noqa: E402
-from harness import TestCase  # noqa: E402
+from fixtures import TestCase  # noqa: E402
 from oci_case import BoxCase  # noqa: E402
 from testlib import WAIT_S, main  # noqa: E402
 

@@ -13,7 +13,7 @@ import unittest
 import urllib.request
 
 from fake_daemon import BASE, BREAK, FakeCase, error, line
-from testlib import WAIT_S, main, make_directory, wait_until
+from testlib import WAIT_S, main, tmpdir, wait_until
 
 import sandpool
 from sandpool import AsyncClient, Client, trees
@@ -243,7 +243,7 @@ class Local(Io):
 
 class Trees(unittest.TestCase):
     def setUp(self):
-        self.directory = make_directory(self)
+        self.directory = tmpdir(self)
         self.root = self.directory / "root"
 
     def pack(self, path):

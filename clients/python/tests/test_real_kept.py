@@ -8,7 +8,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "clients" / "python"), str(ROOT / "tests" / "lib"), str(ROOT / "tests" / "integration")]
 
-from oci_case import HAS_CGROUPS, is_frozen  # noqa: E402
+from host import is_frozen  # noqa: E402
+from oci_case import HAS_CGROUPS  # noqa: E402
 from test_real_boxes import RealCase  # noqa: E402
 from testlib import main, wait_until  # noqa: E402
 

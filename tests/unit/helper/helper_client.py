@@ -13,10 +13,10 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
-from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, make_directory, skip, wait_until  # noqa: E402
+from testlib import BIN, IS_SANITIZED, WAIT_S, at_most, is_alive, main, tmpdir, skip, wait_until  # noqa: E402
 
 __all__ = ["AGENT", "BIN", "HELPER", "ID_BASE", "IS_SANITIZED", "TOKEN", "WAIT_S", "Box", "Failure", "HelperTest", "at_most",
-           "descriptors", "is_alive", "kill", "loops", "main", "make_directory", "processes", "skip", "wait_until", "why_not"]
+           "descriptors", "is_alive", "kill", "loops", "main", "tmpdir", "processes", "skip", "wait_until", "why_not"]
 
 HELPER = str(BIN / "sandpool-helper")
 AGENT = str(BIN / "sandpool-agent")

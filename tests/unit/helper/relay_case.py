@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from helper_client import BIN, IS_SANITIZED, make_directory, wait_until
+from helper_client import BIN, IS_SANITIZED, tmpdir, wait_until
 
 HELPER = str((BIN / "sandpool-helper").resolve())
 ID = 1610612736
@@ -124,7 +124,7 @@ class RelayCase(unittest.TestCase):
     IDLE = 8  # descriptors of a relay without any connection
 
     def setUp(self):
-        self.top = make_directory(self, "sandpool-relay-")
+        self.top = tmpdir(self, "sandpool-relay-")
         os.chmod(self.top, 0o711)
         self.lock = os.open(self.top / "lock", os.O_RDONLY | os.O_CREAT, 0o600)
         self.addCleanup(os.close, self.lock)

@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from testlib import BIN, at_most, main, make_directory  # noqa: E402
+from testlib import BIN, at_most, main, tmpdir  # noqa: E402
 
 GET_IMAGE = str(BIN / "tests" / "get_image")
 BUSYBOX = shutil.which("busybox")
@@ -69,7 +69,7 @@ def archive(path, layers, env=("PATH=/bin", "QUOTED=a \"b\" c"), workdir="/srv")
 
 class Images(unittest.TestCase):
     def setUp(self):
-        self.dir = str(make_directory(self, "sandpool-image-"))
+        self.dir = str(tmpdir(self, "sandpool-image-"))
         self.cache = self.dir + "/state/oci"
         os.mkdir(self.dir + "/state")
         self.tar = self.dir + "/box.tar"

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from harness import free_port
+from testlib import free_port
 
 CHUNK = b"0123456789abcdef" * 4096
 

@@ -1,4 +1,4 @@
-"""What the tests with real processes share: a daemon, a simulated machine, and an HTTP client.
+"""A daemon, a simulated machine, and a client of both: what the tests with real processes share.
 
 Every process started here is stopped by its own handle when the test ends, whatever happens;
 every wait has a limit; everything lives in one temporary directory per test.
@@ -12,17 +12,10 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import threading
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from testlib import (BIN, IS_SANITIZED, SLOW, SOURCE, WAIT_S, UnixConnection, at_most, free_port, happens,  # noqa: E402
-                     is_alive, main, make_directory, receive, skip, wait_until)
-
-__all__ = ["BIN", "IS_SANITIZED", "SLOW", "SOURCE", "WAIT_S", "Answer", "Client", "Daemon", "Process", "SimMachine", "TestCase",
-           "UnixConnection", "at_most", "fewer", "forget_stamp", "free_port", "happens", "in_threads", "is_alive", "main", "make_directory",
-           "receive", "remove_groups", "skip", "wait_until"]
+from testlib import BIN, IS_SANITIZED, WAIT_S, UnixConnection, tmpdir, wait_until
 
 
 def fewer(many):
@@ -277,7 +270,7 @@ class TestCase(unittest.TestCase):
     """Gives each test a directory and cleans up what it started."""
 
     def setUp(self):
-        self.directory = str(make_directory(self))
+        self.directory = str(tmpdir(self))
         self.daemons = []
 
     def sim(self):

@@ -15,9 +15,8 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
-from testlib import UnixConnection as Connection  # noqa: E402
-from testlib import at_most, skip  # noqa: E402
+from testlib import UnixConnection as Connection
+from testlib import at_most, skip
 
 IMAGE = "sandpool-test:1"
 START_S = 60
